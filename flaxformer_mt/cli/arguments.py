@@ -169,7 +169,7 @@ def not_negative(text: str) -> float:
     except ValueError:
         value = math.nan
     if not 0 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no finite number of at least 0")
+        raise argparse.ArgumentTypeError(f"{text!r} must be a finite number ≥ 0")
     return value
 
 
@@ -177,5 +177,5 @@ def positive_number(text: str) -> float:
     """An argument that is a finite number above 0."""
     value = not_negative(text)
     if value == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} must be a number > 0")
     return value

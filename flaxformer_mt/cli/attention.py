@@ -32,37 +32,36 @@ from flaxformer_mt.rundir.checkpoint_choice import Chosen, chosen_weights
 from flaxformer_mt.rundir.layout import open_run
 from flaxformer_mt.rundir.paths import as_path, write_json
 
-_EPILOG = """Rows are queries, the pieces that attend; in the decoder, the piece about to be said.
-`-ing` is a piece that goes on with a word, ‹end› the end mark. An HTML file holds all kinds, layers
-and heads: --kind, --layer, --head and --query say what it opens with."""
+_EPILOG = """Rows are queries: the pieces that attend; in the decoder, the piece about to come.
+`-ing` continues a word; ‹end› is the end mark. An HTML file holds all kinds, layers and heads:
+--kind, --layer, --head and --query choose what it opens with."""
 # What one of the two ways to call it has no use for.
 _OF_PICTURES = ("src", "tgt", "layer", "head", "query")
 _OF_FIND = ("input", "target", "draw", "pronouns")
 _PICTURE = {
-    "--src TEXT": "the sentence, as `translate` would be given it",
+    "--src TEXT": "source sentence, as you would give it to `translate`",
     "--tgt TEXT": "its translation (default: the model's own)",
-    "--output FILE": "FILE.png, .svg or .pdf (these need the extra `figures`), or .html with "
-    "pickers for everything; with --find: FILE.json",
-    f"--kind {'|'.join(KINDS)}": "the encoder's own attention, the decoder's own, or the decoder's "
-    "over the source (default: cross; with --find: all)",
+    "--output FILE": "FILE.png, .svg or .pdf (with the extra `figures`), or an interactive .html; "
+    "with --find: FILE.json",
+    f"--kind {'|'.join(KINDS)}": "encoder self-attention, decoder self-attention, or "
+    "decoder-to-source attention (default: cross; with --find: all)",
     "--layer N:int": "from 1 (default: the last)",
-    "--head N:int...": "from 1 (default: all of the layer)",
-    "--query WORD": "from this word alone, or from the row of this number",
-    "--style lines|heat": "lines from piece to piece, as in the paper's figures 3 to 5, or heat "
-    "maps",
+    "--head N:int...": "from 1 (default: all heads of the layer)",
+    "--query WORD": "only from this word, or from the row with this number",
+    "--style lines|heat": "lines between pieces, as in the paper's figures 3 to 5, or heat maps",
 }
 _FIND = {
-    "--find": "statistics of every head over many sentences, and the heads that best show "
-    "long-distance dependency, anaphora, structure and reordering",
+    "--find": "compute statistics of every head over many sentences, and find the heads that best "
+    "show long-distance dependency, anaphora, structure and reordering",
     "--input FILE": "source lines; plain, .gz, .xz or .zst",
     "--target FILE": "their translations (default: the model's own)",
-    "--sentences N:int": "at most the first N of them",
-    "--far N:int": "pieces that are a long distance",
-    "--top N:int": "heads that each search names",
-    "--pronouns WORD...": "of either language (default: lists for en, de and fr, by the run's "
-    "languages)",
-    "--json": "print JSON in place of the table",
-    "--draw FOLDER": "an SVG of each example, by --style and --size",
+    "--sentences N:int": "use at most the first N",
+    "--far N:int": "distance that counts as long, in pieces",
+    "--top N:int": "heads to list for each search",
+    "--pronouns WORD...": "pronouns of either language (default: built-in lists for en, de and "
+    "fr, by the run's languages)",
+    "--json": "print JSON instead of the table",
+    "--draw FOLDER": "draw an SVG of each example, with --style and --size",
 }
 
 
@@ -73,7 +72,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     picture = parser.add_argument_group("a picture of one sentence")
     flags(picture, _PICTURE, style="lines")
     add_size(picture)
-    search = parser.add_argument_group("a search for heads worth a picture")
+    search = parser.add_argument_group("search for heads worth a picture")
     flags(search, _FIND, far=FAR, top=3, sentences=500)
     options = parser.parse_args(arguments)
     _check(options, parser)
@@ -116,10 +115,10 @@ def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None
     wrong = _OF_PICTURES if options.find else _OF_FIND
     for name in wrong:
         if getattr(options, name) is not None:
-            verb = "does not go with" if options.find else "goes with"
+            verb = "can't be used with" if options.find else "needs"
             parser.error(f"--{name} {verb} --find")
     if options.find and options.input is None:
-        parser.error("--find searches in --input FILE")
+        parser.error("--find needs --input FILE")
     if not options.find and (options.src is None or options.output is None):
         parser.error("give --src TEXT and --output FILE, or --find and --input FILE")
 
@@ -127,7 +126,7 @@ def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None
 def _find(options: argparse.Namespace, which: Any) -> int:
     """Searches, prints, and writes what was asked for."""
     if options.output is not None and not options.output.endswith(".json"):
-        raise FigureError(f"{options.output}: what --find writes is JSON: end the name in .json")
+        raise FigureError(f"{options.output}: --find writes JSON: the name must end in .json")
     if options.draw is not None:
         require_matplotlib()
     sources = read_segments(options.input)

@@ -7,7 +7,7 @@ from flaxformer_mt.cli.arguments import WORKDIR, flags, make_parser
 
 _WHICH = {
     "--last N:int": "average the N newest regular checkpoints",
-    "--best N:int": "average the N best by validation",
+    "--best N:int": "average the N best checkpoints by validation",
 }
 
 

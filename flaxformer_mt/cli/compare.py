@@ -23,22 +23,22 @@ from flaxformer_mt.evaluation.compare import (
 from flaxformer_mt.evaluation.significance import TRIALS
 from flaxformer_mt.rundir.paths import as_path, write_json
 
-_EPILOG = """SYSTEM is a file of hypotheses, one a line, of whatever toolkit; a run directory, of
-which --set names an evaluation; or the NAME.json that `evaluate` has written. NAME=SYSTEM gives
-it a name. The first system is the baseline. Runs bring their references along; files need --ref."""
+_EPILOG = """SYSTEM is a file of hypotheses from any toolkit, one per line; a run directory, with
+--set to choose an evaluation; or a NAME.json written by `evaluate`. NAME=SYSTEM gives it a name.
+The first system is the baseline. Runs include their references; files need --ref."""
 
 
 _WHAT = {
-    "systems SYSTEM...": "two or more: see below",
-    "--ref FILE": "reference, if the systems bring none",
-    "--src FILE": "source, for scores by its length and COMET",
+    "systems SYSTEM...": "two or more; see below",
+    "--ref FILE": "reference, if the systems include none",
+    "--src FILE": "source, for COMET and scores by source length",
     **TESTSET,
-    "--set NAME": "which evaluation of run directories",
-    f"--method {'|'.join(METHODS)}|both": "test of significance",
-    "--trials N:int": f"of approximate randomization (default: {TRIALS}); --resamples are those "
-    "of the bootstrap",
-    "--json": "print JSON in place of the tables",
-    "--output FILE": "write the JSON to this file as well",
+    "--set NAME": "run directories: which evaluation",
+    f"--method {'|'.join(METHODS)}|both": "significance test",
+    "--trials N:int": f"trials of approximate randomization (default: {TRIALS}); --resamples is "
+    "for the bootstrap",
+    "--json": "print JSON instead of the tables",
+    "--output FILE": "also write the JSON to this file",
 }
 
 
@@ -61,14 +61,14 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 def compare_systems(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Comparison:
     """Reads what the arguments name, and compares it."""
     if options.testset is not None and (options.ref is not None or options.src is not None):
-        parser.error("--testset, and --ref with --src exclude each other")
+        parser.error("--testset can't be used with --ref or --src")
     if len(options.systems) < 2:
-        parser.error("a comparison takes two systems or more")
+        parser.error("give two or more systems to compare")
     if options.trials is not None and options.method == "bootstrap":
-        parser.error("--trials are of randomization: leave them out, or --method bootstrap")
+        parser.error("--trials is for randomization: leave out --trials or --method bootstrap")
     systems = [find_system(system, evaluation=options.set) for system in options.systems]
     if options.set is not None and not any(system.evaluation for system in systems):
-        parser.error("--set names an evaluation of run directories, and these are files")
+        parser.error("--set is for run directories, but these systems are files")
     sources, references = given_text(options)
     known = common_scoring(
         systems,

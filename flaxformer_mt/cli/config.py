@@ -20,11 +20,11 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     rest, overrides = take_overrides(arguments)
     parser = make_parser(prog, purpose)
     flags(parser, CONFIG | {"--json": "as JSON"})
-    explained = "what each setting means, or each under GROUP, such as training.schedule"
+    explained = "explain every setting, or those under GROUP, such as training.schedule"
     parser.add_argument("--explain", nargs="?", const="", metavar="GROUP", help=explained)
     options = parser.parse_args(rest)
     if options.explain is not None and (overrides or options.config is not None):
-        parser.error("--explain shows all settings and their defaults: leave --config out")
+        parser.error("--explain shows all settings and their defaults: leave out --config")
     if options.explain is not None:
         lines = {line.partition(" ")[0]: line for line in explanations(ExperimentConfig, "")}
         group = options.explain.removesuffix(".")
@@ -54,5 +54,5 @@ def explanations(cls: Any, prefix: str) -> Iterator[str]:
         elif dataclasses.is_dataclass(hint):
             yield from explanations(typing.cast(type, hint), f"{key}.")
         else:
-            note = "" if may_change(key) else " [fixed once training has begun]"
+            note = "" if may_change(key) else " [fixed once training has started]"
             yield f"{key} = {json.dumps(field.default)}: {field.metadata['help']}{note}"

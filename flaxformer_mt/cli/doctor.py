@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from flaxformer_mt.parallel import Processes
 
 _WHAT = {
-    "--workdir DIR": "where runs will be, local or gs://BUCKET/FOLDER: tried with a checkpoint "
-    "(default: this machine's folder for temporary files)",
+    "--workdir DIR": "where your runs will be, local or gs://BUCKET/FOLDER; tested with a "
+    "checkpoint (default: the temporary folder)",
     **CONFIG,
     "--json": "print the findings as JSON",
 }
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     add_processes(parser)
     options = parser.parse_args(rest)
     if overrides and options.config is None:
-        parser.error(f"--config.{overrides[0]} changes a setting of which config? Give --config")
+        parser.error(f"--config.{overrides[0]} needs a config to change: add --config")
     config = None if options.config is None else sized_config(options.config, overrides)
     place = as_path(tempfile.gettempdir() if options.workdir is None else options.workdir)
     from flaxformer_mt.parallel import joined
@@ -100,7 +100,5 @@ def _report(told: Sequence[Sequence[str]], *, as_json: bool) -> int:
             if finding.state != "ok" and not as_json:
                 print(f"process {number}: {finding.line()}")
     states = [finding.state for findings in by_process for finding in findings]
-    say(
-        f"{states.count('ok')} ok, {states.count('warn')} to look at, {states.count('FAIL')} failed"
-    )
+    say(f"{states.count('ok')} ok, {states.count('warn')} warnings, {states.count('FAIL')} failed")
     return states.count("FAIL")

@@ -36,10 +36,10 @@ def dry_run(workdir: str, spec: str | None, overrides: Sequence[str], processes:
         if layout.has_record(run):
             config = continued(run, settled(run, spec, overrides))[0]
         elif spec is None:
-            raise ConfigError(f"{run}: no run there yet: --config FILE[:VARIANT] says what to try")
+            raise ConfigError(f"{run}: no run here yet: give --config FILE[:VARIANT]")
         elif is_remote(run.path):
             raise ConfigError(
-                f"{run}: no run there yet: `prepare --workdir {run}` begins one, or try the "
+                f"{run}: no run here yet: start one with `prepare --workdir {run}`, or try the "
                 "config with a local --workdir"
             )
         else:
@@ -86,10 +86,10 @@ def table(
         ),
         "compiled in": f"{trial.compile_seconds:.1f} s",
         "memory of a device": ", ".join(known),
-        "one step": f"{1000 * seconds:,.0f} ms, the best of {trial.steps}",
+        "one step": f"{1000 * seconds:,.0f} ms (best of {trial.steps})",
         "positions": (
             f"{shape.rows * shape.src_length / seconds:,.0f} source + "
-            f"{shape.rows * shape.tgt_length / seconds:,.0f} target a second"
+            f"{shape.rows * shape.tgt_length / seconds:,.0f} target per second"
         ),
     }
     if peak is not None:
@@ -103,6 +103,6 @@ def table(
         rows["mfu"] = f"{100 * flops / seconds / peak.flops:.1f}% of {peak.source}"
     steps = config.training.steps
     rows[f"{steps:,} steps"] = (
-        f"{duration(steps * seconds)} if all had this shape; validation and checkpoints come on top"
+        f"{duration(steps * seconds)} if all have this shape, plus validation and checkpoints"
     )
     return "\n".join(f"{name:<24}{text}" for name, text in rows.items())

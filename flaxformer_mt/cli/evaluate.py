@@ -38,17 +38,16 @@ if TYPE_CHECKING:
 
 _WHAT = {
     "--workdir DIR": "run directory, local or gs://BUCKET/FOLDER",
-    "--set NAME": "one of the run's data.test (default: all), or `valid`, which the run has in "
-    "itself",
-    "--src FILE": "a source file instead, with --ref",
+    "--set NAME": "one of the run's test sets (data.test; default: all), or `valid`",
+    "--src FILE": "a source file instead; needs --ref",
     "--ref FILE": "its reference translation",
     **TESTSET,
-    "--hypotheses FILE": "score this file, in place of translations of a run: with --ref, and "
-    "--src if at hand",
-    "--output DIR": "where scores and translations are kept (default: the run's evaluation folder; "
+    "--hypotheses FILE": "score this file instead of a run's translations; needs --ref; --src is "
+    "optional",
+    "--output DIR": "where to save scores and translations (default: the run's evaluation folder; "
     "with --hypotheses: nowhere)",
-    "--name NAME": "what to call it in the evaluation folder",
-    "--folder DIR": "where the test files are, if not in data.folder",
+    "--name NAME": "name in the evaluation folder",
+    "--folder DIR": "folder of the test files, if not data.folder",
     "--json": "print the scores as JSON",
 }
 _OF_RUNS = set(
@@ -67,7 +66,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         type=count,
         default=SHOWN,
         metavar="N",
-        help="a page with so many of the worst and best translations (0: none)",
+        help="how many of the worst and best translations to show on a page (0: no page)",
     )
     add_processes(parser)
     options = parser.parse_args(arguments)
@@ -91,7 +90,7 @@ def evaluate_run(
         if options.tgt_lang is None:  # which the paper's BLEU has rules for, or has not
             parser.error(
                 f"--langpair {options.langpair}: this run translates {data.src_lang} to "
-                f"{data.tgt_lang}; if the pair is meant, say with --tgt-lang what it translates to"
+                f"{data.tgt_lang}; if you mean the pair, add --tgt-lang with the target language"
             )
     tokenizer = "none" if data.tokenized else None
     how = scoring(options, parser, language=data.tgt_lang, tokenizer=tokenizer)
@@ -158,24 +157,24 @@ def _check_flags(options: argparse.Namespace, parser: argparse.ArgumentParser) -
     """Nothing that was asked for is without effect, and what is scored is said once."""
     given = {name for name, value in vars(options).items() if value is not None}
     if options.testset is not None and given & {"src", "ref", "set", "folder"}:
-        parser.error("--testset, --set, and --src with --ref exclude each other, and --folder")
+        parser.error("--testset can't be used with --set, --src, --ref or --folder")
     if options.hypotheses is not None:
         given -= {"weights"} if options.weights == "auto" else set()
         for name in sorted(given & _OF_RUNS | set(given_settings(options))):
-            parser.error(f"--hypotheses and --{name.replace('_', '-')} do not go together")
+            parser.error(f"--hypotheses can't be used with --{name.replace('_', '-')}")
         if options.shortlist:
-            parser.error("--hypotheses and --shortlist do not go together")
+            parser.error("--hypotheses can't be used with --shortlist")
         if (options.ref is None) == (options.testset is None):
-            parser.error("--hypotheses goes with --ref FILE, or with --testset and --langpair")
+            parser.error("--hypotheses needs --ref FILE, or --testset and --langpair")
         return
     if options.workdir is None:
         parser.error("give --workdir DIR to translate with a run, or --hypotheses FILE")
     if (options.src is None) != (options.ref is None):
         parser.error("--src and --ref go together")
     if options.src is not None and given & {"set", "folder"}:
-        parser.error("--src and --ref name the files: leave out --set and --folder")
+        parser.error("--src and --ref already name the files: leave out --set and --folder")
     if options.set == VALID and options.folder is not None:
-        parser.error("--folder is where test files are, and the text of --set valid is in the run")
+        parser.error("--folder is for test files, but the run itself holds the text of --set valid")
     if options.name is not None and options.src is None and options.testset is None:
         parser.error("--name is for --src with --ref, --testset and --hypotheses")
 
@@ -183,10 +182,10 @@ def _check_flags(options: argparse.Namespace, parser: argparse.ArgumentParser) -
 def say_result(result: Evaluation, *, compiling: float) -> None:
     """What the reader of a score should know besides it."""
     for line in result.split_lines:
-        say(f"{result.name}:{line}: longer than the model takes; translated in pieces and rejoined")
+        say(f"{result.name}:{line}: too long for the model; translated in pieces and rejoined")
     for note in result.scores.notes:
         say(f"{result.name}: {note}")
     lines, seconds = len(result.translations), result.seconds
     rate = f"{lines:,} lines in {seconds:.1f} s ({lines / max(seconds, 1e-9):,.0f}/s)"
-    rate += f" and {compiling:.1f} s of compiling"
+    rate += f" plus {compiling:.1f} s compiling"
     say(f"{result.name}: {rate}; {result.files.scores}")

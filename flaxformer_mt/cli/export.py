@@ -7,18 +7,17 @@ from flaxformer_mt.cli.arguments import WORKDIR, add_weights, flags, make_parser
 from flaxformer_mt.interop import FORMATS, QUANTIZATIONS
 
 _NEEDED = WORKDIR | {
-    f"--format {'|'.join(FORMATS)}": "the program to write for",
+    f"--format {'|'.join(FORMATS)}": "target program",
     "--output DIR": "a new folder for the model",
 }
 _WHAT = {
-    f"--quantization {'|'.join(QUANTIZATIONS)}": "how ctranslate2 keeps weights; all but float32 "
-    "change translations a little; int8 may go wrong on x86 CPUs without VNNI, int7 does not",
-    "--sample FILE": "source lines to compare on (default: from the run's validation text)",
-    "--bound X:float": "largest difference of a token's natural log-probability that passes "
-    "(default: by format)",
-    "--unchecked": "compare nothing: the other program is not needed",
-    "--push ORG/NAME": "huggingface: upload the folder to this model on the hub, which becomes a "
-    "public one if it isn't there",
+    f"--quantization {'|'.join(QUANTIZATIONS)}": "ctranslate2: type of the weights; all but "
+    "float32 change translations slightly; int8 may overflow on x86 CPUs without VNNI",
+    "--sample FILE": "source lines for the comparison (default: from the run's validation text)",
+    "--bound X:float": "largest allowed difference in a token's natural log-probability (default: "
+    "by format)",
+    "--unchecked": "skip the comparison; the other program isn't needed",
+    "--push ORG/NAME": "huggingface: upload the folder to this model on the hub (new: public)",
     "--license NAME": "huggingface: license for the model card, such as apache-2.0",
 }
 
@@ -30,7 +29,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     flags(parser, _WHAT, quantization="float32")
     options = parser.parse_args(arguments)
     if options.unchecked and (options.sample is not None or options.bound is not None):
-        parser.error("--unchecked compares nothing: leave --sample and --bound out")
+        parser.error("--unchecked skips the comparison: leave out --sample and --bound")
     fm.export(
         options.workdir,
         options.output,

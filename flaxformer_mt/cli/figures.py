@@ -11,22 +11,22 @@ from flaxformer_mt.figures.canvas import Form, check_form, require_matplotlib
 from flaxformer_mt.figures.curves import all_notes, curves, curves_page
 from flaxformer_mt.figures.runs import AXES, panels, read_runs
 
-_EPILOG = """A RUN is a run directory; NAME=RUN gives it a name. The numbers are those of its
+_EPILOG = """RUN is a run directory; NAME=RUN gives it a name. The numbers come from its
 metrics.jsonl (docs/observing.md). Pictures need the extra `figures`."""
 
 
 _WHAT = {
-    "what curves|schedule|positions": "curves: what runs have reported; schedule: the paper's "
-    "learning rate; positions: its sinusoids",
-    f"--against {'|'.join(AXES)}": "curves: steps; target tokens; hours of training steps, in "
-    "which validation, checkpoints and pauses are left out",
-    "--values NAME...": "curves: what to draw, by the names of metrics.jsonl (default: loss, "
-    "perplexity, bleu, learning_rate, tgt_tokens_per_second)",
-    "--warmup N:int...": "schedule: numbers of warm-up steps (the paper's: 4000)",
-    "--steps N:int": "schedule: how far",
-    "--length N:int": "positions: how many",
-    "--d-model N:int": "schedule and positions (default: the paper's 512; positions: 128, whose "
-    "columns can be told apart)",
+    "what curves|schedule|positions": "curves: training curves; schedule: the paper's learning "
+    "rate; positions: its sinusoids",
+    f"--against {'|'.join(AXES)}": "curves: steps, target tokens, or hours of training steps "
+    "without validation, checkpoints and pauses",
+    "--values NAME...": "curves: names from metrics.jsonl to draw (default: loss, perplexity, "
+    "bleu, learning_rate, tgt_tokens_per_second)",
+    "--warmup N:int...": "schedule: warm-up steps, one curve each (paper: 4000)",
+    "--steps N:int": "schedule: last step",
+    "--length N:int": "positions: number of positions",
+    "--d-model N:int": "schedule, positions: width (default: the paper's 512; positions: 128, "
+    "narrow enough to tell columns apart)",
 }
 
 
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 def draw_formula(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     form = check_form(options.output)
     if options.runs:
-        parser.error(f"{options.what} is a formula of the paper: it takes no run")
+        parser.error(f"{options.what} draws a formula: leave out the run")
     # These import JAX, which curves do without.
     from flaxformer_mt.figures import paper
 
@@ -70,7 +70,7 @@ def draw_curves(options: argparse.Namespace, parser: argparse.ArgumentParser) ->
     form = check_form(options.output, others=("html",))
     require_matplotlib()
     if not options.runs:
-        parser.error("curves: name one run directory or more")
+        parser.error("curves: name at least one run directory")
     runs = read_runs(options.runs)
     chosen = panels(runs, options.values)
     for note in all_notes(runs, chosen):

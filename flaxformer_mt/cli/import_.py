@@ -7,13 +7,13 @@ from flaxformer_mt.cli.arguments import flags, make_parser
 from flaxformer_mt.interop import BOUND
 
 _NEEDED = {
-    "--from MODEL": "folder of a Marian model: config.json, weights, vocab.json, source.spm, "
-    "target.spm; where there is no such folder, ORG/MODEL or ORG/MODEL@REVISION on the hub",
+    "--from MODEL": "folder of a Marian model (config.json, weights, vocab.json, source.spm, "
+    "target.spm), or ORG/MODEL[@REVISION] on the hub",
     "--workdir DIR": "a new run directory",
 }
 _WHAT = {
-    "--sample FILE": "source lines to compare both models on (default: pieces of the vocabulary)",
-    "--bound X:float": "largest difference of a token's natural log-probability that passes",
+    "--sample FILE": "source lines for the comparison (default: pieces of the vocabulary)",
+    "--bound X:float": "largest allowed difference in a token's natural log-probability",
 }
 
 
@@ -34,13 +34,13 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     )
     if parity is None:
         say(
-            "the outputs were not compared with the model's own program: that needs PyTorch and "
-            "transformers (pip install torch transformers)"
+            "outputs not compared with the original model: that needs PyTorch and transformers "
+            "(pip install torch transformers)"
         )
     else:
         say(f"compared with {parity}")
     say(
-        f"{options.workdir}: translate, evaluate and export take it; to train it further on your "
+        f"{options.workdir}: ready for translate, evaluate and export; to fine-tune it on your "
         f"own text: train --init-from {options.workdir} --workdir NEW --config.data.train..."
     )
     return 0

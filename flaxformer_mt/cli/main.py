@@ -16,31 +16,31 @@ from typing import Any
 from flaxformer_mt.errors import FlaxformerError, exit_status, nearest, program
 
 COMMANDS = {
-    "quickstart": "train on the built-in grammar, evaluate, translate: minutes, nothing needed",
-    "prepare": "read corpora, train the vocabulary, write the token store",
-    "train": "train a model, or go on with a stopped run",
-    "average": "average checkpoints of a run",
+    "quickstart": "train on the built-in grammar, evaluate and translate, in minutes, without data",
+    "prepare": "read corpora, learn the vocabulary and write the token store",
+    "train": "train a model, or resume a run",
+    "average": "average a run's checkpoints",
     "translate": "translate lines from standard input or files",
-    "score": "score given translations: log-probabilities, perplexity",
-    "evaluate": "translate test sets, or take another system's output, and score it",
-    "trees": "parsing: treebanks to parallel text, a model's output to trees, EVALB's scores",
-    "compare": "compare systems on one test set: scores, intervals, significance",
-    "attention": "draw what each head attends to, and find the heads worth a picture",
-    "figures": "draw training curves that compare runs, the paper's learning rate and positions",
-    "serve": "an HTTP API and a web page over a trained model",
-    "reproduce": "run the rows of the paper's tables, and write what is reproduced and what is not",
+    "score": "score given translations by log-probability and perplexity",
+    "evaluate": "translate and score test sets, or score another system's output",
+    "trees": "parsing: turn treebanks into parallel text and output into trees; score with EVALB",
+    "compare": "compare systems on a test set: scores, intervals, significance",
+    "attention": "draw what each head attends to; find heads worth a picture",
+    "figures": "draw training curves of runs, and the paper's learning rate and positions",
+    "serve": "serve a trained model over HTTP, with a web page",
+    "reproduce": "run the rows of the paper's tables and report what is reproduced",
     "doctor": "check a machine: devices, numbers, collectives, checkpoints, speed",
-    "plan": "compile the training step for TPUs that are not there: memory, time, cost",
-    "export": "write a model for CTranslate2, Hugging Face or StableHLO, and compare the outputs",
-    "import": "make a run directory of a Hugging Face Marian model, such as OPUS-MT's",
-    "config": "show a resolved configuration, or what each setting means",
+    "plan": "compile the training step for TPUs you don't have: memory, time, cost",
+    "export": "export a model to CTranslate2, Hugging Face or StableHLO, and compare the outputs",
+    "import": "convert a Hugging Face Marian model, such as OPUS-MT's, into a run directory",
+    "config": "show a resolved configuration, or explain each setting",
 }
 
 # Commands that compile nothing, or nothing for this machine.
 _WITHOUT_PROGRAMS = {"prepare", "average", "trees", "compare", "figures", "plan", "config"}
 # What needs less memory, by command; of the others nothing that could be set does.
 _BATCH = (
-    "lower data.batch.tokens (or, where that helps nothing, the sizes of the model), or raise "
+    "lower data.batch.tokens (or, if that doesn't help, the model's sizes), or raise "
     "training.optimizer.accumulation"
 )
 _SMALLER = {
@@ -51,22 +51,22 @@ _SMALLER = {
     "serve": "lower --beam-size, or decoding.batch_tokens in the run's config.json",
 }
 _STATUSES = (
-    "0 done; 1 failed, and may succeed when run again; 2 wrong usage, settings or input, which no "
-    "repetition mends; 75 stopped on request, and the same command goes on; 130 interrupted"
+    "0 done; 1 failed, but may succeed when run again; 2 wrong usage, settings or input: running "
+    "again won't help; 75 stopped on request: the same command resumes; 130 interrupted"
 )
 # What a system refuses whatever the program does.
 _OF_THE_MACHINE = {
     **dict.fromkeys(
         (errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
-        "make room; the same command goes on with what is complete",
+        "free some; the same command then resumes",
     ),
     **dict.fromkeys(
-        (errno.EACCES, errno.EPERM, errno.EROFS), "choose another place, or ask for the right to it"
+        (errno.EACCES, errno.EPERM, errno.EROFS), "choose another place, or get permission"
     ),
-    **dict.fromkeys((errno.EIO, errno.ESTALE), "the disk or its connection fails"),
+    **dict.fromkeys((errno.EIO, errno.ESTALE), "the disk or its connection is failing"),
     errno.ENAMETOOLONG: "choose a shorter name",
-    errno.ELOOP: "its symbolic links lead in a circle: choose another name",
-    errno.ENOTDIR: "it is a file, or lies below one: choose another place",
+    errno.ELOOP: "its symbolic links form a loop: choose another name",
+    errno.ENOTDIR: "it is a file or is inside one: choose another place",
     errno.EISDIR: "it is a folder: choose another name",
     errno.EMFILE: "raise the limit on open files (ulimit -n)",
 }
@@ -155,7 +155,7 @@ def explained(error: Exception, command: str) -> str | None:
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text:
         where = "this machine" if isinstance(error, MemoryError) else "the device"
         advice = f"; {_SMALLER[command]}" if command in _SMALLER else ""
-        return f"{where} has not enough memory: {text}{advice}"
+        return f"{where} ran out of memory: {text}{advice}"
     return None
 
 

@@ -25,8 +25,8 @@ def add_size(parser: _Parser) -> None:
         "--size",
         type=size,
         metavar="WxH",
-        help="pixels of the picture, such as 1200x800 (SVG and PDF: 96 to an inch; default: what "
-        "it needs, in a PNG twice as many)",
+        help="size in pixels, such as 1200x800 (SVG and PDF: 96 per inch; default: fits the "
+        "content, doubled for PNG)",
     )
 
 
@@ -34,7 +34,7 @@ def size(text: str) -> Size:
     """An argument such as 1200x800."""
     found = re.fullmatch(r"([1-9][0-9]{0,5})[x×]([1-9][0-9]{0,5})", text)
     if not found:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size: write WIDTHxHEIGHT, as 1200x800")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size: write one such as 1200x800")
     return Size(int(found[1]), int(found[2]))
 
 
@@ -52,7 +52,7 @@ def make_folder(name: str) -> Path:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise FigureError(f"{name}: cannot be made a folder: {error.strerror}") from error
+            raise FigureError(f"{name}: cannot be created: {error.strerror}") from error
     return folder
 
 

@@ -11,19 +11,18 @@ from flaxformer_mt.planning import set_for_compiler
 
 _NEEDED = CONFIG | {"--topology VERSION:AxB[xC]": "such as v5e:2x4 or v5p:2x2x1"}
 _REPORT = {
-    "--slices N:int": "slices of that topology",
-    "--workdir DIR": "take vocabulary sizes and batch shapes from this run (default: from the "
-    "config)",
-    "--lengths SRC,TGT": "positions of a row (default: the longest, which take the most memory); "
-    "with --decode, of a source and of its output",
-    "--price-per-chip-hour X:float": "adds what the run would cost",
+    "--slices N:int": "number of slices",
+    "--workdir DIR": "run to take vocabulary sizes and batch shapes from (default: the config)",
+    "--lengths SRC,TGT": "positions per row (default: the longest, which need the most memory); "
+    "with --decode, of a source and its output",
+    "--price-per-chip-hour X:float": "also show what the run would cost",
     "--json": "as JSON",
-    "--save-hlo FILE": "write the compiled step's text",
+    "--save-hlo FILE": "write the compiled step's HLO text",
 }
 _INSTEAD = {
-    "--shardings": "how parameters lie on the mesh; compiles nothing",
-    "--fit": "find what makes the batch fit (remat, accumulation), and the largest that does",
-    "--decode": "beam search on one device instead",
+    "--shardings": "show how parameters are sharded; compiles nothing",
+    "--fit": "find what makes the batch fit (remat, accumulation) and the largest batch that fits",
+    "--decode": "plan beam search on one device instead",
 }
 
 

@@ -26,7 +26,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     rest, overrides = take_overrides(arguments)
     parser = make_parser(prog, purpose)
     flags(parser, CONFIG | WORKDIR, required=True)
-    inspected = "show the batch shapes and rows of the first ten batches as text"
+    inspected = "show the batch shapes and the first ten batches as text"
     flags(parser, {"--inspect": inspected})
     options = parser.parse_args(rest)
     run = RunDirectory(as_path(options.workdir))

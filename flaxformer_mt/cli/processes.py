@@ -13,19 +13,17 @@ if TYPE_CHECKING:
 def add_processes(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group(
         "several processes",
-        "TPU pod slices, GKE, Slurm and Open MPI are recognised and need no flags. Elsewhere give "
-        "each process these three; every process runs the same command.",
+        "TPU pod slices, GKE, Slurm and Open MPI are detected and need no flags. Elsewhere run "
+        "the same command in every process, with these three flags.",
     )
-    group.add_argument(
-        "--coordinator", metavar="HOST:PORT", help="where the first process is found by the others"
-    )
-    group.add_argument("--num-processes", type=int, metavar="N", help="how many there are")
-    group.add_argument("--process-id", type=int, metavar="I", help="which this is, from 0")
+    group.add_argument("--coordinator", metavar="HOST:PORT", help="address of the first process")
+    group.add_argument("--num-processes", type=int, metavar="N", help="number of processes")
+    group.add_argument("--process-id", type=int, metavar="I", help="this process's number, from 0")
     group.add_argument(
         "--heartbeat",
         type=int,
         metavar="SECONDS",
-        help="when a process dies, the others end within this time (default: 100)",
+        help="when a process dies, the others exit within this many seconds (default: 100)",
     )
 
 

@@ -20,8 +20,8 @@ UNSEEN = 6
 
 _WHAT = {
     "--workdir DIR": "run directory",
-    "--write-text DIR": "write the grammar's sentences into files (train.en, train.de, valid.en "
-    "and so on), as text of your own would be, and end",
+    "--write-text DIR": "only write the grammar's sentences to files (train.en, train.de, "
+    "valid.en and so on), like text of your own",
 }
 
 
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     for (source, reference), translation in zip(unseen, translations, strict=True):
         print(f"  {source}\n  → {translation.text}")
         if translation.text != reference:
-            print(f"    (right: {reference})")
+            print(f"    (correct: {reference})")
     print(
         f"\nThe model is in {options.workdir}. Translate with it:\n"
         f"  echo '{unseen[0][0]}' | {program()} translate --workdir {options.workdir}"
@@ -68,7 +68,7 @@ def write_text(folder: Path, data: DataConfig) -> None:
     ]
     for path in itertools.chain.from_iterable(files):
         if path.exists():
-            raise UserError(f"--write-text: {path} is there already: name another folder")
+            raise UserError(f"--write-text: {path} already exists: choose another folder")
     folder.mkdir(parents=True, exist_ok=True)
     for corpus, (src, tgt) in zip(corpora, files, strict=True):
         with src.open("w", encoding="utf-8") as sources, tgt.open("w", encoding="utf-8") as targets:

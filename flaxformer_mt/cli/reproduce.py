@@ -21,23 +21,23 @@ from flaxformer_mt.reproduction.settings import RULE, TEXTS, Corpus, Settings
 from flaxformer_mt.rundir.layout import RunDirectory, open_run
 from flaxformer_mt.rundir.paths import as_path, is_remote, write_text
 
-_EPILOG = f"""Each row is prepared, trained, averaged where the paper averaged, and scored; a row
-that is done is not done again, a stopped one goes on, a failed one is noted and the others go on.
---scale S is: {RULE} --config.a.b=VALUE changes the base that the rows are variations of: sizes of
-a row keep their ratio to it. docs/reproducing.md has examples."""
+_EPILOG = f"""Each row is prepared, trained, averaged where the paper averaged, and scored. Finished
+rows are skipped, stopped rows resume, and a failed row doesn't stop the others. --scale S means:
+{RULE} --config.a.b=VALUE changes the base model; a row's sizes keep their ratio to it.
+docs/reproducing.md has examples."""
 _WHAT = {
-    f"what {'|'.join(TABLES)}|figures|report": "a table's rows; figures 3 to 5, from a run; or the "
-    "report of the results there are",
-    "--workdir DIR": "runs, results, the report and figures are below it",
-    "--dry-run": "list the rows, their state and cost, and end",
+    f"what {'|'.join(TABLES)}|figures|report": "a table's rows; figures 3 to 5, from a run; or a "
+    "report of the results so far",
+    "--workdir DIR": "folder for runs, results, the report and figures",
+    "--dry-run": "only list the rows, their state and their cost",
 }
-_ROWS = {"--only ROW...": "these rows alone", "--seeds N:int...": "a run for each (default: 1)"}
+_ROWS = {"--only ROW...": "only these rows", "--seeds N:int...": "one run per seed (default: 1)"}
 _TEXT = {
-    f"--text {'|'.join(TEXTS)}": "the paper's text as files, or as TensorFlow Datasets has it "
+    f"--text {'|'.join(TEXTS)}": "read the paper's text from files or from TensorFlow Datasets "
     "(default: files)",
-    "--folder DIR": "where the text is, if not where the configs have it; of tfds the prepared "
-    "sets",
-    "--corpus NAME": "other text than the paper's, by this name",
+    "--folder DIR": "folder of the text, or of prepared datasets for tfds (default: as in the "
+    "configs)",
+    "--corpus NAME": "name for your own text instead of the paper's",
     "--train SRC TGT": "--corpus: its files in --folder",
     "--valid SRC TGT": "--corpus: its files in --folder",
     "--test SRC TGT": "--corpus: its files in --folder (Table 3 is scored on valid)",
@@ -45,15 +45,13 @@ _TEXT = {
 _RESULTS = {
     "--results DIR": "result files (default: DIR/results)",
     "--report FILE": "default: DIR/reproduction.md",
-    "--check": "report: write nothing, fail if it says otherwise",
+    "--check": "report: write nothing; fail if the report is out of date",
 }
 _REPEATABLE = {
-    "--plan FILE": "a result of benchmarks.plan or plan_rows, steps compiled for TPUs; may be "
-    "repeated",
-    "--also FILE": "a result of what was trained on other text, to stand after the rows; may be "
-    "repeated",
+    "--plan FILE": "a result of benchmarks.plan or plan_rows (steps compiled for TPUs); repeatable",
+    "--also FILE": "a result on other text, shown after the rows; repeatable",
 }
-_FIGURES = {"--run DIR": "a trained run (default: Table 2's base below --workdir)"}
+_FIGURES = {"--run DIR": "figures: a trained run (default: Table 2's base model in --workdir)"}
 _OF_TABLES = "scale only seeds text folder corpus train valid test".split()
 
 
@@ -109,7 +107,7 @@ def _run(
         # They differ in seeds alone, and all of these are compared.
         settings, results = of_table[0].settings, options.results
         if write_orderings(settings, run_of=rows.run_of, results=results) is None:
-            say("no ordering to test yet: the base and another row of the same seed make one")
+            say("no ordering to test yet: that takes the base and another row with the same seed")
     _report(options)
     for outcome in outcomes:
         print(f"{outcome.experiment.name}: {outcome.kind} {outcome.message}".rstrip())
@@ -134,7 +132,7 @@ def _report(options: argparse.Namespace) -> int:
         write_text(report, text)
         say(f"{report}: written from {options.results}")
     elif not report.exists() or report.read_text(encoding="utf-8") != text:
-        say(f"{report}: is not what {options.results} gives: `reproduce report` writes it anew")
+        say(f"{report}: out of date with {options.results}: run `reproduce report`")
         return 1
     return 0
 
@@ -145,17 +143,17 @@ def _figures(workdir: Path, run_dir: str | None, *, dry_run: bool) -> int:
 
     found = open_run(run_dir) if run_dir is not None else base_run(workdir)
     if dry_run:
-        print("schedule, positions: formulas of the paper, no run needed")
+        print("schedule, positions: the paper's formulas; no run needed")
         for search, name in FIGURES.items():
-            print(f"{name}: {search}: {found or 'no run to draw it from: --run DIR'}")
+            print(f"{name}: {search}: {found or 'no run to draw it from: give --run DIR'}")
         return 0
     require_matplotlib()
     folder = make_folder(str(workdir / "figures"))
     draw_formulas(folder, say=say)
     if found is None:
         say(
-            f"figures 3 to 5 are not drawn: {workdir} has no run of Table 2's base, English "
-            "to German: name a trained one with --run DIR"
+            f"figures 3 to 5 not drawn: {workdir} has no run of Table 2's base, English to "
+            "German: give a trained one with --run DIR"
         )
         return 1
     draw_run(folder, found, say=say)
@@ -167,7 +165,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("rows")
     flags(group, _ROWS)
     group.add_argument(
-        "--scale", type=float, metavar="S", help="a share of the paper's training (default: 1)"
+        "--scale", type=float, metavar="S", help="fraction of the paper's training (default: 1)"
     )
     flags(parser.add_argument_group("text"), _TEXT)
     results = parser.add_argument_group("results")
@@ -183,23 +181,23 @@ def _check(
     given = [name for name in _OF_TABLES if getattr(options, name) is not None]
     if options.what not in TABLES and (given or overrides):
         flag = given[0] if given else f"config.{overrides[0].partition('=')[0]}"
-        parser.error(f"--{flag} is for the rows of a table, not for {options.what}")
+        parser.error(f"--{flag} is for a table's rows, not for {options.what}")
     if options.run is not None and options.what != "figures":
         parser.error(f"--run is for figures, not for {options.what}")
     if options.check and options.what != "report":
         parser.error(f"--check is for report, not for {options.what}")
     if options.dry_run and options.what == "report":
-        parser.error("--dry-run: report runs nothing; --check writes nothing")
+        parser.error("--dry-run isn't for report: use --check, which writes nothing")
     for name in ("train", "valid"):
         if (options.corpus is None) != (getattr(options, name) is None):
             parser.error("--corpus NAME, --train SRC TGT and --valid SRC TGT go together")
     if options.corpus is None and options.test is not None:
-        parser.error("--test goes with --corpus")
+        parser.error("--test needs --corpus")
     places = [(name, getattr(options, name)) for name in ("workdir", "results", "report")]
     files = [(name, path) for name in ("plan", "also") for path in getattr(options, name)]
     for name, value in (*places, *files):
         if value is not None and is_remote(as_path(value)):
-            parser.error(f"--{name} {value}: several runs share files below it: name a local place")
+            parser.error(f"--{name} {value}: several runs share files in it: use a local folder")
 
 
 def _experiments(
@@ -215,8 +213,8 @@ def _experiments(
     of_files = options.folder is not None and options.text != "tfds"
     if of_files and len({row.spec.partition(":")[0] for row in rows}) > 1:
         raise RowError(
-            f"--folder {options.folder}: holds the text of one pair of languages, and these rows "
-            f"are of two: choose some with --only ({', '.join(row.name for row in rows)})"
+            f"--folder {options.folder}: holds one language pair, but these rows are of two: "
+            f"choose rows with --only ({', '.join(row.name for row in rows)})"
         )
     found, refused = [], []
     for row in rows:

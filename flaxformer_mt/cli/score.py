@@ -14,22 +14,22 @@ from flaxformer_mt.cli.searching import DTYPE
 from flaxformer_mt.cli.streams import OUTPUT, streamed
 
 _LINES = {
-    "--per-token": "each token's log-probability as well",
-    "--overlong split|refuse": "a side longer than the model takes is an error, or the pair is "
-    "scored in parts: those of `translate`, and of a text those that are likely to belong together",
+    "--per-token": "also give each token's log-probability",
+    "--overlong split|refuse": "if a side is too long for the model, fail, or split both sides as "
+    "`translate` does and score matching parts",
 }
 _PAIRS = {
     "--src FILE": "source lines, with --tgt",
     "--tgt FILE": "their translations, line by line",
-    "--input FILE": "pairs in one file instead (default: standard input)",
-    "--format tsv|jsonl": "of --input. tsv (the default): columns, to which log-probability and "
-    "score are added; jsonl: a JSON object a line, to which an object with them is added",
-    "--columns SRC:int TGT:int": "tsv: those of source and translation (default: 1 2)",
-    "--key KEY": "jsonl: the source's key; a dot leads into an object (default: source)",
+    "--input FILE": "pairs in one file (default: standard input)",
+    "--format tsv|jsonl": "format of --input. tsv (default): columns, followed by log-probability "
+    "and score; jsonl: one JSON object per line, with the scores in an added object",
+    "--columns SRC:int TGT:int": "tsv: columns of source and translation (default: 1 2)",
+    "--key KEY": "jsonl: the source's key; a dot enters an object (default: source)",
     "--translation-key KEY": "jsonl: the translation's key (default: translation)",
-    "--from-tokens": "jsonl: score the tokens under `tokens`, as `translate --tokens` writes them, "
-    "and not those of the text",
-    "--scored-key KEY": "jsonl: the key that is added (default: scored)",
+    "--from-tokens": "jsonl: score the token ids under `tokens`, written by `translate --tokens`, "
+    "instead of the text",
+    "--scored-key KEY": "jsonl: the key to add (default: scored)",
 }
 
 
@@ -68,7 +68,7 @@ def _form(options: argparse.Namespace, parser: argparse.ArgumentParser) -> PairF
             per_token=options.per_token,
         )
     except ValueError as error:
-        parser.error(f"{error}; choose another --scored-key")
+        parser.error(f"{error}; choose a different --scored-key")
 
 
 def _check_flags(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
@@ -76,13 +76,13 @@ def _check_flags(options: argparse.Namespace, parser: argparse.ArgumentParser) -
     if (options.src is None) != (options.tgt is None):
         parser.error("--src and --tgt go together")
     if options.src is not None and options.input is not None:
-        parser.error("--input names pairs in one file: leave it out, or --src and --tgt")
+        parser.error("give either --input, or --src and --tgt")
     if options.src is not None and options.format is not None:
-        parser.error("--format is of pairs in one file, and --src and --tgt are two of plain text")
+        parser.error("--format is for --input; --src and --tgt are plain text")
     for flag, what in (
-        ("key", "is a key of JSON objects"),
-        ("translation_key", "is a key of JSON objects"),
-        ("scored_key", "is a key of JSON objects"),
+        ("key", "is for JSON objects"),
+        ("translation_key", "is for JSON objects"),
+        ("scored_key", "is for JSON objects"),
         ("from_tokens", "reads JSON objects"),
     ):
         value, name = getattr(options, flag), f"--{flag.replace('_', '-')}"
@@ -91,4 +91,4 @@ def _check_flags(options: argparse.Namespace, parser: argparse.ArgumentParser) -
         if value and options.format != "jsonl":
             parser.error(f"{name} {what}: add --format jsonl")
     if options.columns is not None and (options.src is not None or options.format == "jsonl"):
-        parser.error("--columns are those of --format tsv")
+        parser.error("--columns is for --format tsv")

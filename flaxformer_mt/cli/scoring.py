@@ -26,17 +26,16 @@ if TYPE_CHECKING:
 
 
 _METRICS = {
-    f"--tokenize {'|'.join(TOKENIZERS)}": "sacreBLEU's tokenisation; none: the text is tokenised "
-    "already (default: 13a, or none where the run's config says data.tokenized)",
+    f"--tokenize {'|'.join(TOKENIZERS)}": "sacreBLEU's tokenisation; none: the text is already "
+    "tokenised (default: 13a, or none if the run has data.tokenized)",
     "--lowercase": "BLEU and chrF ignore case",
-    "--tgt-lang CODE": "target language, for the paper's BLEU, which has rules for "
-    f"{', '.join(LANGUAGES)} (default: the run's data.tgt_lang, --langpair's, or the reference's "
-    "file name)",
-    "--no-ter": "leave TER out, the slowest of them",
+    "--tgt-lang CODE": "target language for the paper's BLEU, which has rules for "
+    f"{', '.join(LANGUAGES)} (default: from the run, --langpair or the reference's file name)",
+    "--no-ter": "skip TER, the slowest metric",
 }
 TESTSET = {
-    "--testset NAME": "one of sacreBLEU's test sets, such as wmt14/full, with --langpair",
-    "--langpair XX-YY": "its languages, such as en-de",
+    "--testset NAME": "a sacreBLEU test set, such as wmt14/full; needs --langpair",
+    "--langpair XX-YY": "the test set's languages, such as en-de",
 }
 
 
@@ -49,19 +48,20 @@ def add_scoring(parser: argparse.ArgumentParser) -> None:
         action="store_const",
         const="none",
         default=argparse.SUPPRESS,
-        help="the same as --tokenize none",
+        help="same as --tokenize none",
     )
     group.add_argument(
         "--comet",
         nargs="?",
         const=MODEL,
         metavar="MODEL",
-        help=f"COMET as well, by the package unbabel-comet ({MODEL}, another name, or a path)",
+        help=f"also compute COMET, with the package unbabel-comet ({MODEL}, another name, or a "
+        "path)",
     )
     for name, default, help in (
-        ("--comet-gpus", 0, "GPUs that COMET may use"),
+        ("--comet-gpus", 0, "GPUs for COMET"),
         ("--resamples", RESAMPLES, "bootstrap resamples for 95%% intervals (0: none)"),
-        ("--seed", SEED, "of all resampling; sacreBLEU's"),
+        ("--seed", SEED, "seed of all resampling; sacreBLEU's default"),
     ):
         group.add_argument(name, metavar="N", type=count, default=default, help=help)
 
@@ -81,7 +81,7 @@ def scoring(
     if options.tgt_lang is not None and not re.fullmatch(r"[a-z]{2,3}", options.tgt_lang):
         parser.error(f"--tgt-lang {options.tgt_lang}: write a code such as de")
     if options.comet_gpus and not options.comet:
-        parser.error("--comet-gpus are for --comet")
+        parser.error("--comet-gpus needs --comet")
     if options.comet:
         require_comet()
     return Scoring(
@@ -128,7 +128,7 @@ def sets_of(
         name = options.name or (stem if options.testset is None else testset)
         if name in {*own, VALID}:
             # The scores of one set must not take the place of another's.
-            parser.error(f"{name!r} is a test set of this run's: give this one another --name")
+            parser.error(f"{name!r} is already a test set of this run: choose another --name")
         sources, references = given_text(options, processes)
         assert sources is not None and references is not None
         return {name: (sources, references)}
@@ -152,5 +152,5 @@ def given_text(
         processes.first(lambda: load() and None)
     found = load()
     if found.further_references:
-        say(f"{found.name}: has {found.further_references} more references, which are not used")
+        say(f"{found.name}: {found.further_references} more references not used")
     return found.sources, found.references

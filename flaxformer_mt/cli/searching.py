@@ -14,24 +14,24 @@ if TYPE_CHECKING:
     from flaxformer_mt.decoding.sampling import Sampling
 
 DTYPE = {
-    "--dtype float32|bfloat16": "of the operands of matrix products, by default the run's "
-    "model.dtype: bfloat16 is faster on chips, and on CPUs that have it, and changes a few "
+    "--dtype float32|bfloat16": "type of matrix-product operands (default: the run's "
+    "model.dtype); bfloat16 is faster on accelerators and some CPUs, and changes a few "
     "translations",
 }
 SHORTLIST = {
-    "--shortlist": "choose among the target words that the source's words make likely, learnt from "
-    "the run's training text once: faster with a large vocabulary, and changes a few translations",
+    "--shortlist": "choose only among target words that the source words make likely, learned "
+    "once from the training text: faster with a large vocabulary; changes a few translations",
 }
 _SAMPLING = {
     "--sample": "draw --beam-size samples; return the --n-best most likely",
-    "--top-k K:int": "draw from the likeliest K tokens alone",
-    "--seed N:int": "a line's draw depends on it and the line's number",
+    "--top-k K:int": "draw from the K most likely tokens only",
+    "--seed N:int": "seed; each line's draws depend only on it and the line's number",
 }
 
 
 def add_search(parser: argparse.ArgumentParser) -> None:
     """All flags of a search but those of `add_decoding`."""
-    group = parser.add_argument_group("search (by default the run's settings, decoding.*)")
+    group = parser.add_argument_group("search (default: the run's decoding settings)")
     names = [field.name for field in dataclasses.fields(DecodingConfig)]
     add_settings(group, *(name for name in names if name not in ("beam_size", "length_penalty")))
     flags(group, DTYPE | SHORTLIST)
@@ -46,7 +46,7 @@ def as_asked(options: argparse.Namespace, translator: fm.Translator) -> fm.Trans
     given = given_settings(options)
     config = dataclasses.replace(translator.config, **given)
     if "diversity" in given and config.diverse_groups == 1:
-        raise ConfigError("--diversity is between groups, and there is one: add --diverse-groups G")
+        raise ConfigError("--diversity needs more than one group: add --diverse-groups G")
     if not getattr(options, "sample", False) and config.beam_size % config.diverse_groups:
         raise ConfigError(
             f"a beam of {config.beam_size} cannot be split into {config.diverse_groups} groups: "
@@ -65,9 +65,9 @@ def given_settings(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def add_sampling(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("sampling, instead of searching")
+    group = parser.add_argument_group("sampling instead of search")
     flags(group, _SAMPLING, seed=1)
-    share = "draw from the fewest tokens that have the probability P together"
+    share = "draw from the fewest tokens with a total probability of P"
     for name, metavar, help in (("--temperature", "T", "above 0"), ("--top-p", "P", share)):
         group.add_argument(name, metavar=metavar, type=not_negative, default=1.0, help=help)
 
@@ -86,7 +86,7 @@ def sampling_of(options: argparse.Namespace, parser: argparse.ArgumentParser) ->
     except ValueError as error:
         parser.error(str(error))
     if not options.sample and sampling != Sampling():
-        parser.error("--temperature, --top-k, --top-p and --seed are for --sample")
+        parser.error("--temperature, --top-k, --top-p and --seed need --sample")
     if options.sample and (options.diverse_groups or options.diversity is not None):
-        parser.error("--diverse-groups and --diversity are for searching, and --sample draws")
+        parser.error("--diverse-groups and --diversity are for beam search: leave out --sample")
     return sampling if options.sample else None

@@ -84,19 +84,19 @@ def _load(options: argparse.Namespace, which: Any) -> tuple[fm.Translator, Model
 
 
 _WHAT = {
-    "--host HOST": "address to listen on; 0.0.0.0: all of the machine's",
-    "--api-keys FILE": "only requests with one of the file's keys, one a line",
+    "--host HOST": "address to listen on; 0.0.0.0: all addresses",
+    "--api-keys FILE": "accept only requests with a key from this file, one per line",
     **DTYPE,
     **SHORTLIST,
-    "--examples FILE": "texts that the page offers, one a line",
-    f"--log {'|'.join(get_args(Log))}": "a line for each request; `text` also logs what is "
-    "translated",
+    "--examples FILE": "example texts for the page, one per line",
+    f"--log {'|'.join(get_args(Log))}": "log one line per request; `text` also logs the "
+    "translated text",
 }
 _REPEATABLE = {
-    "--cors ORIGIN": "let pages of this origin use the API, such as https://example.org; "
+    "--cors ORIGIN": "let web pages from this origin use the API, such as https://example.org; "
     "repeatable",
-    "--allowed-host NAME": "name by which a proxy or others ask for it, such as "
-    "translate.example.org, beside localhost and addresses; repeatable",
+    "--allowed-host NAME": "host name to answer to besides localhost and IP addresses, such as "
+    "translate.example.org; repeatable",
 }
 
 
@@ -110,7 +110,7 @@ def _parser(prog: str, purpose: str) -> argparse.ArgumentParser:
         "--port",
         type=functools.partial(integer, least=0, most=65535),
         default=8000,
-        help="port to listen on; 0: a free one",
+        help="port to listen on; 0: any free port",
     )
     # The settings that are numbers, under the headings that they name.
     groups: dict[str, argparse._ArgumentGroup] = {}
@@ -132,7 +132,7 @@ def _parser(prog: str, purpose: str) -> argparse.ArgumentParser:
 
 def _seconds(text: str) -> float:
     if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]+)?", text) or float(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} must be a number of seconds > 0")
     return float(text)
 
 

@@ -32,14 +32,14 @@ class Stopped(BaseException):
 
 
 OUTPUT = {
-    "--output FILE": "written as FILE.part until it is complete; called again after an "
-    "interruption, the same command goes on with that; gs:// too (default: standard output)",
-    "--shard I/N": "do only part I of N, from 0 to N-1, and write it as FILE.shard-I-of-N: N "
-    "machines, or the tasks of an array job, share the work",
-    "--join N:int": "write FILE from its N shards once all of them are there",
-    "--restart": "begin anew, whatever an earlier call has left",
-    "--window N:int": f"lines read before any is written (default: {WINDOW}; 1 at a terminal). "
-    "More of them share batches; fewer are lost to an interruption",
+    "--output FILE": "output, local or gs://, written as FILE.part until complete; after an "
+    "interruption the same command resumes it (default: standard output)",
+    "--shard I/N": "process only part I of N, from 0 to N-1, into FILE.shard-I-of-N, to share "
+    "work between machines or array tasks",
+    "--join N:int": "write FILE from its N finished shards",
+    "--restart": "start over, discarding earlier output",
+    "--window N:int": f"lines to read before writing any (default: {WINDOW}; 1 at a terminal). A "
+    "larger window batches better; a smaller one loses less to an interruption",
 }
 
 
@@ -54,11 +54,11 @@ def writing(options: argparse.Namespace, inputs: Sequence[str | None]) -> Iterat
         raise OutputError("--output is empty: name a file, or leave it out for standard output")
     for kept in (path, f"{path}.part", f"{path}.part.json"):
         if any(name is not None and _same(name, kept) for name in inputs):
-            raise OutputError(f"{kept}: is the input as well; --output names another file")
+            raise OutputError(f"{kept}: is also the input; choose another --output")
     if "://" in path:
         sink: Sink = BucketSink(path, restart=options.restart)
     elif os.path.isdir(path):
-        raise OutputError(f"{path}: is a folder; --output names a file")
+        raise OutputError(f"{path}: is a folder; --output must be a file")
     elif os.path.exists(path) and not os.path.isfile(path):
         with _device(path) as device:
             yield StreamSink(device, path)
@@ -153,7 +153,7 @@ def streamed(
         if options.output is None:
             parser.error("--shard and --join need --output")
         if options.join and options.shard:
-            parser.error("--shard makes a part and --join puts all of them together: give one")
+            parser.error("--shard writes one part and --join joins them all: give only one")
         if options.join:
             return _joined(options)
     shard = _shard(options, parser, named) if options.shard else None
@@ -185,7 +185,7 @@ def streamed(
                 # A person sees each translation come: there is no progress to tell.
                 meter = Meter(what, lambda line: None, share=lines.share)
                 lines.prompt = "> "
-                say("write a sentence and press Enter; Ctrl-D ends")
+                say("type a sentence and press Enter; Ctrl-D quits")
             stack.enter_context(_told(sink, meter))
             window = options.window or (1 if lines.interactive else WINDOW)
             sums = stream(
@@ -205,7 +205,7 @@ def streamed(
         return 0
     for line in settings.describe(sums):
         say(line)
-    took = f"{meter.seconds:.1f} s, and {watch_compilations().seconds:.1f} s of compiling"
+    took = f"{meter.seconds:.1f} s, plus {watch_compilations().seconds:.1f} s compiling"
     say(f"{meter.describe()}; {took}, with the weights '{translator.name}'")
     return 0
 
@@ -232,7 +232,7 @@ def _joined(options: argparse.Namespace) -> int:
     shards = [_shard_name(options.output, index, options.join) for index in range(options.join)]
     missing = [shard for shard in shards if not paths.exists(paths.as_path(shard))]
     if missing:
-        raise OutputError(f"{missing[0]}: is missing ({len(missing)} of {options.join} shards are)")
+        raise OutputError(f"{missing[0]}: missing ({len(missing)} of {options.join} shards)")
     with writing(options, shards) as sink:
         done = sink.begin({"join": options.join}).lines
         for number, shard in enumerate(shards[done:], start=done + 1):
@@ -251,7 +251,7 @@ def _told(sink: Sink, meter: Meter) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        left = f"; the same command goes on with {sink.kept}" if sink.kept else ""
+        left = f"; the same command resumes {sink.kept}" if sink.kept else ""
         if isinstance(error, Stopped):
             meter.say(f"SIGTERM received{left}")
         elif sink.kept:

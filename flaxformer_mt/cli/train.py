@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from flaxformer_mt.parallel import Processes
 
 _WHAT = {
-    "--init-from RUN": "start from the weights of another run, and from its settings if there is "
-    "no --config",
-    "--profile-steps A:B": "trace steps A to B into the run's profile/, for XProf or TensorBoard",
+    "--init-from RUN": "start from another run's weights, and its settings unless --config is "
+    "given",
+    "--profile-steps A:B": "trace steps A to B into the run's profile/ for XProf or TensorBoard",
     "--dry-run": "compile the longest batch shape, show memory, time and ETA on this machine, and "
-    "end",
+    "exit",
 }
 
 
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     add_processes(parser)
     options = parser.parse_args(rest)
     if options.dry_run and (options.profile_steps or options.init_from):
-        parser.error("--dry-run tries a step and ends: leave --profile-steps and --init-from out")
+        parser.error("--dry-run only tries a step: leave out --profile-steps and --init-from")
     # After the arguments: these import JAX.
     from flaxformer_mt.parallel import joined, make_deterministic
     from flaxformer_mt.training.instruments import parse_steps
@@ -62,9 +62,8 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     if status == 0:
         started = f"{program()} {{}} --workdir {shlex.quote(place)}"
         say(
-            "next: average the last checkpoints, which is usually better than the last alone, and "
-            f"translate\n  {started.format('average')}\n"
-            f"  {started.format('translate')} < INPUT > OUTPUT"
+            "next: average the last checkpoints, usually better than the last one, and translate\n"
+            f"  {started.format('average')}\n  {started.format('translate')} < INPUT > OUTPUT"
         )
     return status
 

@@ -17,32 +17,32 @@ _INPUT = {
     "--input FILE": "source lines; plain, .gz, .xz or .zst; gs:// too (default: standard input)",
 }
 _LINES = {
-    "--n-best N:int": "up to N translations of each line: in jsonl a list, else lines that begin "
-    "with the number of the source's line and a tab",
-    "--mbr": "of the --beam-size translations, or samples with --sample, take the one that the "
-    "others resemble most by chrF (minimum Bayes risk)",
-    "--overlong split|refuse": "a line longer than the model takes is cut at sentence ends, "
-    "translated in pieces and rejoined, or it is an error",
+    "--n-best N:int": "up to N translations per line: a list in jsonl, else lines starting with "
+    "the source line's number and a tab",
+    "--mbr": "of the --beam-size translations (or samples, with --sample), return the one most "
+    "similar to the others by chrF (minimum Bayes risk)",
+    "--overlong split|refuse": "if a line is too long for the model, split it at sentence ends, "
+    "translate and rejoin, or fail",
 }
 _FORMS = {
-    f"--format {'|'.join(NAMES)}": "text: a sentence a line; tsv: columns, of which one is "
-    "translated; jsonl: a JSON object a line, to which the translation is added",
-    f"--output-format {'|'.join(NAMES)}": "that of the output, if it is another one",
+    f"--format {'|'.join(NAMES)}": "text: one sentence per line; tsv: columns, translating one; "
+    "jsonl: one JSON object per line, adding the translation",
+    f"--output-format {'|'.join(NAMES)}": "output format (default: --format)",
     "--column N:int": "tsv: the column to translate (default: 1)",
-    "--append": "tsv: the translation becomes the last column, in place of the source's",
-    "--key KEY": "jsonl: the source's key; a dot leads into an object (default: source)",
-    "--translation-key KEY": "jsonl: the added key (default: translation)",
-    "--scores": "text: a score and a tab before each translation; tsv: a further column; jsonl has "
-    "scores anyway",
-    "--alignments": "the source word of each word (0-0 1-2, ...): a last column, or a field",
-    "--tokens": "jsonl: the translation's token ids, for `score`",
+    "--append": "tsv: add the translation as the last column instead of replacing the source",
+    "--key KEY": "jsonl: the source's key; a dot enters an object (default: source)",
+    "--translation-key KEY": "jsonl: the key to add (default: translation)",
+    "--scores": "text: put a score and a tab before each translation; tsv: add a column; jsonl "
+    "always has scores",
+    "--alignments": "align words (0-0 1-2 ...), in a last column or a field",
+    "--tokens": "jsonl: add the translation's token ids, for `score`",
 }
 _CONSTRAINTS = {
-    "--prefix TEXT": "what each translation begins with",
-    "--prefix-key KEY": "jsonl: the key of each line's prefix, a text",
-    "--suppress PIECE...": "pieces of the target vocabulary that no translation has",
-    "--ensemble DIR...": "further run directories with the same vocabulary: the mean of the "
-    "models' probabilities decides",
+    "--prefix TEXT": "start each translation with this",
+    "--prefix-key KEY": "jsonl: key of each line's own prefix",
+    "--suppress PIECE...": "never produce these pieces of the target vocabulary",
+    "--ensemble DIR...": "more run directories with the same vocabulary; averages the models' "
+    "probabilities",
 }
 
 
@@ -51,10 +51,10 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     flags(parser, WORKDIR, required=True)
     add_decoding(parser)
     flags(parser, _INPUT | OUTPUT)
-    flags(parser.add_argument_group("forms of input and output"), _FORMS, format="text")
+    flags(parser.add_argument_group("input and output formats"), _FORMS, format="text")
     flags(parser, _LINES, n_best=1, overlong="split")
     add_search(parser)
-    constraints = parser.add_argument_group("what a translation must have, and must not")
+    constraints = parser.add_argument_group("constraints on translations")
     flags(constraints, _CONSTRAINTS, prefix="", suppress=[], ensemble=[])
     add_sampling(parser)
     options = parser.parse_args(arguments)
@@ -75,7 +75,7 @@ def _form(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Form:
     write = options.output_format or options.format
     if write not in WRITABLE[options.format]:
         parser.error(
-            f"--output-format {write}: of {options.format} comes "
+            f"--output-format {write}: from {options.format} you can write "
             f"{' or '.join(WRITABLE[options.format])}"
         )
     _check_flags(options, write, parser)
@@ -96,7 +96,7 @@ def _form(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Form:
             ),
         )
     except ValueError as error:
-        parser.error(f"{error}; choose another --key or --translation-key")
+        parser.error(f"{error}; choose a different --key or --translation-key")
 
 
 def _check_flags(options: argparse.Namespace, write: str, parser: argparse.ArgumentParser) -> None:
@@ -110,14 +110,14 @@ def _check_flags(options: argparse.Namespace, write: str, parser: argparse.Argum
         if key == "":
             parser.error(f"{flag} is empty")
         if key is not None and "jsonl" not in said:
-            parser.error(f"{flag} is a key of JSON objects: add {form} jsonl")
+            parser.error(f"{flag} is for JSON objects: add {form} jsonl")
     if options.tokens and write != "jsonl":
-        parser.error("--tokens are fields of JSON objects: add --output-format jsonl")
+        parser.error("--tokens is for JSON objects: add --output-format jsonl")
     if options.column is not None and options.format != "tsv":
-        parser.error("--column is one of columns: add --format tsv")
+        parser.error("--column is for columns: add --format tsv")
     if options.append and write != "tsv":
-        parser.error("--append is for columns: the output is to be tsv")
+        parser.error("--append is for columns: the output must be tsv")
     if options.prefix_key and options.prefix:
-        parser.error("--prefix and --prefix-key are two ways to say the same: give one")
+        parser.error("give either --prefix or --prefix-key")
     if options.ensemble and options.alignments:
-        parser.error("--alignments are one model's: leave out --ensemble")
+        parser.error("--alignments needs a single model: leave out --ensemble")

@@ -27,35 +27,35 @@ from flaxformer_mt.parsing.repair import Repairs, counted, flat, rebuild
 from flaxformer_mt.parsing.trees import Tree, TreeError, read
 from flaxformer_mt.rundir.paths import as_path, write_json, writing
 
-_EPILOG = """linearize makes the two files that a model is trained on (--config parsing); translate
-turns sentences into linearised trees; rebuild makes trees of those; score compares them with gold
-trees. Files are plain or .gz, .xz, .zst; - is standard input. docs/parsing.md has an example."""
-_SOURCE = "sentences, one a line, words parted by blanks"
+_EPILOG = """linearize writes the two files to train on (--config parsing); translate turns
+sentences into linearised trees; rebuild turns those into trees; score compares trees with gold.
+Files may be plain, .gz, .xz or .zst; - is standard input. docs/parsing.md has an example."""
+_SOURCE = "sentences, one per line, words separated by spaces"
 _OUTPUTS = {"--output-src FILE": _SOURCE, "--output-tgt FILE": "linearised trees"}
 _LINEARIZE = {
     "trees TREES...": "bracketed trees",
-    "--leaves xx|tags": "what stands for a word: XX, or its part-of-speech tag (default: xx)",
+    "--leaves xx|tags": "leaf for each word: XX, or its part-of-speech tag (default: xx)",
 }
 _REBUILD = {
     "src SRC": _SOURCE,
-    "predicted PREDICTED": "linearised trees, one a line",
+    "predicted PREDICTED": "linearised trees, one per line",
     "--output FILE": "default: standard output",
-    "--malformed repair|flat": "repair what is no tree, or put the words alone in its place "
-    "(default: repair)",
+    "--malformed repair|flat": "repair a malformed tree, or replace it with a flat tree of the "
+    "words (default: repair)",
     "--json FILE": "write the counts of repairs to this file",
 }
 _SCORE = {
     "gold GOLD": "bracketed trees",
-    "predicted PREDICTED": "a tree for each; (()) where there is none",
-    "--json": "print JSON in place of the table",
-    "--output FILE": "write the JSON to this file as well",
+    "predicted PREDICTED": "one tree for each; (()) if there is none",
+    "--json": "print JSON instead of the table",
+    "--output FILE": "also write the JSON to this file",
 }
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = make_parser(prog, purpose, _EPILOG)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    linearizing = actions.add_parser("linearize", help="treebank files to source and target text")
+    linearizing = actions.add_parser("linearize", help="treebanks to source and target text")
     flags(linearizing, _LINEARIZE, leaves="xx")
     flags(linearizing, _OUTPUTS, required=True)
     rebuilding = actions.add_parser("rebuild", help="sentences and linearised trees to trees")
@@ -92,14 +92,14 @@ def _linearize(options: argparse.Namespace) -> None:
                 leaves = (linearization.LEAF,) * len(plain.tags)
                 tags = plain.tags if options.leaves == "tags" else leaves
                 if rebuilt.repairs or rebuilt.tree != dataclasses.replace(plain, tags=tags):
-                    said = "a label or tag has no linearised form"
+                    said = "can't linearise a label or tag"
                     raise TreeError(f"{name}:{number}: {said}: {' '.join(tokens)!r}")
                 src.write(" ".join(plain.words) + "\n")
                 tgt.write(" ".join(tokens) + "\n")
                 count += 1
         if not count:
-            raise TreeError(f"{', '.join(options.trees)}: no tree with words in it")
-    say(f"{count:,} trees linearised; each came back from its words and tokens as it was")
+            raise TreeError(f"{', '.join(options.trees)}: no tree contains words")
+    say(f"{count:,} trees linearised; each rebuilds exactly from its words and tokens")
     for line in counted(changes):
         say(line)
 
@@ -117,7 +117,7 @@ def _rebuild(options: argparse.Namespace) -> None:
                     pass
                 raise InputError(
                     f"{src.name} has {src.number:,} lines and {predicted.name} has "
-                    f"{predicted.number:,}: each sentence has one linearised tree"
+                    f"{predicted.number:,}: each sentence needs one linearised tree"
                 )
             words = linearization.tokens_of(sentence)
             rebuilt = rebuild(words, linearization.tokens_of(line))
@@ -136,13 +136,13 @@ def _score(options: argparse.Namespace) -> None:
         [tree for _, tree in _trees(path)] for path in (options.gold, options.predicted)
     )
     if not gold:
-        raise TreeError(f"{options.gold}: there is no tree")
+        raise TreeError(f"{options.gold}: contains no tree")
     try:
         of_parses = trees_of_parses(gold, len(predicted))
     except TreeError as error:
         raise TreeError(
             f"{options.gold} has {error} and {options.predicted} has {len(predicted):,}: each "
-            "sentence has one tree, which is (()) where it has no parse"
+            "sentence needs one tree, or (()) if it has no parse"
         ) from error
     if told := describe_left_out(gold, of_parses):
         say(told)
@@ -188,9 +188,9 @@ def _check_files(
 ) -> None:
     """No output may be another one or an input: it would be gone."""
     if read.count("-") > 1:
-        parser.error("standard input (-) can be one file only")
+        parser.error("standard input (-) can be only one file")
     taken = set(map(os.path.realpath, read))
     for path in filter(None, written):
         if os.path.realpath(path) in taken:
-            parser.error(f"{path}: is named twice; an output needs a file of its own")
+            parser.error(f"{path}: named twice; each output needs its own file")
         taken.add(os.path.realpath(path))

@@ -157,7 +157,7 @@ def _model_and_data(config: ExperimentConfig) -> Iterator[str]:
     yield from undecided(data)
     if data.filter.max_length > model.max_length:
         yield (
-            f"'data.filter.max_length' = {data.filter.max_length} lets in pairs longer than "
+            f"'data.filter.max_length' = {data.filter.max_length} must be at most "
             f"'model.max_length' = {model.max_length}"
         )
     if 0 < data.filter.max_ratio < 1:
@@ -167,8 +167,8 @@ def _model_and_data(config: ExperimentConfig) -> Iterator[str]:
 def _target_words(vocabulary: VocabularyConfig) -> Iterator[str]:
     if 1 <= vocabulary.size <= _MARKS:
         yield (
-            f"'data.vocabulary.size' = {vocabulary.size} must be at least {_MARKS + 1}: four marks "
-            "and a piece"
+            f"'data.vocabulary.size' = {vocabulary.size} must be at least {_MARKS + 1}: four "
+            "special tokens and a piece"
         )
     if not 0 < vocabulary.character_coverage <= 1:
         coverage = vocabulary.character_coverage
@@ -176,10 +176,10 @@ def _target_words(vocabulary: VocabularyConfig) -> Iterator[str]:
     if vocabulary.tgt_types == "words" and vocabulary.shared:
         yield (
             "'data.vocabulary.tgt_types' = 'words' needs 'data.vocabulary.shared' = false: the "
-            "source has pieces"
+            "source is split into pieces"
         )
     if vocabulary.tgt_words and vocabulary.tgt_types != "words":
-        yield "'data.vocabulary.tgt_words' is for 'data.vocabulary.tgt_types' = 'words'"
+        yield "'data.vocabulary.tgt_words' needs 'data.vocabulary.tgt_types' = 'words'"
     for word in vocabulary.tgt_words:
         if not word or re.search(r"[\s\u2581]", word):
             yield f"'data.vocabulary.tgt_words': {word!r} is not one word"
@@ -203,7 +203,7 @@ def _training(config: ExperimentConfig) -> Iterator[str]:
         yield "only one of 'mesh.data', 'mesh.fsdp', 'mesh.tensor' may be -1"
     for name, size in sizes.items():
         if size < 1 and size != -1:
-            yield f"'mesh.{name}' = {size} must be at least 1, or -1 for what is left"
+            yield f"'mesh.{name}' = {size} must be at least 1, or -1 for all remaining devices"
 
 
 def _mixture(data: DataConfig) -> Iterator[str]:
@@ -213,23 +213,23 @@ def _mixture(data: DataConfig) -> Iterator[str]:
             yield f"'data.train.{item.name}.weight' = {item.weight} must not be negative"
         elif weighted and not item.weight:
             yield (
-                f"'data.train.{item.name}.weight' is not set and "
-                f"'data.train.{weighted[0]}.weight' is: a mixture needs the weight of every corpus"
+                f"'data.train.{weighted[0]}.weight' is set but 'data.train.{item.name}.weight' is "
+                "not: a mixture needs a weight for every corpus"
             )
     if data.epoch_pairs and not weighted:
         yield (
-            "'data.epoch_pairs' is for mixtures, in which every corpus has a weight: without "
-            "weights an epoch is every pair once"
+            "'data.epoch_pairs' is for mixtures, where every corpus has a weight; without weights "
+            "an epoch is every pair once"
         )
 
 
 def _validation(data: DataConfig) -> Iterator[str]:
     share = f"'data.valid_fraction' = {data.valid_fraction}"
     if data.valid_fraction and data.valid != CorpusConfig(name="valid"):
-        yield f"{share} splits validation off the training text, and 'data.valid' is set: set one"
+        yield f"{share} holds out training text, but 'data.valid' is set too"
     if data.valid_fraction and len(data.train) > 1:
         names = ", ".join(item.name for item in data.train)
-        yield f"{share} splits one corpus, and data.train has {names}: set 'data.valid' instead"
+        yield f"{share} splits one corpus, but data.train has {names}: set 'data.valid' instead"
 
 
 def _batches(config: ExperimentConfig) -> Iterator[str]:
@@ -245,7 +245,7 @@ def _batches(config: ExperimentConfig) -> Iterator[str]:
             "longer than the table of learned positions"
         )
     if batch.form == "bucket" and (batch.src_length or batch.tgt_length):
-        yield "'data.batch.src_length' and '.tgt_length' are for 'data.batch.form' = 'pack'"
+        yield "'data.batch.src_length' and '.tgt_length' need 'data.batch.form' = 'pack'"
     if bool(batch.src_length) != bool(batch.tgt_length):
         yield "'data.batch.src_length' and '.tgt_length' go together: set both, or neither"
 
@@ -263,19 +263,19 @@ def unused_settings(config: ExperimentConfig, overrides: Iterable[str] = ()) -> 
     training = config.training
     if training.patience > 0 and not training.validate_every:
         yield (
-            f"'training.patience' = {training.patience} counts validations, and there are none "
-            "while 'training.validate_every' = 0: set one of them"
+            f"'training.patience' = {training.patience} counts validations, but "
+            "'training.validate_every' = 0 turns them off: change one of them"
         )
     yield from contradicted(config.data)
     for key, corpus in _corpora(config.data):
         if corpus.weight and not key.startswith("data.train."):
             yield (
-                f"'{key}.weight' = {corpus.weight}: only corpora to train on are mixed; set it to 0"
+                f"'{key}.weight' = {corpus.weight}: only training corpora have weights; set it to 0"
             )
     if any(corpus.name == "valid" for corpus in config.data.test):
         yield (
-            "'data.test.valid': `evaluate --set valid` means 'data.valid', and keeps its scores "
-            "under that name: call the test set something else"
+            "'data.test.valid': the name is taken, since `evaluate --set valid` means "
+            "'data.valid': rename the test set"
         )
 
 
@@ -286,7 +286,7 @@ def _of_other_kinds(config: ExperimentConfig) -> Iterator[tuple[str, str]]:
         value = getattr(schedule, name)
         if kind != schedule.kind and value != default:
             yield (
-                f"'{group}.{name}' = {value} has no effect while '{group}.kind' is "
+                f"'{group}.{name}' = {value} has no effect with '{group}.kind' = "
                 f"'{schedule.kind}': set kind to '{kind}', or {name} to {default}",
                 f"{group}.{name}",
             )
@@ -297,16 +297,16 @@ def _of_other_kinds(config: ExperimentConfig) -> Iterator[tuple[str, str]]:
                 others = (kind for kind, found in CORPUS_SETTINGS.items() if name in found.all)
                 kinds = " or ".join(f"'{kind}'" for kind in others)
                 yield (
-                    f"'{key}.{name}' = {value!r} is not read of a corpus of kind '{corpus.kind}' "
-                    f"(but of {kinds}): set '{key}.kind', or {key}.{name}="
-                    f"{'0' if name == 'size' else ''}",
+                    f"'{key}.{name}' = {value!r} has no effect on a corpus of kind "
+                    f"'{corpus.kind}' (only on {kinds}): set '{key}.kind', or "
+                    f"{key}.{name}={'0' if name == 'size' else ''}",
                     f"{key}.{name}",
                 )
         # A mere name asks for no part of a corpus.
         if "split" not in read and corpus.split not in SPLITS:
             yield (
-                f"'{key}.split' = {corpus.split!r} is not read of a corpus of kind "
-                f"'{corpus.kind}', which is taken whole: set it to 'train'",
+                f"'{key}.split' = {corpus.split!r} has no effect on a corpus of kind "
+                f"'{corpus.kind}', which is read whole: set it to 'train'",
                 f"{key}.split",
             )
 

@@ -79,8 +79,8 @@ def check_resume(
     if fixed:
         listed = "; ".join(f"'{key}' was {a!r}, is now {b!r}" for key, (a, b) in fixed.items())
         raise ConfigError(
-            f"{run}: this run was started with other settings: {listed}. "
-            "They are part of what the run is: set them back, or start a new --workdir "
-            "(--init-from takes this run's weights along)."
+            f"{run}: this run was started with different settings: {listed}. A run can't change "
+            "these: set them back, or start a new --workdir (with --init-from to reuse this run's "
+            "weights)."
         )
     return changed

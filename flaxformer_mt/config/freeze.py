@@ -196,7 +196,7 @@ def check_value(value: Any, hint: Any, key: str, origin: str) -> Any:
         if hint == tuple[str, ...]:
             if isinstance(value, list | tuple) and all(isinstance(v, str) for v in value):
                 return tuple(value)
-            raise ConfigError(problem + "must be a list of texts")
+            raise ConfigError(problem + "must be a list of strings")
         if value not in choices:
             raise ConfigError(problem + f"must be one of {', '.join(map(repr, choices))}")
         return value

@@ -40,7 +40,7 @@ def undecided(data: DataConfig) -> Iterator[str]:
     for side in _DEFAULTS:
         if not getattr(data, f"{side}_lang"):
             files = " and ".join(where for _, where in _endings(data, side).values())
-            why = f"{files} are in different languages" if files else "no file's name ends in it"
+            why = f"{files} name different languages" if files else "no file name shows it"
             yield f"'data.{side}_lang' must be set: {why}"
 
 

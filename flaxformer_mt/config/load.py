@@ -206,7 +206,7 @@ def _apply(config: ConfigDict, key: str, value: Any) -> None:
         if is_corpora(cls) or dataclasses.is_dataclass(cls):
             node = node[part]
         elif depth < len(parts):
-            raise ConfigError(f"{origin}: '{here}' is a setting and has no '{parts[depth]}'")
+            raise ConfigError(f"{origin}: '{here}' is a single setting and has no '{parts[depth]}'")
         else:
             # The schema's type holds, whatever the file has put there.
             with node.ignore_type():
@@ -227,7 +227,7 @@ def _replace(node: ConfigDict, name: str, value: Any, cls: Any, origin: str) -> 
     if len(sides) != 2 or not all(isinstance(side, str) and side for side in sides):
         inside = "NAME.KEY" if is_corpora(cls) else "KEY"
         key = origin.partition("=")[0]
-        raise ConfigError(f"{origin}: write {key}=SRC,TGT, two files, or {key}.{inside}=VALUE")
+        raise ConfigError(f"{origin}: write {key}=SRC,TGT (two files) or {key}.{inside}=VALUE")
     made = corpus(src=sides[0], tgt=sides[1])
     if cls is CorpusConfig:
         node.update(made)

@@ -35,10 +35,10 @@ class ModelConfig:
     encoder_layers: int = setting(6, "N of the encoder stack")
     decoder_layers: int = setting(6, "N of the decoder stack")
     d_model: int = setting(512, "width of embeddings and of every sub-layer's output")
-    d_ff: int = setting(2048, "inner width of the feed-forward layers")
+    d_ff: int = setting(2048, "hidden width of the feed-forward layers")
     num_heads: int = setting(8, "h, attention heads")
-    d_k: int = setting(64, "width of a head's queries and keys")
-    d_v: int = setting(64, "width of a head's values")
+    d_k: int = setting(64, "width of each head's queries and keys")
+    d_v: int = setting(64, "width of each head's values")
     norm: Literal["post", "pre"] = setting(
         "post", "post: LayerNorm(x + Sublayer(x)), the paper; pre: x + Sublayer(LayerNorm(x))"
     )
@@ -49,8 +49,8 @@ class ModelConfig:
     )
     max_length: int = setting(
         256,
-        "longest sequence in tokens, end mark included, on either side "
-        "(size of a learned position table)",
+        "longest sequence on either side, in tokens with the end mark (size of a learned position "
+        "table)",
     )
     tie: Literal["all", "target", "none"] = setting(
         "all",
@@ -58,47 +58,46 @@ class ModelConfig:
         "target: target embedding and softmax; none: three matrices",
     )
     activation: Literal["relu", "silu"] = setting(
-        "relu", "between the feed-forward layers: relu, the paper; silu (swish), as in OPUS-MT"
+        "relu", "between the feed-forward layers: relu (paper) or silu (swish; OPUS-MT)"
     )
     attention_bias: bool = setting(
-        False, "biases in attention's four projections (paper: none; Marian and PyTorch: yes)"
+        False, "biases in attention's four projections (paper: no; Marian and PyTorch: yes)"
     )
-    logits_bias: bool = setting(
-        False, "a bias for each type of the softmax (paper: none; Marian: yes)"
-    )
+    logits_bias: bool = setting(False, "a bias on the output logits (paper: no; Marian: yes)")
     vocab_multiple: int = setting(
         1,
-        "embedding tables are padded to a multiple of this many rows, such as that over which "
-        "mesh.tensor splits them (tensor2tensor's vocab_divisor)",
+        "pad embedding tables to a multiple of this many rows, so that mesh.tensor can split them "
+        "(tensor2tensor's vocab_divisor)",
     )
     dropout: float = setting(0.1, "P_drop: on sub-layer outputs and on embedding + position sums")
     attention_dropout: float = setting(0.0, "dropout on attention weights (paper: none)")
     ffn_dropout: float = setting(0.0, "dropout after the feed-forward ReLU (paper: none)")
     dtype: Literal["auto", "float32", "bfloat16"] = setting(
         "float32",
-        "operands of matrix products; parameters, softmax and loss stay float32. auto: bfloat16 "
-        "where the hardware multiplies it, float32 elsewhere; a run keeps what it began with",
+        "type of matrix-product operands; parameters, softmax and loss stay float32. auto: "
+        "bfloat16 where the hardware supports it, else float32; a run keeps the type it started "
+        "with",
         resume=True,
     )
     scan_layers: bool = setting(
         False,
-        "stack the layers' parameters and scan: compiles in the time of one layer",
+        "stack the layers' parameters and scan over them: compiles as fast as one layer",
         decides="nothing",
     )
     remat: bool = operational(
-        False, "recompute each layer in the backward pass: less memory, a third more work"
+        False, "recompute each layer in the backward pass: less memory, one third more compute"
     )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CorpusConfig:
-    name: str = setting("", "the corpus's name in reports: the key it stands under in the config")
+    name: str = setting("", "name in reports: the corpus's key in the config")
     kind: Literal["files", "tsv", "jsonl", "tfds", "array_record", "hf", "synthetic"] = setting(
         "files",
-        "files: two line-aligned files; tsv: one file, two columns; jsonl: one JSON object a line; "
-        "tfds: a TensorFlow Datasets translation set; array_record: ArrayRecord shards of JSON "
-        "objects; hf: parquet files, of the Hugging Face hub or your own; synthetic: the built-in "
-        "grammar",
+        "files: two line-aligned files; tsv: one file, two columns; jsonl: one JSON object per "
+        "line; tfds: a TensorFlow Datasets translation set; array_record: ArrayRecord shards of "
+        "JSON objects; hf: parquet files, yours or from the Hugging Face hub; synthetic: the "
+        "built-in grammar",
     )
     src: str = setting(
         "",
@@ -107,55 +106,54 @@ class CorpusConfig:
     tgt: str = setting("", "files: the target side; jsonl, tfds, array_record, hf: its key")
     path: str = setting(
         "",
-        "tsv, jsonl: the file; array_record, hf: the files, as a glob pattern, which on the hub is "
-        "hf://datasets/ORG/NAME/PATTERN; tfds: the set, such as wmt14_translate/de-en",
+        "tsv, jsonl: the file; array_record, hf: a glob pattern (on the hub: "
+        "hf://datasets/ORG/NAME/PATTERN); tfds: the dataset, such as wmt14_translate/de-en",
     )
     split: str = setting(
-        "train", "synthetic: train, valid or test; tfds: as TFDS writes it, such as train[:10%]"
+        "train", "synthetic: train, valid or test; tfds: in TFDS's notation, such as train[:10%]"
     )
     data_dir: str = operational(
-        "", "tfds: where prepared sets are (empty: TFDS_DATA_DIR, or ~/tensorflow_datasets)"
+        "", "tfds: folder of prepared datasets (empty: TFDS_DATA_DIR, or ~/tensorflow_datasets)"
     )
     archives: str = operational(
-        "", "tfds: folder with the set's original archives, fetched by hand"
+        "", "tfds: folder with the dataset's original archives, downloaded by hand"
     )
-    size: int = setting(0, "synthetic: how many pairs")
+    size: int = setting(0, "synthetic: number of pairs")
     weight: float = setting(
-        0.0, "training: share of this corpus in a mixture, relative to the others' (0: no mixture)"
+        0.0, "training: weight of this corpus in a mixture, relative to the others (0: no mixture)"
     )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class VocabularyConfig:
     kind: Literal["bpe", "unigram"] = setting("bpe", "SentencePiece model type")
-    size: int = setting(
-        37000, "number of types, special marks included (each side's, if not shared)"
-    )
+    size: int = setting(37000, "number of types, special tokens included (per side, if not shared)")
     shared: bool = setting(True, "one vocabulary for both sides")
     tgt_types: Literal["pieces", "words"] = setting(
         "pieces",
-        "types of a target vocabulary that is not shared; pieces: learnt as the source's are; "
-        "words: its words, never split, as for linearised trees (size is then the source's alone)",
+        "target types when the vocabulary isn't shared; pieces: learned like the source's; words: "
+        "whole words, never split, as for linearised trees (size is then the source's only)",
     )
     tgt_words: tuple[str, ...] = setting(
-        (), "words: these are types even where the training text lacks them"
+        (), "words: always include these, even if the training text lacks them"
     )
     byte_fallback: bool = setting(
-        False, "spell unknown characters as bytes: no unknown token is possible"
+        False, "spell unknown characters as bytes, so that no token is unknown"
     )
     character_coverage: float = setting(
-        1.0, "share of the corpus's characters that get a type of their own"
+        1.0, "share of the corpus's characters that get their own type"
     )
     normalization: Literal["none", "blanks", "nfc", "nfkc"] = setting(
         "none",
-        "none: text as it is; blanks: odd blanks become plain ones; nfc, nfkc: that and the "
-        "Unicode form; part of the vocabulary's model, so translation does the same",
+        "none: leave text as it is; blanks: turn unusual spaces into plain ones; nfc, nfkc: that, "
+        "and the Unicode form. Stored in the vocabulary, so translation does the same",
     )
     sampling: float = setting(
         0.0, "subword regularisation of training text: BPE-dropout's p, or unigram's alpha (0: off)"
     )
     sample: int = setting(
-        2_000_000, "train on at most this many pairs, drawn evenly over the corpus"
+        2_000_000,
+        "learn the vocabulary from at most this many pairs, sampled evenly over the corpus",
     )
 
 
@@ -167,12 +165,12 @@ class FilterConfig:
     max_ratio: float = setting(
         0.0, "drop pairs whose token lengths differ by more than this factor (0: keep)"
     )
-    identical: bool = setting(False, "drop pairs whose two sides are the same text")
-    duplicates: bool = setting(False, "drop all but the first of equal pairs, over all corpora")
+    identical: bool = setting(False, "drop pairs whose two sides are identical")
+    duplicates: bool = setting(False, "drop repeated pairs, keeping the first, across all corpora")
     script: float = setting(
         0.0,
-        "drop pairs where, on either side, less than this share of the letters is in that "
-        "language's script (0: keep)",
+        "drop pairs in which less than this share of either side's letters is in its language's "
+        "script (0: keep)",
     )
 
 
@@ -180,20 +178,18 @@ class FilterConfig:
 class BatchConfig:
     form: Literal["bucket", "pack"] = setting(
         "bucket",
-        "bucket: one pair a row, rows of like length (the paper); pack: several pairs a row, one "
-        "shape for all batches",
+        "bucket: one pair per row, rows of similar length (paper); pack: several pairs per row, "
+        "one shape for all batches",
     )
-    tokens: int = setting(
-        25_000, "positions a global batch may hold on each side (paper: about 25,000)"
-    )
+    tokens: int = setting(25_000, "most positions per side in a global batch (paper: about 25,000)")
     max_shapes: int = setting(16, "bucket: at most this many batch shapes, each compiled once")
-    src_length: int = setting(0, "pack: source positions of a row (0: chosen for the corpus)")
-    tgt_length: int = setting(0, "pack: target positions of a row (0: chosen for the corpus)")
+    src_length: int = setting(0, "pack: source positions per row (0: chosen for the corpus)")
+    tgt_length: int = setting(0, "pack: target positions per row (0: chosen for the corpus)")
     window: int = setting(
-        1 << 20, "pairs that are shuffled into batches together; a corpus is read in such windows"
+        1 << 20, "pairs shuffled into batches together; a corpus is read window by window"
     )
     multiple: int = setting(
-        8, "a shape's rows are a multiple of this (the mesh's data size must divide it)"
+        8, "a shape's rows are a multiple of this, which the mesh's data size must divide"
     )
 
 
@@ -201,38 +197,35 @@ class BatchConfig:
 class DataConfig:
     src_lang: str = setting(
         "",
-        "source language, a code such as en (empty: by the endings of the files of train and "
-        "valid, such as train.en.gz; else en)",
+        "source language code, such as en (empty: from the file names of train and valid, such as "
+        "train.en.gz; else en)",
         resume=True,
     )
-    tgt_lang: str = setting("", "target language, as src_lang (else de)", resume=True)
+    tgt_lang: str = setting("", "target language code, found like src_lang (else de)", resume=True)
     tokenized: bool = setting(
         False,
-        "the text is tokenised already (and usually lower-cased): BLEU splits at blanks alone",
+        "the text is already tokenised (and usually lower-cased): BLEU splits at spaces only",
         resume=True,
         decides="scoring",
     )
-    folder: str = operational("", "relative corpus paths stand in this folder")
+    folder: str = operational("", "folder that relative corpus paths start from")
     train: tuple[CorpusConfig, ...] = setting((), "training corpora, by name")
     valid: CorpusConfig = setting(
-        CorpusConfig(name="valid"), "validation corpus, for every choice made in training"
+        CorpusConfig(name="valid"), "validation corpus, used for every choice during training"
     )
     valid_fraction: float = setting(
         0.0,
-        "in place of data.valid: validate on this share of the one training corpus, which then "
-        "isn't trained on; chosen by the source text, so that equal sources stay together",
+        "instead of data.valid: hold out this share of the only training corpus for validation; "
+        "split by source text, so that equal sources stay together",
     )
     test: tuple[CorpusConfig, ...] = setting(
-        (), "test corpora, by name: scored by `evaluate`", resume=True, decides="scoring"
+        (), "test corpora, by name, scored by `evaluate`", resume=True, decides="scoring"
     )
     epoch_pairs: int = setting(
         0,
-        "mixture: pairs that count as one epoch, to within one for each corpus (0: as many as the "
-        "corpora hold)",
+        "mixture: pairs per epoch, to within one per corpus (0: the corpora's total)",
     )
-    workers: int = operational(
-        0, "processes that put batches together (0: a thread of the trainer's)"
-    )
+    workers: int = operational(0, "processes that assemble batches (0: a thread of the trainer)")
     vocabulary: VocabularyConfig = setting(VocabularyConfig, "")
     filter: FilterConfig = setting(FilterConfig, "")
     batch: BatchConfig = setting(BatchConfig, "")
@@ -242,12 +235,12 @@ class DataConfig:
 class ScheduleConfig:
     kind: Literal["paper", "peak"] = setting(
         "paper",
-        "paper: factor * d_model^-0.5 * min(step^-0.5, step * warmup^-1.5); "
-        "peak: the same curve given by its highest value",
+        "paper: factor * d_model^-0.5 * min(step^-0.5, step * warmup^-1.5); peak: the same curve, "
+        "set by its highest value",
     )
     factor: float = setting(1.0, "paper: multiplies the formula")
     peak: float = setting(0.0, "peak: the learning rate at the end of the warm-up")
-    warmup_steps: int = setting(4000, "steps of linear growth")
+    warmup_steps: int = setting(4000, "steps of linear warm-up")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -257,71 +250,72 @@ class OptimizerConfig:
     epsilon: float = setting(1e-9, "Adam's epsilon (paper: 1e-9)")
     weight_decay: float = setting(0.0, "decoupled weight decay (paper: none)")
     clip_norm: float = setting(0.0, "scale gradients above this global norm (0: off, paper)")
-    accumulation: int = setting(1, "split each global batch into this many micro-batches")
+    accumulation: int = setting(1, "micro-batches per global batch")
     ema_decay: float = setting(0.0, "keep an exponential moving average of the parameters (0: off)")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
-    seed: int = setting(1, "seed of initialisation, order and dropout")
+    seed: int = setting(1, "seed for initialisation, data order and dropout")
     steps: int = setting(
-        100_000, "optimizer updates in all, skipped ones (max_bad_updates) included", resume=True
+        100_000, "total optimizer updates, including skipped ones (max_bad_updates)", resume=True
     )
-    label_smoothing: float = setting(0.1, "epsilon_ls, spread evenly over every other type")
+    label_smoothing: float = setting(0.1, "epsilon_ls, spread evenly over all other types")
     loss_chunk: int = operational(
         -1,
-        "target positions whose logits a device holds at once (0: all; -1: all on GPU, else 4096)",
+        "target positions whose logits a device holds at once (0: all; -1: all on a GPU, else "
+        "4096)",
     )
     schedule: ScheduleConfig = setting(ScheduleConfig, "")
     optimizer: OptimizerConfig = setting(OptimizerConfig, "")
     exchange_dtype: Literal["float32", "bfloat16"] = setting(
         "float32",
-        "type in which devices exchange gradients and parameters; bfloat16 halves that traffic, "
-        "rounds each matrix's gradient and needs model.dtype = bfloat16",
+        "type in which devices exchange gradients and parameters; bfloat16 halves the traffic but "
+        "rounds each matrix's gradient, and needs model.dtype = bfloat16",
     )
     log_every: int = operational(100, "steps between reports")
     validate_every: int = operational(
         1500,
-        "steps between validations (0: only at the end). Each saves a checkpoint: with a multiple "
-        "of save_every those that are averaged lie equally far apart",
+        "steps between validations (0: only at the end). Each saves a checkpoint; use a multiple "
+        "of save_every to space averaged checkpoints evenly",
     )
     validate_bleu: bool = operational(True, "decode the validation set at each validation")
-    validate_beam: int = operational(1, "beam size of that decoding: 1 is greedy")
+    validate_beam: int = operational(1, "beam size for validation; 1 is greedy")
     best_metric: Literal["bleu", "loss"] = setting(
-        "bleu", "what `best` means for checkpoints and patience", decides="nothing"
+        "bleu", "metric that decides the best checkpoint and patience", decides="nothing"
     )
     patience: int = setting(
-        0, "stop after this many validations without a new best (0: off)", resume=True
+        0, "stop after this many validations without improvement (0: off)", resume=True
     )
     save_every: int = setting(1500, "steps between checkpoints (paper: 10 minutes)", resume=True)
-    keep_latest: int = operational(2, "newest checkpoints kept for resuming")
-    keep_best: int = operational(1, "best checkpoints kept")
+    keep_latest: int = operational(2, "newest checkpoints to keep for resuming")
+    keep_best: int = operational(1, "best checkpoints to keep")
     keep_for_average: int = setting(
-        5, "newest checkpoints kept for `average` (paper: 5 base, 20 big)", resume=True
+        5, "newest checkpoints to keep for `average` (paper: 5 base, 20 big)", resume=True
     )
     max_bad_updates: int = operational(
         20,
-        "consecutive updates skipped for a non-finite loss or gradient before the last good "
-        "checkpoint is restored",
+        "consecutive updates to skip for a non-finite loss or gradient before restoring the last "
+        "good checkpoint",
     )
     max_rollbacks: int = operational(
-        3, "such restores, without a checkpoint beyond the place, before the run stops"
+        3, "restores without progress to a new checkpoint before the run stops"
     )
     trackers: tuple[str, ...] = operational(
         ("tensorboard",),
-        "what gets reports, samples of validation and the config beside metrics.jsonl, of "
-        "tensorboard, wandb, mlflow (empty: nothing)",
+        "where to log reports, validation samples and the config besides metrics.jsonl: "
+        "tensorboard, wandb, mlflow (empty: nowhere)",
     )
     chip_tflops: float = operational(
         0.0,
-        "MFU is a share of this many TFLOP/s of each device (0: bfloat16 peak by the device's "
-        "name; on a CPU, measured)",
+        "peak TFLOP/s per device, the basis of MFU (0: bfloat16 peak by device name; measured on "
+        "a CPU)",
     )
     deterministic: bool = operational(
-        False, "GPU: the same bits from every run, at some cost in speed (CPU and TPU: always so)"
+        False, "GPU: bitwise identical runs, at some cost in speed (CPU and TPU always are)"
     )
     freeze: tuple[str, ...] = setting(
-        (), "glob patterns of parameter paths that do not train, such as 'encoder/*'"
+        (), "glob patterns of parameters not to train, such as 'encoder/*'"
     )
 
 
@@ -330,48 +324,46 @@ class DecodingConfig:
     beam_size: int = setting(4, "hypotheses kept at each step; 1 is greedy")
     length_penalty: float = setting(0.6, "alpha in ((5 + |Y|) / 6)^alpha")
     length_norm: Literal["gnmt", "average"] = setting(
-        "gnmt", "gnmt: the paper's penalty, above; average: |Y|^alpha, as other toolkits have it"
+        "gnmt", "gnmt: the paper's penalty, above; average: |Y|^alpha, as in other toolkits"
     )
     coverage_penalty: float = setting(
         0.0,
-        "beta in beta * sum_i log min(sum_j p_ij, 1), which lowers scores of outputs that leave "
-        "source tokens i without attention p_ij (0: off, as in the paper; Wu et al. had 0.2)",
+        "beta in beta * sum_i log min(sum_j p_ij, 1), which penalises outputs that leave source "
+        "tokens i without attention p_ij (0: off, as in the paper; Wu et al.: 0.2)",
     )
     diverse_groups: int = setting(
         1,
-        "diverse beam search: the beam in this many groups, which shun what earlier ones say; "
-        "without effect on sampling",
+        "diverse beam search: split the beam into this many groups, each avoiding the tokens of "
+        "earlier ones; no effect on sampling",
     )
     diversity: float = setting(
         0.5,
-        "how much lower a group ranks a token for each hypothesis of an earlier one that says it",
+        "penalty on a token for each hypothesis of an earlier group that chose it",
     )
     ends_among: Literal["candidates", "beam"] = setting(
         "candidates",
         "candidates: any of the 2 * beam_size best continuations may end a hypothesis, as in "
-        "tensor2tensor; beam: the beam_size best alone, as in other toolkits",
+        "tensor2tensor; beam: only the beam_size best, as in other toolkits",
     )
-    max_ratio: float = setting(1.0, "an output has at most this many times the input's length ...")
+    max_ratio: float = setting(1.0, "an output is at most this many times as long as the input ...")
     max_extra_tokens: int = setting(50, "... plus this many tokens")
-    no_repeat_ngram: int = setting(
-        0, "no sequence of this many tokens occurs twice in an output (0: any may)"
-    )
+    no_repeat_ngram: int = setting(0, "never repeat a sequence of this many tokens (0: off)")
     batch_tokens: int = setting(
         8192,
-        "source positions times beams in a device's part of a decoding batch",
+        "source positions times beams per device in a decoding batch",
         decides="nothing",
     )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MeshConfig:
-    data: int = setting(-1, "devices that split the batch (-1: what is left)")
+    data: int = setting(-1, "devices that split the batch (-1: all remaining)")
     fsdp: int = setting(1, "devices that split the batch and the parameters")
     tensor: int = setting(1, "devices that split heads, feed-forward and vocabulary")
     shard_optimizer: bool = setting(
         True,
-        "split the optimizer's state and its update over `data` as well, up to 32 ways: "
-        "less memory and work",
+        "also split the optimizer's state and update over `data`, up to 32 ways: less memory and "
+        "compute",
     )
 
 
@@ -382,8 +374,8 @@ class ExperimentConfig:
     name: str = operational("experiment", "title in reports")
     sizes: Literal["given", "corpus"] = operational(
         "given",
-        "corpus: what stands at its default of the model, vocabulary, batches, steps and patience "
-        "is chosen by the number of training pairs when the run is made, and then given",
+        "corpus: choose the model, vocabulary, batch, step and patience settings left at their "
+        "defaults by the number of training pairs, once, when the run is created",
     )
     model: ModelConfig = setting(ModelConfig, "")
     data: DataConfig = setting(DataConfig, "")

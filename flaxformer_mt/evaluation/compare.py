@@ -140,7 +140,7 @@ def compare(
     scoring = scoring or common_scoring(found)
     names = [system.name for system in found]
     if len(names) < 2:
-        raise ScoringError("a comparison takes two systems or more")
+        raise ScoringError("give two or more systems to compare")
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ScoringError(f"two systems are called {twice[0]}: write NAME=PATH for one of them")
     draws_of = {"bootstrap": ("resamples", scoring.resamples), "randomization": ("trials", trials)}

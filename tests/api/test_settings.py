@@ -47,7 +47,7 @@ def test_what_an_override_says_in_vain_is_refused_with_and_without_a_config(tmp_
     none = ["training.patience=0", "training.validate_every=0"]
     quiet = RunDirectory(tmp_path / "quiet")
     create(quiet.path, to_dict(load_config("quickstart", none)), ["train"])
-    vain = "'training.patience' = 3 counts validations, and there are none"
+    vain = "'training.patience' = 3 counts validations, but 'training.validate_every' = 0"
     for spec, overrides in ((None, []), ("quickstart", none)):
         with pytest.raises(ConfigError, match=vain):
             settled(quiet, spec, [*overrides, "training.patience=3"])
@@ -93,7 +93,7 @@ def test_settings_from_python_are_values_under_the_names_of_the_command_line():
     assert frozen.training.freeze == ("encoder/*", "decoder/*")
     for wrong, said in {
         "steps": "must be of type int",
-        "freeze": "must be a list of texts",
+        "freeze": "must be a list of strings",
     }.items():
         with pytest.raises(ConfigError, match=f"'training.{wrong}' = 1.5: {said}"):
             fm.load_config("quickstart", {f"training.{wrong}": 1.5})

@@ -65,7 +65,7 @@ def test_heads_are_found_and_drawn(run, workdir, tmp_path):
     [
         (("--src", " ", "--output", "a.svg"), "--src is empty"),
         (("--src", SOURCE, "--tgt", "", "--output", "no/a.svg"), "no/a.svg: cannot be written"),
-        (("--find", "--input", "none.en", "--output", "a.svg"), "end the name in .json"),
+        (("--find", "--input", "none.en", "--output", "a.svg"), "the name must end in .json"),
     ],
 )
 def test_bad_input_is_explained(run, workdir, tmp_path, monkeypatch, options, message):
@@ -112,5 +112,5 @@ def test_formulas_of_the_paper(run, tmp_path, what):
     assert done.status == 0, done.errors
     assert png_size((tmp_path / "x.png").read_bytes()) == (900, 500)
     done = run("figures", what, "runs/x", "--output", tmp_path / "y.png")
-    assert done.status == 2 and "it takes no run" in done.errors
+    assert done.status == 2 and "leave out the run" in done.errors
     assert run("figures", what, "--output", tmp_path / "y.html").status == 2

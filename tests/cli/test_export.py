@@ -57,7 +57,7 @@ def test_without_the_other_program_unchecked_is_needed(run, trained, tmp_path, a
     [
         (["--format", "ctranslate2", "--bound", "1e-12"], 2, "for the runtimes disagree: CTransl"),
         (["--quantization", "int8"], 2, "'huggingface' is float32: int8 is for ctranslate2"),
-        (["--unchecked", "--bound", "1"], 2, "--unchecked compares nothing: leave --sample"),
+        (["--unchecked", "--bound", "1"], 2, "--unchecked skips the comparison: leave out"),
         (["--weights", "7"], 1, "has no checkpoint 7; there are 1"),
         (["--output", "gs://bucket/x", "--unchecked"], 2, "gs://bucket/x: is no local folder"),
     ],
@@ -75,7 +75,7 @@ def test_an_imported_run_translates_and_starts_another(run, tmp_path, alone):
     workdir = tmp_path / "run"
     done = run("import", "--from", tmp_path / "marian", "--workdir", workdir)
     assert done.status == 0
-    assert "the outputs were not compared with the model's own program" in done.errors
+    assert "outputs not compared with the original model" in done.errors
     assert f"train --init-from {workdir} --workdir NEW" in done.last
 
     translate = ["translate", "--workdir", workdir, "--beam-size", "1"]

@@ -22,5 +22,5 @@ def test_files_hold_what_the_built_in_corpora_hold(run, tmp_path):
 def test_no_file_is_overwritten(run, tmp_path):
     (tmp_path / "valid.de").write_text("mine")
     done = run("quickstart", "--write-text", tmp_path, *SIZES)
-    assert done.status == 2 and f"{tmp_path / 'valid.de'} is there already: name" in done.last
+    assert done.status == 2 and f"{tmp_path / 'valid.de'} already exists: choose" in done.last
     assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]

@@ -160,7 +160,7 @@ def test_missing_text_fails_each_row_by_name(run, tmp_path):
 def test_figures_without_a_run_are_not_drawn_in_silence(run, tmp_path):
     pytest.importorskip("matplotlib")
     done = run("reproduce", "figures", "--workdir", tmp_path)
-    assert done.status == 1 and "figures 3 to 5 are not drawn" in done.last
+    assert done.status == 1 and "figures 3 to 5 not drawn" in done.last
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {
         *("schedule.svg", "positions.svg")
     }
@@ -174,13 +174,13 @@ def test_figures_without_a_run_are_not_drawn_in_silence(run, tmp_path):
         (["table3", "--corpus", "toy"], "go together"),
         (["table3", "--corpus", "Toy", *FILES], "--corpus Toy: a name has small letters"),
         (["table2", "--corpus", "toy", *FILES], "--test SRC TGT names it"),
-        (["table2", "--folder", "x"], "choose some with --only (en_de_base, en_de_big, en_fr"),
+        (["table2", "--folder", "x"], "choose rows with --only (en_de_base, en_de_big, en_fr"),
         (["table3", "--config.training.seed=3"], "say --seeds"),
         (["table3", "--run", "x"], "--run is for figures"),
-        (["report", "--config.model.d_ff=3"], "--config.model.d_ff is for the rows"),
+        (["report", "--config.model.d_ff=3"], "--config.model.d_ff is for a table's rows"),
         (["report", "--plan", "none.json"], "none.json: cannot be read"),
         (["report"], "results/notes.json: the result lacks"),
-        (["table3", "--workdir", "gs://bucket/x"], "name a local place"),
+        (["table3", "--workdir", "gs://bucket/x"], "use a local folder"),
     ],
 )
 def test_wrong_arguments_are_named(run, tmp_path, monkeypatch, arguments, message):

@@ -22,11 +22,11 @@ def test_no_input_is_written_over(tmp_path, name):
     (tmp_path / name).write_text("precious")
     (tmp_path / "link").symlink_to(tmp_path / name)
     for source in (tmp_path / name, tmp_path / "link"):
-        with pytest.raises(OutputError, match=f"{name}: is the input as well"):
+        with pytest.raises(OutputError, match=f"{name}: is also the input"):
             with writing(options(tmp_path / "out"), (None, str(source))) as sink:
                 sink.begin({})
     assert (tmp_path / name).read_text() == "precious"
-    with pytest.raises(OutputError, match="is the input as well"):
+    with pytest.raises(OutputError, match="is also the input"):
         with writing(options("gs://bucket/x"), ("gs://bucket/x",)):
             pass
 

@@ -94,14 +94,14 @@ def test_score_is_what_translate_reported(run, workdir, tmp_path):
         ("translate --format tsv --column 2", b"a\tb\nc", 2, "input:2: has 1 column"),
         ("translate --n-best 9", b"", 2, "must lie between 1 and the beam size, 4"),
         ("translate --suppress qqq", b"a", 2, "'qqq' is no piece of the target vocabulary"),
-        ("translate --diversity 0.3", b"a", 2, "--diversity is between groups, and there is one"),
-        ("translate --output .", b"", 2, "is a folder; --output names a file"),
+        ("translate --diversity 0.3", b"a", 2, "--diversity needs more than one group"),
+        ("translate --output .", b"", 2, "is a folder; --output must be a file"),
         ("translate --output none/out", b"", 2, "cannot be written: No such file or directory"),
         (
             "translate --output /dev/null",
             b"a\n",
             0,
-            "s of compiling, with the weights 'best, step 2'",
+            "s compiling, with the weights 'best, step 2'",
         ),
         ("score", b"a\tb\nc\n", 2, "standard input:2: has 1 column, no column 2"),
         (
@@ -135,7 +135,7 @@ def test_an_unfinished_output_is_for_the_same_command(run, workdir, tmp_path, re
     command = (*command, "--window", 3, "--scores")
     done = run(*command)
     assert done.status == 2 and f"{source}:9: is not UTF-8" in done.last
-    assert f"not finished; the same command goes on with {out}.part" in done.errors
+    assert f"not finished; the same command resumes {out}.part" in done.errors
     assert not out.exists()
     source.write_bytes(good)
     for changed, name in (
@@ -171,7 +171,7 @@ def test_shards_are_joined_to_what_one_call_writes(run, workdir, tmp_path, comma
     for index in (1, 0):
         assert run(*call, "--shard", f"{index}/3").status == 0
     done = run(*call, "--join", 3)
-    assert done.status == 2 and f"{out}.shard-2-of-3: is missing (1 of 3 shards are)" in done.last
+    assert done.status == 2 and f"{out}.shard-2-of-3: missing (1 of 3 shards)" in done.last
     source.write_bytes(good.replace(b"\n", b"\xff\n", 10).replace(b"\xff\n", b"\n", 9))
     done = run(*call, "--shard", "2/3")
     assert done.status == 2 and f"{source}:10: is not UTF-8" in done.last
@@ -253,4 +253,4 @@ def test_a_person_is_asked_for_each_line_and_told_no_rates(run, workdir, monkeyp
     monkeypatch.setattr(Lines, "interactive", True)
     done = run("translate", "--workdir", workdir, stdin=b"one\ntwo\n")
     assert done.status == 0 and done.output.count("\n") == 2
-    assert done.errors.endswith("write a sentence and press Enter; Ctrl-D ends\n> > > \n")
+    assert done.errors.endswith("type a sentence and press Enter; Ctrl-D quits\n> > > \n")

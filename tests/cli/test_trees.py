@@ -38,7 +38,7 @@ def test_there_and_back_again(run, treebank):
     )
     assert done.status == 0 and not done.output
     first, *changes = done.errors.split("\n")[:-1]
-    assert first == "2 trees linearised; each came back from its words and tokens as it was"
+    assert first == "2 trees linearised; each rebuilds exactly from its words and tokens"
     assert sorted(changes) == [
         "  constituents of traces alone removed: 1",
         "  labels shortened: 1",
@@ -95,11 +95,11 @@ def test_trees_of_traces_alone_have_no_parse(run, treebank):
     ("name", "content", "message"),
     [
         ("latin.trees", b"(TOP (NN x))\n(TOP (NN caf\xe9))", ":2: is not UTF-8 text (byte 13)"),
-        ("none.trees", b"(())\n(TOP (-NONE- *))\n", "no tree with words in it"),
+        ("none.trees", b"(())\n(TOP (-NONE- *))\n", "no tree contains words"),
         (
             "odd.trees",
             "(TOP (NN x))\n(TOP (NP (⁇ x)))".encode(),
-            ":2: a label or tag has no linear",
+            ":2: can't linearise a label or tag",
         ),
     ],
 )
@@ -118,15 +118,15 @@ TO_A_AND_B = "--output-src a --output-tgt b"
     ("arguments", "status", "message"),
     [
         (f"linearize gone {TO_A_AND_B}", 2, "gone: "),
-        ("linearize plain.trees --output-src a --output-tgt a", 2, "a: is named twice"),
+        ("linearize plain.trees --output-src a --output-tgt a", 2, "a: named twice"),
         ("linearize plain.trees --output-src no/a --output-tgt b", 1, "no/a: cannot be written"),
-        (f"linearize - - {TO_A_AND_B}", 2, "standard input (-) can be one file only"),
+        (f"linearize - - {TO_A_AND_B}", 2, "standard input (-) can be only one file"),
         ("linearize plain.trees --output-src gs://b/a --output-tgt b", 1, "is in a bucket"),
         ("rebuild two.src three.tgt", 2, "two.src has 2 lines and three.tgt has 3: each"),
-        ("score plain.trees one.trees --output ./plain.trees", 2, "./plain.trees: is named twice"),
+        ("score plain.trees one.trees --output ./plain.trees", 2, "./plain.trees: named twice"),
         ("score plain.trees one.trees", 2, "plain.trees has 2 trees and one.trees has 1: each"),
         ("score none.trees empty", 2, "none.trees has 1 trees (1 without words) and empty has 0"),
-        ("score empty empty", 2, "empty: there is no tree"),
+        ("score empty empty", 2, "empty: contains no tree"),
     ],
 )
 def test_bad_calls_are_explained(run, treebank, monkeypatch, arguments, status, message):

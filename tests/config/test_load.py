@@ -59,7 +59,7 @@ def test_override_is_read_as_the_settings_type(override, value):
         (["a.b/train.tok.pt_BR.txt.xz", "fr"], [], ("pt_BR", "fr")),
         (["train.src", "train.en.tok"], [], ("en", "de")),
         (["train.pt", "train.de"], ["src=pt-BR"], ("pt-BR", "de")),
-        (["train.fr", "train.txt"], [], "'data.tgt_lang' must be set: no file's name ends in it"),
+        (["train.fr", "train.txt"], [], "'data.tgt_lang' must be set: no file name shows it"),
         (["train.en", "train.fr"], ["tgt=de"], "'data.tgt_lang' = 'de', but 'data.train.a.tgt'"),
         (["train.en", "train.fr", "b.en", "b.de"], ["tgt=de"], ("en", "de")),
         (
@@ -99,11 +99,11 @@ def test_corpora_are_added_and_changed_by_name():
     [
         ("wmt14_en_de", "training.schedule.peak=0.001", "set kind to 'peak', or peak to 0.0"),
         ("multi30k", "training.schedule.factor=2", "set kind to 'paper', or factor to 1.0"),
-        ("quickstart", "data.train.grammar.src=mine.en", "kind 'synthetic' (but of 'files' or"),
-        ("multi30k", "data.train.multi30k.path=a.tsv", "kind 'files' (but of 'tsv' or 'jsonl'"),
-        ("multi30k", "data.train.multi30k.split=train[:9]", "kind 'files', which is taken whole"),
-        ("multi30k", "data.valid.weight=2", "only corpora to train on are mixed"),
-        ("table3", "training.patience=3", "counts validations, and there are none"),
+        ("quickstart", "data.train.grammar.src=mine.en", "kind 'synthetic' (only on 'files' or"),
+        ("multi30k", "data.train.multi30k.path=a.tsv", "kind 'files' (only on 'tsv' or 'jsonl'"),
+        ("multi30k", "data.train.multi30k.split=train[:9]", "kind 'files', which is read whole"),
+        ("multi30k", "data.valid.weight=2", "only training corpora have weights"),
+        ("table3", "training.patience=3", "counts validations, but 'training.validate_every' = 0"),
     ],
 )
 def test_what_nothing_would_read_is_a_mistake(spec, override, wanted):
@@ -127,7 +127,7 @@ def test_what_is_left_over_of_another_kind_is_no_mistake():
 
 def test_a_test_set_called_valid_is_a_mistake_too():
     settings = ["data.test.valid.src=a.en", "data.test.valid.tgt=a.de"]
-    with pytest.raises(ConfigError, match="'data.test.valid': .* call the test set something else"):
+    with pytest.raises(ConfigError, match="'data.test.valid': .* rename the test set"):
         load_config("files", settings)
 
 
@@ -139,10 +139,10 @@ def test_a_test_set_called_valid_is_a_mistake_too():
         ("model.remat=1", "must be true or false"),
         ("model.remat", "write --config.KEY=VALUE"),
         ("mesh=3", "'mesh' is a group of settings: data, fsdp, tensor"),
-        ("model.d_model.x=3", "'model.d_model' is a setting and has no 'x'"),
+        ("model.d_model.x=3", "'model.d_model' is a single setting and has no 'x'"),
         (
             "data.train=x",
-            "write --config.data.train=SRC,TGT, two files, or --config.data.train.NAME",
+            "write --config.data.train=SRC,TGT (two files) or --config.data.train.NAME",
         ),
         ("data.train.a.source=x", "unknown key 'data.train.a.source'; did you mean 'src'?"),
         ("data.valid.name=x", "unknown key 'data.valid.name'; valid names: kind, src"),

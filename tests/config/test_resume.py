@@ -55,7 +55,7 @@ def test_may_not_change(override, said):
         check_resume(BEFORE, changed(override, "training.seed=2", "training.steps=5"), "runs/a")
     text = str(error.value)
     assert "'training.seed' was 1, is now 2" in text and "training.steps" not in text
-    assert text.startswith("runs/a: this run was started with other settings: ")
+    assert text.startswith("runs/a: this run was started with different settings: ")
     assert said in text
     assert "set them back, or start a new --workdir" in text
 

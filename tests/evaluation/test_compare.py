@@ -56,7 +56,7 @@ def test_randomization_alone_takes_no_resamples_and_what_is_refused() -> None:
     assert list(found.systems[1].tests) == ["randomization"]
     assert "better in" not in found.table().split("\n")[0]
     for systems, resamples, message in (
-        (SYSTEMS[:1], 9, "takes two systems"),
+        (SYSTEMS[:1], 9, "give two or more systems"),
         ([SYSTEMS[0], SYSTEMS[0]], 9, "two systems are called base: write NAME=PATH"),
         (SYSTEMS, 0, "resamples must be at least 1: bootstrap is made of them"),
         ([SYSTEMS[0], System(name="short", hypotheses=["a"])], 9, "short: 1 hypotheses for"),

@@ -38,7 +38,7 @@ def test_a_killed_and_stopped_output_is_equal_to_the_byte(
     assert done.status == 0, done.errors
     for kind, after, status, message in (
         (signal.SIGKILL, 8, -9, ""),
-        (signal.SIGTERM, 60, 75, "SIGTERM received; the same command goes on with"),
+        (signal.SIGTERM, 60, 75, "SIGTERM received; the same command resumes"),
     ):
         process = started(*translate, output)
         wait_until(lambda after=after: committed(output) >= after, process)
