@@ -345,6 +345,11 @@ class DecodingConfig:
         "candidates: any of the 2 * beam_size best continuations may end a hypothesis, as in "
         "tensor2tensor; beam: only the beam_size best, as in other toolkits",
     )
+    outputs: Literal["text", "trees"] = setting(
+        "text",
+        "trees: generate linearised trees only, with balanced brackets and one leaf for each word "
+        "of the source (docs/parsing.md)",
+    )
     max_ratio: float = setting(1.0, "an output is at most this many times as long as the input ...")
     max_extra_tokens: int = setting(50, "... plus this many tokens")
     no_repeat_ngram: int = setting(0, "never repeat a sequence of this many tokens (0: off)")

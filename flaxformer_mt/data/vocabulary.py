@@ -43,7 +43,7 @@ FORMATS = (1, 2)
 """1: ids are the models' own; 2: of a model with a table, those of the table."""
 INDEX = "vocabulary.json"
 _ADVICE = "; restore it from a copy: a model works with no other vocabulary than its own"
-_BLANK = "\u2581"
+BLANK = "\u2581"
 
 
 class Type(NamedTuple):
@@ -134,7 +134,7 @@ class Vocabulary:
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         """Token ids of each sentence, without marks; an empty or blank one has none."""
-        sentences = [sentence.replace(_BLANK, " ") for sentence in sentences]
+        sentences = [sentence.replace(BLANK, " ") for sentence in sentences]
         threads = min(os.cpu_count() or 1, 16) if len(sentences) > 64 else 1
         if self.table is not None:
             return self.table.encode(self._processor, sentences, num_threads=threads)
@@ -147,7 +147,7 @@ class Vocabulary:
 
         The same tokens as `encode` gives, by one thread; BPE several times as fast.
         """
-        blank = _BLANK.encode()
+        blank = BLANK.encode()
         sentences = [sentence.replace(blank, b" ") for sentence in sentences]
         if self._words is not None:
             return self._words.encode(sentences, end=EOS)
@@ -168,8 +168,8 @@ class Vocabulary:
         A span may begin with blanks. Of a character in several tokens the last has the whole span,
         and the others an empty one where it begins.
         """
-        if _BLANK in sentence:
-            spaced = sentence.replace(_BLANK, " ")
+        if BLANK in sentence:
+            spaced = sentence.replace(BLANK, " ")
             ids, spans = self.encode_with_spans(spaced)
             # Where each character begins in both.
             now, was = (
@@ -197,8 +197,8 @@ class Vocabulary:
 
     def normalize(self, sentence: str) -> str:
         """What the model makes of a sentence before it is encoded, with plain blanks."""
-        found = self._processor.normalize(sentence.replace(_BLANK, " "))
-        return found.replace(_BLANK, " ").removeprefix(" ")
+        found = self._processor.normalize(sentence.replace(BLANK, " "))
+        return found.replace(BLANK, " ").removeprefix(" ")
 
     def decode(self, tokens: Sequence[Sequence[int]]) -> list[str]:
         """Sentences of token ids; padding and begin and end marks are left out, UNK reads "⁇"."""

@@ -17,7 +17,7 @@ from jaxtyping import Array, Int
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.vocabulary import PAD, UNK
 from flaxformer_mt.decoding import search
-from flaxformer_mt.decoding.rules import Rules
+from flaxformer_mt.decoding.rules import Brackets, Rules
 from flaxformer_mt.decoding.sampling import SEED_WORDS, Sampling
 from flaxformer_mt.decoding.search import Sentences, State, Step, Weights
 from flaxformer_mt.decoding.segments import output_limit
@@ -41,6 +41,7 @@ def padding(rows: int, src_length: int, *, prefix: int = 0) -> Sources:
         np.zeros(rows, np.int32),
         np.full((rows, prefix), PAD, np.int32),
         np.zeros((rows, SEED_WORDS), np.uint32),
+        np.zeros(rows, np.int32),
     )
     src = np.full((rows, src_length), PAD, np.int32)
     return src, np.zeros(rows, np.int32), Sentences(*sentences)
@@ -74,6 +75,7 @@ def rules_for(
     n_best: int = 1,
     suppress: tuple[int, ...] = (UNK,),
     sampling: Sampling | None = None,
+    trees: Brackets | None = None,
 ) -> Rules:
     """What is compiled into a search with these models and settings."""
     groups = 1 if sampling else config.diverse_groups  # draws differ by themselves
@@ -87,6 +89,7 @@ def rules_for(
         no_repeat=config.no_repeat_ngram,
         sample=sampling is not None,
         top_k=0 if sampling is None else sampling.top_k,
+        trees=trees,
     )
 
 

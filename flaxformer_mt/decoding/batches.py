@@ -30,7 +30,7 @@ from flaxformer_mt.decoding.batch_shapes import (
     power_of_two_at_least,
     shapes_among,
 )
-from flaxformer_mt.decoding.rules import Rules
+from flaxformer_mt.decoding.rules import Brackets, Rules
 from flaxformer_mt.decoding.sampling import Sampling, seed_words
 from flaxformer_mt.decoding.search import Hypotheses, State, Weights
 from flaxformer_mt.decoding.segments import DecodingError, output_limit
@@ -76,8 +76,9 @@ class Decoder:
     probability is the mean of theirs. The sentences of a batch are split over the data axes of
     `mesh` (default: all devices of this process); every device has all parameters. With `sampling`,
     the beam holds as many draws. With a `shortlist`, a batch's outputs are made of the types that
-    it has for the batch's sources, and probabilities are relative to these. Raises ValueError for
-    settings that contradict each other.
+    it has for the batch's sources, and probabilities are relative to these. With `trees`, outputs
+    are trees in these types, of which a shortlist leaves none out. Raises ValueError for settings
+    that contradict each other.
     """
 
     def __init__(
@@ -91,10 +92,13 @@ class Decoder:
         sampling: Sampling | None = None,
         mesh: Mesh | None = None,
         shortlist: Shortlist | None = None,
+        trees: Brackets | None = None,
     ) -> None:
         mesh = local_mesh() if mesh is None else mesh
         drawn = sampling or Sampling()
-        self._rules = rules_for(models, config, n_best=n_best, suppress=suppress, sampling=sampling)
+        self._rules = rules_for(
+            models, config, n_best=n_best, suppress=suppress, sampling=sampling, trees=trees
+        )
         self._weights = Weights(
             alpha=config.length_penalty,
             average=config.length_norm == "average",
@@ -117,13 +121,15 @@ class Decoder:
         *,
         prefixes: Sequence[Sequence[int]] | None = None,
         numbers: Sequence[tuple[int, int]] | None = None,
+        words: Sequence[int] | None = None,
     ) -> list[list[Decoded]]:
         """Up to `n_best` outputs of each source (pieces + EOS), best first, in the sources' order.
 
         An output has at most `max_ratio` times the source's length plus `max_extra_tokens` tokens,
         and at most `model.max_length`, all with the end mark. It begins with its source's prefix,
         if there are `prefixes`. What a source draws depends on the seed and on its number, a line
-        and its piece (by default its place). Raises DecodingError.
+        and its piece (by default its place). A tree has as many leaves as the source has `words`.
+        Raises DecodingError.
         """
         lengths, limits = [], []
         prefixes = [()] * len(sources) if prefixes is None else prefixes
@@ -158,6 +164,7 @@ class Decoder:
                 whose[row], src_lengths[row] = number, lengths[number]
                 src[row, : lengths[number]] = sources[number]
                 rows.limits[row] = limits[number]
+                rows.words[row] = 0 if words is None else words[number]
                 begun = np.asarray(prefixes[number], np.int32)
                 rows.prefix[row, : len(begun)] = np.searchsorted(types, begun)
                 rows.seeds[row] = seed_words(self._seed, *numbers[number])
@@ -184,7 +191,7 @@ class Decoder:
         """
         models = self._static["models"]
         whole = np.arange(models[0].tgt_vocab_size)
-        if self._shortlist is None:
+        if self._shortlist is None or self._rules.trees is not None:
             return self, whole
         never = np.setdiff1d(self._rules.suppress, (UNK,))
         wanted = distinct(*prefixes, self._shortlist.types(sources))

@@ -96,8 +96,8 @@ def _ranked(
     beam, chunk = chosen // chunks, chosen % chunks
     token = chunk[:, :, None] * CHUNK + jnp.arange(CHUNK)[None, None]
     may = _chunked(allowed.free, False).at[chunk].get(mode="promise_in_bounds")
-    if allowed.repeated is not None:
-        may = may & ~_chosen(_chunked(allowed.repeated, True), beam, chunk)
+    if allowed.banned is not None:
+        may = may & ~_chosen(_chunked(allowed.banned, True), beam, chunk)
     only = allowed.only[:, None, None]
     may = jnp.where(only < 0, may, token == only)
     picked = jnp.where(may, _chosen(_chunked(logits, -jnp.inf), beam, chunk), -jnp.inf)

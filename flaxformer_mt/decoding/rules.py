@@ -8,7 +8,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
-from flaxformer_mt.data.vocabulary import BOS, EOS, PAD
+from flaxformer_mt.data.vocabulary import BLANK, BOS, EOS, PAD, Vocabulary
+from flaxformer_mt.decoding.segments import DecodingError
+from flaxformer_mt.parsing.linearization import bracket_types
+
+
+@dataclasses.dataclass(frozen=True)
+class Brackets:
+    """The types that trees are written in (parsing/linearization.py); no other is generated."""
+
+    pairs: tuple[tuple[int, int], ...]  # an opening bracket and the one that closes it
+    leaves: tuple[int, ...]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -24,6 +34,7 @@ class Rules:
     no_repeat: int = 0  # no sequence of this many tokens occurs twice in an output (0: any may)
     sample: bool = False  # draw each hypothesis from the model instead of searching
     top_k: int = 0  # of the likeliest k tokens (0: of all)
+    trees: Brackets | None = None  # outputs are trees with a leaf for each word of the source
 
     def __post_init__(self) -> None:
         if not 1 <= self.n_best <= self.beam_size:
@@ -48,20 +59,20 @@ class Rules:
 
 
 class Allowed(NamedTuple):
-    """Which types may be the next token: `only`, or any of `free` that is not `repeated`."""
+    """Which types may be the next token: `only`, or any of `free` that is not `banned`."""
 
     only: Int[Array, " rows"]  # -1: there is none such
     free: Bool[Array, " vocab"]
-    repeated: Bool[Array, "rows beams vocab"] | None
+    banned: Bool[Array, "rows beams vocab"] | None
 
     def of_beams(self, beams: slice) -> "Allowed":
-        repeated = self.repeated
-        return self._replace(repeated=None if repeated is None else repeated[:, beams])
+        banned = self.banned
+        return self._replace(banned=None if banned is None else banned[:, beams])
 
     def mask(self, beams: int) -> Bool[Array, "rows beams vocab"]:
         free = self.free[None, None]
-        if self.repeated is not None:
-            free = free & ~self.repeated
+        if self.banned is not None:
+            free = free & ~self.banned
         # A TPU would write out a mask by rows before it reads it for each beam.
         only = jnp.broadcast_to(self.only[:, None, None], (len(self.only), beams, 1))
         return jnp.where(only < 0, free, np.arange(len(self.free))[None, None] == only)
@@ -73,6 +84,7 @@ def allowed(
     position: Int[Array, ""],
     limits: Int[Array, " rows"],
     prefix: Int[Array, "rows prefix"],
+    words: Int[Array, " rows"],
     *,
     vocab: int,
 ) -> Allowed:
@@ -83,14 +95,18 @@ def allowed(
     free = np.ones(vocab, bool)
     free[[BOS, PAD, *rules.suppress]] = False
     free[EOS] = True
-    repeated = None
+    banned = None
     if 0 < rules.no_repeat < tokens.shape[2]:  # a longer n-gram cannot occur twice
-        repeated = repeats(tokens, position, rules.no_repeat, vocab=vocab).at[:, :, EOS].set(False)
+        banned = repeats(tokens, position, rules.no_repeat, vocab=vocab).at[:, :, EOS].set(False)
+    if rules.trees is not None:
+        spare = limits - position - 1
+        malformed = breaks_tree(rules.trees, tokens, words, spare, vocab=vocab)
+        banned = malformed if banned is None else banned | malformed
     only = jnp.full_like(limits, -1)
     if width := prefix.shape[1]:
         now = prefix[:, jnp.minimum(position, width - 1)]
         only = jnp.where((position < width) & (now != PAD), now, only)
-    return Allowed(jnp.where(position + 1 >= limits, EOS, only), jnp.asarray(free), repeated)
+    return Allowed(jnp.where(position + 1 >= limits, EOS, only), jnp.asarray(free), banned)
 
 
 def repeats(
@@ -114,3 +130,54 @@ def repeats(
     row, beam = jnp.arange(rows)[:, None, None], jnp.arange(beams)[None, :, None]
     banned = jnp.zeros((rows, beams, vocab), bool)
     return banned.at[row, beam, ended_with].set(True, mode="drop")
+
+
+def brackets_of(vocabulary: Vocabulary) -> Brackets:
+    """The types of a parser's target vocabulary. Raises DecodingError for another one."""
+    kinds = vocabulary.types()
+    texts = [kind.text.removeprefix(BLANK) if kind.plain else "" for kind in kinds]
+    found = Brackets(*bracket_types(texts))
+    if not found.pairs or not found.leaves:
+        raise DecodingError(
+            "decoding.outputs = trees needs a parser's target vocabulary; this one has no brackets "
+            "or no leaves"
+        )
+    return found
+
+
+def breaks_tree(
+    trees: Brackets,
+    tokens: Int[Array, "rows beams length"],
+    words: Int[Array, " rows"],
+    spare: Int[Array, " rows"],
+    *,
+    vocab: int,
+) -> Bool[Array, "rows beams vocab"]:
+    """The types that, as the next token, would make a tree with `words` leaves impossible.
+
+    `spare` tokens may follow the next one, the end mark included: no bracket is opened that there
+    would be no room to close, or no leaf to fill.
+    """
+    opening, closing = np.array(trees.pairs, np.int32).T
+    deeper, is_leaf, closes = np.zeros(vocab, np.int32), np.zeros(vocab, bool), np.zeros(vocab, int)
+    deeper[opening], deeper[closing], closes[opening] = 1, -1, closing
+    is_leaf[list(trees.leaves)] = True
+
+    places = jnp.where(tokens == PAD, -1, np.arange(tokens.shape[2])[None, None])
+    steps = jnp.asarray(deeper)[tokens]
+    depths = jnp.cumsum(steps, axis=2)
+    depth = depths[:, :, -1:]
+    left = words[:, None, None] - jnp.asarray(is_leaf)[tokens].sum(axis=2, keepdims=True)
+    # The innermost open bracket is the last one that opened at the present depth.
+    innermost = jnp.where((steps == 1) & (depths == depth), places, -1).max(axis=2, keepdims=True)
+    is_empty = innermost == places.max(axis=2, keepdims=True)
+    bracket = jnp.take_along_axis(tokens, jnp.maximum(innermost, 0), axis=2)
+
+    def among(which: np.ndarray) -> np.ndarray:
+        return which[None, None]
+
+    types = np.arange(vocab)
+    opens = (left > 0) & (left + depth + 2 <= spare[:, None, None]) & among(deeper == 1)
+    closed = (depth > 0) & ~is_empty & (among(types) == jnp.asarray(closes)[bracket])
+    ends = (left == 0) & (depth == 0) & among(types == EOS)
+    return ~(opens | closed | ends | ((left > 0) & among(is_leaf)))

@@ -51,7 +51,8 @@ class Sentences(NamedTuple):
 
     limits: Int[Array, " rows"]  # tokens of an output, the end mark included; 0: a row of padding
     prefix: Int[Array, "rows prefix"]  # what outputs begin with, padded; may have width 0
-    seeds: UInt[Array, "rows words"]  # for sampling: two sentences with the same draw the same
+    seeds: UInt[Array, "rows seed"]  # for sampling: two sentences with the same draw the same
+    words: Int[Array, " rows"]  # of the source: leaves of its tree
 
 
 class Weights(NamedTuple):
@@ -155,6 +156,7 @@ def _step(step: Step, state: State, weights: Weights, rules: Rules) -> State:
         state.position,
         limits,
         state.sentences.prefix,
+        state.sentences.words,
         vocab=logits.shape[-1],
     )
     # Within a group one continuation is all that a single hypothesis needs.

@@ -18,6 +18,7 @@ from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies
 from flaxformer_mt.decoding.alignment import Alignment, align_parts
 from flaxformer_mt.decoding.batches import Decoder
+from flaxformer_mt.decoding.rules import brackets_of
 from flaxformer_mt.decoding.sampling import Sampling
 from flaxformer_mt.decoding.segments import (
     DecodingError,
@@ -40,6 +41,7 @@ from flaxformer_mt.model import Transformer, softmax_table, table_rows
 from flaxformer_mt.model.parameters import count, count_by_formula
 from flaxformer_mt.model.stacks import aligning_layer
 from flaxformer_mt.parallel import Processes, local_mesh, whole_on
+from flaxformer_mt.parsing.linearization import tokens_of
 from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.checkpoint_choice import Chosen, Which, chosen_weights
 from flaxformer_mt.rundir.checkpoints import load_params
@@ -249,8 +251,9 @@ class Translator:
             begun = prefix_tokens(prefixes, tgt, pieces, sources, config, max_length=longest)
         asked = config.beam_size if mbr else n_best
         decoder = self._decoder(n_best=asked, suppress=suppressed, sampling=sampling)
+        words = [len(tokens_of(piece.text)) for parts in pieces for piece in parts]
         chosen: Any = {"n_best": n_best, "mbr": mbr, "sampled": sampling is not None}
-        decoded = iter(decoder.decode(sources, prefixes=begun, numbers=numbers))
+        decoded = iter(decoder.decode(sources, prefixes=begun, numbers=numbers, words=words))
         found = [
             joined(parts, list(itertools.islice(decoded, len(parts))), tgt, config, **chosen)
             for parts in pieces
@@ -273,7 +276,8 @@ class Translator:
 
     def _decoder(self, **settings: Any) -> Decoder:
         params, models = zip(*self.members, strict=True)
-        settings |= {"mesh": self.mesh, "shortlist": self.shortlist}
+        trees = brackets_of(self.vocabularies.tgt) if self.config.outputs == "trees" else None
+        settings |= {"mesh": self.mesh, "shortlist": self.shortlist, "trees": trees}
         return Decoder(params, models, self.config, **settings)
 
     def score(

@@ -41,7 +41,7 @@ def search_of(config: DecodingConfig, program: str) -> tuple[float, str]:
             f"  (`decoding.ends_among` is `candidates`), in {program} those among the beam best\n"
             "  alone, as in the run with `--ends-among beam`. A few outputs differ by that."
         )
-    for name, off in (("coverage_penalty", 0.0), ("diverse_groups", 1)):
+    for name, off in (("coverage_penalty", 0.0), ("diverse_groups", 1), ("outputs", "text")):
         if (value := getattr(config, name)) != off:
             notes.append(f"- The run's `decoding.{name}` of {value} is left out here.")
     return alpha if average else 0.0, "The search, beside the run's:\n\n" + "\n".join(notes)

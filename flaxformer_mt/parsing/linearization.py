@@ -15,6 +15,7 @@ one token.
 import collections
 import itertools
 import re
+from collections.abc import Sequence
 from typing import Literal
 
 from flaxformer_mt.parsing.trees import TRACE, Bracket, Tree
@@ -70,6 +71,20 @@ def penn_tokens() -> tuple[str, ...]:
     """Every token of the Penn Treebank's linearised trees, whether some text has it or not."""
     brackets = (f"{sign}{label}" for label in _PHRASES.split() for sign in "()")
     return (LEAF, *brackets, *_TAGS.split())
+
+
+def bracket_types(
+    types: Sequence[str],
+) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
+    """Where among `types` each opening bracket and its closing one stand, and where leaves do.
+
+    An empty text is neither, and so is a bracket without its counterpart.
+    """
+    places = {text: place for place, text in enumerate(types)}
+    labels = [text[1:] for text in types if text[:1] == "("]
+    pairs = [(places[f"({each}"], places[f"){each}"]) for each in labels if f"){each}" in places]
+    leaves = [place for place, text in enumerate(types) if text and text[0] not in "()"]
+    return tuple(pairs), tuple(leaves)
 
 
 def tokens_of(line: str) -> list[str]:

@@ -1,6 +1,7 @@
 """Beam search against exhaustive search and against a plain loop with the same rules."""
 
 import functools
+import itertools
 import types
 from typing import Any
 
@@ -11,16 +12,17 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from flaxformer_mt.decoding.candidates import by_passes, top_candidates
-from flaxformer_mt.decoding.rules import Allowed, Rules, allowed
+from flaxformer_mt.decoding.rules import Allowed, Brackets, Rules, allowed, breaks_tree
 from flaxformer_mt.decoding.search import Hypotheses, Weights
 from flaxformer_mt.model import CHUNK
+from flaxformer_mt.parsing.repair import rebuild
 from tests.decoding import reference
 from tests.decoding.examples import beam_search
 from tests.decoding.reference import EOS, PAD, Automaton, Found
 
 
 @functools.partial(jax.jit, static_argnames=("length", "rules", "prefix"))
-def search_table(table, limits, weights, rules, *, length, prefix=()):
+def search_table(table, limits, weights, rules, *, length, prefix=(), words=0):
     rows, states, _ = table.shape
 
     def step(tokens, index, cache):
@@ -35,7 +37,9 @@ def search_table(table, limits, weights, rules, *, length, prefix=()):
         "seen": jnp.zeros((rows, rules.beam_size, length), jnp.int32),
     }
     cache = {"beams": beams, "table": table}
-    return beam_search(step, cache, limits, weights, rules, length=length, prefix=prefix)
+    return beam_search(
+        step, cache, limits, weights, rules, length=length, prefix=prefix, words=words
+    )
 
 
 def searched(result: tuple[Hypotheses, jax.Array]) -> Any:
@@ -53,14 +57,14 @@ def search(
     length: int,
     diversity: float = 0.0,
     prefix: tuple[int, ...] = (),
+    words: int = 0,
     **rules: Any,
 ) -> Any:
     """One row a limit."""
     weights = Weights(np.float32(alpha), diversity=diversity)
     asked, limits = Rules(beam_size=beam, **rules), np.asarray(limits, np.int32)
-    return searched(
-        search_table(automaton.table, limits, weights, asked, length=length, prefix=prefix)
-    )
+    given: Any = {"length": length, "prefix": prefix, "words": words}
+    return searched(search_table(automaton.table, limits, weights, asked, **given))
 
 
 def found(hypotheses: Any, row: int) -> list[Found]:
@@ -154,11 +158,71 @@ def test_the_best_that_begin_with_a_prefix_are_found():
 def test_a_longer_n_gram_takes_no_larger_program():
     def size(n):
         rules = Rules(beam_size=1, no_repeat=n)
-        arrays = jnp.zeros((1, 1, 500), int), jnp.array(9), jnp.array([9]), jnp.zeros((1, 0), int)
+        arrays = (
+            jnp.zeros((1, 1, 500), int),
+            jnp.array(9),
+            jnp.array([9]),
+            jnp.zeros((1, 0), int),
+            0,
+        )
         return len(str(jax.make_jaxpr(functools.partial(allowed, rules, vocab=7))(*arrays)))
 
     assert size(300) < 1.1 * size(2)
     assert size(2**31 - 1) == size(0)
+
+
+TREES = Brackets(pairs=((4, 5), (6, 7)), leaves=(8,))  # (A )A (B )B XX
+TYPES = ["", "", "", "", "(A", ")A", "(B", ")B", "XX"]
+
+
+def is_tree(body: tuple[int, ...], words: int) -> bool:
+    """By the reader of outputs: nothing to repair."""
+    return not rebuild(["w"] * words, [TYPES[token] for token in body]).repairs
+
+
+@pytest.mark.parametrize("words", [1, 2, 3])
+def test_every_tree_of_the_source_s_words_can_be_generated_and_nothing_else(words):
+    limit = 7
+    unfinished, trees = [()], set()
+    for position in range(limit):
+        tokens = np.full((1, len(unfinished), limit), PAD, np.int32)
+        for beam, body in enumerate(unfinished):
+            tokens[0, beam, :position] = body
+        spare = np.array([limit - position - 1])
+        bad = breaks_tree(TREES, jnp.array(tokens), jnp.array([words]), jnp.array(spare), vocab=9)
+        going = [
+            (body, int(t))
+            for beam, body in enumerate(unfinished)
+            for t in np.flatnonzero(~bad[0, beam])
+        ]
+        assert {body for body, _ in going} == set(unfinished), "a dead end"
+        trees |= {body for body, token in going if token == EOS}
+        unfinished = [(*body, token) for body, token in going if token != EOS]
+    assert not unfinished
+    bodies = (b for n in range(limit) for b in itertools.product(range(4, 9), repeat=n))
+    assert trees == {body for body in bodies if is_tree(body, words)}
+
+
+@pytest.mark.parametrize(
+    "asked", [{"beam": 1}, {"beam": 4, "n_best": 3}, {"beam": 3, "sample": True}]
+)
+def test_outputs_are_trees_up_to_the_limit(asked):
+    automaton = Automaton(np.random.default_rng(6), rows=8, vocab=9, spread=2.0)
+    limits = [4, 5, 6, 7, 8, 12, 16, 24]
+    result = search(automaton, limits, alpha=0.6, length=24, trees=TREES, words=3, **asked)
+    for row, limit in enumerate(limits):
+        for item in found(result, row):
+            assert len(item.tokens) <= limit
+            assert item.tokens[-1] == EOS and is_tree(item.tokens[:-1], 3)
+
+
+def test_the_best_tree_is_found():
+    automaton = Automaton(np.random.default_rng(7), rows=1, vocab=9, spread=1.0)
+    every = reference.exhaustive(automaton, 0, limit=6, alpha=0.6, suppress=(3,))
+    expected = [item for item in every if is_tree(item.tokens[:-1], 2)]
+    assert expected[0] != every[0]
+    result = search(automaton, [6], alpha=0.6, beam=64, length=6, n_best=4, trees=TREES, words=2)
+    assert_same(found(result, 0), expected[:4])
 
 
 def test_contradictory_rules_are_errors():

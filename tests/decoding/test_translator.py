@@ -19,6 +19,8 @@ from flaxformer_mt.decoding.segments import DecodingError, LineError, TargetErro
 from flaxformer_mt.decoding.translation import chrf
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.model import Transformer
+from flaxformer_mt.parsing.linearization import tokens_of
+from flaxformer_mt.parsing.repair import rebuild
 from flaxformer_mt.rundir import CheckpointError
 from flaxformer_mt.rundir.checkpoint_choice import (
     Chosen,
@@ -44,6 +46,23 @@ def test_translates_what_the_search_finds(translator):
         penalty = length_penalty(len(best.tokens) + 1, config.length_penalty)
         assert translation.score == best.score == pytest.approx(best.log_prob / penalty)
         assert len(translation.hypotheses) == 1 and not translation.split
+
+
+def test_a_parser_s_outputs_are_trees(translator):
+    """Of random weights too, in any kind of search; cut sources give a tree for each piece."""
+    words = vocabulary.train(["(S (NP DT )NP )S"], VocabularyConfig(), words=True)
+    pair = Vocabularies(translator.vocabularies.src, words)
+    config = dataclasses.replace(translator.model.config, tie="target")
+    model = Transformer(config, pair.src.size, words.size)
+    config = dataclasses.replace(translator.config, outputs="trees", max_extra_tokens=30)
+    parser = Translator(parameters(model, 1), model, pair, config)
+    lines = [*LINES, "\ta\u00a0b  c ", "", LONG]
+    for asked in ({}, {"n_best": 3}, {"sampling": Sampling(seed=2), "n_best": 3}):
+        for line, translation in zip(lines, parser.translate(lines, **asked), strict=True):
+            for each in translation.hypotheses:
+                assert not rebuild(tokens_of(line), tokens_of(each.text)).repairs
+    with pytest.raises(DecodingError, match="no brackets"):
+        translator.with_config(outputs="trees").translate(LINES)
 
 
 def test_order_is_kept_and_blank_lines_stay_blank(translator):
