@@ -18,6 +18,7 @@ from flaxformer_mt.errors import nearest
 
 # PAD, BOS, EOS and UNK, which every vocabulary has.
 _MARKS = 4
+_WRITTEN_MARKS = ("<pad>", "<s>", "</s>", "<unk>")
 # No setting needs more, and the libraries below take no more.
 _LARGEST = 2**31 - 1
 # Positions among the candidates of a beam are int32; nobody searches as widely.
@@ -272,6 +273,8 @@ def unused_settings(config: ExperimentConfig, overrides: Iterable[str] = ()) -> 
             yield (
                 f"'{key}.weight' = {corpus.weight}: only training corpora have weights; set it to 0"
             )
+        if re.search(r"[\s\u2581]", corpus.tag) or corpus.tag in _WRITTEN_MARKS:
+            yield f"'{key}.tag' = {corpus.tag!r} must be one word other than a mark such as </s>"
     if any(corpus.name == "valid" for corpus in config.data.test):
         yield (
             "'data.test.valid': the name is taken, since `evaluate --set valid` means "

@@ -122,6 +122,11 @@ class CorpusConfig:
     weight: float = setting(
         0.0, "training: weight of this corpus in a mixture, relative to the others (0: no mixture)"
     )
+    tag: str = setting(
+        "",
+        "one token put before every source, such as <bt> for back-translated text or <2de> for a "
+        "target language; to translate, write it before your own text",
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

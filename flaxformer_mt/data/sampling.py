@@ -11,7 +11,7 @@ for each word.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 from jaxtyping import Float64, Int64, Integer, UInt64
@@ -38,16 +38,26 @@ _Counts = Int64[np.ndarray, " words"]
 def resampler_for(config: DataConfig, vocabularies: Vocabularies, seed: int) -> Resampler | None:
     """The one that a config asks for, if any."""
     strength = config.vocabulary.sampling
-    return Resampler(vocabularies, strength, seed) if strength else None
+    tags = {corpus.tag for corpus in config.train}
+    return Resampler(vocabularies, strength, seed, tags) if strength else None
 
 
 class Resampler:
     """Draws segmentations of stored pairs."""
 
-    def __init__(self, vocabularies: Vocabularies, strength: float, seed: int) -> None:
-        """`strength` is BPE-dropout's p or the unigram model's alpha, in (0, 1)."""
+    def __init__(
+        self,
+        vocabularies: Vocabularies,
+        strength: float,
+        seed: int,
+        tags: Collection[str] = (),
+    ) -> None:
+        """`strength` is BPE-dropout's p or the unigram model's alpha, in (0, 1).
+
+        `tags` are types of the source that are never cut.
+        """
         self._seed = seed
-        src = _Cutter(vocabularies.src, strength)
+        src = _Cutter(vocabularies.src, strength, tags)
         tgt = src if vocabularies.shared else _Cutter(vocabularies.tgt, strength)
         self._cutters = {"src": src, "tgt": tgt}
 
@@ -113,8 +123,10 @@ class Resampler:
 class _Cutter:
     """Cuts a vocabulary's words. Pieces are numbered by their scores, the best is 0."""
 
-    def __init__(self, vocabulary: Vocabulary, strength: float) -> None:
-        types = vocabulary.types()
+    def __init__(self, vocabulary: Vocabulary, strength: float, tags: Collection[str] = ()) -> None:
+        types = [
+            kind._replace(plain=kind.plain and kind.text not in tags) for kind in vocabulary.types()
+        ]
         plain = [number for number, kind in enumerate(types) if kind.plain]
         plain.sort(key=lambda number: -types[number].score)
         self._types = np.array(plain, np.int32)

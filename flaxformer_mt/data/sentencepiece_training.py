@@ -2,7 +2,7 @@
 
 import io
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import sentencepiece
@@ -22,12 +22,17 @@ class VocabularyError(UserError):
 
 
 def trained_model(
-    sentences: Iterable[str], config: VocabularyConfig, marks: Mapping[str, int], *, words: bool
+    sentences: Iterable[str],
+    config: VocabularyConfig,
+    marks: Mapping[str, int],
+    *,
+    words: bool,
+    tags: Sequence[str] = (),
 ) -> bytes:
     """A model of `config.size` pieces, or with a type for each word, however many there are.
 
-    `marks` has the ids of pad, bos, eos and unk. Raises VocabularyError, which gives the largest or
-    smallest size possible.
+    `tags` are pieces that are never split; `marks` has the ids of pad, bos, eos and unk. Raises
+    VocabularyError, which gives the largest or smallest size possible.
     """
     kept = list(sentences)
     kind: dict[str, Any] = {
@@ -46,6 +51,7 @@ def trained_model(
             sentence_iterator=iter(kept),
             model_writer=model,
             vocab_size=config.size,
+            user_defined_symbols=list(tags),
             **kind,
             **_normalizing(config.normalization),
             **ids,

@@ -319,21 +319,32 @@ class Vocabularies:
         return cls(sides[0], sides[-1])
 
 
-def train(sentences: Iterable[str], config: VocabularyConfig, *, words: bool = False) -> Vocabulary:
+def train(
+    sentences: Iterable[str],
+    config: VocabularyConfig,
+    *,
+    words: bool = False,
+    tags: Sequence[str] = (),
+) -> Vocabulary:
     """Train a SentencePiece model; the same sentences and settings give the same bytes.
 
-    With `words`, one of whole words: all of the sentences', and `config.tgt_words`. Raises as
-    `trained_model` does.
+    With `words`, one of whole words: all of the sentences', and `config.tgt_words`. `tags` are
+    types of their own, never split. Raises as `trained_model` does.
     """
     text = itertools.chain(sentences, config.tgt_words) if words else sentences
-    return Vocabulary(trained_model(text, config, _MARKS, words=words))
+    return Vocabulary(trained_model(text, config, _MARKS, words=words, tags=tags))
 
 
-def train_pair(pairs: Sequence[tuple[str, str]], config: VocabularyConfig) -> Vocabularies:
-    """The vocabulary of a corpus: one of both sides' sentences if shared, else one a side."""
+def train_pair(
+    pairs: Sequence[tuple[str, str]], config: VocabularyConfig, *, tags: Sequence[str] = ()
+) -> Vocabularies:
+    """The vocabulary of a corpus: one of both sides' sentences if shared, else one a side.
+
+    `tags` are types of the source's.
+    """
     if config.shared:
-        both = train((sentence for pair in pairs for sentence in pair), config)
+        both = train((sentence for pair in pairs for sentence in pair), config, tags=tags)
         return Vocabularies(both, both)
     src, tgt = ([pair[side] for pair in pairs] for side in (0, 1))
     words = config.tgt_types == "words"
-    return Vocabularies(train(src, config), train(tgt, config, words=words))
+    return Vocabularies(train(src, config, tags=tags), train(tgt, config, words=words))

@@ -12,7 +12,7 @@ from flaxformer_mt.data.corpus.pairs import (
     Pair as Pair,
 )
 from flaxformer_mt.data.corpus.source import (
-    Part as Part,
+    Changed as Changed,
     Source as Source,
     open_source as open_source,
     open_split as open_split,

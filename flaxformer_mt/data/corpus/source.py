@@ -57,16 +57,10 @@ class BuiltIn:
 
 
 @dataclasses.dataclass(frozen=True)
-class Part:
-    """The pairs of a corpus that are held out for validation, or all others.
-
-    Which they are depends on a pair's source alone: where a sentence occurs twice, with equal or
-    different translations, both pairs are on one side.
-    """
+class Changed:
+    """A corpus of which another one is made, record by record."""
 
     whole: Source
-    fraction: float
-    held_out: bool
 
     @property
     def files(self) -> Mapping[str, AnyPath]:
@@ -78,6 +72,36 @@ class Part:
 
     def records(self) -> Iterator[tuple[bytes, ...]]:
         return self.whole.records()
+
+
+@dataclasses.dataclass(frozen=True)
+class Tagged(Changed):
+    """A corpus with the same token before each source (Caswell et al. 2019)."""
+
+    tag: str
+
+    def records(self) -> Iterator[tuple[bytes, ...]]:
+        for src, *rest in self.whole.records():
+            yield self._lead + src, *rest
+
+    def check(self, columns: tuple[bytes, ...]) -> Defect | None:
+        return self.whole.check((columns[0].removeprefix(self._lead), *columns[1:]))
+
+    @property
+    def _lead(self) -> bytes:
+        return f"{self.tag} ".encode()
+
+
+@dataclasses.dataclass(frozen=True)
+class Part(Changed):
+    """The pairs of a corpus that are held out for validation, or all others.
+
+    Which they are depends on a pair's source alone: where a sentence occurs twice, with equal or
+    different translations, both pairs are on one side.
+    """
+
+    fraction: float
+    held_out: bool
 
     def check(self, columns: tuple[bytes, ...]) -> Defect | None:
         """A pair of the other part has a defect, so that lines keep their numbers."""
@@ -104,12 +128,13 @@ def open_split(
     for key, corpus in corpora.items():
         if not fetch and (corpus.kind == "tfds" or corpus.path.startswith(parquet.HUB)):
             continue
-        source = open_source(corpus, data.folder, key)
+        # What is held out does not depend on the tag.
+        source = open_source(dataclasses.replace(corpus, tag=""), data.folder, key)
         if data.valid_fraction:
             source = Part(source, data.valid_fraction, held_out=split == "valid")
             if split == "valid":
                 key, corpus = "data.valid", dataclasses.replace(corpus, name="valid", weight=0.0)
-        opened.append((key, corpus, source))
+        opened.append((key, corpus, Tagged(source, corpus.tag) if corpus.tag else source))
     return opened
 
 
@@ -123,6 +148,9 @@ def open_source(
     `make` is False. Raises CorpusError, which names the setting.
     """
     key = key or corpus.name or "corpus"
+    if corpus.tag:
+        untagged = dataclasses.replace(corpus, tag="")
+        return Tagged(open_source(untagged, folder, key, make=make), corpus.tag)
     if corpus.kind == "synthetic":
         if corpus.size <= 0:
             raise CorpusError(f"{key}.size is {corpus.size}: say how many pairs to make")

@@ -135,6 +135,10 @@ def _make(
             f"prepare: using the vocabulary in {place}, {sizes(vocabularies)}; of "
             "data.vocabulary.* only .sampling has an effect"
         )
+        known = set(vocabularies.src.pieces())
+        for _, key, corpus in named_corpora(config):
+            if corpus.tag and corpus.tag not in known:
+                report(f"prepare: {key}.tag = {corpus.tag} is no type of that vocabulary: split")
     else:
         vocabularies, sample, records = train_vocabulary(config, seed, report, bar=bar)
         vocabularies.save(aside / "vocabulary")

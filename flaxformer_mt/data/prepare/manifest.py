@@ -53,7 +53,7 @@ def settings_of(config: DataConfig, seed: int) -> dict[str, Any]:
     }
     for split, key, corpus in named_corpora(config):
         weight = ["weight"] if split == "train" else []
-        for name in ("kind", *CORPUS_SETTINGS[corpus.kind].contents, *weight):
+        for name in ("kind", *CORPUS_SETTINGS[corpus.kind].contents, "tag", *weight):
             settings[f"{key}.{name}"] = getattr(corpus, name)
     for room in ("vocabulary", "filter"):
         for name, value in dataclasses.asdict(getattr(config, room)).items():

@@ -8,10 +8,10 @@ import numpy as np
 
 from flaxformer_mt.config.schema import DataConfig
 from flaxformer_mt.data import corpus as corpora, vocabulary
-from flaxformer_mt.data.corpus import CorpusError, Drops, Part, Source, paths
+from flaxformer_mt.data.corpus import Changed, CorpusError, Drops, Source, paths
 from flaxformer_mt.data.corpus.paths import AnyPath
 from flaxformer_mt.data.corpus.text_files import TextFiles, damage, open_text
-from flaxformer_mt.data.prepare.manifest import PrepareError, Report
+from flaxformer_mt.data.prepare.manifest import PrepareError, Report, named_corpora
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.progress import Meter
 
@@ -88,7 +88,8 @@ def train_vocabulary(
     pairs = [(src.decode("utf-8"), tgt.decode("utf-8")) for _, (src, tgt) in sound]
     without = f", leaving out {drops.describe()}" if drops.total else ""
     report(f"prepare: training the vocabulary on {len(pairs):,} pairs{without}")
-    vocabularies = vocabulary.train_pair(pairs, config.vocabulary)
+    tags = [corpus.tag for _, _, corpus in named_corpora(config) if corpus.tag]
+    vocabularies = vocabulary.train_pair(pairs, config.vocabulary, tags=tuple(dict.fromkeys(tags)))
     report(f"prepare: the vocabulary has {sizes(vocabularies)}")
     return vocabularies, len(pairs), counts
 
@@ -131,8 +132,7 @@ def text_bytes(*sources: Source) -> int | None:
 
     For progress, not for accounts: of a compressed file it is an estimate by its beginning.
     """
-    wholes = [source.whole if isinstance(source, Part) else source for source in sources]
-    if not all(isinstance(source, TextFiles) for source in wholes):
+    if not all(isinstance(_whole(source), TextFiles) for source in sources):
         return None
     found = [_text_bytes(path) for source in sources for path in source.files.values()]
     return None if None in found else sum(size or 0 for size in found)
@@ -144,6 +144,10 @@ def record_bytes(records: Sequence[tuple[bytes, ...]]) -> int:
 
 def share_of(total: int | None) -> Callable[[int], float | None]:
     return lambda size: size / total if total else None
+
+
+def _whole(source: Source) -> Source:
+    return _whole(source.whole) if isinstance(source, Changed) else source
 
 
 def _text_bytes(path: AnyPath) -> int | None:

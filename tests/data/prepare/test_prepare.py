@@ -13,10 +13,11 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from flaxformer_mt.config.schema import CorpusConfig, FilterConfig, VocabularyConfig
-from flaxformer_mt.data.corpus import CorpusError
+from flaxformer_mt.data.corpus import CorpusError, Drops, read_pairs
 from flaxformer_mt.data.prepare import (
     PrepareError,
     encode_corpora,
@@ -26,6 +27,7 @@ from flaxformer_mt.data.prepare import (
     sample as sampling,
     valid_text,
 )
+from flaxformer_mt.data.sampling import resampler_for
 from flaxformer_mt.data.store import Store, StoreError
 from flaxformer_mt.data.vocabulary import EOS, Vocabularies
 from tests.data.pairs import listed
@@ -121,6 +123,52 @@ def test_validation_is_split_off_one_corpus_by_its_sources(config, tmp_path):
     little = replace(wanted, valid_fraction=1e-9)
     with pytest.raises(PrepareError, match="data.valid: none of the 4,000 pairs read is left"):
         prepare(little, seed=1, directory=tmp_path / "little")
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_a_tag_is_one_type_before_every_source_of_its_corpus(config, tmp_path, run, kind):
+    write(
+        tmp_path / "text",
+        "train",
+        [(b"", b"ein Hund"), *((s.encode(), t.encode()) for s, t in GOOD)],
+    )
+    (plain,) = config.train
+    tagged = replace(plain, name="tagged", tag="<bt>")
+    small = replace(config, train=(plain, tagged), vocabulary=VocabularyConfig(size=45, kind=kind))
+    store = prepare(small, seed=1, directory=run)
+    src = Vocabularies.load(run / "vocabulary").src
+    rows, tag = listed(store.train, "src"), src.pieces().index("<bt>")
+    assert [row.count(tag) for row in rows] == [0] * 24 + [1] * 24
+    assert src.decode(rows) == [s for s, _ in GOOD] + [f"<bt> {s}" for s, _ in GOOD]
+    # An empty source has no text, whatever stands before it.
+    accounts = read_manifest(run / "data")["corpora"]
+    assert [account["dropped"] for account in accounts] == [{"empty side": 1}] * 2 + [{}]
+    for source, whole in ((plain, GOOD), (tagged, [(f"<bt> {s}", t) for s, t in GOOD])):
+        assert [pair[1:] for pair in read_pairs(source, config.folder, drops=Drops())] == whole
+    # Cut anew in each epoch, but for the tag.
+    sampled = replace(small, vocabulary=replace(small.vocabulary, sampling=0.9))
+    resampler = resampler_for(sampled, Vocabularies.load(run / "vocabulary"), seed=1)
+    drawn = listed(resampler.draw(store.train, np.arange(48), 0, (200, 200)), "src")
+    assert drawn != rows and [row.count(tag) for row in drawn] == [0] * 24 + [1] * 24
+    with pytest.raises(PrepareError, match=r"tagged\.tag: '<bt>' then, '' now"):
+        prepare(replace(small, train=(plain, replace(tagged, tag=""))), seed=1, directory=run)
+    lines: list[str] = []
+    shutil.copytree(run / "vocabulary", tmp_path / "other" / "vocabulary")
+    other = replace(small, train=(replace(plain, tag="<x>"),))
+    prepare(other, seed=1, directory=tmp_path / "other", report=lines.append)
+    assert any("data.train.train.tag = <x> is no type of that vocabulary" in line for line in lines)
+
+
+def test_what_is_held_out_does_not_depend_on_a_tag(config, tmp_path):
+    parts = []
+    for tag in ("", "<bt>"):
+        wanted = replace(config, valid=CorpusConfig(name="valid"), valid_fraction=0.3)
+        wanted = replace(wanted, train=(replace(config.train[0], tag=tag),))
+        prepare(wanted, seed=1, directory=tmp_path / f"run{tag}")
+        sources, _ = valid_text(tmp_path / f"run{tag}" / "data")
+        assert sources and all(source.startswith(tag) for source in sources)
+        parts.append([source.removeprefix(f"{tag} ") for source in sources])
+    assert parts[0] == parts[1]
 
 
 def test_changed_settings_are_named(config, run):
