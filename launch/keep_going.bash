@@ -1,11 +1,11 @@
-# Sourced by retry.sh, tpu_vm.sh and slurm.sbatch: runs a command again until it is done, and passes on
+# Sourced by retry.sh, tpu_vm.sh and slurm.sbatch: restarts a command until it is done, and forwards
 # requests to stop.
 # shellcheck shell=bash
 #
 # What an exit status means (flaxformer-mt's own, `flaxformer-mt --help`):
-#   0 done   75 stopped on request, saved, goes on
-#   76 the same, of tpu_worker.sh alone: asked for by a person with tpu_vm.sh --stop
-#   2 wrong usage, settings or input, which no repetition mends
+#   0 done   75 stopped on request, saved, resumable
+#   76 the same, from tpu_worker.sh only: a person requested it with tpu_vm.sh --stop
+#   2 wrong usage, settings or input: running again won't help
 #   anything else: a failure that the next attempt may not meet, such as a preempted machine
 
 child=
@@ -124,12 +124,12 @@ keep_going() {
         if is_final "$status"; then return "$status"; fi
         if [ "$attempt" -gt "$retries" ]; then
             say "exit status $status after $lasted s: giving up after $attempt attempt(s);" \
-                "the same command goes on from the last checkpoint"
+                "the same command resumes from the last checkpoint"
             return "$status"
         fi
         if [ "$status" = 75 ] || [ "$lasted" -gt "$most" ]; then wait_s=$first; fi
         case $status in
-            75) say "exit status 75, stopped and saved: going on in $wait_s s" ;;
+            75) say "exit status 75, stopped and saved: resuming in $wait_s s" ;;
             *) say "exit status $status after $lasted s: trying again in $wait_s s" ;;
         esac
         pause "$wait_s"

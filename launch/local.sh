@@ -1,32 +1,32 @@
 #!/usr/bin/env bash
-# Runs flaxformer-mt on this machine. Needs Python 3.11 or newer with pip, nothing else; see --help.
+# Runs flaxformer-mt on this machine. Needs only Python 3.11 or newer with pip; see --help.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 venv=${FLAXFORMER_VENV:-$root/.venv}
-# Names the process that installs. Beside the environment, because it outlives its removal.
+# Names the installing process. Outside the environment, because it outlives the environment.
 installing=$venv.installing
 owned=
-# One file for each extra that is installed, holding the digest it was installed from.
+# One file per installed extra, holding the digest it was installed from.
 stamps=$venv/.flaxformer
-# In an environment that this script made and may therefore remove.
+# Marks an environment that this script made and may remove.
 ours=$stamps/.made-here
 
 usage() {
     cat <<'TEXT'
-launch/local.sh COMMAND [ARGUMENT ...]       run `flaxformer-mt COMMAND ...`, from the folder you are in
+launch/local.sh COMMAND [ARGUMENT ...]       run `flaxformer-mt COMMAND ...` in the current folder
 launch/local.sh test [PYTEST ARGUMENT ...]   run the tests
-launch/local.sh --help                       this text, and the commands once they are installed
+launch/local.sh --help                       this text, and the commands once installed
 
-The first call makes a Python environment and installs the pinned dependencies into it (1 GB).
-Later calls use it as it is, until pyproject.toml or constraints.txt change. What the installation
-has to say goes to stderr; stdin and stdout belong to the command.
+The first call creates a Python environment with the pinned dependencies (1 GB). Later calls reuse it
+until pyproject.toml or constraints.txt changes. Installation messages go to stderr; stdin and stdout
+belong to the command.
 
 Variables:
   FLAXFORMER_VENV     where the environment is (default: .venv beside README.md)
   FLAXFORMER_EXTRAS   what to install beyond the CPU version: tpu, cuda, gcs, export, hub,
                       serve, figures, wandb, mlflow, docs (or a,b)
-  FLAXFORMER_PYTHON   the Python to make the environment with (default: the first that is recent enough)
+  FLAXFORMER_PYTHON   the Python to create it with (default: the first one recent enough)
 TEXT
 }
 
@@ -49,7 +49,7 @@ find_python() {
     local name
     if [ -n "${FLAXFORMER_PYTHON:-}" ]; then
         is_recent "$FLAXFORMER_PYTHON" ||
-            fail "FLAXFORMER_PYTHON=$FLAXFORMER_PYTHON does not start a Python 3.11 or newer"
+            fail "FLAXFORMER_PYTHON=$FLAXFORMER_PYTHON is not Python 3.11 or newer"
         printf '%s\n' "$FLAXFORMER_PYTHON"
         return
     fi
@@ -59,17 +59,17 @@ find_python() {
             return
         fi
     done
-    fail "found no Python 3.11 or newer (tried python3.13, python3.12, python3.11, python3, python)." \
-        "Install one, or name it: FLAXFORMER_PYTHON=/path/to/python launch/local.sh ..."
+    fail "no Python 3.11 or newer found (tried python3.13, python3.12, python3.11, python3, python)." \
+        "Install one, or set it: FLAXFORMER_PYTHON=/path/to/python launch/local.sh ..."
 }
 
-# All that makes an installed environment stale when it changes. A moved checkout counts, because
+# Everything that makes an environment stale when it changes, including the checkout's path, since
 # the environment holds absolute paths.
 digest() {
     { printf '%s\n%s\n' "$root" "$venv" && cat "$root/pyproject.toml" "$root/constraints.txt"; } | cksum
 }
 
-# is_current EXTRA ...: whether each is installed from the files as they are now.
+# is_current EXTRA ...: whether each is installed from the current files.
 is_current() {
     local extra wanted
     wanted=$(digest)
@@ -81,7 +81,7 @@ is_current() {
 
 is_running() { kill -0 "$1" 2>/dev/null || [ -d "/proc/$1" ]; }
 
-# Waits for an installation that is under way; clears away what an interrupted one has left.
+# Waits for a running installation; cleans up after an interrupted one.
 claim() {
     local owner waited=
     mkdir -p "$(dirname "$venv")" 2>/dev/null || true
@@ -94,12 +94,12 @@ claim() {
             owner=$(cat "$installing" 2>/dev/null) || continue
         fi
         if [ -n "$owner" ] && is_running "$owner"; then
-            [ -n "$waited" ] || say "process $owner is installing into $venv: waiting for it." \
+            [ -n "$waited" ] || say "waiting for process $owner to install into $venv." \
                 "(If it is something else, remove $installing.)"
             waited=yes
             sleep 1
         else
-            say "an earlier installation into $venv was interrupted: making the environment anew"
+            say "an earlier installation into $venv was interrupted: starting over"
             [ ! -e "$ours" ] || rm -rf "$venv"
             rm -f "$installing"
         fi
@@ -113,14 +113,14 @@ make_environment() {
     if [ -e "$venv" ] && [ ! -e "$ours" ] && [ -n "$(ls -A "$venv")" ]; then
         fail "$venv is neither empty nor a Python environment; choose another FLAXFORMER_VENV"
     fi
-    say "making $venv with $("$python" --version 2>&1)"
+    say "creating $venv with $("$python" --version 2>&1)"
     rm -rf "$venv"
     mkdir -p "$stamps"
     touch "$ours" # before all else, so that an unfinished environment is known for what it is
     if "$python" -c 'import ensurepip' >/dev/null 2>&1; then
         "$python" -m venv "$venv" >&2 || fail "$python -m venv $venv failed, for the reason above"
     else
-        # A Debian without python3-venv: the pip beside this Python can fill the environment.
+        # Debian without python3-venv: this Python's pip can fill the environment.
         { "$python" -m venv --without-pip "$venv" &&
             "$python" -m pip --python "$venv/bin/python" install --quiet pip; } >&2 ||
             fail "$python cannot make an environment: install its venv module" \
@@ -128,7 +128,7 @@ make_environment() {
     fi
 }
 
-# ensure EXTRA ...: an environment with the package and these extras; `base` is the package alone.
+# ensure EXTRA ...: an environment with the package and these extras; `base` means no extras.
 ensure() {
     local extra names='' quiet=--quiet
     if [ ! -e "$installing" ] && is_current "$@"; then return; fi
@@ -136,11 +136,11 @@ ensure() {
     if ! is_current "$@"; then # it may be by now, if another process has just installed
         [ -x "$venv/bin/python" ] || make_environment
         mkdir -p "$stamps"
-        # An extra that was asked for once stays, and moves on with the pins.
+        # An extra, once requested, stays and follows the pins.
         for extra in "$@" $(ls "$stamps"); do
             case ",base,$names," in *",$extra,"*) ;; *) names=${names:+$names,}$extra ;; esac
         done
-        say "installing flaxformer-mt${names:+ with $names} into $venv (minutes, the first time)"
+        say "installing flaxformer-mt${names:+ with $names} into $venv (takes minutes the first time)"
         if [ -t 2 ]; then quiet=--progress-bar=on; fi
         "$venv/bin/python" -m pip install "$quiet" --disable-pip-version-check \
             --constraint "$root/constraints.txt" --editable "$root${names:+[$names]}" >&2 ||
@@ -169,7 +169,7 @@ for extra in ${asked[@]+"${asked[@]}"}; do
     case $extra in
         tpu | cuda | gcs | export | hub | serve | figures | wandb | mlflow | docs | dev) extras+=("$extra") ;;
         *)
-            say "FLAXFORMER_EXTRAS=$FLAXFORMER_EXTRAS: '$extra' is none of tpu, cuda, gcs, export, hub, serve, figures, wandb, mlflow, docs, dev"
+            say "FLAXFORMER_EXTRAS=$FLAXFORMER_EXTRAS: '$extra' is not one of tpu, cuda, gcs, export, hub, serve, figures, wandb, mlflow, docs, dev"
             exit 2
             ;;
     esac
@@ -183,5 +183,5 @@ if [ "$1" = test ]; then
     exec "$venv/bin/python" -m pytest -n 2 --dist worksteal "$@"
 fi
 ensure "${extras[@]}" </dev/null
-# What messages tell the person to type.
+# The command that messages tell the user to type.
 FLAXFORMER_PROGRAM=$0 exec "$venv/bin/flaxformer-mt" "$@"

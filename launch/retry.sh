@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Keeps a job going that may be interrupted: runs a command again until it is done; see --help.
+# Restarts a command that may be interrupted, until it is done; see --help.
 set -euo pipefail
 
 self=retry.sh
@@ -12,21 +12,21 @@ launch/retry.sh [OPTION ...] [--] COMMAND [ARGUMENT ...]
 
     launch/retry.sh --retries 50 launch/local.sh train --config CONFIG --workdir DIR
 
-Runs COMMAND, and again when it failed or was stopped: `train` goes on from its last checkpoint.
-It ends with COMMAND's exit status at
+Runs COMMAND, and restarts it if it fails or is stopped: `train` resumes from its last checkpoint.
+Exits with COMMAND's status if that is
     0          done
-    2          wrong usage, settings or input, which would only repeat itself (and 126, 127: no
-               such command)
-and at any other (75: stopped on request and saved; 1, 134, 137, ...: failed, aborted, killed) when
-no retry is left. SIGTERM, SIGINT, SIGHUP and SIGUSR1 are passed on to COMMAND as one SIGTERM, and
-nothing is restarted after it has ended.
+    2          wrong usage, settings or input: a restart won't help (also 126, 127: no such
+               command)
+or any other (75: stopped on request and saved; 1, 134, 137, ...: failed, aborted, killed) once no
+retry is left. SIGTERM, SIGINT, SIGHUP and SIGUSR1 reach COMMAND as one SIGTERM; there is no
+restart after that.
 
-  --retries N       restarts in all (default 10)
-  --wait SECONDS    before the first restart; twice as long after each further failure (default 10)
+  --retries N       total restarts (default 10)
+  --wait SECONDS    wait before the first restart, doubled after each failure (default 10)
   --max-wait SECONDS
-                    at most (default 600); an attempt that lasted longer than this starts again
-                    from --wait
-  --dry-run         print what would run, and run nothing
+                    longest wait (default 600); an attempt that ran longer than this resets the
+                    wait to --wait
+  --dry-run         only print what would run
   --help            this text
 TEXT
 }
@@ -37,7 +37,7 @@ max_wait=600
 dry_run=
 
 count_of() { # count_of OPTION VALUE
-    is_count "${2:-}" || bad_usage "$1 needs a whole number, not '${2:-}'"
+    is_count "${2:-}" || bad_usage "$1 needs an integer, not '${2:-}'"
     printf '%s\n' "$2"
 }
 
@@ -64,11 +64,11 @@ while [ "$#" -gt 0 ]; do
     esac
     shift 2
 done
-[ "$#" -gt 0 ] || bad_usage "which command is to be kept going?"
+[ "$#" -gt 0 ] || bad_usage "missing COMMAND"
 [ "$wait_s" -le "$max_wait" ] || bad_usage "--wait $wait_s is more than --max-wait $max_wait"
 
 if [ -n "$dry_run" ]; then
-    printf '# up to %s times, until its exit status is 0 or 2; %s s to %s s between two\n' \
+    printf '# up to %s times, until its exit status is 0 or 2; %s s to %s s between attempts\n' \
         "$((retries + 1))" "$wait_s" "$max_wait"
     quoted "$@"
     exit 0

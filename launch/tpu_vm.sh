@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs one flaxformer-mt command on all workers of a Cloud TPU, which it creates where needed; see --help.
+# Runs one flaxformer-mt command on all workers of a Cloud TPU, creating it if needed; see --help.
 # shellcheck disable=SC2317  # `attempt` and what it calls: by keep_going
 set -euo pipefail
 
@@ -12,40 +12,40 @@ root=$(dirname "$here")
 usage() {
     cat <<'TEXT'
 launch/tpu_vm.sh NAME --zone ZONE [OPTION ...] -- COMMAND [ARGUMENT ...]
-launch/tpu_vm.sh NAME --zone ZONE --stop       ask the command that runs there, on one slice or on
-                                               several, to save and stop
+launch/tpu_vm.sh NAME --zone ZONE --stop       ask the command running there (on any number of
+                                               slices) to save and stop
 
     launch/tpu_vm.sh mt --zone us-west4-a --type v5litepod-8 --spot --queued --delete-on-exit -- \
         train --config wmt14_en_de:base --workdir gs://BUCKET/en-de
 
-Creates the TPU VM or pod slice NAME, or uses the one that is there; copies this checkout to every
-worker and installs it; runs `flaxformer-mt COMMAND ...` on all workers; streams their output. When the
-TPU was preempted it is made again and the same command run again, which for `train` on a gs:// --workdir
-means that it goes on. The command outlives the connection: called again, the script follows it.
+Creates the TPU VM or pod slice NAME unless it exists; copies this checkout to every worker and installs
+it; runs `flaxformer-mt COMMAND ...` on all workers; streams their output. After a preemption it creates
+the TPU again and reruns the command; `train` with a gs:// --workdir resumes. The command survives a
+lost connection: call the script again to follow it.
 
-  --zone ZONE         e.g. us-west4-a (default: the variable CLOUDSDK_COMPUTE_ZONE)
+  --zone ZONE         e.g. us-west4-a (default: CLOUDSDK_COMPUTE_ZONE)
   --project PROJECT   default: gcloud's
   --type TYPE         what to create: v5litepod-8, v6e-16, v5p-8, v4-32, ...
   --runtime VERSION   the VM's software (default: the one for JAX on that type)
-  --spot              cheaper, and may be preempted at any time
-  --queued            wait in the queue for a TPU (a queued resource of the same name)
+  --spot              cheaper, but may be preempted at any time
+  --queued            queue for a TPU (a queued resource of the same name)
   --valid-until TIME  with --queued: give up waiting after e.g. 6h
   --slices N          with --queued: N slices of --type, joined by the data-centre network
-  --create-flag FLAG  one more flag for gcloud's create, e.g. --create-flag=--internal-ips; repeatable
-  --connect-flag FLAG one more flag for gcloud's ssh and scp, e.g. --connect-flag=--internal-ip; repeatable
-  --package SPEC      install this with pip instead of copying the checkout: a name, which gets the
-                      extras (flaxformer-mt==0.1.0), or anything else with extras of its own
+  --create-flag FLAG  extra flag for gcloud's create, e.g. --create-flag=--internal-ips; repeatable
+  --connect-flag FLAG extra flag for gcloud's ssh and scp, e.g. --connect-flag=--internal-ip; repeatable
+  --package SPEC      install this with pip instead of copying the checkout: a name, which gets --extras
+                      (flaxformer-mt==0.1.0), or anything else including its extras
   --extras a,b        what to install beyond the CPU version (default: tpu,gcs)
-  --env NAME=VALUE    set for the command on every worker, such as LIBTPU_INIT_ARGS=...; repeatable
-  --retries N         restarts in all, preemptions included (default 10)
-  --wait SECONDS      before the first restart, doubled after each failure up to 600 (default 10)
-  --delete-on-exit    delete the TPU at the end, also after a failure or Ctrl-C
-  --dry-run           print what would run, and run nothing
+  --env NAME=VALUE    set a variable for the command on every worker, such as LIBTPU_INIT_ARGS=...; repeatable
+  --retries N         total restarts, including preemptions (default 10)
+  --wait SECONDS      wait before the first restart, doubled after each failure up to 600 (default 10)
+  --delete-on-exit    delete the TPU at the end, even after a failure or Ctrl-C
+  --dry-run           only print what would run
   --help              this text
 
-Exit status: the command's (0 done, 2 wrong usage, settings or input, which is not tried again, 75
-stopped on request, saved and not finished), or gcloud's. SIGINT and SIGTERM end the streaming; with --delete-on-exit the command is first stopped
-and may save.
+Exit status: the command's (0 done; 2 wrong usage, settings or input, not retried; 75 stopped on request
+and saved, but not finished) or gcloud's. SIGINT and SIGTERM end the streaming; with --delete-on-exit
+they also let the command save and stop.
 TEXT
 }
 
@@ -105,7 +105,7 @@ while [ "$#" -gt 0 ]; do
             shift 2
             ;;
         *)
-            [ -z "$name" ] || bad_usage "'$option': the command comes after --"
+            [ -z "$name" ] || bad_usage "'$option': put the command after --"
             name=$option
             shift
             continue
@@ -133,21 +133,21 @@ while [ "$#" -gt 0 ]; do
 done
 command=("$@")
 
-[ -n "$name" ] || bad_usage "which TPU? The first word is its NAME"
+[ -n "$name" ] || bad_usage "missing NAME, the first argument"
 case $name in
     [a-z]*) ;;
-    *) bad_usage "'$name': the name of a TPU begins with a small letter" ;;
+    *) bad_usage "'$name': a TPU's name must start with a lower-case letter" ;;
 esac
-case $name in *[!a-z0-9-]*) bad_usage "'$name': only small letters, digits and - in the name of a TPU" ;; esac
+case $name in *[!a-z0-9-]*) bad_usage "'$name': a TPU's name may have only lower-case letters, digits and -" ;; esac
 [ -n "$zone" ] || bad_usage "--zone is missing, and CLOUDSDK_COMPUTE_ZONE is not set"
 for pair in "--slices=$slices" "--retries=$retries" "--wait=$wait_s"; do
-    is_count "${pair#*=}" || bad_usage "${pair%%=*} needs a whole number, not '${pair#*=}'"
+    is_count "${pair#*=}" || bad_usage "${pair%%=*} needs an integer, not '${pair#*=}'"
 done
 [ "$slices" -ge 1 ] || bad_usage "--slices needs 1 or more"
 [ "$slices" = 1 ] || [ -n "$queued" ] || bad_usage "--slices $slices needs --queued: only a queued resource joins slices"
-[ -z "$valid_until" ] || [ -n "$queued" ] || bad_usage "--valid-until goes with --queued"
+[ -z "$valid_until" ] || [ -n "$queued" ] || bad_usage "--valid-until needs --queued"
 if [ -z "$stop_only" ]; then
-    [ "${#command[@]}" -gt 0 ] || bad_usage "which command is to run? It comes after --"
+    [ "${#command[@]}" -gt 0 ] || bad_usage "missing command after --"
 fi
 if [ -n "$type" ] && [ -z "$runtime" ]; then
     # https://cloud.google.com/tpu/docs/runtimes
@@ -156,7 +156,7 @@ if [ -n "$type" ] && [ -z "$runtime" ]; then
         v5p-*) runtime=v2-alpha-tpuv5 ;;
         v5litepod-*) runtime=v2-alpha-tpuv5-lite ;;
         v2-* | v3-* | v4-*) runtime=tpu-ubuntu2204-base ;;
-        *) bad_usage "--type $type: its software is not known here; name it with --runtime" ;;
+        *) bad_usage "--type $type: unknown software version; set it with --runtime" ;;
     esac
 fi
 
@@ -200,12 +200,12 @@ archive_name=flaxformer_mt.tar.gz
 options=(--extras "${extras:-tpu,gcs}")
 sources=("$here/tpu_worker.sh")
 if [ -n "$package" ]; then
-    # NAME or NAME==1.0; a file, an address or a name with brackets says itself what comes with it.
+    # NAME or NAME==1.0; a file, an address or a name with brackets states its own extras.
     plain='^([A-Za-z0-9][A-Za-z0-9._-]*)([ ]*[<>=!~;].*)?$'
     if [[ $package =~ $plain ]] && [[ $package != *.whl && $package != *.tar.gz && $package != *.zip ]]; then
         package="${BASH_REMATCH[1]}[${extras:-tpu,gcs}]${BASH_REMATCH[2]}"
     elif [ -n "$extras" ]; then
-        bad_usage "--extras does not go with --package $package: write NAME[$extras] there"
+        bad_usage "--extras can't be used with --package $package: write NAME[$extras] there"
     fi
     options=(--requirement "$package")
 fi
@@ -215,7 +215,7 @@ ssh=("${tpus[@]}" "$reach" ssh "$name" "${on_workers[@]}")
 run_remote=("${ssh[@]}" "--command=$remote")
 stop_there="--command=bash tpu_worker.sh stop"
 stop_remote=("${ssh[@]}" "$stop_there")
-# Several slices are reached by their queued resource alone, for which --stop looks.
+# Several slices are reachable only through their queued resource, which --stop looks for.
 on_all=(--worker=all "${where[@]}" ${connect_flags[@]+"${connect_flags[@]}"})
 find_queued=("${tpus[@]}" queued-resources describe "$name" "${where[@]}" '--format=value(name)')
 stop_queued=("${tpus[@]}" queued-resources ssh "$name" --node=all "${on_all[@]}" "$stop_there")
@@ -230,32 +230,32 @@ plan() {
     if [ -n "$stop_only" ]; then
         echo "# Is it a queued resource?"
         quoted "${find_queued[@]}"
-        echo "# Where it is:"
+        echo "# If so:"
         quoted "${stop_queued[@]}"
-        echo "# Where it is not:"
+        echo "# If not:"
         quoted "${stop_alone[@]}"
         return
     fi
-    echo "# Is it there? $ready: it is used. Preempted, suspended or failed: it is deleted and made again."
+    echo "# Does it exist? $ready: use it. Preempted, suspended or failed: delete and create it again."
     quoted "${describe[@]}"
     if [ -n "$type" ]; then
-        echo "# Where it is not:"
+        echo "# If not:"
         quoted "${create[@]}"
     else
-        echo "# Where it is not: an error, because no --type says what to create."
+        echo "# If not: an error, because --type is missing."
     fi
     local files=("${sources[@]}")
     if [ -z "$package" ]; then
-        echo "# This checkout: tracked files, and new ones that git does not ignore."
+        echo "# This checkout: tracked files, and new ones that git doesn't ignore."
         printf '%s | %s\n' "$(quoted "${list_files[@]}")" \
             "$(quoted tar -C "$root" -czf "$archive_name" --null --files-from=-)"
         files+=("$archive_name")
     fi
     quoted "${copy[@]}" "${files[@]}" "$name:" "${on_workers[@]}"
-    echo "# The command, on every worker; again, from the first line on, up to $retries times after a preemption or a failure."
+    echo "# The command, on every worker; repeated from the first line up to $retries times after a preemption or failure."
     quoted "${run_remote[@]}"
     if [ -n "$delete_on_exit" ]; then
-        echo "# At the end, whatever it was (--delete-on-exit):"
+        echo "# At the end, in any case (--delete-on-exit):"
         quoted "${delete[@]}"
     fi
 }
@@ -265,7 +265,7 @@ plan() {
 scratch=
 state=unknown
 
-# read_state: sets `state`, `NONE` where there is no such TPU.
+# read_state: sets `state`; `NONE` if there is no such TPU.
 read_state() {
     local status=0
     state=$("${describe[@]}" 2>"$scratch/describe") || status=$?
@@ -283,19 +283,19 @@ remove() {
     run_child group "${delete[@]}"
 }
 
-# have_tpu: 0 when NAME is there and ready.
+# have_tpu: 0 if NAME exists and is ready.
 have_tpu() {
     local reported='' created=
     while :; do
         read_state || return $?
         case $state in
             "$ready")
-                [ -n "$created" ] || say "using $name, which is there"
+                [ -n "$created" ] || say "using the existing $name"
                 return 0
                 ;;
             NONE)
                 if [ -z "$type" ]; then
-                    say "there is no $name in $zone, and no --type says what to create"
+                    say "there is no $name in $zone; give --type to create it"
                     return 2
                 fi
                 say "creating $name: $type${spot:+, spot}${queued:+, queued}"
@@ -326,7 +326,7 @@ have_tpu() {
 }
 
 pack() {
-    # Without git (an unpacked archive): all but environments and runs.
+    # Without git (an unpacked archive): everything but environments and runs.
     { "${list_files[@]}" 2>/dev/null ||
         (cd "$root" && find . -type f ! -path './.*' ! -path './runs/*' ! -path './data/*' -print0); } |
         while IFS= read -r -d '' file; do
@@ -355,7 +355,7 @@ attempt() {
     # ssh cannot tell a lost machine from a failed command; the machine's state can.
     read_state || return "$status"
     if [ "$state" != "$ready" ]; then
-        say "$name is $state after exit status $status: preempted; it will be made again"
+        say "$name is $state after exit status $status: preempted; creating it again"
         return 75
     fi
     return "$status"
@@ -365,20 +365,20 @@ finish() {
     local was=$stopping
     stopping= # what follows has to run
     if [ -n "$delete_on_exit" ]; then
-        # After a failure, too: the command outlives a stream of its log that broke too often.
+        # After a failure, too: the command keeps running if streaming its log failed too often.
         if [ "$status" != 0 ] && read_state && [ "$state" = "$ready" ]; then
             say "letting the command save before $name is deleted"
-            run_child group "${stop_remote[@]}" || say "it could not be stopped in good order"
+            run_child group "${stop_remote[@]}" || say "the command could not be stopped cleanly"
         fi
         if read_state && [ "$state" = NONE ]; then
             say "$name is gone already"
         else
-            remove || say "$name COULD NOT BE DELETED and goes on costing: $(quoted "${delete[@]}")"
+            remove || say "$name COULD NOT BE DELETED and still costs money: $(quoted "${delete[@]}")"
         fi
     elif [ -n "$was" ] && [ "$was" != --stop ]; then
-        say "the command goes on running on $name: call this again to follow it, or with --stop to stop it"
+        say "the command is still running on $name: call this again to follow it, or with --stop to stop it"
     else
-        say "$name is still there; to delete it: $(quoted "${delete[@]}")"
+        say "$name still exists; to delete it: $(quoted "${delete[@]}")"
     fi
     rm -rf "$scratch"
 }

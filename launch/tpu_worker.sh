@@ -2,15 +2,15 @@
 # Runs one flaxformer-mt command on one worker of a TPU; tpu_vm.sh copies it there. See --help.
 #
 # The command is detached from the connection that started it: a laptop that sleeps ends the stream of
-# its log and not the training, and the next call follows the command that still runs.
+# its log, not the training, and the next call follows the running command.
 set -euo pipefail
 
 usage() {
     cat <<'TEXT'
 tpu_worker.sh run [OPTION ...] -- COMMAND [ARGUMENT ...]   start `flaxformer-mt COMMAND ...`, or follow
-                                   it where it still runs; ends with its exit status, or with 76
-                                   where `stop` has ended it and it saved
-tpu_worker.sh stop                 ask the running command to save and stop, and wait for that
+                                   it if it is running; exits with its status, or with 76 if
+                                   `stop` ended it and it saved
+tpu_worker.sh stop                 ask the running command to save and stop, and wait
 tpu_worker.sh --help               this text
 
   --archive FILE       the checkout to run, a .tar.gz (default: ~/flaxformer_mt.tar.gz)
@@ -33,14 +33,14 @@ fail() {
     exit "$status"
 }
 
-# The lock is held by the command and all its children, so that no process number is taken for it
-# after a restart of the machine.
+# The command and all its children hold the lock, so that no other process is mistaken for it after
+# the machine restarts.
 is_running() { [ -e "$job/lock" ] && ! flock --nonblock "$job/lock" true; }
 
 is_recent() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; }
 
-# Ubuntu 22.04, on which TPU VM images stand, brings Python 3.10. A standalone build from uv needs
-# neither root nor apt, whose lock a new machine's own upgrades hold for minutes.
+# TPU VM images are Ubuntu 22.04, with Python 3.10. A standalone build from uv needs neither root nor
+# apt, which a new machine's own upgrades lock for minutes.
 find_python() {
     local name
     for name in python3.13 python3.12 python3.11 python3; do
@@ -56,25 +56,25 @@ find_python() {
     python3 -m uv python find 3.12
 }
 
-# prepare: sets `program`, the words that stand for flaxformer-mt.
+# prepare: sets `program`, the words that run flaxformer-mt.
 prepare() {
     local python
     python=$(find_python)
     if [ -n "$requirement" ]; then
         local venv=$HOME/flaxformer_venv
-        [ -x "$venv/bin/python" ] || "$python" -m venv "$venv" >&2 || fail 1 "$python makes no environment"
+        [ -x "$venv/bin/python" ] || "$python" -m venv "$venv" >&2 || fail 1 "$python can't create an environment"
         "$venv/bin/python" -m pip install --quiet "$requirement" >&2 ||
             fail 1 "pip could not install $requirement, for the reason above"
         program=("$venv/bin/flaxformer-mt")
         return
     fi
-    [ -e "$archive" ] || fail 1 "$archive is not here"
+    [ -e "$archive" ] || fail 1 "$archive is missing"
     mkdir -p "$checkout"
-    # What an earlier version had and this one has not must go; the environment stays.
+    # Remove files that only an earlier version had, but keep the environment.
     find "$checkout" -mindepth 1 -maxdepth 1 ! -name '.venv*' -exec rm -rf {} +
     tar -xzf "$archive" -C "$checkout" || fail 1 "$archive cannot be unpacked"
     export FLAXFORMER_EXTRAS=$extras FLAXFORMER_PYTHON=$python
-    # Installs, so that the log of the command begins with the command.
+    # Install first, so that the command's log starts with the command.
     "$checkout/launch/local.sh" --version >&2 || fail 1 "the installation failed, for the reason above"
     program=("$checkout/launch/local.sh")
 }
@@ -103,7 +103,7 @@ start() {
     [ -e "$job/pid" ] || fail 1 "the command did not start"
 }
 
-# follow LINES: streams the log, from its beginning (`+1`) or its last LINES, to the command's end.
+# follow LINES: streams the log, from the start (`+1`) or the last LINES, until the command ends.
 follow() {
     local lines=$1 streamer
     tail -n "$lines" -f "$job/log" &
@@ -114,7 +114,7 @@ follow() {
     [ -e "$job/status" ] || fail 1 "the command was killed, or the machine restarted: no exit status"
     local status
     status=$(cat "$job/status")
-    # A machine's own end is to be gone on after; who asked for this one wants no restart.
+    # A machine that ends on its own is a reason to restart; a requested stop is not.
     if [ "$status" = 75 ] && [ -e "$job/stop_requested" ]; then status=76; fi
     exit "$status"
 }
@@ -150,7 +150,7 @@ stop() {
     say "stopped with exit status $(cat "$job/status" 2>/dev/null || echo unknown)"
 }
 
-# In a function and read to its end before it starts: a later call may write a newer script over it.
+# A function is read completely before it runs: a later call may overwrite this script.
 main() {
     archive=$HOME/flaxformer_mt.tar.gz
     requirement=
@@ -179,7 +179,7 @@ main() {
         esac
         shift 2
     done
-    [ "$#" -gt 1 ] || fail 2 "which command is to run?"
+    [ "$#" -gt 1 ] || fail 2 "missing command after --"
     shift
     run "$@"
 }

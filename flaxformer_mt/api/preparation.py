@@ -48,8 +48,7 @@ def prepared(
     if list_steps(run.checkpoints) and not exists(run.vocabulary / INDEX["vocabulary"]):
         # Another would be trained in its place, whose ids mean nothing to the model.
         raise RunDirectoryError(
-            f"{run.vocabulary}: is missing, and the checkpoints were trained with it: restore it "
-            "from a copy"
+            f"{run.vocabulary}: missing, but the checkpoints need it: restore it from a copy"
         )
     # Here, because of several processes the first alone prepares.
     from flaxformer_mt.data.prepare import prepare

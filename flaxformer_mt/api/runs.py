@@ -64,7 +64,7 @@ def evaluate(
     if isinstance(test, Mapping):
         # The scores of one set must not take the place of another's.
         if taken := test.keys() & {VALID, *(corpus.name for corpus in data.test)}:
-            raise ScoringError(f"{taken.pop()!r} is a test set of this run's: choose another name")
+            raise ScoringError(f"{taken.pop()!r} is already a set of this run: choose another name")
     else:
         test = sets_of_run(opened, test)
     if scoring is None:
@@ -90,15 +90,15 @@ def sets_of_run(run: RunDirectory, name: str | None = None, *, folder: str | Non
     if name == VALID:
         if not all(exists(run.data / each) for each in VALID_TEXT):
             raise ScoringError(
-                f"{run}: has no validation text: {' and '.join(VALID_TEXT)} are not in its data/; "
-                "give the files with --src FILE --ref FILE"
+                f"{run}: has no validation text ({' and '.join(VALID_TEXT)} are not in its "
+                "data/): give the files with --src FILE --ref FILE"
             )
         return {VALID: valid_text(run.data)}
     if name is not None and name not in own:
         raise ScoringError(f"{run}: has no test set {name!r}; it has {', '.join([*own, VALID])}")
     if not own:
         raise ScoringError(
-            f"{run}: its config names no data.test: evaluate '{VALID}', or give the files with "
+            f"{run}: its config has no data.test: evaluate '{VALID}', or give the files with "
             "--src FILE --ref FILE"
         )
     folder = data.folder if folder is None else folder
@@ -108,7 +108,7 @@ def sets_of_run(run: RunDirectory, name: str | None = None, *, folder: str | Non
 def _configured(corpus: CorpusConfig, folder: str) -> tuple[list[str], list[str]]:
     pairs = list(read_pairs(corpus, folder, key=f"data.test.{corpus.name}"))
     if not pairs:
-        raise CorpusError(f"{corpus.src or corpus.path or corpus.name}: holds no sentence to score")
+        raise CorpusError(f"{corpus.src or corpus.path or corpus.name}: has no sentence to score")
     return [pair.src for pair in pairs], [pair.tgt for pair in pairs]
 
 
@@ -160,7 +160,7 @@ def average(
     from flaxformer_mt.rundir.checkpoint_choice import average_checkpoints, write_average
 
     if last is not None and best is not None:
-        raise ValueError("`last` and `best` are two ways to choose checkpoints: give one")
+        raise ValueError("give either `last` or `best`, not both")
     opened = open_run(run)
     if best is not None:
         params, steps = average_checkpoints(opened, best, "best")
@@ -170,8 +170,8 @@ def average(
         params, steps = average_checkpoints(opened, max(1, kept) if last is None else last)
     write_average(opened, params, steps)
     say(
-        f"averaged steps {', '.join(f'{step:,}' for step in steps)}; "
-        "translate and evaluate use the mean"
+        f"averaged steps {', '.join(f'{step:,}' for step in steps)}; translate and evaluate now "
+        "use the average"
     )
     return steps
 
@@ -235,8 +235,8 @@ def export(
         sample=compared,
         bound=bound,
     )
-    say(f"compared with {parity}" if parity else "the outputs were not compared (--unchecked)")
-    say(f"{output}: the weights '{translator.name}'; its README.md says how to translate")
+    say(f"compared with {parity}" if parity else "outputs not compared (--unchecked)")
+    say(f"{output}: weights '{translator.name}'; README.md explains how to translate")
     if push is not None:
         say(f"{hub.push(output, push)}: uploaded")
     return parity

@@ -64,7 +64,7 @@ def sized_config(
 
     config = configs.load_config(spec, overrides, recorded=recorded, count=count)
     if config.sizes == "corpus":
-        say(f"sizes: as for {TYPICAL:,} pairs, since no corpus is named: set data.train=SRC,TGT")
+        say(f"sizes for {TYPICAL:,} pairs, since no corpus is given: set data.train=SRC,TGT")
     elif counted:
         model, training = config.model, config.training
         say(
@@ -101,7 +101,7 @@ def settled(
     if spec is not None:
         return load(spec, overrides)
     if init_from is None:
-        raise ConfigError(f"{run}: no run there yet: --config FILE[:VARIANT] says what to train")
+        raise ConfigError(f"{run}: no run here yet: give --config FILE[:VARIANT]")
     return changed(layout.open_run(init_from), overrides)
 
 

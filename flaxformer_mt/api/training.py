@@ -135,7 +135,7 @@ def train(
     say(goodput.table())
     if status.state == "stopped":
         say(
-            f"stopped after step {status.step:,} ({status.reason}), saved; the same command goes on"
+            f"stopped after step {status.step:,} ({status.reason}), saved; the same command resumes"
         )
     else:
         say(f"finished at step {status.step:,}: {status.reason}")
@@ -195,7 +195,7 @@ def run_to_start_from(
     if init_from is None:
         return None
     if has_checkpoint:
-        say(f"--init-from {init_from} is not used: this run goes on from its own checkpoint")
+        say(f"--init-from {init_from} is ignored: this run resumes from its own checkpoint")
         return None
     return require_trained(run, init_from)
 
@@ -203,10 +203,10 @@ def run_to_start_from(
 def require_trained(run: RunDirectory, init_from: str) -> RunDirectory:
     """The run `init_from`, other than `run` and with weights. Raises StartError."""
     if RunDirectory(as_path(init_from)) == run:
-        raise StartError(f"--init-from {init_from}: is this run itself; name another")
+        raise StartError(f"--init-from {init_from}: is this run itself; choose another")
     source = layout.open_run(init_from)
     if not list_steps(source.checkpoints):
-        raise StartError(f"{source}: holds no checkpoint to start from; train it first")
+        raise StartError(f"{source}: has no checkpoint to start from; train it first")
     return source
 
 
@@ -220,8 +220,8 @@ def weights_of(
     theirs = Vocabularies.load(local_copy(source.vocabulary))
     if theirs.digest != vocabularies.digest:
         raise StartError(
-            f"{source}: was trained with another vocabulary ({theirs.digest[:12]}) than this run's "
-            f"({vocabularies.digest[:12]}); a new --workdir takes the vocabulary along"
+            f"{source}: its vocabulary ({theirs.digest[:12]}) differs from this run's "
+            f"({vocabularies.digest[:12]}); a new --workdir copies the vocabulary"
         )
     which = processes.first(lambda: chosen_weights(source, "auto").checkpoint)
 
@@ -241,12 +241,12 @@ def tell_of_average(run: RunDirectory) -> None:
         steps = ", ".join(f"{step:,}" for step in averaged_steps(run))
         say(
             stale_average(run)
-            or f"the average of steps {steps} is out of date with the next checkpoint: run "
-            "`average` again after training"
+            or f"the next checkpoint outdates the average of steps {steps}: run `average` again "
+            "after training"
         )
     except CheckpointError as error:
         # Training makes no use of it.
-        say(f"warning: {error}; until then, translate and evaluate fail")
+        say(f"warning: {error}; until then translate and evaluate fail")
 
 
 def _train(

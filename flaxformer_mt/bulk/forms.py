@@ -143,7 +143,7 @@ class Form:
         for name in self._fields() if self.write == "jsonl" else ():
             if name in record.value:
                 raise BadLine(
-                    f"has {name!r} already, which the translation adds: rename it, or choose "
+                    f"already has {name!r}, where the translation goes: rename it, or choose "
                     "another key for the translation"
                 )
         source = _text_under(record, self.key)
@@ -218,7 +218,7 @@ class PairForm:
         record = _parsed_object(line)
         if self.scored_key in record.value:
             raise BadLine(
-                f"has {self.scored_key!r} already, which scoring adds: rename it, or choose another"
+                f"already has {self.scored_key!r}, where scores go: rename it, or choose another"
             )
         source = _text_under(record, self.source_key)
         if not self.tokens_key:
@@ -226,8 +226,8 @@ class PairForm:
         tokens = record.value.get(self.tokens_key)
         if not isinstance(tokens, list) or any(type(token) is not int for token in tokens):
             raise BadLine(
-                f"has no list of whole numbers under {self.tokens_key!r}: `translate --format "
-                "jsonl --tokens` writes it"
+                f"has no list of integers under {self.tokens_key!r}: write it with `translate "
+                "--format jsonl --tokens`"
             )
         text = None
         with contextlib.suppress(BadLine):  # it may be missing: the tokens are what counts
@@ -266,22 +266,21 @@ def columns_of(line: bytes, last: int) -> list[str]:
     """The columns of a line, of which number `last`, from 0, is one. Raises BadLine."""
     columns = _decoded(line).split("\t")
     if len(columns) <= last:
-        raise BadLine(f"has {counted(len(columns), 'column')}, no column {last + 1}")
+        raise BadLine(f"has {counted(len(columns), 'column')}, but no column {last + 1}")
     return columns
 
 
 def _check_written(whose: str, key: str) -> None:
     if "." in key:
         raise ValueError(
-            f"the {whose} key is written as it is, and a dot would lead into an object when it is "
-            f"read: {key!r}"
+            f"the {whose} key must not contain a dot, which would mean an inner object: {key!r}"
         )
 
 
 def _parsed_object(line: bytes) -> Record:
     value = _readable(parsed, line)
     if not isinstance(value, dict):
-        raise BadLine("is JSON, but no object")
+        raise BadLine("is JSON, but not an object")
     return Record("", json=line.decode().strip(), value=value)
 
 

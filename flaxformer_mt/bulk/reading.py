@@ -127,8 +127,8 @@ class TwoInputs:
         if src is None or tgt is None:
             short, long = (self._src, self._tgt) if src is None else (self._tgt, self._src)
             raise InputError(
-                f"{short.name}: ends after {short.number:,} lines, and {long.name} has more: there "
-                "must be one line for each pair"
+                f"{short.name}: ends after {short.number:,} lines, but {long.name} has more: both "
+                "need one line per pair"
             )
         return src + b"\n" + tgt
 

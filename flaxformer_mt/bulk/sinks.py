@@ -97,7 +97,7 @@ class StreamSink(Sink):
 @contextlib.contextmanager
 def _explained(path: str | Path, kept: str | Path = "") -> Iterator[None]:
     """Raises refusals of the system or a store as OutputError. Without `path`, OSError passes."""
-    hint = f"; what is complete is in {kept}" if kept else ""
+    hint = f"; finished output is in {kept}" if kept else ""
     try:
         yield
     except RunDirectoryError as error:
@@ -130,14 +130,14 @@ class _Continued(Sink):
         try:
             record = paths.read_json(self._record)
             if (version := record.get("format")) != FORMAT:
-                raise ValueError(f"has format {version}, and this program reads {FORMAT}")
+                raise ValueError(f"has format {version}, but this program reads {FORMAT}")
             done, made = Consumed(**record["consumed"]), int(record["output"])
             then: dict[str, Any] = dict(record["identity"])
             if not all(isinstance(number, int) for number in (done.lines, done.size)):
-                raise ValueError("its counts are no integers")
+                raise ValueError("its counts are not integers")
         except (RunDirectoryError, AttributeError, KeyError, TypeError, ValueError) as error:
             raise OutputError(
-                f"{self._record}: cannot be continued: {error}; begin anew with --restart"
+                f"{self._record}: cannot be resumed: {error}; start over with --restart"
             ) from error
         if not done.lines:
             return Consumed(), 0
@@ -146,9 +146,8 @@ class _Continued(Sink):
         for name in {**then, **now}:
             if then.get(name) != now.get(name):
                 raise OutputError(
-                    f"{self._record}: tells of a call with {name} {then.get(name)!r}, and now it "
-                    f"is {now.get(name)!r}: what it has made does not belong to this; call it as "
-                    "before, or begin anew with --restart"
+                    f"{self._record}: was written with {name} {then.get(name)!r}, but now it is "
+                    f"{now.get(name)!r}: use the earlier command, or start over with --restart"
                 )
         return done, made
 
@@ -224,14 +223,14 @@ class FileSink(_Continued):
             return Consumed(), 0
         if not self._record.exists():
             raise OutputError(
-                f"{self._part}: is there, and no {self._record.name} tells what it is part of: "
-                "move it away, or begin anew with --restart"
+                f"{self._part}: exists without its record {self._record.name}: move it away, or "
+                "start over with --restart"
             )
         done, size = self._told()
         if 0 < found < size:
             raise OutputError(
-                f"{self._part}: has {found:,} bytes where {self._record.name} tells of {size:,}: "
-                "it was changed; begin anew with --restart"
+                f"{self._part}: has {found:,} bytes, but {self._record.name} says {size:,}: it "
+                "was changed; start over with --restart"
             )
         # Without output it has become FILE, or its owner has taken it away.
         return (Consumed(), 0) if found < size else (done, size)

@@ -105,7 +105,7 @@ def stream(
     done, digest = sink.begin(identity), hashlib.sha256()
     if done.lines:
         _skip(lines, done, digest)
-        meter.say(f"{sink.kept}: going on after line {lines.start + done.lines:,}")
+        meter.say(f"{sink.kept}: resuming after line {lines.start + done.lines:,}")
     meter.begin(skipped=done.size)
     sums, noted = dict(done.sums), 0
     for each in windows(lines, window=window):
@@ -113,7 +113,7 @@ def stream(
         for note in made.notes[: NOTES - noted]:
             meter.say(note)
         if noted < NOTES <= noted + len(made.notes):
-            meter.say("further lines like these are only counted")
+            meter.say("more lines like these are only counted")
         noted += len(made.notes)
         meter.close()  # the output may go to the same terminal, below its line
         sink.write(made.output)
@@ -165,6 +165,6 @@ def _skip(lines: Lines | TwoInputs | Shard, done: Consumed, digest: Any) -> None
         digest.update(line + b"\n")
     if digest.hexdigest() != done.sha256:
         raise OutputError(
-            f"{lines.name}: its first {done.lines:,} lines are not those that the unfinished "
-            "output was made from; give the same input, or begin anew with --restart"
+            f"{lines.name}: its first {done.lines:,} lines differ from those the unfinished "
+            "output was made from; give the same input, or start over with --restart"
         )

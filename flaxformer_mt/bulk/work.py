@@ -60,8 +60,8 @@ class TranslateSettings:
         for number, (record, translation) in enumerate(each, start=window.first):
             if translation.split:
                 notes.append(
-                    f"{window.name}:{number}: longer than the model takes; translated in pieces "
-                    "and rejoined"
+                    f"{window.name}:{number}: too long for the model; translated in pieces and "
+                    "rejoined"
                 )
             links = list(itertools.islice(aligned, len(translation.hypotheses)))
             output.append(self.form.render(record, translation, links, number=number))
@@ -78,10 +78,10 @@ class TranslateSettings:
         lines = []
         if split := int(sums.get("split", 0)):
             what = counted(split, "line")
-            lines.append(f"{what} longer than the model takes: translated in pieces")
+            lines.append(f"{what} too long for the model: translated in pieces")
         if at_limit := int(sums.get("at_limit", 0)):
             lines.append(
-                f"{counted(at_limit, 'translation')} as long as an output may be, perhaps cut "
+                f"{counted(at_limit, 'translation')} reached the length limit and may be cut "
                 "short: see --max-ratio and --max-extra-tokens"
             )
         return lines
@@ -132,10 +132,10 @@ class ScoreSettings:
         if tokens:
             mean = sums["log_prob"] / tokens
             perplexity = math.exp(min(-mean, 700.0))
-            lines[0] += f": {mean:.4f} nats a token, perplexity {perplexity:.4f}"
+            lines[0] += f": {mean:.4f} nats per token, perplexity {perplexity:.4f}"
         if otherwise := int(sums.get("encoded_otherwise", 0)):
             lines.append(
-                f"{otherwise:,} of the texts encode into other tokens than those that were scored: "
-                "scored as texts they would have other scores"
+                f"{otherwise:,} texts encode into different tokens than the scored ones: scored "
+                "as text they would differ"
             )
         return lines

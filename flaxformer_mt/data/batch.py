@@ -80,7 +80,7 @@ def assemble(
     counts = np.ones(len(indices), np.int64) if counts is None else counts
     sources = indices if sources is None else sources
     if len(counts) > shape.rows:
-        raise PlanError(f"{len(counts)} rows do not fit those of {shape}")
+        raise PlanError(f"{len(counts)} rows do not fit {shape}")
     size, rest = divmod(shape.rows, share.count)
     if rest:
         raise PlanError(

@@ -139,7 +139,7 @@ def _buckets(
         pair = int(bucket.argmax())
         raise PlanError(
             f"pair {pair} with {src_lengths[pair]} source and {tgt_lengths[pair]} target tokens "
-            f"fits none of the shapes; the longest is {shapes[-1]}"
+            f"fits no shape; the longest is {shapes[-1]}"
         )
     return bucket
 

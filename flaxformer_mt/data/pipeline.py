@@ -138,8 +138,8 @@ class Batches(Iterator[tuple[Batch, Position]], contextlib.AbstractContextManage
             self._error = error
             if isinstance(error, RuntimeError) and "terminated unexpectedly" in str(error):
                 self._error = WorkerError(
-                    f"a process that puts batches together has died: {error}; it may have been "
-                    "killed for want of memory: lower data.workers (0: a thread of the trainer's)"
+                    f"a data worker died: {error}; it may have run out of memory: lower "
+                    "data.workers (0: a thread of the trainer)"
                 )
             self.close()
             raise self._error from error
@@ -236,7 +236,7 @@ class _StreamIterator(grain.DatasetIterator):
         return dataclasses.asdict(self._after)
 
     def set_state(self, state: dict[str, int]) -> None:
-        raise NotImplementedError("begin a new stream at the position instead")
+        raise NotImplementedError("start a new stream at the position instead")
 
     def close(self) -> None:
         super().close()

@@ -89,8 +89,7 @@ def _explain(message: str, config: VocabularyConfig) -> str:
         )
     if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
         return (
-            f"data.vocabulary.size is {config.size:,}, but the training text's characters and "
-            f"the marks alone take {int(found[1]):,} types: set it higher, or lower "
-            f"data.vocabulary.character_coverage"
+            f"data.vocabulary.size is {config.size:,}, but characters and special tokens alone "
+            f"take {int(found[1]):,} types: raise it, or lower data.vocabulary.character_coverage"
         )
     return f"SentencePiece could not train a vocabulary of {config.size:,} types: {message}"

@@ -66,7 +66,7 @@ class Shortlist:
         except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, zlib.error) as error:
             raise ShortlistError(f"{place}: is damaged ({error}); delete it") from error
         if found.vocabulary != vocabulary:
-            raise ShortlistError(f"{place}: was learnt with another vocabulary; delete it")
+            raise ShortlistError(f"{place}: learned with another vocabulary; delete it")
         return found
 
 

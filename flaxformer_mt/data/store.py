@@ -218,7 +218,7 @@ class Store:
             index = parse_json(text, index_file)
             if index["format"] not in (1, FORMAT):
                 raise StoreError(
-                    f"{index_file}: has format {index['format']}; this program reads {FORMAT}"
+                    f"{index_file}: has format {index['format']}, but this program reads {FORMAT}"
                 )
             made_with = index["vocabulary"]
             if vocabulary_digest not in (None, made_with):
@@ -273,7 +273,7 @@ def _open_split(
             parts.append(Part(corpus["name"], first, corpus["pairs"], corpus["weight"]))
             first += corpus["pairs"]
     if index["dtype"] not in DTYPES:
-        raise ValueError(f"dtype is {index['dtype']!r} and none of {', '.join(DTYPES)}")
+        raise ValueError(f"dtype is {index['dtype']!r}, not one of {', '.join(DTYPES)}")
     dtypes = {"tokens": np.dtype(index["dtype"]), "offsets": np.dtype("<i8")}
     sides, digests = [], []
     for side in SIDES:
@@ -289,11 +289,11 @@ def _open_split(
             opened.append(Tokens(*arrays))
             if not len(arrays[1]) or arrays[1][-1] != len(arrays[0]):
                 shard = path.name.removesuffix(".offsets")
-                raise ValueError(f"the offsets of {shard} are not those of its tokens")
+                raise ValueError(f"the offsets of {shard} do not match its tokens")
         sides.append(opened)
     pairs = TokenPairs(sides[0], sides[1], parts)
     if parts and first != len(pairs):
-        raise ValueError(f"{split} holds {len(pairs):,} pairs, and its corpora another number")
+        raise ValueError(f"{split} holds {len(pairs):,} pairs, but its corpora a different number")
     # Not of the names: what the files are called has changed before.
     weights = [[part.size, part.weight] for part in pairs.parts]
     pairs.digest = hashlib.sha256(json.dumps([digests, weights]).encode()).hexdigest()
@@ -309,13 +309,11 @@ def _open_array(
     advice = f"another store's; delete {folder} and run `prepare` again"
     if size != recorded["bytes"]:
         raise StoreError(
-            f"{path}: has {size:,} bytes where {INDEX} records {recorded['bytes']:,}: it is "
+            f"{path}: has {size:,} bytes, but {INDEX} records {recorded['bytes']:,}: it is "
             f"truncated or {advice}"
         )
     kind = "blocks" if "blocks" in recorded and not thorough else "sha256"
     if _digest(path, kind) != recorded[kind]:
-        raise StoreError(
-            f"{path}: its contents are not those recorded in {INDEX}: it is damaged or {advice}"
-        )
+        raise StoreError(f"{path}: its contents do not match {INDEX}: it is damaged or {advice}")
     # An empty file cannot be mapped.
     return np.memmap(path, dtype, mode="r") if size else np.empty(0, dtype)

@@ -42,7 +42,7 @@ _MARKS = {"pad": PAD, "bos": BOS, "eos": EOS, "unk": UNK}
 FORMATS = (1, 2)
 """1: ids are the models' own; 2: of a model with a table, those of the table."""
 INDEX = "vocabulary.json"
-_ADVICE = "; restore it from a copy: a model works with no other vocabulary than its own"
+_ADVICE = "; restore it from a copy: a model works only with its own vocabulary"
 BLANK = "\u2581"
 
 
@@ -87,12 +87,12 @@ class Vocabulary:
                 raise VocabularyError(f"{table}: {error}{_ADVICE}") from error
         if sha256 not in (None, vocabulary.digest):
             raise VocabularyError(
-                f"{path}: is not the model recorded beside it: its sha256 begins with "
+                f"{path}: does not match its record: its sha256 begins with "
                 f"{vocabulary.digest[:12]}, the recorded one with {sha256[:12]}; restore the file"
             )
         try:
             if not vocabulary.model:
-                raise RuntimeError("an empty file parses as a model without pieces")
+                raise RuntimeError("the file is empty")
             processor = vocabulary._processor
         except RuntimeError as error:
             raise VocabularyError(f"{path}: not a SentencePiece model") from error
@@ -101,8 +101,8 @@ class Vocabulary:
         for mark, expected in _MARKS.items():
             if (found := getattr(processor, f"{mark}_id")()) != expected:
                 raise VocabularyError(
-                    f"{path}: the {mark} mark has id {found} where this program has {expected}; "
-                    f"train the vocabulary with `prepare`"
+                    f"{path}: the {mark} token has id {found}, not {expected}; train the "
+                    "vocabulary with `prepare`"
                 )
         return vocabulary
 
@@ -278,7 +278,7 @@ class Vocabularies:
         """
         directory = Path(directory)
         if directory.exists() and any(directory.iterdir()):
-            raise VocabularyError(f"{directory}: is there already; a vocabulary is never replaced")
+            raise VocabularyError(f"{directory}: already exists; a vocabulary is never replaced")
         directory.parent.mkdir(parents=True, exist_ok=True)
         version = 1 if self.src.table is None and self.tgt.table is None else 2
         index: dict[str, Any] = {"format": version, "shared": self.shared, "ids": _MARKS}
@@ -307,7 +307,7 @@ class Vocabularies:
                     # An index may have been made to name any file of the machine.
                     if record.get(key, file) != file:
                         raise VocabularyError(
-                            f"{index_file}: names {record[key]!r} in place of {file}; restore it "
+                            f"{index_file}: names {record[key]!r} instead of {file}; restore it "
                             "from a copy"
                         )
                     if key in record:

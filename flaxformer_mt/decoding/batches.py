@@ -39,9 +39,7 @@ from flaxformer_mt.parallel import local_mesh, on_mesh, place_batch, whole_on
 
 LEAST_TYPES = 1024  # target types of the smallest search with a shortlist
 STRIDE = 8  # steps from one look at a small model's batch to the next
-NO_NUMBERS = (
-    "not numbers: its parameters are damaged or its training diverged; use another checkpoint"
-)
+NO_NUMBERS = "not finite: its parameters are damaged or training diverged; use another checkpoint"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -138,13 +136,13 @@ class Decoder:
             length, limit = len(source), self._limit(len(source))
             if not 1 <= length <= self._longest:
                 raise DecodingError(
-                    f"source {number} has {length} tokens; the model takes 1 to {self._longest} "
-                    "(model.max_length), the end mark included"
+                    f"source {number} has {length} tokens, end mark included; the model takes 1 "
+                    f"to {self._longest} (model.max_length)"
                 )
             if len(prefix) >= limit:
                 raise DecodingError(
                     f"source {number}: the prefix has {len(prefix)} tokens; an output has at most "
-                    f"{limit}, the end mark included"
+                    f"{limit}, end mark included"
                 )
             lengths.append(length)
             limits.append(limit)

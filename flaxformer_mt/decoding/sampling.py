@@ -29,8 +29,8 @@ class Sampling:
         least, largest = float(float32.tiny), float(float32.max)  # devices take less for 0
         if not least <= self.temperature <= largest:
             raise ValueError(
-                f"temperature = {self.temperature} must be above 0 and, as float32 is, lie between "
-                f"{least:.2g} and {largest:.2g}"
+                f"temperature = {self.temperature} must be above 0, and between {least:.2g} and "
+                f"{largest:.2g} (float32)"
             )
         if self.top_k < 0:
             raise ValueError(f"top_k = {self.top_k} must be at least 0")

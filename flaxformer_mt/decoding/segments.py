@@ -79,8 +79,8 @@ def encode(vocabulary: Vocabulary, texts: Sequence[str]) -> list[list[int]]:
         for text in texts:
             if any("\ud800" <= character <= "\udfff" for character in text):
                 raise DecodingError(
-                    f"{text!a} is not Unicode text: it holds half a surrogate pair, as comes "
-                    "of reading bytes that are not UTF-8"
+                    f"{text!a} is not Unicode text: it has half a surrogate pair, which comes "
+                    "from reading bytes that are not UTF-8"
                 ) from None
         raise
 
@@ -91,8 +91,8 @@ def listed(pairs: Iterable[tuple[str, Target]]) -> list[tuple[str, Target]]:
     for number, pair in enumerate(pairs):
         if isinstance(pair, str) or len(pair) != 2:
             raise TypeError(
-                f"pair {number} is {pair!r}, not a (source, translation) tuple; a single pair "
-                "must be in a list as well"
+                f"pair {number} is {pair!r}, not a (source, translation) tuple; put even a single "
+                "pair in a list"
             )
     return pairs
 
@@ -150,7 +150,7 @@ def describe_overlong(max_length: int, **tokens: Sequence[int]) -> str:
     """What to say of a line whose `source`, `target` or both have too many tokens."""
     counts = [(side, len(ids) + 1) for side, ids in tokens.items() if len(ids) >= max_length]
     said = " and ".join(f"the {side} has {count} tokens" for side, count in counts)
-    return f"{said}, the end mark included; the model takes {max_length} (model.max_length)"
+    return f"{said}, end mark included; the model takes {max_length} (model.max_length)"
 
 
 def fits(vocabulary: Vocabulary, max_length: int) -> Callable[[str], bool]:
@@ -179,8 +179,8 @@ def types_of(pieces: Sequence[str], tgt: Vocabulary) -> tuple[int, ...]:
     for piece in pieces:
         if piece not in ids or ids[piece] in (PAD, BOS, EOS):
             raise DecodingError(
-                f"{piece!r} is no piece of the target vocabulary; a word's first piece begins "
-                "with '\u2581'"
+                f"{piece!r} is not in the target vocabulary; a word's first piece begins with "
+                "'\u2581'"
             )
     return tuple(ids[piece] for piece in pieces)
 
@@ -215,15 +215,15 @@ def prefix_tokens(
             unknown = {text[a:b].decode(): None for token, (a, b) in spans if token == UNK}
             raise LineError(
                 line,
-                f"has the prefix {prefixes[line]!r}; the target vocabulary cannot spell "
+                f"has the prefix {prefixes[line]!r}, but the target vocabulary cannot spell "
                 f"{', '.join(map(repr, unknown))}",
             )
         limit = output_limit(config, len(sources[len(found)]), max_length)
         if len(tokens) >= limit:
             raise LineError(
                 line,
-                f"has a prefix of {len(tokens)} tokens; its translation has at most "
-                f"{limit}, the end mark included",
+                f"has a prefix of {len(tokens)} tokens, but its translation has at most {limit}, "
+                "end mark included",
             )
         found += [tokens, *([] for _ in parts[1:])]
     return found
@@ -258,8 +258,8 @@ def _tokens_in_parts(
     if len(parts) != len(pieces):
         raise TargetError(
             number,
-            f"its source is translated in {len(pieces)} parts and its tokens are of {len(parts)}: "
-            "they belong to another line or another model",
+            f"its source splits into {len(pieces)} parts, but its tokens into {len(parts)}: they "
+            "belong to another line or another model",
         )
     longest = max(parts, key=len)
     if len(longest) >= max_length:
@@ -274,14 +274,14 @@ def _tokens_in_parts(
 
 def _checked(number: int, tokens: Sequence[int], vocabulary: Vocabulary) -> list[int]:
     if any(isinstance(token, str) for token in tokens):
-        raise TargetError(number, "a translation is one str, or a sequence of token ids")
+        raise TargetError(number, "a translation must be a str or a sequence of token ids")
     ids = [int(token) for token in tokens]
     for token in ids:
         if not 0 <= token < vocabulary.size or token in (PAD, BOS):
             raise TargetError(
                 number,
-                f"token {token} stands in no translation: the vocabulary has {vocabulary.size} "
-                f"types, and {PAD} and {BOS} are marks",
+                f"token {token} cannot be in a translation: the vocabulary has {vocabulary.size} "
+                f"types, and {PAD} and {BOS} are special",
             )
     return ids
 

@@ -90,8 +90,8 @@ class Translator:
         rows, types = softmax_table(params, model.config).shape[0], vocabularies.tgt.size
         if rows != table_rows(model.config, types) or types != model.tgt_vocab_size:
             raise DecodingError(
-                f"the parameters are of a model with {rows} target types, the target vocabulary "
-                f"has {types}: they do not belong together"
+                f"the parameters are for {rows} target types, but the target vocabulary has "
+                f"{types}: they do not belong together"
             )
         self.mesh = local_mesh()
         self.params = whole_on(params, self.mesh)
@@ -129,7 +129,7 @@ class Translator:
         if described != (found := sum(count(params).values())):
             raise DecodingError(
                 f"{run}: config.json and the vocabulary describe a model of {described:,} "
-                f"parameters, and the weights '{chosen.name}' are {found:,}: one of these was "
+                f"parameters, but the weights '{chosen.name}' have {found:,}: one of these was "
                 "changed; restore it from a copy"
             )
         model = Transformer(config.model, *sizes)
@@ -154,8 +154,8 @@ class Translator:
         for run, other in zip(run_dirs[1:], others, strict=True):
             if other.vocabularies.digest != first.vocabularies.digest:
                 raise DecodingError(
-                    f"{run}: has another vocabulary than {run_dirs[0]}: the models of an ensemble "
-                    "share one"
+                    f"{run}: its vocabulary differs from that of {run_dirs[0]}: an ensemble's "
+                    "models must share one"
                 )
         return cls(
             first.params,
@@ -318,7 +318,7 @@ class Translator:
 
         Raises OverlongError, TargetError, DecodingError, and ValueError for an unknown layer.
         """
-        forcing, pairs = self._forcing("alignments are"), listed(pairs)
+        forcing, pairs = self._forcing("alignments need"), listed(pairs)
         lines = [
             (source, target if isinstance(target, str) else None, parts)
             for (source, target), parts in zip(pairs, self._cut(pairs, overlong), strict=True)
@@ -342,7 +342,7 @@ class Translator:
     ) -> Iterator[Translation]:
         """As `translate`, for any number of lines: reads and keeps at most `window` at a time."""
         if isinstance(lines, str):
-            raise TypeError("translate_lines takes lines, not one str: `translate` does")
+            raise TypeError("translate_lines takes lines; for a single str use `translate`")
         if window < 1:
             raise ValueError(f"window = {window} must be at least 1")
         remaining = iter(lines)
@@ -351,7 +351,7 @@ class Translator:
 
     def _forcing(self, what: str) -> TeacherForcing:
         if len(self.members) > 1:
-            raise DecodingError(f"{what} one model's: load the ensemble's runs one at a time")
+            raise DecodingError(f"{what} a single model: load the ensemble's runs one at a time")
         return TeacherForcing(self.params, self.model, self.config, self.mesh)
 
 
@@ -363,7 +363,7 @@ def _shortlist(run: RunDirectory, vocabularies: Vocabularies) -> Shortlist:
         return Shortlist.read(content, place, vocabulary=digest)
     if not exists(run.data):
         raise ShortlistError(
-            f"{run}: has no training text, from which a shortlist is learnt; translate without one"
+            f"{run}: has no training text to learn a shortlist from; translate without one"
         )
     store = Store.open(local_copy(run.data), vocabulary_digest=digest)
     _LOGGER.warning("learning a shortlist from %s pairs, once", f"{len(store.train):,}")

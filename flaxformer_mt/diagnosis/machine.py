@@ -76,7 +76,7 @@ def examined(name: str, check: Check) -> Iterator[Finding]:
     except Exception as error:
         kind = type(error).__name__
         reason = " ".join((str(error) or kind).split())[:500]
-        advice = "see the message; where it says nothing of use, run the check's part by hand"
+        advice = "see the message; if it doesn't help, run this part by hand"
         yield Finding(name, "FAIL", f"{kind}: {reason}", advice)
 
 
@@ -119,7 +119,7 @@ def check_versions() -> Iterator[Finding]:
     found = versions()
     text = ", ".join(f"{name} {version}" for name, version in found.items())
     wrong = mismatched(found)
-    advice = f"{wrong}: install them at one version" if wrong else ""
+    advice = f"{wrong}: install the same version of both" if wrong else ""
     yield noted("versions", text, advice, dict(found))
     # CUDA's and cuDNN's versions, or libtpu's build, as the running backend has them.
     running = " ".join(jax.devices()[0].client.platform_version.split())
@@ -149,8 +149,8 @@ def check_devices(processes: Processes) -> Iterator[Finding]:
         yield noted("devices", text, advice, values)
     yield from _memory(here)
     if platform != "cpu" and chip_of(here[0].device_kind) is None:
-        advice = "training.chip_tflops=TFLOPS gives MFU something to be a share of"
-        yield noted("chip", f"the peak of {here[0].device_kind!r} is unknown", advice)
+        advice = "set training.chip_tflops=TFLOPS to report MFU"
+        yield noted("chip", f"unknown peak of {here[0].device_kind!r}", advice)
 
 
 def _overlooked(platform: str) -> str:
@@ -159,11 +159,11 @@ def _overlooked(platform: str) -> str:
     if platform != "cpu" or (kind := next(there, None)) is None:
         return ""
     if asked := os.environ.get("JAX_PLATFORMS"):
-        return f"there is a {kind.upper()}, and JAX_PLATFORMS={asked} leaves it out"
+        return f"there is a {kind.upper()}, but JAX_PLATFORMS={asked} excludes it"
     extra = _EXTRA[kind]
     return (
-        f"there is a {kind.upper()} that JAX does not see: {install(extra)}, and see that no other "
-        "process holds it"
+        f"there is a {kind.upper()} that JAX does not see: {install(extra)}, and check that no "
+        "other process holds it"
     )
 
 
@@ -174,8 +174,8 @@ def _memory(devices: list[jax.Device]) -> Iterator[Finding]:
     if not counted or not counted[0][1]:
         return
     used, limit = max(counted)
-    text = f"{limit / _GIB:.1f} GiB a device, {used / _GIB:.2f} GiB of it in use"
-    advice = "another program is on the device: end it" if used > limit / 2 else ""
+    text = f"{limit / _GIB:.1f} GiB per device, {used / _GIB:.2f} GiB in use"
+    advice = "another program uses the device: end it" if used > limit / 2 else ""
     yield noted("memory", text, advice, {"limit": limit, "used": used})
 
 
@@ -195,7 +195,7 @@ def check_speed(device: jax.Device) -> Iterator[Finding]:
         text += f", {100 * share:.0f}% of the peak of {chip.name}"
         values["peak"] = chip.bf16_flops
         if share < _EXPECTED:
-            advice = "something else uses the device, or it is throttled: power and temperature"
+            advice = "another program uses the device, or it is throttled (power, temperature)"
     yield noted("product", text, advice, values)
     rate = upload_bandwidth(device)
     text = f"{rate / 1e9:.1f} GB/s from the host"
@@ -224,7 +224,7 @@ def check_collective() -> Iterator[Finding]:
     if (found == count * (count - 1) / 2).all():
         yield noted("collective", text, values=values)
         return
-    advice = "devices do not reach each other as they should: check the network between them"
+    advice = "devices cannot communicate properly: check the network between them"
     yield Finding("collective", "FAIL", f"{text}; the sum is wrong", advice, values)
 
 
@@ -236,7 +236,7 @@ def check_processes(processes: Processes) -> Iterator[Finding]:
     told = processes.gather([mine])
     others = ", ".join(str(number) for number, text in enumerate(told) if text != told[0])
     if others:
-        text = f"{processes.count} processes; {others} not as the first"
+        text = f"{processes.count} processes; {others} differ from the first"
         advice = "versions, devices and commit must be the same everywhere"
         yield Finding("processes", "FAIL", text, advice)
     else:

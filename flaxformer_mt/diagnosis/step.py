@@ -62,7 +62,7 @@ def check_step(device: jax.Device) -> Iterator[Finding]:
         local = device.platform == "cpu"
         reference = device if local else jax.local_devices(backend="cpu")[0]
     except RuntimeError:
-        advice = "let JAX have it: JAX_PLATFORMS='' or, say, 'tpu,cpu'"
+        advice = "set JAX_PLATFORMS='' or, say, 'tpu,cpu'"
         yield noted("step", "no CPU to compare with", advice)
         return
     for dtype, tolerance in TOLERANCES.items():
@@ -76,13 +76,13 @@ def compared(dtype: str, tolerance: float, device: jax.Device, reference: jax.De
     found = one_step(_program(dtype, device), start)
     name, difference = f"step {dtype}", largest_difference(found, wanted)
     values = {"difference": difference, "tolerance": tolerance, "loss": found.loss}
-    where = "itself, once more" if device == reference else "the CPU"
+    where = "its repetition" if device == reference else "the CPU"
     text = f"differs from {where} by {difference:.1e} (allowed {tolerance:.0e})"
     if device == reference and difference:
-        return Finding(name, "FAIL", text, "the same step gives other bits: check the memory")
+        return Finding(name, "FAIL", text, "the same step gives different bits: check the memory")
     if difference <= tolerance:
         return noted(name, text, values=values)
-    advice = "the device computes something else: check the driver and its memory, other versions "
+    advice = "the device computes a different result: check its driver and memory, other versions "
     return Finding(name, "FAIL", text, f"{advice}of jax, and XLA_FLAGS", values)
 
 
@@ -116,11 +116,11 @@ def check_experiment(config: ExperimentConfig) -> Iterator[Finding]:
     )
     count = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(program.abstract.params))
     mesh = " x ".join(f"{name} {size}" for name, size in program.mesh.shape.items())
-    text = f"{config.name}: {count:,} parameters on {mesh}, state {state / _MIB:,.0f} MiB a device"
+    text = f"{config.name}: {count:,} parameters on {mesh}, {state / _MIB:,.0f} MiB per device"
     values = {"parameters": count, "state": state}
     limit = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
     if limit and state > _ROOM * limit:
-        advice = "spread the state with mesh.fsdp over more devices"
+        advice = "shard the state over more devices with mesh.fsdp"
         yield Finding("config", "FAIL", f"{text} of {limit / _MIB:,.0f} MiB", advice, values)
         return
     yield Finding("config", "ok", text, "train --dry-run tries a step of its longest batch", values)

@@ -30,7 +30,7 @@ def check_checkpoint(place: Path, processes: Processes) -> Iterator[Finding]:
     try:
         if missing := _without(folder, processes):
             text = f"{place} is not the same folder for process {', '.join(map(str, missing))}"
-            advice = "--workdir must lie on a file system that all see, or in a bucket"
+            advice = "--workdir must be on a shared file system or in a bucket"
             yield Finding("checkpoint", "FAIL", text, advice)
         else:
             yield _there_and_back(folder, place)
@@ -45,7 +45,7 @@ def check_space(place: Path, cache: Path | None) -> Iterator[Finding]:
     for folder in dict.fromkeys(folders):
         existing = next(path for path in (folder, *folder.parents) if path.exists())
         free = shutil.disk_usage(existing).free
-        advice = "a base model's checkpoint takes 0.7 GB, a big one's 2.5 GB, and several are kept"
+        advice = "a checkpoint takes 0.7 GB (base) or 2.5 GB (big), and several are kept"
         state: State = "FAIL" if free < _TOO_LITTLE else "warn" if free < _ENOUGH else "ok"
         text = f"{free / _GB:,.0f} GB free in {folder}"
         yield Finding("space", state, text, "" if state == "ok" else advice, {"free": float(free)})
@@ -54,19 +54,19 @@ def check_space(place: Path, cache: Path | None) -> Iterator[Finding]:
 def check_cache(folder: Path | None) -> Iterator[Finding]:
     """Whether compiled programs can be kept."""
     if folder is None:
-        advice = "unset JAX_ENABLE_COMPILATION_CACHE, or name a folder that can be written with "
+        advice = "unset JAX_ENABLE_COMPILATION_CACHE, or choose a writable folder with "
         advice += "FLAXFORMER_CACHE"
-        yield noted("cache", "compiled programs are not kept: each start compiles anew", advice)
+        yield noted("cache", "compiled programs are not stored: each start recompiles", advice)
     elif "://" in str(folder):
-        yield noted("cache", f"compiled programs are kept in {folder}: not tried")
+        yield noted("cache", f"compiled programs are stored in {folder} (not tested)")
     else:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             tempfile.TemporaryFile(dir=folder).close()
-            yield noted("cache", f"compiled programs are kept in {folder}")
+            yield noted("cache", f"compiled programs are stored in {folder}")
         except OSError as error:
             text = f"{folder} cannot be written: {error.strerror or error}"
-            yield noted("cache", text, "FLAXFORMER_CACHE names another folder")
+            yield noted("cache", text, "set FLAXFORMER_CACHE to another folder")
 
 
 def _without(folder: Path, processes: Processes) -> list[int]:
@@ -95,7 +95,7 @@ def _there_and_back(folder: Path, place: Path) -> Finding:
     values = {"bytes": float(_BYTES), "save_seconds": saved, "restore_seconds": restored}
     shards = zip(found.addressable_shards, table.addressable_shards, strict=True)
     if not all(np.array_equal(a.data, b.data) for a, b in shards):
-        return Finding("checkpoint", "FAIL", f"{text}; it came back otherwise", "try another disk")
+        return Finding("checkpoint", "FAIL", f"{text}; it came back changed", "try another disk")
     return noted("checkpoint", f"{text}, digests as saved", values=values)
 
 

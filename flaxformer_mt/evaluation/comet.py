@@ -39,9 +39,9 @@ def require_comet() -> str:
     places = os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)])
     if (program := shutil.which(PROGRAM, path=places)) is None:
         raise CometError(
-            "COMET needs the package unbabel-comet, which is not installed: put its program "
-            f"`{PROGRAM}` on the PATH (`uv tool install unbabel-comet` or `pipx install "
-            "unbabel-comet`; its requirements do not agree with JAX's in one environment)"
+            "COMET needs the package unbabel-comet: install it in its own environment, since it "
+            "conflicts with JAX's requirements (`uv tool install unbabel-comet` or `pipx install "
+            f"unbabel-comet`), with `{PROGRAM}` on the PATH"
         )
     return program
 
@@ -90,8 +90,8 @@ class Comet(Metric):
                 raise self._failed(f"its scores cannot be read: {error!r}") from error
         if len(found) != len(hypotheses) or not all(map(math.isfinite, found)):
             raise CometError(
-                f"COMET gave {len(found):,} scores for {len(hypotheses):,} sentences, or scores "
-                "that are no numbers: another version of unbabel-comet may help (tried: 2.2)"
+                f"COMET gave {len(found):,} scores for {len(hypotheses):,} sentences, or some "
+                "that are not numbers: try another version of unbabel-comet (tested: 2.2)"
             )
         return np.array([[100 * score, 1.0] for score in found], np.float64).reshape(-1, 2)
 
@@ -101,6 +101,6 @@ class Comet(Metric):
     def _failed(self, reason: str) -> CometError:
         last = reason.rpartition("\n")[2] or "no reason given"
         return CometError(
-            f"COMET with the model {self.model} failed: {last}; a model is fetched from the "
-            "Hugging Face hub on first use, without a network give the path of a checkpoint"
+            f"COMET with the model {self.model} failed: {last}; models are downloaded from the "
+            "Hugging Face hub on first use; offline, give a checkpoint's path"
         )

@@ -35,8 +35,8 @@ _COLUMNS: dict[Method, list[str]] = {
 }
 _LEGEND = f"""\
 * p (randomization) below {SIGNIFICANT}. Differences are from the first system; "better in" is the
-  share of the resampled test sets in which the system beats it. p is how often chance alone makes a
-  difference of this size. Randomization's counts both directions, bootstrap's (sacreBLEU's) one."""
+  share of resampled test sets in which the system beats it. p is the probability of a difference
+  this large by chance: two-sided for randomization, one-sided for (sacreBLEU's) bootstrap."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -146,7 +146,7 @@ def compare(
     draws_of = {"bootstrap": ("resamples", scoring.resamples), "randomization": ("trials", trials)}
     for method, (name, draws) in draws_of.items():
         if method in methods and draws < 1:
-            raise ScoringError(f"{name} must be at least 1: {method} is made of them")
+            raise ScoringError(f"{name} must be at least 1: {method} needs them")
     assessed = []
     for system in found:
         try:
@@ -219,12 +219,12 @@ def common_text(
     """
     brought = [(one.name, one.references) for one in systems if one.references is not None]
     if references is None and not brought:
-        raise ScoringError("there is no reference to compare with: give --ref FILE")
+        raise ScoringError("no reference to compare with: give --ref FILE")
     references = brought[0][1] if references is None else references
     for name, others in brought:
         if line := _first_difference(others, references):
             raise ScoringError(
-                f"{name}: was evaluated on another reference (line {line:,} differs): "
+                f"{name}: was evaluated on a different reference (line {line:,} differs): "
                 "evaluate all systems on one test set, or give files of hypotheses with --ref"
             )
     if sources is not None:
@@ -233,10 +233,10 @@ def common_text(
     for name, others in translated:
         first, own = translated[0]
         if line := _first_difference(others, own):
-            problem = f"{name}: translated another source than {first} (line {line:,} differs)"
+            problem = f"{name}: translated a different source than {first} (line {line:,} differs)"
             if need_sources:
-                raise ScoringError(f"{problem}: say with --src FILE which one to score with")
-            note(f"{problem}: no scores by its length; --src FILE says which one to take")
+                raise ScoringError(f"{problem}: choose one with --src FILE")
+            note(f"{problem}: no scores by source length; choose one with --src FILE")
             return references, None
     return references, translated[0][1] if translated else None
 
@@ -262,8 +262,8 @@ def common_tokenizer(systems: Sequence[System]) -> str | None:
     found = sorted({system.tokenizer for system in systems if system.tokenizer is not None})
     if len(found) > 1:
         raise ScoringError(
-            f"the systems were evaluated with different tokenisation ({', '.join(found)}): say "
-            "with --tokenize which one to compare by"
+            f"the systems were evaluated with different tokenisation ({', '.join(found)}): choose "
+            "one with --tokenize"
         )
     return found[0] if found else None
 
@@ -273,8 +273,8 @@ def common_case(systems: Sequence[System]) -> bool:
     found = {system.lowercase for system in systems if system.lowercase is not None}
     if len(found) > 1:
         raise ScoringError(
-            "some of the systems were evaluated with --lowercase, and others were not: compare all "
-            "without regard to case with --lowercase, or evaluate them in one way first"
+            "only some of the systems were evaluated with --lowercase: compare all with "
+            "--lowercase, or evaluate them all the same way"
         )
     return found == {True}
 
@@ -283,11 +283,11 @@ def _chosen(run: RunDirectory, evaluation: str | None) -> str:
     names = kept_names(run.evaluation)
     there = ", ".join(names)
     if evaluation is not None and evaluation not in names:
-        raise ScoringError(f"{run}: has no evaluation {evaluation!r} (there is: {there or 'none'})")
+        raise ScoringError(f"{run}: has no evaluation {evaluation!r} (it has: {there or 'none'})")
     if not names:
-        raise ScoringError(f"{run}: holds no evaluation: run `evaluate` on it first")
+        raise ScoringError(f"{run}: has no evaluation: run `evaluate` on it first")
     if evaluation is None and len(names) > 1:
-        raise ScoringError(f"{run}: holds several evaluations: choose one with --set: {there}")
+        raise ScoringError(f"{run}: has several evaluations: choose one with --set: {there}")
     return evaluation or names[0]
 
 

@@ -66,7 +66,7 @@ def check_place(name: str, directory: Path) -> None:
             tempfile.TemporaryFile(dir=directory).close()
     except OSError as error:
         raise RunDirectoryError(
-            f"{directory}: cannot be written: {error.strerror}; `evaluate --output` names another"
+            f"{directory}: cannot be written: {error.strerror}; choose another --output"
         ) from error
 
 
@@ -154,7 +154,7 @@ def read_segments(path: str) -> list[str]:
     with reaching(located):
         if located.is_dir() or not located.exists():
             what = "is a folder" if located.is_dir() else "does not exist"
-            raise ScoringError(f"{path}: {what}; name a file with one segment a line")
+            raise ScoringError(f"{path}: {what}; give a file with one segment per line")
     found = []
     for number, line in enumerate(lines(located), start=1):
         try:

@@ -19,7 +19,7 @@ _ORDERS = {
     "bleu-descending": "BLEU, best first",
     "words-descending": "longest first",
     "words-ascending": "shortest first",
-    "line-ascending": "in the order of the file",
+    "line-ascending": "file order",
 }
 
 
@@ -73,7 +73,7 @@ def page(name: str, assessment: Assessment, *, origin: str, shown: int = SHOWN) 
     notes = "".join(f"<p>{text(note)}</p>" for note in assessment.scores.notes)
     lengths = ""
     if assessment.buckets:
-        lengths = table("Scores by length of the source", *assessment.length_rows())
+        lengths = table("Scores by source length", *assessment.length_rows())
     body = f"""<header>
 <h1>{text(name)}</h1>
 <p>{text(origin)}</p>
@@ -82,8 +82,8 @@ def page(name: str, assessment: Assessment, *, origin: str, shown: int = SHOWN) 
 </header>
 <main>
 <h2>Translations: {count} sentences</h2>
-<p class="legend">Marked: <del>words of the reference</del> that the translation lacks, and
-<ins>words of the translation</ins> that the reference lacks. They need not be wrong.</p>
+<p class="legend">Marked: <del>reference words</del> missing from the translation, and
+<ins>translation words</ins> missing from the reference. They need not be wrong.</p>
 <form id="controls" hidden>
 <label for="order">Order</label> <select id="order">{orders}</select>
 <label for="filter">Containing</label> <input id="filter" type="search" autocomplete="off">

@@ -109,7 +109,7 @@ def scores_of(
     suspicious = periods >= _SUSPICIOUS_PERIODS and bleu.metric.tokenizer != "none"
     doubt = (
         f"{periods:,} hypotheses end in a separate period: if the text is tokenised, this BLEU is "
-        "not comparable with others; detokenise it, or score it as tokenised"
+        "not comparable with others; detokenise it, or add --tokenize none"
     )
     # BLEU's by sacreBLEU itself: equal to what it prints to the last bit.
     metrics = {one.metric.name: one.score for one in measured} | {bleu.metric.name: score.score}
@@ -138,7 +138,7 @@ class Bucket:
 
     @property
     def label(self) -> str:
-        return f"{self.low} and more" if self.high is None else f"{self.low} to {self.high}"
+        return f"{self.low} or more" if self.high is None else f"{self.low} to {self.high}"
 
 
 def by_length(measured: Sequence[Measured], sources: Sequence[str]) -> tuple[Bucket, ...]:
@@ -195,7 +195,7 @@ class Scoring:
             found.append(Ter())
         if self.comet:
             if sources is None:
-                raise ScoringError("COMET reads the sources as well, and they are not known")
+                raise ScoringError("COMET needs the sources, which are not known")
             found.append(Comet(sources=sources, model=self.comet, gpus=self.comet_gpus))
         return [*found, *self.others]
 
@@ -208,9 +208,9 @@ class Scoring:
         """Why a number is missing that the reader may expect."""
         if self.tokenizer == "none" or self.lowercase or self.has_paper_bleu:
             return ()
-        what = f"'{self.language}'" if self.language else "a target language that is not known"
+        what = f"'{self.language}'" if self.language else "an unknown target language"
         return (
-            f"the paper's BLEU is left out: it has tokenisation rules for {', '.join(LANGUAGES)}, "
+            f"the paper's BLEU is skipped: it has tokenisation rules for {', '.join(LANGUAGES)}, "
             f"not for {what}",
         )
 

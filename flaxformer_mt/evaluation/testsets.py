@@ -35,14 +35,14 @@ def load_testset(name: str, langpair: str) -> NamedSet:
         files = _on_disk(name, langpair)
     if not files:
         raise ScoringError(
-            f"sacreBLEU has fetched {name}, and it holds no {langpair}; {_advice(name, langpair)}"
+            f"sacreBLEU's download of {name} has no {langpair}; {_advice(name, langpair)}"
         )
     src, ref, *further = files
     sources, references = read_segments(str(src)), read_segments(str(ref))
     if len(sources) != len(references):
         raise ScoringError(
             f"{src} has {len(sources):,} lines and {ref} has {len(references):,}: remove "
-            f"{src.parent} and fetch the test set again"
+            f"{src.parent} and download the test set again"
         )
     return NamedSet(name, sources, references, further_references=len(further))
 
@@ -53,7 +53,7 @@ def check_testset(name: str, langpair: str) -> None:
         close = difflib.get_close_matches(name, DATASETS, n=4, cutoff=0.5)
         meant = f", but {', '.join(close)}" if close else ""
         raise ScoringError(
-            f"sacreBLEU has no test set {name!r}{meant}: `sacrebleu --list` shows them all"
+            f"sacreBLEU has no test set {name!r}{meant}: list them with `sacrebleu --list`"
         )
     pairs = DATASETS[name].langpairs
     if langpair not in pairs:
@@ -93,9 +93,9 @@ def _advice(name: str, langpair: str) -> str:
     source = _file(name, langpair, "src")
     reference = next(iter(_wanted_references(name, langpair)), "ref")
     return (
-        f"put {source.name} and {_file(name, langpair, reference).name} (UTF-8, one segment a "
-        f"line) into {source.parent}, below the folder that $SACREBLEU names; or use --src FILE "
-        "--ref FILE"
+        f"put {source.name} and {_file(name, langpair, reference).name} (UTF-8, one segment per "
+        f"line) into {source.parent}, in the folder set by $SACREBLEU; or use --src FILE --ref "
+        "FILE"
     )
 
 
@@ -110,7 +110,7 @@ def _fetch(name: str, langpair: str) -> None:
         url = (DATASETS[name].data or ["nowhere"])[0]
         reason = getattr(error, "reason", None) or error
         raise ScoringError(
-            f"the test set {name} is not on this machine and cannot be fetched from {url} "
+            f"the test set {name} is not on this machine and cannot be downloaded from {url} "
             f"({reason}): {_advice(name, langpair)}"
         ) from error
     finally:

@@ -253,7 +253,7 @@
     const { rows, columns, name, shape } = kind();
     const chosen = heads();
     const strong = (text) => make("b", { textContent: text });
-    if (!chosen.length) reading.textContent = "No head is picked.";
+    if (!chosen.length) reading.textContent = "No head selected.";
     else if (at.row === null) {
       const word = chosen.length > 1 ? "heads" : "head";
       reading.textContent = `${name}, layer ${picked.layer + 1} of ${shape[0]}, ${word} ` +

@@ -59,7 +59,7 @@ def attention_page(
 </dl>
 </header>
 <main>
-<noscript><p>The pictures on this page are drawn by its script, which the browser does not run.</p>
+<noscript><p>This page needs JavaScript to draw its pictures.</p>
 </noscript>
 <form id="pickers" hidden>
 <fieldset id="kinds"><legend>Attention</legend></fieldset>

@@ -64,7 +64,7 @@ def check_form(name: str, *, others: Collection[str] = ()) -> str:
     known = (*PICTURES, *others)
     if form not in known:
         listed = ", ".join(f".{each}" for each in known[:-1])
-        raise FigureError(f"{name}: name a file that ends in {listed} or .{known[-1]}")
+        raise FigureError(f"{name}: the name must end in {listed} or .{known[-1]}")
     if form in PICTURES:
         require_matplotlib()
     return form
@@ -109,10 +109,10 @@ def rendered(
     asked = f"{size.width:.0f}x{size.height:.0f} pixels"
     if scale < _SMALLEST_SCALE:
         least = (math.ceil(side * _SMALLEST_SCALE) for side in (natural.width, natural.height))
-        raise FigureError(f"{asked} are too few to read: at least {'x'.join(map(str, least))}")
+        raise FigureError(f"{asked} is too small to read: use at least {'x'.join(map(str, least))}")
     if size.width * size.height > _MOST_PIXELS or max(size.width, size.height) > 2**16 - 1:
         raise FigureError(
-            f"{asked} are too many: up to {_MOST_PIXELS:,} in all, and 65,535 to a side"
+            f"{asked} is too large: at most {_MOST_PIXELS:,} in all and 65,535 per side"
         )
     with warnings.catch_warnings(), matplotlib.rc_context():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
@@ -130,8 +130,8 @@ def rendered(
             each.set_fontfamily(families)
         if missing and form != "svg":
             say(
-                f"no font here has {' '.join(sorted(missing)[:20])}: boxes in their place; install "
-                "a font that has them, or name a file that ends in .svg or .html"
+                f"no font here has {' '.join(sorted(missing)[:20])}, which appear as boxes: "
+                "install a font that has them, or write .svg or .html"
             )
         buffer = io.BytesIO()
         metadata = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}

@@ -55,7 +55,7 @@ def curves_page(runs: Sequence[RunLog], panels: Sequence[Panel], *, axis: Axis =
 </header>
 <main>
 <img alt="Curves of the values in the table below" src="data:image/svg+xml;base64,{picture}">
-{table("Last value, and the best one in brackets", header, rows)}
+{table("Last value (best in parentheses)", header, rows)}
 <ul class="notes">{notes}</ul>
 </main>"""
     style = "".join(asset("flaxformer_mt.figures", name) for name in ("page.css", "curves.css"))
@@ -68,7 +68,7 @@ def all_notes(runs: Sequence[RunLog], panels: Sequence[Panel]) -> list[str]:
     notes = [f"{run.name}: {note}" for run in runs for note in run.notes]
     for panel in panels:
         if missing := [run.name for run in runs if not panel.shows(run)]:
-            notes.append(f"No {panel.name} was reported by {', '.join(missing)}.")
+            notes.append(f"No {panel.name} from {', '.join(missing)}.")
     return notes
 
 

@@ -111,7 +111,7 @@ def heat_maps(picked: Picked) -> Layout:
     rows = [shown(picked.rows[row]) for row in picked.shown_rows]
     columns = [shown(piece) for piece in picked.columns]
     weights = picked.weights[:, list(picked.shown_rows)]
-    note = f"Down: {SIDES[picked.kind][0]}; across: {SIDES[picked.kind][1]}."
+    note = f"Rows: {SIDES[picked.kind][0]}; columns: {SIDES[picked.kind][1]}."
     cell = min(18.0, max(9.0, 560.0 / max(len(rows), len(columns))))
     font = min(12.0, cell * 0.82)
     abreast = min(_ABREAST, math.ceil(len(picked.heads) ** 0.5))

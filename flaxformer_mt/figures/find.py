@@ -203,7 +203,7 @@ def table(found: Found) -> str:
 def legend(found: Found) -> str:
     """What the columns of the table are."""
     lines = [f"  {name:9} {DEFINITIONS[name].format(far=found.far)}" for name in _columns(found)]
-    return "\n".join(["Over the pieces of the sentences, marks apart:", *lines])
+    return "\n".join(["Over the sentences' pieces, without marks:", *lines])
 
 
 def highlights(found: Found, *, model: Sequence[str], decoding: Sequence[str]) -> str:

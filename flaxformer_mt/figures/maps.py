@@ -21,12 +21,12 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 NAMES: dict[Kind, str] = {
     "encoder": "Encoder self-attention",
     "decoder": "Decoder self-attention",
-    "cross": "Attention of the decoder over the source",
+    "cross": "Decoder-to-source attention",
 }
 # What the rows are and what the columns are, as headings of the two.
 SIDES: dict[Kind, tuple[str, str]] = {
     "encoder": ("source piece", "attends to"),
-    "decoder": ("about to say", "attends to what was said"),
+    "decoder": ("about to say", "attends to earlier pieces"),
     "cross": ("about to say", "attends to the source"),
 }
 BOUNDARY = "\u2581"  # SentencePiece's mark of a word's beginning
@@ -97,11 +97,11 @@ def pick(
     layer = layers if layer is None else layer
     if not 1 <= layer <= layers:
         stack = "the encoder" if kind == "encoder" else "the decoder"
-        raise FigureError(f"there is no layer {layer}: {stack} has {_numbers(layers)}")
+        raise FigureError(f"no layer {layer}: {stack} has {_numbers(layers)}")
     for head in heads:
         if not 1 <= head <= count:
             there = f"a layer of the {kind} kind has {_numbers(count)}"
-            raise FigureError(f"there is no head {head}: {there}")
+            raise FigureError(f"no head {head}: {there}")
     chosen = tuple(sorted(set(heads))) or tuple(range(1, count + 1))
     rows, columns = sides(found, kind)
     return Picked(
@@ -126,7 +126,7 @@ def _rows_of(query: str, rows: Sequence[str]) -> tuple[int, ...]:
             bare = [place for place in places if core(shown(rows[place])) in core(query)]
             return tuple(bare or places)
     listed = ", ".join(f"{number} {shown(piece)}" for number, piece in enumerate(rows, start=1))
-    raise FigureError(f"there is no row {query!r}; there are: {listed}")
+    raise FigureError(f"no row {query!r}; rows: {listed}")
 
 
 def _numbers(count: int) -> str:

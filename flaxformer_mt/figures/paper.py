@@ -53,7 +53,7 @@ def positions(length: int, *, d_model: int) -> Layout:
     table = sinusoids(length, d_model)
     pictures = (
         (table, f"sinusoids, d_model {d_model}", "dimension"),
-        (table @ table.T / (d_model / 2), "likeness of two positions", "position"),
+        (table @ table.T / (d_model / 2), "similarity of two positions", "position"),
     )
 
     def draw(figure: Figure, pixel: float) -> None:

@@ -25,7 +25,7 @@ AXES: tuple[Axis, ...] = get_args(Axis)
 AXIS_NAMES: dict[Axis, str] = {
     "steps": "steps",
     "tokens": "target tokens",
-    "hours": "hours of training steps (validation, checkpoints and pauses left out)",
+    "hours": "hours of training steps (without validation, checkpoints and pauses)",
 }
 _GAP = 2.5  # times the usual distance of two reports: then some are missing between them
 Kind = Literal["train", "valid"]
@@ -88,12 +88,12 @@ class Panel:
 # Training's loss is smoothed and validation's is not: they share no panel. Perplexity is, in both,
 # that of the unsmoothed likelihood.
 KNOWN = (
-    Panel("loss", "training loss (nats a target token, smoothed)", ("train",)),
+    Panel("loss", "training loss (nats per target token, smoothed)", ("train",)),
     Panel("perplexity", "perplexity (line: training, dots: validation)", KINDS, logarithmic=True),
     Panel("bleu", "validation BLEU", ("valid",)),
-    Panel("source_gain", "what its source is worth (nats a target token)", ("valid",)),
+    Panel("source_gain", "gain from the source (nats per target token)", ("valid",)),
     Panel("learning_rate", "learning rate", ("train",)),
-    Panel("tgt_tokens_per_second", "target tokens a second", ("train",)),
+    Panel("tgt_tokens_per_second", "target tokens per second", ("train",)),
 )
 
 
@@ -137,7 +137,7 @@ def _read(path: str, name: str) -> RunLog:
     kept = last_told(reports)
     notes = []
     if again := len(reports) - len(kept):
-        notes.append(f"{again} reports are of steps that were done again: left out")
+        notes.append(f"{again} reports of repeated steps left out")
     series: dict[Kind, Series] = {}
     done = progress(kept)
     for kind in KINDS:
@@ -145,16 +145,14 @@ def _read(path: str, name: str) -> RunLog:
         series[kind] = _series(of_kind, done)
         notes += _told(kind, of_kind, series[kind])
     if np.isnan(done.tgt_tokens).any():
-        notes.append("some reports have no rates: tokens and hours are unknown from there on")
+        notes.append("some reports have no rates: tokens and hours are unknown after them")
     status = read_status(run)
     state = f"{status.state} at step {status.step:,}" if status else "state unknown"
     if status and status.state == "running":
         state = f"running or killed, step {kept[-1]['step']:,}"
     starts = len(read_record(run).starts)
     if starts > 1:
-        notes.append(
-            f"{starts} starts; the log does not say at which steps, and goes on as if undisturbed"
-        )
+        notes.append(f"{starts} starts; the log does not show at which steps")
     return RunLog(name=name, state=state, starts=starts, series=series, notes=tuple(notes))
 
 
@@ -203,4 +201,4 @@ def _short_names(paths: Sequence[tuple[str, str]]) -> list[str]:
         if len(set(names)) == len(names):
             return names
     twice = next(name for name in names if names.count(name) > 1)
-    raise FigureError(f"{twice} is given twice: name each run once, or NAME=RUN")
+    raise FigureError(f"{twice} is given twice: give each run once, or NAME=RUN")

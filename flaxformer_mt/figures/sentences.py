@@ -40,11 +40,11 @@ class Sentences:
             if not numbers:
                 continue
             listed = ", ".join(map(str, numbers[:10])) + (" …" if len(numbers) > 10 else "")
-            found.append(f"{name}: {len(numbers)} lines left out that are {what}: {listed}")
+            found.append(f"{name}: skipped {len(numbers)} lines that are {what}: {listed}")
         if self.beyond:
             found.append(
-                f"{name}: the first {len(self.used):,} sentences are used, {self.beyond:,} more "
-                "lines are not (--sentences)"
+                f"{name}: using the first {len(self.used):,} sentences, without {self.beyond:,} "
+                "more lines (--sentences)"
             )
         return found
 
@@ -64,14 +64,14 @@ def sentences_of(
     """
     if targets is not None and len(targets) != len(sources):
         raise FigureError(
-            f"there are {len(sources):,} source lines and {len(targets):,} translations: line n of "
-            "one belongs to line n of the other"
+            f"{len(sources):,} source lines but {len(targets):,} translations: both need one line "
+            "per pair"
         )
     src_fits = fits(translator.vocabularies.src, translator.max_length)
     tgt_fits = fits(translator.vocabularies.tgt, translator.max_length)
     given = [""] * len(sources) if targets is None else targets
     used: list[Sentence] = []
-    overlong = "longer than the model takes"
+    overlong = "too long for the model"
     left_out: dict[str, list[int]] = {"blank": [], overlong: []}
     beyond = 0
     for number, (src, tgt) in enumerate(zip(sources, given, strict=True), start=1):
@@ -85,7 +85,7 @@ def sentences_of(
             used.append(Sentence(number=number, src=src, tgt=tgt))
     if not used:
         raise FigureError(
-            "there is no sentence to look at: every line is blank or longer than the model takes "
+            "no usable sentence: every line is blank or too long for the model "
             f"({translator.max_length} tokens)"
         )
     if translated and targets is None:

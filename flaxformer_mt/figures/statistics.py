@@ -35,23 +35,22 @@ PRONOUNS = {
 
 # `{far}` stands for the number of pieces.
 DEFINITIONS = {
-    "distance": "mean distance of the keys in pieces, weighted by attention; marks left out",
-    "entropy": "mean entropy of a query's weights in bits: 0 looks at one key, 3 as widely as at 8",
-    "diagonal": "share of the attention that goes to the query's own place",
+    "distance": "mean distance of the keys in pieces, weighted by attention, without marks",
+    "entropy": "mean entropy of a query's weights in bits: 0 is one key, 3 as wide as 8 keys",
+    "diagonal": "share of the attention on the query's own position",
     "previous": "share on the piece before it",
     "next": "share on the piece after it",
-    "mark": "share on the end mark (the decoder's own attention: the begin mark)",
+    "mark": "share on the end mark (decoder self-attention: the begin mark)",
     "far": "share on pieces at least {far} pieces away",
-    "reach": "mean of a query's largest weight on one piece at least {far} pieces away: sharp "
-    "long-distance links, where `far` also counts attention that is spread out",
+    "reach": "mean of a query's largest weight on a piece at least {far} pieces away: sharp "
+    "long-distance links, while `far` also counts spread-out attention",
     "sharpness": "mean of a query's largest weight on a piece",
-    "variety": "entropy in bits of the offsets at which the largest weights lie: 0 for a head that "
-    "always looks equally far",
-    "structure": "sharpness times variety: single pieces, and not always equally far. Whether "
-    "that is syntax, the pictures have to tell",
-    "anaphora": "mean, over queries that are pronouns by a list of words, of the largest weight on "
-    "one piece at least two before them that is no punctuation. Whether that is what the pronoun "
-    "stands for, the pictures have to tell; not defined over the source",
+    "variety": "entropy in bits of the largest weights' offsets: 0 for a head with a fixed offset",
+    "structure": "sharpness times variety: single pieces at varying offsets. Check the pictures "
+    "for syntax",
+    "anaphora": "mean, over queries in a list of pronouns, of the largest weight on a piece at "
+    "least two before them that is not punctuation. Check the pictures for what the pronoun "
+    "refers to; undefined for decoder-to-source attention",
 }
 
 

@@ -25,9 +25,7 @@ def local_path(text: str | os.PathLike[str]) -> Path:
     try:
         return Path(text).expanduser()
     except RuntimeError as error:
-        raise StorageError(
-            f"{os.fspath(text)}: there is no such user's home: write it out"
-        ) from error
+        raise StorageError(f"{os.fspath(text)}: no such user: write the path in full") from error
 
 
 def bucket_path(address: str) -> epath.Path:
@@ -40,7 +38,7 @@ def bucket_path(address: str) -> epath.Path:
     """
     if not address.startswith(_SCHEMES):
         raise StorageError(
-            f"{address}: is neither a local path nor one in a store: {', '.join(_SCHEMES)}"
+            f"{address}: is neither a local path nor in a supported store: {', '.join(_SCHEMES)}"
         )
     # The imports take a while, and local files do not need them.
     import fsspec.config

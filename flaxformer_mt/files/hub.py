@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 from flaxformer_mt.errors import UserError, install
 
 _NAME = r"\w[\w.-]*/\w[\w.-]*"
-_SIGN_IN = "`hf auth login` or HF_TOKEN gives one: https://huggingface.co/settings/tokens"
+_SIGN_IN = "use `hf auth login` or set HF_TOKEN: https://huggingface.co/settings/tokens"
 
 
 class HubError(UserError):
@@ -68,14 +68,14 @@ def check_push(name: str) -> None:
     It spares the export that would come first.
     """
     if (repository := address(name)) is None or repository.revision is not None:
-        raise HubError(f"{name}: is no name on the hub: write ORG/NAME")
+        raise HubError(f"{name}: not a valid hub name: write ORG/NAME")
     hub = _library()
     if hub.get_token() is None:
-        raise HubError(f"{name}: uploading needs a token of the hub: {_SIGN_IN}")
+        raise HubError(f"{name}: uploading needs a hub token: {_SIGN_IN}")
     with _explained(name):
         token = hub.HfApi().whoami().get("auth", {}).get("accessToken", {})
     if token.get("role") == "read":
-        raise HubError(f"{name}: the token may only read: {_SIGN_IN}, with the right to write")
+        raise HubError(f"{name}: the token is read-only: {_SIGN_IN}, with write access")
 
 
 def push(folder: str | os.PathLike[str], name: str) -> str:
@@ -89,7 +89,7 @@ def push(folder: str | os.PathLike[str], name: str) -> str:
             page = api.create_repo(name, repo_type="model", exist_ok=True)
             api.upload_folder(repo_id=name, folder_path=str(folder), commit_message=message)
     except HubError as error:
-        advice = f"{folder} is complete, and `hf upload {name} {folder}` uploads it"
+        advice = f"{folder} is complete; upload it with `hf upload {name} {folder}`"
         raise HubError(f"{error}; {advice}") from error.__cause__
     return str(page)
 
@@ -99,7 +99,7 @@ def _library() -> Any:
         return importlib.import_module("huggingface_hub")
     except ImportError as error:
         raise HubError(
-            f"the hub is reached by huggingface_hub, which is not installed: {install('hub')}"
+            f"the hub needs huggingface_hub, which is not installed: {install('hub')}"
         ) from error
 
 
@@ -110,26 +110,26 @@ def _explained(what: str) -> Iterator[None]:
     try:
         yield
     except errors.RevisionNotFoundError:
-        raise HubError(f"{what}: there is no such branch, tag or commit on the hub") from None
+        raise HubError(f"{what}: no such branch, tag or commit on the hub") from None
     except errors.HfHubHTTPError as error:
         status = error.response.status_code
         if isinstance(error, errors.RepositoryNotFoundError) or status == 404:
             raise HubError(
-                f"{what}: the hub has none of that name that you may read; for a private one, or "
-                f"one whose terms you accepted on its page, it wants a token: {_SIGN_IN}"
+                f"{what}: not found on the hub, or not readable; a private or gated one needs a "
+                f"token: {_SIGN_IN}"
             ) from None
         if status == 401:
             raise HubError(f"{what}: the hub refuses the token: {_SIGN_IN}") from None
         if status == 403:
             raise HubError(
-                f"{what}: the token has no right to that: {_SIGN_IN}, with the right to write there"
+                f"{what}: the token has no access: {_SIGN_IN}, with write access"
             ) from None
-        raise HubError(f"{what}: the hub answers {_first_line(error)}") from error
+        raise HubError(f"{what}: the hub answered {_first_line(error)}") from error
     except errors.LocalEntryNotFoundError as error:
         if error.__cause__ is None:
-            raise HubError(f"{what}: is not downloaded yet") from None
+            raise HubError(f"{what}: not downloaded yet") from None
         raise HubError(
-            f"{what}: the hub cannot be reached, and nothing of it is here from before: "
+            f"{what}: the hub cannot be reached, and no earlier download exists: "
             f"{_first_line(error.__cause__)}"
         ) from error.__cause__
     # A damaged answer, a model card that the hub refuses; the network; the disk.

@@ -45,7 +45,7 @@ class Card:
         }
         lines = [f"{key}: {json.dumps(value)}" for key, value in values.items() if value]
         if not self.license:
-            lines.append("# license: say what others may do with the model")
+            lines.append("# license: what others may do with the model")
         return "".join(f"{line}\n" for line in ("---", *lines, "---"))
 
     def body(self) -> str:
@@ -54,11 +54,11 @@ class Card:
         corpora = [f"- `{corpus.name}`: {_origin(corpus)}" for corpus in self.data.train]
         parts = [
             "## Data",
-            "\n".join(corpora) or "The run names no training text.",
+            "\n".join(corpora) or "Training text unknown.",
             "## Scores",
-            "\n".join(self._scores()) or "Not scored: the run has no evaluation of these weights.",
+            "\n".join(self._scores()) or "These weights have not been evaluated.",
             "## How it was made",
-            "\n".join(f"    {line}" for line in commands) or "The run doesn't tell.",
+            "\n".join(f"    {line}" for line in commands) or "Unknown.",
         ]
         return "\n\n".join(parts)
 

@@ -41,16 +41,16 @@ model = Model(".")  # on a GPU: Model(".", device="cuda")
 print(model.translate(["TEXT"])[0])
 """
 _INT8 = """\
-On an x86 CPU without VNNI (`grep -c vnni /proc/cpuinfo` says 0) products of bytes lose what does
-not fit into 16 bits, and translations may go wrong: use `compute_type="float32"` there, or a folder
-of `export --quantization int7`.
+On an x86 CPU without VNNI (`grep -c vnni /proc/cpuinfo` prints 0) int8 products overflow 16 bits,
+and translations may go wrong: use `compute_type="float32"` there, or export with `--quantization
+int7`.
 
 """
 _NOTES = """\
-Or `python translate.py < LINES`. That file needs nothing else than what is installed above, and
-shows how CTranslate2 is called: lines are cut into pieces, language codes such as >>fra<< first,
-and the end mark is CTranslate2's to add. How it searches stands in `settings.json`, and
-`translate(lines, beam_size=..., length_penalty=...)` searches otherwise.
+Or `python translate.py < LINES`. It needs only the packages above and shows how to call
+CTranslate2: split lines into pieces, language codes such as >>fra<< first; CTranslate2 adds the end
+mark. Search settings are in `settings.json`; override them with
+`translate(lines, beam_size=..., length_penalty=...)`.
 
 """
 

@@ -42,12 +42,11 @@ def export(
     cannot be written, or the runtimes disagree; nothing is left then.
     """
     if quantization != "float32" and form != "ctranslate2":
-        raise ExportError(f"the format '{form}' is float32: {quantization} is for ctranslate2")
+        raise ExportError(f"the format '{form}' is float32 only: {quantization} is for ctranslate2")
     if sample is not None and form == "huggingface" and (names := huggingface.missing()):
         raise ExportError(
-            f"whether outputs agree was not checked, for {' and '.join(names)} "
-            f"{'is' if len(names) == 1 else 'are'} not installed: pip install {' '.join(names)}, "
-            "or write the folder without the check by --unchecked"
+            f"cannot compare outputs without {' and '.join(names)}: pip install "
+            f"{' '.join(names)}, or skip the comparison with --unchecked"
         )
     usual = ctranslate2.BOUNDS[quantization]  # of float32 that of every format
     with appearing(destination) as folder:
@@ -80,26 +79,23 @@ def export(
             parity = proof("float32", ctranslate2.BOUNDS["float32"])
             if not parity.agrees:
                 raise ExportError(
-                    f"{destination}: not written, for the runtimes disagree in float32, before "
-                    f"{quantization}: {parity}"
+                    f"{destination}: not written, since the runtimes disagree even in float32, "
+                    f"before {quantization}: {parity}"
                 )
         write(quantization)
         if sample is None:
             return None
         parity = proof(quantization, usual if bound is None else bound)
         if not parity.agrees:
-            advice = (
-                "--bound raises the difference that passes, where outputs part only at near-equal "
-                "tokens"
-            )
+            advice = "raise --bound if outputs differ only at near-equal tokens"
             # The same weights, as rounded as they are, in products of float32.
             if quantization == "int8" and proof("int8", parity.bound, products="float32").agrees:
                 advice = (
-                    "in float32 the same weights agree, so this CPU's products of bytes lose what "
-                    "does not fit into 16 bits, as x86 without VNNI does: --quantization int7"
+                    "the same weights agree in float32, so this CPU's int8 products overflow 16 "
+                    "bits, as on x86 without VNNI: use --quantization int7"
                 )
             raise ExportError(
-                f"{destination}: not written, for the runtimes disagree: {parity}; {advice}"
+                f"{destination}: not written, since the runtimes disagree: {parity}; {advice}"
             )
         write_json(folder / PARITY, dataclasses.asdict(parity))
         return parity

@@ -21,30 +21,30 @@ def search_of(config: DecodingConfig, program: str) -> tuple[float, str]:
     other form. The notes are Markdown.
     """
     alpha, average = config.length_penalty, config.length_norm == "average"
-    notes = [f"- The beam is {config.beam_size} wide, as in the run."]
+    notes = [f"- The beam size is {config.beam_size}, as in the run."]
     if alpha == 0:
-        notes.append("- `length_penalty` is 0, which is none, as in the run.")
+        notes.append("- `length_penalty` is 0 (none), as in the run.")
     elif average:
         notes.append(f"- `length_penalty` is {alpha:g}, as in the run: the exponent of |Y|.")
     else:
         notes.append(
-            f"- `length_penalty` is 0, which is none. The run's is {alpha:g} in the paper's\n"
-            f"  ((5 + |Y|) / 6)^alpha; {program} divides by |Y|^alpha, where the same number would "
-            "be\n  another penalty. Choose one on text whose translation you have; the run itself\n"
-            "  translates by that formula with `--length-norm average --length-penalty A`."
+            f"- `length_penalty` is 0 (none). The run's is {alpha:g} in the paper's\n  ((5 + |Y|) "
+            f"/ 6)^alpha; {program} divides by |Y|^alpha, so the same number would be\n  a "
+            "different penalty. Tune one on text with known translations; the run uses that\n  "
+            "formula with `--length-norm average --length-penalty A`."
         )
     if config.beam_size > 1 and config.ends_among == "beam":
-        notes.append("- What ends a translation is among the best of the beam, as in the run.")
+        notes.append("- Only the best of the beam may end a translation, as in the run.")
     elif config.beam_size > 1:
         notes.append(
-            "- In the run any of the 2 x beam best continuations may end a translation\n"
-            f"  (`decoding.ends_among` is `candidates`), in {program} those among the beam best\n"
-            "  alone, as in the run with `--ends-among beam`. A few outputs differ by that."
+            "- In the run any of the 2 x beam best continuations may end a translation\n  "
+            f"(`decoding.ends_among` is `candidates`); in {program} only the beam best may,\n  as "
+            "in the run with `--ends-among beam`. A few outputs differ."
         )
     for name, off in (("coverage_penalty", 0.0), ("diverse_groups", 1), ("outputs", "text")):
         if (value := getattr(config, name)) != off:
-            notes.append(f"- The run's `decoding.{name}` of {value} is left out here.")
-    return alpha if average else 0.0, "The search, beside the run's:\n\n" + "\n".join(notes)
+            notes.append(f"- The run's `decoding.{name}` of {value} is not supported here.")
+    return alpha if average else 0.0, "Search, compared with the run's:\n\n" + "\n".join(notes)
 
 
 def language_codes(vocabulary: Vocabulary) -> list[str]:
@@ -70,10 +70,10 @@ def appearing(destination: str | os.PathLike[str]) -> Iterator[Path]:
     written.
     """
     if "://" in str(destination):
-        raise ExportError(f"{destination}: is no local folder; write to one and copy it from there")
+        raise ExportError(f"{destination}: is not a local folder; write to one, then copy it")
     place = Path(os.path.abspath(destination))  # "." has no name
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
-        raise ExportError(f"{place}: is there already; name another folder, or remove it")
+        raise ExportError(f"{place}: already exists; choose another folder, or remove it")
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         with replacing(place) as folder:
@@ -139,7 +139,7 @@ def write_readme(
 {use}```
 
 {notes}
-Written by flaxformer-mt. `parity.json`, where it is there, says how far this model's outputs were
-found to agree with those of the run that it was made from.
+Written by flaxformer-mt. `parity.json`, if present, records how closely this model's outputs agree
+with those of the run it was made from.
 """
     (folder / "README.md").write_text(text, "utf-8")

@@ -38,7 +38,7 @@ best = model.generate(**tokenizer(["TEXT"], return_tensors="pt"))
 print(tokenizer.batch_decode(best, skip_special_tokens=True)[0])
 """
 _NOTES = """\
-How it searches stands in `generation_config.json`; arguments of `generate` say otherwise.
+Search settings are in `generation_config.json`; arguments of `generate` override them.
 
 """
 
@@ -49,9 +49,9 @@ def write(translator: Translator, folder: Path, *, card: Card) -> None:
     config, program = translator.model.config, "Hugging Face's Marian"
     problems = []
     if config.norm != "post":
-        problems.append("its layers are post-LN, and model.norm = 'pre'")
+        problems.append("its layers are post-LN, but model.norm = 'pre'")
     if config.positions != "sinusoidal":
-        problems.append("its positions are sinusoids, and model.positions = 'learned'")
+        problems.append("its positions are sinusoids, but model.positions = 'learned'")
     if problems:
         raise ExportError(f"{program} cannot hold this model: {'; '.join(problems)}")
     weights = usual_heads(from_model(translator), config, program)

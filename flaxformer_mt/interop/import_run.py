@@ -78,7 +78,7 @@ def import_marian(
     )
     config = _experiment(source, model, vocabularies)
     if left_out := _words_left_out(source, tgt):
-        report(f"bad_words_ids {left_out} are not kept: suppress them when translating")
+        report(f"bad_words_ids {left_out} are not imported: suppress them when translating")
     with appearing(workdir) as aside:
         run = layout.create(aside, to_dict(config), command_line)
         vocabularies.save(run.vocabulary)
@@ -95,7 +95,7 @@ def import_marian(
             bound=bound,
         )
         if not parity.agrees:
-            raise ExportError(f"{workdir}: not made, for the outputs disagree: {parity}")
+            raise ExportError(f"{workdir}: not written, since the outputs disagree: {parity}")
         return parity
 
 
@@ -104,7 +104,7 @@ def _vocabulary(path: Path, types: Types) -> Vocabulary:
         model = path.read_bytes()
     try:
         if not model:
-            raise RuntimeError("an empty file parses as a model without pieces")
+            raise RuntimeError("the file is empty")
         plain = Vocabulary(model)
         own = tuple(plain.pieces())
     except RuntimeError as error:
@@ -146,7 +146,7 @@ def _words_left_out(source: _Folder, tgt: Types) -> list[Any]:
     """Words that their search never generates, and this program's may."""
     bad = source.generation.get("bad_words_ids", source.config.get("bad_words_ids")) or []
     if not isinstance(bad, list):
-        raise ExportError(f"{source.path}: bad_words_ids = {bad!r} is no list")
+        raise ExportError(f"{source.path}: bad_words_ids = {bad!r} is not a list")
     return [words for words in bad if words not in ([tgt.ids[0]], [tgt.ids[1]], [tgt.ids[3]])]
 
 
@@ -175,7 +175,7 @@ def _read(place: str | os.PathLike[str]) -> _Folder:
     try:
         folder = hub.fetch(repository, _SMALL_FILES)
     except hub.HubError as error:
-        raise hub.HubError(f"{place}: is no folder here; {error}") from error
+        raise hub.HubError(f"{place}: no such folder here; {error}") from error
     commit = repository._replace(revision=folder.name)
     read = _read_folder(folder, repository.name.partition("/")[2], str(commit))
     # No weights are fetched of a model that cannot be imported, and one form of them of others.
@@ -188,12 +188,12 @@ def _read(place: str | os.PathLike[str]) -> _Folder:
 def _read_folder(folder: Path, name: str, origin: str) -> _Folder:
     """Raises ExportError naming the file and what to do."""
     if not folder.is_dir():
-        advice = "; name that of a downloaded model, or ORG/MODEL of the hub"
+        advice = "; give a downloaded model's folder, or ORG/MODEL on the hub"
         advice = "" if folder.exists() else advice
-        raise ExportError(f"{folder}: is no folder{advice}")
+        raise ExportError(f"{folder}: no such folder{advice}")
     if not (folder / "config.json").exists():
         raise ExportError(
-            f"{folder}: has no config.json: name the folder of a Hugging Face Marian model"
+            f"{folder}: has no config.json: give the folder of a Hugging Face Marian model"
         )
     config = _json(folder / "config.json")
     if (kind := config.get("model_type")) != "marian":
@@ -221,7 +221,7 @@ def _state(folder: Path) -> dict[str, np.ndarray]:
             return safetensors.load_file(str(file))
         if not (file := folder / PICKLED).exists():
             raise ExportError(
-                f"{folder}: holds neither {SAFETENSORS} nor {PICKLED}; download one of them"
+                f"{folder}: has neither {SAFETENSORS} nor {PICKLED}; download one of them"
             )
         torch = importlib.import_module("torch")
         # Arrays only: a pickle may otherwise run anything.
@@ -231,8 +231,8 @@ def _state(folder: Path) -> dict[str, np.ndarray]:
         raise
     except ImportError as error:
         raise ExportError(
-            f"{file}: is read by PyTorch, which is not installed: pip install torch, or download "
-            f"the model's {SAFETENSORS}, which needs none"
+            f"{file}: needs PyTorch, which is not installed: pip install torch, or download the "
+            f"model's {SAFETENSORS} instead"
         ) from error
     except Exception as error:  # their own error types, by version
         first = (str(error) or type(error).__name__).split("\n")[0]
@@ -253,7 +253,7 @@ def _json(path: Path, *, optional: bool = False) -> dict[str, Any]:
 def _vocab(path: Path) -> dict[str, int]:
     vocab = _json(path)
     if wrong := [piece for piece, number in vocab.items() if type(number) is not int or number < 0]:
-        raise ExportError(f"{path}: {wrong[0]!r} has no whole number for an id")
+        raise ExportError(f"{path}: the id of {wrong[0]!r} is not an integer")
     if len(set(vocab.values())) < len(vocab):
         raise ExportError(f"{path}: two pieces have the same id")
     return vocab
@@ -264,7 +264,7 @@ def _types_of(folder: _Folder) -> tuple[Types, Types]:
     size, tgt_size = sizes(folder.config)
     start = folder.config.get("decoder_start_token_id")
     if start is not None and type(start) is not int:
-        raise ExportError(f"config.json: decoder_start_token_id = {start!r} is no id")
+        raise ExportError(f"config.json: decoder_start_token_id = {start!r} is not an id")
     if is_shared(folder.config):
         one = _types(folder, folder.vocab, size, start)
         return one, one
@@ -280,22 +280,22 @@ def _types(folder: _Folder, vocab: Mapping[str, int], size: int, start: int | No
         token = folder.tokenizer.get(f"{name}_token", usual)
         piece = token.get("content", usual) if isinstance(token, dict) else token
         if not isinstance(piece, str) or piece not in vocab:
-            raise ExportError(f"{folder.path}: its vocabulary has no {name} mark {piece!r}")
+            raise ExportError(f"{folder.path}: its vocabulary has no {name} token {piece!r}")
         marks[name] = vocab[piece]
     eos = folder.config.get("eos_token_id")
     if eos is not None and eos != marks["eos"]:
         raise ExportError(
-            f"{folder.path}: eos_token_id is {eos!r} in config.json and {marks['eos']} in the "
+            f"{folder.path}: eos_token_id is {eos!r} in config.json, but {marks['eos']} in the "
             "vocabulary"
         )
     if max(vocab.values()) >= size:
         raise ExportError(
-            f"{folder.path}: the vocabulary has ids up to {max(vocab.values())}, and the model "
+            f"{folder.path}: the vocabulary has ids up to {max(vocab.values())}, but the model "
             f"{size} types"
         )
     start = marks["pad"] if start is None else start
     if not 0 <= start < size or start in (marks["eos"], marks["unk"]):
-        raise ExportError(f"config.json: decoder_start_token_id = {start} fits no mark")
+        raise ExportError(f"config.json: decoder_start_token_id = {start} is no special token")
     first = [marks["pad"], start, marks["eos"], marks["unk"]]
     ids = [*first, *(number for number in range(size) if number not in first)]
     names = {number: piece for piece, number in vocab.items()}

@@ -87,7 +87,7 @@ def model_config(config: Mapping[str, Any]) -> ModelConfig:
         if not config.get("tie_word_embeddings", True):
             tie = "none"
         if problems:
-            raise ExportError(f"config.json: this program has no form for {'; '.join(problems)}")
+            raise ExportError(f"config.json: not supported here: {'; '.join(problems)}")
         return ModelConfig(
             encoder_layers=_whole(config, "encoder_layers"),
             decoder_layers=_whole(config, "decoder_layers"),
@@ -130,7 +130,7 @@ def sizes(config: Mapping[str, Any]) -> tuple[int, int]:
 def _whole(config: Mapping[str, Any], name: str) -> int:
     value = config.get(name)
     if type(value) is not int or value < 1:
-        raise ExportError(f"config.json: {name} = {value!r} is no whole number of at least 1")
+        raise ExportError(f"config.json: {name} = {value!r} must be an integer ≥ 1")
     return value
 
 
@@ -188,13 +188,11 @@ def from_state(
             raise ExportError(f"the checkpoint has no array '{name}'")
         if (found := state[name].shape) != shape:
             there, wanted = (" x ".join(map(str, sizes)) or "1" for sizes in (found, shape))
-            raise ExportError(
-                f"the array '{name}' is {there}, where config.json describes {wanted}"
-            )
+            raise ExportError(f"the array '{name}' is {there}, but config.json describes {wanted}")
         array = np.asarray(state[name], np.float32)
         if not np.isfinite(array).all():
             raise ExportError(
-                f"the array '{name}' holds values that are not numbers: the file is damaged, or "
+                f"the array '{name}' has values that are not finite: the file is damaged, or "
                 "training diverged"
             )
         return array
@@ -204,7 +202,7 @@ def from_state(
         unknown.discard(name)
         if name in state and not np.array_equal(state[name], table):
             raise ExportError(
-                f"the array '{name}' is another than the table that config.json ties it to"
+                f"the array '{name}' differs from the table that config.json ties it to"
             )
 
     width = config.d_model
@@ -239,13 +237,11 @@ def from_state(
         if (table := state.get(name)) is not None:
             sinusoids = sinusoids_in_halves(len(table) if table.ndim else 0, width)
             if table.shape != sinusoids.shape or abs(table - sinusoids).max() > _TABLE_TOLERANCE:
-                raise ExportError(f"'{name}' holds other positions than sinusoids")
+                raise ExportError(f"'{name}' holds positions that are not sinusoids")
     if unknown:
         shown = ", ".join(map(repr, sorted(unknown)[:3]))
         more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
-        raise ExportError(
-            f"the checkpoint has arrays that stand for nothing in a Marian model: {shown}{more}"
-        )
+        raise ExportError(f"the checkpoint has arrays unknown to a Marian model: {shown}{more}")
     return reorder_channels(weights, interleaved_from_halves(width))
 
 

@@ -116,9 +116,9 @@ class Parity:
     def __str__(self) -> str:
         outputs = f"greedy outputs equal for {self.same_output} of {self.sentences} sentences"
         if self.same_output < self.sentences:
-            outputs += f" ({self.near_ties} of the others part at near-equal tokens)"
+            outputs += f" ({self.near_ties} of the others diverge at near-equal tokens)"
         if self.left_out:
-            outputs += f" ({self.left_out} blank or longer than the model takes, left out)"
+            outputs += f" ({self.left_out} blank or too long for the model, skipped)"
         return (
             f"{self.runtime} on {self.sample}: {outputs}; log-probabilities of {self.tokens:,} "
             f"tokens differ by at most {self.largest:.1e} (bound {self.bound:g}; mean "
@@ -150,14 +150,14 @@ def compare(
     for line, ours, theirs in zip(lines, sources, runtime.encode(lines), strict=True):
         if ours != theirs:
             raise ExportError(
-                f"{runtime.name} cuts {line!r} into tokens {theirs}, this program into {ours}"
+                f"{runtime.name} splits {line!r} into tokens {theirs}, this program into {ours}"
             )
     outputs = reference.greedy(sources)
     expected = reference.log_probs(sources, outputs)
     found = runtime.log_probs(sources, outputs)
     differences = np.concatenate([np.abs(a - b) for a, b in zip(expected, found, strict=True)])
     if not np.isfinite(differences).all():
-        raise ExportError(f"{runtime.name} gives log-probabilities that are not numbers")
+        raise ExportError(f"{runtime.name} returns log-probabilities that are not finite")
     limits = reference.limits(sources)
     others = runtime.greedy(sources, limits)
     parted = [
@@ -208,7 +208,7 @@ def sample_lines(
     if data is not None and (data / VALID_TEXT[0]).exists():
         if lines := [line for line in valid_text(data)[0] if not is_blank(line)]:
             return _spread(lines), "the run's validation text"
-    return _made_of_pieces(vocabularies.src), "pieces of the vocabulary, drawn by chance"
+    return _made_of_pieces(vocabularies.src), "random pieces of the vocabulary"
 
 
 def _made_of_pieces(vocabulary: Vocabulary) -> list[str]:
@@ -231,7 +231,7 @@ def _lines(path: Path) -> list[str]:
         raise ExportError(f"{path}: is not UTF-8 text (byte {error.start + 1})") from error
     lines = [line.removesuffix("\r") for line in text.split("\n") if not is_blank(line)]
     if not lines:
-        raise ExportError(f"{path}: holds no line of text to compare with")
+        raise ExportError(f"{path}: has no line of text to compare")
     return lines
 
 

@@ -35,12 +35,11 @@ from translate import Model
 print(Model(".").translate(["TEXT"])[0])
 """
 _NOTES = """\
-Or `python translate.py < LINES`. That file needs nothing else than what is installed above, and
-shows how the two programs are called. Arrays are int32 and float32; the number of sentences, the
-length of the source and that of the cache are open until the call, the two lengths up to
-`max_length` in `settings.json`.
+Or `python translate.py < LINES`. It needs only the packages above, and shows how to call the two
+programs. Arrays are int32 and float32; the number of sentences and the lengths of source and cache
+are dynamic, the lengths up to `max_length` in `settings.json`.
 
-The search is greedy: the run's beam and its length penalty are not in it.
+The search is greedy: without the run's beam and length penalty.
 """
 
 

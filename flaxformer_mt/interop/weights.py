@@ -95,7 +95,7 @@ def usual_heads(weights: Weights, config: ModelConfig, program: str) -> Weights:
     if config.d_model % config.num_heads or max(config.d_k, config.d_v) > width:
         raise ExportError(
             f"{program} divides d_model by the number of heads: model.d_k = {config.d_k} and "
-            f"model.d_v = {config.d_v} do not fit into {config.d_model} / {config.num_heads}"
+            f"model.d_v = {config.d_v} must equal {config.d_model} / {config.num_heads}"
         )
     if config.d_k == config.d_v == width:
         return weights

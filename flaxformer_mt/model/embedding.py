@@ -212,7 +212,7 @@ class Embedding(nn.Module):
             return jnp.asarray(sinusoids(length, self.config.d_model))
         if length > self.config.max_length:
             raise ValueError(
-                f"a {side} sequence of {length} positions does not fit the learned position table: "
+                f"a {side} sequence of {length} positions exceeds the learned position table: "
                 f"model.max_length is {self.config.max_length}"
             )
         return self.position_tables[side].astype(jnp.float32)

@@ -51,8 +51,8 @@ def keep_compiled(folder: Path, *, limit: int = LIMIT) -> Path | None:
             _trim(place, limit)
     except OSError as error:
         warnings.warn(
-            f"{place}: compiled programs cannot be kept: {error.strerror or error}; "
-            "JAX_COMPILATION_CACHE_DIR names another folder",
+            f"{place}: cannot store compiled programs: {error.strerror or error}; set "
+            "JAX_COMPILATION_CACHE_DIR to another folder",
             stacklevel=2,
         )
         return None
@@ -139,7 +139,7 @@ def _slower_without(shared: Path) -> Iterator[None]:
         yield
     except Exception as error:  # whatever a bucket's client raises
         warnings.warn(
-            f"{shared}: compiled programs cannot be shared: {type(error).__name__}: {error}",
+            f"{shared}: cannot share compiled programs: {type(error).__name__}: {error}",
             stacklevel=2,
         )
 

@@ -74,8 +74,7 @@ def _grid(devices: Sequence[jax.Device], sizes: Sequence[int]) -> np.ndarray:
     data, *others = sizes
     if data % slices:
         raise MeshError(
-            f"'mesh.data' = {data} must be a multiple of the {slices} slices, which split the "
-            "batch among them"
+            f"'mesh.data' = {data} must be a multiple of the {slices} slices, which share the batch"
         )
     return mesh_utils.create_hybrid_device_mesh(
         (data // slices, *others),
@@ -249,8 +248,8 @@ def _check_even(path: Any, leaf: Any, sharding: NamedSharding) -> None:
             raise MeshError(
                 f"'mesh': {jax.tree_util.keystr(path, simple=True, separator='/')} "
                 f"{list(leaf.shape)} cannot be split evenly over {' x '.join(axes)} = {parts}: "
-                f"choose a size that {parts} divides for its axis of {size} "
-                f"(model.vocab_multiple = {parts} for that of a vocabulary), or another mesh"
+                f"make its axis of {size} a multiple of {parts} (for a vocabulary: "
+                f"model.vocab_multiple = {parts}), or change the mesh"
             )
 
 

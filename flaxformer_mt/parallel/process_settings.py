@@ -150,8 +150,8 @@ def make_deterministic() -> None:
     if _started():
         if jax.default_backend() == "gpu":
             raise DeterminismError(
-                "'training.deterministic' = true comes too late: GPUs are in use already in this "
-                f"process; start a new one, or set XLA_FLAGS={FLAG} for this one"
+                "'training.deterministic' = true is too late: this process already uses its GPUs; "
+                f"start a new one, or set XLA_FLAGS={FLAG} beforehand"
             )
         return
     os.environ["XLA_FLAGS"] = f"{flags} {FLAG}".strip()

@@ -149,7 +149,7 @@ def joined(cluster: Cluster | None, *, heartbeat: int | None = None) -> Iterator
     try:
         processes = _join(cluster, heartbeat or HEARTBEAT)
     except (RuntimeError, ValueError) as error:
-        raise ProcessError(f"the run's processes did not come together: {error}") from error
+        raise ProcessError(f"the run's processes could not connect: {error}") from error
     try:
         yield processes
     except BaseException as error:
@@ -226,9 +226,9 @@ def _join(cluster: Cluster | None, heartbeat: int) -> Processes:
     processes = Processes(jax.process_index(), jax.process_count())
     if jax.default_backend() == "cpu" and jax.local_device_count() > 1:
         raise ProcessError(
-            f"{jax.local_device_count()} CPU devices in each of {processes.count} processes: their "
-            "collectives can wait for each other forever (seen with jaxlib 0.10); leave "
-            "xla_force_host_platform_device_count out of XLA_FLAGS, for one device a process"
+            f"{jax.local_device_count()} CPU devices in each of {processes.count} processes: "
+            "their collectives can deadlock (seen with jaxlib 0.10); remove "
+            "xla_force_host_platform_device_count from XLA_FLAGS, for one device per process"
         )
     return processes
 

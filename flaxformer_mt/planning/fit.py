@@ -30,9 +30,9 @@ def largest_shape(config: ExperimentConfig, shapes: Sequence[Shape] = ()) -> Sha
         return shape_of(config, length, length)
     if not batch.src_length:
         raise PlanningError(
-            "the length of a packed row ('data.batch.form' = 'pack') is chosen for the data, and "
-            "there is none: name a prepared run with --workdir, give --lengths SRC,TGT, or set "
-            "data.batch.src_length and .tgt_length"
+            "packed rows ('data.batch.form' = 'pack') get their length from the data: give a "
+            "prepared run with --workdir, or --lengths SRC,TGT, or set data.batch.src_length and "
+            ".tgt_length"
         )
     return shape_of(config, batch.src_length, batch.tgt_length)
 

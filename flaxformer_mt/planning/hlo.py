@@ -191,7 +191,7 @@ def shape_bytes(shape: str) -> int:
     for kind, sizes in _ARRAY.findall(shape):
         bits = 8 if kind.startswith("f8") else _BITS.get(kind)
         if bits is None:
-            raise HloError(f"element type '{kind}' in the shape {shape} is not known")
+            raise HloError(f"unknown element type '{kind}' in the shape {shape}")
         total += math.prod(int(size.lstrip("<=")) for size in sizes.split(",") if size) * bits // 8
     return total
 

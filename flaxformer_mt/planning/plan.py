@@ -270,5 +270,5 @@ def check_length(config: ExperimentConfig, length: int) -> None:
     if length > config.model.max_length:
         raise PlanningError(
             f"a sentence of {length} tokens is longer than 'model.max_length' = "
-            f"{config.model.max_length} lets in: give shorter --lengths, or raise it"
+            f"{config.model.max_length}: give shorter --lengths, or raise it"
         )

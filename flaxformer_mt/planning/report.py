@@ -34,12 +34,12 @@ _MIB = 2**20
 _LINE = 300  # characters of a complaint that are worth showing
 
 CAVEAT = """\
-What this is: the program is the one that would run, compiled by the TPU's own compiler; memory and
-communication are read from it. Cycles are that compiler's estimates. Operations without one and
-collectives are bounded by bytes over bandwidth; collectives are taken not to overlap with compute,
-asynchronous copies into on-chip memory to do so.
-Only a run shows: the true time (overlap shortens it; starting operations, memory conflicts and
-waiting for data lengthen it), memory fragmentation, numerical results."""
+How to read this: the TPU's own compiler compiled the program that would run; memory and
+communication are read from it, and cycles are the compiler's estimates. Operations without an
+estimate and collectives are bounded by bytes over bandwidth. Collectives are assumed not to overlap
+with compute, asynchronous copies into on-chip memory to overlap.
+Only a run shows the true time (overlap shortens it; launches, memory conflicts and waiting for data
+lengthen it), memory fragmentation and numerical results."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -93,7 +93,7 @@ def report_shardings(config: ExperimentConfig, request: Request, say: Say) -> Re
         lines.append(f"{row['name']:<{width}}{shape:<20}{row['spec'] or '-':<24}{part}")
     split = program.mesh.shape["fsdp"] * program.mesh.shape["tensor"] > 1
     share = sum(whole) / sum(sizes) if split else 0.0
-    lines.append(f"{share:.2%} of the parameters whole on every device")
+    lines.append(f"{share:.2%} of the parameters replicated on every device")
     return Report("\n".join(lines), rows)
 
 
@@ -173,7 +173,7 @@ def _plan(config: ExperimentConfig, request: Request, shape: Shape, say: Say) ->
     remat += f", in {parts} micro-batches" if parts > 1 else ""
     say(
         f"compiling for {topology}: {shape.rows:,} rows of {shape.src_length} + "
-        f"{shape.tgt_length}{remat}; it takes from half a minute to several"
+        f"{shape.tgt_length}{remat}; this takes half a minute to several minutes"
     )
     price, save_hlo = request.price_per_chip_hour, request.save_hlo
     return plan(config, topology, shape, **sizes, price_per_chip_hour=price, save_hlo=save_hlo)
@@ -211,31 +211,31 @@ def _lines(plan: Plan) -> Iterator[str]:
         f"{shape.rows:,} rows x {shape.src_length} source + {shape.tgt_length} target positions"
     )
     yield f"compiled in {plan.compile_seconds:.0f} s\n"
-    smaller = "Lower data.batch.tokens, set model.remat or mesh.fsdp, or let --fit search"
+    smaller = "Lower data.batch.tokens, set model.remat or mesh.fsdp, or try --fit"
     yield from _memory(plan, smaller=smaller)
     for line in plan.replications:
         yield f"  the partitioner copies an array to every device: {line[:_LINE]} ..."
     if not plan.replications:
         yield "nothing replicated against its sharding"
     if plan.recomputed:
-        yield f"to save memory the compiler itself computes {plan.recomputed} operations twice"
+        yield f"to save memory the compiler recomputes {plan.recomputed} operations"
     if compute is None:
         return
     yield "\ntime of a step"
     if compute.guessed_loops:
-        yield "  (a loop's number of passes is not known before it runs; it is counted once)"
+        yield "  (a loop with an unknown number of iterations counts once)"
     collectives = ("collectives, without overlap", plan.collective_seconds)
     yield from _times(compute, collectives, ("step", plan.step_seconds))
     yield (
-        f"model FLOPs (formula) {plan.step_flops:.4g} a device: {plan.peak_share:.1%} of the "
-        f"chip's matrix peak, {plan.compute_peak_share:.1%} in the estimated compute alone"
+        f"model FLOPs (formula) {plan.step_flops:.4g} per device: {plan.peak_share:.1%} of the "
+        f"chip's matrix peak, {plan.compute_peak_share:.1%} counting estimated compute only"
     )
     yield (
         f"{plan.positions_per_second:,.0f} positions/s, source and target, padding included; "
         f"{plan.steps:,} steps: {plan.hours:.2f} hours, {plan.chip_hours:.1f} chip hours"
     )
     if plan.cost is not None:
-        yield f"cost at {plan.price_per_chip_hour:g} a chip hour: {plan.cost:,.2f}"
+        yield f"cost at {plan.price_per_chip_hour:g} per chip hour: {plan.cost:,.2f}"
     yield "\nestimated compute by part of the model"
     yield from _costs(compute.parts, compute.seconds)
     yield f"\nmost expensive operations (estimated; {compute.cycles:,} cycles in all)"
@@ -272,7 +272,7 @@ def _memory(plan: Plan | DecodePlan, *, smaller: str) -> Iterator[str]:
     for name, size in (
         ("arguments (state and batch)", memory.arguments),
         ("outputs", memory.outputs),
-        ("  of them in place of arguments", memory.aliased),
+        ("  of these, reusing arguments", memory.aliased),
         ("temporaries", memory.temporaries),
         ("peak of all these", memory.peak),
         ("program", memory.code),
@@ -280,7 +280,7 @@ def _memory(plan: Plan | DecodePlan, *, smaller: str) -> Iterator[str]:
         yield f"  {name:<34}{size / _MIB:>10,.0f} MiB"
     needed = memory.needed(limit)
     left = (limit - needed) / _GIB
-    spare = f"{left:.2f} GiB left" if left > 0 else "nothing left to speak of"
+    spare = f"{left:.2f} GiB left" if left > 0 else "almost nothing left"
     yield (
         f"  {'in all, at most':<34}{needed / _MIB:>10,.0f} MiB of {limit / _MIB:,.0f}: "
         f"fits, {spare}"
@@ -291,7 +291,7 @@ def _times(compute: Compute, *more: tuple[str, float]) -> Iterator[str]:
     for name, seconds in (
         ("compute, estimated cycles", compute.seconds),
         ("operations without an estimate", compute.unestimated_seconds),
-        ("asynchronous copies, beside these", compute.copy_seconds),
+        ("asynchronous copies, overlapping", compute.copy_seconds),
         *more,
     ):
         yield f"  {name:<34}{1e3 * seconds:>10.3f} ms"
@@ -318,7 +318,7 @@ def decoding_as_text(plan: DecodePlan) -> str:
     ]
     if (step := plan.step) is not None:
         lines += [
-            f"\nat most {1e3 * plan.seconds:.1f} ms a batch, {plan.rows / plan.seconds:,.0f} "
+            f"\nat most {1e3 * plan.seconds:.1f} ms per batch, {plan.rows / plan.seconds:,.0f} "
             "sentences/s\n\ntime of a decoding step",
             *_times(step, ("step", plan.seconds_per_token)),
             "\nestimated compute of a step by part",
@@ -332,12 +332,12 @@ def decoding_as_text(plan: DecodePlan) -> str:
 
 
 def _unestimated(compute: Compute, seconds: float) -> Iterator[str]:
-    yield "\noperations without an estimate, by bytes over the memory's bandwidth"
+    yield "\noperations without an estimate, by bytes over memory bandwidth"
     yield from _costs(compute.unestimated, seconds, shown=6)
     calls = [cost for cost in compute.unestimated if cost.name.startswith("custom-call")]
     if calls:
         named = ", ".join(f"{cost.count}x {cost.name.split()[-1]}" for cost in calls)
-        yield f"  custom calls, whose work is not among these bytes: {named}"
+        yield f"  custom calls, not included in these bytes: {named}"
 
 
 def remedies_as_text(config: ExperimentConfig, plain: Plan, tried: Sequence[fit.Remedy]) -> str:
@@ -351,8 +351,8 @@ def remedies_as_text(config: ExperimentConfig, plain: Plan, tried: Sequence[fit.
         lines.append(f"    {remedy.flags(config)}: {takes}, {verdict}")
     fitting = [remedy for remedy in tried if remedy.plan.fits]
     best = max(fitting, key=lambda remedy: remedy.plan.positions_per_second, default=None)
-    keeps = f"the quickest that keeps it: {best.flags(config)}" if best else None
-    return "\n".join([*lines, keeps or "nothing of this keeps it"])
+    keeps = f"fastest that keeps it: {best.flags(config)}" if best else None
+    return "\n".join([*lines, keeps or "none of these keeps it"])
 
 
 def fit_as_text(remat: bool, found: fit.Fit, best: Plan | None, asked: Shape) -> str:
@@ -371,4 +371,4 @@ def fit_as_text(remat: bool, found: fit.Fit, best: Plan | None, asked: Shape) ->
 
 
 def _speed(plan: Plan) -> str:
-    return f"{1e3 * plan.step_seconds:.1f} ms a step, {plan.positions_per_second:,.0f} positions/s"
+    return f"{1e3 * plan.step_seconds:.1f} ms/step, {plan.positions_per_second:,.0f} positions/s"

@@ -47,15 +47,17 @@ def describe(name: str, slices: int = 1) -> Topology:
     """The topology `VERSION:AxB[xC]`, as libtpu knows it. Raises TopologyError."""
     named = re.fullmatch(r"([A-Za-z]\w*):(\d+(?:x\d+){0,2})", name)
     if not named:
-        raise TopologyError(f"'{name}' is no topology: write VERSION:SIDES in chips, {_EXAMPLES}")
+        raise TopologyError(
+            f"'{name}' is not a topology: write VERSION:SIDES in chips, {_EXAMPLES}"
+        )
     version, sides = named[1], tuple(map(int, named[2].split("x")))
     _check_version(name, version)
     if slices < 1:
-        raise TopologyError(f"{slices} slices: there must be at least one")
+        raise TopologyError(f"{slices} slices: must be at least 1")
     if importlib.util.find_spec("libtpu") is None:
         raise TopologyError(
-            f"the TPU compiler is not installed here: {install('tpu')} "
-            "(an x86 Linux machine is enough, no TPU is needed)"
+            f"the TPU compiler is not installed here: {install('tpu')} (it runs on any x86 Linux "
+            "machine, without a TPU)"
         )
     options: dict[str, Any] = {"num_slices": slices} if slices > 1 else {}
     if version == "v4":
@@ -85,15 +87,13 @@ def _check_version(name: str, version: str) -> None:
     known = f"versions: {', '.join(VERSIONS)}"
     if re.match(r"(?i)(gpu|cuda|nvidia|[abhlv]\d{2,}\w*|t4)", version):
         raise TopologyError(
-            f"'{name}': only TPU topologies can be planned without the hardware. XLA's GPU backend "
-            "measures kernels on a GPU while it compiles, and JAX's CUDA plugin loads only where a "
-            "driver is; on the GPU machine itself the first lines of `train` show compile time, "
-            f"memory and speed. {known.capitalize()}"
+            f"'{name}': only TPUs can be planned without the hardware. XLA's GPU backend measures "
+            "kernels on a GPU while compiling, and JAX's CUDA plugin needs a driver; on the GPU "
+            "machine itself, `train --dry-run` shows compile time, memory and speed. "
+            f"{known.capitalize()}"
         )
     meant = f" (did you mean {_MEANT[version]}?)" if version in _MEANT else ""
-    raise TopologyError(
-        f"'{name}': there is no TPU version '{version}'{meant}; {known}; {_EXAMPLES}"
-    )
+    raise TopologyError(f"'{name}': unknown TPU version '{version}'{meant}; {known}; {_EXAMPLES}")
 
 
 def slice_numbers(devices: Sequence[Any]) -> tuple[int, ...]:

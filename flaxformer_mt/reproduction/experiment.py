@@ -130,7 +130,7 @@ def resolve(row: Row, settings: Settings) -> Experiment:
         data = placed(settings.text, data, settings.folder)
     if (corpus := settings.corpus) is not None:
         if corpus.test is None and row.test != "valid":
-            raise RowError(f"{row.label}: is measured on a test set: --test SRC TGT names it")
+            raise RowError(f"{row.label}: needs a test set: give --test SRC TGT")
         named = {"train": corpus.name, "valid": "valid", "test": corpus.name}
         files = {part: getattr(corpus, part) for part in named}
         train, valid, *tests = (
@@ -158,8 +158,8 @@ def resolve(row: Row, settings: Settings) -> Experiment:
     )
     if ABSOLUTE_PATH.search(experiment.command):
         raise RowError(
-            f"{experiment.command}: results name their command, and this one has a path of one "
-            "machine: give --folder, and file names within it"
+            f"{experiment.command}: results record their command, which must not name this "
+            "machine's paths: give --folder, and file names within it"
         )
     return experiment
 
@@ -170,7 +170,7 @@ def again(details: Mapping[str, str]) -> Experiment:
     Raises RowError and ConfigError where they no longer do.
     """
     if missing := {"row", "settings"} - set(details):
-        raise RowError(f"its details name no experiment: without {', '.join(sorted(missing))}")
+        raise RowError(f"its details lack {', '.join(sorted(missing))}")
     return resolve(row_of(details["row"]), Settings.from_json(details["settings"]))
 
 
@@ -211,8 +211,8 @@ def _changed(row: Row, key: str, base: Any, value: Any, ours: Any) -> Any:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if value == ours or (is_number and (value > base) != (value > ours)):
         raise RowError(
-            f"{row.label}: has {key} {value} where the paper's base has {base}; to a base of "
-            f"{ours} (--config.{key}) that is another question: leave the override out, or the row"
+            f"{row.label}: changes {key} from the paper's {base} to {value}, which does not apply "
+            f"to a base of {ours} (--config.{key}): leave out the override or the row"
         )
     return value
 

@@ -51,12 +51,12 @@ def read_test(experiment: Experiment, *, say: Callable[[str], None]) -> TestSet:
     key = f"data.test.{name}" if corpus is not data.valid else "data.valid"
     pairs = list(read_pairs(corpus, data.folder, key=key))
     if not pairs:
-        raise CorpusError(f"{key}: holds no sentence to score")
+        raise CorpusError(f"{key}: has no sentence to score")
     gold: tuple[Tree, ...] = ()
     if "f1" in experiment.row.values:
         files = open_source(corpus, data.folder, key).files
         if "tgt" not in files:
-            raise CorpusError(f"{key}: gold trees are looked for beside two files: kind 'files'")
+            raise CorpusError(f"{key}: gold trees are expected next to two files: kind 'files'")
         gold = gold_trees(Path(str(files["tgt"])), len(pairs), say=say)
     sources, references = tuple(pair.src for pair in pairs), tuple(pair.tgt for pair in pairs)
     return TestSet(name=name, sources=sources, references=references, gold=gold)
@@ -175,7 +175,7 @@ def gold_trees(target: Path, count: int, *, say: Callable[[str], None]) -> tuple
             trees = tuple(tree for _, tree in read(lines, str(path)))
     except (OSError, UnicodeDecodeError) as error:
         raise CorpusError(
-            f"{path}: the gold trees, from which {target.name} was made, cannot be read: {error}"
+            f"{path}: cannot read the gold trees that {target.name} was made from: {error}"
         ) from error
     try:
         of_lines = trees_of_parses(trees, count)
@@ -199,6 +199,6 @@ def parse_f1(
         malformed += bool(rebuilt.repairs)
         score = evalb.score_sentence(tree, rebuilt.tree)
         if score.errors:
-            raise CorpusError(f"sentence {number:,}: its gold tree has other words: {source}")
+            raise CorpusError(f"sentence {number:,}: its gold tree has different words: {source}")
         scores.append(score)
     return 100 * evalb.total(scores).f1, malformed

@@ -156,7 +156,7 @@ def _measured(scored: Scored) -> Measured:
     """A run's kept output, by the paper's BLEU where it has a meaning, else by sacreBLEU."""
     kept = read_kept(scored.run.evaluation, scored.experiment.kept_as)
     if kept.references is None:
-        raise ScoringError(f"{scored.run.evaluation}: keeps no references: evaluate it again")
+        raise ScoringError(f"{scored.run.evaluation}: has no references: evaluate it again")
     metrics = scored.experiment.scoring.metrics(kept.references)
     paper = [one for one in metrics if isinstance(one, PaperBleu)]
     return measure([*paper, *metrics][:1], kept.hypotheses, kept.references)[0]
@@ -219,10 +219,9 @@ def described(found: Result) -> Iterator[str]:
         "`reproduce` again where the outputs are kept."
     )
     yield (
-        "Differences are the row's score minus the base's, all seeds together, with paired "
-        "bootstrap's interval over the sentences of the test set. p is approximate "
-        "randomization's, two-sided; an order holds, or does not, where p is below 0.05 and every "
-        "seed has it. Perplexity is shown without a test of its own. BLEU"
-        f"{protocol_note(signature)}: `{signature}`."
+        "Differences are the row's score minus the base's, over all seeds, with a paired "
+        "bootstrap interval over the test set's sentences. p is from approximate randomization, "
+        "two-sided; an order holds or fails if p is below 0.05 and every seed agrees. Perplexity "
+        f"is shown without a test. BLEU{protocol_note(signature)}: `{signature}`."
         + (undecided if "not decided" in verdicts else "")
     )

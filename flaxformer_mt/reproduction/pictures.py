@@ -53,7 +53,7 @@ def draw_run(folder: Path, run: RunDirectory, *, say: Say) -> None:
     say(f"figures 3 to 5: {run}, validation sentences")
     translator, pronouns = Translator.load(run.path), pronouns_of(data.src_lang)
     for name in draw_attention(folder, translator, sources, pronouns=pronouns, say=say):
-        say(f"{name}: not drawn: no head does it on these sentences")
+        say(f"{name}: not drawn: no head shows it on these sentences")
 
 
 def draw_attention(

@@ -19,13 +19,12 @@ from flaxformer_mt.rundir.paths import read_json, remove_file, write_json
 FAILED = "failed"  # the folder, below that of the results
 FULL, REDUCED = "measured at full scale", "measured at reduced scale"
 MEANING = {
-    FULL: "the paper's recipe on as much data, all of its steps",
-    REDUCED: "a share of it, or other text, or other sizes: its score is not "
-    "to be held against the paper's",
-    "compiled and costed only": "the TPU's own compiler has made its step, whole or with one and "
-    "two of its layers; nothing is trained",
-    "failed": "tried, and broken off: the reason stands below",
-    "not run": "there is a config and a command, and no result",
+    FULL: "the paper's recipe, data size and steps",
+    REDUCED: "fewer steps, other text or other sizes: not comparable with the paper's score",
+    "compiled and costed only": "its step was compiled by the TPU compiler, in full or with one "
+    "and two layers; nothing is trained",
+    "failed": "tried and failed: the reason is below",
+    "not run": "has a config and a command, but no result",
 }
 
 
@@ -97,7 +96,7 @@ def read_records(folder: Path) -> Records:
     results = read_results(folder)
     for result in results:
         if not {"row", "experiments"} & set(result.details):
-            raise ResultError(f"{folder / result.name}.json: is no result of `reproduce`")
+            raise ResultError(f"{folder / result.name}.json: is not a result of `reproduce`")
     return Records(
         rows=tuple(result for result in results if "row" in result.details),
         orderings=tuple(result for result in results if "experiments" in result.details),
@@ -140,7 +139,7 @@ def known(experiment: Experiment, folder: Path) -> Known:
         result = read_result(path)
         if result.details.get("digest") == experiment.digest:
             return Known(state="done", result=result)
-        return Known(state="stale", note=f"{path} is of other settings", result=result)
+        return Known(state="stale", note=f"{path} has different settings", result=result)
     if failed.exists():
         return Known(state="failed", note=_failure(failed).message)
     return Known(state="not run")
@@ -167,5 +166,5 @@ def _failure(path: Path) -> Failure:
         failure = Failure(**read_json(path))
         _ = failure.label.strip(), failure.message.strip()
     except (RunDirectoryError, TypeError, KeyError, AttributeError, ValueError) as error:
-        raise ResultError(f"{path}: is no record of a failure: {error}") from error
+        raise ResultError(f"{path}: is not a failure record: {error}") from error
     return failure

@@ -21,13 +21,13 @@ from flaxformer_mt.text_table import markdown
 _HEAD = """\
 # The paper, row by row
 
-Written by `flaxformer-mt reproduce report` from result files; nothing here is typed by hand but the
-paper's values, which stand once, in `flaxformer_mt/reproduction/paper.py`. What was not run says
-so. How to run a row: docs/reproducing.md of the project."""
+`flaxformer-mt reproduce report` writes this page from result files. The paper's values come from
+`flaxformer_mt/reproduction/paper.py`. Rows that were not run say so. To run one, see
+docs/reproducing.md."""
 
 SCORES = {
     "f1": "F1",
-    "f1_at_most_40_words": "F1, 40 words at most",
+    "f1_at_most_40_words": "F1, at most 40 words",
     "bleu_paper": "the paper's BLEU",
     "bleu_tokenized": "BLEU (tokenised)",
     "bleu_tokenized_lc": "BLEU (tokenised, lower-cased)",
@@ -65,7 +65,7 @@ def _sections(records: Records, plans: Sequence[Result], others: Sequence[Result
         if json.loads(found.details["experiments"]).items() <= digests.items():
             compared.append(found)
         else:
-            outdated.append((found, "compares runs that are no longer those"))
+            outdated.append((found, "compares runs that have changed"))
     if compared:
         yield "## Which of Table 3's orderings hold"
         for found in compared:
@@ -83,7 +83,7 @@ def _sections(records: Records, plans: Sequence[Result], others: Sequence[Result
         for result, reason in outdated
     ]
     unknown += [
-        f"- `{failure.name}`: failed, and the paper has no row '{failure.label}': {failure.message}"
+        f"- `{failure.name}`: failed, but the paper has no row '{failure.label}': {failure.message}"
         for failure in records.failures
         if failure.label not in {row.label for row in ROWS}
     ]
@@ -177,22 +177,21 @@ def _remarks() -> str:
     return "\n".join(
         [
             *(f"- `{row.label}`: {row.remark}." for row in ROWS if row.remark),
-            "- Ours stands in these tables for measurements at full scale alone; others are "
-            "below, under their own text and scale. What (tfds) follows was measured on the "
-            "sets of TensorFlow Datasets that come nearest to the paper's text.",
-            "- FLOPs by formula are those of the model's matrix products, forward and "
-            f"backward, as if every batch were full, in sentences of {SENTENCE} tokens. The "
-            "paper's are another thing: training time, times the number of GPUs, times an "
-            "estimate of what such a GPU sustains.",
-            "- Device-hours are the wall time of all starts of a run times the devices of the "
-            "process that measured it: how many earlier starts had is not known. Machine and "
-            "commit are that process's as well; where other code trained, a line says so.",
-            "- Parameters by formula are with vocabularies of the config's size; the paper's "
-            "column is that of no one vocabulary (configs/table3.py).",
-            "- The paper's BLEU is tokenised, with compounds split in German; sacreBLEU of the "
-            "same output is lower, and the two are not to be compared. (protocol 1) marks "
-            "scores of an earlier tokenisation (docs/evaluating.md).",
-            f"- `--scale S` is this rule: {RULE}".replace("\n", " "),
+            "- These tables show only our full-scale measurements; others are below, under their "
+            "text and scale. (tfds) marks measurements on the TensorFlow Datasets sets closest to "
+            "the paper's text.",
+            "- FLOPs by formula count the model's matrix products, forward and backward, with "
+            f"every batch full of sentences of {SENTENCE} tokens. The paper's are an estimate: "
+            "training time, times GPUs, times each GPU's sustained FLOP/s.",
+            "- Device-hours are the wall time of all starts of a run, times the devices of the "
+            "process that measured it (earlier starts' devices are unknown). Machine and commit "
+            "are that process's too; a line says if other code trained the model.",
+            "- Parameters by formula use the config's vocabulary size; no single vocabulary gives "
+            "the paper's column (configs/table3.py).",
+            "- The paper's BLEU is tokenised, with German compounds split; sacreBLEU of the same "
+            "output is lower, so don't compare the two. (protocol 1) marks an earlier "
+            "tokenisation (docs/evaluating.md).",
+            f"- `--scale S` means: {RULE}".replace("\n", " "),
         ]
     )
 
@@ -206,11 +205,11 @@ def _compiled(standings: Sequence[Standing]) -> Iterator[str]:
         for step in one.planned
     ]
     if whole:
-        yield "## Compiled for TPUs that were not there"
+        yield "## Compiled without TPUs"
         yield (
-            "The step on the paper's batch of 25,000 tokens a side, English to German, by the "
-            "compiler's own estimates; validation and checkpoints come on top. It is the step of "
-            f"Table 3's `base` and `big`, too. {_source(whole)}"
+            "The step on the paper's batch of 25,000 tokens per side, English to German, by the "
+            "compiler's estimates, without validation and checkpoints. Table 3's `base` and `big` "
+            f"have the same step. {_source(whole)}"
         )
         yield _steps("model", whole)
     by_layers = [
@@ -230,12 +229,12 @@ def _compiled(standings: Sequence[Standing]) -> Iterator[str]:
     if by_layers:
         yield "## Every row's step"
         yield (
-            "On the paper's batch of 25,000 tokens a side, in rows of the longest sentences that "
-            "the row's config allows, by the TPU compiler's own estimates. The compiler has made "
-            "the steps of models with one and with two layers in each stack, and a row's number of "
-            "layers is on the line through both; (whole) is a step that it has made as it is. "
+            "On the paper's batch of 25,000 tokens per side, in rows of the longest sentences "
+            "that the row's config allows, by the TPU compiler's estimates. Steps are "
+            "extrapolated linearly from models compiled with one and with two layers per stack; "
+            "(whole) marks steps compiled in full. "
             + _source(by_layers)
-            + "".join(f" Against the whole step `{label}` is {by}." for by, label in off.items())
+            + "".join(f" Against the full step, `{label}` is {by}." for by, label in off.items())
         )
         yield _steps("row", by_layers)
 
@@ -244,7 +243,7 @@ _Step = tuple[str, Planned, int]  # its name, what it takes, and how many there 
 
 
 def _steps(what: str, steps: Sequence[_Step]) -> str:
-    header = [what, "chips", "ms a step", "GiB a chip", "steps", "chip-hours"]
+    header = [what, "chips", "ms per step", "GiB per chip", "steps", "chip-hours"]
     rows = [
         [
             *(name, f"{step.chips} {step.chip}", f"{step.step_ms:.1f}", f"{step.gib:.1f}"),
@@ -299,7 +298,7 @@ def _measured(group: str, results: Sequence[Result]) -> Iterator[str]:
     lines = [_line(row, rows[row.label], [*names]) for row in table if row.label in rows]
     yield (
         f"{first.details['status'].capitalize()}. Trained on {first.details['data']}; scored on "
-        f"{first.details['test']}.{overrides(group)} The first of the commands:"
+        f"{first.details['test']}.{overrides(group)} The first command:"
     )
     yield f"<!-- not run: hours of training -->\n```bash\n{first.command}\n```"
     yield markdown(header, lines, right=set(range(1, len(header) - 2)))
@@ -310,7 +309,7 @@ def _measured(group: str, results: Sequence[Result]) -> Iterator[str]:
         if metric in first.signatures
     )
     if mixed := [f"- `{one.name}`: {told}" for one in results if (told := mixture(one))]:
-        yield "Trained by other code than measured it:"
+        yield "Trained by different code than measured it:"
         yield "\n".join(mixed)
 
 
@@ -362,8 +361,8 @@ def _other_text(results: Sequence[Result]) -> Iterator[str]:
         rows.append([named, f"`{one.config}`", *scores, *ends])
     yield "## On other text"
     yield (
-        "What this project has trained beside the paper's rows. Each is scored on a test set of "
-        "its own, and none is to be held against the paper's values, or against another line."
+        "Other models this project has trained. Each has its own test set: don't compare it with "
+        "the paper's values or with another line."
     )
     yield markdown(header, rows, right=set(range(2, 3 + len(shown))))
     if signatures:

@@ -131,7 +131,7 @@ def write_result(
     """
     commit = git_commit() or (f"release {release}" if release else None)
     if commit is None:
-        raise ResultError(f"{path}: a result names its commit: run the benchmark in a git checkout")
+        raise ResultError(f"{path}: a result needs its commit: run the benchmark in a git checkout")
     texts = {
         f"{path.stem}.{of}.hyp.xz": "".join(f"{line}\n" for line in lines).encode()
         for of, lines in (hypotheses or {}).items()
@@ -203,7 +203,7 @@ def parse(content: Any, path: Path) -> Result:
         elif kind == "str":
             # A machine may have nothing to say of its CPU.
             said = isinstance(value, str) and (value != "" or where.startswith("machine."))
-            check(said, f"{where} must be a text, not {value!r}")
+            check(said, f"{where} must be a string, not {value!r}")
         else:
             # JSON as Python reads it also has NaN and Infinity, and True is an int.
             finite = type(value) in (int, float) and math.isfinite(value)
@@ -215,11 +215,11 @@ def parse(content: Any, path: Path) -> Result:
     check(NAME.fullmatch(name) is not None, f"name '{name}' must match {NAME.pattern}")
     check(path.name == f"{name}.json", f"holds '{name}': its name must be {name}.json")
     for key in ("command", "config"):
-        complaint = f"{key} names a path of one machine; use relative ones: {content[key]}"
+        complaint = f"{key} names this machine's paths; use relative ones: {content[key]}"
         check(ABSOLUTE_PATH.search(content[key]) is None, complaint)
     complaint = f"commit '{commit}' is neither a full git hash nor a release"
     check(COMMIT.fullmatch(commit) is not None, complaint)
-    check(type(machine["cores"]) is int and machine["cores"] > 0, "machine.cores: a count")
+    check(type(machine["cores"]) is int and machine["cores"] > 0, "machine.cores must be a count")
     check(metrics != {}, "metrics must map names to numbers")
     for key in metrics:
         check(NAME.fullmatch(key) is not None, f"metric '{key}' must match {NAME.pattern}")
@@ -227,7 +227,7 @@ def parse(content: Any, path: Path) -> Result:
         fits = re.fullmatch(rf"{name}\.\w[\w.-]*\.hyp\.xz", file) is not None
         check(fits, f"hypotheses '{file}': must be named {name}.SET.hyp.xz")
     strangers = sorted(set(content["signatures"]) - set(metrics))
-    check(not strangers, f"signatures of metrics that are not there: {', '.join(strangers)}")
+    check(not strangers, f"signatures of missing metrics: {', '.join(strangers)}")
     return Result(**{**content, "machine": Machine(**machine)})
 
 

@@ -87,7 +87,7 @@ class Rows:
         if before.state == "done":
             return Outcome(experiment=experiment, kind="kept")
         if before.state == "stale":
-            self.say(f"stale: {before.note}; it is measured again")
+            self.say(f"stale: {before.note}; measuring it again")
         try:
             result = self._trained_and_measured(experiment)
         except Exception as error:
@@ -154,7 +154,7 @@ def listing(experiments: Iterable[Experiment], results: Path) -> str:
         if found.note:
             notes.append(f"{row.name}: {found.state}: {found.note}")
     header = ["row", "config", "seed", "state", "steps", "pairs", "averaged", "M params", "FLOPs"]
-    costs = f"all: {total:.1e} FLOPs, of which {left:.1e} are to be done (by formula, every batch "
+    costs = f"all: {total:.1e} FLOPs, {left:.1e} still to do (by formula, every batch "
     return "\n".join([aligned(header, rows, left={0, 1, 3}), f"{costs}full)", *notes])
 
 
@@ -206,7 +206,7 @@ def _first(corpus: CorpusConfig, count: int, source: str, folder: Path, say: Say
                     tgt_file.write(f"{pair.tgt}\n")
             # Last of all: without it the files are written again.
             write_json(record, {"corpus": corpus.name, "pairs": written, "left_out": drops.counts})
-            say(f"{key}: the first {written:,} pairs are used ({count:,} wanted)")
+            say(f"{key}: using the first {written:,} pairs ({count:,} wanted)")
             for example in drops.examples:
                 say(f"  left out: {example}")
     return CorpusConfig(name=corpus.name, src=str(src), tgt=str(tgt), weight=corpus.weight)
@@ -250,12 +250,12 @@ def _alone_in(place: Path, say: Say) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say(f"{place}: another process prepares the same text; waiting for it")
+            say(f"{place}: another process is preparing the same text; waiting for it")
             fcntl.flock(lock, fcntl.LOCK_EX)
         except OSError as error:
             say(
                 f"warning: {place}: this file system has no locks ({error.strerror}); make sure "
-                "that nothing else prepares the same text"
+                "nothing else prepares the same text"
             )
         yield
 

@@ -23,11 +23,11 @@ from flaxformer_mt.reproduction.paper import RowError
 from flaxformer_mt.reproduction.result_file import ABSOLUTE_PATH, NAME
 
 RULE = """\
-S times the steps, the warm-up (with the same highest learning rate) and the steps between
-checkpoints, of which as many are averaged; the first S x 4.5 million (EN-FR: 36 million; parsing:
-40,000, and 17 million of others' trees) training pairs, so that each is seen as often as in the
-paper. Validation, by which nothing is chosen, takes place about ten times and does not translate.
-Batch, model, vocabulary and search stay as they are."""
+S times the steps, the warm-up (with the same peak learning rate) and the steps between checkpoints
+(averaging as many); the first S x 4.5 million training pairs (EN-FR: 36 million; parsing: 40,000,
+and 17 million of others' trees), so that each is seen as often as in the paper. Validation runs
+about ten times, without translating, and decides nothing. Batch, model, vocabulary and search stay
+the same."""
 PAPER = "paper"  # the paper's own text, in names of files
 Text = Literal["files", "tfds"]  # the paper's text as files, or as TensorFlow Datasets has it
 TEXTS: tuple[Text, ...] = get_args(Text)
@@ -45,14 +45,14 @@ class Corpus:
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.name):
             raise RowError(
-                f"--corpus {self.name}: a name has small letters, digits and '_', and begins with "
-                "a letter"
+                f"--corpus {self.name}: use lower-case letters, digits and '_', starting with a "
+                "letter"
             )
         # Also what begins with it: `paper_full` is how files name the paper's text at full length.
         if self.name == PAPER or self.name.startswith(f"{PAPER}_"):
             raise RowError(
-                f"--corpus {self.name}: files name results of the paper's own text so: give the "
-                "corpus another name, which does not begin with 'paper'"
+                f"--corpus {self.name}: names starting with 'paper' are reserved for the paper's "
+                "text: choose another name"
             )
 
 
@@ -69,17 +69,17 @@ class Settings:
 
     def __post_init__(self) -> None:
         if not 0 < self.scale <= 1:
-            raise RowError(f"--scale {self.scale:g}: must lie above 0 and at most be 1")
+            raise RowError(f"--scale {self.scale:g}: must be above 0 and at most 1")
         if self.text != "files" and self.corpus is not None:
-            raise RowError(f"--text {self.text}: is the paper's text, and --corpus is another")
+            raise RowError(f"--text {self.text} is the paper's text: leave it out with --corpus")
         for override in self.overrides:
             key, _, value = override.partition("=")
             if flag := {"data.folder": "--folder", "training.seed": "--seeds"}.get(key):
-                raise RowError(f"--config.{override}: say {flag} in place of it")
+                raise RowError(f"--config.{override}: use {flag} instead")
             if ABSOLUTE_PATH.search(value):
                 raise RowError(
-                    f"--config.{override}: results name their settings, and this is a path of one "
-                    "machine: give --folder, and file names within it"
+                    f"--config.{override}: results record their settings, which must not name "
+                    "this machine's paths: give --folder, and file names within it"
                 )
 
     @property
@@ -131,7 +131,7 @@ class Settings:
             wanted = [field.name for field in dataclasses.fields(cls)]
             return cls(**{name: plain[name] for name in wanted})
         except (KeyError, TypeError, ValueError, RecursionError) as error:
-            raise RowError(f"its details name no experiment: {error}") from error
+            raise RowError(f"its details are incomplete: {error}") from error
 
 
 def load_on(text: Text, spec: str, overrides: Sequence[str] = ()) -> ExperimentConfig:
@@ -173,9 +173,7 @@ def _from_tfds(spec: str, data: DataConfig) -> Iterator[str]:
     for key, corpus in corpora.items():
         path, split = TFDS_SETS.get(data.tgt_lang), TFDS_SPLITS.get(corpus.src.partition(".")[0])
         if path is None or split is None:
-            raise RowError(
-                f"{spec}: TensorFlow Datasets has no such text as its {key}: leave --text out"
-            )
+            raise RowError(f"{spec}: TensorFlow Datasets lacks its {key}: leave out --text")
         values = {"kind": "tfds", "path": path, "split": split}
         for name, value in (values | {"src": data.src_lang, "tgt": data.tgt_lang}).items():
             yield f"{key}.{name}={value}"

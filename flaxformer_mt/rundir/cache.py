@@ -63,14 +63,14 @@ def local_copy(folder: Path) -> Path:
         return folder
     if not _is_complete(folder):
         raise RunDirectoryError(
-            f"{folder}: is not there, or not complete: {INDEX[folder.name]} is missing; "
-            f"`prepare --workdir {folder.parent}` makes it"
+            f"{folder}: missing or incomplete (no {INDEX[folder.name]}); run `prepare --workdir "
+            f"{folder.parent}`"
         )
     files = asking(folder, "read", lambda: _described(folder))
     place = _place_of(files)
     with _usable():
         if place.exists() and (damage := _damage(place, files)):
-            _LOGGER.warning("%s: is damaged, %s: fetching it anew", place, damage)
+            _LOGGER.warning("%s: is damaged, %s: downloading it again", place, damage)
             shutil.rmtree(place)
         if not place.exists():
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -180,10 +180,10 @@ def _fetch(remote: Path, local: Path, expected: dict[str, Any]) -> None:
     try:
         asking(remote, "read", lambda: persistently(lambda: copy(remote, local)))
     except FileNotFoundError as error:
-        raise RunDirectoryError(f"{remote}: is missing; upload the folder anew") from error
+        raise RunDirectoryError(f"{remote}: is missing; upload the folder again") from error
     if difference := _difference(local, expected):
         raise RunDirectoryError(
-            f"{remote}: has {difference}: it is damaged or was replaced; upload the folder anew"
+            f"{remote}: has {difference}: it is damaged or was replaced; upload the folder again"
         )
 
 
@@ -192,7 +192,7 @@ def _difference(path: Path, expected: dict[str, Any]) -> str:
     for what, value in expected.items():
         found = path.stat().st_size if what == "size" else _sha256(path)
         if found != value:
-            return f"{what} {found}, and {FILES} says {value}"
+            return f"{what} {found}, but {FILES} says {value}"
     return ""
 
 
@@ -238,6 +238,6 @@ def _usable() -> Iterator[None]:
         yield
     except OSError as error:
         raise RunDirectoryError(
-            f"{cache_folder()}: cannot be used as a cache: {error.strerror or error}; "
-            "FLAXFORMER_CACHE names another folder"
+            f"{cache_folder()}: cannot be used as a cache: {error.strerror or error}; set "
+            "FLAXFORMER_CACHE to another folder"
         ) from error

@@ -113,10 +113,7 @@ def average_folder(directory: Path) -> Path:
 def existing_average(directory: Path) -> Path:
     """Where averaged parameters lie. Raises CheckpointError if there are none."""
     if not has_average(directory):
-        raise CheckpointError(
-            f"{directory.parent}: has no averaged parameters; `average` makes them from its "
-            "checkpoints"
-        )
+        raise CheckpointError(f"{directory.parent}: has no averaged parameters; run `average`")
     return average_folder(directory)
 
 
@@ -124,7 +121,7 @@ def select_step(directory: Path, which: Literal["best", "latest"] | int) -> int:
     """The step that `which` names in a checkpoints directory. Raises CheckpointError."""
     steps = list_steps(directory)
     if not steps:
-        raise CheckpointError(f"{directory}: holds no checkpoint; train the run first")
+        raise CheckpointError(f"{directory}: has no checkpoint; train the run first")
     if which == "latest":
         return steps[-1]
     if which == "best":
@@ -146,7 +143,7 @@ def best_steps(directory: Path, n: int) -> list[int]:
         if order := ranked(metrics, best["metric"], best["mode"]):
             return order[:n]
     raise CheckpointError(
-        f"{directory}: no checkpoint carries a validation result, so none is best; there are "
+        f"{directory}: no checkpoint has a validation result, so none is best; there are "
         f"{joined(list_steps(directory))}"
     )
 
@@ -210,8 +207,8 @@ def stale_average(run: RunDirectory) -> str | None:
     if newest <= made:
         return None
     return (
-        f"{run}: the average is of steps {joined(meta['steps'])}, and the run is at step {newest} "
-        "now; run `average` again"
+        f"{run}: the average is of steps {joined(meta['steps'])}, but the run is now at step "
+        f"{newest}; run `average` again"
     )
 
 
@@ -267,7 +264,7 @@ def chosen_weights(run: RunDirectory, which: Which) -> Chosen:
         step = select_step(run.checkpoints, named)
         chosen = Chosen(step, f"step {step}" if named == step else f"{named}, step {step}")
     if which in ("auto", "average") and (stale := stale_average(run)):
-        _LOGGER.warning("warning: %s. The weights used are '%s'", stale, chosen.name)
+        _LOGGER.warning("warning: %s. Using the weights '%s'", stale, chosen.name)
     return chosen
 
 
@@ -301,7 +298,7 @@ def average_checkpoints(
             continue
         if form != first:
             raise CheckpointError(
-                f"{run}: checkpoints {steps[0]} and {step} are of different models"
+                f"{run}: checkpoints {steps[0]} and {step} belong to different models"
             )
         jax.tree.map(lambda sum_, array: np.add(sum_, array, out=sum_), total, arrays)
     mean = jax.tree.map(lambda sum_, array: (sum_ / len(steps)).astype(array.dtype), total, arrays)
@@ -355,10 +352,10 @@ def _choose(run: RunDirectory, n: int, by: Literal["latest", "best"]) -> list[in
         present, setting = sorted(best_steps(run.checkpoints, n)), "training.keep_best"
     if len(present) < n:
         kind = "validated" if by == "best" else "regular"
-        others = "" if by == "best" else "; those of a start, a stop or an earlier end do not count"
+        others = "" if by == "best" else "; those of a start, a stop or an earlier end don't count"
         raise CheckpointError(
             f"{run}: cannot average {n} {kind} checkpoints, there are {len(present)} (steps "
-            f"{joined(present) or 'none'}{others}); average fewer, or train with a higher "
-            f"{setting}, which keeps more"
+            f"{joined(present) or 'none'}{others}); average fewer, or keep more with a higher "
+            f"{setting}"
         )
     return present

@@ -79,7 +79,7 @@ def read_meta(folder: Path) -> dict[str, Any]:
         raise DamagedError(f"{folder}: meta does not match its checksum")
     if content["format_version"] > META_VERSION:
         raise CheckpointError(
-            f"{folder}: has format version {content['format_version']}, and this flaxformer-mt "
+            f"{folder}: has format version {content['format_version']}, but this flaxformer-mt "
             f"reads up to {META_VERSION}; upgrade flaxformer-mt"
         )
     return content
@@ -115,8 +115,8 @@ def read_tree(folder: Path, meta: Mapping[str, Any], name: str, abstract: Any) -
     wrong = [path for path in wanted if digests[path] != meta["leaves"][name][path]["digest"]]
     if wrong:
         raise DamagedError(
-            f"{folder}: {name} has {len(wrong)} of {len(wanted)} arrays that do not match their "
-            f"digests, the first of them {wrong[0]}"
+            f"{folder}: {name}: {len(wrong)} of {len(wanted)} arrays do not match their digests, "
+            f"the first being {wrong[0]}"
         )
     return jax.tree.unflatten(jax.tree.structure(abstract), [found[path] for path in wanted])
 
@@ -133,7 +133,7 @@ def read_weights(
     if weights == "auto":
         weights = "ema" if "ema" in meta["leaves"] else "params"
     if weights not in meta["leaves"]:
-        raise CheckpointError(f"{folder}: holds no {weights}")
+        raise CheckpointError(f"{folder}: has no {weights}")
     leaves = {
         path: jax.ShapeDtypeStruct(tuple(leaf["shape"]), jax.numpy.dtype(leaf["dtype"]))
         for path, leaf in meta["leaves"][weights].items()
@@ -150,10 +150,10 @@ def check_form(folder: Path, meta: Mapping[str, Any], name: str, wanted: Mapping
     stored = meta["leaves"].get(name)
     advice = "use the settings that the run was started with, or a new run directory"
     if stored is None:
-        raise CheckpointError(f"{folder}: holds no {name}, which these settings need; {advice}")
+        raise CheckpointError(f"{folder}: has no {name}, which these settings need; {advice}")
     for missing, holder in (
         ([path for path in wanted if path not in stored], "the checkpoint lacks"),
-        ([path for path in stored if path not in wanted], "these settings make no"),
+        ([path for path in stored if path not in wanted], "these settings have no"),
     ):
         if missing:
             more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
@@ -162,8 +162,8 @@ def check_form(folder: Path, meta: Mapping[str, Any], name: str, wanted: Mapping
         form = (tuple(stored[path]["shape"]), stored[path]["dtype"])
         if form != (tuple(leaf.shape), str(leaf.dtype)):
             raise CheckpointError(
-                f"{folder}: {name}: {path} is {form[1]}{list(form[0])}, and these settings make "
-                f"it {leaf.dtype}{list(leaf.shape)}; {advice}"
+                f"{folder}: {name}: {path} is {form[1]}{list(form[0])}, but "
+                f"{leaf.dtype}{list(leaf.shape)} with these settings; {advice}"
             )
 
 
@@ -172,7 +172,7 @@ def _describe(name: str, tree: Any) -> dict[str, Any]:
     for path, leaf in leaves.items():
         if not isinstance(leaf, (jax.Array, np.ndarray)):
             raise CheckpointError(
-                f"{name}: {path} is a {type(leaf).__name__}, and only arrays can be saved"
+                f"{name}: {path} is a {type(leaf).__name__}, but only arrays can be saved"
             )
         if isinstance(leaf, np.ndarray) and leaf.dtype != jax.dtypes.canonicalize_dtype(leaf.dtype):
             raise CheckpointError(f"{name}: {path} is {leaf.dtype}, which JAX cannot restore")
@@ -216,7 +216,7 @@ def _read_json(folder: Path, name: str) -> dict[str, Any]:
     # Orbax's own reader does no more than this.
     document = reading(folder, name, lambda: json.loads((folder / name / "metadata").read_bytes()))
     if not isinstance(document, dict):
-        raise DamagedError(f"{folder}: {name} is not what was written")
+        raise DamagedError(f"{folder}: {name} has changed since it was written")
     return document
 
 
@@ -260,8 +260,8 @@ def listed_alike(directory: Path, list_steps: Callable[[Path], list[int]]) -> li
         steps = list_steps(directory)
     seen = ", ".join(str(step) for step in steps) or "none"
     raise CheckpointError(
-        f"{directory}: not every host sees the same checkpoints there; this one sees {seen}. All "
-        "need one folder that they share: look at how it is mounted"
+        f"{directory}: hosts see different checkpoints; this one sees {seen}. All need the same "
+        "shared folder: check how it is mounted"
     )
 
 

@@ -165,11 +165,11 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
             self._set_aside(damaged, snapshot.step)
             return snapshot
         if not damaged:
-            raise CheckpointError(f"{self.directory}: holds no checkpoint")
+            raise CheckpointError(f"{self.directory}: has no checkpoint")
         reasons = "\n".join(f"  {reason}" for reason in damaged.values())
         raise CheckpointError(
             f"{self.directory}: none of the checkpoints {joined(sorted(damaged))} can be used; "
-            f"they stay where they are:\n{reasons}"
+            f"left in place:\n{reasons}"
         )
 
     def steps(self) -> list[int]:
@@ -223,7 +223,7 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
             except DamagedError:
                 continue  # named when it is to be restored
             except UnreadError as error:
-                self._report(f"{error}; meanwhile it is kept")
+                self._report(f"{error}; keeping it for now")
         self._manager = ocp.CheckpointManager(
             self.directory,
             options=ocp.CheckpointManagerOptions(
@@ -264,8 +264,8 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         except Exception as second:
             error.add_note(f"and closing: {second}")
         raise CheckpointError(
-            f"{self.directory}: a checkpoint could not be saved: {first_line(error)}; the earlier "
-            "ones are unharmed"
+            f"{self.directory}: a checkpoint could not be saved: {first_line(error)}; earlier "
+            "ones are intact"
         ) from error
 
     def _set_aside(self, damaged: Mapping[int, str], used: int) -> None:
@@ -312,9 +312,7 @@ def _read(folder: Path, abstract: Mapping[str, Any]) -> Snapshot:
     try:
         meta = read_meta(folder)
         if str(meta["step"]) != folder.name:
-            raise DamagedError(
-                f"{folder}: holds step {meta['step']}; give the folder its name back"
-            )
+            raise DamagedError(f"{folder}: holds step {meta['step']}; restore the folder's name")
         # Before anything is read: settings that do not fit are found in no time.
         for name, tree in abstract.items():
             check_form(folder, meta, name, flatten_paths(tree))

@@ -99,13 +99,13 @@ def create(
     make_folder(run)
     if has_record(run):
         raise WorkdirError(
-            f"{run}: already holds a run; continue it with the same command line or choose "
-            "another directory"
+            f"{run}: already holds a run; resume it with the same command line or choose another "
+            "directory"
         )
     if exists(run.checkpoints):
         raise WorkdirError(
-            f"{run}: holds checkpoints but no config.json, so they cannot be told apart from a "
-            "new run's; put config.json back or choose another directory"
+            f"{run}: has checkpoints but no config.json; restore config.json or choose another "
+            "directory"
         )
     record = RunRecord(
         format_version=FORMAT_VERSION, config=config, starts=(_this_start(command_line),)
@@ -129,7 +129,7 @@ def make_folder(run: RunDirectory) -> None:
     except OSError as error:
         advice = "; choose a shorter name" if error.errno == errno.ENAMETOOLONG else ""
         raise WorkdirError(
-            f"{path}: cannot be made a run directory: {error.strerror or error}{advice}"
+            f"{path}: cannot create a run directory: {error.strerror or error}{advice}"
         ) from error
     if not os.access(path, os.W_OK | os.X_OK):
         raise WorkdirError(f"{path}: is not writable; choose another directory for the run")
@@ -154,13 +154,13 @@ def read_record(run: RunDirectory) -> RunRecord:
     """The record in `config.json`. Raises RunDirectoryError if it is no such record."""
     with explained(run.path, "read"):
         if not exists(run.path):
-            raise WorkdirError(f"{run}: no such directory; `train --workdir {run}` makes one")
+            raise WorkdirError(f"{run}: no such directory; create it with `train --workdir {run}`")
         if not is_remote(run.path) and not run.path.is_dir():
             raise WorkdirError(f"{run}: is a file, not a run directory")
         if not has_record(run):
             raise WorkdirError(
-                f"{run}: not a run directory: config.json is missing; name the directory that was "
-                "given to `train --workdir`"
+                f"{run}: not a run directory: config.json is missing; give the directory you gave "
+                "to `train --workdir`"
             )
     try:
         content = read_json(run.config_file)
@@ -174,7 +174,7 @@ def read_record(run: RunDirectory) -> RunRecord:
         )
     if version > FORMAT_VERSION:
         raise WorkdirError(
-            f"{run}: has format version {version}, and this flaxformer-mt reads up to "
+            f"{run}: has format version {version}, but this flaxformer-mt reads up to "
             f"{FORMAT_VERSION}; upgrade flaxformer-mt"
         )
     try:
@@ -185,8 +185,8 @@ def read_record(run: RunDirectory) -> RunRecord:
         config = dict(content["config"])
     except (KeyError, TypeError, ValueError) as error:
         raise WorkdirError(
-            f"{run.config_file}: is not a run's record ({type(error).__name__}: {error}); "
-            "restore it from a copy"
+            f"{run.config_file}: is not a valid record ({type(error).__name__}: {error}); restore "
+            "it from a copy"
         ) from error
     return RunRecord(format_version=version, config=config, starts=starts)
 
@@ -260,7 +260,7 @@ def read_status(run: RunDirectory) -> Status | None:
         raise WorkdirError(f"{error}; delete it") from error
     except (KeyError, TypeError, ValueError) as error:
         raise WorkdirError(
-            f"{run.status_file}: is not a status ({type(error).__name__}: {error}); delete it"
+            f"{run.status_file}: is not a valid status ({type(error).__name__}: {error}); delete it"
         ) from error
     if status.state not in get_args(State):
         raise WorkdirError(

@@ -82,8 +82,8 @@ def _locked_here(run: RunDirectory, doing: str) -> Iterator[None]:
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
                 raise _taken(run, _parsed(os.pread(descriptor, 4096, 0), run)) from error
             warnings.warn(
-                f"{run}: this file system has no locks ({error.strerror}); "
-                "make sure that nothing else writes to it",
+                f"{run}: this file system has no locks ({error.strerror}); make sure nothing else "
+                "writes to the run",
                 stacklevel=5,
             )
         holder = {"pid": os.getpid(), "host": socket.gethostname(), "doing": doing}
@@ -118,7 +118,7 @@ class RemoteHolding(Holding):
         deadline = time.monotonic() + dead_after
         if self._generation and not _is_dead_here(found):
             _LOGGER.warning(
-                "%s: was taken by %s; waiting up to %.0f s to see whether that is alive",
+                "%s: in use by %s; waiting up to %.0f s to see whether it is alive",
                 self._run,
                 _name(found),
                 dead_after,
@@ -139,12 +139,12 @@ class RemoteHolding(Holding):
             persistently(self._write)
         except RunDirectoryError as error:
             raise CheckpointError(
-                f"{error}; nothing is saved while nobody can tell whose run it is"
+                f"{error}; saving nothing until the run's owner is known"
             ) from error
         if self._lost_to:
             raise RunDirectoryError(
-                f"{self._run}: {self._lost_to} has taken this run over while the bucket could not "
-                "be reached from here; nothing more is written to it"
+                f"{self._run}: {self._lost_to} took over this run while the bucket was "
+                "unreachable from here; writing nothing more to it"
             )
 
     def release(self) -> None:

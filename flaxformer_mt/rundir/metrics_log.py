@@ -125,7 +125,7 @@ def _parse(path: Path, number: int, line: bytes) -> dict[str, Any]:
 
 def _plain(name: str, value: Any) -> Any:
     if name == "step":
-        raise ValueError("a report's step is given as the argument, not among its values")
+        raise ValueError("pass a report's step as the argument, not among its values")
     if hasattr(value, "item"):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):

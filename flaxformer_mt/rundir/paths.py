@@ -34,7 +34,7 @@ def as_path(path: str | os.PathLike[str]) -> Path:
     libraries that reach it are not installed.
     """
     if not os.fspath(path):
-        raise WorkdirError("'' is not a path: name it, or write . for the current directory")
+        raise WorkdirError("'' is not a path: write . for the current directory")
     # pathlib makes one slash of two, so that an address which went through it reads `gs:/`.
     if match := re.match(r"([a-zA-Z][a-zA-Z0-9+.-]+):/(/?)", text := os.fspath(path)):
         if match[2] or isinstance(path, Path):
@@ -112,14 +112,14 @@ def _in_bucket(scheme: str, rest: str) -> Any:
     bucket, _, name = rest.strip("/").partition("/")
     if scheme != "gs":
         raise WorkdirError(
-            f"{scheme}://{rest}: is neither a local path nor one in a bucket, gs://BUCKET/FOLDER"
+            f"{scheme}://{rest}: is neither a local path nor a bucket's, gs://BUCKET/FOLDER"
         )
     if not bucket or not name:
-        raise WorkdirError(f"gs://{rest}: name a folder in a bucket: gs://BUCKET/FOLDER")
+        raise WorkdirError(f"gs://{rest}: write a folder in a bucket: gs://BUCKET/FOLDER")
     missing = [name for name in ("gcsfs", "google.cloud.storage") if not _installed(name)]
     if missing:
         raise WorkdirError(
-            f"gs://{rest}: {' and '.join(missing)} not installed; to use buckets: {install('gcs')}"
+            f"gs://{rest}: {' and '.join(missing)} not installed; buckets need it: {install('gcs')}"
         )
     return bucket_path(f"gs://{bucket}/{name}")
 

@@ -69,8 +69,8 @@ class StagedFiles(GrowingFiles):
         waited = time.monotonic() - self._succeeded
         if error is not None and waited > self._persistent:
             raise RunDirectoryError(
-                f"{self._run}: metrics and samples could not be uploaded for "
-                f"{waited / 60:.0f} minutes: {reason(error)}; they are kept in {self.path}"
+                f"{self._run}: could not upload metrics and samples for {waited / 60:.0f} "
+                f"minutes: {reason(error)}; they are in {self.path}"
             ) from error
 
     def close(self) -> None:
@@ -81,8 +81,8 @@ class StagedFiles(GrowingFiles):
             persistently(self._upload_changed)
         except Exception as error:
             raise RunDirectoryError(
-                f"{self._run}: the last metrics and samples could not be uploaded: "
-                f"{reason(error)}; they are kept in {self.path}"
+                f"{self._run}: could not upload the last metrics and samples: {reason(error)}; "
+                f"they are in {self.path}"
             ) from error
 
     def _every_interval(self) -> None:
@@ -95,11 +95,11 @@ class StagedFiles(GrowingFiles):
             self._upload_changed()
         except Exception as error:
             if not self._failing:
-                self._report(f"{self._run}: metrics not uploaded, trying again: {reason(error)}")
+                self._report(f"{self._run}: could not upload metrics, retrying: {reason(error)}")
             self._failing = True
             return error
         if self._failing:
-            self._report(f"{self._run}: metrics are uploaded again")
+            self._report(f"{self._run}: metrics uploads work again")
         self._failing, self._succeeded = False, time.monotonic()
         return None
 

@@ -66,7 +66,7 @@ class Keys:
         if not self._digests:
             return
         if key is None:
-            how = "an API key is needed: as 'Authorization: Bearer KEY', or 'api_key' in the body"
+            how = "an API key is needed: 'Authorization: Bearer KEY', or 'api_key' in the body"
             raise Refusal(401, how, reason="key", www_authenticate="Bearer")
         digest = _digest(key) if isinstance(key, str) else b""
         if not sum(hmac.compare_digest(known, digest) for known in self._digests):
@@ -107,15 +107,15 @@ class Origins:
         if host and self._asks_for_names and not self._is_called(_name(host)):
             raise Refusal(
                 403,
-                f"this server does not answer to the name '{shown(host)}'; if it should, its "
-                "operator says so by --allowed-host",
+                f"this server does not answer to the name '{shown(host)}'; its operator can allow "
+                "it with --allowed-host",
                 reason="host",
             )
         if self._is_foreign(scope["method"], headers, host):
             raise Refusal(
                 403,
-                "pages of other sites may not use this server; its operator can allow them by "
-                "--cors, and a name that it has behind a proxy by --allowed-host",
+                "pages from other sites may not use this server; its operator can allow them with "
+                "--cors, or its name behind a proxy with --allowed-host",
                 reason="origin",
             )
 

@@ -53,9 +53,9 @@ class Hypothesis(_Answer):
 
 class Sentence(_Answer):
     source: str
-    code: str = Field(default="", description="language code taken over from a sentence before")
-    split: bool = Field(description="longer than the model takes: cut and rejoined")
-    at_limit: bool = Field(description="as long as an output may be")
+    code: str = Field(default="", description="language code inherited from an earlier sentence")
+    split: bool = Field(description="too long for the model: split and rejoined")
+    at_limit: bool = Field(description="the output reached the length limit")
     hypotheses: Sequence[Hypothesis] = Field(min_length=1)
 
 
@@ -101,7 +101,7 @@ class Language(_Answer):
 
 class Health(_Answer):
     status: State
-    done: int = Field(default=0, description="steps of the warm-up")
+    done: int = Field(default=0, description="warm-up steps done")
     of: int = 0
 
 
@@ -230,14 +230,14 @@ def _row(weights: Float32[np.ndarray, " columns"]) -> bytes:
 
 Json = dict[str, Any]
 _REASONS = {
-    "400": "The request is not one of those described",
-    "401": "An API key is needed",
-    "403": "The API key is not valid, or the request is of a page that may not use this server",
+    "400": "Invalid request",
+    "401": "API key required",
+    "403": "Invalid API key, or the page's origin is not allowed",
     "408": "The body did not arrive in time",
-    "413": "More bytes, characters, texts, sentences or weights than a request may have",
+    "413": "Too many bytes, characters, texts, sentences or weights",
     "415": "Neither JSON nor a form",
-    "500": "An error of the server's, which has logged it under the id in the message",
-    "503": "No room for the request, no answer in time, or the server is stopping",
+    "500": "Server error, logged under the id in the message",
+    "503": "The queue is full, the answer timed out, or the server is stopping",
 }
 
 
@@ -254,7 +254,7 @@ def openapi(reader: Reader) -> Json:
     # By path: what it does, what it takes (with examples), what it answers.
     operations: dict[str, tuple[str, Any, Mapping[str, Json], Any]] = {
         "/translate": (
-            "Translate a text or several",
+            "Translate one or more texts",
             reader.translate_form | reader.libre_form,
             {
                 "ours": {"text": text, "n_best": 2, "alignment": True},
@@ -263,26 +263,26 @@ def openapi(reader: Reader) -> Json:
             TranslateAnswer | LibreTranslateAnswer,
         ),
         "/detect": (
-            "How far a text can be in the source language",
+            "How likely a text is in the source language",
             reader.detect_form,
             {"text": {"q": text}},
             Annotated[list[Detected], Field(min_length=1, max_length=1)],
         ),
         "/attention": (
-            "Attention weights of a sentence and its translation, all heads of a layer",
+            "Attention weights of a sentence and its translation, for all heads of a layer",
             reader.attention_form,
             {"sentence": {"text": text, "kind": "cross", "layer": 0}},
             AttentionAnswer,
         ),
         "/languages": (
-            "The languages that are translated from and into",
+            "Source and target languages",
             None,
             {},
             list[Language],
         ),
-        "/frontend/settings": ("What the page shows, and the limits", None, {}, Json),
-        "/health": ("Whether requests are answered", None, {}, Health),
-        "/metrics": ("Counters in Prometheus' text format", None, {}, str),
+        "/frontend/settings": ("Page settings and limits", None, {}, Json),
+        "/health": ("Health check", None, {}, Health),
+        "/metrics": ("Metrics in Prometheus' text format", None, {}, str),
     }
     types: list[tuple[str, Literal["validation", "serialization"], TypeAdapter[Any]]] = [
         ("error", "serialization", TypeAdapter(Error))
@@ -331,8 +331,8 @@ def openapi(reader: Reader) -> Json:
             "title": f"Translation {languages}",
             "version": __version__,
             "description": (
-                f"{model.name}, weights: {model.weights}. POST /translate takes our form, with "
-                "n-best lists and alignments, and that of LibreTranslate."
+                f"{model.name}, weights: {model.weights}. POST /translate accepts our format, "
+                "with n-best lists and alignments, and LibreTranslate's."
             ),
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },

@@ -130,7 +130,7 @@ class Batcher:
             self._queue.clear()
             for future in list(self._unanswered):
                 if not future.done():
-                    future.set_exception(RuntimeError(f"the model ended: {type(error).__name__}"))
+                    future.set_exception(RuntimeError(f"the model stopped: {type(error).__name__}"))
             self._failed(error)
         finally:
             self._thread.shutdown(wait=False)

@@ -215,7 +215,7 @@ def warm_up(
         try:
             result = run()
         except Refusal:
-            what += ": longer than the model takes"
+            what += ": too long for the model"
         done += 1
         progress(done, count, f"{what}, {time.perf_counter() - start:.1f} s")
         return result

@@ -54,11 +54,11 @@ class TranslateRequest(_Body):
     n_best: int = 1
     alignment: Annotated[bool, _PLAIN] = False
     sentences: Annotated[bool, _PLAIN] = Field(
-        default=True, description="cut texts at sentence ends, not only at lines"
+        default=True, description="split texts at sentence ends, not only at line ends"
     )
     source: str
     target: str
-    api_key: str = Field(default="", description="as LibreTranslate's clients send it")
+    api_key: str = Field(default="", description="LibreTranslate's format")
 
     @property
     def given(self) -> list[str]:
@@ -180,7 +180,7 @@ class Reader:
 
 def _at_most(count: int, most: int, what: str) -> None:
     if count > most:
-        raise too_large(f"{count} {what}; at most {most} a request")
+        raise too_large(f"{count} {what}; at most {most} per request")
 
 
 def _checked(form: type[_M], payload: Mapping[str, Any], kind: str) -> _M:
@@ -242,7 +242,7 @@ async def _read(request: Request, limit: int, seconds: float) -> bytes:
     except TimeoutError:
         raise Refusal(408, f"the body did not arrive within {seconds:g} s", reason="slow") from None
     except ClientDisconnect:
-        raise Refusal(499, "the client has gone", reason="gone") from None
+        raise Refusal(499, "the client disconnected", reason="gone") from None
     return bytes(body)
 
 

@@ -72,7 +72,7 @@ def allow_files(connections: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
     except (ValueError, OSError):
         raise SettingsError(
-            f"--connections {connections} needs {needed} open files, and this process may open "
+            f"--connections {connections} needs {needed} open files, but this process may open "
             f"{hard}: lower it, or raise the limit (ulimit -Hn)"
         ) from None
 
@@ -155,7 +155,7 @@ class TranslationServer(uvicorn.Server):
                 self.force_exit = True
                 self._service.hurried.set()
                 return
-            self._say(f"{name}: answering what was accepted, then stopping")
+            self._say(f"{name}: finishing accepted requests, then stopping")
             self.should_exit = True
 
         loop = asyncio.get_running_loop()
@@ -213,7 +213,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         if len(self.pipeline) >= _PIPELINED:
-            raise ValueError("too many requests before their answers")
+            raise ValueError("too many pipelined requests")
         self._bytes = 0
         super().on_message_begin()
 
@@ -224,7 +224,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         if self.parser.get_method() == b"CONNECT":
-            raise ValueError("this is no proxy")
+            raise ValueError("not a proxy")
         if not self.parser.should_upgrade():
             super().on_headers_complete()
 

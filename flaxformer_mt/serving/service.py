@@ -110,7 +110,7 @@ class Service:
         left = 0.0 if for_nobody else self._deadline - time.monotonic()
         closed, _ = await _until_one(self.batcher.close(), self.hurried.wait(), max(0.0, left))
         if closed is None and not for_nobody:
-            self.say("the model is still at work, and not waited for")
+            self.say("stopping while the model is still working")
         told = time.monotonic() + _TOLD_WITHIN
         while self.metrics.open_requests and time.monotonic() < told and not self.hurried.is_set():
             await asyncio.sleep(0.01)
@@ -136,7 +136,7 @@ class Service:
         if found.weights.size > (most := self.settings.max_attention_weights):
             raise too_large(
                 f"{rows} x {columns} tokens with {heads} heads have {found.weights.size} weights; "
-                f"at most {most} a request"
+                f"at most {most} per request"
             )
         return found
 
@@ -147,7 +147,7 @@ class Service:
         if done is not None:
             return done.result()
         if gone is not None:
-            raise Refusal(499, "the client has gone", reason="gone")
+            raise Refusal(499, "the client disconnected", reason="gone")
         late = f"no answer within {seconds:g} s: the server is busy"
         raise unavailable(late, retry_after=5, reason="time")
 
@@ -206,9 +206,9 @@ def _trace(error: BaseException, *, texts: bool) -> Iterator[str]:
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     if cause is not None:
         yield from _trace(cause, texts=texts)
-        yield "and of that\n"
+        yield "caused by\n"
     yield from traceback.format_tb(error.__traceback__)
-    said = repr(str(error)) if texts else "(--log text shows what it says)"
+    said = repr(str(error)) if texts else "(--log text shows the message)"
     yield f"{type(error).__name__} {said}\n"
 
 
@@ -226,30 +226,30 @@ class Metrics:
         )
         self.requests = counter("requests_total", "Requests answered.", ["path", "status"])
         self.request_seconds = histogram(
-            "request_seconds", "From a request's headers to its answer.", ["path"]
+            "request_seconds", "Time from a request's headers to its answer.", ["path"]
         )
         self.refused = counter("refused_total", "Requests not served, by reason.", ["reason"])
         self.sentences = counter("sentences_total", "Sentences accepted.")
         self.characters = counter("characters_total", "Characters accepted.")
-        what = "Sentences that the model computed together."
+        what = "Sentences per model batch."
         self._batch_sentences = histogram("batch_sentences", what, buckets=_SENTENCES)
-        what = "Requests that shared a computation of the model."
+        what = "Requests per model batch."
         self._batch_requests = histogram("batch_requests", what, buckets=_SENTENCES)
-        self._batch_seconds = histogram("batch_seconds", "What one computation took.")
-        self._failed_batches = counter("failed_batches_total", "Computations that raised an error.")
+        self._batch_seconds = histogram("batch_seconds", "Time per model batch.")
+        self._failed_batches = counter("failed_batches_total", "Model batches that failed.")
         for name, what, read in (
-            ("waiting_sentences", "Sentences in the queue.", waiting),
-            ("open_requests", "Being answered.", lambda: self.open_requests),
+            ("waiting_sentences", "Sentences waiting in the queue.", waiting),
+            ("open_requests", "Requests being answered.", lambda: self.open_requests),
             (
                 "compiled_programs",
-                "Programs compiled, or read from the cache, since the process began.",
+                "Programs compiled or read from the cache since start.",
                 lambda: compiled.programs,
             ),
         ):
             prometheus.Gauge(name, what, **ours).set_function(read)
         served = {"version": __version__, "weights": model.weights}
         served |= {"source": model.src_lang, "target": model.tgt_lang}
-        prometheus.Info("flaxformer", "What is served.", registry=registry).info(served)
+        prometheus.Info("flaxformer", "The served model.", registry=registry).info(served)
         prometheus.ProcessCollector(registry=registry)
 
     def batch(self, sentences: int, requests: int, seconds: float, *, failed: bool) -> None:

@@ -46,37 +46,35 @@ class ServerSettings:
     Raises SettingsError, which names flags, for settings that contradict each other.
     """
 
-    max_characters: int = _of_request(5000, "--max-characters", "of all its texts")
-    max_texts: int = _of_request(64, "--max-texts", "in one list")
-    max_sentences: int = _of_request(
-        256, "--max-sentences", "of all its texts, after they are cut at sentence ends"
-    )
-    max_body_bytes: int = _of_request(256 * 1024, "--max-body-bytes", "its body")
+    max_characters: int = _of_request(5000, "--max-characters", "in all texts")
+    max_texts: int = _of_request(64, "--max-texts", "texts in one list")
+    max_sentences: int = _of_request(256, "--max-sentences", "sentences in all texts")
+    max_body_bytes: int = _of_request(256 * 1024, "--max-body-bytes", "size of the body")
     max_n_best: int = _of_request(8, "--max-n-best", "hypotheses; at most the beam size")
     max_attention_weights: int = _of_request(  # 400,000 are about 3 MB of JSON
-        400_000, "--max-attention-weights", "rows x columns x heads of an answer"
+        400_000, "--max-attention-weights", "weights (rows x columns x heads) in an answer"
     )
     seconds: float = _of_request(
-        30.0, "--timeout", "from its last byte to the answer, which then is 503", "SECONDS"
+        30.0, "--timeout", "time to answer a received request; then 503", "SECONDS"
     )
     body_seconds: float = _of_request(
         10.0,
         "--client-timeout",
-        "for a client to send its request or read its answer",
+        "time for a client to send its request or read its answer",
         "SECONDS",
     )
     batch_sentences: int = _of_server(16, "--batch", "sentences translated together")
     waiting_sentences: int = _of_server(
-        1024, "--queue", "sentences of all requests that may wait; beyond them the answer is 503"
+        1024, "--queue", "sentences that may wait, of all requests; more get 503"
     )
-    connections: int = _of_server(512, "--connections", "open at a time")
+    connections: int = _of_server(512, "--connections", "open connections")
     drain_seconds: float = _of_server(
-        30.0, "--drain", "for accepted requests, when the server is told to stop", "SECONDS"
+        30.0, "--drain", "time to finish accepted requests when stopping", "SECONDS"
     )
     warm_up_words: int = _of_server(
         40,
         "--warm-up",
-        "compile for sentences of up to so many words while no request waits; 0: nothing",
+        "when idle, compile for sentences of up to this many words; 0: nothing",
         "WORDS",
         least=0,
     )
@@ -95,21 +93,21 @@ class ServerSettings:
                 raise SettingsError(f"{option.flag} {value} must be a positive number of seconds")
         if self.max_sentences > self.waiting_sentences:
             raise SettingsError(
-                f"a request may have {self.max_sentences} sentences and only "
+                f"a request may have {self.max_sentences} sentences, but only "
                 f"{self.waiting_sentences} can wait: raise --queue, or lower --max-sentences"
             )
         if "" in self.keys:
-            raise SettingsError("an empty API key would let everybody in")
+            raise SettingsError("an API key must not be empty")
         for origin in self.cors_origins:
             if not re.fullmatch(r"\*|null|[a-z][a-z0-9+.-]*://[^/\sA-Z]+", origin):
                 raise SettingsError(
-                    f"--cors {origin!r} is no origin: write it as browsers do, such as "
-                    "https://example.org, in lower case and without a path"
+                    f"--cors {origin!r} is not an origin: write it like https://example.org, in "
+                    "lower case and without a path"
                 )
         for host in self.allowed_hosts:
             if not re.fullmatch(r"[^\s:/\[\]A-Z]+(:[0-9]{1,5})?", host):
                 raise SettingsError(
-                    f"--allowed-host {host!r} is no name: write it as addresses have it, such as "
+                    f"--allowed-host {host!r} is not a host name: write it like "
                     "translate.example.org, in lower case and without http://"
                 )
 
@@ -134,9 +132,8 @@ def read_keys(text: str, name: str) -> frozenset[str]:
     for key, number in keys.items():
         if not (key.isascii() and key.isprintable()):
             raise SettingsError(
-                f"{name}:{number}: the key has characters beyond printable ASCII, which headers "
-                "cannot carry: write another one"
+                f"{name}:{number}: the key must be printable ASCII, since it is sent in a header"
             )
     if not keys:
-        raise SettingsError(f"{name}: has no key; write one a line")
+        raise SettingsError(f"{name}: has no key; write one per line")
     return frozenset(keys)

@@ -33,13 +33,13 @@ def roughly(seconds: float) -> str:
 
 # Kind of time -> what it is called in the table.
 KINDS = {
-    "steps": "steps that count",
+    "steps": "training steps",
     "compile": "compiling a step",
     "data": "waiting for data",
     "checkpoints": "checkpoints",
     "evaluation": "validation",
     "start": "start: data, model, restoring",
-    "lost": "steps done again after going back",
+    "lost": "steps repeated after a rollback",
     "other": "everything else",
 }
 _MARKS = 100  # checkpoints of which it is remembered how much work lay before them
@@ -126,7 +126,7 @@ class Goodput:
         except (RunDirectoryError, KeyError, TypeError, ValueError, AttributeError) as error:
             known = isinstance(error, RunDirectoryError)
             problem = error if known else f"is no account of time ({type(error).__name__}: {error})"
-            report(f"goodput is counted anew: {path.name}: {problem}")
+            report(f"goodput restarts from zero: {path.name}: {problem}")
             return
         self._before = {0: 0.0} | before
         for kind, value in seconds.items():
@@ -151,7 +151,7 @@ class Goodput:
             self._failed = False
         except RunDirectoryError as error:
             if not self._failed:
-                self._report(f"goodput is not kept: {error}")
+                self._report(f"goodput not saved: {error}")
             self._failed = True
 
     def table(self) -> str:
@@ -184,15 +184,15 @@ def find_peak(
     """
     if chip_tflops:
         flops, source = chip_tflops * 1e12, "training.chip_tflops"
-        each = f"{chip_tflops:g} TFLOP/s a device ({source})"
+        each = f"{chip_tflops:g} TFLOP/s per device ({source})"
     elif devices[0].platform == "cpu":
         begin = time.perf_counter()
         # A square product of this size keeps all cores of a usual machine busy.
         measured = product_flops(jax.local_devices()[0], dtype=dtype, size=1024, seconds=0.15)
         seconds = time.perf_counter() - begin
         line = (
-            f"MFU: of {measured / 1e9:,.0f} GFLOP/s, a {dtype} matrix product measured now in "
-            f"{seconds:.1f} s"
+            f"MFU baseline: {measured / 1e9:,.0f} GFLOP/s ({dtype} matmul, measured in "
+            f"{seconds:.1f} s)"
         )
         processes = len({device.process_index for device in devices})
         if processes > 1:
@@ -200,13 +200,13 @@ def find_peak(
         return Peak(measured * processes, f"measured {dtype} product"), line
     elif chip := chip_of(devices[0].device_kind):
         flops, source = chip.bf16_flops, chip.name
-        each = f"{flops / 1e12:,.0f} TFLOP/s a device ({source}, {chip.half})"
+        each = f"{flops / 1e12:,.0f} TFLOP/s per device ({source}, {chip.half})"
     else:
         return None, (
-            f"MFU: not reported: the peak of {devices[0].device_kind!r} is unknown; set "
+            f"MFU not reported: unknown peak of {devices[0].device_kind!r}; set "
             "training.chip_tflops to a device's dense bfloat16 TFLOP/s"
         )
-    return Peak(flops * len(devices), source), f"MFU: of {each} x {len(devices)}"
+    return Peak(flops * len(devices), source), f"MFU baseline: {each} x {len(devices)}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -244,17 +244,17 @@ def parse_steps(text: str) -> tuple[int, int]:
     """`A:B`, the first and the last step to trace. Raises ProfileError."""
     match = re.fullmatch(r"(\d+):(\d+)", text)
     if match is None:
-        raise ProfileError(f"{text!r}: write A:B, the first and the last step to trace")
+        raise ProfileError(f"{text!r}: write A:B, the first and last step to trace")
     first, last = int(match[1]), int(match[2])
     if not 1 <= first <= last:
-        raise ProfileError(f"{text!r}: steps count from 1, and the last is not before the first")
+        raise ProfileError(f"{text!r}: A must be at least 1, and at most B")
     return first, last
 
 
 def check_steps(first: int, last: int, *, start: int, total: int) -> None:
     """Raises ProfileError unless all of these steps come after `start` and up to `total`."""
     if first <= start:
-        problem = f"this run goes on after step {start:,}"
+        problem = f"this run resumes after step {start:,}"
     elif last > total:
         problem = f"training ends at step {total:,} (training.steps)"
     else:

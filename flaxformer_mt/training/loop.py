@@ -225,8 +225,8 @@ class Training:
         if sums.steps and left > 0:
             each = sums.seconds / sums.steps
             self.telemetry.message(
-                f"about {roughly(left * each)} for the {left:,} steps left, at {each:.2g} s each; "
-                "validation and compiling come on top"
+                f"about {roughly(left * each)} for the {left:,} steps left, at {each:.2g} s each, "
+                "plus validation and compiling"
             )
 
     def report(self) -> None:
@@ -287,7 +287,7 @@ class Training:
     def save_failed(self, step: int, error: CheckpointError) -> None:
         if self.program.mesh.is_multi_process:
             raise error
-        self.telemetry.message(f"step {step:,}: {error}; training goes on, and saves again")
+        self.telemetry.message(f"step {step:,}: {error}; training continues and will save again")
 
     def roll_back(self) -> None:
         """Back to the last checkpoint, without the batches that made the updates non-finite."""
@@ -301,5 +301,5 @@ class Training:
             self.begin_or_restore(past)
         self.telemetry.message(
             f"step {at:,}: {len(bad)} consecutive updates were not finite; restored step "
-            f"{self.step:,} and leave their batches out (restore {past.rollbacks} of {most})"
+            f"{self.step:,}, skipping their batches (restore {past.rollbacks} of {most})"
         )

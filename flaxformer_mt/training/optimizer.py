@@ -65,7 +65,7 @@ def trainable(params: Params, freeze: tuple[str, ...]) -> Params:
 
     labels = jax.tree.map_with_path(label, params, is_leaf=_is_box)
     if "train" not in jax.tree.leaves(labels):
-        raise FreezeError(f"'training.freeze' = {','.join(freeze)} leaves no parameter to train")
+        raise FreezeError(f"'training.freeze' = {','.join(freeze)} leaves nothing to train")
     return labels
 
 

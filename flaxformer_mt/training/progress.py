@@ -59,7 +59,7 @@ class Progress:
     ) -> Outcome | None:
         """How training ends after `step`, if it does: `stopping` says why it is asked to."""
         if settings.patience and self.stale >= settings.patience:
-            best = "there was none at all"
+            best = "there was none"
             if self.best is not None:
                 best = f"the best was {self.best:.4g} at step {self.best_step:,}"
             reason = f"no better {settings.best_metric} in {self.stale} validations; {best}"
@@ -155,10 +155,10 @@ def restored(
     if data and progress.data and data != progress.data:
         run = checkpoints.directory.parent
         raise StoreError(
-            f"{checkpoints.directory / str(found.step)}: was trained on other pairs (digest "
-            f"{progress.data[:12]}) than those in {run / 'data'} now ({data[:12]}): put back "
-            f"the text that the run was prepared from, delete {run / 'data'} and run `prepare` "
-            f"again; or train on the new text in a new --workdir, with --init-from {run}"
+            f"{checkpoints.directory / str(found.step)}: was trained on different pairs (digest "
+            f"{progress.data[:12]}) than {run / 'data'} now holds ({data[:12]}): restore the "
+            f"original text, delete {run / 'data'} and run `prepare` again; or train on the new "
+            f"text in a new --workdir, with --init-from {run}"
         )
     return state, found.step, dataclasses.replace(progress, data=data)
 

@@ -243,7 +243,7 @@ class Telemetry:
         waited = bool(self._waiting)
         self._waiting.append((step, {"kind": kind, **values}))
         if (failure := self.catch_up()) and not waited:
-            self.message(f"{failure}; training goes on, and reports are written when they can be")
+            self.message(f"{failure}; training continues, and reports are written later")
         if self._told is not None:
             self._told({"step": step, "kind": kind, **values})
         self._trackers.show(step, {f"{kind}/{name}": value for name, value in values.items()})
@@ -322,6 +322,6 @@ def open_telemetry(
         if last is not None:
             telemetry.message(
                 f"warning: {run.metrics} has no report after step {last:,}: those up to step "
-                f"{start:,} are lost; training itself goes on unchanged"
+                f"{start:,} are lost; training is unaffected"
             )
         yield telemetry

@@ -115,7 +115,7 @@ class Trackers:
             try:
                 tracker = kind(run, config, known)
             except Exception as error:
-                hint = f"; {file} has its id: delete the file to begin another run there"
+                hint = f"; {file} has its id: delete the file to start another run there"
                 raise TrackerError(
                     f"{name}: the run can't be opened: {reason(error)}{hint if known else ''}"
                 ) from error
@@ -150,14 +150,14 @@ class Trackers:
         except Exception as error:
             if not each.pause:
                 self.say(
-                    f"{each.name}: {reason(error)}; training goes on, and what {each.name} doesn't "
-                    "take is sent again later"
+                    f"{each.name}: {reason(error)}; training continues, and {each.name} gets the "
+                    "missing reports later"
                 )
             each.pause = min(2 * each.pause, _LONGEST) or _PAUSE
             each.again = time.monotonic() + each.pause
             return
         if each.pause:
-            self.say(f"{each.name}: has all reports again")
+            self.say(f"{each.name}: up to date again")
         each.pause = 0.0
 
     def __enter__(self) -> Trackers:

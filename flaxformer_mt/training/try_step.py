@@ -61,9 +61,9 @@ def try_step(program: Program, shape: Shape, *, longest: int, steps: int = 3) ->
             raise
         raise TrialError(
             f"a batch of {shape.rows} rows of {shape.src_length} + {shape.tgt_length} positions "
-            f"does not fit into the devices' memory: {str(error).splitlines()[0]}; lower "
-            "data.batch.tokens or split batches with training.optimizer.accumulation, set "
-            "model.remat=true, or spread the parameters with mesh.fsdp"
+            f"does not fit in device memory: {str(error).splitlines()[0]}; lower "
+            "data.batch.tokens, split batches with training.optimizer.accumulation, set "
+            "model.remat=true, or shard parameters with mesh.fsdp"
         ) from error
     memory: Any = compiled.memory_analysis()
     device = jax.local_devices()[0].memory_stats() or {}

@@ -68,10 +68,10 @@ def doubt(scores: Mapping[str, float], step: int, config: ExperimentConfig) -> s
     if not math.isfinite(gain) or gain > _LITTLE or step <= config.training.schedule.warmup_steps:
         return None
     return (
-        f"step {step:,}: with sources of other sentences the validation text is as likely "
-        f"(source_gain {gain:.3f} nats a token): so far the model does not read its source. If it "
-        "stays so: do the lines of the training files belong together? Is the learning rate too "
-        "high, or the batch too small for it?"
+        f"step {step:,}: the model ignores its source so far: the validation text is as likely "
+        f"with other sentences' sources (source_gain {gain:.3f} nats per token). If this "
+        "persists, check that the training files are line-aligned, and try a lower learning rate "
+        "or a larger batch"
     )
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the Kubernetes manifest (a JobSet) that runs one flaxformer-mt command on GKE; see --help.
+# Prints the Kubernetes manifest (a JobSet) that runs one flaxformer-mt command on GKE; see --help.
 set -euo pipefail
 
 self=make.sh
@@ -15,24 +15,23 @@ launch/gke/make.sh NAME --image IMAGE --gpu TYPE [OPTION ...] -- COMMAND [ARGUME
     launch/gke/make.sh mt --image IMAGE --tpu v6e:4x4 --spot -- \
         train --config wmt14_en_de:base --workdir gs://BUCKET/en-de | kubectl apply -f -
 
-Prints the manifest of a JobSet that runs `flaxformer-mt COMMAND ...` on every host, and starts it
-again on all of them when one fails or is preempted, but for exit status 2: wrong usage, settings or
-input.
+Prints the manifest of a JobSet that runs `flaxformer-mt COMMAND ...` on every host, and restarts all
+of them if one fails or is preempted, except after exit status 2 (wrong usage, settings or input).
 
-  --image IMAGE           what launch/docker/build.sh made and pushed
-  --tpu TYPE:TOPOLOGY     v4:2x2x2, v5e:4x4, v5p:2x2x4, v6e:4x4, tpu7x:2x2x2: of one slice
+  --image IMAGE           the image that launch/docker/build.sh pushed
+  --tpu TYPE:TOPOLOGY     v4:2x2x2, v5e:4x4, v5p:2x2x4, v6e:4x4, tpu7x:2x2x2, per slice
   --slices N              slices, joined by the data-centre network (default 1)
-  --chips-per-host N      where it is not 4 (8 for v5e:2x4 and v6e:2x4, 1 for 1x1)
+  --chips-per-host N      if not 4 (8 for v5e:2x4 and v6e:2x4, 1 for 1x1)
   --gpu TYPE              nvidia-l4, nvidia-a100-80gb, nvidia-h100-80gb, ...
   --gpus-per-node N       default 8
   --nodes N               default 1
   --spot                  nodes that may be preempted
-  --retries N             restarts in all (default 10)
-  --env NAME=VALUE        set on every host, such as LIBTPU_INIT_ARGS=...; repeatable
-  --service-account NAME  the Kubernetes account, which may read and write the bucket (default: default)
+  --retries N             total restarts (default 10)
+  --env NAME=VALUE        set a variable on every host, such as LIBTPU_INIT_ARGS=...; repeatable
+  --service-account NAME  a Kubernetes account with access to the bucket (default: default)
   --namespace NAME        default: default
-  --apply                 hand the manifest to `kubectl apply` instead of printing it
-  --dry-run               with --apply: print that command and the manifest, and run nothing
+  --apply                 pass the manifest to `kubectl apply` instead of printing it
+  --dry-run               with --apply: only print that command and the manifest
   --help                  this text
 TEXT
 }
@@ -82,7 +81,7 @@ while [ "$#" -gt 0 ]; do
             [ "$#" -gt 1 ] || bad_usage "$1 needs a value"
             case $1 in
                 --slices | --chips-per-host | --gpus-per-node | --nodes | --retries)
-                    is_count "$2" || bad_usage "$1 needs a whole number, not '$2'"
+                    is_count "$2" || bad_usage "$1 needs an integer, not '$2'"
                     [ "$1" = --retries ] || [ "$2" -ge 1 ] || bad_usage "$1 needs 1 or more"
                     ;;
             esac
@@ -105,20 +104,20 @@ while [ "$#" -gt 0 ]; do
             ;;
         -*) bad_usage "unknown option '$1'" ;;
         *)
-            [ -z "$name" ] || bad_usage "'$1': the command comes after --"
+            [ -z "$name" ] || bad_usage "'$1': put the command after --"
             name=$1
             ;;
     esac
     shift
 done
 
-[ -n "$name" ] || bad_usage "the first word is the job's NAME"
+[ -n "$name" ] || bad_usage "missing NAME, the first argument"
 case $name in
-    *[!a-z0-9-]* | [!a-z]* | *-) bad_usage "'$name': a name is small letters, digits and -, a letter first" ;;
+    *[!a-z0-9-]* | [!a-z]* | *-) bad_usage "'$name': use lower-case letters, digits and -, starting with a letter" ;;
 esac
 [ -n "$image" ] || bad_usage "--image is missing"
-[ "$#" -gt 0 ] || bad_usage "which command is to run? It comes after --"
-[ -z "$tpu" ] || [ -z "$gpu" ] || bad_usage "--tpu or --gpu, not both"
+[ "$#" -gt 0 ] || bad_usage "missing command after --"
+[ -z "$tpu" ] || [ -z "$gpu" ] || bad_usage "give --tpu or --gpu, not both"
 
 topology=
 if [ -n "$tpu" ]; then
@@ -149,17 +148,17 @@ if [ -n "$tpu" ]; then
             *) chips=$((total < 4 ? total : 4)) ;;
         esac
     fi
-    [ $((total % chips)) = 0 ] || bad_usage "--tpu $tpu: $total chips are not hosts of $chips"
+    [ $((total % chips)) = 0 ] || bad_usage "--tpu $tpu: $total chips don't make whole hosts of $chips"
     hosts=$((total / chips))
-    [ "$slices" = 1 ] || [ "$hosts" -gt 1 ] || bad_usage "--slices $slices: GKE joins slices of several hosts only"
+    [ "$slices" = 1 ] || [ "$hosts" -gt 1 ] || bad_usage "--slices $slices: GKE joins only slices with several hosts"
 elif [ -n "$gpu" ]; then
     template=$here/jobset.gpu.yaml
     accelerator=$gpu
     chips=${chips:-8}
     hosts=$nodes
-    [ "$slices" = 1 ] || bad_usage "--slices goes with --tpu; for GPUs it is --nodes"
+    [ "$slices" = 1 ] || bad_usage "--slices needs --tpu; for GPUs use --nodes"
 else
-    bad_usage "--tpu or --gpu?"
+    bad_usage "give --tpu or --gpu"
 fi
 
 manifest() {

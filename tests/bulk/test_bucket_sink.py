@@ -88,7 +88,7 @@ def test_an_end_that_breaks_off_is_no_output(gcs, file, method, number, monkeypa
     sink, _ = begun(file)
     commit(sink, 1, b"one\n")
     refuse(gcs, monkeypatch, method, number)
-    with pytest.raises(OutputError, match=r"cannot be written: Forbidden.*complete is in gs://"):
+    with pytest.raises(OutputError, match=r"be written: Forbidden.*finished output is in gs://"):
         sink.finish()
     allow(gcs)
     assert file not in gcs.objects

@@ -36,7 +36,7 @@ def test_two_files_in_step(tmp_path):
         next(lines)
         with pytest.raises(BadLine, match="the target is not UTF-8 text"):
             form.parse(next(lines))
-        with pytest.raises(InputError, match="en: ends after 2 lines, and .*de has more"):
+        with pytest.raises(InputError, match="en: ends after 2 lines, but .*de has more"):
             next(lines)
 
 
@@ -45,7 +45,7 @@ def test_columns_and_objects():
     record = form.parse(b"ziel\tid\tquelle")
     assert (record.source, record.target) == ("quelle", "ziel")
     assert form.render(record, SCORED, VOCABULARY) == b"ziel\tid\tquelle\t-1.500000\t-1.250000\n"
-    with pytest.raises(BadLine, match="has 2 columns, no column 3"):
+    with pytest.raises(BadLine, match="has 2 columns, but no column 3"):
         form.parse(b"a\tb")
     form = PairForm(name="jsonl", source_key="t.en", target_key="t.de", per_token=True)
     line = b'{"t": {"en": "a", "de": "b"}, "n": 1.10}'
@@ -54,7 +54,7 @@ def test_columns_and_objects():
     written = form.render(record, SCORED, VOCABULARY)
     assert written.startswith(line[:-1] + b', "scored": {"log_prob": -1.5, "score": -1.25, ')
     assert json.loads(written)["scored"]["token_log_probs"] == [-1.0, -0.25, -0.25]
-    with pytest.raises(BadLine, match="has 'scored' already"):
+    with pytest.raises(BadLine, match="already has 'scored'"):
         form.parse(b'{"scored": 1}')
     tokens = PairForm(name="jsonl", tokens_key="tokens")
     record = tokens.parse(b'{"source": "a", "tokens": [5, 2, 6]}')
@@ -66,7 +66,7 @@ def test_columns_and_objects():
     assert tokens.parse(line).source == Form(read="jsonl").parse(line).source == "a b  c"
     assert tokens.parse(line).text == "x y"
     for wrong in (b"", b', "tokens": "5"', b', "tokens": [5.0]', b', "tokens": [true]'):
-        with pytest.raises(BadLine, match="no list of whole numbers under 'tokens'"):
+        with pytest.raises(BadLine, match="no list of integers under 'tokens'"):
             tokens.parse(b'{"source": "a"' + wrong + b"}")
 
 
@@ -86,7 +86,7 @@ def test_sums():
     assert made.tokens == 9 and made.output.count(b"\n") == 3
     pairs, others = settings.describe(made.sums)
     assert pairs == (
-        "3 pairs, 9 target tokens (end marks included): -0.5000 nats a token, "
+        "3 pairs, 9 target tokens (end marks included): -0.5000 nats per token, "
         f"perplexity {math.exp(4.5 / 9):.4f}"
     )
-    assert others.startswith("1 of the texts encode into other tokens than those that were scored")
+    assert others.startswith("1 texts encode into different tokens than the scored ones")

@@ -49,7 +49,7 @@ def finished(path, sink, data, expected):
 )
 def test_another_call_does_not_go_on(path, identity):
     interrupted(path)
-    with pytest.raises(OutputError, match=r"out\.part\.json: tells of a call with (n_best|new)"):
+    with pytest.raises(OutputError, match=r"out\.part\.json: was written with (n_best|new)"):
         begun(path, identity=identity)
     assert path.with_name("out.part").read_bytes() == b"one\ntwo\nthr"
     sink, done = begun(path, identity=identity, restart=True)
@@ -71,18 +71,18 @@ def test_where_nothing_was_committed_any_call_begins_and_two_at_once_do_not(path
 def test_parts_that_are_not_ours_are_not_touched(path):
     part, state = path.with_name("out.part"), path.with_name("out.part.json")
     part.write_bytes(b"mine")
-    with pytest.raises(OutputError, match="no out.part.json tells what it is part of"):
+    with pytest.raises(OutputError, match="exists without its record out.part.json"):
         begun(path)
     for damaged in ("{", "[]", json.dumps({"format": 9}), json.dumps({"format": 2})):
         state.write_text(damaged)
-        with pytest.raises(OutputError, match=r"out\.part\.json: cannot be continued: "):
+        with pytest.raises(OutputError, match=r"out\.part\.json: cannot be resumed: "):
             begun(path)
     assert part.read_bytes() == b"mine"
     part.unlink()
     state.unlink()
     interrupted(path)
     part.write_bytes(b"one")
-    with pytest.raises(OutputError, match="has 3 bytes where out.part.json tells of 8"):
+    with pytest.raises(OutputError, match="has 3 bytes, but out.part.json says 8"):
         begun(path)
     # Moved away by its owner: nothing to go on with.
     part.unlink()
@@ -135,7 +135,7 @@ def test_a_full_disk_is_explained_and_the_record_tells_of_no_more_than_is_there(
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", full)
-        with pytest.raises(OutputError, match=r"No space left.*what is complete is in .*out\.part"):
+        with pytest.raises(OutputError, match=r"No space left.*finished output is in .*out\.part"):
             sink.commit(TWO)
     sink.close()
     sink, done = begun(path)

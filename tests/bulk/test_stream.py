@@ -152,19 +152,19 @@ def test_what_was_counted_is_gone_on_with(tmp_path):
     killed(text, tmp_path / "out", 9)
     sums = run(text, FileSink(str(tmp_path / "out")))
     split, limit = TranslateSettings(form=Form()).describe(sums)
-    assert split == "30 lines longer than the model takes: translated in pieces"
-    assert limit.startswith("3 translations as long as an output may be, perhaps cut short")
+    assert split == "30 lines too long for the model: translated in pieces"
+    assert limit.startswith("3 translations reached the length limit and may be cut short")
     said = []
     output(text, say=said.append)
-    assert said[0] == "in.txt:1: longer than the model takes; translated in pieces and rejoined"
-    assert said[NOTES:] == ["further lines like these are only counted"]
+    assert said[0] == "in.txt:1: too long for the model; translated in pieces and rejoined"
+    assert said[NOTES:] == ["more lines like these are only counted"]
 
 
 def test_another_input_is_not_gone_on_with(tmp_path):
     path = tmp_path / "out"
     killed(TEXT, path, 5)
     for text in (TEXT.replace(b"line 3", b"line x"), TEXT[:20], b""):
-        with pytest.raises(OutputError, match=r"in.txt: its first 10 lines are not those that the"):
+        with pytest.raises(OutputError, match=r"in.txt: its first 10 lines differ from those the"):
             run(text, FileSink(str(path)))
     # What comes after is not known yet, and may differ.
     run(TEXT + b"more\n", FileSink(str(path)))

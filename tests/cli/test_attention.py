@@ -42,7 +42,7 @@ def test_heads_are_found_and_drawn(run, workdir, tmp_path):
         *("--top", 1, "--far", 3, "--draw", tmp_path / "drawn", "--output", tmp_path / "f.json"),
     )
     assert done.status == 0, done.errors
-    assert f"{lines}: 1 lines left out that are blank: 5" in done.errors
+    assert f"{lines}: skipped 1 lines that are blank: 5" in done.errors
     assert done.output.startswith("kind     layer  head  distance")
     assert "long distance (by 'reach')" in done.output and "3 pieces away" in done.output
     assert f"attention --workdir {workdir} --weights 1 --src" in done.output
@@ -98,7 +98,7 @@ def test_curves_of_runs(run, tmp_path):
     content = (tmp_path / "c.svg").read_bytes()
     assert svg_size(content) == pytest.approx((1000, 600))
     assert "mine (stopped at step 200, 2 starts)" in svg_texts(content)
-    assert "No bleu was reported by mine." in done.errors
+    assert "No bleu from mine." in done.errors
     done = run("figures", "curves", first, "--output", tmp_path / "c.html", "--values", "bleu")
     assert done.status == 0
     assert "bleu, valid" in Reader((tmp_path / "c.html").read_text()).text

@@ -19,7 +19,7 @@ def test_sides_and_sets_that_are_one_file_are_pointed_out(run, corpus):
         *("--workdir", corpus.parent / "one"),
     )
     assert done.status == 0
-    assert "data.valid.src has the contents of data.train.mine.src: what is" in done.errors
+    assert "data.valid.src has the contents of data.train.mine.src: valida" in done.errors
     done = run(
         *("prepare", *settings(corpus, data__train__mine__tgt="train.en", data__tgt_lang="de")),
         *("--workdir", corpus.parent / "two"),
@@ -34,7 +34,7 @@ def test_what_is_in_the_way_is_named_before_anything_is_made(run, corpus):
     for name in ("data", "data.partial", "vocabulary"):
         (folder / name).write_text("mine")
         status, last = prepare(run, corpus)
-        assert status == 2 and f"{folder / name}: is a file where a folder is to be" in last
+        assert status == 2 and f"{folder / name}: is a file, but must be a folder" in last
         assert (folder / name).read_text() == "mine"
         (folder / name).unlink()
     (folder / "vocabulary").mkdir()
@@ -71,7 +71,7 @@ def test_text_that_cannot_be_used_leaves_no_run_folder(run, corpus, command):
             "trian.de": "data.train.mine.tgt: .*trian.de does not exist",
             "short.de": "train.en has 120 lines and .*short.de has 1",
             "wide.de": "wide.de: is UTF-16 text: convert it to UTF-8",
-            "blank.de": "none of the 120 pairs read is left: 120 empty side",
+            "blank.de": "all 120 pairs were dropped: 120 empty side",
         },
         "data.valid.tgt": {"vaild.de": "data.valid.tgt: .*vaild.de does not exist"},
     }

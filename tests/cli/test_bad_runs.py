@@ -119,7 +119,7 @@ def test_a_trained_run_gets_no_new_vocabulary(prepared):
     (workdir / "checkpoints" / "5").mkdir(parents=True)
     shutil.rmtree(workdir / "vocabulary")
     shutil.rmtree(workdir / "data")
-    with pytest.raises(RunDirectoryError, match="vocabulary: is missing, and the checkpoints were"):
+    with pytest.raises(RunDirectoryError, match="vocabulary: missing, but the checkpoints need it"):
         train(workdir, overrides)
     assert not (workdir / "vocabulary").exists()
 
@@ -137,7 +137,7 @@ def test_a_damaged_average_keeps_nothing_from_training(prepared, capfdbinary):
 def test_weights_to_start_from_are_looked_for_first(prepared, tmp_path):
     workdir, overrides = prepared
     other = str(tmp_path / "other")
-    with pytest.raises(StartError, match=f"{workdir}: holds no checkpoint to start from"):
+    with pytest.raises(StartError, match=f"{workdir}: has no checkpoint to start from"):
         train_run(other, "files:small", overrides, ["train"], str(workdir))
     with pytest.raises(StartError, match="is this run itself"):
         train_run(other, "files:small", overrides, ["train"], other)

@@ -15,9 +15,9 @@ def test_files_that_cannot_be_used(run, tmp_path):
             done = run("serve", "--workdir", tmp_path, option, tmp_path / name)
             assert done.status == 2 and str(tmp_path / name) in done.last
     done = run("serve", "--workdir", tmp_path, "--api-keys", tmp_path / "empty")
-    assert done.status == 2 and "has no key; write one a line" in done.last
+    assert done.status == 2 and "has no key; write one per line" in done.last
     done = run("serve", "--workdir", tmp_path, "--api-keys", tmp_path / "keys")
-    assert done.status == 2 and f"{tmp_path / 'keys'}:3: the key has" in done.last
+    assert done.status == 2 and f"{tmp_path / 'keys'}:3: the key must" in done.last
     assert "ключ" not in done.errors
 
 

@@ -31,14 +31,14 @@ def test_a_run_is_exported_and_compared(run, trained, tmp_path):
     done = run(*arguments, "--sample", sample)
     assert done.status == 0 and done.output == ""
     assert f"on {sample}: greedy outputs equal for 2 of 2 sentences" in done.errors
-    assert done.last == f"{out}: the weights 'latest, step 1'; its README.md says how to translate"
+    assert done.last == f"{out}: weights 'latest, step 1'; README.md explains how to translate"
     parity = json.loads((out / "parity.json").read_text())
     assert parity["sentences"] == 2 and parity["largest"] < 1e-4
     assert {"model.bin", "source.spm", "target.spm", "README.md"} <= {p.name for p in out.iterdir()}
 
     again = run(*arguments, "--sample", sample)
     assert again.status == 2 and again.last.endswith(
-        f"{out}: is there already; name another folder, or remove it"
+        f"{out}: already exists; choose another folder, or remove it"
     )
 
 
@@ -46,20 +46,20 @@ def test_without_the_other_program_unchecked_is_needed(run, trained, tmp_path, a
     out = tmp_path / "out"
     arguments = ["export", "--workdir", trained, "--format", "huggingface", "--output", out]
     done = run(*arguments)
-    assert done.status == 2 and "pip install torch transformers, or write the folder" in done.last
+    assert done.status == 2 and "pip install torch transformers, or skip the compari" in done.last
     done = run(*arguments, "--unchecked")
-    assert done.status == 0 and "the outputs were not compared (--unchecked)" in done.errors
+    assert done.status == 0 and "outputs not compared (--unchecked)" in done.errors
     assert (out / "model.safetensors").exists() and not (out / "parity.json").exists()
 
 
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (["--format", "ctranslate2", "--bound", "1e-12"], 2, "for the runtimes disagree: CTransl"),
-        (["--quantization", "int8"], 2, "'huggingface' is float32: int8 is for ctranslate2"),
+        (["--format", "ctranslate2", "--bound", "1e-12"], 2, "the runtimes disagree: CTranslate2"),
+        (["--quantization", "int8"], 2, "'huggingface' is float32 only: int8 is for ctranslate2"),
         (["--unchecked", "--bound", "1"], 2, "--unchecked skips the comparison: leave out"),
         (["--weights", "7"], 1, "has no checkpoint 7; there are 1"),
-        (["--output", "gs://bucket/x", "--unchecked"], 2, "gs://bucket/x: is no local folder"),
+        (["--output", "gs://bucket/x", "--unchecked"], 2, "gs://bucket/x: is not a local folder"),
     ],
 )
 def test_wrong_arguments_are_named(run, trained, tmp_path, arguments, status, message):
@@ -84,7 +84,7 @@ def test_an_imported_run_translates_and_starts_another(run, tmp_path, alone):
     done = run("train", "--workdir", workdir)
     assert done.status == 0 and "finished at step 0 (imported from" in done.errors
     again = run("import", "--from", tmp_path / "marian", "--workdir", workdir)
-    assert again.status == 2 and "run: is there already" in again.last
+    assert again.status == 2 and "run: already exists" in again.last
 
     for name, texts in (("en", ENGLISH), ("de", GERMAN)):
         (tmp_path / f"train.{name}").write_text("".join(f"{text}\n" for text in texts))
@@ -109,4 +109,4 @@ def test_a_new_run_without_config_needs_another_to_start_from(run, tmp_path):
     done = run("train", "--workdir", tmp_path / "run", "--init-from", tmp_path / "absent")
     assert done.status == 2 and "absent: no such directory" in done.last
     done = run("train", "--workdir", tmp_path / "run")
-    assert done.status == 2 and "no run there yet: --config FILE" in done.last
+    assert done.status == 2 and "no run here yet: give --config FILE" in done.last

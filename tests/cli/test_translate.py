@@ -93,7 +93,7 @@ def test_score_is_what_translate_reported(run, workdir, tmp_path):
         ("translate --overlong refuse", b"good\n" + LONG, 2, "input:2: the source has"),
         ("translate --format tsv --column 2", b"a\tb\nc", 2, "input:2: has 1 column"),
         ("translate --n-best 9", b"", 2, "must lie between 1 and the beam size, 4"),
-        ("translate --suppress qqq", b"a", 2, "'qqq' is no piece of the target vocabulary"),
+        ("translate --suppress qqq", b"a", 2, "'qqq' is not in the target vocabulary"),
         ("translate --diversity 0.3", b"a", 2, "--diversity needs more than one group"),
         ("translate --output .", b"", 2, "is a folder; --output must be a file"),
         ("translate --output none/out", b"", 2, "cannot be written: No such file or directory"),
@@ -103,11 +103,11 @@ def test_score_is_what_translate_reported(run, workdir, tmp_path):
             0,
             "s compiling, with the weights 'best, step 2'",
         ),
-        ("score", b"a\tb\nc\n", 2, "standard input:2: has 1 column, no column 2"),
+        ("score", b"a\tb\nc\n", 2, "standard input:2: has 1 column, but no column 2"),
         (
             "score --format jsonl --from-tokens",
             b'{"source": "a", "tokens": [60]}',
-            *(2, "standard input:1: token 60 stands in no translation"),
+            *(2, "standard input:1: token 60 cannot be in a translation"),
         ),
         ("score --weights 9", b"a\tb", 1, "has no checkpoint 9"),
     ],
@@ -140,15 +140,15 @@ def test_an_unfinished_output_is_for_the_same_command(run, workdir, tmp_path, re
     source.write_bytes(good)
     for changed, name in (
         (("--weights", "1"), "weights"),
-        (("--beam-size", "2"), "decoding.beam_size 4, and now it is 2"),
+        (("--beam-size", "2"), "decoding.beam_size 4, but now it is 2"),
         (("--alignments",), "form.shown"),
     ):
         done = run(*command, *changed)
-        assert done.status == 2 and f"tells of a call with {name}" in done.last
+        assert done.status == 2 and f"was written with {name}" in done.last
         assert "--restart" in done.last
     done = run(*command)
     assert done.status == 0, done.errors
-    assert f"{out}.part: going on after line 6" in done.errors
+    assert f"{out}.part: resuming after line 6" in done.errors
     whole = run("translate", "--workdir", workdir, "--window", 3, "--scores", stdin=good)
     assert out.read_text() == whole.output
     if remote:
@@ -177,7 +177,7 @@ def test_shards_are_joined_to_what_one_call_writes(run, workdir, tmp_path, comma
     assert done.status == 2 and f"{source}:10: is not UTF-8" in done.last
     source.write_bytes(good)
     done = run(*call, "--shard", "2/3")
-    assert done.status == 0 and "going on after line 9" in done.errors
+    assert done.status == 0 and "resuming after line 9" in done.errors
     assert run(*call, "--join", 3).last == f"{out}: joined from 3 shards"
     assert out.read_text() == whole.output
     done = run(*call, "--shard", "0/9")
@@ -195,7 +195,7 @@ def test_outputs_at_their_limit_are_told(run, workdir):
     assert [each["at_limit"] for each in found] == [len(each["tokens"]) == 1 for each in found]
     cut = sum(each["at_limit"] for each in found)
     assert cut > 0 and not found[-1]["at_limit"]
-    assert f"{cut} translation{'s' * (cut > 1)} as long as an output may be" in done.errors
+    assert f"{cut} translation{'s' * (cut > 1)} reached the length limit" in done.errors
 
 
 def test_samples_and_ensembles(run, workdir, tmp_path):

@@ -126,7 +126,7 @@ def test_what_cannot_be_batched_or_packed_is_an_error():
     with pytest.raises(PlanError, match="no pairs"):
         shapes_for(lengths[:0], lengths[:0], BatchConfig())
     lengths = np.array([3, 9, 4], np.int32)
-    with pytest.raises(PlanError, match="pair 1 with 9 source and 9 target tokens fits none"):
+    with pytest.raises(PlanError, match="pair 1 with 9 source and 9 target tokens fits no shape"):
         plan_buckets(lengths, lengths, (Shape(8, 5, 5),), stream(0, 0, 0))
     lengths = np.array([3, 50], np.int32)
     with pytest.raises(PlanError, match="there are no pairs"):

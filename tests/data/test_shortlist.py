@@ -45,7 +45,7 @@ def test_it_is_kept_as_it_was_for_the_same_vocabulary(translated):
     learnt = learn(translated[0], src_types=TYPES, tgt_types=TYPES, vocabulary="v")
     content = learnt.to_bytes()
     assert Shortlist.read(content, "FILE", vocabulary="v").digest == learnt.digest
-    with pytest.raises(ShortlistError, match="FILE: was learnt with another vocabulary; delete it"):
+    with pytest.raises(ShortlistError, match="FILE: learned with another vocabulary; delete it"):
         Shortlist.read(content, "FILE", vocabulary="w")
     for damaged in (b"", content[:-100], b"text"):
         with pytest.raises(ShortlistError, match="FILE: is damaged"):

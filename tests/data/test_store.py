@@ -122,7 +122,7 @@ def test_of_large_files_blocks_are_verified_and_all_bytes_if_asked(tmp_path, mon
     path.write_bytes(content)
     Store.open(folder)
     for thorough in (True, False):
-        with pytest.raises(StoreError, match="its contents are not those recorded"):
+        with pytest.raises(StoreError, match="its contents do not match store"):
             Store.open(folder, thorough=thorough)
         content[0] ^= 1
         path.write_bytes(content)
@@ -136,8 +136,8 @@ def test_truncated_changed_and_missing_files_are_refused_by_name(tmp_path):
         path = tmp_path / "data" / name
         whole = path.read_bytes()
         for content, message in (
-            (whole[:-1], f"has {len(whole) - 1} bytes where store.json records {len(whole)}: "),
-            (whole[:-1] + bytes([whole[-1] ^ 1]), "its contents are not those recorded"),
+            (whole[:-1], f"has {len(whole) - 1} bytes, but store.json records {len(whole)}: "),
+            (whole[:-1] + bytes([whole[-1] ^ 1]), "its contents do not match store"),
             (None, "cannot be read: No such file or directory; delete "),
             (whole, ""),
         ):
@@ -159,12 +159,12 @@ def test_a_damaged_index_is_refused_by_name(tmp_path):
     changes: tuple[tuple[str | dict[str, object], str], ...] = (
         ("{", "1: is not JSON"),
         ("[]", " is damaged: TypeError"),
-        ('{"format": 7}', " has format 7; this program reads 2"),
+        ('{"format": 7}', " has format 7, but this program reads 2"),
         ('{"format": 1}', " is damaged: KeyError"),
-        ({"dtype": "|O"}, " is damaged: ValueError(\"dtype is '|O' and none of <u2, <u4"),
-        ({"dtype": "<u2"}, "the offsets of train-00000.src are not those of its tokens"),
+        ({"dtype": "|O"}, " is damaged: ValueError(\"dtype is '|O', not one of <u2, <u4"),
+        ({"dtype": "<u2"}, "the offsets of train-00000.src do not match its tokens"),
         ({"shards": {"train": 10**9, "valid": 1}}, "KeyError('train-00001.src.tokens')"),
-        ({"shards": {"train": 0, "valid": 1}}, "train holds 0 pairs, and its corpora another"),
+        ({"shards": {"train": 0, "valid": 1}}, "train holds 0 pairs, but its corpora a different"),
     )
     for change, message in changes:
         index.write_text(change if isinstance(change, str) else json.dumps(recorded | change))

@@ -57,7 +57,7 @@ def test_a_store_has_no_unknown_target_word_and_says_which_was_left_out(tmp_path
     account = read_manifest(tmp_path / "run" / "data")["corpora"][1]
     assert account["dropped"] == {"unknown target word": 1}
     [example] = account["examples"]
-    assert example["detail"] == "data.vocabulary.tgt_words may name it: '(SINV'"
+    assert example["detail"] == "'(SINV'; you can add it to data.vocabulary.tgt_words"
     # What is decoded and scored is all of it.
     assert valid_text(tmp_path / "run" / "data")[1] == [TREES[0][1], odd[1]]
     # The same call again finds it up to date.

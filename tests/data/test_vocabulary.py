@@ -122,7 +122,7 @@ def saved(tmp_path):
 
 
 def test_saved_vocabularies_load_and_are_never_replaced(saved):
-    with pytest.raises(VocabularyError, match="is there already"):
+    with pytest.raises(VocabularyError, match="already exists"):
         Vocabularies(small(), small()).save(saved)
     loaded = Vocabularies.load(saved)
     assert loaded == Vocabularies(small(), small("unigram")) and not loaded.shared
@@ -140,13 +140,13 @@ def test_damage_is_refused_by_name(saved, capfd):
     elsewhere = {"src": index["src"] | {"model": "../../secret"}}
     device = {"src": index["src"] | {"table": "/dev/zero"}}
     for name, data, message in (
-        ("vocabulary.json", json.dumps(index | elsewhere), "names '../../secret' in place of"),
-        ("vocabulary.json", json.dumps(index | device), "names '/dev/zero' in place of src.table"),
+        ("vocabulary.json", json.dumps(index | elsewhere), "names '../../secret' instead of"),
+        ("vocabulary.json", json.dumps(index | device), "names '/dev/zero' instead of src.table"),
         ("vocabulary.json", "{", "1: is not JSON"),
         ("vocabulary.json", "{}", "is damaged: KeyError"),
         ("vocabulary.json", '{"format": 9}', "has format 9; this program reads 1"),
         ("vocabulary.json", json.dumps(index), ""),
-        ("src.model", "", "is not the model recorded"),
+        ("src.model", "", "does not match its record"),
         ("src.model", None, "cannot be read: No such file"),
     ):
         (saved / name).unlink()
@@ -166,7 +166,7 @@ def test_what_is_no_model_or_has_other_mark_ids_is_refused(tmp_path):
     for data, message in (
         (b"", "not a SentencePiece model"),
         (b"nonsense", "not a SentencePiece model"),
-        (model, "the pad mark has id -1 where .* has 0"),
+        (model, "the pad token has id -1, not 0"),
     ):
         (tmp_path / "x.model").write_bytes(data)
         with pytest.raises(VocabularyError, match=rf"x\.model: {message}"):

@@ -194,14 +194,14 @@ def test_what_stands_for_no_type_is_never_generated_and_the_unknown_token_on_req
 
 def test_refuses_what_the_model_cannot_take():
     model, params = tiny()
-    with pytest.raises(DecodingError, match="source 1 has 25 tokens; the model takes 1 to 24"):
+    with pytest.raises(DecodingError, match="source 1 has 25 tokens.*; the model takes 1 to 24"):
         translate_ids(params, model, [[EOS], [5] * 24 + [EOS]], CONFIG)
     with pytest.raises(DecodingError, match="source 0 has 0 tokens"):
         translate_ids(params, model, [[]], CONFIG)
     with pytest.raises(DecodingError, match="source 0: the prefix has 24 tokens"):
         decoded([[5, EOS]], prefixes=[[5] * 24])
     broken = jax.tree.map(lambda leaf: leaf * jnp.nan, params)
-    with pytest.raises(DecodingError, match="not numbers"):
+    with pytest.raises(DecodingError, match="not finite"):
         translate_ids(broken, model, [[5, EOS]], CONFIG)
     assert translate_ids(params, model, [], CONFIG) == []
 

@@ -86,7 +86,7 @@ def test_neighbours_and_batch_size_change_nothing():
     assert_same([scored([part])[0] for part in parts[:8]], together[:8])
     model, params = tiny()
     broken = jax.tree.map(lambda leaf: leaf * np.nan, params)
-    with pytest.raises(DecodingError, match="not numbers"):
+    with pytest.raises(DecodingError, match="not finite"):
         scored(parts[:2], given=(model, broken))
 
 
@@ -195,21 +195,21 @@ def test_a_part_may_have_been_translated_by_nothing(translator, given):
         with pytest.raises(OverlongError) as caught:
             translator.score([(line, each)])
         assert caught.value.splits
-    with pytest.raises(TargetError, match="in 2 parts and its tokens are of 4"):
+    with pytest.raises(TargetError, match="into 2 parts, but its tokens into 4"):
         translator.score([(line, (*tokens, EOS, EOS))], overlong="split")
 
 
 def test_tokens_of_no_translation_are_refused(translator):
     for tokens, message in (
-        ((5, 60), "pair 1: token 60 stands in no translation: the vocabulary has 60"),
+        ((5, 60), "pair 1: token 60 cannot be in a translation: the vocabulary has 60"),
         ((5, -1), "token -1"),
-        ((0,), "0 and 1 are marks"),
-        ((5, EOS, 6), "source is translated in 1 parts and its tokens are of 2"),
+        ((0,), "0 and 1 are special"),
+        ((5, EOS, 6), "source splits into 1 parts, but its tokens into 2"),
     ):
         with pytest.raises(TargetError, match=message) as caught:
             translator.score([("a dog", (5, EOS)), ("a cat", tokens)])
         assert caught.value.number == 1
-    with pytest.raises(TargetError, match="is translated in"):
+    with pytest.raises(TargetError, match="splits into"):
         translator.score([(LONG, (5,) * 5)], overlong="split")
     for overlong in ("split", "refuse"):
         with pytest.raises(OverlongError, match="target has 33 tokens") as caught:

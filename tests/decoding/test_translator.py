@@ -174,19 +174,19 @@ def test_which_weights(run, tmp_path, caplog):
     for which, name in (("auto", "latest, step 5"), ("average", "average of steps 1, 2")):
         assert chosen_weights(other, which).name == name
         told = caplog.messages.pop()
-        assert "of steps 1, 2, and the run is at step 5 now; run `average` again" in told
-        assert told.endswith(f"The weights used are '{name}'")
+        assert "of steps 1, 2, but the run is now at step 5; run `average` again" in told
+        assert told.endswith(f"Using the weights '{name}'")
 
 
 def test_what_does_not_belong_together_is_named(run, translator, tmp_path):
     small = vocabulary.train(["a b c"] * 3, VocabularyConfig(size=8))
     pair, model = Vocabularies(small, small), translator.model
-    with pytest.raises(DecodingError, match="60 target types, the target vocabulary has 8"):
+    with pytest.raises(DecodingError, match="60 target types, but the target vocabulary has 8"):
         Translator(translator.params, model, pair, translator.config)
     copy = shutil.copytree(run.path, tmp_path / "run")
     text = (copy / "config.json").read_text()
     (copy / "config.json").write_text(text.replace('"d_model": 16', '"d_model": 32'))
-    with pytest.raises(DecodingError, match="describe a model of .* 'best, step 2' are .*restore"):
+    with pytest.raises(DecodingError, match="describe a model of .* 'best, step 2' have .*restore"):
         Translator.load(copy)
 
 
@@ -194,7 +194,7 @@ def test_one_str_is_one_line_and_not_its_characters(translator):
     [alone] = translator.translate([LINES[0]], prefixes=["die katze"], suppress=["s"])
     assert translator.translate(LINES[0], prefixes="die katze", suppress="s") == alone
     assert translator.translate("").text == ""
-    with pytest.raises(TypeError, match="lines, not one str"):
+    with pytest.raises(TypeError, match="for a single str use"):
         next(translator.translate_lines(LINES[0]))
 
 
@@ -203,9 +203,9 @@ def test_a_pair_alone_or_texts_for_tokens_are_refused(translator):
     for ask in (translator.score, translator.align):
         assert len(ask(zip(LINES, LINES, strict=True))) == len(LINES)
         for pairs in ("ab", ("ab", "cd"), ["ab"], [("ab", "cd", "ef")]):
-            with pytest.raises(TypeError, match="not a .source, translation. tuple; a single pair"):
+            with pytest.raises(TypeError, match="not a .source, translation. tuple; put even"):
                 ask(pairs)
-    with pytest.raises(TargetError, match="is one str, or a sequence of token ids"):
+    with pytest.raises(TargetError, match="must be a str or a sequence of token ids"):
         translator.attend("ab", ["4", "5"])
 
 
@@ -225,12 +225,12 @@ def test_a_translation_begins_with_its_prefix(translator):
 
 
 def test_a_prefix_that_cannot_be_is_refused_with_its_line(translator):
-    with pytest.raises(LineError, match=r"has a prefix of \d+ tokens; .* at most \d+") as why:
+    with pytest.raises(LineError, match=r"has a prefix of \d+ tokens, but .* at most \d+") as why:
         translator.translate(["", LONG, LINES[2]], prefixes=["x", "", PAIRS[1][1] * 3])
     assert why.value.number == 2
     # Forced as the unknown token, it would begin nothing that was asked for.
     prefixes = ["漢", "die 漢字 ☃ katze", "wer"]
-    with pytest.raises(LineError, match=r"'die 漢字 ☃ katze'; .* cannot spell '漢字', '☃'") as why:
+    with pytest.raises(LineError, match=r"'die 漢字 ☃ katze', but .* cannot spell '漢字', '☃'") as why:
         translator.translate(["", *LINES[:2]], prefixes=prefixes)
     assert why.value.number == 1
 
@@ -243,7 +243,7 @@ def test_suppressed_pieces_are_in_no_translation(translator):
     without = translator.translate(LINES, suppress=banned)
     assert not {piece for each in without for piece in tgt.pieces(each.tokens)} & set(banned)
     for wrong in ("no such piece", "</s>"):
-        with pytest.raises(DecodingError, match="is no piece of the target vocabulary"):
+        with pytest.raises(DecodingError, match="is not in the target vocabulary"):
             translator.translate(LINES, suppress=[wrong])
 
 
@@ -301,10 +301,10 @@ def test_an_ensemble_of_runs(run, translator, tmp_path):
     same = Translator.load_ensemble([runs[0], runs[0]])
     assert [each.text for each in same.translate(LINES)] == texts[1]
     for asked in (both.score, both.align):
-        with pytest.raises(DecodingError, match="one model's"):
+        with pytest.raises(DecodingError, match="a single model"):
             asked([(LINES[0], PAIRS[0][1])])
     shutil.rmtree(tmp_path / "b" / "vocabulary")
     again = vocabulary.train_pair([*PAIRS, PAIRS[0]] * 5, VocabularyConfig(size=60))
     again.save(tmp_path / "b" / "vocabulary")
-    with pytest.raises(DecodingError, match="has another vocabulary than"):
+    with pytest.raises(DecodingError, match="its vocabulary differs from that of"):
         Translator.load_ensemble(runs)

@@ -44,7 +44,7 @@ def test_versions_that_do_not_fit_and_an_accelerator_left_out_are_seen(tmp_path,
     sign.write_text("")
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     (finding,) = machine.check_devices(ALONE)
-    assert finding.state == "warn" and "JAX_PLATFORMS=cpu leaves it out" in finding.advice
+    assert finding.state == "warn" and "JAX_PLATFORMS=cpu excludes it" in finding.advice
     monkeypatch.delenv("JAX_PLATFORMS")
     (finding,) = machine.check_devices(ALONE)
     assert finding.state == "FAIL" and "flaxformer-mt[cuda]" in finding.advice
@@ -68,7 +68,7 @@ def test_what_is_wrong_with_a_device_is_seen(monkeypatch, found, states):
     monkeypatch.setattr(jax, "local_devices", lambda: [found])
     findings = list(machine.check_devices(ALONE))
     assert [finding.state for finding in findings] == states
-    assert "16.0 GiB a device" in findings[1].text
+    assert "16.0 GiB per device" in findings[1].text
 
 
 def test_a_slow_device_is_seen(monkeypatch):
@@ -126,7 +126,7 @@ def test_a_place_that_cannot_be_written_or_is_full_is_seen(tmp_path, monkeypatch
     (cache,) = storage.check_cache(tmp_path / "file")
     assert cache.state == "warn" and "FLAXFORMER_CACHE" in cache.advice
     (off,) = storage.check_cache(None)
-    assert off.state == "warn" and "not kept" in off.text
+    assert off.state == "warn" and "not stored" in off.text
     for free, state in ((5e8, "FAIL"), (5e9, "warn"), (5e10, "ok")):
         usage = SimpleNamespace(free=free)
         monkeypatch.setattr(storage.shutil, "disk_usage", lambda _, usage=usage: usage)

@@ -49,7 +49,7 @@ def test_the_program_s_scores_are_averaged_and_stand_with_the_others(program: No
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        ("broken", "failed: no such model; a model is fetched from the Hugging Face hub"),
+        ("broken", "failed: no such model; models are downloaded from the Hugging Face hub"),
         ("short", "gave 2 scores for 3 sentences"),
         ("odd", "its scores cannot be read"),
     ],
@@ -66,5 +66,5 @@ def test_the_program_lies_beside_this_python_or_is_asked_for(
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     assert require_comet() == str(tmp_path / "comet-score")
     (tmp_path / "comet-score").unlink()
-    with pytest.raises(CometError, match="needs the package unbabel-comet, which is not inst"):
+    with pytest.raises(CometError, match="needs the package unbabel-comet: install it in its"):
         Comet(sources=SOURCES).counts(HYPOTHESES, REFERENCES)

@@ -58,7 +58,7 @@ def test_randomization_alone_takes_no_resamples_and_what_is_refused() -> None:
     for systems, resamples, message in (
         (SYSTEMS[:1], 9, "give two or more systems"),
         ([SYSTEMS[0], SYSTEMS[0]], 9, "two systems are called base: write NAME=PATH"),
-        (SYSTEMS, 0, "resamples must be at least 1: bootstrap is made of them"),
+        (SYSTEMS, 0, "resamples must be at least 1: bootstrap needs them"),
         ([SYSTEMS[0], System(name="short", hypotheses=["a"])], 9, "short: 1 hypotheses for"),
     ):
         with pytest.raises(ScoringError, match=message):

@@ -56,7 +56,7 @@ def test_everything_is_in_the_json_and_in_the_table() -> None:
     json.dumps(found.to_json(), allow_nan=False)
     with pytest.raises(ScoringError, match="1 sources for 30 references"):
         assess(HYPOTHESES, REFERENCES, sources=["a"])
-    with pytest.raises(ScoringError, match="COMET reads the sources"):
+    with pytest.raises(ScoringError, match="COMET needs the sources"):
         assess(HYPOTHESES, REFERENCES, scoring=Scoring(comet="x"))
 
 

@@ -60,7 +60,7 @@ def test_a_file_of_hypotheses(tmp_path: Path) -> None:
     assert found.references is None
     (tmp_path / "out.gz").write_bytes(gzip.compress(b"one\n"))
     assert find_system(f"ours={tmp_path / 'out.gz'}") == System(name="ours", hypotheses=["one"])
-    with pytest.raises(CorpusError, match="is gzip data where its name says plain text"):
+    with pytest.raises(CorpusError, match="is gzip data, but its name says plain text"):
         find_system(str((tmp_path / "out.gz").rename(tmp_path / "zip")))
     # A file whose name has the sign in it is a file.
     (tmp_path / "a=b").write_text("x\n")
@@ -95,7 +95,7 @@ def test_what_is_missing_or_no_text_is_named(run: Path, tmp_path: Path) -> None:
     kept(run / "evaluation", "second")
     with pytest.raises(ScoringError, match="several evaluations: .* --set: first, second"):
         find_system(str(run))
-    with pytest.raises(ScoringError, match=r"no evaluation 'third' \(there is: first, second\)"):
+    with pytest.raises(ScoringError, match=r"no evaluation 'third' \(it has: first, second\)"):
         find_system(str(run), evaluation="third")
     assert find_system(str(run), evaluation="second").hypotheses == HYPOTHESES
     (run / "evaluation" / "second.json").unlink()
@@ -104,7 +104,7 @@ def test_what_is_missing_or_no_text_is_named(run: Path, tmp_path: Path) -> None:
         find_system(str(run))
     for path in (run / "evaluation").iterdir():
         path.unlink()
-    with pytest.raises(ScoringError, match="holds no evaluation: run `evaluate`"):
+    with pytest.raises(ScoringError, match="has no evaluation: run `evaluate`"):
         find_system(str(run))
 
 
@@ -115,7 +115,7 @@ def test_all_have_one_text_and_one_source() -> None:
     assert common_text([plain], references=["r"]) == (["r"], None)
     with pytest.raises(ScoringError, match="no reference to compare with: give --ref"):
         common_text([plain])
-    with pytest.raises(ScoringError, match=r"b: was evaluated on another .*\(line 2 differs\)"):
+    with pytest.raises(ScoringError, match=r"b: was evaluated on a different .*\(line 2 differs\)"):
         common_text([brought], references=[REFERENCES[0], "other"])
     with pytest.raises(ScoringError, match="line 3 differs"):
         common_text([brought], references=[*REFERENCES, "more"])
@@ -125,8 +125,8 @@ def test_all_have_one_text_and_one_source() -> None:
     notes: list[str] = []
     order = [plain, one, plain, other]
     assert common_text(order, note=notes.append) == (REFERENCES, None)
-    assert notes[0].startswith("other: translated another source than one (line 2 differs): no ")
-    with pytest.raises(ScoringError, match=r"line 2 differs\): say with --src FILE which one"):
+    assert notes[0].startswith("other: translated a different source than one (line 2 differs): ")
+    with pytest.raises(ScoringError, match=r"line 2 differs\): choose one with --src FILE"):
         common_text(order, need_sources=True, note=notes.append)
     # What is said outright holds.
     given = common_text(order, sources=SOURCES, need_sources=True, note=notes.append)
@@ -139,7 +139,7 @@ def test_all_were_scored_in_one_way(tmp_path: Path) -> None:
     found = (find_system(str(kept(tmp_path, name, **how))) for name, how in ways.items())
     plain, (cased, raw, blind) = System(name="a", hypotheses=[]), found
     assert common_tokenizer([plain]) is None and common_tokenizer([raw, plain]) == "none"
-    with pytest.raises(ScoringError, match=r"different tokenisation \(13a, none\): say with --tok"):
+    with pytest.raises(ScoringError, match=r"different tokenisation \(13a, none\): choose one"):
         common_tokenizer([cased, raw])
     assert common_case([blind, plain])
     assert not common_case([cased, plain]) and not common_case([plain])

@@ -109,7 +109,7 @@ def test_without_a_network_it_says_where_the_files_go(
     # One that sends something else: sacreBLEU itself ends the program for a wrong digest.
     page = b"<html>please log in</html>"
     monkeypatch.setattr(urllib.request, "urlopen", lambda *_, **__: io.BytesIO(page))
-    with pytest.raises(ScoringError, match="cannot be fetched from https://statmt.org"):
+    with pytest.raises(ScoringError, match="cannot be downloaded from https://statmt.org"):
         load_testset("wmt14/full", "en-de")
 
 

@@ -31,9 +31,9 @@ def test_a_size_is_that_of_the_file_or_as_large_as_it_wants_to_be():
     assert [float(side) * 96 / 72 for side in box.groups()] == pytest.approx([200, 100])
     assert rendered(layout(), "pdf") == pdf  # the same picture is the same file
     for size, message in (
-        (Size(60, 100), "60x100 pixels are too few to read: at least 80x40"),
-        (Size(70000, 2000), "too many"),
-        (Size(20000, 20000), "too many"),
+        (Size(60, 100), "60x100 pixels is too small to read: use at least 80x40"),
+        (Size(70000, 2000), "too large"),
+        (Size(20000, 20000), "too large"),
     ):
         with pytest.raises(FigureError, match=message):
             rendered(layout(), "png", size=size)

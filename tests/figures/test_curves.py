@@ -47,7 +47,7 @@ def test_a_page_holds_picture_table_and_notes(runs):
     kind, _, content = (source or "").partition(",")
     assert kind == "data:image/svg+xml;base64"
     notes = {
-        "No bleu was reported by <script>.",
+        "No bleu from <script>.",
         "<script>: train reports are missing in 1 place(s): gaps",
     }
     labels = {"well (stopped at step 600)", "<script> (stopped at step 900, 2 starts)"}

@@ -18,7 +18,7 @@ def test_layers_heads_and_queries_are_picked_and_what_is_not_there_is_refused():
     np.testing.assert_array_equal(picked.weights, FOUND.cross[1, [0, 2]])
     assert (picked.layer, picked.heads) == (2, (1, 3))
     assert (picked.rows, picked.columns) == (TARGET, SOURCE)
-    assert picked.title() == "Attention of the decoder over the source, layer 2 of 2, heads 1 and 3"
+    assert picked.title() == "Decoder-to-source attention, layer 2 of 2, heads 1 and 3"
     np.testing.assert_array_equal(pick(FOUND, kind="encoder", layer=1).weights, FOUND.encoder[0])
     own = pick(FOUND, kind="decoder")
     assert own.columns == ("<s>", *TARGET[:-1])
@@ -33,7 +33,7 @@ def test_layers_heads_and_queries_are_picked_and_what_is_not_there_is_refused():
     refused: dict[str, dict[str, Any]] = {
         "no layer 3: the encoder has 1 to 2": {"kind": "encoder", "layer": 3},
         "no head 4: a layer of the cross kind has 1 to 3": {"kind": "cross", "heads": (1, 4)},
-        "no row 'dog'; there are: 1 the, 2 cat, 3 -s": {"kind": "encoder", "query": "dog"},
+        "no row 'dog'; rows: 1 the, 2 cat, 3 -s": {"kind": "encoder", "query": "dog"},
         "no row '9'": {"kind": "encoder", "query": "9"},
     }
     for message, settings in refused.items():

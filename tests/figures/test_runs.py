@@ -70,7 +70,7 @@ def test_what_the_log_lacks_is_a_gap_and_is_told(tmp_path):
         "2 of 6 train reports have no finite loss: gaps in its curve",
         "train reports are missing in 1 place(s): gaps",
     )
-    assert "unknown from there on" in run.notes[2]
+    assert "unknown after them" in run.notes[2]
 
 
 def test_a_resumed_run_says_so_and_steps_told_twice_count_once(tmp_path):
@@ -80,8 +80,8 @@ def test_a_resumed_run_says_so_and_steps_told_twice_count_once(tmp_path):
     np.testing.assert_array_equal(run.series["train"].values["loss"], [5, 4.5, 3])
     np.testing.assert_array_equal(run.series["valid"].values["bleu"], [2])
     assert run.label() == "a (stopped at step 300, 3 starts)"
-    assert run.notes[0] == "3 reports are of steps that were done again: left out"
-    assert run.notes[1].startswith("3 starts; the log does not say at which steps")
+    assert run.notes[0] == "3 reports of repeated steps left out"
+    assert run.notes[1].startswith("3 starts; the log does not show at which steps")
 
 
 def test_names_are_as_short_as_they_can_be(tmp_path):

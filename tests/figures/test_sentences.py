@@ -20,9 +20,9 @@ def test_lines_that_cannot_be_used_are_counted_or_refused(translator):
     found = sentences_of(translator, sources, most=2, translated=False)
     assert [(each.number, each.src) for each in found.used] == [(2, sources[1]), (5, sources[4])]
     assert found.notes("x.en") == [
-        "x.en: 2 lines left out that are blank: 1, 4",
-        "x.en: 1 lines left out that are longer than the model takes: 3",
-        "x.en: the first 2 sentences are used, 2 more lines are not (--sentences)",
+        "x.en: skipped 2 lines that are blank: 1, 4",
+        "x.en: skipped 1 lines that are too long for the model: 3",
+        "x.en: using the first 2 sentences, without 2 more lines (--sentences)",
     ]
 
 
@@ -36,9 +36,9 @@ def test_translations_are_those_given_or_the_model_s_and_others_are_refused(tran
     assert (made.tgt, made.tokens) == (translation.text, translation.tokens)
     assert len(attend(translator, made).tgt_pieces) == len(translation.tokens) + 1
     assert sentence_of(translator, sources[0], None) == made
-    with pytest.raises(FigureError, match="2 source lines and 1 translations"):
+    with pytest.raises(FigureError, match="2 source lines but 1 translations"):
         sentences_of(translator, ["a", "b"], ["c"], most=9)
-    with pytest.raises(FigureError, match="no sentence to look at"):
+    with pytest.raises(FigureError, match="no usable sentence"):
         sentences_of(translator, ["", " "], most=9)
     with pytest.raises(FigureError, match="the source is empty"):
         sentence_of(translator, " ", None)

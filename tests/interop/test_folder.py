@@ -57,10 +57,10 @@ def test_what_is_there_stays(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("x")
     for place, message in (
-        (tmp_path, "is there already"),
-        (file, "file: is there already"),
+        (tmp_path, "already exists"),
+        (file, "file: already exists"),
         (file / "below" / "x", "file/below: cannot be written: Not a directory"),
-        ("gs://bucket/x", "gs://bucket/x: is no local folder"),
+        ("gs://bucket/x", "gs://bucket/x: is not a local folder"),
     ):
         with pytest.raises(ExportError, match=message), appearing(place):
             pass
@@ -75,7 +75,7 @@ def test_lines_are_a_file_s_or_validation_text_or_pieces(tmp_path: Path) -> None
     lines, _ = sample_lines(pair, None, file)
     assert len(lines) == COUNT and lines[0] == "line 0" and lines[-1] == "line 968"
     for content, message in (
-        (b"\n \n", "holds no line of text"),
+        (b"\n \n", "has no line of text"),
         (b"a\xff", r"lines.txt: is not UTF-8 text \(byte 2\)"),
     ):
         file.write_bytes(content)
@@ -85,7 +85,7 @@ def test_lines_are_a_file_s_or_validation_text_or_pieces(tmp_path: Path) -> None
         sample_lines(pair, None, tmp_path / "absent")
     pair = vocabularies(shared=False)
     lines, origin = sample_lines(pair, tmp_path, None)
-    assert origin == "pieces of the vocabulary, drawn by chance"
+    assert origin == "random pieces of the vocabulary"
     assert sample_lines(pair, None, None) == (lines, origin), "the same each time"
     assert 1 < len(lines) <= COUNT
     assert all(ids and UNK not in ids for ids in pair.src.encode(lines))
@@ -99,11 +99,11 @@ def test_lines_are_a_file_s_or_validation_text_or_pieces(tmp_path: Path) -> None
 
 def test_of_a_runs_search_goes_along_what_means_the_same_there() -> None:
     cases: list[tuple[dict[str, Any], float, tuple[str, ...]]] = [
-        ({}, 0.0, ("divides by |Y|^alpha, where the same", "is `candidates`")),
+        ({}, 0.0, ("divides by |Y|^alpha, so the same", "is `candidates`")),
         ({"length_norm": "average"}, 0.6, ("is 0.6, as in the run: the exponent",)),
-        ({"length_penalty": 0.0}, 0.0, ("`length_penalty` is 0, which is none, as in the run",)),
-        ({"ends_among": "beam"}, 0.0, ("among the best of the beam, as in the run",)),
-        ({"diverse_groups": 2}, 0.0, ("`decoding.diverse_groups` of 2 is left out",)),
+        ({"length_penalty": 0.0}, 0.0, ("`length_penalty` is 0 (none), as in the run",)),
+        ({"ends_among": "beam"}, 0.0, ("best of the beam may end a translation, as in the run",)),
+        ({"diverse_groups": 2}, 0.0, ("`decoding.diverse_groups` of 2 is not supported",)),
     ]
     for changes, penalty, said in cases:
         search = DecodingConfig(**{"beam_size": 4, "length_penalty": 0.6, **changes})

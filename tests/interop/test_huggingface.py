@@ -80,8 +80,8 @@ Translated by flaxformer-mt's own search.
   - sacrebleu_13a **{metrics["sacrebleu_13a"]:.2f}** `nrefs:1|case:mixed|eff:no|tok:13a|"""
         in first
     )
-    assert 'metrics: ["sacrebleu", "bleu", "chrf"]\n# license: say' in first
-    assert "Not scored: the run has no evaluation of these weights." in second
+    assert 'metrics: ["sacrebleu", "bleu", "chrf"]\n# license: what' in first
+    assert "These weights have not been evaluated." in second
     assert second.startswith('---\nlanguage: ["en", "de"]\nlicense: "mit"\nlibrary_name: ')
     assert "metrics:" not in second and 'name = "."' in second
 
@@ -108,7 +108,7 @@ def test_the_card_names_data_and_commands_without_the_folders_of_a_machine() -> 
 
 ## Scores
 
-Not scored: the run has no evaluation of these weights.
+These weights have not been evaluated.
 
 ## How it was made
 
@@ -119,11 +119,11 @@ Not scored: the run has no evaluation of these weights.
 @pytest.mark.parametrize(
     ("form", "reason"),
     [
-        ({"norm": "pre"}, "its layers are post-LN, and model.norm = 'pre'"),
-        ({"positions": "learned"}, "its positions are sinusoids, and model.positions = 'learned'"),
+        ({"norm": "pre"}, "its layers are post-LN, but model.norm = 'pre'"),
+        ({"positions": "learned"}, "its positions are sinusoids, but model.positions = 'learned'"),
         ({"d_k": 9}, "divides d_model by the number of heads: model.d_k = 9 and model.d_v = 8"),
         ({"d_v": 12}, "model.d_k = 8 and model.d_v = 12"),
-        ({"num_heads": 3, "d_k": 4, "d_v": 4}, "do not fit into 16 / 3"),
+        ({"num_heads": 3, "d_k": 4, "d_v": 4}, "must equal 16 / 3"),
     ],
 )
 def test_what_it_cannot_hold_is_refused(form, reason: str, tmp_path: Path) -> None:

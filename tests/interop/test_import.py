@@ -112,25 +112,25 @@ def change(path: Path, **values: Any) -> None:
     ("values", "message"),
     [
         ({"model_type": "bart"}, "model_type is 'bart'; only 'marian' can be imported"),
-        ({"normalize_before": True}, "no form for normalize_before = True"),
-        ({"activation_function": "gelu"}, "no form for activation_function = 'gelu'"),
+        ({"normalize_before": True}, "not supported here: normalize_before = True"),
+        ({"activation_function": "gelu"}, "not supported here: activation_function = 'gelu'"),
         ({"decoder_ffn_dim": 7}, "encoder_ffn_dim = 48 and decoder_ffn_dim = 7"),
         ({"encoder_attention_heads": 5, "decoder_attention_heads": 5}, "d_model = 32 with 5 heads"),
-        ({"d_model": "wide"}, "d_model = 'wide' is no whole number of at least 1"),
+        ({"d_model": "wide"}, "d_model = 'wide' must be an integer ≥ 1"),
         ({"dropout": "some"}, "config.json: is not a Marian model's: ValueError"),
-        ({"vocab_size": 10**15}, "where config.json describes 1000000000000000 x 32"),
-        ({"max_position_embeddings": 10**9}, "no form for max_position_embeddings = 1000000000"),
-        ({"bad_words_ids": 5}, "bad_words_ids = 5 is no list"),
+        ({"vocab_size": 10**15}, "but config.json describes 1000000000000000 x 32"),
+        ({"max_position_embeddings": 10**9}, "here: max_position_embeddings = 1000000000"),
+        ({"bad_words_ids": 5}, "bad_words_ids = 5 is not a list"),
         ({"eos_token_id": "\x1b[2J"}, r"eos_token_id is '.x1b.2J'"),
-        ({"decoder_start_token_id": "<pad>"}, "decoder_start_token_id = '<pad>' is no id"),
+        ({"decoder_start_token_id": "<pad>"}, "decoder_start_token_id = '<pad>' is not an id"),
         ({"num_beams": 0}, "'decoding.beam_size' = 0 must be at least 1"),
-        ({"decoder_start_token_id": 0}, "decoder_start_token_id = 0 fits no mark"),
-        ({"eos_token_id": 5}, "eos_token_id is 5 in config.json and 0 in the vocabulary"),
-        ({"encoder_layers": 1}, "arrays that stand for nothing .*'model.encoder.layers.1"),
+        ({"decoder_start_token_id": 0}, "decoder_start_token_id = 0 is no special"),
+        ({"eos_token_id": 5}, "eos_token_id is 5 in config.json, but 0 in the vocabulary"),
+        ({"encoder_layers": 1}, "arrays unknown to a Marian .*'model.encoder.layers.1"),
         ({"decoder_layers": 4}, "has no array 'model.decoder.layers.3.self_attn.q_proj.weight'"),
         (
             {"encoder_ffn_dim": 50, "decoder_ffn_dim": 50},
-            "'model.encoder.layers.0.fc1.weight' is 48 x 32, where config.json describes 50 x 32",
+            "'model.encoder.layers.0.fc1.weight' is 48 x 32, but config.json describes 50 x 32",
         ),
     ],
 )
@@ -144,20 +144,20 @@ def test_other_models_are_refused(folder: Path, tmp_path: Path, values, message:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("config.json", None, "marian: has no config.json: name the folder of"),
+        ("config.json", None, "marian: has no config.json: give the folder of"),
         ("config.json", b"{", "config.json:1: is not JSON"),
         ("config.json", b"[]", "config.json: is not a JSON object"),
         ("vocab.json", None, "vocab.json: cannot be read"),
-        ("vocab.json", b'{"a": "b"}', "vocab.json: 'a' has no whole number"),
+        ("vocab.json", b'{"a": "b"}', "vocab.json: the id of 'a' is not an"),
         ("vocab.json", b'{"a": 1, "b": 1}', "vocab.json: two pieces have the same id"),
         ("vocab.json", b'{"\\ud800": 1}', r"vocab.json: is not JSON: .*surrogates"),
-        ("vocab.json", b'{"</s>": 0, "<pad>": 1, "<unk>": 900}', "ids up to 900, and the model"),
-        ("tokenizer_config.json", b'{"pad_token": ["<pad>"]}', r"no pad mark \['<pad>'\]"),
-        ("tokenizer_config.json", b'{"eos_token": {"content": {}}}', "has no eos mark"),
-        ("vocab.json", b'{"</s>": 0, "<unk>": 1}', "its vocabulary has no pad mark '<pad>'"),
+        ("vocab.json", b'{"</s>": 0, "<pad>": 1, "<unk>": 900}', "ids up to 900, but the model"),
+        ("tokenizer_config.json", b'{"pad_token": ["<pad>"]}', r"no pad token \['<pad>'\]"),
+        ("tokenizer_config.json", b'{"eos_token": {"content": {}}}', "has no eos token"),
+        ("vocab.json", b'{"</s>": 0, "<unk>": 1}', "its vocabulary has no pad token '<pad>'"),
         ("source.spm", b"", "source.spm: is not a SentencePiece model"),
         ("model.safetensors", b"nonsense", "model.safetensors: cannot be read"),
-        ("model.safetensors", None, "holds neither model.safetensors nor pytorch_model.bin"),
+        ("model.safetensors", None, "has neither model.safetensors nor pytorch_model.bin"),
     ],
 )
 def test_damage_is_refused_by_name(
@@ -177,17 +177,17 @@ def test_positions_that_are_no_sinusoids_are_refused(folder: Path, tmp_path: Pat
     put_arrays(folder, {"model.encoder.embed_positions.weight": np.float16(table)})
     import_marian(folder, tmp_path / "run", ["x"])
     put_arrays(folder, {"model.decoder.embed_positions.weight": table[:, ::-1].copy()})
-    with pytest.raises(ExportError, match="holds other positions than sinusoids"):
+    with pytest.raises(ExportError, match="holds positions that are not sinusoids"):
         import_marian(folder, tmp_path / "other", ["x"])
 
 
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("model.encoder.layers.0.fc1.bias", np.full(48, np.nan), "fc1.bias' holds values that are"),
-        ("final_logits_bias", np.zeros((1, 20)), "'final_logits_bias' is 1 x 20, where config.j"),
+        ("model.encoder.layers.0.fc1.bias", np.full(48, np.nan), "fc1.bias' has values that are"),
+        ("final_logits_bias", np.zeros((1, 20)), "'final_logits_bias' is 1 x 20, but config.j"),
         # Names cannot steer a terminal.
-        ("\x1b[2J", np.zeros(1), "arrays that stand for nothing"),
+        ("\x1b[2J", np.zeros(1), "arrays unknown to a Marian"),
     ],
 )
 def test_arrays_that_are_no_models_are_refused(
@@ -202,11 +202,11 @@ def test_arrays_that_are_no_models_are_refused(
 def test_what_is_not_there_is_named(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(ExportError, match="absent: is no folder; name that of a downloaded model"):
+    with pytest.raises(ExportError, match="absent: no such folder; give a downloaded model's"):
         import_marian(tmp_path / "absent", tmp_path / "run", ["x"])
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(ExportError, match="is read by PyTorch, which is not installed: pip"):
+    with pytest.raises(ExportError, match="needs PyTorch, which is not installed: pip"):
         import_marian(folder, tmp_path / "run", ["x"])
 
 
@@ -215,7 +215,7 @@ def test_what_is_not_kept_is_said(folder: Path, tmp_path: Path) -> None:
     change(folder / "config.json", bad_words_ids=[[pad], [5, 6]])
     notes: list[str] = []
     imported(tmp_path, report=notes.append)
-    assert len(notes) == 1 and "bad_words_ids [[5, 6]] are not kept" in notes[0]
+    assert len(notes) == 1 and "bad_words_ids [[5, 6]] are not imported" in notes[0]
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def put_arrays(folder: Path, arrays: dict[str, np.ndarray]) -> dict[str, np.ndar
 def test_a_softmax_of_its_own_beside_a_shared_table(folder: Path, tmp_path: Path) -> None:
     own = np.random.default_rng(3).standard_normal((len(vocabulary("en", "de")), SIZES["d_model"]))
     state = put_arrays(folder, {"lm_head.weight": np.float32(own)})
-    with pytest.raises(ExportError, match=r"'lm_head.weight' is another than the table"):
+    with pytest.raises(ExportError, match=r"'lm_head.weight' differs from the table"):
         import_marian(folder, tmp_path / "run", ["x"])
     change(folder / "config.json", tie_word_embeddings=False)
     made = imported(tmp_path)
@@ -277,5 +277,5 @@ def test_a_tied_table_may_be_there_twice_if_it_is_the_same(tmp_path: Path, name:
     put_arrays(tmp_path / "marian", {name: table})
     imported(tmp_path)
     put_arrays(tmp_path / "marian", {name: table + np.float16(0.5)})
-    with pytest.raises(ExportError, match="is another than the table that config.json ties"):
+    with pytest.raises(ExportError, match="differs from the table that config.json ties"):
         import_marian(tmp_path / "marian", tmp_path / "other", ["x"])

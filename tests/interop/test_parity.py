@@ -78,7 +78,7 @@ def test_another_output_is_no_near_tie(reference: Reference, runtime: StandIn) -
     assert not parity.agrees
     parity = compare(reference, runtime, LINES, "", bound=50)
     assert parity.near_ties == 1 and parity.agrees, "any two tokens are near, by such a bound"
-    assert "(1 of the others part at near-equal tokens)" in str(parity)
+    assert "(1 of the others diverge at near-equal tokens)" in str(parity)
     # Nor is one that ends elsewhere.
     runtime.other_outputs = {0: first[:-2]}
     assert not compare(reference, runtime, LINES, "", bound=1e-3).agrees
@@ -88,15 +88,15 @@ def test_other_tokens_and_what_is_no_number_are_errors_and_long_lines_counted(
     reference: Reference, runtime: StandIn
 ) -> None:
     runtime.off_by = float("nan")
-    with pytest.raises(ExportError, match="log-probabilities that are not numbers"):
+    with pytest.raises(ExportError, match="log-probabilities that are not finite"):
         compare(reference, runtime, LINES, "", bound=1)
     runtime.other_tokens = {2: [9, EOS]}
-    with pytest.raises(ExportError, match=r"stand-in 1.0 cuts 'who sees .*' into tokens \[9, 2\]"):
+    with pytest.raises(ExportError, match=r"stand-in 1.0 splits 'who .*' into tokens \[9, 2\]"):
         compare(reference, runtime, LINES, "", bound=1)
     runtime.off_by, runtime.other_tokens = 0.0, {}
     parity = compare(reference, runtime, [*LINES, "dog " * 50, ""], "", bound=1)
     assert (parity.sentences, parity.left_out) == (len(LINES), 2)
-    assert "(2 blank or longer than the model takes, left out)" in str(parity)
+    assert "(2 blank or too long for the model, skipped)" in str(parity)
     with pytest.raises(ExportError, match="no line has 1 to 39 tokens: nothing to compare"):
         compare(reference, runtime, ["dog " * 50], "", bound=1)
 

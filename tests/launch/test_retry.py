@@ -48,10 +48,10 @@ def test_says_what_happened_and_waits_twice_as_long_after_each_failure(tmp_path)
         "retry.sh: exit status 134 after ... s: trying again in 10 s",
         "retry.sh: exit status 1 after ... s: trying again in 20 s",
         "retry.sh: exit status 134 after ... s: trying again in 30 s",
-        "retry.sh: exit status 75, stopped and saved: going on in 10 s",
+        "retry.sh: exit status 75, stopped and saved: resuming in 10 s",
         "retry.sh: exit status 1 after ... s: trying again in 10 s",
-        "retry.sh: exit status 75 after ... s: giving up after 6 attempt(s); "
-        "the same command goes on from the last checkpoint",
+        "retry.sh: exit status 75 after ... s: giving up after 6 attempt(s); the same command "
+        "resumes from the last checkpoint",
     ]
     # Standard input and output belong to the command.
     assert run("retry.sh", "cat", stdin="ein Satz\n").stdout == "ein Satz\n"
@@ -93,7 +93,7 @@ def test_dry_run_runs_nothing(tmp_path):
     done = run("retry.sh", "--retries", "4", "--dry-run", "touch", "a b", "it's", cwd=tmp_path)
     assert done.returncode == 0
     assert done.stdout.splitlines() == [
-        "# up to 5 times, until its exit status is 0 or 2; 10 s to 600 s between two",
+        "# up to 5 times, until its exit status is 0 or 2; 10 s to 600 s between attempts",
         r"touch 'a b' 'it'\''s'",
     ]
     assert list(tmp_path.iterdir()) == []

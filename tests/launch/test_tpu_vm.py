@@ -95,12 +95,12 @@ def test_what_runs_is_what_the_dry_run_printed(cloud):
 def test_a_tpu_that_is_there_is_used_and_kept_and_none_is_made_without_a_type(cloud):
     done = cloud.run(*TPU, "--", "doctor")
     assert done.returncode == 2 and cloud.calls() == ["describe tpu-vm"]
-    assert "there is no mt in z, and no --type says what to create" in done.stderr
+    assert "there is no mt in z; give --type to create it" in done.stderr
     cloud.write("states", "READY")
     done = cloud.run(*TPU, "--", "doctor")
     assert done.returncode == 0, done.stderr
     assert cloud.calls()[1:] == ["describe tpu-vm", "scp tpu-vm", "ssh tpu-vm"]
-    assert "mt is still there; to delete it: gcloud compute tpus tpu-vm delete mt" in done.stderr
+    assert "mt still exists; to delete it: gcloud compute tpus tpu-vm delete mt" in done.stderr
 
 
 def test_preempted_tpu_is_made_again_and_the_command_run_again(cloud):
@@ -114,7 +114,7 @@ def test_preempted_tpu_is_made_again_and_the_command_run_again(cloud):
     )
     remote = [line for line in cloud.lines() if "--comm" in line]
     assert len(remote) == 3 and len(set(remote)) == 1
-    assert "mt is PREEMPTED after exit status 255: preempted; it will be made again" in done.stderr
+    assert "mt is PREEMPTED after exit status 255: preempted; creating it again" in done.stderr
 
 
 @pytest.mark.extended
@@ -151,7 +151,7 @@ def test_queue_that_fails_and_no_capacity_are_tried_again(queue):
 @pytest.mark.parametrize(
     ("ends", "options", "status", "runs", "said"),
     [
-        ("75 0", "--retries 2", 0, 2, "is still there; to delete it:"),
+        ("75 0", "--retries 2", 0, 2, "still exists; to delete it:"),
         ("2 0", "--retries 2", 2, 1, ""),
         ("1 1 1", "--retries 2", 1, 3, ""),
         ("76 0", "--retries 2", 75, 1, "asked to stop (--stop)"),  # by another call
@@ -196,4 +196,4 @@ def test_ctrl_c_ends_the_stream_and_lets_the_command_save_before_a_deletion(clou
         assert any(line.endswith("tpu_worker.sh stop") for line in cloud.lines())
     else:
         assert cloud.calls()[-1] == "ssh tpu-vm"
-        assert "the command goes on running on mt" in stderr
+        assert "the command is still running on mt" in stderr

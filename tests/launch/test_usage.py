@@ -9,20 +9,20 @@ from tests.launch.scripts import LAUNCH, executable, run
 SCRIPTS = [*sorted(str(path.relative_to(LAUNCH)) for path in LAUNCH.rglob("*.sh")), "slurm.sbatch"]
 WRONG = {
     "retry.sh": {
-        "": "which command is to be kept going?",
+        "": "missing COMMAND",
         "--wait 601 true": "--wait 601 is more than --max-wait 600",
     },
-    "slurm.sbatch": {"": "which command is to run?"},
+    "slurm.sbatch": {"": "missing command"},
     "tpu_vm.sh": {
-        "": "which TPU? The first word is its NAME",
+        "": "missing NAME, the first argument",
         "mt -- x": "--zone is missing, and CLOUDSDK_COMPUTE_ZONE is not set",
-        "mt --zone z": "which command is to run? It comes after --",
-        "m_t --zone z -- x": "'m_t': only small letters, digits and - in the name of a TPU",
-        "mt --zone z --type v9-8 -- x": "--type v9-8: its software is not known here; name it with"
-        " --runtime",
+        "mt --zone z": "missing command after --",
+        "m_t --zone z -- x": "'m_t': a TPU's name may have only lower-case letters, digits and -",
+        "mt --zone z --type v9-8 -- x": "--type v9-8: unknown software version; set it with "
+        "--runtime",
     },
     "gke/make.sh": {
-        "--image i --tpu v6e:4x4 -- x": "the first word is the job's NAME",
+        "--image i --tpu v6e:4x4 -- x": "missing NAME, the first argument",
         "mt --image i --tpu v5p:4x4 -- x": "--tpu v5p:4x4: the topology has 3 sides",
     },
     "docker/build.sh": {"rocm --image i": "'rocm': cpu, serve, tpu, cuda or an option"},

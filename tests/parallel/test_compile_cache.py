@@ -122,7 +122,7 @@ def test_the_next_machine_has_what_this_one_compiled(tmp_path, monkeypatch):
             store.put("key", b"program")
     assert store.get("key") == b"program"
     (tmp_path / "file").write_text("")
-    with pytest.warns(UserWarning, match="compiled programs cannot be shared: NotADirectory"):
+    with pytest.warns(UserWarning, match="cannot share compiled programs: NotADirectory"):
         share_compiled(tmp_path / "file")
         Entries(*taken[-1]).put("other", b"program")
 
@@ -132,7 +132,7 @@ def test_a_folder_that_cannot_be_made_is_a_warning(tmp_path):
     (tmp_path / "file").write_text("")
     jax.config.update("jax_compilation_cache_dir", None)
     try:
-        with pytest.warns(UserWarning, match="compiled programs cannot be kept"):
+        with pytest.warns(UserWarning, match="cannot store compiled programs"):
             assert keep_compiled(tmp_path / "file") is None
     finally:
         jax.config.update("jax_compilation_cache_dir", before)

@@ -14,7 +14,7 @@ def test_the_flag_joins_the_users_own_before_a_gpu_is_in_use(monkeypatch):
     make_deterministic()  # without a GPU it may come at any time
     assert os.environ["XLA_FLAGS"] == "--xla_dump_to=/tmp/x"
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    with pytest.raises(DeterminismError, match="comes too late"):
+    with pytest.raises(DeterminismError, match="is too late"):
         make_deterministic()
     monkeypatch.setattr(process_settings, "_started", lambda: False)
     for _ in range(2):

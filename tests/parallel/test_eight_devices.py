@@ -283,8 +283,8 @@ def test_what_a_mesh_cannot_split_is_refused(results):
     assert results["micro_rows"].startswith("'data.batch.multiple' = 8 must be divisible by 16")
     assert "embedding/shared" in results["vocab"]
     assert results["vocab"].endswith(
-        "[17, 16] cannot be split evenly over tensor = 2: choose a size that 2 divides for its "
-        "axis of 17 (model.vocab_multiple = 2 for that of a vocabulary), or another mesh"
+        "[17, 16] cannot be split evenly over tensor = 2: make its axis of 17 a multiple of 2 "
+        "(for a vocabulary: model.vocab_multiple = 2), or change the mesh"
     )
     assert results["padded"] == [16, 16]
     assert results["too_many"].startswith("'mesh': data 2 x fsdp 1 x tensor 2 does not make 8")

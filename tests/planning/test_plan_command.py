@@ -23,7 +23,7 @@ from flaxformer_mt.planning.topology import TopologyError, describe
         (["--topology=v5e:2x4", "--lengths=64"], "write SRC,TGT"),
         (["--topology=v5e:2x4", "--decode", "--save-hlo=x"], "--save-hlo has no effect on --deco"),
         (["--topology=v5e:2x4", "--shardings", "--lengths=8,8"], "--lengths has no effect on --sh"),
-        (["--topology", "h100:8"], "plan: error: 'h100:8': only TPU topologies can be planned"),
+        (["--topology", "h100:8"], "plan: error: 'h100:8': only TPUs can be planned"),
     ],
 )
 def test_usage(arguments, message, capsys, monkeypatch):
@@ -55,10 +55,10 @@ def test_a_search_that_does_not_fit_and_a_source_too_long_are_told():
 @pytest.mark.parametrize(
     ("name", "slices", "message"),
     [
-        ("v5e:2,4", 1, "is no topology: write VERSION:SIDES in chips, for example v5e:2x4"),
-        ("v9:2x2", 1, "there is no TPU version 'v9'; versions: v2, v3, v4, v5e"),
+        ("v5e:2,4", 1, "is not a topology: write VERSION:SIDES in chips, for example v5e:2x4"),
+        ("v9:2x2", 1, "unknown TPU version 'v9'; versions: v2, v3, v4, v5e"),
         ("v5litepod:8", 1, "did you mean v5e"),
-        ("v5e:2x4", 0, "at least one"),
+        ("v5e:2x4", 0, "must be at least 1"),
     ],
 )
 def test_names(name, slices, message):
@@ -89,7 +89,7 @@ def test_shapes_without_data():
 @pytest.mark.parametrize(
     ("batch", "lengths", "message"),
     [
-        ({"form": "pack"}, None, "name a prepared run with --workdir, give --lengths"),
+        ({"form": "pack"}, None, "give a prepared run with --workdir, or --lengths"),
         ({}, (64, 257), "a sentence of 257 tokens is longer than 'model.max_l"),
         ({"tokens": 256}, None, "raise it, or lower data.filter.max_length"),
     ],

@@ -125,5 +125,5 @@ def test_what_does_not_fit_is_said_in_our_words_alone():
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1
     assert "DOES NOT FIT: needs" in done.stdout
-    assert "15.75" in done.stdout and "let --fit search" in done.stdout
+    assert "15.75" in done.stdout and "or try --fit" in done.stdout
     assert all(line.startswith("compiling for") for line in done.stderr.splitlines())

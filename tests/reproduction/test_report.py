@@ -117,15 +117,15 @@ def test_what_is_stale_is_said_to_be_and_not_shown(tmp_path):
     content = {"name": "x", "command": "c", "message": "no room", "details": {"row": "table9/x"}}
     (tmp_path / "failed" / "x.json").write_text(json.dumps(content))
     page = report(read_records(tmp_path))
-    assert "- `x`: failed, and the paper has no row 'table9/x': no room" in page
+    assert "- `x`: failed, but the paper has no row 'table9/x': no room" in page
 
 
 def test_a_failed_row_says_why_until_it_is_measured(tmp_path):
-    write_failure(C_N2, "the device has not enough memory", tmp_path)
+    write_failure(C_N2, "the device ran out of memory", tmp_path)
     assert known(C_N2, tmp_path).state == "failed"
     page = report(read_records(tmp_path))
     assert line_of(page, "c_N2").endswith("| failed |")
-    assert f"- `table3/c_N2`: the device has not enough memory (`{C_N2.command}`)" in page
+    assert f"- `table3/c_N2`: the device ran out of memory (`{C_N2.command}`)" in page
     # A status of another version leaves no result out.
     write(tmp_path, result(C_N2, details={"status": "as of another version"}))
     remove_failure(C_N2, tmp_path)
@@ -147,10 +147,10 @@ def test_foreign_files_are_named(tmp_path, capsys):
     (tmp_path / "failed").mkdir()
     for content in ("{", "[]", '{"name": "x"}', '{"row": 3}'):
         (tmp_path / "failed" / "bad.json").write_text(content)
-        with pytest.raises(ResultError, match="bad.json: is no record of a failure"):
+        with pytest.raises(ResultError, match="bad.json: is not a failure record"):
             read_records(tmp_path)
     write(tmp_path, {**result(C_N2), "details": {}})
-    with pytest.raises(ResultError, match="is no result of `reproduce`"):
+    with pytest.raises(ResultError, match="is not a result of `reproduce`"):
         read_records(tmp_path)
 
 
@@ -196,4 +196,4 @@ def test_an_ordering_of_runs_that_are_no_longer_those_is_left_out(tmp_path):
     write(tmp_path, result(C_N2, details={"digest": "0" * 64}))
     page = report(read_records(tmp_path))
     assert "Which of Table 3's orderings hold" not in page
-    assert "- `table3_orderings_paper_scale_0_01`: stale: compares runs that are no longer" in page
+    assert "- `table3_orderings_paper_scale_0_01`: stale: compares runs that have changed" in page

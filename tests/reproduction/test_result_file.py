@@ -104,18 +104,18 @@ MALFORMED = [
     ("note", "hello", "unknown keys: note"),
     ("name", "other", "its name must be other.json"),
     ("name", "../tiny", "must match"),
-    ("command", "", "command must be a text"),
-    ("command", "python run.py --data /srv/data", "path of one machine"),
+    ("command", "", "command must be a string"),
+    ("command", "python run.py --data /srv/data", "this machine's paths"),
     ("commit", "0123456", "neither a full git hash nor a release"),
     ("machine", "a laptop", "machine must be an object"),
     ("machine.cores", 0, "machine.cores"),
-    ("machine.instructions", ["avx2"], "machine.instructions must be a text"),
-    ("versions.jax", 1, "versions.jax must be a text"),
+    ("machine.instructions", ["avx2"], "machine.instructions must be a string"),
+    ("versions.jax", 1, "versions.jax must be a string"),
     ("metrics", {}, "metrics must map"),
     ("metrics.chrf", float("inf"), "metrics.chrf must be a finite number"),
     ("metrics.BLEU score", 1.0, "metric 'BLEU score' must match"),
     ("hypotheses", {"../tiny.test.hyp.xz": "0"}, f"must be named {NAME}.SET.hyp.xz"),
-    ("signatures.ter", "nrefs:1", "signatures of metrics that are not there: ter"),
+    ("signatures.ter", "nrefs:1", "signatures of missing metrics: ter"),
 ]
 
 

@@ -138,7 +138,7 @@ def test_what_is_done_is_kept_and_what_is_stale_is_not(tmp_path, folder):
     path = write(running.results, result(done, details={"digest": "0" * 64}))
     talking = dataclasses.replace(running, say=said.append)
     assert [one.kind for one in talking.run([done])] == ["stopped"]
-    assert any(line.startswith(f"stale: {path} is of other settings") for line in said)
+    assert any(line.startswith(f"stale: {path} has different settings") for line in said)
     assert known(done, running.results).state == "stale"
     # Missing text is named before anything is trained.
     for files in ({"train": ("gone", "train.de")}, {"valid": ("valid.en", "gone")}):
@@ -162,7 +162,7 @@ def test_a_second_process_waits_for_the_first_and_says_so(tmp_path: Path, folder
         fcntl.flock(held, fcntl.LOCK_EX)
         second.start()
         told = said.get(timeout=60)
-        assert told == f"{place}: another process prepares the same text; waiting for it"
+        assert told == f"{place}: another process is preparing the same text; waiting for it"
         second.join(0.2)
         assert second.is_alive() and not other.data.exists()
     second.join(60)

@@ -28,15 +28,15 @@ TFDS = Settings(text="tfds")
 
 def test_what_cannot_stand_in_a_result_is_refused():
     for settings, message in (
-        ({"scale": 0.0}, "must lie above 0"),
-        ({"scale": 1.5}, "at most be 1"),
-        ({"overrides": ("data.folder=x",)}, "say --folder"),
-        ({"overrides": ("training.seed=2",)}, "say --seeds"),
-        ({"overrides": ("data.valid.src=/srv/valid.en",)}, "a path of one machine"),
-        ({"corpus": {"train": ("/srv/train.en", "train.de")}}, "a path of one machine"),
-        ({"corpus": {"name": "Multi30k"}}, "small letters"),
-        ({"corpus": {"name": "paper"}}, "--corpus paper: .* the paper's own text"),
-        ({"corpus": {"name": "paper_full"}}, "--corpus paper_full: .* the paper's own text"),
+        ({"scale": 0.0}, "must be above 0"),
+        ({"scale": 1.5}, "and at most 1"),
+        ({"overrides": ("data.folder=x",)}, "use --folder"),
+        ({"overrides": ("training.seed=2",)}, "use --seeds"),
+        ({"overrides": ("data.valid.src=/srv/valid.en",)}, "this machine's paths"),
+        ({"corpus": {"train": ("/srv/train.en", "train.de")}}, "this machine's paths"),
+        ({"corpus": {"name": "Multi30k"}}, "lower-case letters"),
+        ({"corpus": {"name": "paper"}}, "--corpus paper: .* reserved for the paper's text"),
+        ({"corpus": {"name": "paper_full"}}, "--corpus paper_full: .* reserved for the paper's"),
         ({"text": "tfds", "corpus": {}}, "is the paper's text"),
     ):
         with pytest.raises(RowError, match=message):
@@ -91,7 +91,7 @@ def test_a_result_tells_in_which_form_the_text_was():
     assert "--scale 0.1 --seeds 1 --text tfds --folder FOLDER" in found.command
     assert "text" not in json.loads(Settings().to_json())  # as before there was the setting
     # It has no trees.
-    with pytest.raises(RowError, match="no such text as its data.train.*leave --text out"):
+    with pytest.raises(RowError, match="lacks its data.train.*leave out --text"):
         resolve(row_of("table4/wsj_only"), TFDS)
 
 

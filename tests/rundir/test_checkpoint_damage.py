@@ -134,7 +134,7 @@ def test_several_damaged_steps_are_passed_over_if_one_is_whole(run, saved):
         assert list_steps(run.checkpoints) == [2, 3] and not reports
         checkpoints.save(snapshot(1))
         assert checkpoints.restore(*FORM).step == 1
-    assert "set aside as damaged-3-2" in reports[0] and "params has 1 of 3 arrays" in reports[0]
+    assert "set aside as damaged-3-2" in reports[0] and "params: 1 of 3 arrays" in reports[0]
     assert "set aside as damaged-2" in reports[1]
     assert list_steps(run.checkpoints) == [1]
 
@@ -142,7 +142,7 @@ def test_several_damaged_steps_are_passed_over_if_one_is_whole(run, saved):
 def test_a_reader_is_told_and_nothing_is_moved(run, saved):
     saved(snapshot(1), snapshot(2))
     flip_byte(run.checkpoints / "2")
-    told = "checkpoints/2: params .*; choose another checkpoint: there are 1, 2"
+    told = "checkpoints/2: params: .*; choose another checkpoint: there are 1, 2"
     with pytest.raises(CheckpointError, match=told):
         load_params(run, "latest")
     assert load_params(run, 1)
@@ -229,7 +229,7 @@ def test_a_step_that_does_not_say_what_it_is_worth_is_kept(run, saved, failing, 
     assert list_steps(run.checkpoints) == [1, 3]
     if damaged:
         return
-    assert len(reports) == 1 and reports[0].endswith("; meanwhile it is kept")
+    assert len(reports) == 1 and reports[0].endswith("; keeping it for now")
     with Checkpoints(run.checkpoints, few) as checkpoints:
         assert checkpoints.best_step() == 1
         checkpoints.save(snapshot(4, bleu=36.0))

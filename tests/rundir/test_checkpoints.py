@@ -42,7 +42,7 @@ def test_steps_are_chosen_by_name(run, saved):
         assert checkpoints.steps() == []
         assert checkpoints.latest_step() is None and checkpoints.best_step() is None
         for which in ("latest", "best"):
-            with pytest.raises(CheckpointError, match="holds no checkpoint"):
+            with pytest.raises(CheckpointError, match="has no checkpoint"):
                 checkpoints.restore(*form, which)
         checkpoints.save(snapshot(40))
         assert checkpoints.best_step() is None
@@ -107,7 +107,7 @@ def test_saving_is_safe_with_donation_and_later_changes(run):
 def test_what_would_not_come_back_is_refused_at_once(run):
     with opened(run) as checkpoints:
         for change, message in [
-            ({"params": {"w": 1.5}}, "params: w is a float, and only arrays"),
+            ({"params": {"w": 1.5}}, "params: w is a float, but only arrays"),
             ({"params": {"w": np.zeros(3)}}, "params: w is float64, which JAX cannot restore"),
             ({"position": {"x": {1, 2}}}, "position is not plain JSON"),
             ({"metrics": {"x": jnp.ones(2)}}, "meta is not plain JSON"),
@@ -127,11 +127,11 @@ def test_another_model_or_format_is_named_and_the_checkpoint_stays(run, saved, m
         for other, message in [
             (
                 params | {"encoder": {"layer_0": layer}},
-                r"1: params: encoder/layer_0/kernel is float32\[16, 4, 8\], and these settings "
-                r"make it float32\[16, 4, 9\]; use the settings",
+                r"1: params: encoder/layer_0/kernel is float32\[16, 4, 8\], but "
+                r"float32\[16, 4, 9\] with these settings; use the settings",
             ),
             (params | {"more": kernel}, "params: the checkpoint lacks more"),
-            ({"encoder": params["encoder"]}, "params: these settings make no embedding"),
+            ({"encoder": params["encoder"]}, "params: these settings have no embedding"),
             (
                 params | {"embedding": jax.ShapeDtypeStruct((64, 16), jnp.bfloat16)},
                 r"embedding is float32\[64, 16\].*bfloat16",
@@ -141,7 +141,7 @@ def test_another_model_or_format_is_named_and_the_checkpoint_stays(run, saved, m
                 checkpoints.restore(other, opt_state)
         with pytest.raises(CheckpointError, match="opt_state: .* and 5 more"):
             checkpoints.restore(params, ((), opt_state[1]._replace(mu={}, nu={}), opt_state[2]))
-        with pytest.raises(CheckpointError, match="holds no ema, which these settings need"):
+        with pytest.raises(CheckpointError, match="has no ema, which these settings need"):
             checkpoints.restore(params, opt_state, abstract_ema=params)
     monkeypatch.setattr(checkpoint_format, "META_VERSION", 0)
     with pytest.raises(CheckpointError, match="format version 1, .* up to 0; upgrade"):
@@ -151,7 +151,7 @@ def test_another_model_or_format_is_named_and_the_checkpoint_stays(run, saved, m
 
 def test_parameters_alone_need_no_model(run, saved):
     for which, message in [
-        ("latest", "holds no checkpoint; train"),
+        ("latest", "has no checkpoint; train"),
         ("average", "has no averaged"),
     ]:
         with pytest.raises(CheckpointError, match=message):
@@ -169,7 +169,7 @@ def test_parameters_alone_need_no_model(run, saved):
         assert_same(
             dataclasses.replace(first, params=got), dataclasses.replace(first, params=wanted)
         )
-    with pytest.raises(CheckpointError, match="holds no ema"):
+    with pytest.raises(CheckpointError, match="has no ema"):
         load_params(run, 1, weights="ema")
     with pytest.raises(CheckpointError, match="no checkpoint 3; there are 1, 2"):
         load_params(run, 3)
@@ -189,7 +189,7 @@ def test_a_full_disk_is_a_save_error_and_not_the_end(run, capfd):
     for step in (1, 2):
         checkpoints.save(snapshot(step))
     checkpoints.wait()
-    message = "could not be saved.*earlier ones are unharmed"
+    message = "could not be saved.*earlier ones are intact"
     with full_disk(100_000), pytest.raises(CheckpointError, match=message):
         checkpoints.save(big)
         checkpoints.wait()

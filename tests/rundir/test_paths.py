@@ -42,9 +42,9 @@ def test_a_local_path_is_absolute_and_a_bucket_s_keeps_its_address(tmp_path, mon
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("", "'' is not a path: name it, or write ."),
-        ("gs://", "name a folder in a bucket: gs://BUCKET/FOLDER"),
-        ("gs://bucket/", "name a folder in a bucket: gs://BUCKET/FOLDER"),
+        ("", "'' is not a path: write . for"),
+        ("gs://", "write a folder in a bucket: gs://BUCKET/FOLDER"),
+        ("gs://bucket/", "write a folder in a bucket: gs://BUCKET/FOLDER"),
         ("s3://b/run", "s3://b/run: is neither a local path nor"),
     ],
 )
@@ -62,7 +62,7 @@ def test_missing_libraries_name_the_extra(missing, monkeypatch):
     with pytest.raises(RunDirectoryError) as raised:
         as_path("gs://b/run")
     assert str(raised.value) == (
-        f"gs://b/run: {missing} not installed; to use buckets: pip install 'flaxformer-mt[gcs]'"
+        f"gs://b/run: {missing} not installed; buckets need it: pip install 'flaxformer-mt[gcs]'"
     )
 
 

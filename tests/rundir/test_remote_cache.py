@@ -38,7 +38,7 @@ def test_a_folder_is_fetched_once(gcs, bucket, remote, local):
     assert local_copy(remote.data) == first
     assert not any(name.endswith("/tokens") for _, name in gcs.log)
     del gcs.objects[f"{bucket}/runs/one/data/manifest.json"]
-    with pytest.raises(RunDirectoryError, match=r"manifest\.json is missing; `prepare --workdir"):
+    with pytest.raises(RunDirectoryError, match=r"\(no manifest\.json\); run `prepare --workdir"):
         local_copy(remote.data)
 
 
@@ -62,7 +62,7 @@ def test_damage_is_refused_in_the_bucket_and_mended_here(
     else:
         gcs.put(name, damaged)
     for _ in range(2):
-        with pytest.raises(RunDirectoryError, match=r"data/tokens: .*upload the folder anew"):
+        with pytest.raises(RunDirectoryError, match=r"data/tokens: .*upload the folder again"):
             local_copy(remote.data)
     assert not list((tmp_path / "cache").rglob("tokens"))
     gcs.put(name, data)
@@ -72,7 +72,7 @@ def test_damage_is_refused_in_the_bucket_and_mended_here(
     if damage != "delete":
         copy.write_bytes(damaged)
     assert contents(local_copy(remote.data)) == contents(local)
-    assert "tokens" in caplog.text and "fetching it anew" in caplog.text
+    assert "tokens" in caplog.text and "downloading it again" in caplog.text
 
 
 def test_of_a_large_file_only_the_size_is_looked_at(remote, local, monkeypatch):

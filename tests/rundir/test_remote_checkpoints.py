@@ -50,7 +50,7 @@ def test_what_is_not_committed_is_no_step_and_is_removed(gcs, bucket, remote):
         assert checkpoints.steps() == [1]
         assert not gcs.names(f"{bucket}/runs/one/checkpoints/2/")
         gcs.fault = lambda method, name: 403 if method == "PUT" and "/2/" in name else None
-        with pytest.raises(CheckpointError, match="the earlier ones are unharmed"):
+        with pytest.raises(CheckpointError, match="earlier ones are intact"):
             checkpoints.save(snapshot(2))
             checkpoints.wait()
         gcs.fault = lambda method, name: None

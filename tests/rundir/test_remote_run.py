@@ -44,7 +44,7 @@ def test_record_and_status_are_read_back(gcs, bucket, remote):
     assert read_status(remote) == Status(state="stopped", step=3)
     with pytest.raises(RunDirectoryError, match="already holds a run"):
         create(remote.path, {}, [])
-    with pytest.raises(RunDirectoryError, match="no such directory; `train --workdir gs://"):
+    with pytest.raises(RunDirectoryError, match="no such directory; create .* --workdir gs://"):
         open_run(f"gs://{bucket}/absent")
     gcs.fault = lambda method, name: 403
     with pytest.raises(RunDirectoryError, match=r"gs://.*: cannot be reached: .*Forbidden"):
@@ -112,7 +112,7 @@ def test_a_holder_notices_that_it_was_replaced(remote):
     with locked(remote, TRAINING, **FAST) as held:
         remote.lock_file.write_bytes(THEIRS)
         held._thread.join(60)
-        with pytest.raises(RunDirectoryError, match="process 9 on elsewhere has taken this run"):
+        with pytest.raises(RunDirectoryError, match="process 9 on elsewhere took over this run"):
             held.check()
         remote.lock_file.write_bytes(THEIRS)
     assert remote.lock_file.read_bytes() == THEIRS, "another's lock is not removed"
@@ -122,7 +122,7 @@ def test_a_lock_that_cannot_be_read_costs_a_save_and_not_the_run(gcs, remote, mo
     monkeypatch.setattr(paths.time, "sleep", lambda seconds: None)
     with locked(remote, TRAINING) as held:
         gcs.fault = lambda method, name: 403 if name.endswith("/lock") else None
-        with pytest.raises(CheckpointError, match="lock: cannot be written: .*nothing is saved"):
+        with pytest.raises(CheckpointError, match="lock: cannot be written: .*saving nothing"):
             held.check()
         answers = [403]
         gcs.fault = lambda method, name: (
@@ -184,15 +184,15 @@ def test_a_failed_upload_is_said_once_made_up_for_and_raised_if_it_lasts(
     files.upload()
     files.upload()
     files._persistent = 0
-    with pytest.raises(RunDirectoryError, match=rf"could not be uploaded.*kept in {tmp_path}"):
+    with pytest.raises(RunDirectoryError, match=rf"could not upload.*they are in {tmp_path}"):
         files.upload()
     gcs.fault = lambda method, name: None
     files.upload()
     files.close()
     assert reported(remote) == [1]
     failed, mended = reports
-    assert "metrics not uploaded, trying again" in failed and "Forbidden" in failed
-    assert "uploaded again" in mended
+    assert "could not upload metrics, retrying" in failed and "Forbidden" in failed
+    assert "uploads work again" in mended
 
 
 def test_what_ended_training_is_what_is_raised(gcs, bucket, remote, monkeypatch):
@@ -210,7 +210,7 @@ def test_what_ended_training_is_what_is_raised(gcs, bucket, remote, monkeypatch)
 def test_of_a_run_that_was_taken_over_nothing_is_uploaded(remote, monkeypatch):
     monkeypatch.setattr(paths.time, "sleep", lambda seconds: None)
     reports: list[str] = []
-    with pytest.raises(RunDirectoryError, match="has taken this run over"):
+    with pytest.raises(RunDirectoryError, match="took over this run"):
         with (
             locked(remote, TRAINING, **FAST) as held,
             growing_files(remote, holding=held, report=reports.append) as growing,
@@ -218,5 +218,5 @@ def test_of_a_run_that_was_taken_over_nothing_is_uploaded(remote, monkeypatch):
             held._lost_to = "process 9 on elsewhere"
             growing.metrics.write_text('{"step": 1}\n')
             growing.upload()
-    assert "taken this run over" in reports[0] and not remote.metrics.exists()
+    assert "took over this run" in reports[0] and not remote.metrics.exists()
     shutil.rmtree(growing.metrics.parent)

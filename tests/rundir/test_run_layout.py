@@ -75,9 +75,9 @@ def test_a_run_is_not_made_over_another_nor_of_what_is_no_json(tmp_path):
 @pytest.mark.parametrize(
     ("prepare", "message"),
     [
-        (lambda path: None, "no such directory; `train --workdir"),
+        (lambda path: None, "no such directory; create it with `train --workdir"),
         (lambda path: path.write_text("x"), "is a file, not a run directory"),
-        (lambda path: path.mkdir(), r"not a run directory: config\.json is missing; name the"),
+        (lambda path: path.mkdir(), r"not a run directory: config\.json is missing; give the"),
     ],
 )
 def test_what_is_no_run_directory_cannot_be_opened(tmp_path, prepare, message):
@@ -93,10 +93,10 @@ def test_what_is_no_run_directory_cannot_be_opened(tmp_path, prepare, message):
         ("config", b'{"format_version": 99}', "format version 99.*up to 1; upgrade flaxformer-mt"),
         ("config", b'{"config": {}}', "has no format_version"),
         ("config", b"[]", "has no format_version"),
-        ("config", b'{"format_version": 1, "config": {}}', r"a run's record \(KeyError: 'starts'"),
+        ("config", b'{"format_version": 1, "config": {}}', r"a valid record \(KeyError: 'starts'"),
         ("config", b'{\n"format_version": 1,\n', r"config\.json:3: is not JSON.*restore it from a"),
-        ("status", b"{}", "is not a status.*delete it"),
-        ("status", b"[]", "is not a status"),
+        ("status", b"{}", "is not a valid status.*delete it"),
+        ("status", b"[]", "is not a valid status"),
         ("status", b'{"state": "asleep", "step": 1, "reason": ""}', "unknown state 'asleep'"),
         ("status", b'{"state"', r"status\.json:1: is not JSON.*; delete it"),
     ],
@@ -123,7 +123,7 @@ def test_directories_without_rights_are_named():
     """Seen as another user where the tests are root's."""
     actions = {
         "is not writable; choose another directory": (0o555, ".", lambda p: create(p, {}, [])),
-        "cannot be made a run .*: Permission": (0o000, "run", lambda p: create(p, {}, [])),
+        "cannot create a run .*: Permission": (0o000, "run", lambda p: create(p, {}, [])),
         "cannot be read: Permission denied": (0o000, "run", open_run),
     }
     user = os.getuid()

@@ -70,7 +70,7 @@ def test_a_model_that_hangs_is_waited_for_as_long_as_was_said():
 
     seconds, said = serve(translator, act, drain_seconds=1.0)
     assert seconds > 0.9
-    assert said[-1] == "the model is still at work, and not waited for"
+    assert said[-1] == "stopping while the model is still working"
     assert not [line for line in said if "Traceback" in line]
 
 
@@ -82,7 +82,7 @@ def test_a_second_signal_waits_for_no_request(second):
         with accepted(translator, server) as client:
             told = time.monotonic()
             stop()
-            eventually(lambda: any("answering what was accepted" in line for line in server.said))
+            eventually(lambda: any("finishing accepted requests" in line for line in server.said))
             stop(second)
             client.recv(65536)
         return told

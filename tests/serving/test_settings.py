@@ -36,12 +36,12 @@ def test_command_line_guide_and_errors_have_every_flag():
     ("changes", "message"),
     [
         ({"max_sentences": 11, "waiting_sentences": 10}, "raise --queue, or lower --max-sentences"),
-        ({"cors_origins": ("https://a.example/",)}, "--cors 'https://a.example/' is no origin"),
-        ({"cors_origins": ("a.example",)}, "--cors 'a.example' is no origin"),
-        ({"cors_origins": ("https://A.example",)}, "is no origin: write it as browsers do"),
+        ({"cors_origins": ("https://a.example/",)}, "--cors 'https://a.example/' is not an origin"),
+        ({"cors_origins": ("a.example",)}, "--cors 'a.example' is not an origin"),
+        ({"cors_origins": ("https://A.example",)}, "is not an origin: write it like https"),
         ({"allowed_hosts": ("https://a.example",)}, "--allowed-host 'https://a.example' is no"),
-        ({"allowed_hosts": ("",)}, "--allowed-host '' is no name"),
-        ({"keys": frozenset({""})}, "an empty API key"),
+        ({"allowed_hosts": ("",)}, "--allowed-host '' is not a host name"),
+        ({"keys": frozenset({""})}, "an API key must not be empty"),
     ],
 )
 def test_what_would_never_hold_is_refused(changes, message):
@@ -61,6 +61,6 @@ def test_the_document_has_the_limits_and_a_file_of_keys_one_a_line():
     text = "# ours\r\n\none\n  two words \n#three\n~!@$%\n"
     assert read_keys(text, "keys") == {"one", "two words", "~!@$%"}
     for key in ("schlüssel", "a\x07b", "a\u2028b", "a\x85b", "\ufeffa"):
-        with pytest.raises(SettingsError, match="keys:4: .*beyond printable ASCII") as refused:
+        with pytest.raises(SettingsError, match="keys:4: .*must be printable ASCII") as refused:
             read_keys(f"one\n\n# ключ\n{key}\ntwo\n", "keys")
         assert key not in str(refused.value)

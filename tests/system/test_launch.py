@@ -128,7 +128,7 @@ def test_tools_and_extras_are_added_once_and_changed_requirements_install_all(ch
 def test_what_fails_is_said_and_tried_again(checkout):
     done, calls = checkout.run("x", OLD_PYTHON="1")
     assert done.returncode == 1 and calls == []
-    assert "found no Python 3.11 or newer" in done.stderr
+    assert "no Python 3.11 or newer found" in done.stderr
     assert not checkout.venv.exists() and not checkout.installing.exists()
     done, _ = checkout.run("x", PIP_FAILS="1")
     assert done.returncode == 1 and done.stdout == ""
@@ -146,7 +146,7 @@ def test_interrupted_installation_is_made_anew(checkout):
     leftover = checkout.venv / "half-installed"
     leftover.touch()
     done, calls = checkout.run("x")
-    assert "interrupted: making the environment anew" in done.stderr
+    assert "interrupted: starting over" in done.stderr
     assert done.returncode == 0 and calls == ["venv", f"pip {checkout.root}"]
     assert not leftover.exists() and not checkout.installing.exists()
 
@@ -178,7 +178,7 @@ def test_second_call_waits_for_the_first(checkout):
         checkout.installing.write_text(f"{installer.pid}\n")
         waiting = checkout.start("x")
         assert waiting.stderr is not None
-        assert f"process {installer.pid} is installing" in waiting.stderr.readline()
+        assert f"waiting for process {installer.pid}" in waiting.stderr.readline()
         checkout.installing.unlink()
         stdout, _ = waiting.communicate(timeout=300)
         installer.kill()

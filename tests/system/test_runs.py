@@ -31,7 +31,7 @@ def test_an_average_is_used_until_training_goes_on(run: Run, trained: Path, tmp_
 
     done = run("train", "--workdir", workdir, "--config.training.steps=21")
     assert done.status == 0
-    assert f"the {AVERAGE} is out of date with the next checkpoint" in done.errors
+    assert f"the next checkpoint outdates the {AVERAGE}" in done.errors
     done = run(*translate, stdin=b"A dog.\n")
     assert done.status == 0 and "with the weights 'best, step" in done.errors
 
@@ -75,7 +75,7 @@ def test_a_dry_run_makes_no_run_and_what_it_leaves_is_trained_and_observed(
     assert done.status == 0, done.errors
     assert re.search(r"^goodput [\d.]+% of 0:\d\d:\d\d in 2 starts$", done.errors, re.MULTILINE)
     done = run(*train, "--config.training.steps=30", "--profile-steps", "3:9")
-    assert done.status == 2 and "cannot be traced: this run goes on after step" in done.errors
+    assert done.status == 2 and "cannot be traced: this run resumes after step" in done.errors
 
 
 @pytest.mark.extended

@@ -49,7 +49,7 @@ def test_sigterm_stops_it_in_order(workdir: Path) -> None:
             client.close()
         said += stderr.readlines()
         assert process.wait(300) == 0, said
-        assert said[-2:] == ["SIGTERM: answering what was accepted, then stopping\n", "stopped\n"]
+        assert said[-2:] == ["SIGTERM: finishing accepted requests, then stopping\n", "stopped\n"]
 
 
 @pytest.mark.extended

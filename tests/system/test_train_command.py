@@ -37,7 +37,7 @@ def stop(training: subprocess.Popen[str], workdir: Path, number: signal.Signals)
     os.killpg(training.pid, number)
     _, errors = training.communicate(timeout=300)
     assert training.returncode == 75, errors
-    assert f"{number.name} received" in errors and "the same command goes on" in errors
+    assert f"{number.name} received" in errors and "the same command resumes" in errors
     assert "Traceback" not in errors
     status = read_status(open_run(workdir))
     assert status is not None and status.state == "stopped"
@@ -121,13 +121,13 @@ def test_fine_tuning_takes_weights_and_vocabulary_along(
 
     done = run(*arguments, "--config.training.steps=6")
     assert done.status == 0, done.errors
-    assert "is not used: this run goes on from its own checkpoint" in done.errors
+    assert "is ignored: this run resumes from its own checkpoint" in done.errors
     assert "resuming after step 5" in done.errors
 
     other = [*tiny(corpus), "--config.data.vocabulary.size=250", "--workdir", tmp_path / "other"]
     assert run("prepare", *other).status == 0
     done = run("train", *other, "--init-from", trained)
-    assert done.status == 2 and "was trained with another vocabulary" in done.last
+    assert done.status == 2 and "differs from this run's" in done.last
 
 
 # A limit on the size of files, set from outside, fails as a full disk does: in mid-file.
@@ -153,7 +153,7 @@ def test_a_full_disk_costs_checkpoints_and_a_lasting_one_the_last(
     try:
         wait_until(lambda: newest(tmp_path), training)
         limit(FULL)
-        unseen = {"training goes on, and reports are written when they can be", "not be saved"}
+        unseen = {"training continues, and reports are written later", "not be saved"}
         while unseen and not lasting:
             said.append(training.stderr.readline())
             assert said[-1], said

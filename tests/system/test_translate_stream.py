@@ -49,6 +49,6 @@ def test_a_killed_and_stopped_output_is_equal_to_the_byte(
         assert not output.exists() and committed(output) >= after
     again = run_program(*translate, output)
     assert again.returncode == 0, again.stderr
-    assert "out.part: going on after line " in again.stderr
+    assert "out.part: resuming after line " in again.stderr
     assert output.read_bytes() == whole.read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out", "whole"]

@@ -65,8 +65,8 @@ def test_a_run_of_bad_updates_is_rolled_back_and_left_out(tmp_path):
     assert run.start().state == "finished"
     assert trained_on(run) == "ggggbbb" + "gggg"
     assert (
-        "step 7: 3 consecutive updates were not finite; restored step 4 and leave their batches "
-        "out (restore 1 of 2)\n"
+        "step 7: 3 consecutive updates were not finite; restored step 4, skipping their batches "
+        "(restore 1 of 2)\n"
     ) in run.shown
     end = run.snapshot()
     progress = Progress.from_dict(end.position)
@@ -125,7 +125,7 @@ def test_a_save_that_fails_at_the_end_is_written_once_more(tmp_path, monkeypatch
     fail_to_write(monkeypatch, 8)
     run = Run(tmp_path, SETTINGS)
     assert run.start().state == "finished"
-    assert "step 8: " in run.shown and "training goes on, and saves again" in run.shown
+    assert "step 8: " in run.shown and "training continues and will save again" in run.shown
     assert run.steps() == [2, 4, 6, 8]
     assert int(run.snapshot().opt_state["step"]) == 8
 

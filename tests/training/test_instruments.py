@@ -65,7 +65,7 @@ def test_every_second_belongs_to_one_kind(clock):
     assert goodput.share == 10 / 21
     assert goodput.table().splitlines() == [
         "goodput 47.6% of 0:00:21 in 1 start",
-        "  steps that count                       0:00:10    47.6%",
+        "  training steps                         0:00:10    47.6%",
         "  checkpoints                            0:00:01     4.8%",
         "  start: data, model, restoring          0:00:10    47.6%",
     ]
@@ -166,7 +166,7 @@ def test_a_damaged_file_is_said_and_stops_nothing(tmp_path, clock, content):
     (tmp_path / "goodput.json").write_text(content)
     goodput = Goodput(clock=clock)
     goodput.keep_in(tmp_path / "goodput.json", said.append)
-    assert len(said) == 1 and said[0].startswith("goodput is counted anew: goodput.json")
+    assert len(said) == 1 and said[0].startswith("goodput restarts from zero: goodput.json")
     goodput.keep(1)
     assert json.loads((tmp_path / "goodput.json").read_text())["step"] == 1
     goodput.keep_in(tmp_path / "none" / "goodput.json", said.append)
@@ -196,9 +196,9 @@ class Device:
 @pytest.mark.parametrize(
     ("kind", "setting", "peak", "said"),
     [
-        ("TPU v5 lite", 0.0, Peak(8 * 197e12, "TPU v5e"), "197 TFLOP/s a device"),
+        ("TPU v5 lite", 0.0, Peak(8 * 197e12, "TPU v5e"), "197 TFLOP/s per device"),
         ("TPU v5 lite", 3.5, Peak(8 * 3.5e12, "training.chip_tflops"), ""),
-        ("Nonesuch 9", 0.0, None, "of 'Nonesuch 9' is unknown; set training.chip_tflops"),
+        ("Nonesuch 9", 0.0, None, "unknown peak of 'Nonesuch 9'; set training.chip_tflops"),
     ],
 )
 def test_a_known_chip_has_its_peak_by_name_and_the_setting_wins(kind, setting, peak, said):
@@ -209,7 +209,7 @@ def test_a_known_chip_has_its_peak_by_name_and_the_setting_wins(kind, setting, p
 def test_a_cpu_is_measured_in_the_type_that_the_model_multiplies_in(monkeypatch):
     peak, line = find_peak(jax.devices(), 0.0, "float32")
     assert peak is not None and 1e8 < peak.flops < 1e14
-    assert "GFLOP/s, a float32 matrix product measured now" in line
+    assert "GFLOP/s (float32 matmul, measured in" in line
     # Every process brings a CPU.
     measured = {"bfloat16": 5e9}
     monkeypatch.setattr(instruments, "product_flops", lambda *_, dtype, **__: measured[dtype])
@@ -232,10 +232,10 @@ def test_steps_are_written_as_first_and_last_and_lie_ahead():
         with pytest.raises(ProfileError, match="write A:B"):
             parse_steps(text)
     for text in ("0:3", "9:8"):
-        with pytest.raises(ProfileError, match="steps count from 1"):
+        with pytest.raises(ProfileError, match="A must be at least 1"):
             parse_steps(text)
     check_steps(11, 20, start=10, total=20)
-    with pytest.raises(ProfileError, match="goes on after step 10"):
+    with pytest.raises(ProfileError, match="resumes after step 10"):
         check_steps(10, 12, start=10, total=20)
     with pytest.raises(ProfileError, match="training ends at step 20"):
         check_steps(11, 21, start=10, total=20)

@@ -56,7 +56,7 @@ def test_learns_the_task(task, tmp_path):
     assert run.log()[-1]["perplexity"] == pytest.approx(1 / 0.9, rel=0.02)
     # Another's source has the wrong tokens, which it is nearly sure of.
     assert run.log()[-1]["source_gain"] > 2
-    assert "does not read its source" not in run.shown
+    assert "ignores its source" not in run.shown
 
     held_out = pairs(task, 300, seed=2)
     sources = listed(held_out, "src")

@@ -200,11 +200,11 @@ def test_a_report_counts_tokens_epochs_and_padding(tmp_path, monkeypatch):
         assert 0 < line["epoch"] < 1
     assert lines[1]["epoch"] == pytest.approx(2 * lines[0]["epoch"])
     # An untrained model makes nothing of its source, which is said after the warm-up.
-    assert run.shown.count("step 8: with sources of other sentences the validation text is") == 1
+    assert run.shown.count("step 8: the model ignores its source so far: the validation") == 1
     assert run.shown.count("compiling...\n") == run.shown.count("validating...\n") == 1
     assert run.shown.count("\n") == len(run.log()) + 4
     (cost,) = (line for line in run.shown.splitlines() if line.startswith("about "))
-    assert re.fullmatch(r"about [\d.]+ s for the [345] steps left, at .* s each; valid.*", cost)
+    assert re.fullmatch(r"about [\d.]+ s for the [345] steps left, at .* s each, plus v.*", cost)
 
 
 def test_rates_leave_validation_and_saving_out(tmp_path, monkeypatch):

@@ -128,7 +128,7 @@ def test_patterns_are_globs_over_paths_that_match_some_and_leave_some():
         "'training.freeze': no parameter matches 'embeding'; parameters: decoder/w, embedding, "
         "encoder/layers_0/b, encoder/layers_0/w"
     )
-    with pytest.raises(FreezeError, match=r"'training.freeze' = \* leaves no parameter to train"):
+    with pytest.raises(FreezeError, match=r"'training.freeze' = \* leaves nothing to train"):
         trainable(PARAMS, ("*",))
 
 

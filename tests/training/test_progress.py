@@ -55,7 +55,7 @@ def test_the_best_and_how_long_it_has_been(values, higher, best, stale):
         ),
         (
             *(3, [math.nan] * 3, None),
-            Outcome("finished", 3, "no better loss in 3 validations; there was none at all"),
+            Outcome("finished", 3, "no better loss in 3 validations; there was none"),
         ),
     ],
 )

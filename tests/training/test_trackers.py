@@ -146,7 +146,7 @@ def test_what_a_tracker_does_not_take_waits_in_order_and_the_others_go_on(clock)
         trackers.show(2, {"a": 2})
         trackers.samples(2, SAMPLES)
         assert said == [
-            "ill: no network; training goes on, and what ill doesn't take is sent again later"
+            "ill: no network; training continues, and ill gets the missing reports later"
         ]
         trackers.rewind(1)
         assert ill.tries == 2, "it is left alone for a minute"
@@ -158,7 +158,7 @@ def test_what_a_tracker_does_not_take_waits_in_order_and_the_others_go_on(clock)
         ill.down = False
         clock[0] += 1
         trackers.show(4, {"a": 5})
-        assert said[1:] == ["ill: has all reports again"]
+        assert said[1:] == ["ill: up to date again"]
         trackers.state = "finished"
     expected = [
         ("show", 1, {"a": 1}),

@@ -73,13 +73,13 @@ def text_at(value: Any, key: str) -> bytes:
     """The text under a key, in UTF-8; a dot leads into an object. Raises NoText."""
     for name in key.split("."):
         if not isinstance(value, dict):
-            raise NoText(NO_TEXT, f"no object to look for {key!r} in: {_kind(value)}")
+            raise NoText(NO_TEXT, f"expected an object with {key!r}, found {_kind(value)}")
         if name not in value:
             present = ", ".join(map(repr, list(value)[:8])) or "none"
             raise NoText(NO_TEXT, f"no key {key!r}; keys there: {present}")
         value = value[name]
     if not isinstance(value, str):
-        raise NoText(NO_TEXT, f"{key!r} is {_kind(value)} and not a text")
+        raise NoText(NO_TEXT, f"{key!r} is {_kind(value)}, not a string")
     try:
         return value.encode("utf-8")
     except UnicodeEncodeError as error:

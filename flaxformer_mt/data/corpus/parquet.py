@@ -93,7 +93,7 @@ def _rows(path: AnyPath, keys: tuple[str, str]) -> Iterator[Any]:
                 yield from zip(src.to_pylist(), tgt.to_pylist(), strict=True)
     except (pa.ArrowException, OSError) as error:
         raise CorpusError(
-            f"{path}: cannot be read as parquet: {error}; fetch or write it again"
+            f"{path}: cannot be read as parquet: {error}; download or write it again"
         ) from error
 
 
@@ -111,6 +111,6 @@ def _place(schema: Any, key: str, path: AnyPath) -> list[str]:
         kind = present[name]
         fields = kind.fields if pa.types.is_struct(kind) else []
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-        within = "".join(f"; name {key}.{field.name}, or such" for field in fields[:1])
-        raise CorpusError(f"{path}: column {key!r} holds {kind} and not text{within}")
+        within = "".join(f"; use {key}.{field.name} or similar" for field in fields[:1])
+        raise CorpusError(f"{path}: column {key!r} holds {kind}, not text{within}")
     return names

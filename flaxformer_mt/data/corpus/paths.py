@@ -49,14 +49,14 @@ def require_file(setting: str, folder: str, key: str) -> AnyPath:
         if exists and not path.is_dir():
             if isinstance(path, Path) and not path.is_file():
                 raise CorpusError(
-                    f"{key}: {path} is a pipe or a device, and a corpus is read several times: "
-                    "write its text into a file first"
+                    f"{key}: {path} is a pipe or a device, but a corpus is read several times: "
+                    "write its text to a file first"
                 )
             return path
     what = "is not a file" if exists else "does not exist"
     raise CorpusError(
-        f"{key}: {path} {what}; set {key}, or data.folder, in which relative paths stand "
-        f"(now {folder!r})"
+        f"{key}: {path} {what}; set {key}, or data.folder, where relative paths start (now "
+        f"{folder!r})"
     )
 
 
@@ -73,8 +73,8 @@ def require_matches(pattern: str, folder: str, key: str) -> tuple[AnyPath, ...]:
         found = [path for path in found if not path.is_dir()]
     if not found:
         raise CorpusError(
-            f"{key}: no file matches {located}; set {key}, or data.folder, in which relative "
-            f"paths stand (now {folder!r})"
+            f"{key}: no file matches {located}; set {key}, or data.folder, where relative paths "
+            f"start (now {folder!r})"
         )
     return tuple(sorted(found, key=lambda path: (path.name, str(path))))
 
@@ -117,9 +117,9 @@ def reaching(path: AnyPath | str) -> Iterator[None]:
             raise CorpusError(f"{path}: cannot be read: {error.strerror or error}") from error
         if isinstance(error, ImportError):
             raise CorpusError(
-                f"{path}: object stores need their client ({error}): for gs:// install "
-                f'"flaxformer-mt[gcs]", for another store its fsspec package'
+                f"{path}: needs the object store's client ({error}): for gs:// install "
+                '"flaxformer-mt[gcs]", for other stores the fsspec package'
             ) from error
         raise CorpusError(
-            f"{path}: the object store does not give it: {type(error).__name__}: {error}"
+            f"{path}: the object store refused it: {type(error).__name__}: {error}"
         ) from error

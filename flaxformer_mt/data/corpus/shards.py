@@ -29,7 +29,7 @@ def read_array_record(path: AnyPath, skip: int = 0, take: int | None = None) -> 
         from array_record.python.array_record_module import ArrayRecordReader
     except ImportError as error:
         raise CorpusError(
-            f"{path}: ArrayRecord files are read where there is the package array-record ({error})"
+            f"{path}: ArrayRecord files need the package array-record ({error})"
         ) from error
 
     with _local_copy(path) as local, contextlib.ExitStack() as stack:
@@ -37,11 +37,11 @@ def read_array_record(path: AnyPath, skip: int = 0, take: int | None = None) -> 
         stack.callback(_close_quietly, reader)
         # A damaged shard opens without complaint and holds nothing: only `ok` tells.
         if not reader.ok():
-            raise _damaged(path, 0, _close_quietly(reader) or "it is no ArrayRecord file")
+            raise _damaged(path, 0, _close_quietly(reader) or "not an ArrayRecord file")
         held = reader.num_records()
         end = held if take is None else skip + take
         if end > held:
-            raise _damaged(path, held, f"{end:,} records are expected")
+            raise _damaged(path, held, f"{end:,} records expected")
         for start in range(skip, end, _BLOCK):
             stop = min(start + _BLOCK, end)
             try:
@@ -49,7 +49,7 @@ def read_array_record(path: AnyPath, skip: int = 0, take: int | None = None) -> 
             except (RuntimeError, IndexError, ValueError) as error:
                 raise _damaged(path, start, str(error)) from error
             if len(block) != stop - start or not reader.ok():
-                raise _damaged(path, start, "the records after that are missing")
+                raise _damaged(path, start, "later records are missing")
             yield from block
 
 
@@ -72,10 +72,10 @@ def read_tfrecord(path: AnyPath, skip: int = 0, take: int | None = None) -> Iter
                 raise _damaged(path, number, "the file ends there")
             length, checksum = struct.unpack("<QI", head)
             if masked_crc32c(head[:8]) != checksum or length > _TFRECORD_LARGEST:
-                raise _damaged(path, number, "the next one's length is damaged")
+                raise _damaged(path, number, "the next record's length is damaged")
             record = stream.read(length + 4)
             if len(record) < length + 4:
-                raise _damaged(path, number, "the file ends within the next one")
+                raise _damaged(path, number, "the file ends within the next record")
             number += 1
             if number > skip:
                 yield record[:length]
@@ -91,7 +91,7 @@ READERS: dict[str, Callable[[AnyPath, int, int | None], Iterator[bytes]]] = {
 def _damaged(path: AnyPath, count: int, why: str) -> CorpusError:
     return CorpusError(
         f"{path}: cannot be read beyond record {count:,}: {why}; the file is damaged or "
-        f"incomplete: fetch or write it again"
+        "incomplete: download or write it again"
     )
 
 

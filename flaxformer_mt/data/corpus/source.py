@@ -153,13 +153,13 @@ def open_source(
         return Tagged(open_source(untagged, folder, key, make=make), corpus.tag)
     if corpus.kind == "synthetic":
         if corpus.size <= 0:
-            raise CorpusError(f"{key}.size is {corpus.size}: say how many pairs to make")
+            raise CorpusError(f"{key}.size is {corpus.size}: set the number of pairs")
         return BuiltIn(corpus.split, corpus.size, f"{key} (built-in grammar)")
     for name in CORPUS_SETTINGS[corpus.kind].all:
         if not getattr(corpus, name):
             text = f"{key}.{name} is not set: a corpus of kind {corpus.kind!r} needs it"
             if key == "data.valid":
-                text += "; or let data.valid_fraction=0.01 take validation from the training text"
+                text += "; or hold out training text with data.valid_fraction=0.01"
             raise CorpusError(text)
     if corpus.kind in ("files", "tsv", "jsonl"):
         found = {
@@ -198,8 +198,8 @@ def read_pairs(
             yield Pair(line, src.decode("utf-8"), tgt.decode("utf-8"))
         elif drops is None:
             raise CorpusError(
-                f"{defect.file}:{line}: {defect.reason}: {defect.detail} ({key}); no pair of this "
-                f"corpus may be left out: correct the line"
+                f"{defect.file}:{line}: {defect.reason}: {defect.detail} ({key}); this corpus may "
+                "not skip pairs: correct the line"
             )
         else:
             drops.add(line, defect)

@@ -76,8 +76,8 @@ class TextFiles:
         except ValueError:
             src_count, tgt_count = (sum(1 for _ in lines(path)) for path in (src, tgt))
             raise CorpusError(
-                f"{src} has {src_count:,} lines and {tgt} has {tgt_count:,}: the sides of a "
-                f"parallel corpus must have one line for each pair"
+                f"{src} has {src_count:,} lines and {tgt} has {tgt_count:,}: both sides must have "
+                "one line per pair"
             ) from None
 
     def check(self, columns: tuple[bytes, ...]) -> Defect | None:
@@ -125,7 +125,7 @@ def _blocks(path: AnyPath) -> Iterator[list[bytes]]:
 
 
 def too_long(name: object, line: int) -> CorpusError:
-    return CorpusError(f"{name}:{line}: no line end in {LONGEST:,} bytes: this is no text")
+    return CorpusError(f"{name}:{line}: no line end in {LONGEST:,} bytes: not a text file")
 
 
 def damage(path: AnyPath, error: Exception, *, after: int) -> CorpusError | None:
@@ -134,7 +134,7 @@ def damage(path: AnyPath, error: Exception, *, after: int) -> CorpusError | None
         return None
     return CorpusError(
         f"{path}: cannot be read beyond line {after:,}: {error}; the file is damaged or "
-        f"incomplete: fetch it again"
+        "incomplete: download it again"
     )
 
 
@@ -155,7 +155,9 @@ def open_text(path: AnyPath) -> Iterator[tuple[BinaryIO, BinaryIO]]:
     """
     named = _SUFFIXES.get(path.suffix.lower(), "")
     if named in ("bzip2", "zip"):
-        raise CorpusError(f"{path}: {named} files are not read: use .gz, .xz, .zst or plain text")
+        raise CorpusError(
+            f"{path}: {named} files are not supported: use .gz, .xz, .zst or plain text"
+        )
     with paths.open_binary(path) as raw:
         if raw.seekable():
             head = raw.read(8)
@@ -170,9 +172,7 @@ def open_text(path: AnyPath) -> Iterator[tuple[BinaryIO, BinaryIO]]:
             what = f"begins with {head!r}" if head else "is empty"
             what = f"is {begins} data" if begins else what
             expected = f"{named} data" if named else "plain text"
-            raise CorpusError(
-                f"{path}: {what} where its name says {expected}: rename or replace it"
-            )
+            raise CorpusError(f"{path}: {what}, but its name says {expected}: rename or replace it")
         with _decompressed(raw, named) as stream:
             yield stream, raw
 

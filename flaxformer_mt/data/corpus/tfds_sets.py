@@ -70,8 +70,8 @@ class TfdsSplit:
                     features = parse(record).features.feature
                 except DecodeError as error:
                     raise CorpusError(
-                        f"{part.path}: a record is not what TFDS writes ({error}); the file is "
-                        f"damaged: fetch or prepare it again"
+                        f"{part.path}: a record is not in TFDS's format ({error}); the file is "
+                        "damaged: download or prepare it again"
                     ) from error
                 src = features[self.src].bytes_list.value
                 tgt = features[self.tgt].bytes_list.value
@@ -100,14 +100,14 @@ def open_set(corpus: CorpusConfig, folder: str, key: str, *, make: bool) -> Tfds
         language = getattr(corpus, setting)
         if language not in languages:
             raise CorpusError(
-                f"{key}.{setting}: {language!r} is no language of {name}: "
-                f"it has {', '.join(map(repr, sorted(languages))) or 'none'}"
+                f"{key}.{setting}: {name} has no language {language!r}, only "
+                f"{', '.join(map(repr, sorted(languages))) or 'none'}"
             )
     file_format = builder.info.file_format.value
     if file_format not in shards.READERS:
         raise CorpusError(
-            f"{key}.path: {name} in {builder.data_dir} is stored as {file_format}; "
-            f"{' and '.join(shards.READERS)} are read: prepare it in one of those"
+            f"{key}.path: {name} in {builder.data_dir} is stored as {file_format}, which cannot "
+            f"be read: prepare it as {' or '.join(shards.READERS)}"
         )
     return TfdsSplit(
         label=f"{name} {corpus.split}",
@@ -139,8 +139,8 @@ def _prepared(corpus: CorpusConfig, folder: str, key: str, *, make: bool) -> Any
         raise CorpusError(f"{key}.path: {corpus.path} is not prepared in {data_dir}")
     if not isinstance(data_dir, Path):
         raise CorpusError(
-            f"{key}.path: {corpus.path} is not prepared in {data_dir}, and sets are prepared on "
-            f"local disks only: set {key}.data_dir to a local folder, and copy what comes of it"
+            f"{key}.path: {corpus.path} is not prepared in {data_dir}, and preparing needs a "
+            f"local disk: set {key}.data_dir to a local folder, and copy the result"
         )
     archives = paths.locate(corpus.archives, folder) if corpus.archives else None
     if not (archives is None or isinstance(archives, Path)):
@@ -162,8 +162,8 @@ def _parts(builder: Any, split: str, key: str) -> tuple[ShardPart, ...]:
     # TFDS refuses in many ways what it does not understand.
     except (AssertionError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise CorpusError(
-            f"{key}.split: {split!r} is no split of {builder.info.full_name}: it has "
-            f"{', '.join(sorted(splits)) or 'none'}, and slices of them such as 'train[:10%]' "
+            f"{key}.split: {builder.info.full_name} has no split {split!r}, only "
+            f"{', '.join(sorted(splits)) or 'none'} and slices such as 'train[:10%]' "
             f"({type(error).__name__}: {error})"
         ) from error
     parts = []
@@ -173,8 +173,8 @@ def _parts(builder: Any, split: str, key: str) -> tuple[ShardPart, ...]:
             exists = path.exists()
         if not exists:
             raise CorpusError(
-                f"{key}.path: {path} does not exist, and {builder.info.full_name} counts it among "
-                f"its shards: copy the set again"
+                f"{key}.path: {path} does not exist, but is a shard of {builder.info.full_name}: "
+                "copy the dataset again"
             )
         parts.append(ShardPart(path, one.skip, one.take))
     return tuple(parts)
@@ -209,13 +209,13 @@ def _make(name: str, data_dir: Path, archives: Path | None, key: str) -> Any:
                 # Some sets look at once into what they asked for: this explains their error.
                 if found.missing:
                     raise CorpusError(
-                        f"{key}.archives: {name} is made from archives, and these are not in "
+                        f"{key}.archives: {name} needs these archives, which are not in "
                         f"{archives}{''.join(found.missing)}"
                         if archives
                         else f"{key}.path: {name} is not prepared in {data_dir}, and its archives "
-                        f"cannot be downloaded ({found.failure}). Fetch these elsewhere, put them "
-                        f"into one folder and set {key}.archives to it; or set {key}.data_dir to "
-                        f"where `tfds build {name}` has prepared the set:{''.join(found.missing)}"
+                        f"cannot be downloaded ({found.failure}). Download these elsewhere into "
+                        f"one folder and set {key}.archives to it; or set {key}.data_dir to where "
+                        f"`tfds build {name}` prepared it:{''.join(found.missing)}"
                     ) from found.failure
 
         builder._split_generators = from_archives
@@ -251,8 +251,8 @@ def _builder(name: str, data_dir: Path, key: str) -> Any:
         return tfds.builder(name, data_dir=str(data_dir), file_format="array_record")
     except tfds.core.DatasetNotFoundError as error:
         raise CorpusError(
-            f"{key}.path: TFDS {tfds.__version__} has no set {name!r}, and none of that name is "
-            f"prepared in {data_dir}"
+            f"{key}.path: TFDS {tfds.__version__} has no dataset {name!r}, and none is prepared "
+            f"in {data_dir}"
         ) from error
     except ValueError as error:
         known = [one.name for one in tfds.builder_cls(name.partition("/")[0]).BUILDER_CONFIGS]

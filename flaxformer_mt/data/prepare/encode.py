@@ -159,7 +159,7 @@ def _filter_text(
     if settings.data.filter.identical:
         # But for blanks at the ends.
         same = np.array([a.strip() == b.strip() for a, b in zip(src, tgt, strict=True)], bool)
-        fates.drop(places[same], filters.IDENTICAL, "source and target are one text")
+        fates.drop(places[same], filters.IDENTICAL, "source and target are identical")
     share, sides = settings.data.filter.script, ("source", "target")
     for side, sentences, script in zip(sides, (src, tgt), settings.scripts, strict=True):
         detail = f"under {share:.0%} of the {side}'s letters are {script}"
@@ -182,7 +182,7 @@ def _filter_lengths(chunk: Chunk, encoded: Encoded, settings: Settings) -> None:
     def unknown(place: int) -> str:
         words = chunk.records[place][1].decode("utf-8").split(" ")
         word = next(word for word in words if UNK in settings.vocabularies.tgt.encode([word])[0])
-        return f"data.vocabulary.tgt_words may name it: {word!r}"
+        return f"{word!r}; you can add it to data.vocabulary.tgt_words"
 
     # A side may look like text and have no tokens: a model's own rules can remove it.
     fates.drop(places[shorter == 1], corpora.EMPTY_SIDE, tokens)

@@ -128,7 +128,7 @@ def require_pairs(accounts: Sequence[Account], weighted: Collection[str]) -> Non
     for account in accounts:
         if account.key in weighted and not account.kept:
             raise PrepareError(
-                f"{account.key}: has a weight in the mixture and no pair is left of it: {account}"
+                f"{account.key}: has a weight in the mixture, but no pairs are left: {account}"
             )
     for split in ("train", "valid"):
         of_split = [account for account in accounts if account.split == split]
@@ -187,8 +187,8 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
                 yield chunk, future.result()
         except BrokenProcessPool as error:
             raise WorkerDied(
-                "a worker process of `prepare` died: it was killed, perhaps for want of memory; "
-                "the same command starts over"
+                "a worker process of `prepare` was killed, perhaps for lack of memory; the same "
+                "command starts over"
             ) from error
 
     def _submit(self, chunk: Chunk) -> Future[Encoded]:

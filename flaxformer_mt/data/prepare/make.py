@@ -74,7 +74,7 @@ def prepare(
     scripts = _scripts(config)
     aside = directory / ASIDE
     if aside.exists():
-        report(f"prepare: starting over: an interrupted call left {aside}, which is removed")
+        report(f"prepare: starting over; removing {aside}, left by an interrupted call")
     try:
         with replacing(data, aside=aside):
             _make(config, seed, directory, scripts, workers, report=report, bar=bar)
@@ -105,8 +105,8 @@ def valid_text(directory: Path) -> tuple[list[str], list[str]]:
     except UnicodeDecodeError:
         pass
     raise StoreError(
-        f"{directory}: {' or '.join(VALID_TEXT)} is not the text that {MANIFEST} was written with: "
-        "put that back, or delete the folder and run `prepare` again"
+        f"{directory}: {' or '.join(VALID_TEXT)} does not match {MANIFEST}: restore the text, or "
+        "delete the folder and run `prepare` again"
     )
 
 
@@ -132,8 +132,8 @@ def _make(
     if found := (place / vocabulary.INDEX).exists():
         vocabularies = Vocabularies.load(place)
         report(
-            f"prepare: using the vocabulary in {place}, {sizes(vocabularies)}; of "
-            "data.vocabulary.* only .sampling has an effect"
+            f"prepare: using the vocabulary in {place}, {sizes(vocabularies)}; data.vocabulary.* "
+            "has no effect, except .sampling"
         )
         known = set(vocabularies.src.pieces())
         for _, key, corpus in named_corpora(config):
@@ -176,11 +176,11 @@ def _require_free_places(directory: Path) -> None:
     for name, index in wanted.items():
         place = directory / name
         if place.exists() and not place.is_dir():
-            raise PrepareError(f"{place}: is a file where a folder is to be; move it away")
+            raise PrepareError(f"{place}: is a file, but must be a folder; move it away")
         if place.exists() and index and not (place / index).exists() and any(place.iterdir()):
             raise PrepareError(
-                f"{place}: holds files but no {index}: it was not made by `prepare`, or lost a "
-                "part; move it away, or restore it from a copy"
+                f"{place}: holds files but no {index}: not made by `prepare`, or incomplete; move "
+                "it away, or restore it from a copy"
             )
 
 
@@ -197,7 +197,7 @@ def _put_vocabulary(directory: Path) -> None:
             os.replace(made, place)
         except OSError as error:
             raise PrepareError(
-                f"{place}: cannot be written: {error.strerror}; make room for {made} there"
+                f"{place}: cannot be written: {error.strerror}; free space for {made} there"
             ) from error
 
 
@@ -209,6 +209,6 @@ def _scripts(config: DataConfig) -> tuple[str, str]:
         return src, tgt
     side, language = ("tgt", config.tgt_lang) if src else ("src", config.src_lang)
     raise PrepareError(
-        f"data.{side}_lang = {language!r}: its script is not known, and data.filter.script needs "
-        f"it: add it to the code, such as {language + '-Latn'!r}, or set data.filter.script to 0"
+        f"data.{side}_lang = {language!r}: data.filter.script needs this language's script: add "
+        f"it to the code, such as {language + '-Latn'!r}, or set data.filter.script to 0"
     )

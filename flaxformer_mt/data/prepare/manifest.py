@@ -109,8 +109,8 @@ def repeated(described: Files) -> list[str]:
             found.append(f"{other['key']} and {file['key']} have the same contents")
         elif corpus == "data.valid":
             found.append(
-                f"{file['key']} has the contents of {other['key']}: what is validated on was "
-                "learned from, and says nothing about new text"
+                f"{file['key']} has the contents of {other['key']}: validation on training text "
+                "says nothing about new text"
             )
     return found
 
@@ -124,7 +124,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         manifest = load_json(path)
         if manifest["format"] != FORMAT:
             raise PrepareError(
-                f"{path}: has format {manifest['format']}; this program reads {FORMAT}"
+                f"{path}: has format {manifest['format']}, but this program reads {FORMAT}"
             )
         for key in ("settings", "inputs", "corpora", "vocabulary", "store"):
             manifest[key]
@@ -148,17 +148,17 @@ def verify_store(
         try:
             changes += _changed_contents(then, describe_inputs([item], config.folder, known=then))
         except corpora.CorpusError as error:
-            report(f"prepare: {error} (the store made from it is used)")
+            report(f"prepare: {error} (using the store made from it)")
     if changes:
         raise PrepareError(
-            f"{data} was prepared from other data or settings: {'; '.join(changes)}. "
-            f"Put them back, or use a new directory"
+            f"{data} was prepared from other data or settings: {'; '.join(changes)}. Set them "
+            "back, or use a new directory"
         )
     vocabularies = Vocabularies.load(directory / "vocabulary")
     if vocabularies.digest != manifest["vocabulary"]["digest"]:
         raise PrepareError(
-            f"{directory / 'vocabulary'}: is not the vocabulary with which {data} was prepared; "
-            f"put that back, or use a new directory"
+            f"{directory / 'vocabulary'}: is not the vocabulary that {data} was prepared with; "
+            "restore it, or use a new directory"
         )
     store = Store.open(data, vocabulary_digest=vocabularies.digest, thorough=thorough)
     if store.digest != manifest["store"]:
@@ -190,12 +190,12 @@ def _changed_contents(recorded: Files, now: Files) -> list[str]:
     """What differs between two descriptions, in words; a copied or moved file is the same."""
     then = {file["key"]: file["sha256"] for file in recorded}
     changes = [
-        f"{file['key']}: the contents of {file['path']} are not those that were read"
+        f"{file['key']}: the contents of {file['path']} have changed"
         for file in now
         if then.get(file["key"]) != file["sha256"]
     ]
     gone = then.keys() - {file["key"] for file in now}
-    return changes + [f"{key}: was read, and is no longer there" for key in sorted(gone)]
+    return changes + [f"{key}: is no longer there" for key in sorted(gone)]
 
 
 def _sha256(path: AnyPath) -> str:

@@ -31,7 +31,7 @@ def check_inputs(config: DataConfig) -> None:
     read, or whose sides differ in length.
     """
     if not config.train:
-        raise PrepareError("data.train names no corpus: set data.train=SRC,TGT")
+        raise PrepareError("data.train has no corpus: set data.train=SRC,TGT")
     # Of a corpus that is split, all the lines are the training text's.
     _count("valid", config, most=1 if config.valid_fraction else None)
     count_pairs(config)
@@ -70,7 +70,7 @@ def train_vocabulary(
     counts = [0] * len(sources)
     size = config.vocabulary.sample
     total = text_bytes(*sources)
-    what = "prepare: reading for the vocabulary"
+    what = "prepare: reading text for the vocabulary"
     with Meter(what, report, unit="pairs", share=share_of(total), terminal=bar) as meter:
         drawn = sample(_records(sources, counts, meter), size, seed)
     # Records are checked once they are drawn: to check every one of a large corpus takes minutes.
@@ -86,7 +86,7 @@ def train_vocabulary(
         if not sound:
             raise nothing_left("train", [of_all])
     pairs = [(src.decode("utf-8"), tgt.decode("utf-8")) for _, (src, tgt) in sound]
-    without = f", leaving out {drops.describe()}" if drops.total else ""
+    without = f", without {drops.describe()}" if drops.total else ""
     report(f"prepare: training the vocabulary on {len(pairs):,} pairs{without}")
     tags = [corpus.tag for _, _, corpus in named_corpora(config) if corpus.tag]
     vocabularies = vocabulary.train_pair(pairs, config.vocabulary, tags=tuple(dict.fromkeys(tags)))
@@ -119,11 +119,11 @@ def sizes(vocabularies: Vocabularies) -> str:
 def nothing_left(split: str, drops: Sequence[Drops]) -> PrepareError:
     whole = Drops(sum((Counter(one.counts) for one in drops), Counter()))
     if not whole.total:
-        return PrepareError(f"data.{split}: there are no pairs: the corpus is empty")
+        return PrepareError(f"data.{split}: the corpus is empty")
     first = next(example for one in drops for example in one.examples)
     return PrepareError(
-        f"data.{split}: none of the {whole.total:,} pairs read is left: {whole.describe()}; "
-        f"the first: {first}"
+        f"data.{split}: all {whole.total:,} pairs were dropped: {whole.describe()}; the first: "
+        f"{first}"
     )
 
 

@@ -37,7 +37,7 @@ async function ask(path, options) {
   if (response.ok) return content;
   const seconds = Number(response.headers.get("retry-after")) || 0;
   throw Object.assign(
-    new Refused(response.status, content.error ?? `The server says ${response.status}.`, seconds),
+    new Refused(response.status, content.error ?? `The server answered ${response.status}.`, seconds),
     { content },
   );
 }

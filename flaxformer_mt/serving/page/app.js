@@ -30,7 +30,7 @@ const change = live({
     desk.show(text, translation);
     byId("copy").hidden = false;
     if (translation.sentences.some((each) => each.split)) {
-      say("A sentence was longer than the model takes: translated in pieces.");
+      say("A sentence was too long for the model: translated in pieces.");
     }
     chosen = null;
     select(translation.sentences.length ? desk.shownSentences()[0] : null);
@@ -52,7 +52,7 @@ async function tellOfWarmUp() {
   warm = health.status !== "warming";
   if (warm || !target.classList.contains("waiting")) return;
   const steps = health.of ? ` (${health.done} of ${health.of})` : "";
-  say(`Translating … The model is warming up${steps}: first answers take longer.`);
+  say(`Translating … The model is warming up${steps}, so the first answers take longer.`);
 }
 
 function say(text, bad = false) {
@@ -143,7 +143,7 @@ byId("clear").addEventListener("click", () => {
 byId("copy").addEventListener("click", async () => {
   const done = await navigator.clipboard.writeText(target.textContent).then(
     () => "Copied.",
-    () => "This browser does not let the page copy.",
+    () => "This browser doesn't allow the page to copy.",
   );
   say(done);
 });

@@ -8,7 +8,7 @@ const map = document.getElementById("map");
 const reading = document.getElementById("reading");
 const heads = document.getElementById("heads");
 const KINDS = {
-  cross: "Cross: the decoder, saying a piece of the translation, looks at the source",
+  cross: "Cross: the decoder, producing a piece of the translation, looks at the source",
   encoder: "Encoder: each piece of the source looks at the whole source",
   decoder: "Decoder: each piece of the translation looks at those before it",
 };

@@ -31,11 +31,11 @@ def test_keys_may_lead_into_objects_and_what_is_no_pair_is_counted_with_its_reas
         b"": "malformed JSON: Expecting value at character 1",
         b"[" * 100_000: "malformed JSON: ",
         b'{"en": "1", "n": ' + b"1" * 5_000 + b', "de": "viel"}': "malformed JSON: ",
-        b'["en", "de"]': "no text under the key: no object to look for 'en' in: a list",
+        b'["en", "de"]': "no text under the key: expected an object with 'en', found a list",
         b'{"en": "no German"}': "no text under the key: no key 'de'; keys there: 'en'",
-        b'{"en": 3, "de": "drei"}': "no text under the key: 'en' is a number and not a text",
-        b'{"en": null, "de": "nichts"}': "no text under the key: 'en' is null and not a text",
-        b'{"en": {"x": "x"}, "de": "x"}': "no text under the key: 'en' is an object and not a text",
+        b'{"en": 3, "de": "drei"}': "no text under the key: 'en' is a number, not a string",
+        b'{"en": null, "de": "nichts"}': "no text under the key: 'en' is null, not a string",
+        b'{"en": {"x": "x"}, "de": "x"}': "no text under the key: 'en' is an object, not a string",
         b'{"en": "half \\ud83d", "de": "halb"}': "invalid UTF-8: half a character, U+D83D, in 'en'",
         b'{"en": "\xff", "de": "Byte"}': "invalid UTF-8: byte 0xFF at byte 9",
         b'{"en": "torn\\napart", "de": "x"}': "control character: U+000A at byte 5 of the source",
@@ -73,7 +73,7 @@ def test_shards_that_are_missing_or_damaged_are_named(tmp_path):
         list(read_pairs(of_shards("b-*"), str(tmp_path), key="data.train.a"))
     assert str(caught.value) == (
         f"data.train.a.path: no file matches {tmp_path / 'b-*'}; set data.train.a.path, or "
-        f"data.folder, in which relative paths stand (now '{tmp_path}')"
+        f"data.folder, where relative paths start (now '{tmp_path}')"
     )
     path = tmp_path / "a-1"
     write_shard(tmp_path / "a-0", [b'{"en": "one", "de": "eins"}'])
@@ -83,6 +83,6 @@ def test_shards_that_are_missing_or_damaged_are_named(tmp_path):
     flipped = data[:place] + bytes([data[place] ^ 0xFF]) + data[place + 1 :]
     for damaged in (data[:-1], b"", b"text\n" * 9000, flipped):
         path.write_bytes(damaged)
-        message = rf"^{path}: cannot be read beyond record .* incomplete: fetch or write it again$"
+        message = rf"^{path}: cannot be read beyond record .*: download or write it again$"
         with pytest.raises(CorpusError, match=message):
             list(read_pairs(of_shards("a-*"), str(tmp_path)))

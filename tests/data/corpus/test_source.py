@@ -55,7 +55,7 @@ def test_a_setting_that_is_missing_is_named():
         message = rf"^data\.train\.a\.{setting} is not set: a corpus of kind '{kind}' needs it$"
         with pytest.raises(CorpusError, match=message):
             open_source(CorpusConfig(name="a", kind=kind, **given), "", "data.train.a")
-    with pytest.raises(CorpusError, match=r"data\.valid\.src .*; or let data\.valid_fraction=0"):
+    with pytest.raises(CorpusError, match=r"data\.valid\.src .*; or hold out .*\.valid_fraction=0"):
         open_source(CorpusConfig(kind="files"), "", "data.valid")
     with pytest.raises(CorpusError, match=r"data\.train\.g\.size is 0"):
         list(read_pairs(CorpusConfig(name="g", kind="synthetic"), key="data.train.g"))

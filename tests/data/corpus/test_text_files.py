@@ -78,15 +78,15 @@ def test_without_a_counter_a_defect_is_an_error(tmp_path):
     with pytest.raises(CorpusError) as caught:
         list(read_pairs(corpus, str(tmp_path), key="data.test.a"))
     assert str(caught.value) == (
-        f"{tmp_path / 'a.en'}:2: empty side: the source is blank (data.test.a); no pair of this "
-        f"corpus may be left out: correct the line"
+        f"{tmp_path / 'a.en'}:2: empty side: the source is blank (data.test.a); this corpus may "
+        "not skip pairs: correct the line"
     )
     for src, tgt, counts in ((b"a\n" * 7, b"b\n" * 4, (7, 4)), (b"a\n" * 2, b"b\n" * 3, (2, 3))):
         with pytest.raises(CorpusError) as caught:
             read(two_files(tmp_path, src, tgt, ".xz"), tmp_path)
         assert str(caught.value) == (
             f"{tmp_path / 'a.en.xz'} has {counts[0]} lines and {tmp_path / 'a.de.xz'} has "
-            f"{counts[1]}: the sides of a parallel corpus must have one line for each pair"
+            f"{counts[1]}: both sides must have one line per pair"
         )
 
 
@@ -96,13 +96,13 @@ def test_missing_files_name_the_setting(tmp_path, monkeypatch):
         list(read_pairs(corpus, str(tmp_path), key="data.train.a"))
     assert str(caught.value) == (
         f"data.train.a.src: {tmp_path / 'no.en'} does not exist; set data.train.a.src, or "
-        f"data.folder, in which relative paths stand (now '{tmp_path}')"
+        f"data.folder, where relative paths start (now '{tmp_path}')"
     )
     (tmp_path / "no.en").mkdir()
     with pytest.raises(CorpusError, match=r"data\.train\.a\.src: .* is not a file"):
         list(read_pairs(corpus, str(tmp_path), key="data.train.a"))
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(CorpusError, match=r"data\.valid\.path: .*/pipe is a pipe or a device, and"):
+    with pytest.raises(CorpusError, match=r"data\.valid\.path: .*/pipe is a pipe or a device, but"):
         list(read_pairs(CorpusConfig(kind="tsv", path="pipe"), str(tmp_path), key="data.valid"))
     # Paths stand in the folder unless absolute.
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -123,7 +123,7 @@ def test_truncated_archives_are_errors_that_tell_the_line(tmp_path, suffix):
     path = tmp_path / f"a.en{suffix}"
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     # What the half holds was read, though it is less than is read at a time.
-    message = rf"^{path}: cannot be read beyond line \d?\d,\d+: .* incomplete: fetch it again$"
+    message = rf"^{path}: cannot be read beyond line \d?\d,\d+: .* incomplete: download it again$"
     with pytest.raises(CorpusError, match=message):
         read(corpus, tmp_path)
 
@@ -131,13 +131,13 @@ def test_truncated_archives_are_errors_that_tell_the_line(tmp_path, suffix):
 def test_a_file_must_be_what_its_name_says(tmp_path):
     (tmp_path / "a.de").write_bytes(b"b\n")
     for name, data, message in (
-        ("a.en.gz", b"plain text\n", "begins with b'plain te' where its name says gzip data"),
-        ("a.en.gz", b"", "is empty where its name says gzip data"),
-        ("a.en.xz", gzip.compress(b"a\n", mtime=0), "is gzip data where its name says xz data"),
-        ("a.en", gzip.compress(b"a\n", mtime=0), "is gzip data where its name says plain text"),
-        ("a.en", zstd.compress(b"a\n"), "is zstandard data where its name says plain text"),
-        ("a.en.bz2", b"", "bzip2 files are not read: use .gz, .xz, .zst or plain text"),
-        ("a.en.zip", b"", "zip files are not read: use .gz, .xz, .zst or plain text"),
+        ("a.en.gz", b"plain text\n", "begins with b'plain te', but its name says gzip data"),
+        ("a.en.gz", b"", "is empty, but its name says gzip data"),
+        ("a.en.xz", gzip.compress(b"a\n", mtime=0), "is gzip data, but its name says xz data"),
+        ("a.en", gzip.compress(b"a\n", mtime=0), "is gzip data, but its name says plain text"),
+        ("a.en", zstd.compress(b"a\n"), "is zstandard data, but its name says plain text"),
+        ("a.en.bz2", b"", "bzip2 files are not supported: use .gz, .xz, .zst or plain text"),
+        ("a.en.zip", b"", "zip files are not supported: use .gz, .xz, .zst or plain text"),
     ):
         (tmp_path / name).write_bytes(data)
         with pytest.raises(CorpusError, match=f"^{tmp_path / name}: {message}"):

@@ -32,7 +32,7 @@ EXPECTED = {
     "invalid UTF-8": {2: "byte 0xC3 at byte 1"},
     "control character": {3: "U+0007 at byte 8"},
     "empty side": {4: "the source is blank", 5: "the source is blank"},
-    "identical sides": dict.fromkeys((6, 14), "source and target are one text"),
+    "identical sides": dict.fromkeys((6, 14), "source and target are identical"),
     "another script": {
         7: "under 60% of the source's letters are Latn",
         8: "under 60% of the target's letters are Latn",
@@ -95,8 +95,8 @@ def test_examples_are_the_first_lines_of_their_reason(config, tmp_path):
     with pytest.raises(PrepareError) as caught:
         prepare(unknown, seed=1, directory=tmp_path / "run")
     assert str(caught.value) == (
-        "data.tgt_lang = 'xx': its script is not known, and data.filter.script needs it: add it to "
-        "the code, such as 'xx-Latn', or set data.filter.script to 0"
+        "data.tgt_lang = 'xx': data.filter.script needs this language's script: add it to the "
+        "code, such as 'xx-Latn', or set data.filter.script to 0"
     )
     assert not (tmp_path / "run").exists()
     named = dataclasses.replace(config, tgt_lang="xx-Latn")

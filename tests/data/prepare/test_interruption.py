@@ -74,7 +74,7 @@ def test_what_a_killed_call_left_is_removed_and_said(prepared, tmp_path):
     for run in (damaged, tmp_path / "run"):
         aside, lines = run / "data.partial", list[str]()
         prepare(config, directory=run, report=lines.append)
-        message = f"prepare: starting over: an interrupted call left {aside}, which is removed"
+        message = f"prepare: starting over; removing {aside}, left by an interrupted call"
         assert lines[0] == message and contents(run) == expected
     # The last step of a call that was killed before it is done by the next.
     for empty in (False, True):

@@ -69,19 +69,19 @@ def test_the_store_holds_the_corpus_and_a_second_call_reuses_it(config, tmp_path
     again = prepare(config, seed=1, directory=run, report=lines.append)
     assert again.digest == store.digest and contents(run) == before
     assert lines[-1] == f"prepare: 24 training pairs in {run / 'data'} are up to date"
-    assert "does not exist" in lines[0] and "the store made from it is used" in lines[0]
+    assert "does not exist" in lines[0] and "using the store made from it" in lines[0]
 
 
 def test_nothing_left_is_an_error_with_the_counts(config, tmp_path, run):
     short = replace(config, filter=FilterConfig(max_length=3))
     file = tmp_path / "text" / "train.en"
-    left = r"data\.train: none of the 24 pairs read is left: 24"
+    left = r"data\.train: all 24 pairs were dropped: 24"
     for content, wanted, error, message in (
         (None, short, PrepareError, rf"{left} too long; the first: {file}:1: too long"),
         (b"\n" * 24, config, PrepareError, rf"{left} empty side"),
         (b"one\n", config, CorpusError, r"train\.en has 1 lines and .*train\.de has 24"),
-        (b"", config, PrepareError, r"data\.train: there are no pairs: the corpus is empty"),
-        (None, replace(config, train=()), PrepareError, r"data\.train names no corpus"),
+        (b"", config, PrepareError, r"data\.train: the corpus is empty"),
+        (None, replace(config, train=()), PrepareError, r"data\.train has no corpus"),
     ):
         if content is not None:
             file.write_bytes(content)
@@ -121,7 +121,7 @@ def test_validation_is_split_off_one_corpus_by_its_sources(config, tmp_path):
     with pytest.raises(PrepareError, match="data.valid_fraction: 0.1 then, 0.2 now"):
         prepare(replace(wanted, valid_fraction=0.2), seed=1, directory=tmp_path / "back")
     little = replace(wanted, valid_fraction=1e-9)
-    with pytest.raises(PrepareError, match="data.valid: none of the 4,000 pairs read is left"):
+    with pytest.raises(PrepareError, match="data.valid: all 4,000 pairs were dropped"):
         prepare(little, seed=1, directory=tmp_path / "little")
 
 
@@ -179,10 +179,9 @@ def test_changed_settings_are_named(config, run):
     with pytest.raises(PrepareError) as caught:
         prepare(other, seed=2, directory=run)
     assert str(caught.value) == (
-        f"{run / 'data'} was prepared from other data or settings: "
-        "data.filter.max_length: 40 then, 30 now; data.vocabulary.byte_fallback: "
-        "False then, True now; training.seed: 1 then, 2 now. "
-        "Put them back, or use a new directory"
+        f"{run / 'data'} was prepared from other data or settings: data.filter.max_length: 40 "
+        "then, 30 now; data.vocabulary.byte_fallback: False then, True now; training.seed: 1 "
+        "then, 2 now. Set them back, or use a new directory"
     )
     more = replace(config, train=(*config.train, replace(config.train[0], name="b")))
     with pytest.raises(PrepareError, match=r"data\.train: \['train'\] then, \['train', 'b'\] now"):
@@ -211,7 +210,7 @@ def test_changed_files_are_named_and_moved_ones_recognised(config, tmp_path, run
     os.utime(path, ns=(1, 1))
     prepare(moved, seed=1, directory=run)
     path.write_bytes(path.read_bytes().replace(b"Hund", b"Hase"))
-    message = f"data.train.train.tgt: the contents of {path} are not those that were read"
+    message = f"data.train.train.tgt: the contents of {path} have changed"
     with pytest.raises(PrepareError, match=re.escape(message)):
         prepare(moved, seed=1, directory=run)
 
@@ -223,7 +222,7 @@ def test_a_vocabulary_that_is_there_is_used(config, tmp_path, run):
     other = replace(config, vocabulary=VocabularyConfig(size=50))
     prepare(other, seed=1, directory=run, report=lines.append)
     assert "using the vocabulary in" in lines[0] and "60 types for both sides" in lines[0]
-    assert "of data.vocabulary.* only .sampling has an effect" in lines[0]
+    assert "data.vocabulary.* has no effect, except .sampling" in lines[0]
     assert read_manifest(run / "data")["vocabulary"]["found"] is True
     prepare(other, seed=1, directory=run)
 
@@ -250,7 +249,7 @@ def test_validation_text_is_read_before_training_text(config, tmp_path, run, mon
     valid = tmp_path / "text" / "valid.en"
     for content, error in ((b"one\n" * 5, CorpusError), (b"\n" * 4, PrepareError)):
         valid.write_bytes(content)
-        with pytest.raises(error, match=r"valid.en has \d+ lines|data.valid: none of the"):
+        with pytest.raises(error, match=r"valid.en has \d+ lines|data.valid: all 4 pairs were"):
             prepare(config, seed=1, directory=run)
 
 
@@ -287,7 +286,7 @@ def test_damage_is_refused_by_name(config, tmp_path, run):
     ):
         text.write_bytes(content)
         manifest.write_text(record)
-        message = r"data: valid.src.txt or valid\.tgt\.txt is not the text"
+        message = r"data: valid.src.txt or valid\.tgt\.txt does not match"
         with contextlib.nullcontext() if sound else pytest.raises(StoreError, match=message):
             assert len(valid_text(run / "data")[1]) == 4
 
@@ -298,7 +297,7 @@ def test_damage_is_refused_by_name(config, tmp_path, run):
     other = replace(config, vocabulary=VocabularyConfig(size=50))
     prepare(other, seed=1, directory=tmp_path / "other")
     shutil.copytree(tmp_path / "other" / "vocabulary", run / "vocabulary", dirs_exist_ok=True)
-    refused("vocabulary: is not the vocabulary with which")
+    refused("vocabulary: is not the vocabulary that .* was prepared with")
     # The store and the vocabulary of another run, with this one's manifest.
     shutil.copytree(tmp_path / "other" / "data", run / "data", dirs_exist_ok=True)
     digest = json.loads(manifest.read_text())["vocabulary"]["digest"]

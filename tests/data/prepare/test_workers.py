@@ -80,7 +80,7 @@ def test_results_come_in_order_reading_is_not_far_ahead_and_death_is_reported(
         for number, (_, result) in enumerate(itertools.islice(results, 10), 2):
             assert result == number
         assert sys.modules["__main__"] is script
-        with pytest.raises(WorkerDied, match="a worker process of `prepare` died"):
+        with pytest.raises(WorkerDied, match="a worker process of `prepare` was killed"):
             list(results)
 
 
