@@ -118,10 +118,11 @@ LABELS = {
     "float32_batches_of_32768_changed": "changed by their batch in float32",
     "bfloat16_batches_of_32768_changed": "changed by their batch in bfloat16",
     "bfloat16_against_float32_changed": "changed by bfloat16 itself",
-    "base_v5e_8_paper_step_ms": "planned ms/step of base on 8 v5e",
-    "big_v5e_8_paper_step_ms": "planned ms/step of big on 8 v5e",
-    "big_v5e_256_step_ms": "planned ms/step of big on 256 v5e",
-    "big_v5e_8_paper_gib": "GiB per chip for big on 8 v5e",
+    "base_v5e_8_step_peak_share": "step's share of the matrix peak, base on 8 v5e",
+    "base_v5e_8_bfloat16_step_peak_share": "the same with bfloat16 between chips",
+    "big_v5e_8_step_peak_share": "of big",
+    "big_v5e_8_bfloat16_step_peak_share": "of big with bfloat16 between chips",
+    "packed_rate_to_full_rows": "tokens in packed rows, of full rows'",
     "table3_base_v5e_8_step_ms": "planned ms/step of base on 8 v5e, from fewer layers",
     "table3_a_h1_v5e_8_step_ms": "ms/step with 1 head",
     "table3_a_h16_v5e_8_step_ms": "ms/step with 16 heads",
@@ -232,7 +233,8 @@ def render_section(result: Result) -> str:
 
 
 def _training(result: Result) -> list[str]:
-    said = [f"Training: {told}." for told in [result.details.get("training")] if told]
+    told = {name: result.details.get(name) for name in ("training", "compiled")}
+    said = [f"{name.capitalize()}: {text}." for name, text in told.items() if text]
     if mixed := mixture(result):
         said.insert(0, f"{mixed[:1].upper()}{mixed[1:]}.")
     return [" ".join(said), ""] if said else []

@@ -1,6 +1,7 @@
 """What a training step or beam search would take on chips that are not there: compile, read."""
 
 import dataclasses
+import importlib.metadata
 import math
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ class Compiled:
     config: str
     topology: str
     chip: str
+    compiler: str
     compile_seconds: float
     hbm_bytes: int
     memory: Memory | None
@@ -184,6 +186,7 @@ def _known(
         "config": config.name,
         "topology": str(topology),
         "chip": topology.chip.name,
+        "compiler": f"libtpu {importlib.metadata.version('libtpu')}",
         "compile_seconds": found.seconds,
         "hbm_bytes": topology.chip.hbm_bytes,
         "memory": found.memory,

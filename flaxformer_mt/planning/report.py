@@ -210,7 +210,7 @@ def _lines(plan: Plan) -> Iterator[str]:
         f"{plan.parameters:,} parameters, {form}{', remat' if plan.remat else ''}; batch of "
         f"{shape.rows:,} rows x {shape.src_length} source + {shape.tgt_length} target positions"
     )
-    yield f"compiled in {plan.compile_seconds:.0f} s\n"
+    yield f"compiled by {plan.compiler} in {plan.compile_seconds:.0f} s\n"
     smaller = "Lower data.batch.tokens, set model.remat or mesh.fsdp, or try --fit"
     yield from _memory(plan, smaller=smaller)
     for line in plan.replications:
@@ -313,7 +313,7 @@ def decoding_as_text(plan: DecodePlan) -> str:
     lines = [
         f"{plan.config}, beam search on one {plan.chip}: {plan.rows} sources of "
         f"{plan.src_length} positions, beam {plan.beam_size}, at most {plan.max_length} tokens",
-        f"compiled in {plan.compile_seconds:.0f} s\n",
+        f"compiled by {plan.compiler} in {plan.compile_seconds:.0f} s\n",
         *_memory(plan, smaller="Lower decoding.batch_tokens or decoding.beam_size"),
     ]
     if (step := plan.step) is not None:

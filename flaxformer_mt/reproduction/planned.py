@@ -78,7 +78,9 @@ def planned_steps(config: ExperimentConfig, plans: Sequence[Result]) -> Iterator
         for name in plan.metrics:
             found = _WHOLE.fullmatch(name)
             if found and _step(paper_config(f"wmt14_en_de:{found['size']}")) == wanted:
-                yield _planned(plan, found, [plan.commit], whole=True)
+                case = found[0].removesuffix("_step_ms")
+                commit = plan.details.get(case, plan.commit)
+                yield _planned(plan, found, [commit], whole=True)
 
 
 def planned_by_layers(

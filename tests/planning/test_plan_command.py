@@ -42,9 +42,10 @@ def test_a_search_that_does_not_fit_and_a_source_too_long_are_told():
         **{"beam_size": 4, "max_length": 66, "compile_seconds": 1.0, "hbm_bytes": 2**30},
         **{"memory": None, "refused": TooLarge(needed=2**31, available=2**30, message="")},
         **{"replications": (), "compute": None, "step": None, "seconds": 0.0},
-        seconds_per_token=0.0,
+        **{"seconds_per_token": 0.0, "compiler": "libtpu 1"},
     )
     text = decoding_as_text(plan)
+    assert "compiled by libtpu 1 in 1 s" in text
     assert "1.00 GiB too much. Lower decoding.batch_tokens or decoding.beam_size" in text
     config = load_config("quickstart", ["model.max_length=128"])
     topology: Any = None
