@@ -1,8 +1,10 @@
 """The Transformer of "Attention Is All You Need" (arXiv 1706.03762), section 3."""
 
 import dataclasses
+import functools
 
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
@@ -141,16 +143,20 @@ class Transformer(nn.Module):
         """Un-normalised log-probabilities of the next token, float32."""
         table, bias = self.embedding.softmax(), self.embedding.softmax_bias
         rows, d_model = table.shape
-        types, spec = np.arange(rows)[None, None], "bld,vd->blv"
-        if self.config.vocab_multiple % CHUNK == 0:
-            # A search reads them by chunks. A TPU writes them so; a CPU transposes the table first.
-            table, types = table.reshape(-1, CHUNK, d_model), types.reshape(1, 1, -1, CHUNK)
-            spec = "bld,cvd->blcv"
-        logits = product(spec, hidden, table, self.config.dtype)
-        if bias is not None:
-            logits = logits + bias.reshape(types.shape)
-        if rows > self.tgt_vocab_size:
-            # Rows that pad the table stand for nothing.
-            logits = jnp.where(types < self.tgt_vocab_size, logits, -jnp.inf)
-        logits = logits.reshape(*hidden.shape[:2], rows)
+
+        def of(form: tuple[int, ...], hidden: Array, table: Array, bias: Array | None) -> Array:
+            types = np.arange(rows).reshape(1, 1, *form)
+            spec = "bld,vd->blv" if len(form) == 1 else "bld,cvd->blcv"
+            logits = product(spec, hidden, table.reshape(*form, d_model), self.config.dtype)
+            if bias is not None:
+                logits = logits + bias.reshape(types.shape)
+            if rows > self.tgt_vocab_size:
+                # Rows that pad the table stand for nothing.
+                logits = jnp.where(types < self.tgt_vocab_size, logits, -jnp.inf)
+            return logits.reshape(*hidden.shape[:2], rows)
+
+        whole = functools.partial(of, (rows,))
+        # A search reads them by chunks. A TPU writes them so; a CPU transposes the table first.
+        chunked = functools.partial(of, (-1, CHUNK)) if rows % CHUNK == 0 else whole
+        logits = jax.lax.platform_dependent(hidden, table, bias, tpu=chunked, default=whole)
         return nn.with_logical_constraint(logits, ("batch", "length", "vocab"))

@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from flaxformer_mt.model import Transformer
+from flaxformer_mt.model import CHUNK, Transformer
 from flaxformer_mt.model.cache import grown, room
 from flaxformer_mt.model.parameters import stack_layers
-from tests.model.examples import VOCAB, build, call, hidden_of, pack, tiny_config
+from tests.model.examples import VOCAB, build, call, hidden_of, pack, random_params, tiny_config
 
 ROWS, BEAMS, SRC_LENGTH, TGT_LENGTH = 2, 3, 5, 6
 
@@ -125,6 +125,16 @@ def test_a_cache_in_bfloat16_is_updated_in_place():
     shape = ",".join(map(str, cache["self"]["layers_0"]["key"].shape))
     text = step.lower(cache).compile().as_text()
     assert f"u16[{shape}]" in text and f"f32[{shape}]" not in text
+
+
+def test_a_table_of_whole_chunks_is_read_in_place():
+    """On a CPU. What suits a TPU's search would have it transposed at each step."""
+    model = Transformer(tiny_config(vocab_multiple=CHUNK), 8 * CHUNK, 8 * CHUNK)
+    params = random_params(model, 0, spread=0.3)
+    hidden = np.ones((1, 1, model.config.d_model), np.float32)
+    logits = jax.jit(lambda params: model.apply({"params": params}, hidden, method="logits"))
+    read = logits.lower(params).compile().cost_analysis()["bytes accessed"]
+    assert read < 1.5 * params["embedding"]["shared"].nbytes
 
 
 def test_a_cache_longer_than_the_learned_positions_is_refused():
