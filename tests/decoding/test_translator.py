@@ -230,7 +230,8 @@ def test_a_prefix_that_cannot_be_is_refused_with_its_line(translator):
     assert why.value.number == 2
     # Forced as the unknown token, it would begin nothing that was asked for.
     prefixes = ["漢", "die 漢字 ☃ katze", "wer"]
-    with pytest.raises(LineError, match=r"'die 漢字 ☃ katze', but .* cannot spell '漢字', '☃'") as why:
+    message = r"'die 漢字 ☃ katze', but .* cannot spell '漢字', '☃'"
+    with pytest.raises(LineError, match=message) as why:
         translator.translate(["", *LINES[:2]], prefixes=prefixes)
     assert why.value.number == 1
 
