@@ -84,7 +84,7 @@ def get_config(variant: str = "tiny") -> ConfigDict:
     config.training.loss_chunk = 256
 
     if variant == "tiny_raw":
-        # An hour or so of a laptop in place of two and a half.
+        # About an hour on a laptop instead of two and a half.
         config.training.steps = 8000
         config.model.dtype = "auto"
 

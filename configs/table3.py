@@ -16,7 +16,7 @@ table is of beam search without averaging (section 6.2). Paper: perplexity per w
 `c_dff1024`, `c_dff4096`          of the feed-forward layers: 5.12 25.4, 4.75 26.2
 `d_dropout0`, `d_dropout02`       dropout 0.0, 0.2: 5.77 24.6, 4.95 25.5
 `d_ls0`, `d_ls02`                 label smoothing 0.0, 0.2: 4.67 25.3, 5.47 25.7
-`e_learned_positions`             a learned table in place of sinusoids: 4.92 25.7
+`e_learned_positions`             a learned table instead of sinusoids: 4.92 25.7
 `big`                             300,000 steps, dropout 0.3: 4.33 26.4
 
 Cost: 100,000 steps each; the paper's base took 12 hours on 8 P100, its big 3.5 days. The paper's

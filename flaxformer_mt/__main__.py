@@ -10,7 +10,7 @@ def main() -> int:
     """Runs the command; while modules are imported, Ctrl-C ends the process at once.
 
     Extension modules lose a KeyboardInterrupt while they are imported, or make an ImportError of
-    it, and there is nothing to clean up that a killed process would not leave as well.
+    it; and there is nothing to clean up yet.
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)

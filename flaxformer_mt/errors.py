@@ -1,6 +1,6 @@
 """The base of this package's errors, and the exit status that an error ends a command with.
 
-What restarts commands on machines that may be preempted (`launch/`) looks at nothing else.
+Scripts that restart commands on preemptible machines (`launch/`) rely on it alone.
 """
 
 import difflib
@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 FAILED = 1  # the next attempt may succeed: a full disk, a network, a machine that fails
-STOPPED = 75  # EX_TEMPFAIL: not finished, and the same command goes on
-FINAL = 2  # argparse's own for wrong usage, and for all else that no repetition mends
+STOPPED = 75  # EX_TEMPFAIL: not finished; the same command resumes
+FINAL = 2  # argparse's own for wrong usage; anything that running again won't fix
 
 
 class FlaxformerError(Exception):
@@ -29,7 +29,7 @@ class UserError(FlaxformerError, ValueError):
     exit_status = FINAL
 
 
-# A path that cannot be what it is asked to be; the first two can be no path at all.
+# Paths that cannot be used as asked; the first two are not valid paths at all.
 _NO_PATHS = {errno.ENAMETOOLONG, errno.ELOOP}
 _WRONG_PATHS = {*_NO_PATHS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EINVAL}
 # Packages whose errors tell of damaged files, as those of Python's own decompressors do.
@@ -44,12 +44,12 @@ def nearest(name: str, valid: Iterable[str]) -> str:
 
 
 def program() -> str:
-    """What the person typed to start this program, which `launch/local.sh` says of itself."""
+    """What the user typed to start this program; `launch/local.sh` sets it."""
     return shlex.quote(os.environ.get("FLAXFORMER_PROGRAM", "flaxformer-mt"))
 
 
 def install(extra: str) -> str:
-    """How to install an extra, in the way in which this program was started."""
+    """How to install an extra, for the way this program was started."""
     if "FLAXFORMER_PROGRAM" in os.environ:
         return f"write FLAXFORMER_EXTRAS={extra} before {program()}"
     return f"pip install 'flaxformer-mt[{extra}]'"
@@ -58,8 +58,8 @@ def install(extra: str) -> str:
 def exit_status(error: BaseException) -> int:
     """FINAL if the same command would meet the same error again, as far as can be told.
 
-    An error of ours that was raised from a failure of the machine or of the network is no more
-    final than that.
+    An error of ours raised from a failure of the machine or the network is only as final as that
+    failure.
     """
     return FINAL if _is_final(error) else FAILED
 
@@ -77,8 +77,8 @@ def _is_final(error: BaseException) -> bool:
     if isinstance(error, MemoryError):
         return False
     if type(error).__module__.split(".")[0] in sys.stdlib_module_names | _READERS:
-        return True  # of what was read: no number, no JSON, no package of that name
-    # JAX and clients of object stores. XLA names the one kind so; for TPUs it also says so of a
-    # program that exceeds their memory.
+        return True  # bad input: not a number, not JSON, no such package
+    # JAX and object-store clients. XLA marks final errors so, and on TPUs also programs that exceed
+    # their memory.
     text = str(error)
     return "INVALID_ARGUMENT" in text or "compile permanent error" in text

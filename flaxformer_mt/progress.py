@@ -1,4 +1,4 @@
-"""How far long work is and how fast it goes: one line that is renewed, or a line now and then."""
+"""Progress and speed of long work: one updated line on a terminal, else a line now and then."""
 
 import contextlib
 import sys
@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-EVERY = 10.0  # seconds between two lines where there is no terminal
-_RENEW = 0.2  # seconds between two looks of the line on a terminal
+EVERY = 10.0  # seconds between lines without a terminal
+_RENEW = 0.2  # seconds between updates of the line on a terminal
 _CLEAR = "\r\x1b[K"
 
 
@@ -24,9 +24,9 @@ class Meter(contextlib.AbstractContextManager["Meter"]):
         terminal: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`share` tells which part of the input a size is, in whatever `advance` counts sizes.
+        """`share` gives the share of the input that a size is, in the units of `advance`.
 
-        `report` takes lines; on a terminal the meter has one of its own below them.
+        `report` takes lines; on a terminal the meter keeps its own line below them.
         """
         self._what, self._unit, self._report, self._share = what, unit, report, share
         self._terminal, self._clock = terminal, clock
@@ -36,12 +36,12 @@ class Meter(contextlib.AbstractContextManager["Meter"]):
         self._shown = False
 
     def begin(self, *, skipped: int) -> None:
-        """The first line comes after a part of size `skipped`, which an earlier call has done."""
+        """Starts after a part of size `skipped`, which an earlier call has done."""
         self._size = self._skipped = skipped
         self._began = self._said = self._clock()
 
     def advance(self, *, lines: int, size: int, tokens: int = 0) -> None:
-        """So many lines are done, of this size together."""
+        """Counts this many lines as done, with this total size."""
         self.lines += lines
         self.tokens += tokens
         self._size += size
@@ -57,12 +57,12 @@ class Meter(contextlib.AbstractContextManager["Meter"]):
             self._report(f"{self._what}: {self.describe_progress()}")
 
     def say(self, line: str) -> None:
-        """A line for people, past the one that is renewed."""
+        """Prints a line past the one that is updated."""
         self.close()
         self._report(line)
 
     def close(self) -> None:
-        """Takes the line off the terminal, until the next `advance`."""
+        """Clears the line from the terminal until the next `advance`."""
         if self._shown:
             sys.stderr.write(_CLEAR)
             sys.stderr.flush()

@@ -1,11 +1,11 @@
-"""What the code was when it ran: versions of the libraries and the checkout's commit."""
+"""Which code ran: versions of the libraries and the checkout's commit."""
 
 import importlib.metadata
 import os
 import subprocess
 from pathlib import Path
 
-# Those whose version can change a result.
+# Packages whose version can change a result.
 PACKAGES = (
     "flaxformer-mt",
     "jax",

@@ -22,7 +22,7 @@ import flaxformer_mt
 from flaxformer_mt.cli.arguments import take_overrides
 from flaxformer_mt.cli.main import COMMANDS, module_of
 from flaxformer_mt.config import load_config
-from tests.docs.markdown import blocks, commands, guides
+from tests.docs.markdown import blocks, commands, guides, pages
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "flaxformer_mt"
@@ -182,6 +182,36 @@ def test_tracked_files_are_small_and_name_no_registry_and_no_machine():
         for what, pattern in FORBIDDEN.items():
             found = re.search(pattern, text)
             assert found is None, f"{path}: {what}: {found}"
+
+
+# What reads as translated: a plainer word exists for each.
+STILTED = re.compile(
+    r"\b(of which [a-z]+|which of them|go(es|ing|ne)? on\b|no whole number|it is that|in place of"
+    r"|anew|(is|are) not there|is worth [a-z]+|none such|is there already"
+    r"|(is|are) to be|(is|are) no (?!longer|such|room|pairs)[a-z]+|a panel an?)\b"
+)
+
+
+def prose_of(path: Path) -> Iterator[str]:
+    """A page's or script's paragraphs; what a module prints, without its docstrings."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".py":
+        yield from text.split("\n\n")
+        return
+    tree = ast.parse(text)
+    docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
+            yield node.value
+
+
+def test_pages_and_messages_are_plain_english():
+    assert STILTED.search("4 runs, of which one has stopped") and not STILTED.search("4 of 5 runs")
+    scripts = (ROOT / "launch").rglob("*.sh")
+    for path in [*pages(), *scripts, *(ROOT / "flaxformer_mt").rglob("*.py")]:
+        for text in prose_of(path):
+            found = STILTED.search(text)
+            assert found is None, f"{path}: {found and found[0]!r}: {text}"
 
 
 def bash_commands(page: Path) -> list[str]:

@@ -98,7 +98,7 @@ TRAINED = (
     ),
     Trained(
         name="silu",
-        what="SiLU in place of ReLU",
+        what="SiLU instead of ReLU",
         found_in="OPUS-MT's Marian models",
         settings={"model.activation": "silu"},
     ),

@@ -108,7 +108,7 @@ def settled(
 def continued(
     run: RunDirectory, config: ExperimentConfig
 ) -> tuple[ExperimentConfig, dict[str, tuple[Any, Any]]]:
-    """The settings that the run goes on with, and how they differ from the recorded ones.
+    """The settings that the run continues with, and how they differ from the recorded ones.
 
     Before the first checkpoint nothing is trained that a change could contradict: a first attempt
     may have failed for just that setting. Raises ConfigError for a change that is not allowed.

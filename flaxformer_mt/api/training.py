@@ -60,9 +60,9 @@ def train(
     processes: Processes = ALONE,
     profile: tuple[int, int] | None = None,
 ) -> Status:
-    """Trains the run in `workdir`, a new one or one to go on with; returns how it ended.
+    """Trains the run in `workdir`, new or resumed; returns how it ended.
 
-    A run goes on where it stopped, with the settings of `config`; of these, some may not change
+    A run resumes where it stopped, with the settings of `config`; of these, some may not change
     once it has a checkpoint. `init_from` is another run, whose weights a new one begins with.
 
     `on_report` is called with each report on training and on validation: what `metrics.jsonl` gets

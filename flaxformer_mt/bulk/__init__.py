@@ -1,1 +1,1 @@
-"""Files and streams of any size through a translator: forms, windows, progress, going on."""
+"""Files and streams of any size through a translator: formats, windows, progress, resuming."""

@@ -38,7 +38,7 @@ class BadLine(UserError):
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """A line that was read: what is to be translated, and what it stood in."""
+    """A line that was read: what to translate, and what it stood in."""
 
     source: str
     prefix: str = ""  # what the translation begins with
@@ -65,7 +65,7 @@ class Form:
     JSON object's source (a dot into an object); its translation is added under `target_key`. All
     else is passed through, an object to the byte. A tab in a column becomes a blank.
 
-    Raises ValueError for keys of which two are one.
+    Raises ValueError if two keys are the same.
     """
 
     read: Name = "text"

@@ -181,7 +181,7 @@ class FileSink(_Continued):
 
     def commit(self, consumed: Consumed) -> None:
         with _explained(self._path, self._part):
-            # In this order, so that the record never tells of output that is not there.
+            # In this order, so that the record never claims missing output.
             self._force_to_disk()
             self._tell(consumed, self._stream.tell())
 

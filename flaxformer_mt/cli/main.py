@@ -180,7 +180,7 @@ def _quiet_libraries() -> None:
     os.environ.setdefault("ABSL_MIN_LOG_LEVEL", "2")
     import logging
 
-    # First, or its logger is a plain one, whose records name absl in place of who has spoken.
+    # First, or its logger is a plain one, whose records name absl instead of the real source.
     import absl.logging  # noqa: F401
 
     for name in ("absl", "orbax", "jax._src.xla_bridge", "matplotlib", "tensorboardX"):

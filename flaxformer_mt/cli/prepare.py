@@ -44,7 +44,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
             layout.create(run.path, to_dict(config), command)
         with prepared(run, config, thorough=True) as (store, folder):
             if changed:
-                # The record says what is there, so that `train` goes on with just that.
+                # The record says what is there, so that `train` uses just that.
                 if trains(changed):
                     reopen(run, "its settings have changed")
                 layout.record_start(run, to_dict(config), command)

@@ -28,7 +28,7 @@ from flaxformer_mt.rundir import paths
 
 
 class Stopped(BaseException):
-    """SIGTERM came, and the same command can go on."""
+    """SIGTERM came; the same command can resume."""
 
 
 OUTPUT = {
@@ -91,7 +91,7 @@ def _device(path: str) -> Iterator[BinaryIO]:
 
 
 def identity(translator: fm.Translator, **settings: Any) -> dict[str, Any]:
-    """What decides of the output, but for the input: another command must not go on with it.
+    """What decides the output, except the input: a different command must not resume it.
 
     Settings within a mapping are named "its name.their name". The size of batches decides of
     rounding alone, and what has run out of memory must be able to go on with smaller ones.
@@ -182,7 +182,7 @@ def streamed(
             terminal = sys.stderr.isatty()
             meter = Meter(what, say, share=lines.share, terminal=terminal, clock=working_time)
             if isinstance(lines, Lines) and lines.interactive:
-                # A person sees each translation come: there is no progress to tell.
+                # A person sees each translation: no progress report needed.
                 meter = Meter(what, lambda line: None, share=lines.share)
                 lines.prompt = "> "
                 say("type a sentence and press Enter; Ctrl-D quits")

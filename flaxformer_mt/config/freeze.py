@@ -40,7 +40,7 @@ def is_corpora(annotation: Any) -> bool:
 def fields_along(key: str) -> Iterator[dataclasses.Field[Any]]:
     """The schema's fields on the way to the setting under a dotted key, that of the setting last.
 
-    The name of a corpus is no field.
+    A corpus's name is not a field.
     """
     cls: Any = ExperimentConfig
     parts = iter(key.split("."))
@@ -77,7 +77,7 @@ def complete(config: ConfigDict, origin: str) -> None:
     """Gives a config its absent keys, with their defaults, and makes it free to change.
 
     In place, as values may refer to each other, and without a look at them: an override may mend
-    what is wrong. Raises ConfigError where there is something else in place of a group.
+    what is wrong. Raises ConfigError if something else stands where a group belongs.
     """
     config.unlock()
     _fill(config, default_config(), "", origin)

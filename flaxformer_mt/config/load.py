@@ -222,7 +222,7 @@ def _apply(config: ConfigDict, key: str, value: Any) -> None:
 
 
 def _replace(node: ConfigDict, name: str, value: Any, cls: Any, origin: str) -> None:
-    """Makes two files a corpus, in place of the one that `node` is, or of all that are in it."""
+    """Replaces the corpus `node`, or all corpora in it, by one of two files."""
     sides = value.split(",") if isinstance(value, str) else list(value)
     if len(sides) != 2 or not all(isinstance(side, str) and side for side in sides):
         inside = "NAME.KEY" if is_corpora(cls) else "KEY"

@@ -17,7 +17,7 @@ def setting(
     What may not change is part of what the run *is*: changing it needs a new run directory.
     `decides` is what the setting has a part in: what is trained ("training"), what numbers a
     trained model then gets ("scoring"), or only where, how fast and with what reports that happens
-    ("nothing"). None: as the group that it is in, of which the outermost decides training.
+    ("nothing"). None: as its group does; the outermost group decides training.
     """
     metadata = {"help": help, "resume": resume, "decides": decides}
     if isinstance(default, type):

@@ -8,7 +8,7 @@ _LITTLE, _MUCH = 50_000, 1_000_000
 
 
 def sized(pairs: int) -> dict[str, Any]:
-    """Settings for a training corpus of so many pairs, by dotted key.
+    """Settings for a training corpus of this many pairs, by dotted key.
 
     The model, the vocabulary, batches, steps and patience. Below 50,000 pairs it is a model that
     two CPU cores train in minutes; from a million on it is empty: the paper's base model.

@@ -21,7 +21,7 @@ from flaxformer_mt.data.store import LengthCounts, TokenPairs
 _SAMPLED_PAIRS = 1 << 15
 _SAMPLED_BATCHES = 50
 VALIDATION_SHAPES = 4
-"""At most so many shapes are compiled for validation."""
+"""At most this many shapes are compiled for validation."""
 
 
 class PlannedWindow(NamedTuple):

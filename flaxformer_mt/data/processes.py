@@ -40,6 +40,6 @@ def end_with_parent() -> None:
 
 
 def _end_with(parent: int) -> None:
-    # A worker waits at a pipe of which it holds both ends: it would never see a dead parent.
+    # A worker waits on a pipe and holds both its ends: it would never see a dead parent.
     connection.wait([parent])
     os._exit(1)

@@ -1,4 +1,4 @@
-"""Subword regularisation: words are cut into pieces anew each epoch.
+"""Subword regularisation: words are split into pieces afresh each epoch.
 
 BPE-dropout (Provilkov et al. 2020, algorithm 1) or unigram sampling (Kudo 2018), on the stored ids,
 word by word. What a pair becomes is a pure function of (seed, epoch, pair) on every machine, which
@@ -68,7 +68,7 @@ class Resampler:
         epoch: int,
         limits: tuple[int, int],
     ) -> TokenPairs:
-        """The pairs at `indices`, in memory, each cut anew.
+        """The pairs at `indices`, in memory, each split afresh.
 
         A sentence that came out longer than its side's limit, end mark included, and a word with
         an unknown character or bytes stay as they are stored.

@@ -22,7 +22,7 @@ from flaxformer_mt.errors import UserError
 BEST = 64  # target types of each source type
 FREQUENT = 256  # types that every shortlist has
 PASSES = 5
-# Of a larger corpus a sample is read: so many pairs of tokens, 40 bytes of memory each.
+# A larger corpus is sampled: this many pairs of tokens, 40 bytes of memory each.
 CELLS = 40_000_000
 _LONGEST = 64  # tokens of a side; where words stand apart by more, little can be learnt
 _MARKS = (PAD, BOS, EOS, UNK)

@@ -1,4 +1,4 @@
-"""Which word of a translation comes of which word of its source, by the decoder's attention.
+"""Which source word each word of a translation comes from, by the decoder's attention.
 
 The weights of all heads of one layer of the decoder over the source are averaged, those of a
 word's pieces summed, and each target word is aligned to the source word with the largest sum
@@ -111,7 +111,7 @@ def _align(
 
 
 class _Words:
-    """The words of a line, and to which of them the pieces of its parts belong."""
+    """The words of a line, and which word each piece of its parts belongs to."""
 
     def __init__(self, line: str) -> None:
         self.texts = tuple(line.split())

@@ -1,4 +1,4 @@
-"""In which batches sources are searched: of few shapes, each of which is compiled once."""
+"""Batches for searching sources: few shapes, each compiled once."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence

@@ -35,7 +35,7 @@ class LineError(DecodingError):
 
 
 class OverlongError(LineError):
-    """A line that is longer than the model takes; `splits`: in parts it may fit."""
+    """A line too long for the model; `splits`: its parts may fit."""
 
     def __init__(self, number: int, message: str, *, splits: bool = True) -> None:
         super().__init__(number, message)
@@ -186,7 +186,7 @@ def types_of(pieces: Sequence[str], tgt: Vocabulary) -> tuple[int, ...]:
 
 
 def output_limit(config: DecodingConfig, source: int, longest: int) -> int:
-    """How many tokens the output for so many source tokens may have, the end mark in both."""
+    """How many tokens the output for this many source tokens may have, end marks included."""
     # Past `longest` a product could be beyond any integer.
     return min(int(min(config.max_ratio * source, longest)) + config.max_extra_tokens, longest)
 

@@ -112,7 +112,7 @@ class Translator:
         """The model of a run directory (`gs://` too), with the decoding settings recorded there.
 
         `which` names the checkpoint: a step, "best" by validation, "latest", "average", or "auto":
-        the average unless the run has gone on since, else the best, else the latest. It may also be
+        the average unless the run went on since, else the best, else the latest. It may also be
         an earlier choice. With `shortlist`, the run's is used, which is learnt and kept there when
         it is first asked for.
 

@@ -56,7 +56,7 @@ class System:
 def check_place(name: str, directory: Path) -> None:
     """Makes `directory`, and a file there to see that it can be written.
 
-    Raises ScoringError for a name that is no file name, and RunDirectoryError.
+    Raises ScoringError for an invalid file name, and RunDirectoryError.
     """
     if not re.fullmatch(r"\w[\w.-]*", name):
         raise ScoringError(f"{name!r} cannot name files: use letters, digits, '_', '-' and '.'")
@@ -79,7 +79,7 @@ def keep(
     examples: int,
     origin: str,
 ) -> Files:
-    """Writes an evaluation in place of the one of before under this name.
+    """Writes an evaluation, replacing an earlier one of this name.
 
     That one's scores go first, and each file appears whole, the scores last, so that no two
     evaluations are ever read as one. NAME.html has `examples` of the worst and of the best,

@@ -36,7 +36,7 @@ def attention_page(
 ) -> str:
     """The file's text. It holds all weights of all kinds, and opens with what `opens` names.
 
-    `whose` says in a word or two whose the translation is, and `origin` of which model all is.
+    `whose` says briefly whose the translation is, and `origin` which model it comes from.
     """
     heads = max(weights_of(found, kind).shape[1] for kind in KINDS)
     data = {

@@ -86,7 +86,7 @@ def pick(
     heads: Sequence[int] = (),
     query: str | None = None,
 ) -> Picked:
-    """What is to be drawn: the last layer and all heads if none are named; they count from 1.
+    """What to draw: the last layer and all heads if none are named; they count from 1.
 
     `query` is the number of a row, from 1, or a word, at all places where it stands.
 
@@ -134,7 +134,7 @@ def _numbers(count: int) -> str:
 
 
 def shown(piece: str) -> str:
-    """A piece as a label, with a hyphen where it goes on with a word."""
+    """A piece as a label, with a hyphen if it continues a word."""
     if piece in MARKS:
         return MARKS[piece]
     if piece.startswith(BOUNDARY):

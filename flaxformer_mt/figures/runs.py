@@ -1,4 +1,4 @@
-"""The reports of training runs as series of numbers, and which of them are drawn."""
+"""The reports of training runs as series of numbers, and which ones are drawn."""
 
 import dataclasses
 import itertools
@@ -44,7 +44,7 @@ class Series:
     breaks: Int64[np.ndarray, " gaps"]  # indices of the reports before which some are missing
 
     def line(self, axis: Axis, name: str) -> Float64[np.ndarray, "points two"]:
-        """Points to draw a line through; a row of NaN where it is to be interrupted."""
+        """Points to draw a line through; a row of NaN interrupts it."""
         if name not in self.values:
             return np.empty((0, 2))
         points = np.stack([self.at[axis], self.values[name]], axis=-1)

@@ -295,7 +295,7 @@ def _types(folder: _Folder, vocab: Mapping[str, int], size: int, start: int | No
         )
     start = marks["pad"] if start is None else start
     if not 0 <= start < size or start in (marks["eos"], marks["unk"]):
-        raise ExportError(f"config.json: decoder_start_token_id = {start} is no special token")
+        raise ExportError(f"config.json: decoder_start_token_id = {start} is not a special token")
     first = [marks["pad"], start, marks["eos"], marks["unk"]]
     ids = [*first, *(number for number in range(size) if number not in first)]
     names = {number: piece for piece, number in vocab.items()}

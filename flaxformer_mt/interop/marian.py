@@ -34,7 +34,7 @@ from flaxformer_mt.model.parameters import STACKS, layer_name
 NORM_EPSILON = 1e-5
 _ACTIVATIONS: dict[str, Literal["relu", "silu"]]
 _ACTIVATIONS = {"relu": "relu", "silu": "silu", "swish": "silu"}
-# Settings of theirs of which this program has the form of one value alone.
+# Marian settings for which this program supports only one value.
 _REQUIRED = {
     "normalize_before": False,
     "normalize_embedding": False,

@@ -81,7 +81,7 @@ def attention(
     mask: Bool[Array, "rows queries keys"],
     dtype: str,
 ) -> Float[Array, "rows queries heads d_v"]:
-    """Equation 1, of which the weights are not kept; Q comes divided by sqrt(d_k)."""
+    """Equation 1, without keeping the weights; Q is already divided by sqrt(d_k)."""
     if dtype == "float32":
         return weighted(attention_weights(queries, keys, mask, dtype), values, dtype)
     return _reduced_attention(queries, keys, values, mask_bias(mask)[:, None], dtype)

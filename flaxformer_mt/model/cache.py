@@ -1,11 +1,11 @@
-"""What decoding keeps between steps: keys and values of the past, and which of them are whose.
+"""What decoding keeps between steps: past keys and values, and which hypothesis owns them.
 
 A beam's keys and values stay where they were written. When a search reorders its hypotheses, only
 `ancestry` moves, the small table that says in which slot each of a hypothesis's past positions
 stands; the keys of other hypotheses are masked out. Reordering the keys and values themselves would
 read and write all of them at every step, which on a CPU takes longer than the products with them.
 Attending over all slots costs `beams` times the multiplications, but a row's beams then meet the
-same keys: matrix products in place of as many products with a vector, and each key is read once.
+same keys: matrix products instead of many products with a vector, and each key is read once.
 """
 
 from collections.abc import Mapping

@@ -111,7 +111,7 @@ class Decoder(nn.Module):
 def aligning_layer(config: ModelConfig) -> int:
     """The decoder's last layer but one, counted from 0; its only one where there is one.
 
-    Its attention over the source tells best which word comes of which (Garg et al., 2019).
+    Its attention over the source aligns words best (Garg et al., 2019).
     """
     return max(config.decoder_layers - 2, 0)
 

@@ -36,7 +36,7 @@ class Transformer(nn.Module):
         self.decoder = Decoder(self.config)
 
     def of_types(self, count: int) -> "Transformer":
-        """The model of so many target types, whose parameters `embedding.of_types` makes."""
+        """The model with this many target types, whose parameters `embedding.of_types` makes."""
         config = self.config
         if config.tie == "all":
             config = dataclasses.replace(config, tie="target")

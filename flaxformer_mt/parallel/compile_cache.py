@@ -68,7 +68,7 @@ def keep_compiled(folder: Path, *, limit: int = LIMIT) -> Path | None:
 def share_compiled(folder: Path) -> None:
     """From now on this process keeps what it compiles in `folder` of a bucket as well.
 
-    What is there is fetched first, so that the next machine compiles nothing anew. Of several
+    What is there is fetched first, so that the next machine recompiles nothing. Of several
     processes JAX has the first one write. Never raises, as `keep_compiled`.
     """
     place = folder_in_use()

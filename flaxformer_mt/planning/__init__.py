@@ -1,4 +1,4 @@
-"""Compiles the training step for accelerators that are not there, and reads what it would cost."""
+"""Compiles the training step for accelerators you don't have, and estimates its cost."""
 
 import os
 

@@ -8,7 +8,7 @@ from flaxformer_mt.config import ExperimentConfig, flatten, freeze, thaw
 from flaxformer_mt.data.plan import Shape, longest, rows_within
 from flaxformer_mt.planning.plan import Plan, PlanningError, check_length
 
-# Of the memory that the compiler grants; what is left is less than a step of the search is worth.
+# Of the memory that the compiler grants; the rest is less than one step of the search.
 _TARGET = 0.97
 _ENOUGH = 0.9
 _COMPILES = 8
@@ -134,7 +134,7 @@ def remedies(
 
     Recomputation alone; then twice as many micro-batches again and again until these fit without
     it; then with it, up to as many: each reads all parameters. `measure` compiles for a number of
-    micro-batches, with or without remat; None: the batch cannot be split into so many or more.
+    micro-batches, with or without remat; None: the batch cannot be split that far.
     """
     tried: list[Remedy] = []
 

@@ -1,4 +1,4 @@
-"""What a training step or beam search would take on chips that are not there: compile, read."""
+"""What a training step or beam search would take on chips you don't have: compile, read."""
 
 import dataclasses
 import importlib.metadata

@@ -1,4 +1,4 @@
-"""Accelerators that are not there: devices of a named TPU topology, for the compiler alone."""
+"""Accelerators you don't have: devices of a named TPU topology, only for the compiler."""
 
 import dataclasses
 import importlib.util

@@ -163,7 +163,7 @@ def _counts(experiment: Experiment, run: RunDirectory) -> dict[str, float]:
 
 
 def gold_trees(target: Path, count: int, *, say: Callable[[str], None]) -> tuple[Tree, ...]:
-    """The bracketed trees of which `target` has the linearised form: in NAME.trees beside it.
+    """The bracketed trees that `target` linearises, from NAME.trees beside it.
 
     They have the part-of-speech tags by which EVALB leaves punctuation out, and which a linearised
     tree lacks. `say` is told of trees without words, which have none. Raises CorpusError and

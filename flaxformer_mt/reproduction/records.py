@@ -121,7 +121,7 @@ def standing(row: Row, records: Records, plans: Sequence[Result]) -> Standing:
 
 
 def stale(result: Result) -> str | None:
-    """Why a row's result is no longer one of the row as it is now; None if it is."""
+    """Why a row's result no longer matches the row; None if it does."""
     try:
         experiment = again(result.details)
     except (RowError, ConfigError) as error:
@@ -146,7 +146,7 @@ def known(experiment: Experiment, folder: Path) -> Known:
 
 
 def write_failure(experiment: Experiment, message: str, folder: Path) -> None:
-    """Notes why it could not be done, in place of what was noted before."""
+    """Notes why it failed, replacing earlier notes."""
     path, name = _failure_file(experiment, folder), experiment.name
     path.parent.mkdir(parents=True, exist_ok=True)
     content = {"name": name, "command": experiment.command, "message": message}

@@ -35,7 +35,7 @@ TEXTS: tuple[Text, ...] = get_args(Text)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Corpus:
-    """Text to run the rows on in place of the paper's: source and target file of each part."""
+    """Text to run the rows on instead of the paper's: source and target file of each part."""
 
     name: str
     train: tuple[str, str]

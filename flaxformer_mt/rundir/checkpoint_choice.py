@@ -76,7 +76,7 @@ Kind = Literal["start", "regular", "end", "stop"]
 def list_steps(directory: Path) -> list[int]:
     """Steps in a checkpoints directory, in order, whole or not; in a bucket the committed ones."""
     if is_remote(directory):
-        # One that is being saved, or whose saving was killed, is no step yet.
+        # One that is being saved, or whose saving was killed, doesn't count yet.
         return [step for step in steps_begun(directory) if is_there(directory / str(step))]
     if not directory.is_dir():
         return []
@@ -255,7 +255,7 @@ class Chosen:
 def chosen_weights(run: RunDirectory, which: Which) -> Chosen:
     """The checkpoint that a name means at this moment. Raises CheckpointError.
 
-    Logs a warning if there is an average and the run has gone on since.
+    Logs a warning if there is an average and the run has continued since.
     """
     named = default_weights(run) if which == "auto" else which
     if named == "average":

@@ -221,7 +221,7 @@ def _read_json(folder: Path, name: str) -> dict[str, Any]:
 
 
 def _frozen_json(name: str, content: Any) -> Any:
-    """A copy that later changes to `content` cannot reach: the save goes on in a thread."""
+    """A copy that later changes to `content` cannot reach, since a thread saves it."""
     try:
         return json.loads(json.dumps(content))
     except (TypeError, ValueError) as error:
@@ -343,7 +343,7 @@ def hush() -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """The error in one line; TensorStore's go on with pages of specification."""
+    """The error in one line; TensorStore adds pages of specification."""
     text = str(error).strip().split("\n", 1)[0][:300]
     shown = f"{type(error).__name__}: {text}" if text else type(error).__name__
     # The reason, such as a full disk, stands behind all the names of files.

@@ -1,4 +1,4 @@
-"""Saving a run's state while training goes on, and getting back the newest that is whole.
+"""Saving a run's state while training continues, and restoring the newest intact one.
 
 Saving is asynchronous: `save` returns once the arrays are copied off the devices, so they may be
 donated to the next step. A step is written under a temporary name and renamed when complete. In a
@@ -56,7 +56,7 @@ _LOGGER = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """Everything that makes a stopped run go on as if it had not stopped.
+    """Everything that lets a stopped run resume as if it had not stopped.
 
     `params`, `opt_state` and `ema` (an exponential moving average of the parameters, if kept)
     are trees of arrays; `position` (where the data iterator stands) and `metrics` are plain JSON
@@ -258,7 +258,7 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
             manager.close()
 
     def _failed(self, error: Exception) -> None:
-        """A manager remembers a failure and forgets old steps: the next call starts anew."""
+        """A manager remembers a failure and forgets old steps: the next call makes a new one."""
         try:
             self._close_manager()
         except Exception as second:

@@ -151,7 +151,7 @@ def has_record(run: RunDirectory) -> bool:
 
 
 def read_record(run: RunDirectory) -> RunRecord:
-    """The record in `config.json`. Raises RunDirectoryError if it is no such record."""
+    """The record in `config.json`. Raises RunDirectoryError if it isn't one."""
     with explained(run.path, "read"):
         if not exists(run.path):
             raise WorkdirError(f"{run}: no such directory; create it with `train --workdir {run}`")
@@ -194,7 +194,7 @@ def read_record(run: RunDirectory) -> RunRecord:
 def record_start(
     run: RunDirectory, config: Mapping[str, Any], command_line: Sequence[str]
 ) -> RunRecord:
-    """Notes a later start on the same run, and the configuration it goes on with.
+    """Notes a later start of the same run, and the configuration it continues with.
 
     Which settings may differ from the recorded ones is the config room's matter.
     Raises RunDirectoryError.
@@ -224,7 +224,7 @@ State = Literal["running", "stopped", "finished", "failed"]
 class Status:
     """`running` also stands after a kill: only a clean end can write another state.
 
-    `stopped` ended on request and goes on where it was; `finished` reached its last step or ran
+    `stopped` ended on request and can resume there; `finished` reached its last step or ran
     out of patience; `failed` gave up. `reason` is one sentence for people.
     """
 
@@ -239,7 +239,7 @@ def write_status(run: RunDirectory, status: Status) -> None:
 
 
 def reopen(run: RunDirectory, reason: str) -> None:
-    """Notes that a finished run is to go on; of any other run the status stays.
+    """Notes that a finished run will continue; any other run keeps its status.
 
     It comes before other settings are recorded, not after: whoever is killed between the two would
     leave a run that is finished by its former settings and is never trained by the new ones.

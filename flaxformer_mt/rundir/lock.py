@@ -113,7 +113,7 @@ class RemoteHolding(Holding):
         self._thread = threading.Thread(target=self._keep, daemon=True)
 
     def take(self, dead_after: float) -> None:
-        """Writes the lock, once it is free or was not rewritten for so many seconds."""
+        """Writes the lock, once it is free or has not been rewritten for this many seconds."""
         self._generation, found = self._read()
         deadline = time.monotonic() + dead_after
         if self._generation and not _is_dead_here(found):

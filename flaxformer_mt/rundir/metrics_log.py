@@ -152,7 +152,7 @@ class Progress:
 
 
 def last_told(reports: Sequence[Report]) -> list[Report]:
-    """Without what a later line tells again: a restart goes back, and tells those steps anew.
+    """Without what a later line repeats: a restart goes back and reports those steps again.
 
     `MetricsLog` sees to that itself, unless the disk was full.
     """

@@ -204,7 +204,7 @@ def remove(folder: Path) -> None:
 
 
 def replace(place: Path, source: Path) -> None:
-    """Moves the checkpoint `source` to `place`, in place of what is there.
+    """Moves the checkpoint `source` to `place`, replacing what is there.
 
     Whenever it is interrupted, `place` is the one of before, none, or the new one; until that is
     complete, `source` is kept.

@@ -24,7 +24,7 @@ PERSISTENT = 1800.0  # seconds without a successful upload after which training 
 
 
 class GrowingFiles(RunDirectory):
-    """Where a local run's growing files are; nothing is to be uploaded."""
+    """Where a local run's growing files are; nothing to upload."""
 
     def upload(self) -> None:
         """Brings the bucket up to date. A failure is reported, and a lasting one raised."""

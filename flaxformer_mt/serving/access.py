@@ -62,7 +62,7 @@ class Keys:
         self._digests = [_digest(key) for key in keys]
 
     def admit(self, key: object) -> None:
-        """Raises Refusal for what is no key, where one is needed."""
+        """Raises Refusal for an invalid key, if one is needed."""
         if not self._digests:
             return
         if key is None:

@@ -200,7 +200,7 @@ class App:
     async def _attention(self, request: Request, payload: Mapping[str, Any], kind: str) -> Any:
         asked = self.service.reader.attention(payload, kind)
         found = await self.service.within_limits(request, self.service.attend(asked))
-        # Not in the event loop: rounding and writing so many numbers takes long.
+        # Not in the event loop: rounding and writing that many numbers takes long.
         return await asyncio.to_thread(answers.attention, asked, found)
 
     async def _health(self, _: Request) -> Response:

@@ -21,7 +21,7 @@ Report = Callable[[int, int, float, Exception | None], None]
 
 @dataclasses.dataclass(eq=False)
 class _Ticket:
-    """One request: its items, of which those from `taken` on still wait."""
+    """One request: its items; those from `taken` on still wait."""
 
     key: Hashable
     items: Sequence[Any]

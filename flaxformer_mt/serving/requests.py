@@ -20,7 +20,7 @@ from flaxformer_mt.serving.settings import ServerSettings
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"
 Kind = Literal["cross", "encoder", "decoder"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-# Something that is no blank, in the terms of Rust, Python and ECMAScript alike.
+# A non-blank character, as Rust, Python and ECMAScript all define it.
 _VISIBLE = r"[^\s\u001c-\u001f\u0085\ufeff]"
 _MOST_FIELDS = 100  # of a form
 _TOO_LARGE = {"string_too_long", "too_long"}

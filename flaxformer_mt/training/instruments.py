@@ -42,7 +42,7 @@ KINDS = {
     "lost": "steps repeated after a rollback",
     "other": "everything else",
 }
-_MARKS = 100  # checkpoints of which it is remembered how much work lay before them
+_MARKS = 100  # checkpoints whose preceding work is remembered
 
 
 class Goodput:
@@ -100,7 +100,7 @@ class Goodput:
             del self._before[old]
 
     def goes_on_after(self, step: int) -> None:
-        """Training goes on from the checkpoint of this step: what was done after it is lost."""
+        """Training resumes from the checkpoint of this step: later work is lost."""
         if step < self.step:
             seconds = self.seconds
             # A checkpoint that this account knows nothing of: as if all steps took the same.
@@ -125,7 +125,7 @@ class Goodput:
             before = {int(at): float(value) for at, value in past["before"].items()}
         except (RunDirectoryError, KeyError, TypeError, ValueError, AttributeError) as error:
             known = isinstance(error, RunDirectoryError)
-            problem = error if known else f"is no account of time ({type(error).__name__}: {error})"
+            problem = error if known else f"is not valid ({type(error).__name__}: {error})"
             report(f"goodput restarts from zero: {path.name}: {problem}")
             return
         self._before = {0: 0.0} | before

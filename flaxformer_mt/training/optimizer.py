@@ -70,7 +70,7 @@ def trainable(params: Params, freeze: tuple[str, ...]) -> Params:
 
 
 def without_frozen_gradients(params: Params, freeze: tuple[str, ...]) -> Params:
-    """The same parameters, of which the frozen ones have a gradient of zero that costs nothing.
+    """The same parameters; frozen ones get a gradient of zero at no cost.
 
     Norm, clipping and the check for finiteness are then of what trains alone.
     """

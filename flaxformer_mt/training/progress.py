@@ -20,7 +20,7 @@ from flaxformer_mt.training.telemetry import Sums
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """How training ended: `stopped` goes on when started again."""
+    """How training ended: `stopped` resumes when started again."""
 
     state: Literal["finished", "stopped"]
     step: int

@@ -59,7 +59,7 @@ class Window:
     """What a training report is made of. Time in which no step was under way is left out, and
     that of compiling one.
 
-    It goes on from the `Sums` of a stopped run, so that a report doesn't depend on where that was.
+    It continues from the `Sums` of a stopped run, so that reports don't depend on where that was.
     """
 
     def __init__(self, sums: Sums | None = None, utilization: Utilization | None = None) -> None:
@@ -197,7 +197,7 @@ class Telemetry:
             self._bar.set_description_str("")
 
     def message(self, text: str) -> None:
-        """A line for the reader that is no measurement."""
+        """A line for the reader, not a measurement."""
         if self._bar is not None:
             self._bar.write(text, file=self._stream)
         else:
@@ -235,8 +235,8 @@ class Telemetry:
             self._samples.mkdir(exist_ok=True)
             (self._samples / f"step-{step}.txt").write_text(as_text(samples), encoding="utf-8")
         except OSError as error:
-            # For the reader alone: a full disk is no reason to end training.
-            self.message(f"{self._samples}: cannot be written: {error.strerror}; training goes on")
+            # Only for the reader: a full disk is no reason to end training.
+            self.message(f"{self._samples}: cannot be written: {error.strerror}; training runs on")
         self._trackers.samples(step, samples)
 
     def _record(self, kind: str, step: int, values: Mapping[str, float]) -> None:
@@ -263,7 +263,7 @@ class Telemetry:
             del self._waiting[0]
 
     def rewind(self, step: int) -> None:
-        """Forgets what was reported after `step`, from which training goes on once more."""
+        """Forgets what was reported after `step`, where training resumes."""
         self._waiting = [report for report in self._waiting if report[0] <= step]
         self._log.rewind(step)
         self._trackers.rewind(step)
@@ -301,7 +301,7 @@ def open_telemetry(
     start: int,
     told: Report | None = None,
 ) -> Iterator[Telemetry]:
-    """The reports of a run that goes on after step `start`; later ones are dropped.
+    """The reports of a run that resumes after step `start`; later ones are dropped.
 
     Files are made where `run` has them.
     """

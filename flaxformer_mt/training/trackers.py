@@ -70,7 +70,7 @@ class Tracker(Protocol):
         """Some of what validation has translated."""
 
     def rewind(self, step: int) -> None:
-        """Training goes on after `step`: later ones, if shown already, are shown again."""
+        """Training resumes after `step`: later steps, if already shown, are shown again."""
 
     def close(self, state: State) -> None:
         """Training has ended in this state, for now or for good."""

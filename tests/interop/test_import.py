@@ -124,7 +124,7 @@ def change(path: Path, **values: Any) -> None:
         ({"eos_token_id": "\x1b[2J"}, r"eos_token_id is '.x1b.2J'"),
         ({"decoder_start_token_id": "<pad>"}, "decoder_start_token_id = '<pad>' is not an id"),
         ({"num_beams": 0}, "'decoding.beam_size' = 0 must be at least 1"),
-        ({"decoder_start_token_id": 0}, "decoder_start_token_id = 0 is no special"),
+        ({"decoder_start_token_id": 0}, "decoder_start_token_id = 0 is not a special"),
         ({"eos_token_id": 5}, "eos_token_id is 5 in config.json, but 0 in the vocabulary"),
         ({"encoder_layers": 1}, "arrays unknown to a Marian .*'model.encoder.layers.1"),
         ({"decoder_layers": 4}, "has no array 'model.decoder.layers.3.self_attn.q_proj.weight'"),

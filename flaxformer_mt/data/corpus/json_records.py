@@ -1,4 +1,4 @@
-"""Kinds `jsonl` and `array_record`: JSON objects, of which two keys hold the sentences."""
+"""Kinds `jsonl` and `array_record`: JSON objects with the sentences under two keys."""
 
 import dataclasses
 import json
@@ -70,7 +70,7 @@ def parsed(record: bytes) -> Any:
 
 
 def text_at(value: Any, key: str) -> bytes:
-    """The text under a key, in UTF-8; a dot leads into an object. Raises NoText."""
+    """The text under a key, in UTF-8; a dot enters an object. Raises NoText."""
     for name in key.split("."):
         if not isinstance(value, dict):
             raise NoText(NO_TEXT, f"expected an object with {key!r}, found {_kind(value)}")

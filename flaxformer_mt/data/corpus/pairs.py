@@ -38,7 +38,7 @@ class Pair(NamedTuple):
 
 
 class Defect(NamedTuple):
-    """Why a record is no pair: the file (or corpus) to look at, the reason, a closer word."""
+    """Why a record is not a pair: the file (or corpus) to look at, the reason and details."""
 
     file: str
     reason: str

@@ -31,7 +31,7 @@ class ParquetRecords:
     tgt: str
 
     def records(self) -> Iterator[tuple[bytes, ...]]:
-        """The two sentences, or one column that says which of them is null."""
+        """The two sentences, or one column that says which one is null."""
         keys = self.src, self.tgt
         for path in self.files.values():
             for pair in _rows(path, keys):

@@ -41,7 +41,7 @@ class BuiltIn:
     split: str
     size: int
     label: str
-    """The corpus's place in the configuration: there is no file to name."""
+    """The corpus's key in the configuration, since there is no file to name."""
     files: Mapping[str, AnyPath] = dataclasses.field(default_factory=dict)
 
     def records(self) -> Iterator[tuple[bytes, ...]]:
@@ -58,7 +58,7 @@ class BuiltIn:
 
 @dataclasses.dataclass(frozen=True)
 class Changed:
-    """A corpus of which another one is made, record by record."""
+    """A corpus that another one is made from, record by record."""
 
     whole: Source
 

@@ -49,7 +49,7 @@ _DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, zstd.ZstdError)
 _BLOCK = 1 << 20
 _XZ_BLOCK = 1 << 16
 LONGEST = 1 << 26
-"""Bytes of a line; a longer one is no text, and would fill the memory."""
+"""Bytes of a line; a longer one is not text, and would fill the memory."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -274,7 +274,7 @@ class _Archives:
         self._folder, self._unpacked = folder, unpacked
         self._downloaded_before = any(Path(manager.download_dir).iterdir())
         self.missing: dict[str, None] = {}
-        """A line of each archive that is not there: name, size and URL."""
+        """A line for each missing archive: name, size and URL."""
         self.failure: Exception | None = None
         """Why downloading ended."""
 

@@ -39,7 +39,7 @@ _DAY = {ordinal: number for number, ordinal in enumerate(w.ORDINALS, start=1)}
 
 
 class DeadEnd(Exception):
-    """The choices so far leave nothing that this split allows: draw the sentence anew."""
+    """The choices so far leave nothing that this split allows: draw the sentence again."""
 
 
 def date(ordinal: w.Adverb, month: w.Adverb) -> tuple[str, str]:

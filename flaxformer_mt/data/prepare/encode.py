@@ -189,7 +189,7 @@ def _filter_lengths(chunk: Chunk, encoded: Encoded, settings: Settings) -> None:
     fates.drop(places[longer > settings.data.filter.max_length], filters.TOO_LONG, tokens)
     fates.drop(places[uneven], filters.LENGTH_RATIO, tokens)
     if settings.data.vocabulary.tgt_types == "words":
-        # A label that is unknown is no label: the tree has no form in this vocabulary.
+        # An unknown label cannot be written: the tree has no form in this vocabulary.
         odd = np.unique(np.repeat(places, tgt)[encoded.tgt == UNK])
         fates.drop(odd, filters.UNKNOWN_WORD, unknown)
 

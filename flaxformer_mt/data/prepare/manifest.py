@@ -59,7 +59,7 @@ def settings_of(config: DataConfig, seed: int) -> dict[str, Any]:
         for name, value in dataclasses.asdict(getattr(config, room)).items():
             # As JSON has it.
             settings[f"data.{room}.{name}"] = list(value) if isinstance(value, tuple) else value
-    # Segmentations are drawn anew from the stored pairs in every epoch.
+    # Every epoch draws new segmentations from the stored pairs.
     del settings["data.vocabulary.sampling"]
     return settings
 

@@ -156,7 +156,7 @@ def test_a_tag_is_one_type_before_every_source_of_its_corpus(config, tmp_path, r
     shutil.copytree(run / "vocabulary", tmp_path / "other" / "vocabulary")
     other = replace(small, train=(replace(plain, tag="<x>"),))
     prepare(other, seed=1, directory=tmp_path / "other", report=lines.append)
-    assert any("data.train.train.tag = <x> is no type of that vocabulary" in line for line in lines)
+    assert any("data.train.train.tag = <x> is not in that vocabulary" in line for line in lines)
 
 
 def test_what_is_held_out_does_not_depend_on_a_tag(config, tmp_path):
