@@ -1,4 +1,4 @@
-"""Tables of text for people: the one way they are printed, plain or as Markdown."""
+"""Text tables: the only way they are printed, plain or as Markdown."""
 
 from collections.abc import Collection, Sequence
 

@@ -1,4 +1,4 @@
-"""What a Python program does with runs, and what commands are made of: `import flaxformer_mt`."""
+"""The Python API (`import flaxformer_mt`), which the commands also use."""
 
 import sys
 

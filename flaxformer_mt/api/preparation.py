@@ -1,4 +1,4 @@
-"""A run's vocabulary and token store, made or verified: all of `prepare`, the start of `train`."""
+"""Makes or verifies a run's vocabulary and token store: all of `prepare`, the start of `train`."""
 
 import contextlib
 import sys

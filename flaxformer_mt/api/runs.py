@@ -1,4 +1,4 @@
-"""What becomes of a trained run: its scores on test sets, an average, a model for other programs.
+"""Working with a trained run: scores on test sets, averaging, export to other programs.
 
 Nothing here imports JAX before it is called: commands take their flags from this.
 """

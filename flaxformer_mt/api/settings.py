@@ -1,4 +1,4 @@
-"""Which settings a run has: those of a config file or of another run, with changes."""
+"""A run's settings: from a config file or another run, with changes."""
 
 import dataclasses
 import os

@@ -1,4 +1,4 @@
-"""Training a run, from Python and by the command: a new one, or the rest of a stopped one."""
+"""Training a run, new or resumed, from Python and by the command."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""BLEU as one of what training is validated by: its validation set, decoded."""
+"""BLEU on the validation set, decoded during training."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence

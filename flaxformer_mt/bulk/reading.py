@@ -1,4 +1,4 @@
-"""Lines of files, of objects in a store and of standard input; pairs of lines of two files."""
+"""Reads lines of files, store objects and standard input, and pairs of lines of two files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where output goes: a stream, or a file that appears whole and that the same call can continue.
+"""Where output goes: a stream, or a file that appears complete and that the same call can resume.
 
 A file grows beside its name as FILE.part. The record, FILE.part.json, says what the output is part
 of, how much of it is complete, and of how much of the input. In a bucket nothing can be appended

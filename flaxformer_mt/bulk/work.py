@@ -1,4 +1,4 @@
-"""What becomes of a window of lines: they are translated, or their pairs scored, and rendered."""
+"""Processes a window of lines: translates them or scores pairs, and renders the results."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The command line: one thin file a command, the only place that wires rooms together."""
+"""The command line: one thin file per command, the only place that wires rooms together."""

@@ -1,4 +1,4 @@
-"""What several commands take: a config with overrides, a run directory, numbers, weights."""
+"""Arguments shared by commands: a config with overrides, a run directory, numbers, weights."""
 
 import argparse
 import difflib

@@ -1,4 +1,4 @@
-"""`attention`: what each head attends to, drawn; and which heads are worth drawing."""
+"""`attention`: draws what each head attends to, and finds heads worth drawing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`average`: the mean of several checkpoints of a run."""
+"""`average`: averages several checkpoints of a run."""
 
 from collections.abc import Sequence
 

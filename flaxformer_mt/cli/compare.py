@@ -1,4 +1,4 @@
-"""`compare`: two or more systems on one test set, and whether they differ by more than chance."""
+"""`compare`: systems on one test set, and whether they differ by more than chance."""
 
 import argparse
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""`train --dry-run`: does the longest batch fit, how long is a step, when would training end."""
+"""`train --dry-run`: whether the longest batch fits, the time of a step, and the ETA."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""`evaluate`: test sets translated and scored, or another system's output scored as it is."""
+"""`evaluate`: translates and scores test sets, or scores another system's output."""
 
 from __future__ import annotations
 

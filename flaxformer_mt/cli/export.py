@@ -1,4 +1,4 @@
-"""`export`: a run's model for another program, compared with it before it appears."""
+"""`export`: a run's model for another program, compared before it is written."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""`figures`: training curves that compare runs; the paper's schedule and positions as pictures."""
+"""`figures`: training curves of runs; the paper's schedule and positions."""
 
 import argparse
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""`import`: a run directory of a Hugging Face Marian model."""
+"""`import`: a Hugging Face Marian model as a run directory."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What commands that draw have in common: a size in pixels, a file in the form of its name."""
+"""Shared by commands that draw: a size in pixels, and a file format from its name."""
 
 from __future__ import annotations
 

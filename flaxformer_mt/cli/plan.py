@@ -1,4 +1,4 @@
-"""`plan`: what a training step takes on TPUs you don't have. Compiles, runs nothing."""
+"""`plan`: what a training step takes on TPUs you don't have. Compiles; runs nothing."""
 
 import argparse
 import re

@@ -1,4 +1,4 @@
-"""`prepare`: corpora to vocabulary and token store, with a report of what was dropped and why."""
+"""`prepare`: turns corpora into a vocabulary and token store; reports what was dropped and why."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The flags with which a run's processes find each other, where nothing else tells them."""
+"""Flags by which a run's processes find each other, if nothing else tells them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`reproduce`: the rows of the paper's tables, its figures, and the report of what there is."""
+"""`reproduce`: the rows of the paper's tables, its figures, and a report of the results."""
 
 import argparse
 from collections.abc import Sequence

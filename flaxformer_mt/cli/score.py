@@ -1,4 +1,4 @@
-"""`score`: how likely a model finds translations that it is given."""
+"""`score`: how likely a model finds given translations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is scored, and how: flags of metrics and test sets, and the text that they name."""
+"""Flags of metrics and test sets, and the text that they name."""
 
 from __future__ import annotations
 

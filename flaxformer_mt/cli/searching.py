@@ -1,4 +1,4 @@
-"""How to search, on the command line: the run's decoding settings, and what goes beyond them."""
+"""Search flags: the run's decoding settings, sampling and more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands that turn lines into lines have in common: input, output, being stopped."""
+"""Shared by commands that turn lines into lines: input, output and stopping."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`train`: a new run, or the rest of a stopped one."""
+"""`train`: starts a run or resumes one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`trees`: from treebanks to parallel text, from a model's output to trees, and their scores."""
+"""`trees`: treebanks to parallel text, a model's output to trees, and scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks beyond a setting's type (ranges, agreement, settings that nothing reads), and defaults."""
+"""Checks beyond a setting's type (ranges, agreement, unused settings), and defaults."""
 
 import dataclasses
 import functools

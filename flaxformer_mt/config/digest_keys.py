@@ -1,4 +1,4 @@
-"""What each setting has a part in: an experiment's digest, and what a resumed run may change."""
+"""What each setting affects: an experiment's digest, and what a resumed run may change."""
 
 from collections.abc import Iterable
 from typing import Any

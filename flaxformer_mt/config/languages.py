@@ -1,4 +1,4 @@
-"""The two languages: as the config says, or by the endings of its files' names (`train.en.gz`)."""
+"""The two languages: from the config, or from file names such as `train.en.gz`."""
 
 import dataclasses
 import re

@@ -1,4 +1,4 @@
-"""Config files and `--config.a.b=value` overrides to a frozen `ExperimentConfig`."""
+"""Turns config files and `--config.a.b=value` overrides into a frozen `ExperimentConfig`."""
 
 import dataclasses
 import functools

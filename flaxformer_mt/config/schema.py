@@ -1,4 +1,4 @@
-"""The typed, frozen form of an experiment: every setting, its default and its meaning, once.
+"""The typed, frozen form of an experiment: each setting, its default and its meaning.
 
 The defaults are the paper's base model ("Attention Is All You Need", arXiv 1706.03762).
 """

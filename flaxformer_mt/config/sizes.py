@@ -1,4 +1,4 @@
-"""Settings that suit a corpus's size: what `sizes = "corpus"` leaves to the text."""
+"""Settings that suit a corpus's size, for `sizes = "corpus"`."""
 
 from typing import Any
 

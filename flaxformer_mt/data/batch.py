@@ -1,4 +1,4 @@
-"""A training batch, and how one is put together from stored pairs."""
+"""A training batch, and assembling one from stored pairs."""
 
 import dataclasses
 from typing import Any

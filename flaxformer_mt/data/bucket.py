@@ -1,4 +1,4 @@
-"""The paper's batching: one pair a row, pairs of like length together.
+"""The paper's batching: one pair per row, pairs of similar length together.
 
 "Sentence pairs were batched together by approximate sequence length" (section 5.1), with shapes
 from a short fixed list: each is compiled once. The shapes form a chain, each at least as long on

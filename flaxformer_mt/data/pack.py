@@ -1,4 +1,4 @@
-"""Batches of one static shape: several pairs a row, both sides of every row nearly full.
+"""Batches of one static shape: several pairs per row, with both sides nearly full.
 
 The rows are dealt out first and mended afterwards. Dealing gives the largest pairs left to the
 emptiest rows, round by round, which evens out the rows' loads; rows that came out too long then

@@ -1,4 +1,4 @@
-"""The stream of training batches: planned, put together ahead of the step, resumable.
+"""The stream of training batches: planned, assembled ahead of the step, resumable.
 
 The one door of this room to JAX and Grain. Every worker plans every window, which is cheap unless
 segmentations are drawn, and puts together its own share of the batches; a batch is the same whoever

@@ -1,4 +1,4 @@
-"""A window's batches: the form that every way of batching gives, and what they share.
+"""A window's batches: the form that all ways of batching return, and what they share.
 
 A plan is a pure function of (seed, epoch, window, token lengths, budget). It says which pairs stand
 in which row of which batch; `bucket` makes plans of one pair a row, `pack` of several.

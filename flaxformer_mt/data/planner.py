@@ -1,4 +1,4 @@
-"""From a store to planned windows: which batches there are, before any token is read."""
+"""From a store to planned windows: which batches there are, before reading any token."""
 
 import dataclasses
 from collections.abc import Collection, Generator

@@ -1,4 +1,4 @@
-"""Processes that work for this one: how many, how they are started, and that they end with it."""
+"""Worker processes: how many, how to start them, and that they end with this one."""
 
 import contextlib
 import multiprocessing

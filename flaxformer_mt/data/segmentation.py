@@ -1,4 +1,4 @@
-"""Token ids of sentences at several times SentencePiece's own speed, by remembering words.
+"""Token ids of sentences, several times faster than SentencePiece, by caching words.
 
 BPE begins with characters and joins neighbours. No type of a vocabulary reaches across a blank, so
 nothing is ever joined across one, and the tokens of a sentence are those of its words, end to end.

@@ -1,4 +1,4 @@
-"""Training SentencePiece models: of pieces learnt from text, or of the text's whole words."""
+"""Trains SentencePiece models on pieces, or on whole words."""
 
 import io
 import re

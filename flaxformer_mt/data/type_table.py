@@ -1,4 +1,4 @@
-"""Ids of pieces that are not those of the SentencePiece model which cuts text into them.
+"""Ids of pieces that differ from those of the SentencePiece model that splits text.
 
 Marian numbers the types of both languages in one table (`vocab.json` of a Hugging Face checkpoint)
 and cuts each language's text with a SentencePiece model of its own. A type may then be unknown to

@@ -1,4 +1,4 @@
-"""The subword vocabulary: a SentencePiece model, or one for each side, with verified digests.
+"""The subword vocabulary: a SentencePiece model, shared or one per side, with verified digests.
 
 A run of spaces counts as one and spaces at the ends of a sentence count as none, since they carry
 no meaning and would only cost tokens. U+2581, SentencePiece's visible blank, is a space in text.

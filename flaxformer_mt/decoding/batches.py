@@ -1,4 +1,4 @@
-"""Token ids to token ids in batches of few shapes: what translation and validation share."""
+"""Token ids to token ids in batches of few shapes, shared by translation and validation."""
 
 import copy
 import dataclasses

@@ -1,4 +1,4 @@
-"""Drawing translations from the model's distribution instead of searching for the likeliest.
+"""Draws translations from the model's distribution instead of searching for the most likely.
 
 The noise of a draw depends on the seed, the line, its piece, the hypothesis (first, second, ...
 draw) and the token's position alone.

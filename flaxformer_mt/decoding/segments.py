@@ -1,4 +1,4 @@
-"""Texts and translations as token ids that fit the model: whole lines, or parts of them."""
+"""Texts and translations as token ids that fit the model, as whole lines or parts."""
 
 import dataclasses
 import re

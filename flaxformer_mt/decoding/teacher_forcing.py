@@ -1,4 +1,4 @@
-"""Given translations ("teacher forcing"): how likely a model finds them, and what it attends to."""
+"""Teacher forcing: how likely a model finds given translations, and what it attends to."""
 
 from __future__ import annotations
 

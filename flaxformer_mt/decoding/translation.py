@@ -1,4 +1,4 @@
-"""What a line is translated into: its hypotheses, rejoined where the line was cut into pieces."""
+"""A line's translation: its hypotheses, rejoined if the line was split."""
 
 import dataclasses
 import itertools

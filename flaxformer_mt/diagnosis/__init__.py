@@ -1,1 +1,1 @@
-"""Whether a machine can train: what `doctor` looks at."""
+"""Checks whether a machine can train, for `doctor`."""

@@ -1,4 +1,4 @@
-"""What the machine has: versions, devices and their speed, and whether they reach each other.
+"""What the machine has: versions, devices, their speed, and whether they can communicate.
 
 Each check yields findings, the lines of the report.
 """

@@ -1,4 +1,4 @@
-"""Whether a device computes a step as the CPU does, and whether a configuration goes with it."""
+"""Whether a device computes a step as the CPU does, and whether a configuration works on it."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""The place for runs: a checkpoint there and back, free space, a folder of compiled programs."""
+"""Storage for runs: a checkpoint saved and restored, free space, the cache of compiled programs."""
 
 import functools
 import shutil

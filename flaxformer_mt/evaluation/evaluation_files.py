@@ -1,4 +1,4 @@
-"""The files of an evaluation: written beside each other, and read again to compare systems."""
+"""The files of an evaluation: writes them together, and reads them to compare systems."""
 
 import dataclasses
 import re

@@ -1,4 +1,4 @@
-"""The metrics: how a sentence's statistics are counted, and which formula makes scores of sums.
+"""The metrics: a sentence's statistics, and the formula from their sums to a score.
 
 A corpus score is a function of statistics summed over sentences, so a resampled corpus is a row of
 weights times the sentences' statistics, and its score one more row of the arrays here. Counts (of

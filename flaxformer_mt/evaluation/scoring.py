@@ -1,4 +1,4 @@
-"""What is measured on a test set, and a system's scores: corpus, by length, with intervals."""
+"""A system's scores on a test set: corpus level, by length, with intervals."""
 
 import dataclasses
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""sacreBLEU's test sets by name: from its folder on this machine, or fetched by it."""
+"""sacreBLEU's test sets by name, from its local folder or downloaded."""
 
 import dataclasses
 import difflib

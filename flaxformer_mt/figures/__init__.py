@@ -1,4 +1,4 @@
-"""Pictures of what a model attends to and of how runs have learnt."""
+"""Pictures of a model's attention and of training."""
 
 from flaxformer_mt.errors import UserError
 

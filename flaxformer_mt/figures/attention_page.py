@@ -1,4 +1,4 @@
-"""A sentence's attention as one HTML file: what is shown is picked, and pointing shows weights."""
+"""A sentence's attention as one HTML file, with pickers and weights on hover."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures as files: matplotlib without its global state, at a size in pixels, in fonts that fit.
+"""Pictures as files: matplotlib without global state, sized in pixels, with fitting fonts.
 
 A picture has a natural size in pixels, 96 to an inch as in browsers. Drawn larger it is the same
 picture with larger type: lengths and type follow its scale.

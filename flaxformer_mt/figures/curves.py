@@ -1,4 +1,4 @@
-"""Training curves of runs side by side, as a picture and as a page: a panel for each quantity."""
+"""Training curves side by side, as a picture and a page: one panel per quantity."""
 
 from __future__ import annotations
 

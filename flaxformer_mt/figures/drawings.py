@@ -1,4 +1,4 @@
-"""Attention as lines from piece to piece, as in the paper's figures 3 to 5, and as heat maps."""
+"""Attention as lines between pieces, as in the paper's figures 3 to 5, and as heat maps."""
 
 from __future__ import annotations
 

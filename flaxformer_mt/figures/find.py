@@ -1,4 +1,4 @@
-"""Heads worth a picture, found by what they do over many sentences, and reports of them."""
+"""Finds heads worth a picture by their behaviour over many sentences, and reports them."""
 
 from __future__ import annotations
 

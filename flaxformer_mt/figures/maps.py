@@ -1,4 +1,4 @@
-"""The attention of one kind, layer and some heads, and subword pieces as people read them."""
+"""Attention of one kind, layer and some heads, and subword pieces as labels."""
 
 from __future__ import annotations
 

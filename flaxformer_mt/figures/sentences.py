@@ -1,4 +1,4 @@
-"""The sentences that heads are looked at on: lines that fit the model, with translations."""
+"""The sentences to study heads on: lines that fit the model, with translations."""
 
 from __future__ import annotations
 

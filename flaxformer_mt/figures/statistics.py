@@ -1,4 +1,4 @@
-"""What a head does, in numbers: sums over the queries of many sentences, for all heads at once.
+"""Statistics of heads: sums over the queries of many sentences, for all heads at once.
 
 Queries and keys are the sentence's pieces. The mark that every map has among its keys (the end mark
 of the source, the begin mark of what the decoder reads) is counted apart: heads rest there. The

@@ -1,1 +1,1 @@
-"""Files here and in object stores: paths, reading, and writing whole."""
+"""Files, local and in object stores: paths, reading, and atomic writing."""

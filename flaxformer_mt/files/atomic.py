@@ -1,4 +1,4 @@
-"""The one place that writes aside and renames: a name stands for the old content or the new."""
+"""The only place that writes aside and renames: a name has the old content or the new."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""Paths in object stores, `gs://` above all: the one place that makes them."""
+"""Paths in object stores, mainly `gs://`: the only place that makes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Hugging Face hub, by `huggingface_hub`: only what asks for the hub needs that package.
+"""The Hugging Face hub, through `huggingface_hub`: only its users need that package.
 
 The token and the folder of downloads are those of the package's own settings (`hf auth login`,
 HF_TOKEN, HF_HOME).

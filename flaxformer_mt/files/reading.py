@@ -1,4 +1,4 @@
-"""Reading whole files and JSON; whatever is wrong with JSON is one error with file and line."""
+"""Reads whole files and JSON; any JSON problem is one error with file and line."""
 
 import contextlib
 import errno

@@ -1,4 +1,4 @@
-"""Models for other programs, and from them: CTranslate2, Hugging Face, StableHLO."""
+"""Models to and from other programs: CTranslate2, Hugging Face, StableHLO."""
 
 import importlib
 from typing import Any

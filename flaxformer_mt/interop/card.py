@@ -1,4 +1,4 @@
-"""The model card of a folder for Hugging Face: the data, the scores and the commands of its run."""
+"""The model card of a Hugging Face folder: the run's data, scores and commands."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""A run's model as a CTranslate2 model, by that package's own specification of Transformers.
+"""A run's model as a CTranslate2 model, through that package's own specification.
 
 What stands in the form that CTranslate2 has for it: post- and pre-LN, sinusoids (given as a table)
 and learned positions, ReLU and SiLU, all ways of tying, heads up to d_model / num_heads wide.

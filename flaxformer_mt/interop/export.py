@@ -1,4 +1,4 @@
-"""Writing a run's model for another program, and proving it before it appears under its name."""
+"""Writes a run's model for another program, and proves it before it gets its name."""
 
 import dataclasses
 import os

@@ -1,4 +1,4 @@
-"""A folder for another program: how it appears, its README, and what it says of a run's search."""
+"""A folder for another program: how it is written, its README, and notes on the run's search."""
 
 import contextlib
 import json

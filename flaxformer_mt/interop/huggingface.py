@@ -1,4 +1,4 @@
-"""A run's model as a folder that `MarianMTModel` and `MarianTokenizer` of transformers load.
+"""A run's model as a folder for transformers' `MarianMTModel` and `MarianTokenizer`.
 
 Written with neither PyTorch nor transformers. What that form has no place for is refused: pre-LN,
 learned positions, and heads wider than d_model / num_heads. Its layer normalisation has epsilon

@@ -1,4 +1,4 @@
-"""What a Marian checkpoint's settings, ids and arrays are in this program's terms.
+"""A Marian checkpoint's settings, ids and arrays in this program's terms.
 
 Their models differ from the paper's in settings that `ModelConfig` has. Their types are renumbered:
 here padding, begin, end and unknown are 0 to 3 in every vocabulary. Marian has no begin mark, its

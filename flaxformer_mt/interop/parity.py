@@ -1,4 +1,4 @@
-"""Whether another runtime makes of sentences what this program makes of them, and on which ones."""
+"""Whether another runtime gives the same outputs as this program, and on which sentences."""
 
 import dataclasses
 import os

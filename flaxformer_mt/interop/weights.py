@@ -1,4 +1,4 @@
-"""A model's parameters by path: what the forms of other programs are made of, and made from.
+"""A model's parameters by path, to convert to and from other programs' formats.
 
 The paths are those of the parameter tree with its layers apart, such as
 `decoder/layers_0/cross_attention/query`; the arrays are float32 NumPy of the tree's shapes.

@@ -1,4 +1,4 @@
-"""Dropout whose random bits cost a few integer operations an element."""
+"""Dropout whose random bits cost a few integer operations per element."""
 
 import math
 

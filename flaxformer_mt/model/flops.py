@@ -1,4 +1,4 @@
-"""Model FLOPs by formula: the matrix products that the paper's equations ask for, and no others.
+"""Model FLOPs by formula: only the matrix products of the paper's equations.
 
 What a program does beyond them (recomputation under `remat`, padding, layer normalisation, softmax,
 the optimizer) is not counted, so that a share of a chip's peak made from these numbers can be

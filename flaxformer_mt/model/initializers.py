@@ -1,4 +1,4 @@
-"""Declaring parameters, and their initial values: Glorot uniform, N(0, 1/d_model)."""
+"""Declares parameters and their initial values: Glorot uniform, N(0, 1/d_model)."""
 
 import math
 from typing import Any, cast

@@ -1,4 +1,4 @@
-"""One encoder layer and one decoder layer (paper, section 3.1), and what they are made of."""
+"""One encoder layer and one decoder layer (paper, section 3.1), and their parts."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""The parameter tree: its draw, its counts by formula and by counting, its scanned form."""
+"""The parameter tree: initialisation, counts by formula and by counting, scanned form."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""The encoder's and the decoder's stack of layers, unrolled or scanned, with or without remat."""
+"""The encoder and decoder stacks, unrolled or scanned, with or without remat."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The mesh, the one table of logical rules, placing arrays on devices, and several processes."""
+"""The mesh, the table of logical rules, placing arrays on devices, and several processes."""
 
 from flaxformer_mt.parallel.mesh import (
     MOST_PARTS as MOST_PARTS,

@@ -1,4 +1,4 @@
-"""What a device can do: stated peaks by the name that JAX has for it, and rates measured here.
+"""Device capability: published peaks by JAX's device name, and measured rates.
 
 Every figure is that of one JAX *device*. On most kinds a device is a chip; on TPU v2, v3 and 7x it
 is one of a chip's two cores, with half of what the vendor states for the chip. Decimal units:

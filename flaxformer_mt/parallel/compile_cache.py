@@ -1,4 +1,4 @@
-"""Compiled programs kept on disk, so that a second start does not compile them again.
+"""A disk cache of compiled programs, so that a second start doesn't recompile them.
 
 JAX's own cache writes an entry where it will be read, and never replaces one: a process killed
 while it writes leaves a piece that every later start stumbles over. Bounding its size makes it

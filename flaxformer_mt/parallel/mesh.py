@@ -1,4 +1,4 @@
-"""Devices in a grid, and where arrays lie on it: batches by rows, parameters by logical names."""
+"""The device mesh and array placement: batches by rows, parameters by logical names."""
 
 import contextlib
 import math

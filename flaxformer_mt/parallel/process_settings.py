@@ -1,4 +1,4 @@
-"""What is set for a whole process: deterministic programs, and how the host's memory is used.
+"""Process-wide settings: deterministic programs, and host memory use.
 
 XLA reads its flags when it starts: on GPUs the same bits from every run are asked for before.
 

@@ -1,4 +1,4 @@
-"""Several processes as one run: who they are, what the first does for all, what they agree on.
+"""Several processes as one run: identities, work of the first process, agreement.
 
 Each process runs the same program on devices of its own. What only one may do, such as preparing
 data, the first does, and the others wait for it at JAX's coordination service: no device is

@@ -1,4 +1,4 @@
-"""Communication of a step: what goes over which network, and how long that takes at best."""
+"""A step's communication: what crosses which network, and the least time that takes."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""Compiles without running anything: the program, its memory, what the compiler complains of."""
+"""Compiles without running: the program, its memory, the compiler's complaints."""
 
 import contextlib
 import dataclasses

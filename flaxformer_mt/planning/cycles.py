@@ -1,4 +1,4 @@
-"""The compiler's own estimate of a step's time, and a bound for what it has no estimate for."""
+"""The compiler's estimate of a step's time, and a bound for what it doesn't estimate."""
 
 import dataclasses
 import re

@@ -1,4 +1,4 @@
-"""What fits: the largest batch of a config, the largest batch of a chip, ways to keep one."""
+"""What fits: a config's or a chip's largest batch, and ways to keep a given batch."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""The reports of `flaxformer-mt plan`, each as text for people and as JSON values."""
+"""The reports of `flaxformer-mt plan`, as text and as JSON values."""
 
 import dataclasses
 import math

@@ -1,1 +1,1 @@
-"""The paper's tables, row by row: configs, runs, result files, and the report made of them."""
+"""The paper's tables, row by row: configs, runs, result files, and the report."""

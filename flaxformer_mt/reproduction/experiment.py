@@ -1,4 +1,4 @@
-"""A row of the paper with the settings of a call: what is trained, and under which name."""
+"""A row of the paper with a call's settings: what is trained, and its name."""
 
 import dataclasses
 import fractions

@@ -1,4 +1,4 @@
-"""A trained run's numbers: averaged, translated, scored, counted, and written as a result."""
+"""Measures a trained run: averages, translates, scores, counts, and writes the result."""
 
 import dataclasses
 import statistics

@@ -1,4 +1,4 @@
-"""What the paper reports, row by row: the one place where its values stand.
+"""What the paper reports, row by row: the only place for its values.
 
 "Attention Is All You Need" (arXiv 1706.03762, version 7): Table 2 (newstest2014), Table 3
 (newstest2013, English to German), Table 4 (section 23 of the Wall Street Journal).

@@ -1,4 +1,4 @@
-"""What training a row takes before it is run: by formula, and by the TPU's own compiler.
+"""What training a row would take: by formula, and by the TPU's own compiler.
 
 Two benchmarks ask the compiler: `plan` for the whole steps of base and big on several kinds of
 chips, `plan_rows` for every row's step on one kind, with one and with two of its layers. Layers are

@@ -1,4 +1,4 @@
-"""What became of experiments, as files: results and failures, and how far that takes each row."""
+"""Records of experiments as files, results and failures, and the status they give each row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report: the paper's values, ours, and what each number cost, from result files alone."""
+"""The report: the paper's values, ours, and their costs, from result files only."""
 
 import json
 import statistics

@@ -1,4 +1,4 @@
-"""The one form of a measured result, a file NAME.json: of `reproduce` and of the benchmarks.
+"""The format of a measured result, a file NAME.json, for `reproduce` and the benchmarks.
 
 Reports and the README's tables are made from it, and nobody edits it by hand.
 """

@@ -1,4 +1,4 @@
-"""Rows one after the other: prepared, trained, measured; what is done is not done again.
+"""Runs rows one after the other: prepare, train, measure; finished rows are skipped.
 
 Text that rows share is made once and by one process at a time: the first pairs, token stores.
 """

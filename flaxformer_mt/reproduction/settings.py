@@ -1,4 +1,4 @@
-"""What a call of `reproduce` asks for beside the rows, how that is named, and what it changes."""
+"""The options of `reproduce` besides rows: how they name results, and what they change."""
 
 from __future__ import annotations
 

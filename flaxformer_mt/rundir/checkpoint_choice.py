@@ -1,4 +1,4 @@
-"""Which checkpoints of a run are kept, which there are, what a name means, and their mean."""
+"""Which checkpoints to keep, which exist, what a name means, and their average."""
 
 import dataclasses
 import logging

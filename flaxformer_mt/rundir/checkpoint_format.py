@@ -1,4 +1,4 @@
-"""One checkpoint on disk: its items, its own description, and reading it with proof.
+"""One checkpoint on disk: its items, its description, and verified reading.
 
 A checkpoint is a folder of Orbax items. Trees of arrays (`params`, `opt_state`, `ema`) are
 stored as nested dictionaries named by path, so that no reader needs the classes of the writer.

@@ -1,4 +1,4 @@
-"""Digests of arrays that hold on any mesh.
+"""Digests of arrays that don't depend on the mesh.
 
 A leaf's digest is a sum, modulo 2^32 in two lanes, of a mixture of each 32-bit word with its
 position in the whole array, together with dtype and shape. A sum has no order, so every device

@@ -1,4 +1,4 @@
-"""The run directory: where everything of one run lies, and the format that says so.
+"""The run directory: where everything is, and its format version.
 
 `config.json` makes a directory a run directory. It holds the format version, the resolved
 configuration, and one entry for each start of training on it.

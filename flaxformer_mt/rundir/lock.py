@@ -1,4 +1,4 @@
-"""One writer at a time for each run directory.
+"""One writer at a time per run directory.
 
 On a disk the kernel keeps the lock. In a bucket it is an object that names its holder, who rewrites
 it every `beat` seconds. Each write and the removal depend on the generation last seen: of several

@@ -1,4 +1,4 @@
-"""`metrics.jsonl`: every logged number, one line a report, and nothing lost or told twice."""
+"""`metrics.jsonl`: all logged numbers, one line per report, none lost or repeated."""
 
 import contextlib
 import dataclasses

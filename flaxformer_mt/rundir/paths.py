@@ -1,4 +1,4 @@
-"""Local paths, and `gs://` ones that have the same methods.
+"""Local paths, and `gs://` paths with the same methods.
 
 A local path is a `pathlib.Path`, one in a bucket an `etils.epath.Path`; annotations say `Path` for
 both. In a bucket an object appears whole or not at all, nothing can be appended to, and folders are

@@ -1,4 +1,4 @@
-"""Who may use the server: API keys, other sites' pages, its names.
+"""Who may use the server: API keys, other sites' pages, host names.
 
 A browser lets every page send requests anywhere, also to a server on its user's own machine, and a
 form needs no permission (https://fetch.spec.whatwg.org/#cors-safelisted-method). It says where a

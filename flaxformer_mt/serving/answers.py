@@ -1,4 +1,4 @@
-"""What clients get as JSON: its models and their making, and the OpenAPI document of a server.
+"""The JSON that clients get: its models, their construction, and the OpenAPI document.
 
 The document is made of the models of requests and answers, with the server's limits.
 """

@@ -1,4 +1,4 @@
-"""The ASGI application: which address does what, and what stands around every request.
+"""The ASGI application: routes, and what wraps every request.
 
 Headers that protect, no error that tells, one count and one log line each.
 """

@@ -1,4 +1,4 @@
-"""Many requests, one model: what waits is put together into batches that a thread computes.
+"""Many requests, one model: a thread computes batches of what waits.
 
 No request waits for others to come: whenever the model is free it gets whatever is there, so a
 batch grows with the load. Requests take turns sentence by sentence, so that a long document delays

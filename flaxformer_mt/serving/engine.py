@@ -1,4 +1,4 @@
-"""What the model's thread does: batches of sentences and of attention requests, compiled before."""
+"""The model thread's work: batches of sentences and attention requests, compiled ahead."""
 
 import dataclasses
 import functools

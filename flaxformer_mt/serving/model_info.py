@@ -1,4 +1,4 @@
-"""What is served, and what clients and the page may know of it."""
+"""What is served, and what clients and the page may know about it."""
 
 import dataclasses
 from typing import Any

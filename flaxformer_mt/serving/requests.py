@@ -1,4 +1,4 @@
-"""What a request may ask for: from a body's bytes, bounded, to typed and checked values."""
+"""Requests: from a body's bytes, with limits, to typed and checked values."""
 
 import asyncio
 import dataclasses

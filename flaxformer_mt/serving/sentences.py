@@ -1,4 +1,4 @@
-"""Cutting a text into the sentences that a model was trained on, and putting it together again."""
+"""Splits a text into sentences like the model's training data, and rejoins them."""
 
 import dataclasses
 import re

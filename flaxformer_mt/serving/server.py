@@ -1,4 +1,4 @@
-"""The process: a socket, uvicorn with patience of its own, signals, and an end in order."""
+"""The process: socket, uvicorn with its own timeouts, signals, and a clean shutdown."""
 
 import asyncio
 import contextlib

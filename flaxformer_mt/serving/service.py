@@ -1,4 +1,4 @@
-"""The model at work for requests: queue, limits of time, cancellation, health, metrics."""
+"""Runs the model for requests: queue, timeouts, cancellation, health, metrics."""
 
 import asyncio
 import functools

@@ -1,4 +1,4 @@
-"""How a server runs and what it allows one request to cost.
+"""How a server runs, and the limits of one request.
 
 The numeric fields of ServerSettings say how they are given on the command line; `serve` makes its
 flags from them.

@@ -1,4 +1,4 @@
-"""What watches a training run without a say in it: where its time goes, MFU, a trace of steps."""
+"""Instruments that only observe training: goodput, MFU, and traces of steps."""
 
 import contextlib
 import dataclasses

@@ -1,4 +1,4 @@
-"""Label-smoothed cross-entropy, fused with the softmax matrix so that logits never exist whole."""
+"""Label-smoothed cross-entropy, fused with the softmax matrix to never hold all logits."""
 
 import dataclasses
 import functools

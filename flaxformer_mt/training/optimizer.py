@@ -1,4 +1,4 @@
-"""Adam and the learning rate of the paper's section 5.3, with options that are off there."""
+"""Adam and the learning rate of the paper's section 5.3, with options off by default."""
 
 import fnmatch
 from typing import Any, assert_never

@@ -1,4 +1,4 @@
-"""What of training survives a restart, what is due after a step, and checkpoints."""
+"""What survives a restart, what is due after a step, and checkpoints."""
 
 from __future__ import annotations
 

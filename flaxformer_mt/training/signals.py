@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a request that the loop honours between two steps."""
+"""Ctrl-C and SIGTERM as requests that the loop honours between steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What changes from step to step, and another run's weights to begin it with."""
+"""What changes from step to step, and starting from another run's weights."""
 
 import dataclasses
 from typing import Any

@@ -1,4 +1,4 @@
-"""What training says while it runs: a progress bar or plain lines, `metrics.jsonl`, trackers."""
+"""Training's output: a progress bar or plain lines, `metrics.jsonl`, trackers."""
 
 import contextlib
 import dataclasses

@@ -1,4 +1,4 @@
-"""What follows a run beside `metrics.jsonl`: TensorBoard, Weights & Biases, MLflow."""
+"""Trackers besides `metrics.jsonl`: TensorBoard, Weights & Biases, MLflow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A few steps on a batch of one shape: whether it fits, and how long it takes."""
+"""Tries steps on a batch of one shape: whether it fits, and how long a step takes."""
 
 import dataclasses
 import math

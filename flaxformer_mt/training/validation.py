@@ -1,4 +1,4 @@
-"""What training is validated by: the loss of the validation set, for one."""
+"""Validation during training: the loss of the validation set, for one."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

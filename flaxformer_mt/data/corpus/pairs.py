@@ -1,4 +1,4 @@
-"""What reading a corpus gives: sentence pairs, and an account of what was left out."""
+"""What reading a corpus returns: sentence pairs, and an account of what was left out."""
 
 from __future__ import annotations
 

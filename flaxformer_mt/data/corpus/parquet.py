@@ -1,4 +1,4 @@
-"""Kind `hf`: parquet files of two columns, as the Hugging Face hub has them, here or fetched."""
+"""Kind `hf`: two-column parquet files in the Hugging Face hub's format, local or downloaded."""
 
 import dataclasses
 import re

@@ -1,4 +1,4 @@
-"""Where a corpus's files are: on this machine, or on an object store through etils' epath."""
+"""Where a corpus's files are: local, or in an object store through etils' epath."""
 
 from __future__ import annotations
 

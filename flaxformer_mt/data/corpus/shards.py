@@ -1,4 +1,4 @@
-"""Files of records, as ArrayRecord and TFRecord keep them; both are read without TensorFlow."""
+"""Record files in ArrayRecord and TFRecord format, both read without TensorFlow."""
 
 import contextlib
 import io

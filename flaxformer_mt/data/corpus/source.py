@@ -1,4 +1,4 @@
-"""A corpus of the configuration, of whatever kind, as records and as sentence pairs."""
+"""A configured corpus of any kind, as records and as sentence pairs."""
 
 import dataclasses
 import hashlib

@@ -1,4 +1,4 @@
-"""A part of a corpus from raw records to token ids: a function of the part and settings alone."""
+"""Encodes a part of a corpus into token ids, a function of only the part and the settings."""
 
 import dataclasses
 import itertools

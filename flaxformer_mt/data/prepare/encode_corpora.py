@@ -1,4 +1,4 @@
-"""The corpora through worker processes into the store, every pair accounted for.
+"""Sends corpora through worker processes into the store, accounting for every pair.
 
 Workers are spawned, not forked: the parent may run threads of JAX, and a forked child inherits the
 locks they hold. They import no JAX, build their SentencePiece processors on the first chunk, leave

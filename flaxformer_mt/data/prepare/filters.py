@@ -1,4 +1,4 @@
-"""Why a store leaves out pairs, the scripts of sentences, and which pairs came before."""
+"""Why a store drops pairs, the scripts of sentences, and which pairs came before."""
 
 import functools
 import hashlib

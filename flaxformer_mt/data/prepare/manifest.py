@@ -1,4 +1,4 @@
-"""The manifest of a store: what it was made from, and whether that is still so."""
+"""A store's manifest: what it was made from, and whether that still holds."""
 
 import dataclasses
 import hashlib

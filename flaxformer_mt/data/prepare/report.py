@@ -1,4 +1,4 @@
-"""A store for people: lengths and what was dropped and why, as figures, a table and a picture.
+"""A report on a store: lengths, and what was dropped and why, as numbers, table and picture.
 
 Training batches as text are here too: what the model sees, to look at before a long run.
 

@@ -1,4 +1,4 @@
-"""The vocabulary of the training corpora, trained on a sample that is drawn evenly over them."""
+"""Learns the vocabulary from a sample drawn evenly over the training corpora."""
 
 import itertools
 from collections import Counter
