@@ -80,6 +80,7 @@ EXTRAS = {
     "figures": ["figures"],
     "interop": ["export"],
     "files": ["hub"],
+    "flaxformer_mt": ["ray"],  # cluster.py
     "training": ["wandb", "mlflow"],
 }
 

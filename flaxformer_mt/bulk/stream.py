@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from flaxformer_mt.bulk.forms import BadLine
@@ -89,13 +89,15 @@ def shard_of(
 def stream(
     lines: Lines | TwoInputs | Shard,
     sink: Sink,
-    work: Callable[[Window], Made],
+    work: Callable[[Iterable[Window]], Iterable[tuple[Window, Made]]],
     *,
     identity: Mapping[str, Any],
     window: int,
     meter: Meter,
 ) -> dict[str, float]:
     """Writes what `work` makes of the lines, a window at a time; returns its sums over all of them.
+
+    `work` gives each window and what became of it, in order, and may read some ahead.
 
     Where `sink` has the output of an earlier call of the same `identity`, that is continued after
     the last window which it has committed. Lines before one that is refused are written.
@@ -108,9 +110,8 @@ def stream(
         meter.say(f"{sink.kept}: resuming after line {lines.start + done.lines:,}")
     meter.begin(skipped=done.size)
     sums, noted = dict(done.sums), 0
-    for each in windows(lines, window=window):
-        made = work(each)
-        for note in made.notes[: NOTES - noted]:
+    for each, made in work(windows(lines, window=window)):
+        for note in made.notes[: max(0, NOTES - noted)]:
             meter.say(note)
         if noted < NOTES <= noted + len(made.notes):
             meter.say("more lines like these are only counted")

@@ -42,7 +42,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     flags(parser, DTYPE)
     pairs = "pairs (text files plain, .gz, .xz or .zst; gs:// too)"
     flags(parser.add_argument_group(pairs), _PAIRS)
-    flags(parser, OUTPUT | _LINES, overlong="refuse")
+    flags(parser, OUTPUT | _LINES, overlong="refuse", engine="local")
     options = parser.parse_args(arguments)
     settings = ScoreSettings(form=_form(options, parser), overlong=options.overlong)
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any, BinaryIO, cast
 
@@ -18,10 +20,12 @@ import flaxformer_mt as fm
 from flaxformer_mt.api import say
 from flaxformer_mt.bulk.reading import Lines, Shard, TwoInputs
 from flaxformer_mt.bulk.sinks import BucketSink, Consumed, FileSink, OutputError, Sink, StreamSink
-from flaxformer_mt.bulk.stream import WINDOW, shard_of, stream
+from flaxformer_mt.bulk.stream import WINDOW, Made, Window, shard_of, stream
 from flaxformer_mt.bulk.work import ScoreSettings, TranslateSettings
 from flaxformer_mt.cli.arguments import weights
 from flaxformer_mt.cli.searching import as_asked
+from flaxformer_mt.cluster import workers
+from flaxformer_mt.config import ConfigError
 from flaxformer_mt.errors import STOPPED
 from flaxformer_mt.progress import Meter
 from flaxformer_mt.rundir import paths
@@ -38,6 +42,10 @@ OUTPUT = {
     "work between machines or array tasks",
     "--join N:int": "write FILE from its N finished shards",
     "--restart": "start over, discarding earlier output",
+    "--engine local|ray": "ray: share the work among the machines of a Ray cluster, each with "
+    "its own copy of the model; the output is the same (extra `ray`)",
+    "--ray-address HOST:PORT": "the Ray cluster (default: RAY_ADDRESS, or one on this machine)",
+    "--ray-chips N:int": "TPU or GPU chips (or CPUs) per worker (default: all of a machine's)",
     "--window N:int": f"lines to read before writing any (default: {WINDOW}; 1 at a terminal). A "
     "larger window batches better; a smaller one loses less to an interruption",
 }
@@ -148,6 +156,8 @@ def streamed(
     """All lines through the run's model; returns the exit status."""
     from flaxformer_mt.parallel.compile_cache import watch_compilations, working_time
 
+    if options.engine == "local" and (options.ray_address or options.ray_chips):
+        parser.error("--ray-address and --ray-chips need --engine ray")
     named = [options.input, getattr(options, "src", None), getattr(options, "tgt", None)]
     if options.join or options.shard:
         if options.output is None:
@@ -171,43 +181,71 @@ def streamed(
             else:
                 lines = stack.enter_context(reading())
             sink = stack.enter_context(writing(options, named))
-            runs = [options.workdir, *getattr(options, "ensemble", ())]
-            which = weights(options.weights, parser)
-            short = getattr(options, "shortlist", False)  # `score` has none
-            loaded = fm.Translator.load_ensemble(runs, which=which, shortlist=short)
-            translator = as_asked(options, loaded)
-            beam_size, n_best = translator.config.beam_size, getattr(options, "n_best", 1)
-            if n_best > beam_size:
-                parser.error(f"--n-best {n_best} must lie between 1 and the beam size, {beam_size}")
+            window = options.window or (1 if lines.interactive else WINDOW)
+            begin = functools.partial(_begun, options, weights(options.weights, parser), settings)
+            begin = functools.partial(begin, window)
+            clock: Callable[[], float] = working_time
+            if options.engine == "ray":
+                address, chips = options.ray_address, options.ray_chips
+                found = stack.enter_context(workers(begin, address=address, chips=chips, say=say))
+                told, work, clock = found.told, found.map, time.monotonic
+            else:
+                told, make = begin()
+                work = functools.partial(_each, make)
             terminal = sys.stderr.isatty()
-            meter = Meter(what, say, share=lines.share, terminal=terminal, clock=working_time)
+            meter = Meter(what, say, share=lines.share, terminal=terminal, clock=clock)
             if isinstance(lines, Lines) and lines.interactive:
                 # A person sees each translation: no progress report needed.
                 meter = Meter(what, lambda line: None, share=lines.share)
                 lines.prompt = "> "
                 say("type a sentence and press Enter; Ctrl-D quits")
             stack.enter_context(_told(sink, meter))
-            window = options.window or (1 if lines.interactive else WINDOW)
-            sums = stream(
-                lines,
-                sink,
-                lambda each: settings.make(each, translator),
-                # Nobody asks later about what goes to standard output.
-                identity={}
-                if options.output is None
-                else identity(translator, window=window, **dataclasses.asdict(settings)),
-                window=window,
-                meter=meter,
-            )
+            sums = stream(lines, sink, work, identity=told, window=window, meter=meter)
     except Stopped:
         return STOPPED
     if getattr(lines, "prompt", ""):
         return 0
     for line in settings.describe(sums):
         say(line)
-    took = f"{meter.seconds:.1f} s, plus {watch_compilations().seconds:.1f} s compiling"
-    say(f"{meter.describe()}; {took}, with the weights '{translator.name}'")
+    took = f"{meter.seconds:.1f} s"
+    if options.engine == "local":
+        took += f", plus {watch_compilations().seconds:.1f} s compiling"
+    say(f"{meter.describe()}; {took}, with the weights '{told['weights']}'")
     return 0
+
+
+def _begun(
+    options: argparse.Namespace,
+    which: Any,
+    settings: TranslateSettings | ScoreSettings,
+    window: int,
+) -> tuple[dict[str, Any], Callable[[Window], Made]]:
+    """The model as asked for: what decides of the output, and what makes it of a window.
+
+    In a worker of a cluster as well as here.
+    """
+    if options.engine == "ray":
+        from flaxformer_mt.parallel.compile_cache import keep_compiled
+        from flaxformer_mt.rundir.cache import cache_folder
+
+        keep_compiled(cache_folder() / "xla")
+    runs = [str(paths.as_path(run)) for run in (options.workdir, *getattr(options, "ensemble", ()))]
+    short = getattr(options, "shortlist", False)  # `score` has none
+    translator = as_asked(options, fm.Translator.load_ensemble(runs, which=which, shortlist=short))
+    beam_size, n_best = translator.config.beam_size, getattr(options, "n_best", 1)
+    if n_best > beam_size:
+        raise ConfigError(f"--n-best {n_best} must lie between 1 and the beam size, {beam_size}")
+    make = functools.partial(settings.make, translator=translator)
+    # Nobody asks later about what goes to standard output.
+    if options.output is None and options.engine == "local":
+        return {"weights": translator.name}, make
+    return identity(translator, window=window, **dataclasses.asdict(settings)), make
+
+
+def _each(
+    make: Callable[[Window], Made], windows: Iterable[Window]
+) -> Iterator[tuple[Window, Made]]:
+    return ((window, make(window)) for window in windows)
 
 
 def _shard(

@@ -50,7 +50,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = make_parser(prog, purpose)
     flags(parser, WORKDIR, required=True)
     add_decoding(parser)
-    flags(parser, _INPUT | OUTPUT)
+    flags(parser, _INPUT | OUTPUT, engine="local")
     flags(parser.add_argument_group("input and output formats"), _FORMS, format="text")
     flags(parser, _LINES, n_best=1, overlong="split")
     add_search(parser)

@@ -44,10 +44,11 @@ class Upper:
 
 def streamed(lines, sink, *, translate=None, form=None, window=5, say=None, **meter):
     settings = TranslateSettings(form=form or Form(shown=Shown(scores=True)))
+    translator = translate or Upper()
     return stream(
         lines,
         sink,
-        lambda each: settings.make(each, translate or Upper()),
+        lambda found: ((each, settings.make(each, translator)) for each in found),
         identity={"who": 1},
         window=window,
         meter=Meter("translate", say or [].append, share=lines.share, **meter),
@@ -155,7 +156,7 @@ def test_what_was_counted_is_gone_on_with(tmp_path):
     assert split == "30 lines too long for the model: translated in pieces"
     assert limit.startswith("3 translations reached the length limit and may be cut short")
     said = []
-    output(text, say=said.append)
+    output(text, window=7, say=said.append)
     assert said[0] == "in.txt:1: too long for the model; translated in pieces and rejoined"
     assert said[NOTES:] == ["more lines like these are only counted"]
 

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -186,6 +187,15 @@ def test_shards_are_joined_to_what_one_call_writes(run, workdir, tmp_path, comma
     for wrong in ("3/3", "1", "x/2"):
         assert f"--shard {wrong}: must be I/N" in run(*call, "--shard", wrong).last
     assert "--shard reads the input twice" in run(*call[:3], "--output", out, "--shard", "0/2").last
+
+
+def test_a_cluster_needs_its_package_and_its_flag(run, workdir, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    done = run("translate", "--workdir", workdir, "--engine", "ray", stdin=TEXT)
+    assert done.status == 2
+    assert "ray is not installed: pip install 'flaxformer-mt[ray]'" in done.last
+    done = run("score", "--workdir", workdir, "--ray-address", "host:1", stdin=TEXT)
+    assert done.status == 2 and "need --engine ray" in done.last
 
 
 def test_outputs_at_their_limit_are_told(run, workdir):

@@ -1,0 +1,267 @@
+"""Work spread over the machines of a Ray cluster, its results in order.
+
+The caller alone reads what is to be done and gets what became of it: the machines need no files in
+common but those that `begin` reads. A worker is a Ray actor, a process with chips of its own; it
+keeps what `begin` has loaded. What a lost worker or machine had to do goes to the others.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import os
+import re
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from flaxformer_mt.errors import FlaxformerError, UserError, install
+
+QUEUED = 2  # items at a worker: the next one is there when it has done one
+AHEAD = 16  # items for each worker whose results may wait for an earlier one's
+DEATHS = 4  # workers that an item, or loading on one machine, may cost
+_LOOK = 2.0  # seconds between two looks at what machines there are, while nothing ends
+
+Begin = Callable[[], tuple[dict[str, Any], Callable[[Any], Any]]]
+"""Loads what a worker needs; what it tells of that, alike on all machines, and the worker's work.
+
+It can be pickled."""
+
+
+class ClusterError(FlaxformerError):
+    """A cluster that cannot be reached or used, workers that end whatever machine they run on."""
+
+
+class NoRay(UserError):
+    """The package is missing."""
+
+
+class _Worker:
+    """In an actor's process."""
+
+    def begin(self, begin: Begin) -> dict[str, Any]:
+        told, self._work = begin()
+        return told
+
+    def work(self, item: Any) -> Any:
+        return self._work(item)
+
+
+@dataclasses.dataclass(eq=False)
+class _Job:
+    item: Any
+    done: bool = False
+    result: Any = None
+    error: BaseException | None = None
+    deaths: int = 0
+
+    def end(self, result: Any = None, error: BaseException | None = None) -> None:
+        self.done, self.result, self.error = True, result, error
+
+
+@dataclasses.dataclass(eq=False)
+class _Seat:
+    """A worker, and where it runs: `place` is a node and a number there."""
+
+    place: tuple[str, int]
+    address: str
+    actor: Any
+    begun: bool = False
+    jobs: collections.deque[_Job] = dataclasses.field(default_factory=collections.deque)
+
+
+@contextlib.contextmanager
+def workers(
+    begin: Begin, *, address: str | None, say: Callable[[str], None], chips: int | None = None
+) -> Iterator[Workers]:
+    """The workers of a cluster, of which one at least has begun.
+
+    Without an `address` it is that of RAY_ADDRESS, or of this machine, where one is started if
+    there is none. Every machine with TPUs has a worker for each `chips` of them, or for all; else
+    every one with GPUs, else every one with CPUs. Raises NoRay, ClusterError, and what `begin`
+    raises.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise NoRay(f"--engine ray: ray is not installed: {install('ray')}") from error
+
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        # Ray itself tries for a quarter of an hour.
+        if found := re.fullmatch(r"([\w.-]+):(\d+)", address or os.environ.get("RAY_ADDRESS", "")):
+            socket.create_connection((found[1], int(found[2])), timeout=30).close()
+        # Workers' logs stay in Ray's folder: their standard error is no part of this command's.
+        ray.init(address, log_to_driver=False, logging_level="ERROR")
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ClusterError(f"the Ray cluster cannot be reached: {_first_line(error)}") from error
+    try:
+        signal.signal(signal.SIGTERM, handler)  # Ray has put its own in its place
+        made = Workers(ray, begin, say, chips)
+        made.start()
+        yield made
+    except ray.exceptions.RayError as error:
+        raise ClusterError(f"the Ray cluster fails: {_first_line(error)}") from error
+    finally:
+        ray.shutdown()  # which ends the workers
+
+
+class Workers:
+    def __init__(
+        self, ray: Any, begin: Begin, say: Callable[[str], None], chips: int | None
+    ) -> None:
+        self._ray, self._say, self._chips = ray, say, chips
+        self._begin = ray.put(begin)
+        self._class = ray.remote(_Worker)
+        self._seats: dict[tuple[str, int], _Seat] = {}
+        self._pending: dict[Any, tuple[_Seat, _Job | None]] = {}  # by what Ray gives for a call
+        self._waiting: collections.deque[_Job] = collections.deque()
+        self._deaths: collections.Counter[tuple[str, int]] = collections.Counter()  # in `begin`
+        self._looked = 0.0  # when the machines were last counted
+        self._alone = False  # there was none
+        self.told: dict[str, Any] = {}  # by the first worker
+
+    def start(self) -> None:
+        self._recruit()
+        while not any(seat.begun for seat in self._seats.values()):
+            self._wait()
+
+    def map(self, items: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+        """Each item and what became of it, in order. Raises what the work on an item raises."""
+        items, jobs, more = iter(items), collections.deque[_Job](), True
+        while more or jobs:
+            while more and len(jobs) < AHEAD * max(1, len(self._seats)):
+                try:
+                    job = _Job(next(items))
+                except StopIteration:
+                    more = False
+                else:
+                    jobs.append(job)
+                    self._waiting.append(job)
+            self._assign()
+            while jobs and not jobs[0].done:
+                self._wait()
+                self._assign()
+            while jobs and jobs[0].done:
+                job = jobs.popleft()
+                if job.error is not None:
+                    raise job.error
+                yield job.item, job.result
+
+    def _assign(self) -> None:
+        for length in range(QUEUED):  # all have one before any has two
+            for seat in self._seats.values():
+                if self._waiting and seat.begun and len(seat.jobs) <= length:
+                    job = self._waiting.popleft()
+                    seat.jobs.append(job)
+                    self._pending[seat.actor.work.remote(job.item)] = seat, job
+
+    def _wait(self) -> None:
+        """Takes what has ended by now, or looks for further machines after a while."""
+        if self._pending:
+            ended, _ = self._ray.wait(list(self._pending), timeout=_LOOK)
+        else:
+            time.sleep(_LOOK)
+            ended = []
+        for call in ended:
+            if call not in self._pending:  # of a worker that was lost a moment ago
+                continue
+            seat, job = self._pending.pop(call)
+            try:
+                result = self._ray.get(call)
+            except self._ray.exceptions.RayTaskError as error:
+                cause = error.cause if isinstance(error.cause, Exception) else error
+                cause.__cause__ = None if isinstance(cause, FlaxformerError) else error  # its trace
+                if job is None:
+                    raise cause  # noqa: B904
+                job.end(error=cause)
+            except self._ray.exceptions.RayError as error:
+                self._lose(seat, error)
+                continue
+            else:
+                if job is None:
+                    self._join(seat, result)
+                    continue
+                job.end(result)
+            seat.jobs.remove(job)
+        if time.monotonic() - self._looked >= _LOOK:
+            self._recruit()
+
+    def _join(self, seat: _Seat, told: dict[str, Any]) -> None:
+        """Takes a worker that has begun. Raises ClusterError where it tells of other things."""
+        self.told = self.told or told
+        for name in {**self.told, **told}:
+            if (here := told.get(name)) != (there := self.told.get(name)):
+                raise ClusterError(
+                    f"the machines of the cluster differ in {name}: on {seat.address} it is "
+                    f"{here!r}, on others {there!r}"
+                )
+        seat.begun = True
+
+    def _lose(self, seat: _Seat, why: Exception) -> None:
+        """What it had to do goes to the others, and another worker takes its place."""
+        if self._seats.pop(seat.place, None) is None:
+            return
+        for call in [call for call, (other, _) in self._pending.items() if other is seat]:
+            del self._pending[call]
+        if not seat.begun:
+            self._deaths[seat.place] += 1
+        elif seat.jobs:
+            first = seat.jobs[0]
+            first.deaths += 1
+            if first.deaths >= DEATHS:
+                text = f"{DEATHS} workers died on the same part of the work, perhaps out of memory"
+                first.end(error=ClusterError(f"{text}; the last: {_first_line(why)}"))
+                seat.jobs.popleft()
+        self._waiting.extendleft(reversed(seat.jobs))
+        self._say(f"ray: lost the worker on {seat.address}; others take over its work")
+        self._recruit()
+
+    def _recruit(self) -> None:
+        """Workers where there are none yet. Raises ClusterError if they end wherever they begin."""
+        nodes = [node for node in self._ray.nodes() if node["Alive"]]
+        kinds = {kind for node in nodes for kind in _CLAIMS if node["Resources"].get(kind, 0) >= 1}
+        kind = next((kind for kind in _CLAIMS if kind in kinds), "CPU")
+        began = []
+        for node in nodes:
+            count = int(node["Resources"].get(kind, 0))
+            share = self._chips or count
+            for number in range(count // share if count else 0):
+                place = (node["NodeID"], number)
+                if place in self._seats or self._deaths[place] >= DEATHS:
+                    continue
+                strategy = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+                    node["NodeID"], soft=False
+                )
+                claim = _CLAIMS[kind](share)
+                actor = self._class.options(**claim, scheduling_strategy=strategy).remote()
+                seat = _Seat(place, node["NodeManagerAddress"], actor)
+                self._seats[place] = seat
+                self._pending[actor.begin.remote(self._begin)] = seat, None
+                began.append(seat.address)
+        if began:
+            self._say(f"ray: {len(began)} worker{'s' * (len(began) > 1)} on {', '.join(began)}")
+        elif not self._seats and max(self._deaths.values(), default=0) >= DEATHS:
+            raise ClusterError(
+                f"{DEATHS} workers on each machine of the cluster died while starting, perhaps out "
+                "of memory"
+            )
+        elif not self._seats and not self._alone:
+            self._say(f"ray: waiting for a machine with {self._chips or 1} {kind} or more")
+        self._alone = not self._seats
+        self._looked = time.monotonic()
+
+
+# What a worker asks Ray for, by the kind of device that a machine has, the best first.
+_CLAIMS: dict[str, Callable[[int], dict[str, Any]]] = {
+    "TPU": lambda count: {"num_cpus": 0, "resources": {"TPU": count}},
+    "GPU": lambda count: {"num_cpus": 0, "num_gpus": count},
+    "CPU": lambda count: {"num_cpus": count},
+}
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0]

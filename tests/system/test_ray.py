@@ -1,0 +1,163 @@
+"""A Ray cluster of two nodes on this machine, whose workers, nodes and drivers are killed.
+
+Needs the extra `ray`; skipped elsewhere.
+"""
+
+import contextlib
+import functools
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flaxformer_mt.cluster import DEATHS, ClusterError, workers
+from tests.cli.conftest import Run, run
+from tests.conftest import environment
+from tests.decoding.runs import PAIRS, make_run
+from tests.system.conftest import run_program, started, wait_until
+from tests.system.test_translate_stream import committed
+
+pytestmark = [pytest.mark.ray, pytest.mark.filterwarnings("ignore")]
+ray = pytest.importorskip("ray", reason="needs the extra ray")
+__all__ = ["run"]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A head without processors, and two nodes of one each."""
+    from ray.cluster_utils import Cluster
+
+    waits = ("agent_register_timeout_ms", "raylet_start_wait_time_s")  # on a machine that is busy
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment(**{f"RAY_{name}": "300000" for name in waits}).items():
+            patch.setenv(name, value)
+        made = Cluster(
+            initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False}
+        )
+        for _ in range(2):
+            made.add_node(num_cpus=1)
+        yield made
+        made.shutdown()
+
+
+@pytest.fixture(scope="module")
+def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("runs") / "run", {1: 10.0}).path
+
+
+def actors(cluster: Any) -> list[int]:
+    """The processes of workers."""
+    raylets = {node.all_processes["raylet"][0].process.pid for node in cluster.list_all_nodes()}
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parent = int((place / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent in raylets and b"ray::_Worker" in (place / "cmdline").read_bytes():
+                found.append(int(place.name))
+    return found
+
+
+def kill_worker(cluster: Any) -> None:
+    wait_until(lambda: actors(cluster))
+    for worker in actors(cluster)[:1]:
+        os.kill(worker, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("command", ["translate", "score"])
+def test_whoever_is_killed_the_output_is_one_machine_s(
+    run: Run, cluster: Any, workdir: Path, tmp_path: Path, command: str
+) -> None:
+    sources, targets = zip(*PAIRS, strict=True)
+    source, output, whole = (tmp_path / name for name in ("in", "out", "whole"))
+    lines = [f"{sources[n % 4]} {sources[n // 4 % 4]}" for n in range(600)]
+    if command == "score":
+        lines = [f"{sources[n % 4]}\t{targets[n // 4 % 4]}" for n in range(600)]
+    source.write_text("".join(f"{line}\n" for line in lines))
+    call = (command, "--workdir", workdir, "--input", source, "--window", 4, "--output")
+    if command == "translate":
+        call = (*call[:-1], "--sample", "--seed", 3, "--output-format", "jsonl", "--output")
+    assert run(*call, whole).status == 0
+    spread = (*call, output, "--engine", "ray", "--ray-address", cluster.address)
+
+    process = started(*spread)
+    wait_until(lambda: committed(output) >= 8, process)
+    kill_worker(cluster)
+    reached = committed(output)
+    wait_until(lambda: committed(output) > reached + 40, process)
+    node = next(node for node in cluster.list_all_nodes() if not node.head)
+    cluster.remove_node(node, allow_graceful=False)
+    reached = committed(output)
+    wait_until(lambda: committed(output) > reached + 40, process)
+    process.kill()
+    _, errors = process.communicate(timeout=100)
+    assert "; others take over its work" in errors, errors
+
+    cluster.add_node(num_cpus=1)
+    reached = committed(output)
+    process = started(*spread)
+    wait_until(lambda: committed(output) > reached, process)
+    process.terminate()
+    _, errors = process.communicate(timeout=100)
+    assert process.returncode == 75 and "SIGTERM received; the same command resumes" in errors
+    assert "out.part: resuming after line " in errors and not output.exists()
+    again = run_program(*spread)
+    assert again.returncode == 0, again.stderr
+    assert "ray: 2 workers on " in again.stderr and "resuming after line " in again.stderr
+    assert output.read_bytes() == whole.read_bytes()
+
+
+def test_a_bad_line_is_the_error_of_one_machine(
+    run: Run, cluster: Any, workdir: Path, tmp_path: Path
+) -> None:
+    """Also where a worker meets a later one first: what comes before the first is written."""
+    lines = [PAIRS[n % 4][0].encode() for n in range(60)]
+    lines[33], lines[50] = b"\xff", b"\xfe"
+    (tmp_path / "in").write_bytes(b"\n".join(lines))
+    call = ("translate", "--workdir", workdir, "--input", tmp_path / "in", "--window", 2)
+    alone = run(*call)
+    spread = run(*call, "--engine", "ray", "--ray-address", cluster.address)
+    assert spread.status == alone.status == 2 and "in:34: is not UTF-8" in alone.last
+    assert spread.output == alone.output and spread.output.count("\n") == 33
+    assert spread.last == alone.last
+    for options, last in (
+        (("--n-best", "9"), "must lie between 1 and the beam size, 4"),
+        (("--suppress", "qqq"), "'qqq' is not in the target vocabulary"),
+    ):
+        done = run(*call, *options, "--engine", "ray", "--ray-address", cluster.address)
+        assert done.status == 2 and last in done.last
+    done = run(*call, "--engine", "ray", "--ray-address", "127.0.0.1:1")
+    assert done.status == 1 and "the Ray cluster cannot be reached: " in done.last
+
+
+def test_what_ends_every_worker_is_told(cluster: Any) -> None:
+    said: list[str] = []
+    begun = functools.partial(workers, address=cluster.address, say=said.append)
+
+    def work(item: int) -> int:
+        if item == 5:
+            os._exit(1)
+        if item == 9:
+            raise KeyError(item)
+        return item * item
+
+    with begun(lambda: ({"who": "we"}, work)) as found:
+        assert found.told == {"who": "we"}
+        assert list(found.map(range(5))) == [(n, n * n) for n in range(5)]
+        done = found.map(range(6, 12))
+        assert [next(done) for _ in range(3)] == [(n, n * n) for n in range(6, 9)]
+        with pytest.raises(KeyError):
+            next(done)
+        done = found.map(range(8))
+        assert [next(done) for _ in range(5)] == [(n, n * n) for n in range(5)]
+        with pytest.raises(ClusterError, match="4 workers died on the same part of the work"):
+            next(done)
+    assert sum("ray: lost the worker" in line for line in said) == DEATHS
+    with pytest.raises(ClusterError, match="died while starting"):
+        with begun(lambda: os._exit(1)):
+            pass
+    with pytest.raises(ClusterError, match=r"differ in who: on [\d.]+ it is \d+, on others \d+"):
+        with begun(lambda: ({"who": os.getpid()}, work)) as found:
+            list(found.map(range(5000)))
