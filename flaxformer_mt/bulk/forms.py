@@ -42,6 +42,7 @@ class Record:
 
     source: str
     prefix: str = ""  # what the translation begins with
+    forbid: tuple[str, ...] = ()  # phrases that it must not have
     columns: tuple[str, ...] = ()
     json: str = ""  # the object as it was written
     value: Any = None  # the same, parsed
@@ -75,6 +76,7 @@ class Form:
     key: str = "source"
     target_key: str = "translation"
     prefix_key: str = ""  # leads to what the translation begins with
+    forbid_key: str | None = None  # leads to a list of phrases that it must not have
     shown: Shown = Shown()
 
     def __post_init__(self) -> None:
@@ -84,8 +86,9 @@ class Form:
             _check_written("source's", self.key)
         _check_written("translation's", self.target_key)
         taken = {self.key.partition(".")[0]: "the source is"}
-        if self.prefix_key:
-            taken |= {self.prefix_key.partition(".")[0]: "the prefix is"}
+        for key, what in ((self.prefix_key, "prefix is"), (self.forbid_key, "phrases are")):
+            if key:
+                taken |= {key.partition(".")[0]: f"the {what}"}
         for name in self._fields():
             what = "the translation" if name == self.target_key else f"the field {name!r}"
             if name in taken:
@@ -148,7 +151,8 @@ class Form:
                 )
         source = _text_under(record, self.key)
         prefix = _text_under(record, self.prefix_key) if self.prefix_key else ""
-        return dataclasses.replace(record, source=source, prefix=prefix)
+        forbid = _texts_under(record, self.forbid_key) if self.forbid_key else ()
+        return dataclasses.replace(record, source=source, prefix=prefix, forbid=forbid)
 
     def _fields(self) -> list[str]:
         """The keys that a translation adds to an object."""
@@ -291,6 +295,16 @@ def _text_under(record: Record, key: str) -> str:
     """
     text: str = _readable(text_at, record.value, key).decode()
     return text.replace("\n", " ").replace("\r", " ")
+
+
+def _texts_under(record: Record, key: str) -> tuple[str, ...]:
+    """The list of texts under a key, none where there is no such key. Raises BadLine."""
+    value = record.value
+    for name in key.split("."):
+        value = value.get(name, []) if isinstance(value, dict) else value
+    if not isinstance(value, list):
+        raise BadLine(f"has no list of texts under {key!r}")
+    return tuple(_readable(text_at, {"": each}, "").decode() for each in value)
 
 
 def with_fields(whole: str, fields: dict[str, Any]) -> bytes:

@@ -28,6 +28,7 @@ class TranslateSettings:
     overlong: Overlong = "split"
     prefix: str = ""  # of every translation, where the record has none
     suppress: tuple[str, ...] = ()
+    forbid: tuple[str, ...] | None = None  # beside those of the record
     sampling: Sampling | None = None
     mbr: bool | None = None
 
@@ -45,6 +46,8 @@ class TranslateSettings:
             overlong=self.overlong,
             prefixes=prefixes if any(prefixes) else None,
             suppress=self.suppress,
+            forbid=self.forbid or (),
+            forbid_each=[record.forbid for record in records],
             sampling=self.sampling,
             first=window.first,
             mbr=bool(self.mbr),

@@ -41,6 +41,8 @@ _CONSTRAINTS = {
     "--prefix TEXT": "start each translation with this",
     "--prefix-key KEY": "jsonl: key of each line's own prefix",
     "--suppress PIECE...": "never produce these pieces of the target vocabulary",
+    "--forbid TEXT...": "never produce these phrases, as whole words, written as here",
+    "--forbid-key KEY": "jsonl: key of each line's own list of such phrases",
     "--ensemble DIR...": "more run directories with the same vocabulary; averages the models' "
     "probabilities",
 }
@@ -55,7 +57,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     flags(parser, _LINES, n_best=1, overlong="split")
     add_search(parser)
     constraints = parser.add_argument_group("constraints on translations")
-    flags(constraints, _CONSTRAINTS, prefix="", suppress=[], ensemble=[])
+    flags(constraints, _CONSTRAINTS, prefix="", suppress=[], forbid=[], ensemble=[])
     add_sampling(parser)
     options = parser.parse_args(arguments)
     settings = TranslateSettings(
@@ -64,6 +66,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         overlong=options.overlong,
         prefix=options.prefix,
         suppress=tuple(options.suppress),
+        forbid=tuple(options.forbid) or None,  # as with `mbr`
         sampling=sampling_of(options, parser),
         mbr=options.mbr or None,  # an output of before knows nothing of it
     )
@@ -88,6 +91,7 @@ def _form(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Form:
             key=options.key or "source",
             target_key=options.translation_key or "translation",
             prefix_key=options.prefix_key or "",
+            forbid_key=options.forbid_key,
             shown=Shown(
                 scores=options.scores or write == "jsonl",
                 alignments=options.alignments,
@@ -105,6 +109,7 @@ def _check_flags(options: argparse.Namespace, write: str, parser: argparse.Argum
         "--key": (options.key, "--format", {options.format, write}),
         "--translation-key": (options.translation_key, "--output-format", {write}),
         "--prefix-key": (options.prefix_key, "--format", {options.format}),
+        "--forbid-key": (options.forbid_key, "--format", {options.format}),
     }
     for flag, (key, form, said) in keys.items():
         if key == "":

@@ -30,10 +30,11 @@ from flaxformer_mt.decoding.batch_shapes import (
     power_of_two_at_least,
     shapes_among,
 )
+from flaxformer_mt.decoding.forbidden import Forbidden, forbids, table_of
 from flaxformer_mt.decoding.rules import Brackets, Rules
 from flaxformer_mt.decoding.sampling import Sampling, seed_words
-from flaxformer_mt.decoding.search import Hypotheses, State, Weights
-from flaxformer_mt.decoding.segments import DecodingError, output_limit
+from flaxformer_mt.decoding.search import Hypotheses, Sentences, State, Weights
+from flaxformer_mt.decoding.segments import DecodingError, LineError, output_limit
 from flaxformer_mt.model import Transformer, of_types
 from flaxformer_mt.parallel import local_mesh, on_mesh, place_batch, whole_on
 
@@ -120,6 +121,7 @@ class Decoder:
         prefixes: Sequence[Sequence[int]] | None = None,
         numbers: Sequence[tuple[int, int]] | None = None,
         words: Sequence[int] | None = None,
+        forbidden: Sequence[Sequence[Forbidden]] | None = None,
     ) -> list[list[Decoded]]:
         """Up to `n_best` outputs of each source (pieces + EOS), best first, in the sources' order.
 
@@ -127,7 +129,8 @@ class Decoder:
         and at most `model.max_length`, all with the end mark. It begins with its source's prefix,
         if there are `prefixes`. What a source draws depends on the seed and on its number, a line
         and its piece (by default its place). A tree has as many leaves as the source has `words`.
-        Raises DecodingError.
+        With `forbidden`, its automata read each output to the end. Raises DecodingError, and
+        LineError for a prefix that they don't let pass.
         """
         lengths, limits = [], []
         prefixes = [()] * len(sources) if prefixes is None else prefixes
@@ -144,6 +147,9 @@ class Decoder:
                     f"source {number}: the prefix has {len(prefix)} tokens; an output has at most "
                     f"{limit}, end mark included"
                 )
+            for automaton in () if forbidden is None else forbidden[number]:
+                if forbids(automaton, prefix, room=limit - len(prefix)):
+                    raise LineError(number, "its prefix has a forbidden phrase, or must end in one")
             lengths.append(length)
             limits.append(limit)
         decoded: list[list[Decoded]] = [[] for _ in sources]
@@ -166,6 +172,8 @@ class Decoder:
                 begun = np.asarray(prefixes[number], np.int32)
                 rows.prefix[row, : len(begun)] = np.searchsorted(types, begun)
                 rows.seeds[row] = seed_words(self._seed, *numbers[number])
+            if forbidden is not None:
+                among, rows = among._without([forbidden[n] for n in batch.numbers], types, rows)
             given, most = (src, src_lengths, rows), self._limit(batch.length)
             searched = (
                 among._refilled(given, whose, length=most, rows=batch.rows)
@@ -177,6 +185,21 @@ class Decoder:
                     if number >= 0:
                         decoded[number] = _decoded(found, row, limits[number], self._rules, types)
         return decoded
+
+    def _without(
+        self, forbidden: Sequence[Sequence[Forbidden]], types: np.ndarray, rows: Sentences
+    ) -> tuple["Decoder", Sentences]:
+        """A decoder with the table of a batch's automata, and the rows with their states in it."""
+        if not (width := max(map(len, forbidden))):
+            return self, rows
+        found = [automaton for own in forbidden for automaton in own]
+        table, begins = table_of(found, types, self._rules.suppress)
+        own: Any = np.zeros((len(rows.limits), width), np.int32)
+        for row, automata in enumerate(forbidden):
+            own[row, : len(automata)] = [begins[id(each)] for each in automata]
+        other = copy.copy(self)
+        other._weights = self._weights._replace(forbidden=whole_on(table, self._mesh))
+        return other, rows._replace(forbidden=own)
 
     def _shortened(
         self, sources: Sequence[Sequence[int]], prefixes: Sequence[Sequence[int]]

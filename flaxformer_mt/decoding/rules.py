@@ -69,6 +69,9 @@ class Allowed(NamedTuple):
         banned = self.banned
         return self._replace(banned=None if banned is None else banned[:, beams])
 
+    def without(self, banned: Bool[Array, "rows beams vocab"]) -> "Allowed":
+        return self._replace(banned=banned if self.banned is None else self.banned | banned)
+
     def mask(self, beams: int) -> Bool[Array, "rows beams vocab"]:
         free = self.free[None, None]
         if self.banned is not None:

@@ -23,6 +23,7 @@ from jaxtyping import Array, Bool, Float, Int, UInt
 
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD
 from flaxformer_mt.decoding.candidates import best, diverse_candidates, take, top_candidates
+from flaxformer_mt.decoding.forbidden import completes_phrase
 from flaxformer_mt.decoding.rules import Rules, allowed
 from flaxformer_mt.decoding.sampling import keys_of, sampled
 
@@ -53,6 +54,7 @@ class Sentences(NamedTuple):
     prefix: Int[Array, "rows prefix"]  # what outputs begin with, padded; may have width 0
     seeds: UInt[Array, "rows seed"]  # for sampling: two sentences with the same draw the same
     words: Int[Array, " rows"]  # of the source: leaves of its tree
+    forbidden: Int[Array, "rows automata"] | None = None  # states of `Weights.forbidden`
 
 
 class Weights(NamedTuple):
@@ -64,6 +66,7 @@ class Weights(NamedTuple):
     diversity: Any = 0.0  # between groups
     temperature: Any = 1.0  # of sampling
     top_p: Any = 1.0
+    forbidden: Any = None  # the table of `forbidden.table_of`, if there are such phrases
 
 
 class State(NamedTuple):
@@ -159,6 +162,12 @@ def _step(step: Step, state: State, weights: Weights, rules: Rules) -> State:
         state.sentences.words,
         vocab=logits.shape[-1],
     )
+    if state.sentences.forbidden is not None:
+        begins, table = state.sentences.forbidden, weights.forbidden
+        banned = completes_phrase(begins, table, state.tokens, state.position, limits)
+        # A TPU's logits have columns that pad them.
+        more = logits.shape[-1] - table.shape[1]
+        may = may.without(jnp.pad(banned, ((0, 0), (0, 0), (0, more))))
     # Within a group one continuation is all that a single hypothesis needs.
     width = beams // rules.groups
     count = 1 if width == 1 else 2 * width

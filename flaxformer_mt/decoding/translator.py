@@ -18,10 +18,12 @@ from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies
 from flaxformer_mt.decoding.alignment import Alignment, align_parts
 from flaxformer_mt.decoding.batches import Decoder
+from flaxformer_mt.decoding.forbidden import automata
 from flaxformer_mt.decoding.rules import brackets_of
 from flaxformer_mt.decoding.sampling import Sampling
 from flaxformer_mt.decoding.segments import (
     DecodingError,
+    LineError,
     Overlong,
     OverlongError,
     Part,
@@ -59,6 +61,8 @@ class Wanted(TypedDict, total=False):
     overlong: Overlong
     prefixes: str | Sequence[str] | None
     suppress: str | Sequence[str]
+    forbid: str | Sequence[str]
+    forbid_each: Sequence[Sequence[str]] | None
     sampling: Sampling | None
     first: int
     mbr: bool
@@ -203,6 +207,8 @@ class Translator:
         overlong: Overlong = "split",
         prefixes: str | Sequence[str] | None = None,
         suppress: str | Sequence[str] = (),
+        forbid: str | Sequence[str] = (),
+        forbid_each: Sequence[Sequence[str]] | None = None,
         sampling: Sampling | None = None,
         first: int = 0,
         mbr: bool = False,
@@ -216,7 +222,9 @@ class Translator:
         n-th. `overlong` "refuse" makes it an OverlongError.
 
         A translation begins with its line's prefix, if there are `prefixes` (one `str` is every
-        line's), and has none of the pieces `suppress` names. With `sampling`, the `n_best`
+        line's), and has none of the pieces `suppress` names. Its text has none of the phrases
+        `forbid` as whole words, nor of its line's in `forbid_each`; a split line's pieces are read
+        one by one. With `sampling`, the `n_best`
         likeliest of beam_size draws are given; draws depend on the seed and on the line's number,
         counted from `first`. With `mbr` the best of a beam's translations, or of the draws, are
         those that the others resemble most, by chrF.
@@ -249,11 +257,24 @@ class Translator:
         begun = None
         if prefixes is not None:
             begun = prefix_tokens(prefixes, tgt, pieces, sources, config, max_length=longest)
+        banned = None
+        if forbid or any(forbid_each or ()):
+            if config.outputs == "trees":
+                raise DecodingError(
+                    "forbidden phrases are for texts, and decoding.outputs is trees"
+                )
+            shared = [forbid] if isinstance(forbid, str) else forbid
+            each = automata(shared, forbid_each or [()] * len(lines), tgt)
+            banned = [own for own, parts in zip(each, pieces, strict=True) for _ in parts]
         asked = config.beam_size if mbr else n_best
         decoder = self._decoder(n_best=asked, suppress=suppressed, sampling=sampling)
         words = [len(tokens_of(piece.text)) for parts in pieces for piece in parts]
         chosen: Any = {"n_best": n_best, "mbr": mbr, "sampled": sampling is not None}
-        decoded = iter(decoder.decode(sources, prefixes=begun, numbers=numbers, words=words))
+        given: Any = {"prefixes": begun, "numbers": numbers, "words": words, "forbidden": banned}
+        try:
+            decoded = iter(decoder.decode(sources, **given))
+        except LineError as error:
+            raise LineError(numbers[error.number][0] - first, error.reason) from error
         found = [
             joined(parts, list(itertools.islice(decoded, len(parts))), tgt, config, **chosen)
             for parts in pieces

@@ -208,6 +208,29 @@ def test_outputs_at_their_limit_are_told(run, workdir):
     assert f"{cut} translation{'s' * (cut > 1)} reached the length limit" in done.errors
 
 
+def test_phrases_that_must_not_occur(run, workdir):
+    """On the command line for all lines, in JSON for one."""
+    command = ("translate", "--workdir", workdir, "--format", "jsonl", "--forbid-key", "not.said")
+
+    def translated(own, *options):
+        objects = [
+            {"source": line, "not": {"said": each}} for line, each in zip(LINES, own, strict=True)
+        ]
+        text = "".join(json.dumps(each) + "\n" for each in objects).encode()
+        done = run(*command, *options, stdin=text)
+        assert done.status == 0, done.errors
+        return [json.loads(line)["translation"] for line in done.output.splitlines()]
+
+    free = translated([[]] * 4)
+    words = [text.split()[0] for text in free]
+    shared = translated([[]] * 4, "--forbid", words[0], "x y")
+    assert not any(words[0] in text.split() for text in shared)
+    own = translated([[], [words[1]], [], []])
+    assert words[1] not in own[1].split() and own[:1] + own[2:] == free[:1] + free[2:]
+    bad = run(*command, stdin=b'{"source": "a", "not": {"said": "x"}}\n')
+    assert bad.status == 2 and "input:1: has no list of texts under 'not.said'" in bad.last
+
+
 def test_samples_and_ensembles(run, workdir, tmp_path):
     sample = ("translate", "--workdir", workdir, "--sample", "--temperature", 2, "--n-best", 2)
     one, two = (run(*sample, "--window", window, stdin=TEXT) for window in (1, 4096))

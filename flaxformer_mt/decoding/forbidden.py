@@ -1,0 +1,244 @@
+"""Phrases that a translation must not contain, however its tokens spell them.
+
+The search reads a hypothesis's text with an automaton, a piece at a time, and bans the pieces that
+would complete a phrase. So every segmentation is covered, byte pieces too. A phrase counts as whole
+words: where it begins or ends with a letter or digit, none stands next to it, except in scripts
+that write no blanks between words. Any run of blanks is one.
+"""
+
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import regex
+from jaxtyping import Array, Bool, Int
+
+from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, Vocabulary
+from flaxformer_mt.decoding.batch_shapes import power_of_two_at_least
+from flaxformer_mt.decoding.segments import DecodingError, LineError
+
+LETTER = regex.compile(
+    r"[[\p{L}\p{M}\p{N}_]--[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]]",
+    regex.V1,
+)
+"""A character that makes a longer word of the word it stands next to."""
+MOST_BYTES = 1 << 30  # of a batch's table
+_DEAD = -1
+_BYTE = regex.compile("<0x([0-9A-F]{2})>")
+
+# What a byte of a text is: the first of a letter, of another character, of a blank, a further byte
+# of its character, or one that a byte piece stands for, whose character is not known.
+_LETTER, _OTHER, _BLANK, _INNER, _RAW = range(5)
+_Symbol = tuple[int, int]  # a byte and which of these it is
+
+
+class Reading(NamedTuple):
+    """What matters of a text so far."""
+
+    places: frozenset[int]  # bytes of `_Phrases.text` before which the text's end may stand
+    in_word: bool = False
+    at_blank: bool = True
+
+
+class Forbidden(NamedTuple):
+    """An automaton that reads tokens; it begins in state 0."""
+
+    goes: Int[np.ndarray, "states vocab"]  # the next state; -1: a phrase would be complete
+    completes: Bool[np.ndarray, " states"]  # a phrase is complete unless its last word goes on
+
+
+@functools.lru_cache(maxsize=32)
+def forbidden(phrases: tuple[str, ...], vocabulary: Vocabulary) -> Forbidden:
+    """The automaton of texts without any of `phrases`. Raises DecodingError for a blank one."""
+    normal = [vocabulary.normalize(phrase).strip() for phrase in phrases]
+    if not all(normal):
+        raise DecodingError(f"the forbidden phrase {phrases[normal.index('')]!r} is blank")
+    spelled, alphabet = _spelled(vocabulary)
+    states, moves = _automaton([phrase.encode() for phrase in normal], alphabet)
+    completes = np.array([bool(state.places & _ends(normal)) for state in states])
+    # The last symbol pads: it changes nothing. The last row is the dead state's, number -1.
+    moves = np.concatenate([moves, np.arange(len(moves))[:, None]], axis=1)
+    moves = np.concatenate([moves, np.full_like(moves[:1], _DEAD)]).astype(_kind(len(states)))
+    goes = np.repeat(np.arange(len(states), dtype=moves.dtype)[:, None], len(spelled), axis=1)
+    for column in spelled.T:
+        goes = moves[goes, column]
+    goes[:, EOS] = np.where(completes, _DEAD, 0)
+    return Forbidden(goes, completes)
+
+
+def automata(
+    shared: Sequence[str], own: Sequence[Sequence[str]], vocabulary: Vocabulary
+) -> list[list[Forbidden]]:
+    """Each line's: of the phrases that all lines share, and of its own.
+
+    Raises DecodingError for a blank phrase, LineError for a line's own.
+    """
+    common = [forbidden(tuple(shared), vocabulary)] if shared else []
+    found = []
+    for number, phrases in enumerate(own):
+        try:
+            found.append([*common, *([forbidden(tuple(phrases), vocabulary)] if phrases else [])])
+        except DecodingError as error:
+            raise LineError(number, str(error)) from None
+    return found
+
+
+def _kind(numbers: int) -> type[np.signedinteger[Any]]:
+    return np.int16 if numbers <= 1 << 15 else np.int32
+
+
+def _ends(phrases: Sequence[str]) -> frozenset[int]:
+    """The places after a phrase's last byte, where phrases stand one after another."""
+    return frozenset(np.cumsum([len(phrase.encode()) + 1 for phrase in phrases]) - 1)
+
+
+def _automaton(
+    phrases: Sequence[bytes], alphabet: Sequence[_Symbol]
+) -> tuple[list[Reading], Int[np.ndarray, "states symbols"]]:
+    text = b"\0".join(phrases) + b"\0"
+    ends = _ends([phrase.decode() for phrase in phrases])
+    starts = frozenset({0, *(end + 1 for end in ends)}) - {len(text)}
+    # A phrase whose last character is no letter is complete as soon as it is there.
+    open_ends = {
+        end
+        for end, phrase in zip(sorted(ends), phrases, strict=True)
+        if LETTER.fullmatch(phrase.decode()[-1])
+    }
+
+    def step(state: Reading, byte: int, kind: int) -> Reading | None:
+        if kind == _BLANK and state.at_blank:
+            return state
+        places = state.places
+        if not (kind == _INNER or (kind == _LETTER and state.in_word)):  # between words
+            if places & ends:
+                return None
+            places |= starts
+        places = frozenset(place + 1 for place in places - ends if text[place] == byte)
+        if places & ends - open_ends:
+            return None
+        in_word = kind == _LETTER or (kind == _INNER and state.in_word)
+        return Reading(places, in_word, kind == _BLANK)
+
+    # Bytes that no phrase has are alike.
+    alike = [(byte if byte in text else -1, kind) for byte, kind in alphabet]
+    numbers, states, rows = {Reading(frozenset()): 0}, [Reading(frozenset())], []
+    for state in states:  # which grow as they are found
+        known: dict[_Symbol, int] = {}
+        for symbol in set(alike):
+            after = step(state, *symbol)
+            if after is not None and after not in numbers:
+                numbers[after] = len(states)
+                states.append(after)
+            known[symbol] = _DEAD if after is None else numbers[after]
+        rows.append([known[symbol] for symbol in alike])
+    return states, np.array(rows)
+
+
+@functools.lru_cache(maxsize=4)
+def _spelled(
+    vocabulary: Vocabulary,
+) -> tuple[Int[np.ndarray, "vocab longest"], list[_Symbol]]:
+    """Each type's text as numbers of symbols, padded with the number after the last."""
+    kinds = vocabulary.types()
+    # After a piece of text a leading blank is not lost.
+    first = next(number for number, kind in enumerate(kinds) if kind.plain)
+    before, *texts = vocabulary.decode([[first], *([first, n] for n in range(len(kinds)))])
+    spelled = []
+    for kind, text in zip(kinds, texts, strict=True):
+        byte = None if kind.plain else _BYTE.fullmatch(kind.text)
+        spelled.append(_bytes(int(byte[1], 16)) if byte else _symbols(text.removeprefix(before)))
+    alphabet = sorted({symbol for each in spelled for symbol in each})
+    number = {symbol: place for place, symbol in enumerate(alphabet)}
+    found = np.full((len(spelled), max(map(len, spelled))), len(alphabet))
+    for row, each in zip(found, spelled, strict=True):
+        row[: len(each)] = [number[symbol] for symbol in each]
+    return found, alphabet
+
+
+def _bytes(byte: int) -> list[_Symbol]:
+    return _symbols(chr(byte)) if byte < 128 else [(byte, _RAW)]
+
+
+def _symbols(text: str) -> list[_Symbol]:
+    found: list[_Symbol] = []
+    for character in text:
+        if character.isspace():  # a line break is written as a blank
+            found.append((ord(" "), _BLANK))
+            continue
+        first, *rest = character.encode()
+        kind = _LETTER if LETTER.fullmatch(character) else _OTHER
+        found += [(first, kind), *((byte, _INNER) for byte in rest)]
+    return found
+
+
+def table_of(
+    automata: Sequence[Forbidden], types: Int[np.ndarray, " kept"], suppress: Sequence[int]
+) -> tuple[Int[np.ndarray, "states kept"], dict[int, int]]:
+    """One table of the automata for a vocabulary of these types, and by `id` where each begins.
+
+    An entry is twice the next state, and 1 more if a phrase is complete there unless its word goes
+    on; -1 is banned. State 0 bans nothing. Raises DecodingError for a table of over a gibibyte.
+    """
+    begins: dict[int, int] = {}
+    parts = [np.zeros((1, len(types)), np.int16)]
+    free = ~np.isin(types, (PAD, BOS, *suppress))
+    for automaton in automata:
+        if id(automaton) in begins:
+            continue
+        begins[id(automaton)] = offset = sum(map(len, parts))
+        goes, completes = automaton.goes[:, types].astype(np.int32), automaton.completes
+        while True:
+            # A complete phrase's word must have a way to go on, and to end after that.
+            ways = free & (goes >= 0) & ~completes[goes]
+            stuck = np.append(completes & ~ways.any(axis=1), False)  # the dead state comes last
+            if not stuck[goes].any():
+                break
+            goes = np.where(stuck[goes], _DEAD, goes)
+        parts.append(np.where(goes >= 0, 2 * (goes + offset) + completes[goes], _DEAD))
+    states = sum(map(len, parts))
+    size = power_of_two_at_least(states)  # few programs
+    kind = _kind(2 * size)
+    if (total := kind().itemsize * size * len(types)) > MOST_BYTES:
+        raise DecodingError(
+            f"the forbidden phrases of a batch need a table of {total / 2**30:.1f} GiB: lower "
+            "decoding.batch_tokens, or forbid fewer"
+        )
+    parts.append(np.zeros((size - states, len(types)), np.int16))
+    return np.concatenate(parts).astype(kind), begins
+
+
+def completes_phrase(
+    begins: Int[Array, "rows automata"],
+    table: Int[Array, "states vocab"],
+    tokens: Int[Array, "rows beams length"],
+    position: Int[Array, ""],
+    limits: Int[Array, " rows"],
+) -> Bool[Array, "rows beams vocab"]:
+    """The types that, as token number `position`, would make a text with a forbidden phrase."""
+
+    def read(place: Array, states: Array) -> Array:
+        token = jax.lax.dynamic_index_in_dim(tokens, place, axis=2)
+        return jnp.maximum(table[states, token].astype(jnp.int32) // 2, 0)
+
+    states = jnp.broadcast_to(begins[:, None], (*tokens.shape[:2], begins.shape[1]))
+    states = jax.lax.fori_loop(0, position, read, states)
+    # The end mark has to be next but one: a word that must go on could not.
+    last = (position + 2 >= limits)[:, None, None]
+    banned = jnp.zeros((*tokens.shape[:2], table.shape[1]), bool)
+    for each in range(begins.shape[1]):
+        entries = table[states[:, :, each]]
+        banned |= (entries < 0) | (last & (entries % 2 == 1))
+    return banned
+
+
+def forbids(automaton: Forbidden, tokens: Sequence[int], *, room: int) -> bool:
+    """Whether no output that begins with `tokens` and has `room` more, the end mark among them, is
+    without the phrases."""
+    state = 0
+    for token in tokens:
+        if (state := int(automaton.goes[state, token])) == _DEAD:
+            return True
+    return bool(automaton.completes[state]) and room < 2

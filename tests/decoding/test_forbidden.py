@@ -1,0 +1,119 @@
+"""Phrases that no translation has, whatever tokens spell them."""
+
+import numpy as np
+import pytest
+import regex
+
+from flaxformer_mt.config import VocabularyConfig
+from flaxformer_mt.data import vocabulary
+from flaxformer_mt.decoding.forbidden import forbidden, forbids
+from flaxformer_mt.decoding.sampling import Sampling
+from flaxformer_mt.decoding.segments import DecodingError, LineError
+from tests.decoding.runs import PAIRS
+
+LINES = [source for source, _ in PAIRS]
+
+
+def has(text: str, phrase: str) -> bool:
+    """By a regular expression over the text, whose blanks are one."""
+    letter = r"[[\p{L}\p{M}\p{N}_]--\p{Han}]"
+    pattern = regex.escape(phrase)
+    if regex.match(letter, phrase, regex.V1):
+        pattern = f"(?<!{letter}){pattern}"
+    if regex.match(letter, phrase[-1], regex.V1):
+        pattern = f"{pattern}(?!{letter})"
+    return regex.search(pattern, " ".join(text.split()), regex.V1) is not None
+
+
+@pytest.fixture(scope="module")
+def german():
+    lines = ["der Hund", "ab aba", "ab-a", "hä ä", "a.", "東京 a"] * 9
+    return vocabulary.train(lines, VocabularyConfig(size=295, byte_fallback=True))
+
+
+PHRASES = ["a", "ab", "a ab", "ab hä", "ä", "hä", "é", "-", "a.", "東京", "京 a", "der Hund"]
+
+
+def test_an_automaton_reads_what_a_text_contains(german):
+    rng, seen = np.random.default_rng(0), dict.fromkeys(PHRASES, 0)
+    kinds = german.types()
+    pieces = german.pieces()
+    in_bytes = [[pieces.index(f"<0x{b:02X}>") for b in letter.encode()] for letter in "éä東a"]
+    plain = [
+        n for n, kind in enumerate(kinds) if kind.plain and set(kind.text) <= set("▁abhä.-東京")
+    ]
+    whole = german.encode(["der Hund"])[0]
+    for _ in range(3000):
+        units = [[int(rng.choice(plain))] for _ in range(rng.integers(1, 9))]
+        for more in (in_bytes[rng.integers(4)], whole):
+            if rng.random() < 0.2:
+                units.insert(rng.integers(len(units) + 1), more)
+        tokens = [token for unit in units for token in unit]
+        (text,) = german.decode([tokens])
+        each = []
+        for phrase in PHRASES:
+            found = forbids(forbidden((phrase,), german), tokens, room=1)
+            # Next to a byte piece, whose letter is not known, a word may be one by itself.
+            exact = not any(german.pieces([t])[0][:3] == "<0x" for t in tokens)
+            assert found >= has(text, phrase), (text, german.pieces(tokens), phrase)
+            assert found == has(text, phrase) or not exact, (text, phrase)
+            seen[phrase] += found
+            each.append(found)
+        assert forbids(forbidden(tuple(PHRASES), german), tokens, room=1) == any(each)
+    assert min(seen.values()) > 5, seen
+
+
+@pytest.mark.parametrize(
+    ("changes", "asked"),
+    [
+        ({"beam_size": 1}, {}),
+        ({}, {"n_best": 4}),
+        ({"no_repeat_ngram": 2, "diverse_groups": 2, "diversity": 0.5}, {"n_best": 2}),
+        ({}, {"n_best": 4, "sampling": Sampling(seed=3)}),
+    ],
+)
+def test_no_translation_has_a_forbidden_phrase(translator, changes, asked):
+    """What an unhindered search says is forbidden, again and again: of all lines, and of its own
+    for one."""
+    translator = translator.with_config(**changes)
+    shared, own = [], [[] for _ in LINES]
+    for _ in range(4):
+        found = translator.translate(LINES, forbid=shared, forbid_each=own, **asked)
+        for number, translation in enumerate(found):
+            for each in translation.hypotheses:
+                assert not any(has(each.text, phrase) for phrase in (*shared, *own[number]))
+        for number, translation in enumerate(found):
+            new = " ".join(translation.text.split()[:2]) or "."
+            (own[number] if number % 2 else shared).append(new)
+    assert all(own[1::2]) and len(shared) == 8
+
+
+def test_a_line_s_own_phrases_change_no_other_line(translator):
+    free = translator.translate(LINES)
+    own = [[free[0].text.split()[0]], [], [], []]
+    found = translator.translate(LINES, forbid_each=own)
+    assert found[0].text != free[0].text
+    assert [each.tokens for each in found[1:]] == [each.tokens for each in free[1:]]
+
+
+def test_a_phrase_that_only_a_longer_word_may_follow_has_room_for_it(translator):
+    """At the limit an output has to end: no word is left there as a forbidden one."""
+    short = translator.with_config(max_ratio=0, max_extra_tokens=3)
+    letters = list("abcdefghijklmnopqrstuvwxyz")
+    found = short.translate(LINES, forbid=letters, n_best=4)
+    for translation in found:
+        for each in translation.hypotheses:
+            assert not any(has(each.text, letter) for letter in letters)
+
+
+def test_what_cannot_be_forbidden_is_an_error(translator):
+    with pytest.raises(DecodingError, match="' ' is blank"):
+        translator.translate(LINES, forbid=[" "])
+    with pytest.raises(LineError, match="is blank") as found:
+        translator.translate(LINES, forbid_each=[[], [], [""], []])
+    assert found.value.number == 2
+    with pytest.raises(LineError, match="prefix has a forbidden phrase") as found:
+        translator.translate(
+            LINES, prefixes=["die", "die katze ist", "katze", ""], forbid="die katze"
+        )
+    assert found.value.number == 1
