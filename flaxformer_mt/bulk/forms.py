@@ -43,6 +43,7 @@ class Record:
     source: str
     prefix: str = ""  # what the translation begins with
     forbid: tuple[str, ...] = ()  # phrases that it must not have
+    constraints: tuple[str, ...] = ()  # and those that it must have
     columns: tuple[str, ...] = ()
     json: str = ""  # the object as it was written
     value: Any = None  # the same, parsed
@@ -77,6 +78,7 @@ class Form:
     target_key: str = "translation"
     prefix_key: str = ""  # leads to what the translation begins with
     forbid_key: str | None = None  # leads to a list of phrases that it must not have
+    constraints_key: str | None = None  # and of those that it must have
     shown: Shown = Shown()
 
     def __post_init__(self) -> None:
@@ -86,7 +88,11 @@ class Form:
             _check_written("source's", self.key)
         _check_written("translation's", self.target_key)
         taken = {self.key.partition(".")[0]: "the source is"}
-        for key, what in ((self.prefix_key, "prefix is"), (self.forbid_key, "phrases are")):
+        for key, what in (
+            (self.prefix_key, "prefix is"),
+            (self.forbid_key, "forbidden phrases are"),
+            (self.constraints_key, "constraints are"),
+        ):
             if key:
                 taken |= {key.partition(".")[0]: f"the {what}"}
         for name in self._fields():
@@ -151,8 +157,13 @@ class Form:
                 )
         source = _text_under(record, self.key)
         prefix = _text_under(record, self.prefix_key) if self.prefix_key else ""
-        forbid = _texts_under(record, self.forbid_key) if self.forbid_key else ()
-        return dataclasses.replace(record, source=source, prefix=prefix, forbid=forbid)
+        return dataclasses.replace(
+            record,
+            source=source,
+            prefix=prefix,
+            forbid=_texts_under(record, self.forbid_key),
+            constraints=_texts_under(record, self.constraints_key),
+        )
 
     def _fields(self) -> list[str]:
         """The keys that a translation adds to an object."""
@@ -297,8 +308,10 @@ def _text_under(record: Record, key: str) -> str:
     return text.replace("\n", " ").replace("\r", " ")
 
 
-def _texts_under(record: Record, key: str) -> tuple[str, ...]:
+def _texts_under(record: Record, key: str | None) -> tuple[str, ...]:
     """The list of texts under a key, none where there is no such key. Raises BadLine."""
+    if key is None:
+        return ()
     value = record.value
     for name in key.split("."):
         value = value.get(name, []) if isinstance(value, dict) else value

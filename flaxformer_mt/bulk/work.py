@@ -7,7 +7,7 @@ import functools
 import itertools
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flaxformer_mt.bulk.forms import Form, PairForm, PairRecord, Record, counted
 from flaxformer_mt.bulk.stream import Made, Window, made_of
@@ -16,6 +16,7 @@ from flaxformer_mt.decoding.segments import Overlong
 
 if TYPE_CHECKING:
     from flaxformer_mt.decoding.sampling import Sampling
+    from flaxformer_mt.decoding.terminology import Terminology
     from flaxformer_mt.decoding.translator import Translator
 
 
@@ -29,6 +30,7 @@ class TranslateSettings:
     prefix: str = ""  # of every translation, where the record has none
     suppress: tuple[str, ...] = ()
     forbid: tuple[str, ...] | None = None  # beside those of the record
+    terminology: Terminology | None = None
     sampling: Sampling | None = None
     mbr: bool | None = None
 
@@ -48,6 +50,8 @@ class TranslateSettings:
             suppress=self.suppress,
             forbid=self.forbid or (),
             forbid_each=[record.forbid for record in records],
+            constraints=[record.constraints for record in records],
+            terminology=self.terminology,
             sampling=self.sampling,
             first=window.first,
             mbr=bool(self.mbr),
@@ -76,6 +80,12 @@ class TranslateSettings:
             notes=notes,
         )
 
+    def identity(self) -> dict[str, Any]:
+        """What another call must share to go on with an output, as JSON has it."""
+        terms = self.terminology
+        plain = dataclasses.asdict(dataclasses.replace(self, terminology=None))
+        return plain | {"terminology": None if terms is None else terms.digest}
+
     def describe(self, sums: Mapping[str, float]) -> list[str]:
         """Lines for people, at the end."""
         lines = []
@@ -96,6 +106,10 @@ class ScoreSettings:
 
     form: PairForm
     overlong: Overlong = "refuse"
+
+    def identity(self) -> dict[str, Any]:
+        """As of `TranslateSettings`."""
+        return dataclasses.asdict(self)
 
     def make(self, window: Window, translator: Translator) -> Made:
         """The scores of a window's pairs, rendered; sums pairs, tokens and log-probabilities.

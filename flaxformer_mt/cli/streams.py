@@ -239,7 +239,7 @@ def _begun(
     # Nobody asks later about what goes to standard output.
     if options.output is None and options.engine == "local":
         return {"weights": translator.name}, make
-    return identity(translator, window=window, **dataclasses.asdict(settings)), make
+    return identity(translator, window=window, **settings.identity()), make
 
 
 def _each(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import functools
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from flaxformer_mt.bulk.forms import NAMES, WRITABLE, Form, Shown
 from flaxformer_mt.bulk.reading import open_lines
@@ -12,6 +13,9 @@ from flaxformer_mt.bulk.work import TranslateSettings
 from flaxformer_mt.cli.arguments import WORKDIR, add_decoding, flags, make_parser
 from flaxformer_mt.cli.searching import add_sampling, add_search, sampling_of
 from flaxformer_mt.cli.streams import OUTPUT, streamed
+
+if TYPE_CHECKING:
+    from flaxformer_mt.decoding.terminology import Terminology
 
 _INPUT = {
     "--input FILE": "source lines; plain, .gz, .xz or .zst; gs:// too (default: standard input)",
@@ -43,6 +47,11 @@ _CONSTRAINTS = {
     "--suppress PIECE...": "never produce these pieces of the target vocabulary",
     "--forbid TEXT...": "never produce these phrases, as whole words, written as here",
     "--forbid-key KEY": "jsonl: key of each line's own list of such phrases",
+    "--constraints-key KEY": "jsonl: key of each line's own list of phrases to produce",
+    "--terminology FILE": "one term, a tab and its translation per line: where a source has the "
+    "term, produce that translation",
+    "--terminology-mode hard|soft": "hard: as whole words, written as in FILE; soft: the last word "
+    "may be inflected",
     "--ensemble DIR...": "more run directories with the same vocabulary; averages the models' "
     "probabilities",
 }
@@ -67,11 +76,24 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         prefix=options.prefix,
         suppress=tuple(options.suppress),
         forbid=tuple(options.forbid) or None,  # as with `mbr`
+        terminology=_terminology(options, parser),
         sampling=sampling_of(options, parser),
         mbr=options.mbr or None,  # an output of before knows nothing of it
     )
     reading = functools.partial(open_lines, options.input)
     return streamed(options, parser, what="translate", reading=reading, settings=settings)
+
+
+def _terminology(
+    options: argparse.Namespace, parser: argparse.ArgumentParser
+) -> Terminology | None:
+    from flaxformer_mt.decoding.terminology import Terminology
+
+    if options.terminology is None:
+        if options.terminology_mode is not None:
+            parser.error("--terminology-mode is for --terminology")
+        return None
+    return Terminology.read(options.terminology, mode=options.terminology_mode or "hard")
 
 
 def _form(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Form:
@@ -92,6 +114,7 @@ def _form(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Form:
             target_key=options.translation_key or "translation",
             prefix_key=options.prefix_key or "",
             forbid_key=options.forbid_key,
+            constraints_key=options.constraints_key,
             shown=Shown(
                 scores=options.scores or write == "jsonl",
                 alignments=options.alignments,
@@ -110,6 +133,7 @@ def _check_flags(options: argparse.Namespace, write: str, parser: argparse.Argum
         "--translation-key": (options.translation_key, "--output-format", {write}),
         "--prefix-key": (options.prefix_key, "--format", {options.format}),
         "--forbid-key": (options.forbid_key, "--format", {options.format}),
+        "--constraints-key": (options.constraints_key, "--format", {options.format}),
     }
     for flag, (key, form, said) in keys.items():
         if key == "":

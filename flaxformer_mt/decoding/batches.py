@@ -12,7 +12,7 @@ from jax.sharding import Mesh
 
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.shortlist import Shortlist, distinct
-from flaxformer_mt.data.vocabulary import EOS, UNK
+from flaxformer_mt.data.vocabulary import EOS, PAD, UNK
 from flaxformer_mt.decoding import batch_search
 from flaxformer_mt.decoding.batch_search import (
     Models,
@@ -30,11 +30,13 @@ from flaxformer_mt.decoding.batch_shapes import (
     power_of_two_at_least,
     shapes_among,
 )
+from flaxformer_mt.decoding.constraints import Phrases
 from flaxformer_mt.decoding.forbidden import Forbidden, forbids, table_of
 from flaxformer_mt.decoding.rules import Brackets, Rules
 from flaxformer_mt.decoding.sampling import Sampling, seed_words
 from flaxformer_mt.decoding.search import Hypotheses, Sentences, State, Weights
 from flaxformer_mt.decoding.segments import DecodingError, LineError, output_limit
+from flaxformer_mt.decoding.terminology import Constraints, Phrase
 from flaxformer_mt.model import Transformer, of_types
 from flaxformer_mt.parallel import local_mesh, on_mesh, place_batch, whole_on
 
@@ -122,6 +124,7 @@ class Decoder:
         numbers: Sequence[tuple[int, int]] | None = None,
         words: Sequence[int] | None = None,
         forbidden: Sequence[Sequence[Forbidden]] | None = None,
+        constraints: Constraints | None = None,
     ) -> list[list[Decoded]]:
         """Up to `n_best` outputs of each source (pieces + EOS), best first, in the sources' order.
 
@@ -129,8 +132,9 @@ class Decoder:
         and at most `model.max_length`, all with the end mark. It begins with its source's prefix,
         if there are `prefixes`. What a source draws depends on the seed and on its number, a line
         and its piece (by default its place). A tree has as many leaves as the source has `words`.
-        With `forbidden`, its automata read each output to the end. Raises DecodingError, and
-        LineError for a prefix that they don't let pass.
+        With `forbidden`, its automata read each output to the end. With `constraints`, an output
+        has all its source's phrases. Raises DecodingError, and LineError for what leaves a source
+        no output.
         """
         lengths, limits = [], []
         prefixes = [()] * len(sources) if prefixes is None else prefixes
@@ -150,6 +154,8 @@ class Decoder:
             for automaton in () if forbidden is None else forbidden[number]:
                 if forbids(automaton, prefix, room=limit - len(prefix)):
                     raise LineError(number, "its prefix has a forbidden phrase, or must end in one")
+            if constraints is not None:
+                constraints.check(number, prefix, limit)
             lengths.append(length)
             limits.append(limit)
         decoded: list[list[Decoded]] = [[] for _ in sources]
@@ -159,9 +165,11 @@ class Decoder:
             width = power_of_two_at_least(widest) if widest else 0
             room = -(-len(batch.numbers) // batch.rows) * batch.rows
             whose = np.full(room, -1)
+            phrases = [] if constraints is None else [constraints.each[n] for n in batch.numbers]
             among, types = self._shortened(
                 [sources[number] for number in batch.numbers],
-                [prefixes[number] for number in batch.numbers],
+                [prefixes[number] for number in batch.numbers]
+                + [each.tokens for own in phrases for each in own],
             )
             src, src_lengths, rows = padding(room, batch.length, prefix=width)
             for row, number in enumerate(batch.numbers):
@@ -174,6 +182,8 @@ class Decoder:
                 rows.seeds[row] = seed_words(self._seed, *numbers[number])
             if forbidden is not None:
                 among, rows = among._without([forbidden[n] for n in batch.numbers], types, rows)
+            if constraints is not None and any(phrases):
+                among, rows = among._having(phrases, constraints.continues[types], types, rows)
             given, most = (src, src_lengths, rows), self._limit(batch.length)
             searched = (
                 among._refilled(given, whose, length=most, rows=batch.rows)
@@ -183,7 +193,18 @@ class Decoder:
             for at, found in searched:
                 for row, number in enumerate(at):
                     if number >= 0:
-                        decoded[number] = _decoded(found, row, limits[number], self._rules, types)
+                        try:
+                            own = _decoded(found, row, limits[number], self._rules, types)
+                        except DecodingError:
+                            bound = forbidden is not None and forbidden[number]
+                            if constraints is None or not (constraints.each[number] and bound):
+                                raise
+                            raise LineError(
+                                number,
+                                f"the search found no translation of at most {limits[number]} "
+                                "tokens with all its constraints and without forbidden phrases",
+                            ) from None
+                        decoded[number] = own
         return decoded
 
     def _without(
@@ -200,6 +221,35 @@ class Decoder:
         other = copy.copy(self)
         other._weights = self._weights._replace(forbidden=whole_on(table, self._mesh))
         return other, rows._replace(forbidden=own)
+
+    def _having(
+        self,
+        phrases: Sequence[Sequence[Phrase]],
+        continues: np.ndarray,
+        types: np.ndarray,
+        rows: Sentences,
+    ) -> tuple["Decoder", Sentences]:
+        """A decoder that knows which types continue a word, and the rows with a batch's phrases."""
+        for name, used in (
+            ("sampling", self._rules.sample),
+            ("decoding.diverse_groups", self._rules.groups > 1),
+            ("decoding.no_repeat_ngram", self._rules.no_repeat),
+            ("decoding.outputs of trees", self._rules.trees),
+        ):
+            if used:
+                raise DecodingError(f"constraints are for a plain beam search: not with {name}")
+        # Sizes are compiled in: few of them.
+        most = one_of_few(max(map(len, phrases)), 4)
+        longest = one_of_few(max(len(each.tokens) for own in phrases for each in own), 8)
+        tokens: Any = np.full((len(rows.limits), most, longest), PAD, np.int32)
+        may_go_on: Any = np.zeros((len(rows.limits), most), bool)
+        for row, own in enumerate(phrases):
+            for place, each in enumerate(own):
+                tokens[row, place, : len(each.tokens)] = np.searchsorted(types, each.tokens)
+                may_go_on[row, place] = each.open
+        other = copy.copy(self)
+        other._weights = self._weights._replace(continues=whole_on(continues, self._mesh))
+        return other, rows._replace(phrases=Phrases(tokens, may_go_on))
 
     def _shortened(
         self, sources: Sequence[Sequence[int]], prefixes: Sequence[Sequence[int]]

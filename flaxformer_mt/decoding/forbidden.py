@@ -174,6 +174,15 @@ def _symbols(text: str) -> list[_Symbol]:
     return found
 
 
+def continues_word(vocabulary: Vocabulary) -> Bool[np.ndarray, " vocab"]:
+    """Which types go on with a word that ends before them; bytes may."""
+    spelled, alphabet = _spelled(vocabulary)
+    kinds = np.array([kind for _, kind in alphabet] + [_BLANK])
+    found: np.ndarray = np.isin(kinds[spelled[:, 0]], (_LETTER, _RAW))
+    found[[PAD, BOS, EOS]] = False
+    return found
+
+
 def table_of(
     automata: Sequence[Forbidden], types: Int[np.ndarray, " kept"], suppress: Sequence[int]
 ) -> tuple[Int[np.ndarray, "states kept"], dict[int, int]]:

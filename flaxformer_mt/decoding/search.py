@@ -23,6 +23,14 @@ from jaxtyping import Array, Bool, Float, Int, UInt
 
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD
 from flaxformer_mt.decoding.candidates import best, diverse_candidates, take, top_candidates
+from flaxformer_mt.decoding.constraints import (
+    Phrases,
+    from_banks,
+    leaves_no_room,
+    standing,
+    to_come,
+    with_phrases,
+)
 from flaxformer_mt.decoding.forbidden import completes_phrase
 from flaxformer_mt.decoding.rules import Rules, allowed
 from flaxformer_mt.decoding.sampling import keys_of, sampled
@@ -55,6 +63,7 @@ class Sentences(NamedTuple):
     seeds: UInt[Array, "rows seed"]  # for sampling: two sentences with the same draw the same
     words: Int[Array, " rows"]  # of the source: leaves of its tree
     forbidden: Int[Array, "rows automata"] | None = None  # states of `Weights.forbidden`
+    phrases: Phrases | None = None  # that outputs must have
 
 
 class Weights(NamedTuple):
@@ -67,6 +76,7 @@ class Weights(NamedTuple):
     temperature: Any = 1.0  # of sampling
     top_p: Any = 1.0
     forbidden: Any = None  # the table of `forbidden.table_of`, if there are such phrases
+    continues: Any = None  # with phrases that must occur: the types that don't begin a word
 
 
 class State(NamedTuple):
@@ -168,6 +178,12 @@ def _step(step: Step, state: State, weights: Weights, rules: Rules) -> State:
         # A TPU's logits have columns that pad them.
         more = logits.shape[-1] - table.shape[1]
         may = may.without(jnp.pad(banned, ((0, 0), (0, 0), (0, more))))
+    phrases = state.sentences.phrases
+    if phrases is not None:
+        more = logits.shape[-1] - len(weights.continues)
+        continues = jnp.pad(weights.continues, (0, more))
+        at = standing(phrases, state.tokens, state.position, continues)
+        may = may.without(leaves_no_room(phrases, at, limits - length, continues))
     # Within a group one continuation is all that a single hypothesis needs.
     width = beams // rules.groups
     count = 1 if width == 1 else 2 * width
@@ -184,7 +200,10 @@ def _step(step: Step, state: State, weights: Weights, rules: Rules) -> State:
             diversity=weights.diversity,
         )
     else:
-        log_probs, beam, token = top_candidates(logits, state.log_probs, may, count=count)
+        found = top_candidates(logits, state.log_probs, may, count=count)
+        if phrases is not None:
+            found = with_phrases(found, logits, state.log_probs, may, phrases, at)
+        log_probs, beam, token = found
         ranked = log_probs
     tokens = jax.lax.dynamic_update_slice_in_dim(
         take(state.tokens, beam), token[:, :, None], state.position, axis=2
@@ -204,7 +223,9 @@ def _step(step: Step, state: State, weights: Weights, rules: Rules) -> State:
     counts = ended
     if rules.ends_among:
         rank = jnp.arange(token.shape[1]) % (token.shape[1] // rules.groups)
-        counts = ended & (rank < rules.ends_among)[None]
+        # A hypothesis that comes in by constraints may end if that is what it does best.
+        among = rank < rules.ends_among
+        counts = ended & (among if phrases is None else among | (rank >= count))[None]
     scores = log_probs / penalty(length)
     if rules.coverage:
         members = [leaves["coverage"] for leaves in cache["beams"]]
@@ -224,7 +245,10 @@ def _step(step: Step, state: State, weights: Weights, rules: Rules) -> State:
 
     live = jnp.where(ended, -jnp.inf, log_probs)
     if not rules.sample:  # a draw's noise belongs to its place
-        _, chosen = best(apart(jnp.where(ended, -jnp.inf, ranked)), width)
+        if phrases is None:
+            _, chosen = best(apart(jnp.where(ended, -jnp.inf, ranked)), width)
+        else:
+            chosen = from_banks(live, to_come(phrases, at.of(beam), token, continues), width)
         live, tokens, token = (whole(take(apart(each), chosen)) for each in (live, tokens, token))
     # Log-probabilities only fall, so the best a live hypothesis can reach is its present one under
     # the largest penalty to come: at the limit for alpha > 0, at once for alpha < 0. The coverage

@@ -18,7 +18,7 @@ from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies
 from flaxformer_mt.decoding.alignment import Alignment, align_parts
 from flaxformer_mt.decoding.batches import Decoder
-from flaxformer_mt.decoding.forbidden import automata
+from flaxformer_mt.decoding.forbidden import automata, continues_word
 from flaxformer_mt.decoding.rules import brackets_of
 from flaxformer_mt.decoding.sampling import Sampling
 from flaxformer_mt.decoding.segments import (
@@ -38,6 +38,7 @@ from flaxformer_mt.decoding.segments import (
     types_of,
 )
 from flaxformer_mt.decoding.teacher_forcing import Attention, Scored, TeacherForcing
+from flaxformer_mt.decoding.terminology import Constraints, Terminology, phrases_of
 from flaxformer_mt.decoding.translation import Hypothesis, Translation, joined
 from flaxformer_mt.model import Transformer, softmax_table, table_rows
 from flaxformer_mt.model.parameters import count, count_by_formula
@@ -63,6 +64,8 @@ class Wanted(TypedDict, total=False):
     suppress: str | Sequence[str]
     forbid: str | Sequence[str]
     forbid_each: Sequence[Sequence[str]] | None
+    constraints: Sequence[Sequence[str]] | None
+    terminology: Terminology | None
     sampling: Sampling | None
     first: int
     mbr: bool
@@ -209,6 +212,8 @@ class Translator:
         suppress: str | Sequence[str] = (),
         forbid: str | Sequence[str] = (),
         forbid_each: Sequence[Sequence[str]] | None = None,
+        constraints: Sequence[Sequence[str]] | None = None,
+        terminology: Terminology | None = None,
         sampling: Sampling | None = None,
         first: int = 0,
         mbr: bool = False,
@@ -224,7 +229,8 @@ class Translator:
         A translation begins with its line's prefix, if there are `prefixes` (one `str` is every
         line's), and has none of the pieces `suppress` names. Its text has none of the phrases
         `forbid` as whole words, nor of its line's in `forbid_each`; a split line's pieces are read
-        one by one. With `sampling`, the `n_best`
+        one by one. It has each of its line's `constraints` as whole words, and the translations of
+        the line's terms in `terminology`. With `sampling`, the `n_best`
         likeliest of beam_size draws are given; draws depend on the seed and on the line's number,
         counted from `first`. With `mbr` the best of a beam's translations, or of the draws, are
         those that the others resemble most, by chrF.
@@ -270,7 +276,23 @@ class Translator:
         decoder = self._decoder(n_best=asked, suppress=suppressed, sampling=sampling)
         words = [len(tokens_of(piece.text)) for parts in pieces for piece in parts]
         chosen: Any = {"n_best": n_best, "mbr": mbr, "sampled": sampling is not None}
+        must = None
+        if terminology is not None or any(constraints or ()):
+            own = zip(constraints or [()] * len(lines), pieces, strict=True)
+            phrases = [
+                phrases_of(
+                    number,
+                    each,
+                    [part.text for part in parts],
+                    terminology,
+                    tgt,
+                    suppressed=suppressed,
+                )
+                for number, (each, parts) in enumerate(own)
+            ]
+            must = Constraints(list(itertools.chain(*phrases)), continues_word(tgt))
         given: Any = {"prefixes": begun, "numbers": numbers, "words": words, "forbidden": banned}
+        given["constraints"] = must
         try:
             decoded = iter(decoder.decode(sources, **given))
         except LineError as error:

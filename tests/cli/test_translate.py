@@ -231,6 +231,30 @@ def test_phrases_that_must_not_occur(run, workdir):
     assert bad.status == 2 and "input:1: has no list of texts under 'not.said'" in bad.last
 
 
+def test_constraints_and_terms(run, workdir, tmp_path):
+    """A call with other terms does not go on with an output."""
+    terms, source, out = (tmp_path / name for name in ("terms.tsv", "in", "out"))
+    terms.write_text("big\tdas\ndog\thund\n")
+    objects = [{"source": line, "must": ["haus"]} for line in LINES]
+    source.write_text("".join(json.dumps(each) + "\n" for each in objects) + "x\n")
+    command = ("translate", "--workdir", workdir, "--format", "jsonl", "--input", source)
+    command = (*command, "--output", out, "--constraints-key", "must", "--terminology", terms)
+    command = (*command, "--max-extra-tokens", 20, "--window", 2)
+    assert "in:5: " in run(*command).last
+    terms.write_text("big\tdas\n")
+    assert "terminology" in run(*command).last
+    terms.write_text("big\tdas\ndog\thund\n")
+    source.write_text(source.read_text().removesuffix("x\n"))
+    done = run(*command)
+    assert done.status == 0 and "going on after line" in done.errors
+    for line, text in zip(LINES, out.read_text().splitlines(), strict=True):
+        words = json.loads(text)["translation"].split()
+        assert "haus" in words and ("big" not in line or "das" in words)
+        assert "dog" not in line or "hund" in words
+    bad = run(*command[:3], "--terminology-mode", "soft", stdin=b"a")
+    assert bad.status == 2 and "--terminology-mode is for --terminology" in bad.last
+
+
 def test_samples_and_ensembles(run, workdir, tmp_path):
     sample = ("translate", "--workdir", workdir, "--sample", "--temperature", 2, "--n-best", 2)
     one, two = (run(*sample, "--window", window, stdin=TEXT) for window in (1, 4096))

@@ -22,7 +22,7 @@ from tests.decoding.reference import EOS, PAD, Automaton, Found
 
 
 @functools.partial(jax.jit, static_argnames=("length", "rules", "prefix"))
-def search_table(table, limits, weights, rules, *, length, prefix=(), words=0):
+def search_table(table, limits, weights, rules, *, length, prefix=(), words=0, phrases=None):
     rows, states, _ = table.shape
 
     def step(tokens, index, cache):
@@ -37,9 +37,8 @@ def search_table(table, limits, weights, rules, *, length, prefix=(), words=0):
         "seen": jnp.zeros((rows, rules.beam_size, length), jnp.int32),
     }
     cache = {"beams": beams, "table": table}
-    return beam_search(
-        step, cache, limits, weights, rules, length=length, prefix=prefix, words=words
-    )
+    given = {"length": length, "prefix": prefix, "words": words, "phrases": phrases}
+    return beam_search(step, cache, limits, weights, rules, **given)
 
 
 def searched(result: tuple[Hypotheses, jax.Array]) -> Any:

@@ -1,0 +1,196 @@
+"""Phrases that an output must have: beam search by dynamic beam allocation, in static shapes.
+
+After Post and Vilar (2018, arXiv 1804.06609) and Hu et al. (2019, NAACL, N19-1090). The candidates
+of a step are the usual ones, each hypothesis's own best, and the tokens with which it could go on
+with an unmet phrase. The next beam is filled from banks of candidates that have the same number of
+constraint tokens still to come: first the best of those with the fewest, which makes sure that
+some hypothesis gets there; then by rounds, each with the next best of every bank, likeliest first.
+So a beam with fewer places than banks drops unlikely banks, not those with the most to come.
+
+A hypothesis never goes where its limit leaves no room for what is still to come, so all outputs
+have all phrases. What is met, and how much of a phrase was said last, is read from the tokens.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from flaxformer_mt.data.vocabulary import EOS, PAD
+from flaxformer_mt.decoding.candidates import best, take
+from flaxformer_mt.decoding.rules import Allowed
+
+
+class Phrases(NamedTuple):
+    """What each row's outputs must have, padded to few sizes."""
+
+    tokens: Int[Array, "rows phrases length"]
+    open: Bool[Array, "rows phrases"]  # its last word may go on; else it must end there
+
+    @property
+    def lengths(self) -> Int[Array, "rows 1 phrases"]:
+        """0: none."""
+        return (self.tokens != PAD).sum(axis=2)[:, None]
+
+
+class Standing(NamedTuple):
+    """How far hypotheses are with their row's phrases."""
+
+    met: Bool[Array, "rows beams phrases"]
+    ending: Bool[Array, "rows beams phrases"]  # met, unless the next token continues its last word
+    matched: Bool[Array, "rows beams phrases length"]  # the last k tokens are its first k
+
+    def of(self, beam: Int[Array, "rows chosen"]) -> "Standing":
+        return Standing(*(take(each, beam) for each in self))
+
+
+def standing(
+    phrases: Phrases,
+    tokens: Int[Array, "rows beams length"],
+    position: Int[Array, ""],
+    continues: Bool[Array, " vocab"],
+) -> Standing:
+    """Of hypotheses with `position` tokens; `continues` are the types that don't begin a word."""
+    said = tokens[:, :, None]
+    lengths = phrases.lengths[..., None]
+    places = np.arange(tokens.shape[2])[None, None, None]
+    run = jnp.ones((*tokens.shape[:2], phrases.tokens.shape[1], tokens.shape[2]), bool)
+    ends = (lengths == 0) & run
+    matched = []
+    for k in range(phrases.tokens.shape[2]):
+        # `run`: the k tokens up to here are the phrase's first k.
+        matched.append((run & (places == position - 1)).any(axis=3) if k else run[..., 0])
+        before = jnp.roll(run, 1, axis=3) & (places > 0) if k else run
+        run = before & (said == phrases.tokens[:, None, :, k, None])
+        ends |= run & (lengths == k + 1)
+    # After the last token there is none yet; padding continues nothing.
+    goes_on = jnp.roll(jnp.asarray(continues)[said], -1, axis=3) & (places < position - 1)
+    whole = ends & (phrases.open[:, None, :, None] | ~goes_on)
+    last = ~phrases.open[:, None, :, None] & (places == position - 1) & (lengths > 0)
+    met = (whole & ~last).any(axis=3)
+    return Standing(met, (whole & last).any(axis=3) & ~met, jnp.stack(matched, axis=3))
+
+
+def _kept(at: Standing, goes_on: Bool[Array, "#rows #beams"]) -> Bool[Array, "rows beams phrases"]:
+    """What is met after a token that is in no phrase, and continues a word or does not."""
+    return at.met | (at.ending & ~goes_on[:, :, None])
+
+
+def to_come(
+    phrases: Phrases,
+    at: Standing,
+    token: Int[Array, "rows beams"],
+    continues: Bool[Array, " vocab"],
+) -> Int[Array, "rows beams"]:
+    """How many constraint tokens are still to come once each hypothesis has gone on with `token`.
+
+    Those of all unmet phrases, but for the beginning of one that is under way. Phrases are not laid
+    over each other, which could take fewer. No phrase begins with a type that continues a word.
+    """
+    lengths, continues = phrases.lengths, jnp.asarray(continues)
+    size = np.arange(1, phrases.tokens.shape[2] + 1)[None, None, None]
+    longer = at.matched & (phrases.tokens[:, None] == token[:, :, None, None])
+    complete = (longer & (size == lengths[..., None])).any(axis=3)
+    met = _kept(at, continues[token])
+    longer &= size < lengths[..., None]
+    goes_on = jnp.roll(continues[phrases.tokens], -1, axis=2)[:, None]
+
+    def rest(met: Array, longer: Array) -> Array:
+        under_way = jnp.where(longer & ~met[..., None], size, 0).max(axis=(2, 3))
+        return jnp.where(met, 0, lengths).sum(axis=2) - under_way
+
+    # The next token may make a longer word of one that ends a phrase now, which then comes again.
+    kept = rest(met | complete, longer & ~goes_on)
+    broken = rest(met | (complete & phrases.open[:, None]), longer)
+    return jnp.minimum(kept, broken)
+
+
+def leaves_no_room(
+    phrases: Phrases,
+    at: Standing,
+    room: Int[Array, " rows"],
+    continues: Bool[Array, " vocab"],
+) -> Bool[Array, "rows beams vocab"]:
+    """The types after which `room` tokens, the end mark included, are too few for what is still to
+    come; the end mark, unless nothing is."""
+    rows, beams, count, length = at.matched.shape
+
+    def without(goes_on: bool) -> Int[Array, "rows beams 1"]:
+        kept = _kept(at, jnp.full((1, 1), goes_on))
+        return jnp.where(kept, 0, phrases.lengths).sum(axis=2, keepdims=True)
+
+    needed = jnp.where(jnp.asarray(continues)[None, None], without(True), without(False))
+    banned = needed + 1 > room[:, None, None]
+    own = jnp.tile(phrases.tokens.reshape(rows, -1), (1, beams))
+    beam = jnp.repeat(jnp.arange(beams), count * length)[None]
+    at_each = at.of(jnp.broadcast_to(beam, own.shape))
+    none_left = to_come(phrases, at_each, own, continues) + 1 > room[:, None]
+    banned = banned.at[jnp.arange(rows)[:, None], beam, own].set(none_left)
+    return banned.at[:, :, EOS].set(without(False)[..., 0] > 0)
+
+
+def with_phrases(
+    found: tuple[Float[Array, "rows count"], Int[Array, "rows count"], Int[Array, "rows count"]],
+    logits: Float[Array, "rows beams vocab"],
+    log_probs: Float[Array, "rows beams"],
+    may: Allowed,
+    phrases: Phrases,
+    at: Standing,
+) -> tuple[Float[Array, "rows more"], Int[Array, "rows more"], Int[Array, "rows more"]]:
+    """The candidates `found` and those that constraints add, in rows that have any.
+
+    These are each hypothesis's best, and the next token of each phrase that it has yet to meet.
+    """
+    rows, beams, _ = logits.shape
+    unmet = ~_kept(at, jnp.full((1, 1), False))
+    size = np.arange(phrases.tokens.shape[2])[None, None, None]
+    under_way = jnp.where(at.matched & (size < phrases.lengths[..., None]), size, 0).max(axis=3)
+    following = jnp.take_along_axis(phrases.tokens[:, None], under_way[..., None], axis=3)[..., 0]
+    allowed = jnp.where(may.mask(beams), logits, -jnp.inf)
+    likeliest = jnp.argmax(allowed, axis=2, keepdims=True)
+    token = jnp.concatenate([likeliest, following], axis=2)
+    constrained = jnp.broadcast_to(
+        (phrases.lengths > 0).any(axis=2, keepdims=True), likeliest.shape
+    )
+    exists = jnp.concatenate([constrained, unmet], axis=2)
+    # As `top_candidates` sums it.
+    values = jnp.take_along_axis(allowed, token, axis=2)
+    log_norm = jax.nn.logsumexp(logits, axis=-1)
+    values = log_probs[:, :, None] + (values - log_norm[:, :, None])
+    values = jnp.where(exists, values, -jnp.inf).reshape(rows, -1)
+    token = token.reshape(rows, -1)
+    beam = jnp.broadcast_to(np.repeat(np.arange(beams), following.shape[2] + 1)[None], token.shape)
+
+    every = tuple(
+        jnp.concatenate([old, new], axis=1)
+        for old, new in zip(found, (values, beam, token), strict=True)
+    )
+    values, beam, token = every
+    same = (beam[:, :, None] == beam[:, None]) & (token[:, :, None] == token[:, None])
+    count = values.shape[1]
+    again = same & np.tri(count, k=-1, dtype=bool)[None] & jnp.isfinite(values)[:, None]
+    return jnp.where(again.any(axis=2), -jnp.inf, values), beam, token
+
+
+def from_banks(
+    values: Float[Array, "rows of"], needed: Int[Array, "rows of"], count: int
+) -> Int[Array, "rows count"]:
+    """Which candidates the next beam has, where `needed` tells their banks."""
+
+    def before(a: Array, b: Array) -> Bool[Array, "rows of of"]:
+        """[i, j]: j comes before i, by smaller a, then by larger b, then by place."""
+        a_same = a[:, None] == a[:, :, None]
+        earlier = np.tri(a.shape[1], k=-1, dtype=bool)[None]
+        b_before = (b[:, None] > b[:, :, None]) | ((b[:, None] == b[:, :, None]) & earlier)
+        return (a[:, None] < a[:, :, None]) | (a_same & b_before)
+
+    exists = jnp.isfinite(values)
+    needed = jnp.where(exists, needed, jnp.iinfo(needed.dtype).max)
+    same = needed[:, :, None] == needed[:, None]
+    round_ = (before(needed, values) & same).sum(axis=2)
+    first = (round_ == 0) & (needed == needed.min(axis=1, keepdims=True))
+    round_ = jnp.where(first, -1, jnp.where(exists, round_, values.shape[1]))
+    place = before(round_, values).sum(axis=2)
+    return best(-place.astype(jnp.float32), count)[1]

@@ -1,0 +1,204 @@
+"""Which phrases a line's translation must have: those of its own, and those of a term list."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import regex
+from jaxtyping import Bool
+
+from flaxformer_mt.data.vocabulary import BLANK, UNK, Vocabulary
+from flaxformer_mt.decoding.forbidden import LETTER
+from flaxformer_mt.decoding.segments import DecodingError, LineError
+from flaxformer_mt.files.reading import read_file
+
+Mode = Literal["hard", "soft"]
+MODES: tuple[Mode, ...] = ("hard", "soft")
+LONGEST_ENDING = 3  # letters of an inflection that a soft constraint leaves to the model
+_WORDS = regex.compile(rf"(?:{LETTER.pattern})+|\S", regex.V1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Phrase:
+    """Tokens that an output must have."""
+
+    tokens: tuple[int, ...]
+    open: bool  # the last word may go on after them
+
+
+@dataclasses.dataclass(frozen=True)
+class Terminology:
+    """Translations of source terms: each term of a source adds its own to what must occur.
+
+    A term is found as whole words, in upper or lower case; of those that overlap, the first and
+    longest. "hard" takes the translation as it is; "soft" leaves the end of its last word to the
+    model, which may inflect it.
+    """
+
+    terms: Mapping[tuple[str, ...], str] = dataclasses.field(repr=False)  # by words, folded
+    mode: Mode = "hard"
+
+    @classmethod
+    def of(cls, terms: Mapping[str, str], *, mode: Mode = "hard") -> Terminology:
+        """Of terms and their translations. Raises DecodingError for a blank one and a repeated."""
+        if mode not in MODES:
+            raise ValueError(f"mode = {mode!r} must be one of {', '.join(MODES)}")
+        found: dict[tuple[str, ...], str] = {}
+        for source, target in terms.items():
+            _add(found, source, target)
+        return cls(found, mode)
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str], *, mode: Mode = "hard") -> Terminology:
+        """Of a file with a term, a tab and its translation on each line. Raises DecodingError."""
+        try:
+            content = read_file(Path(path)).decode("utf-8-sig")
+        except OSError as error:
+            raise DecodingError(f"{path}: cannot be read: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise DecodingError(f"{path}: is not UTF-8 text (byte {error.start + 1})") from None
+        found: dict[tuple[str, ...], str] = {}
+        for number, line in enumerate(content.splitlines(), start=1):
+            columns = line.split("\t")
+            try:
+                if len(columns) != 2:
+                    raise DecodingError("is no term, a tab and its translation")
+                _add(found, *columns)
+            except DecodingError as error:
+                raise DecodingError(f"{path}:{number}: {error}") from None
+        return dataclasses.replace(cls.of({}, mode=mode), terms=found)
+
+    @property
+    def digest(self) -> str:
+        """Tells lists apart; hexadecimal."""
+        return hashlib.sha256(repr((self.mode, sorted(self.terms.items()))).encode()).hexdigest()[
+            :16
+        ]
+
+    def translations(self, source: str) -> list[str]:
+        """What the translation of `source` must have."""
+        longest = max(map(len, self.terms), default=0)
+        words, found, place = _words(source), [], 0
+        while place < len(words):
+            for size in range(min(longest, len(words) - place), 0, -1):
+                if (target := self.terms.get(words[place : place + size])) is not None:
+                    found.append(target)
+                    place += size
+                    break
+            else:
+                place += 1
+        return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Constraints:
+    """The phrases of each source's outputs."""
+
+    each: Sequence[Sequence[Phrase]]
+    continues: Bool[np.ndarray, " vocab"]  # types that don't begin a word
+
+    def check(self, number: int, prefix: Sequence[int], limit: int) -> None:
+        """Raises LineError if an output of `limit` tokens, its end mark included, has no room."""
+        said = tuple(prefix)
+
+        def has(phrase: Phrase) -> bool:
+            size = len(phrase.tokens)
+            ends = range(size, len(said) + phrase.open)  # a whole word's end shows in what follows
+            return any(
+                said[end - size : end] == phrase.tokens
+                and (phrase.open or not self.continues[said[end]])
+                for end in ends
+            )
+
+        needed = sum(len(phrase.tokens) for phrase in self.each[number] if not has(phrase))
+        if needed and len(said) + needed + 1 > limit:
+            raise LineError(
+                number,
+                f"has constraints of {needed} tokens"
+                + f" after a prefix of {len(said)}" * bool(said)
+                + f"; its translation has at most {limit}, the end mark included",
+            )
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(_WORDS.findall(text.casefold()))
+
+
+def _add(terms: dict[tuple[str, ...], str], source: str, target: str) -> None:
+    words = _words(source)
+    if not words or not target.strip():
+        raise DecodingError(f"the {'translation' if words else 'term'} is blank")
+    if terms.setdefault(words, target) != target:
+        raise DecodingError(f"the term {source!r} has the translation {terms[words]!r} already")
+
+
+def phrase(text: str, vocabulary: Vocabulary, *, soft: bool = False) -> Phrase:
+    """The tokens of a text as it stands after a blank, where its script writes any.
+
+    `soft` leaves out the last token if that may be an ending: short, and of less than half its
+    word. Raises DecodingError for a blank
+    text and for what the vocabulary cannot spell.
+    """
+    (tokens,) = vocabulary.encode([text])
+    if not tokens:
+        raise DecodingError(f"the constraint {text!r} is blank")
+    if UNK in tokens:
+        raise DecodingError(f"the target vocabulary cannot spell the constraint {text!r}")
+    pieces = vocabulary.pieces(tokens)
+    word = "".join(pieces).rpartition(BLANK)[2]
+    if soft and len(pieces[-1]) <= LONGEST_ENDING and 2 * len(pieces[-1]) < len(word):
+        tokens = tokens[:-1]
+    if not LETTER.match(text.strip()):
+        tokens = _without_blank(tokens, pieces[0], vocabulary)
+    return Phrase(tuple(tokens), soft)
+
+
+def _without_blank(tokens: list[int], first: str, vocabulary: Vocabulary) -> list[int]:
+    """A script that writes no blanks has none before a word."""
+    if first == BLANK:
+        # Bytes could belong to the word before them.
+        in_bytes = vocabulary.pieces(tokens[1:2]) and vocabulary.pieces(tokens[1:2])[0][:3] == "<0x"
+        return tokens if in_bytes else tokens[1:] or tokens
+    plain = {piece: number for number, piece in enumerate(vocabulary.pieces())}
+    return [plain.get(first.removeprefix(BLANK), tokens[0]), *tokens[1:]]
+
+
+def phrases_of(
+    number: int,
+    own: Sequence[str],
+    pieces: Sequence[str],
+    terminology: Terminology | None,
+    vocabulary: Vocabulary,
+    *,
+    suppressed: Sequence[int],
+) -> list[list[Phrase]]:
+    """The phrases of each piece of line `number`, without repetitions.
+
+    Raises LineError for what the vocabulary cannot spell or may not, and if several pieces would
+    share `own`.
+    """
+    if own and len(pieces) != 1:
+        why = "is translated in parts" if pieces else "is blank"
+        raise LineError(number, f"{why}, and its constraints are for a whole translation")
+    try:
+        found = []
+        for piece in pieces:
+            each = dict.fromkeys(phrase(text, vocabulary) for text in own)
+            if terminology is not None:
+                soft = terminology.mode == "soft"
+                terms = terminology.translations(piece)
+                each |= dict.fromkeys(phrase(term, vocabulary, soft=soft) for term in terms)
+            for bad in sorted({token for one in each for token in one.tokens} & {*suppressed}):
+                raise DecodingError(
+                    f"the suppressed piece {vocabulary.pieces([bad])[0]!r} is part of a constraint"
+                )
+            found.append(list(each))
+    except DecodingError as error:
+        raise LineError(number, str(error)) from None
+    return found

@@ -1,0 +1,124 @@
+"""Phrases that every translation has."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from flaxformer_mt.decoding.constraints import Phrases
+from flaxformer_mt.decoding.rules import Rules
+from flaxformer_mt.decoding.sampling import Sampling
+from flaxformer_mt.decoding.search import Weights
+from flaxformer_mt.decoding.segments import DecodingError, LineError
+from flaxformer_mt.decoding.terminology import Terminology
+from tests.decoding import reference
+from tests.decoding.reference import PAD, Automaton
+from tests.decoding.runs import PAIRS
+from tests.decoding.test_search import assert_same, found, search_table, searched
+
+LINES = [source for source, _ in PAIRS]
+Asked = list[tuple[tuple[int, ...], bool]]  # tokens, and whether the last word may go on
+
+
+def has(tokens, asked: Asked, continues) -> bool:
+    def one(phrase, may_go_on):
+        size = len(phrase)
+        ends = [n for n in range(size, len(tokens) + 1) if tuple(tokens[n - size : n]) == phrase]
+        return any(may_go_on or tokens[n] not in continues for n in ends if n < len(tokens))
+
+    return all(one(*each) for each in asked)
+
+
+def search(automaton, limits, asked: list[Asked], continues, *, beam, length, n_best=1, **rules):
+    tokens = np.full((len(asked), 4, 4), PAD, np.int32)
+    may_go_on = np.zeros((len(asked), 4), bool)
+    for row, own in enumerate(asked):
+        for place, (phrase, openly) in enumerate(own):
+            tokens[row, place, : len(phrase)], may_go_on[row, place] = phrase, openly
+    types = np.isin(np.arange(automaton.table.shape[-1]), continues)
+    weights = Weights(np.float32(0.6), continues=jnp.asarray(types))
+    phrases = Phrases(jnp.asarray(tokens), jnp.asarray(may_go_on))
+    rules = Rules(beam_size=beam, n_best=n_best, **rules)
+    limits = np.asarray(limits, np.int32)
+    return searched(
+        search_table(automaton.table, limits, weights, rules, length=length, phrases=phrases)
+    )
+
+
+@pytest.mark.parametrize("beam", [1, 2, 4, 6])
+def test_all_constraints_are_met_in_all_drawn_cases(beam):
+    """Of 250 rows each, also where the limit leaves room for nothing else."""
+    rng, continues = np.random.default_rng(beam), (7, 8)
+    automaton = Automaton(rng, rows=250, vocab=9, spread=2.0)
+    asked, limits = [], []
+    for _ in range(250):
+        own = {}
+        for _ in range(rng.integers(1, 4)):
+            first, *rest = rng.integers(3, 7), *rng.integers(3, 9, size=rng.integers(0, 3))
+            own[tuple(map(int, (first, *rest)))] = bool(rng.integers(2))
+        asked.append(list(own.items()))
+        limits.append(sum(map(len, own)) + 1 + int(rng.choice([0, 0, 1, 2, 5])))
+    result = search(automaton, limits, asked, continues, beam=beam, length=16, n_best=beam)
+    for row, (own, limit) in enumerate(zip(asked, limits, strict=True)):
+        outputs = found(result, row)
+        assert outputs
+        for each in outputs:
+            assert len(each.tokens) <= limit and has(each.tokens, own, continues), (each, own)
+
+
+def test_the_best_that_meet_them_are_found():
+    automaton = Automaton(np.random.default_rng(5), rows=2, vocab=6, spread=1.0)
+    asked, continues = [((4, 5), False), ((3,), False)], (5,)
+    every = reference.exhaustive(automaton, 0, limit=6, alpha=0.6)
+    expected = [item for item in every if has(item.tokens, asked, continues)]
+    assert expected[0] != every[0]
+    result = search(automaton, [6, 6], [asked, []], continues, beam=128, length=6, n_best=4)
+    assert_same(found(result, 0), expected[:4])
+    # A row without any is searched as if it were alone.
+    alone = reference.exhaustive(automaton, 1, limit=6, alpha=0.6)
+    assert_same(found(result, 1), alone[:4])
+
+
+def test_translations_have_their_lines_constraints_and_terms(translator):
+    terms = Terminology.of({"Small CAT": "katze", "dog": "hund"}, mode="soft")
+    own = [["haus", "katze"], [], ["haus"], []]
+    for changes in ({}, {"beam_size": 1}, {"beam_size": 2}):
+        given = {"constraints": own, "terminology": terms, "forbid": ["die", "s"], "n_best": 1}
+        translations = translator.with_config(max_extra_tokens=16, **changes).translate(
+            LINES, **given
+        )
+        for line, phrases, translation in zip(LINES, own, translations, strict=True):
+            words = translation.text.split()
+            assert set(phrases) <= set(words) and not {"die", "s"} & set(words)
+            for term, stem in (("small cat", "kat"), ("dog", "hund")):
+                if term in line:
+                    assert any(word.startswith(stem) for word in words), (line, words)
+    free = translator.translate(LINES)
+    assert translator.translate(LINES, constraints=[["haus"], [], [], []])[1:] == free[1:]
+
+
+def test_what_cannot_be_met_is_an_error(translator, tmp_path):
+    def refused(message, number=1, **given):
+        with pytest.raises(LineError, match=message) as error:
+            translator.with_config(max_extra_tokens=2).translate(LINES, **given)
+        assert error.value.number == number
+
+    refused("has constraints of .* tokens", constraints=[[], ["katze " * 20], [], []])
+    refused("cannot spell", constraints=[[], ["Ω"], [], []])
+    refused("is blank", constraints=[[], [" "], [], []])
+    for given in ({"sampling": Sampling()}, {}):
+        config = {} if given else {"no_repeat_ngram": 2}
+        with pytest.raises(DecodingError, match="for a plain beam search: not with"):
+            translator.with_config(**config).translate(LINES, constraints=[["a"]] * 4, **given)
+    path = tmp_path / "terms.tsv"
+    path.write_text("dog\thund\nDog\tkatze\n")
+    with pytest.raises(DecodingError, match=r"terms.tsv:2: the term 'Dog' has the translation"):
+        Terminology.read(path)
+    path.write_text("dog\n")
+    with pytest.raises(DecodingError, match=r"terms.tsv:1: is no term, a tab and"):
+        Terminology.read(path)
+
+
+def test_terms_are_whole_words_of_any_case_the_longest_first():
+    terms = Terminology.of({"house": "haus", "Old  House": "altes haus", "東京": "tokio"})
+    assert terms.translations("The old house, a HOUSE; houses.") == ["altes haus", "haus"]
+    assert terms.translations("私は東京です") == ["tokio"]
