@@ -128,7 +128,7 @@ def evaluations(
     """
     for name, (sources, references) in sets.items():
         one_set.check(name, sources, references, directory)
-    from flaxformer_mt.decoding.translator import translate_together
+    from flaxformer_mt.api.validation import translate_together
     from flaxformer_mt.parallel import ALONE
     from flaxformer_mt.parallel.compile_cache import working_time
 

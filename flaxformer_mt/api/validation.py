@@ -1,12 +1,14 @@
 """BLEU on the validation set, decoded during training."""
 
 import dataclasses
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from flaxformer_mt.data.prepare import valid_text
 from flaxformer_mt.data.vocabulary import Vocabularies
-from flaxformer_mt.decoding.translator import Translator, translate_together
+from flaxformer_mt.decoding.translation import Hypothesis, Translation
+from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.evaluation.scoring import corpus_scores
 from flaxformer_mt.parallel import Processes
 from flaxformer_mt.rundir.cache import local_copy
@@ -48,3 +50,28 @@ def bleu_evaluator(
         return processes.first(lambda: scored([each.text for each in translations], step))
 
     return evaluate
+
+
+def translate_together(
+    translator: Translator, lines: Sequence[str], processes: Processes
+) -> list[Translation]:
+    """`translator.translate_lines` of `lines` on the first process; [] on the others.
+
+    All call it with the same arguments; each translates every n-th line, so that their times are
+    alike.
+    """
+    mine = list(translator.translate_lines(lines[processes.number :: processes.count]))
+    if processes.count == 1:
+        return mine
+    shares = processes.gather([json.dumps(dataclasses.asdict(each)) for each in mine])
+    if not processes.is_first:
+        return []
+    whole: list[Translation] = [mine[0]] * len(lines) if mine else []
+    for number, share in enumerate(shares):
+        whole[number :: processes.count] = [_translation(**json.loads(text)) for text in share]
+    return whole
+
+
+def _translation(hypotheses: Sequence[dict[str, Any]], **others: bool) -> Translation:
+    whole = (Hypothesis(**{**each, "tokens": tuple(each["tokens"])}) for each in hypotheses)
+    return Translation(hypotheses=tuple(whole), **others)

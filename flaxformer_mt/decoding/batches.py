@@ -12,7 +12,7 @@ from jax.sharding import Mesh
 
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.shortlist import Shortlist, distinct
-from flaxformer_mt.data.vocabulary import EOS, PAD, UNK
+from flaxformer_mt.data.vocabulary import EOS, UNK
 from flaxformer_mt.decoding import batch_search
 from flaxformer_mt.decoding.batch_search import (
     Models,
@@ -30,29 +30,18 @@ from flaxformer_mt.decoding.batch_shapes import (
     power_of_two_at_least,
     shapes_among,
 )
-from flaxformer_mt.decoding.constraints import Phrases
 from flaxformer_mt.decoding.forbidden import Forbidden, forbids, table_of
-from flaxformer_mt.decoding.rules import Brackets, Rules
+from flaxformer_mt.decoding.rules import Brackets
 from flaxformer_mt.decoding.sampling import Sampling, seed_words
 from flaxformer_mt.decoding.search import Hypotheses, Sentences, State, Weights
 from flaxformer_mt.decoding.segments import DecodingError, LineError, output_limit
-from flaxformer_mt.decoding.terminology import Constraints, Phrase
+from flaxformer_mt.decoding.terminology import Constraints, Phrase, arranged
+from flaxformer_mt.decoding.translation import Decoded, decoded_of
 from flaxformer_mt.model import Transformer, of_types
 from flaxformer_mt.parallel import local_mesh, on_mesh, place_batch, whole_on
 
 LEAST_TYPES = 1024  # target types of the smallest search with a shortlist
 STRIDE = 8  # steps from one look at a small model's batch to the next
-NO_NUMBERS = "not finite: its parameters are damaged or training diverged; use another checkpoint"
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Decoded:
-    """One output of the search: its tokens without the end mark, and what the model makes of it."""
-
-    tokens: tuple[int, ...]
-    log_prob: float  # natural logarithm, the end mark's included
-    score: float  # log_prob / length penalty + coverage penalty
-    at_limit: bool  # as long as an output may be: it may have ended for that reason
 
 
 def translate_ids(
@@ -161,8 +150,7 @@ class Decoder:
         decoded: list[list[Decoded]] = [[] for _ in sources]
         for batch in self._planned(lengths):
             widest = max(len(prefixes[number]) for number in batch.numbers)
-            # A width is compiled in: few of them.
-            width = power_of_two_at_least(widest) if widest else 0
+            width = power_of_two_at_least(widest) if widest else 0  # compiled in: few of them
             room = -(-len(batch.numbers) // batch.rows) * batch.rows
             whose = np.full(room, -1)
             phrases = [] if constraints is None else [constraints.each[n] for n in batch.numbers]
@@ -194,17 +182,15 @@ class Decoder:
                 for row, number in enumerate(at):
                     if number >= 0:
                         try:
-                            own = _decoded(found, row, limits[number], self._rules, types)
+                            read = found, row, limits[number], self._rules, types
+                            decoded[number] = decoded_of(*read)
                         except DecodingError:
                             bound = forbidden is not None and forbidden[number]
                             if constraints is None or not (constraints.each[number] and bound):
                                 raise
-                            raise LineError(
-                                number,
-                                f"the search found no translation of at most {limits[number]} "
-                                "tokens with all its constraints and without forbidden phrases",
-                            ) from None
-                        decoded[number] = own
+                            why = f"the search found no translation of at most {limits[number]} "
+                            why += "tokens with all its constraints and without forbidden phrases"
+                            raise LineError(number, why) from None
         return decoded
 
     def _without(
@@ -230,26 +216,10 @@ class Decoder:
         rows: Sentences,
     ) -> tuple["Decoder", Sentences]:
         """A decoder that knows which types continue a word, and the rows with a batch's phrases."""
-        for name, used in (
-            ("sampling", self._rules.sample),
-            ("decoding.diverse_groups", self._rules.groups > 1),
-            ("decoding.no_repeat_ngram", self._rules.no_repeat),
-            ("decoding.outputs of trees", self._rules.trees),
-        ):
-            if used:
-                raise DecodingError(f"constraints are for a plain beam search: not with {name}")
-        # Sizes are compiled in: few of them.
-        most = one_of_few(max(map(len, phrases)), 4)
-        longest = one_of_few(max(len(each.tokens) for own in phrases for each in own), 8)
-        tokens: Any = np.full((len(rows.limits), most, longest), PAD, np.int32)
-        may_go_on: Any = np.zeros((len(rows.limits), most), bool)
-        for row, own in enumerate(phrases):
-            for place, each in enumerate(own):
-                tokens[row, place, : len(each.tokens)] = np.searchsorted(types, each.tokens)
-                may_go_on[row, place] = each.open
+        having = arranged(phrases, types, len(rows.limits), self._rules)
         other = copy.copy(self)
         other._weights = self._weights._replace(continues=whole_on(continues, self._mesh))
-        return other, rows._replace(phrases=Phrases(tokens, may_go_on))
+        return other, rows._replace(phrases=having)
 
     def _shortened(
         self, sources: Sequence[Sequence[int]], prefixes: Sequence[Sequence[int]]
@@ -427,42 +397,3 @@ class Decoder:
         with on_mesh(self._mesh):
             kept = place_batch(kept.astype(np.int32), self._mesh)
             return batch_search.reshaped(state, kept, parts=self._split, room=room)
-
-
-def _decoded(
-    hypotheses: Hypotheses, row: int, limit: int, rules: Rules, types: np.ndarray
-) -> list[Decoded]:
-    scores = hypotheses.scores[row]
-    if not np.isfinite(scores).any() or np.isnan(scores).any():
-        raise DecodingError(f"the model's scores are {NO_NUMBERS}")
-
-    def decoded(slot: int) -> Decoded:
-        length = int(hypotheses.lengths[row, slot])
-        return Decoded(
-            tokens=tuple(types[hypotheses.tokens[row, slot, : length - 1]].tolist()),
-            log_prob=float(hypotheses.log_probs[row, slot]),
-            score=float(scores[slot]),
-            at_limit=length == limit,
-        )
-
-    slots = np.split(np.arange(rules.slots), rules.groups)
-    groups = [[decoded(slot) for slot in own[np.isfinite(scores[own])]] for own in slots]
-    return groups[0] if len(groups) == 1 else _by_turns(groups, rules.n_best)
-
-
-def _by_turns(groups: Sequence[Sequence[Decoded]], count: int) -> list[Decoded]:
-    """Of each group in turn the best that is not there yet, that with the best of all first.
-
-    Groups are best first, and so is what is chosen of them.
-    """
-    chosen: dict[tuple[int, ...], Decoded] = {}
-    found = sorted((group for group in groups if group), key=lambda group: -group[0].score)
-    waiting = [iter(group) for group in found]
-    while waiting and len(chosen) < count:
-        for group in list(waiting):
-            new = next((each for each in group if each.tokens not in chosen), None)
-            if new is None:
-                waiting.remove(group)
-            elif len(chosen) < count:
-                chosen[new.tokens] = new
-    return sorted(chosen.values(), key=lambda each: -each.score)

@@ -25,9 +25,9 @@ from flaxformer_mt.decoding.batch_shapes import (
     power_of_two_at_least,
     power_of_two_at_most,
 )
-from flaxformer_mt.decoding.batches import NO_NUMBERS
 from flaxformer_mt.decoding.search import coverage_penalty, length_penalty
 from flaxformer_mt.decoding.segments import DecodingError, Part
+from flaxformer_mt.decoding.translation import NO_NUMBERS
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.stacks import aligning_layer, layer_name
 from flaxformer_mt.parallel import on_mesh, place_batch

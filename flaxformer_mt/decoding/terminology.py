@@ -7,15 +7,18 @@ import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import regex
 from jaxtyping import Bool
 
-from flaxformer_mt.data.vocabulary import BLANK, UNK, Vocabulary
-from flaxformer_mt.decoding.forbidden import LETTER
-from flaxformer_mt.decoding.segments import DecodingError, LineError
+from flaxformer_mt.data.vocabulary import BLANK, PAD, UNK, Vocabulary
+from flaxformer_mt.decoding.batch_shapes import one_of_few
+from flaxformer_mt.decoding.constraints import Phrases
+from flaxformer_mt.decoding.forbidden import LETTER, continues_word
+from flaxformer_mt.decoding.rules import Rules
+from flaxformer_mt.decoding.segments import DecodingError, LineError, Piece
 from flaxformer_mt.files.reading import read_file
 
 Mode = Literal["hard", "soft"]
@@ -102,6 +105,26 @@ class Constraints:
 
     each: Sequence[Sequence[Phrase]]
     continues: Bool[np.ndarray, " vocab"]  # types that don't begin a word
+
+    @classmethod
+    def of_lines(
+        cls,
+        own: Sequence[Sequence[str]] | None,
+        terminology: Terminology | None,
+        pieces: Sequence[Sequence[Piece]],
+        vocabulary: Vocabulary,
+        *,
+        suppressed: Sequence[int],
+    ) -> Constraints | None:
+        """Those of each line's pieces; None if there is nothing to be had. Raises LineError."""
+        if terminology is None and not any(own or ()):
+            return None
+        each: list[list[Phrase]] = []
+        lines = zip(own or [()] * len(pieces), pieces, strict=True)
+        for number, (texts, parts) in enumerate(lines):
+            asked = number, texts, [part.text for part in parts], terminology, vocabulary
+            each += phrases_of(*asked, suppressed=suppressed)
+        return cls(each, continues_word(vocabulary))
 
     def check(self, number: int, prefix: Sequence[int], limit: int) -> None:
         """Raises LineError if an output of `limit` tokens, its end mark included, has no room."""
@@ -202,3 +225,30 @@ def phrases_of(
     except DecodingError as error:
         raise LineError(number, str(error)) from None
     return found
+
+
+def arranged(
+    phrases: Sequence[Sequence[Phrase]], types: np.ndarray, rows: int, rules: Rules
+) -> Phrases:
+    """The phrases of a batch's rows as the search has them, in its own ids of the `types`.
+
+    Raises DecodingError for rules that do not go with them.
+    """
+    for name, used in (
+        ("sampling", rules.sample),
+        ("decoding.diverse_groups", rules.groups > 1),
+        ("decoding.no_repeat_ngram", rules.no_repeat),
+        ("decoding.outputs of trees", rules.trees),
+    ):
+        if used:
+            raise DecodingError(f"constraints are for a plain beam search: not with {name}")
+    # Sizes are compiled in: few of them.
+    most = one_of_few(max(map(len, phrases)), 4)
+    longest = one_of_few(max(len(each.tokens) for own in phrases for each in own), 8)
+    tokens: Any = np.full((rows, most, longest), PAD, np.int32)
+    may_go_on: Any = np.zeros((rows, most), bool)
+    for row, own in enumerate(phrases):
+        for place, each in enumerate(own):
+            tokens[row, place, : len(each.tokens)] = np.searchsorted(types, each.tokens)
+            may_go_on[row, place] = each.open
+    return Phrases(tokens, may_go_on)

@@ -9,9 +9,21 @@ from jaxtyping import Float
 
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.vocabulary import EOS, Vocabulary
-from flaxformer_mt.decoding.batches import Decoded
-from flaxformer_mt.decoding.search import length_penalty
-from flaxformer_mt.decoding.segments import Piece
+from flaxformer_mt.decoding.rules import Rules
+from flaxformer_mt.decoding.search import Hypotheses, length_penalty
+from flaxformer_mt.decoding.segments import DecodingError, Piece
+
+NO_NUMBERS = "not finite: its parameters are damaged or training diverged; use another checkpoint"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Decoded:
+    """One output of the search: its tokens without the end mark, and what the model makes of it."""
+
+    tokens: tuple[int, ...]
+    log_prob: float  # natural logarithm, the end mark's included
+    score: float  # log_prob / length penalty + coverage penalty
+    at_limit: bool  # as long as an output may be: it may have ended for that reason
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,6 +65,46 @@ class Translation:
 
 
 EMPTY = Translation(hypotheses=(Hypothesis(text="", tokens=(), log_prob=0.0, score=0.0),))
+
+
+def decoded_of(
+    hypotheses: Hypotheses, row: int, limit: int, rules: Rules, types: np.ndarray
+) -> list[Decoded]:
+    """A row's outputs, best first; `types` are those that ids stand for. Raises DecodingError."""
+    scores = hypotheses.scores[row]
+    if not np.isfinite(scores).any() or np.isnan(scores).any():
+        raise DecodingError(f"the model's scores are {NO_NUMBERS}")
+
+    def decoded(slot: int) -> Decoded:
+        length = int(hypotheses.lengths[row, slot])
+        return Decoded(
+            tokens=tuple(types[hypotheses.tokens[row, slot, : length - 1]].tolist()),
+            log_prob=float(hypotheses.log_probs[row, slot]),
+            score=float(scores[slot]),
+            at_limit=length == limit,
+        )
+
+    slots = np.split(np.arange(rules.slots), rules.groups)
+    groups = [[decoded(slot) for slot in own[np.isfinite(scores[own])]] for own in slots]
+    return groups[0] if len(groups) == 1 else _by_turns(groups, rules.n_best)
+
+
+def _by_turns(groups: Sequence[Sequence[Decoded]], count: int) -> list[Decoded]:
+    """Of each group in turn the best that is not there yet, that with the best of all first.
+
+    Groups are best first, and so is what is chosen of them.
+    """
+    chosen: dict[tuple[int, ...], Decoded] = {}
+    found = sorted((group for group in groups if group), key=lambda group: -group[0].score)
+    waiting = [iter(group) for group in found]
+    while waiting and len(chosen) < count:
+        for group in list(waiting):
+            new = next((each for each in group if each.tokens not in chosen), None)
+            if new is None:
+                waiting.remove(group)
+            elif len(chosen) < count:
+                chosen[new.tokens] = new
+    return sorted(chosen.values(), key=lambda each: -each.score)
 
 
 def joined(

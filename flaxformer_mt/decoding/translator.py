@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import itertools
-import json
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,7 +17,7 @@ from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies
 from flaxformer_mt.decoding.alignment import Alignment, align_parts
 from flaxformer_mt.decoding.batches import Decoder
-from flaxformer_mt.decoding.forbidden import automata, continues_word
+from flaxformer_mt.decoding.forbidden import automata
 from flaxformer_mt.decoding.rules import brackets_of
 from flaxformer_mt.decoding.sampling import Sampling
 from flaxformer_mt.decoding.segments import (
@@ -38,12 +37,12 @@ from flaxformer_mt.decoding.segments import (
     types_of,
 )
 from flaxformer_mt.decoding.teacher_forcing import Attention, Scored, TeacherForcing
-from flaxformer_mt.decoding.terminology import Constraints, Terminology, phrases_of
-from flaxformer_mt.decoding.translation import Hypothesis, Translation, joined
+from flaxformer_mt.decoding.terminology import Constraints, Terminology
+from flaxformer_mt.decoding.translation import Translation, joined
 from flaxformer_mt.model import Transformer, softmax_table, table_rows
 from flaxformer_mt.model.parameters import count, count_by_formula
 from flaxformer_mt.model.stacks import aligning_layer
-from flaxformer_mt.parallel import Processes, local_mesh, whole_on
+from flaxformer_mt.parallel import local_mesh, whole_on
 from flaxformer_mt.parsing.linearization import tokens_of
 from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.checkpoint_choice import Chosen, Which, chosen_weights
@@ -220,20 +219,20 @@ class Translator:
     ) -> Translation | list[Translation]:
         """Each line's translation, in order, or a `str`'s; a blank line's is empty, with score 0.
 
-        In float32 and without a shortlist a line's translation does not depend on the other lines,
-        since a batch shares its shortlist. A line longer than
-        `model.max_length` tokens is cut at sentence ends (else between clauses, words, characters),
-        translated in pieces, rejoined and marked `split`; its hypotheses then join each piece's
-        n-th. `overlong` "refuse" makes it an OverlongError.
+        In float32 and without a shortlist, which a batch shares, a line's translation does not
+        depend on the other lines. A line longer than `model.max_length` tokens is cut at sentence
+        ends (else between clauses, words, characters), translated in pieces, rejoined and marked
+        `split`; its hypotheses then join each piece's n-th. `overlong` "refuse" makes it an
+        OverlongError.
 
         A translation begins with its line's prefix, if there are `prefixes` (one `str` is every
         line's), and has none of the pieces `suppress` names. Its text has none of the phrases
         `forbid` as whole words, nor of its line's in `forbid_each`; a split line's pieces are read
         one by one. It has each of its line's `constraints` as whole words, and the translations of
-        the line's terms in `terminology`. With `sampling`, the `n_best`
-        likeliest of beam_size draws are given; draws depend on the seed and on the line's number,
-        counted from `first`. With `mbr` the best of a beam's translations, or of the draws, are
-        those that the others resemble most, by chrF.
+        the line's terms in `terminology`. With `sampling`, the `n_best` likeliest of beam_size
+        draws are given; draws depend on the seed and on the line's number, counted from `first`.
+        With `mbr` the best of a beam's translations, or of the draws, are those that the others
+        resemble most, by chrF.
 
         Raises OverlongError and LineError with the line's number, other DecodingErrors, and
         ValueError for settings that contradict each other.
@@ -266,9 +265,7 @@ class Translator:
         banned = None
         if forbid or any(forbid_each or ()):
             if config.outputs == "trees":
-                raise DecodingError(
-                    "forbidden phrases are for texts, and decoding.outputs is trees"
-                )
+                raise DecodingError("--forbid is for texts, but decoding.outputs is trees")
             shared = [forbid] if isinstance(forbid, str) else forbid
             each = automata(shared, forbid_each or [()] * len(lines), tgt)
             banned = [own for own, parts in zip(each, pieces, strict=True) for _ in parts]
@@ -276,21 +273,7 @@ class Translator:
         decoder = self._decoder(n_best=asked, suppress=suppressed, sampling=sampling)
         words = [len(tokens_of(piece.text)) for parts in pieces for piece in parts]
         chosen: Any = {"n_best": n_best, "mbr": mbr, "sampled": sampling is not None}
-        must = None
-        if terminology is not None or any(constraints or ()):
-            own = zip(constraints or [()] * len(lines), pieces, strict=True)
-            phrases = [
-                phrases_of(
-                    number,
-                    each,
-                    [part.text for part in parts],
-                    terminology,
-                    tgt,
-                    suppressed=suppressed,
-                )
-                for number, (each, parts) in enumerate(own)
-            ]
-            must = Constraints(list(itertools.chain(*phrases)), continues_word(tgt))
+        must = Constraints.of_lines(constraints, terminology, pieces, tgt, suppressed=suppressed)
         given: Any = {"prefixes": begun, "numbers": numbers, "words": words, "forbidden": banned}
         given["constraints"] = must
         try:
@@ -414,28 +397,3 @@ def _shortlist(run: RunDirectory, vocabularies: Vocabularies) -> Shortlist:
     learnt = learn(store.train, vocabulary=digest, **sizes)
     write_bytes(place, learnt.to_bytes())
     return learnt
-
-
-def translate_together(
-    translator: Translator, lines: Sequence[str], processes: Processes
-) -> list[Translation]:
-    """`translator.translate_lines` of `lines` on the first process; [] on the others.
-
-    All call it with the same arguments; each translates every n-th line, so that their times are
-    alike.
-    """
-    mine = list(translator.translate_lines(lines[processes.number :: processes.count]))
-    if processes.count == 1:
-        return mine
-    shares = processes.gather([json.dumps(dataclasses.asdict(each)) for each in mine])
-    if not processes.is_first:
-        return []
-    whole: list[Translation] = [mine[0]] * len(lines) if mine else []
-    for number, share in enumerate(shares):
-        whole[number :: processes.count] = [_translation(**json.loads(text)) for text in share]
-    return whole
-
-
-def _translation(hypotheses: Sequence[dict[str, Any]], **others: bool) -> Translation:
-    whole = (Hypothesis(**{**each, "tokens": tuple(each["tokens"])}) for each in hypotheses)
-    return Translation(hypotheses=tuple(whole), **others)

@@ -18,10 +18,11 @@ from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding import batch_search, batches
 from flaxformer_mt.decoding.batch_search import lower_search
 from flaxformer_mt.decoding.batch_shapes import plan_batches, shapes_among
-from flaxformer_mt.decoding.batches import Decoded, translate_ids
+from flaxformer_mt.decoding.batches import translate_ids
 from flaxformer_mt.decoding.sampling import Sampling
 from flaxformer_mt.decoding.search import length_penalty
 from flaxformer_mt.decoding.segments import DecodingError
+from flaxformer_mt.decoding.translation import Decoded
 from flaxformer_mt.model import CHUNK, Transformer
 from tests.decoding.examples import CONFIG, VOCAB, decoded, decoder, sentences, tiny
 from tests.decoding.runs import parameters

@@ -10,10 +10,9 @@ from sacrebleu.metrics import CHRF
 
 from flaxformer_mt.config import DecodingConfig, VocabularyConfig
 from flaxformer_mt.data.vocabulary import Vocabulary, train
-from flaxformer_mt.decoding.batches import Decoded
 from flaxformer_mt.decoding.search import length_penalty
 from flaxformer_mt.decoding.segments import Piece, split_pair_to_fit, split_to_fit
-from flaxformer_mt.decoding.translation import chrf, joined
+from flaxformer_mt.decoding.translation import Decoded, chrf, joined
 
 
 def within(characters: int):

@@ -12,11 +12,11 @@ from flaxformer_mt.config import VocabularyConfig
 from flaxformer_mt.data import vocabulary
 from flaxformer_mt.data.vocabulary import EOS, Vocabularies
 from flaxformer_mt.decoding import translator as module
-from flaxformer_mt.decoding.batches import Decoded, translate_ids
+from flaxformer_mt.decoding.batches import translate_ids
 from flaxformer_mt.decoding.sampling import Sampling
 from flaxformer_mt.decoding.search import length_penalty
 from flaxformer_mt.decoding.segments import DecodingError, LineError, TargetError, split_to_fit
-from flaxformer_mt.decoding.translation import chrf
+from flaxformer_mt.decoding.translation import Decoded, chrf
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.parsing.linearization import tokens_of
