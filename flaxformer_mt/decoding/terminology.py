@@ -71,7 +71,7 @@ class Terminology:
             columns = line.split("\t")
             try:
                 if len(columns) != 2:
-                    raise DecodingError("is no term, a tab and its translation")
+                    raise DecodingError("must be a term, a tab and its translation")
                 _add(found, *columns)
             except DecodingError as error:
                 raise DecodingError(f"{path}:{number}: {error}") from None
