@@ -246,7 +246,7 @@ def test_constraints_and_terms(run, workdir, tmp_path):
     terms.write_text("big\tdas\ndog\thund\n")
     source.write_text(source.read_text().removesuffix("x\n"))
     done = run(*command)
-    assert done.status == 0 and "going on after line" in done.errors
+    assert done.status == 0 and "resuming after line" in done.errors
     for line, text in zip(LINES, out.read_text().splitlines(), strict=True):
         words = json.loads(text)["translation"].split()
         assert "haus" in words and ("big" not in line or "das" in words)

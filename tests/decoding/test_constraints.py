@@ -114,7 +114,7 @@ def test_what_cannot_be_met_is_an_error(translator, tmp_path):
     with pytest.raises(DecodingError, match=r"terms.tsv:2: the term 'Dog' has the translation"):
         Terminology.read(path)
     path.write_text("dog\n")
-    with pytest.raises(DecodingError, match=r"terms.tsv:1: is no term, a tab and"):
+    with pytest.raises(DecodingError, match=r"terms.tsv:1: must be a term, a tab and"):
         Terminology.read(path)
 
 

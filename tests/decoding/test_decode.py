@@ -15,7 +15,7 @@ from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data import shortlist
 from flaxformer_mt.data.shortlist import Shortlist, distinct
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
-from flaxformer_mt.decoding import batch_search, batches
+from flaxformer_mt.decoding import batch_search, batches, translation
 from flaxformer_mt.decoding.batch_search import lower_search
 from flaxformer_mt.decoding.batch_shapes import plan_batches, shapes_among
 from flaxformer_mt.decoding.batches import translate_ids
@@ -378,5 +378,5 @@ def test_groups_take_turns(groups, count, expected):
         return Decoded(tokens=(ord(name),), log_prob=score, score=score, at_limit=False)
 
     made = [[output(*each) for each in one.items()] for one in groups]
-    found = batches._by_turns(made, count)
+    found = translation._by_turns(made, count)
     assert "".join(chr(each.tokens[0]) for each in found) == expected
