@@ -155,6 +155,9 @@ class Workers:
         for length in range(QUEUED):  # all have one before any has two
             for seat in self._seats.values():
                 if self._waiting and seat.begun and len(seat.jobs) <= length:
+                    # What a worker died with is done alone: it may be innocent of that.
+                    if seat.jobs and (seat.jobs[0].deaths or self._waiting[0].deaths):
+                        continue
                     job = self._waiting.popleft()
                     seat.jobs.append(job)
                     self._pending[seat.actor.work.remote(job.item)] = seat, job
@@ -209,13 +212,11 @@ class Workers:
             del self._pending[call]
         if not seat.begun:
             self._deaths[seat.place] += 1
-        elif seat.jobs:
-            first = seat.jobs[0]
-            first.deaths += 1
-            if first.deaths >= DEATHS:
-                text = f"{DEATHS} workers died on the same part of the work, perhaps out of memory"
-                first.end(error=ClusterError(f"{text}; the last: {_first_line(why)}"))
-                seat.jobs.popleft()
+        for job in seat.jobs:
+            job.deaths += 1
+        if len(seat.jobs) == 1 and seat.jobs[0].deaths >= DEATHS:
+            text = f"{DEATHS} workers died on the same part of the work, perhaps out of memory"
+            seat.jobs.popleft().end(error=ClusterError(f"{text}; the last: {_first_line(why)}"))
         self._waiting.extendleft(reversed(seat.jobs))
         self._say(f"ray: lost the worker on {seat.address}; others take over its work")
         self._recruit()

@@ -105,7 +105,8 @@ def test_whoever_is_killed_the_output_is_one_machine_s(
     assert "out.part: resuming after line " in errors and not output.exists()
     again = run_program(*spread)
     assert again.returncode == 0, again.stderr
-    assert "ray: 2 workers on " in again.stderr and "resuming after line " in again.stderr
+    # A lost node counts until Ray misses it.
+    assert " workers on " in again.stderr and "resuming after line " in again.stderr
     assert output.read_bytes() == whole.read_bytes()
 
 
