@@ -174,7 +174,7 @@ def test_workers_give_the_same_stream_and_their_death_is_reported(tmp_path):
     workers = multiprocessing.active_children()
     assert len(workers) == 2
     os.kill(workers[0].pid or 0, signal.SIGKILL)
-    with pytest.raises(WorkerError, match=r"has died: .*exit code -9.*lower data\.workers"):
+    with pytest.raises(WorkerError, match=r"worker died: .*exit code -9.*lower data\.workers"):
         for _ in range(100):
             next(batches)
     while multiprocessing.active_children():
