@@ -11,6 +11,7 @@ import ast
 import contextlib
 import importlib
 import io
+import lzma
 import posixpath
 import re
 from collections.abc import Iterator
@@ -87,7 +88,9 @@ def source_page(path: str) -> str:
         names = [entry.name for entry in _entries(file)]
         listed = "\n".join(f"- [{name}]({posixpath.join(path, name)})" for name in names)
         return f"# {path}\n\n{listed}\n"
-    text = file.read_text(encoding="utf-8")
+    opened = lzma.open if file.suffix == ".xz" else open  # translations kept beside a result
+    with opened(file, "rt", encoding="utf-8") as stream:
+        text = stream.read()
     if file.suffix == ".md":
         return text
     language = LANGUAGES.get(file.suffix, "text")
