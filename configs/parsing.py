@@ -20,12 +20,12 @@ The paper gives 4 layers, d_model 1024, a vocabulary of 16,000 or 32,000, beam 2
 and learning rate, which were chosen on section 22 and are not told: these, with the warm-up, are
 those of the authors' tensor2tensor (`transformer_parsing_base`, `_big`). Nor are the steps told.
 
-`craft` searches trees only (`decoding.outputs`) and needs `trees linearize --leaves tags`: after
-500 steps `source_gain` was 0.065 with tags and 0.007 with XX.
-75 minutes of one CPU core, with other work beside, are not the end: validation perplexity 1.54 and
-falling, F1 36.2 on CRAFT's 2,780 development trees, none malformed. The same size with XX and a
-search without rules had F1 27.7 after 9,000 steps, 2,038 outputs malformed. The other two variants
-are not trained by this project; the paper's treebank needs a licence.
+`craft` searches for trees only (`decoding.outputs`) and needs `trees linearize --leaves tags`:
+after 500 steps `source_gain` was 0.065 with tags and 0.007 with XX (one seed, by hand). Trained for
+75 minutes on one busy CPU core, it reaches F1 36.2 on CRAFT's 2,780 development trees, none of them
+malformed; validation perplexity, 1.54, was still falling. The same size with XX and an unrestricted
+search had F1 27.7 after 9,000 steps and 2,038 malformed outputs. This project does not train the
+other two variants; the paper's treebank needs a licence.
 """
 
 from ml_collections import ConfigDict
@@ -120,7 +120,7 @@ def _small(config: ConfigDict) -> None:
     config.training.keep_for_average = 10
     config.training.loss_chunk = 0
     config.decoding.outputs = "trees"
-    # A beam keeps keys for every position that an output may have: 300 more are seldom needed.
+    # A beam's cache holds every position that an output may have; 300 more are rarely needed.
     config.decoding.max_ratio = 3.0
     config.decoding.max_extra_tokens = 20
     config.decoding.beam_size = 4

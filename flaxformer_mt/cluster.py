@@ -104,7 +104,7 @@ def workers(
         made.start()
         yield made
     except ray.exceptions.RayError as error:
-        raise ClusterError(f"the Ray cluster fails: {_first_line(error)}") from error
+        raise ClusterError(f"the Ray cluster failed: {_first_line(error)}") from error
     finally:
         ray.shutdown()  # which ends the workers
 

@@ -224,7 +224,7 @@ def _begun(
 
     In a worker of a cluster as well as here.
     """
-    if options.engine == "ray":
+    if options.engine == "ray":  # a worker's process has not passed through `main`
         from flaxformer_mt.parallel.compile_cache import keep_compiled
         from flaxformer_mt.rundir.cache import cache_folder
 

@@ -121,10 +121,11 @@ class Decoder:
         and at most `model.max_length`, all with the end mark. It begins with its source's prefix,
         if there are `prefixes`. What a source draws depends on the seed and on its number, a line
         and its piece (by default its place). A tree has as many leaves as the source has `words`.
-        With `forbidden`, its automata read each output to the end. With `constraints`, an output
-        has all its source's phrases. Raises DecodingError, and LineError for what leaves a source
-        no output.
+        Automata of `forbidden` read outputs; these have all phrases of their `constraints`. Raises
+        DecodingError, and LineError for what leaves a source no output.
         """
+        if constraints is not None:
+            constraints.check_rules(self._rules)
         lengths, limits = [], []
         prefixes = [()] * len(sources) if prefixes is None else prefixes
         numbers = [(place, 0) for place in range(len(sources))] if numbers is None else numbers
@@ -216,7 +217,7 @@ class Decoder:
         rows: Sentences,
     ) -> tuple["Decoder", Sentences]:
         """A decoder that knows which types continue a word, and the rows with a batch's phrases."""
-        having = arranged(phrases, types, len(rows.limits), self._rules)
+        having = arranged(phrases, types, len(rows.limits))
         other = copy.copy(self)
         other._weights = self._weights._replace(continues=whole_on(continues, self._mesh))
         return other, rows._replace(phrases=having)

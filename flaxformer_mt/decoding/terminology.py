@@ -80,9 +80,8 @@ class Terminology:
     @property
     def digest(self) -> str:
         """Tells lists apart; hexadecimal."""
-        return hashlib.sha256(repr((self.mode, sorted(self.terms.items()))).encode()).hexdigest()[
-            :16
-        ]
+        content = repr((self.mode, sorted(self.terms.items())))
+        return hashlib.sha256(content.encode()).hexdigest()[:16]
 
     def translations(self, source: str) -> list[str]:
         """What the translation of `source` must have."""
@@ -126,6 +125,17 @@ class Constraints:
             each += phrases_of(*asked, suppressed=suppressed)
         return cls(each, continues_word(vocabulary))
 
+    def check_rules(self, rules: Rules) -> None:
+        """Raises DecodingError for a search that constraints don't work with."""
+        for name, used in (
+            ("sampling", rules.sample),
+            ("decoding.diverse_groups", rules.groups > 1),
+            ("decoding.no_repeat_ngram", rules.no_repeat),
+            ("decoding.outputs = trees", rules.trees),
+        ):
+            if used:
+                raise DecodingError(f"constraints need plain beam search and can't have {name}")
+
     def check(self, number: int, prefix: Sequence[int], limit: int) -> None:
         """Raises LineError if an output of `limit` tokens, its end mark included, has no room."""
         said = tuple(prefix)
@@ -143,9 +153,9 @@ class Constraints:
         if needed and len(said) + needed + 1 > limit:
             raise LineError(
                 number,
-                f"has constraints of {needed} tokens"
+                f"its constraints take {needed} tokens"
                 + f" after a prefix of {len(said)}" * bool(said)
-                + f"; its translation has at most {limit}, the end mark included",
+                + f", but its translation may have at most {limit}, end mark included",
             )
 
 
@@ -158,15 +168,14 @@ def _add(terms: dict[tuple[str, ...], str], source: str, target: str) -> None:
     if not words or not target.strip():
         raise DecodingError(f"the {'translation' if words else 'term'} is blank")
     if terms.setdefault(words, target) != target:
-        raise DecodingError(f"the term {source!r} has the translation {terms[words]!r} already")
+        raise DecodingError(f"the term {source!r} already has the translation {terms[words]!r}")
 
 
 def phrase(text: str, vocabulary: Vocabulary, *, soft: bool = False) -> Phrase:
     """The tokens of a text as it stands after a blank, where its script writes any.
 
-    `soft` leaves out the last token if that may be an ending: short, and of less than half its
-    word. Raises DecodingError for a blank
-    text and for what the vocabulary cannot spell.
+    `soft` leaves out the last token if that may be an ending: short, and less than half its word.
+    Raises DecodingError for a blank text and for what the vocabulary cannot spell.
     """
     (tokens,) = vocabulary.encode([text])
     if not tokens:
@@ -208,7 +217,7 @@ def phrases_of(
     """
     if own and len(pieces) != 1:
         why = "is translated in parts" if pieces else "is blank"
-        raise LineError(number, f"{why}, and its constraints are for a whole translation")
+        raise LineError(number, f"{why}, but its constraints apply to a whole translation")
     try:
         found = []
         for piece in pieces:
@@ -227,21 +236,8 @@ def phrases_of(
     return found
 
 
-def arranged(
-    phrases: Sequence[Sequence[Phrase]], types: np.ndarray, rows: int, rules: Rules
-) -> Phrases:
-    """The phrases of a batch's rows as the search has them, in its own ids of the `types`.
-
-    Raises DecodingError for rules that do not go with them.
-    """
-    for name, used in (
-        ("sampling", rules.sample),
-        ("decoding.diverse_groups", rules.groups > 1),
-        ("decoding.no_repeat_ngram", rules.no_repeat),
-        ("decoding.outputs of trees", rules.trees),
-    ):
-        if used:
-            raise DecodingError(f"constraints are for a plain beam search: not with {name}")
+def arranged(phrases: Sequence[Sequence[Phrase]], types: np.ndarray, rows: int) -> Phrases:
+    """The phrases of a batch's rows as the search has them, in its own ids of the `types`."""
     # Sizes are compiled in: few of them.
     most = one_of_few(max(map(len, phrases)), 4)
     longest = one_of_few(max(len(each.tokens) for own in phrases for each in own), 8)

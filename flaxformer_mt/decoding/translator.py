@@ -265,7 +265,7 @@ class Translator:
         banned = None
         if forbid or any(forbid_each or ()):
             if config.outputs == "trees":
-                raise DecodingError("--forbid is for texts, but decoding.outputs is trees")
+                raise DecodingError("forbidden phrases need text, but decoding.outputs is trees")
             shared = [forbid] if isinstance(forbid, str) else forbid
             each = automata(shared, forbid_each or [()] * len(lines), tgt)
             banned = [own for own, parts in zip(each, pieces, strict=True) for _ in parts]

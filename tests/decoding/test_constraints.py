@@ -65,6 +65,15 @@ def test_all_constraints_are_met_in_all_drawn_cases(beam):
             assert len(each.tokens) <= limit and has(each.tokens, own, continues), (each, own)
 
 
+def test_a_beam_with_fewer_places_than_banks_keeps_the_farthest():
+    """Else phrases would wait until the limit leaves room for nothing else."""
+    automaton = Automaton(np.random.default_rng(8), rows=3, vocab=9, spread=2.0)
+    asked = [[((4, 5), True), ((3,), True)]] * 3
+    result = search(automaton, [16] * 3, asked, (), beam=1, length=16)
+    for row in range(3):
+        assert sorted(found(result, row)[0].tokens[:3]) == [3, 4, 5]
+
+
 def test_the_best_that_meet_them_are_found():
     automaton = Automaton(np.random.default_rng(5), rows=2, vocab=6, spread=1.0)
     asked, continues = [((4, 5), False), ((3,), False)], (5,)
@@ -102,16 +111,20 @@ def test_what_cannot_be_met_is_an_error(translator, tmp_path):
             translator.with_config(max_extra_tokens=2).translate(LINES, **given)
         assert error.value.number == number
 
-    refused("has constraints of .* tokens", constraints=[[], ["katze " * 20], [], []])
+    refused("its constraints take .* tokens, but", constraints=[[], ["katze " * 20], [], []])
     refused("cannot spell", constraints=[[], ["Ω"], [], []])
     refused("is blank", constraints=[[], [" "], [], []])
     for given in ({"sampling": Sampling()}, {}):
         config = {} if given else {"no_repeat_ngram": 2}
-        with pytest.raises(DecodingError, match="for a plain beam search: not with"):
+        with pytest.raises(DecodingError, match="need plain beam search and can't have"):
             translator.with_config(**config).translate(LINES, constraints=[["a"]] * 4, **given)
+    # Also where no line has a term: a later one may.
+    with pytest.raises(DecodingError, match="can't have sampling"):
+        rare = Terminology.of({"zebra": "zebra"})
+        translator.translate(LINES, terminology=rare, sampling=Sampling())
     path = tmp_path / "terms.tsv"
     path.write_text("dog\thund\nDog\tkatze\n")
-    with pytest.raises(DecodingError, match=r"terms.tsv:2: the term 'Dog' has the translation"):
+    with pytest.raises(DecodingError, match=r"terms.tsv:2: the term 'Dog' already has"):
         Terminology.read(path)
     path.write_text("dog\n")
     with pytest.raises(DecodingError, match=r"terms.tsv:1: must be a term, a tab and"):
@@ -119,6 +132,7 @@ def test_what_cannot_be_met_is_an_error(translator, tmp_path):
 
 
 def test_terms_are_whole_words_of_any_case_the_longest_first():
-    terms = Terminology.of({"house": "haus", "Old  House": "altes haus", "東京": "tokio"})
+    known = {"old": "alt", "house": "haus", "Old  House": "altes haus", "東京": "tokio"}
+    terms = Terminology.of(known)
     assert terms.translations("The old house, a HOUSE; houses.") == ["altes haus", "haus"]
     assert terms.translations("私は東京です") == ["tokio"]

@@ -138,7 +138,7 @@ def _make(
         known = set(vocabularies.src.pieces())
         for _, key, corpus in named_corpora(config):
             if corpus.tag and corpus.tag not in known:
-                report(f"prepare: {key}.tag = {corpus.tag} is not in that vocabulary: split")
+                report(f"prepare: {key}.tag = {corpus.tag} is not in that vocabulary; it is split")
     else:
         vocabularies, sample, records = train_vocabulary(config, seed, report, bar=bar)
         vocabularies.save(aside / "vocabulary")

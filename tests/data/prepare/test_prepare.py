@@ -127,23 +127,22 @@ def test_validation_is_split_off_one_corpus_by_its_sources(config, tmp_path):
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
 def test_a_tag_is_one_type_before_every_source_of_its_corpus(config, tmp_path, run, kind):
-    write(
-        tmp_path / "text",
-        "train",
-        [(b"", b"ein Hund"), *((s.encode(), t.encode()) for s, t in GOOD)],
-    )
+    # The tag's characters are types of their own, into which it could be cut.
+    good = [("< b t >", "ein Hund"), *GOOD[1:]]
+    written = [("", "ein Hund"), *good]
+    write(tmp_path / "text", "train", [(src.encode(), tgt.encode()) for src, tgt in written])
     (plain,) = config.train
     tagged = replace(plain, name="tagged", tag="<bt>")
-    small = replace(config, train=(plain, tagged), vocabulary=VocabularyConfig(size=45, kind=kind))
+    small = replace(config, train=(plain, tagged), vocabulary=VocabularyConfig(size=47, kind=kind))
     store = prepare(small, seed=1, directory=run)
     src = Vocabularies.load(run / "vocabulary").src
     rows, tag = listed(store.train, "src"), src.pieces().index("<bt>")
     assert [row.count(tag) for row in rows] == [0] * 24 + [1] * 24
-    assert src.decode(rows) == [s for s, _ in GOOD] + [f"<bt> {s}" for s, _ in GOOD]
+    assert src.decode(rows) == [s for s, _ in good] + [f"<bt> {s}" for s, _ in good]
     # An empty source has no text, whatever stands before it.
     accounts = read_manifest(run / "data")["corpora"]
     assert [account["dropped"] for account in accounts] == [{"empty side": 1}] * 2 + [{}]
-    for source, whole in ((plain, GOOD), (tagged, [(f"<bt> {s}", t) for s, t in GOOD])):
+    for source, whole in ((plain, good), (tagged, [(f"<bt> {s}", t) for s, t in good])):
         assert [pair[1:] for pair in read_pairs(source, config.folder, drops=Drops())] == whole
     # Cut anew in each epoch, but for the tag.
     sampled = replace(small, vocabulary=replace(small.vocabulary, sampling=0.9))
