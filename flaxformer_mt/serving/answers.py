@@ -257,7 +257,7 @@ def openapi(reader: Reader) -> Json:
             "Translate one or more texts",
             reader.translate_form | reader.libre_form,
             {
-                "ours": {"text": text, "n_best": 2, "alignment": True},
+                "ours": {"text": text, "n_best": 2, "alignment": True, "terms": {"dog": "Hund"}},
                 "LibreTranslate": {"q": text, "source": model.src_lang, "target": model.tgt_lang},
             },
             TranslateAnswer | LibreTranslateAnswer,

@@ -3,24 +3,35 @@
 import dataclasses
 import functools
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float32
 
 from flaxformer_mt.decoding.alignment import Alignment
-from flaxformer_mt.decoding.segments import DecodingError, OverlongError, TargetError
+from flaxformer_mt.decoding.segments import DecodingError, LineError, OverlongError, TargetError
+from flaxformer_mt.decoding.terminology import Terminology
 from flaxformer_mt.decoding.translation import Translation
-from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.decoding.translator import Translator, Wanted
 from flaxformer_mt.serving.access import Refusal, bad_request
 from flaxformer_mt.serving.requests import AttentionRequest
 
-ATTENTION = 0  # the key of requests for attention; that of a search is its number of hypotheses
 WIDE_BATCH = 4  # sentences of an n-best batch: the page's requests, which are few and short
 STEP = 4  # from one size of batch to the next; as many times fewer rows a search goes down to
 # Pairs are aligned so many at a time, padded by repetition: one pass is cheap, compiling is not.
 ALIGNED_TOGETHER = 8
+
+
+class Key(NamedTuple):
+    """Sentences with the same key can be searched together."""
+
+    n_best: int
+    terms: tuple[tuple[str, str], ...] = ()
+    forbid: tuple[str, ...] = ()
+
+
+ATTENTION = Key(0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,67 +87,82 @@ class Engine:
         self.translator = translator
         self.widest, self._largest, self._diverse = widest, largest, diverse
 
-    def key_of(self, n_best: int) -> int:
-        """Sentences with the same key can be searched together."""
-        return n_best if n_best == 1 or self._diverse else self.widest
+    def key_of(
+        self, n_best: int, terms: Mapping[str, str] | None = None, forbid: Sequence[str] = ()
+    ) -> Key:
+        searched = n_best if n_best == 1 or self._diverse else self.widest
+        return Key(searched, tuple((terms or {}).items()), tuple(forbid))
 
-    def searches(self) -> list[int]:
-        """The keys that requests can come to need."""
+    def searches(self) -> list[Key]:
+        """The keys that requests without terms and forbidden phrases can come to need."""
         return list(dict.fromkeys(self.key_of(n_best) for n_best in range(1, self.widest + 1)))
 
-    def sizes(self, key: int) -> list[int]:
+    def sizes(self, key: Key) -> list[int]:
         """The sizes of batches, from 1 on."""
         if key == ATTENTION:
             return [1]
-        largest = min(self._largest, WIDE_BATCH) if key > 1 else self._largest
+        largest = min(self._largest, WIDE_BATCH) if key.n_best > 1 else self._largest
         sizes = [1]
         while sizes[-1] < largest:
             sizes.append(min(STEP * sizes[-1], largest))
         return sizes
 
-    def take(self, key: int, waiting: int) -> int:
+    def take(self, key: Key, waiting: int) -> int:
         """How many of those that wait to take: all, unless most of the batch would be filling."""
         sizes = self.sizes(key)
         fitting = [size for size in sizes if size <= waiting]
         return max([fitting[-1], *(min(size, waiting) for size in sizes if size <= 2 * waiting)])
 
-    def run(self, key: int, items: Sequence[Any]) -> Sequence[Any]:
-        """The results of one batch. Raises Refusal for a pair that the model cannot take whole."""
+    def run(self, key: Key, items: Sequence[Any]) -> Sequence[Any]:
+        """The results of one batch.
+
+        Raises Refusal for a pair that the model cannot take whole, and for terms and forbidden
+        phrases that the search cannot keep to.
+        """
         if key == ATTENTION:
             return [self._attend(item) for item in items]
         return self._translate(key, items)
 
     def prepare(
-        self, key: int, texts: Sequence[str], *, longest: str
+        self, key: Key, texts: Sequence[str], *, longest: str
     ) -> frozenset[tuple[int, int]]:
         """Compiles all that a batch of this many sentences may need, up to the length of
         `longest`, and runs it. Returns the shapes of its searches, (rows, source length).
         """
         filled = self._filled(key, texts)
-        shapes = self.translator.compile(filled, n_best=key, longest=longest)
+        shapes = self.translator.compile(filled, n_best=key.n_best, longest=longest)
         self.run(key, [Sentence(text) for text in texts])
         return shapes
 
-    def _filled(self, key: int, texts: Sequence[str]) -> list[str]:
+    def _filled(self, key: Key, texts: Sequence[str]) -> list[str]:
         size = min(size for size in self.sizes(key) if size >= len(texts))
         return [*texts, *[texts[-1]] * (size - len(texts))]
 
-    def _translate(self, n_best: int, sentences: Sequence[Sentence]) -> list[Translated]:
-        filled = self._filled(n_best, [sentence.read for sentence in sentences])
-        translations = self.translator.translate(filled, n_best=n_best)
+    def _translate(self, key: Key, sentences: Sequence[Sentence]) -> list[Translated]:
+        filled = self._filled(key, [sentence.read for sentence in sentences])
+        wanted: Wanted = {"n_best": key.n_best, "forbid": key.forbid}
+        try:
+            if key.terms:
+                wanted["terminology"] = Terminology.of(dict(key.terms))
+            translations = self.translator.translate(filled, **wanted)
+        except DecodingError as error:
+            if not (key.terms or key.forbid):
+                raise
+            where = f"'{sentences[error.number].text}': " if isinstance(error, LineError) else ""
+            raise bad_request(f"{where}{error}") from error
         found = [
-            Translated(sentence, translation, [None] * min(sentence.aligned, n_best))
+            Translated(sentence, translation, [None] * min(sentence.aligned, key.n_best))
             for sentence, translation in zip(sentences, translations, strict=False)
         ]
-        wanted = [
+        aligning = [
             (each, place, hypothesis.text)
             for each in found
             if not each.translation.split  # in pieces: the model has never seen it whole
             for place, hypothesis in enumerate(each.translation.hypotheses[: each.sentence.aligned])
             if hypothesis.text.strip()
         ]
-        aligned = self.align([(each.sentence.read, text) for each, _, text in wanted])
-        for (each, place, _), alignment in zip(wanted, aligned, strict=True):
+        aligned = self.align([(each.sentence.read, text) for each, _, text in aligning])
+        for (each, place, _), alignment in zip(aligning, aligned, strict=True):
             each.alignments[place] = _without_code(alignment, each.sentence.code)
         return found
 
@@ -207,7 +233,7 @@ def warm_up(
     searches = {key: (1, *engine.sizes(key)[:0:-1]) for key in engine.searches()}
     count = len(lengths) * (sum(map(len, searches.values())) + 2)
     done = 0
-    met: set[tuple[int, Any]] = set()
+    met: set[tuple[Key, Any]] = set()
 
     def step(what: str, run: Callable[[], Any]) -> Any:
         nonlocal done
@@ -225,7 +251,7 @@ def warm_up(
         for key, sizes in searches.items():
             for size in sizes:
                 prepare = functools.partial(engine.prepare, key, [text] * size, longest=longest)
-                shapes = step(f"{size} x {length} words, {key}-best", prepare)
+                shapes = step(f"{size} x {length} words, {key.n_best}-best", prepare)
                 yield True
                 # By the shape, not by whether anything was compiled: another model of this process
                 # may have needed the same programs for one sentence, and none of those for more.

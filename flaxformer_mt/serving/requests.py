@@ -4,7 +4,7 @@ import asyncio
 import dataclasses
 import difflib
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 import pydantic
@@ -22,6 +22,8 @@ Kind = Literal["cross", "encoder", "decoder"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 # A non-blank character, as Rust, Python and ECMAScript all define it.
 _VISIBLE = r"[^\s\u001c-\u001f\u0085\ufeff]"
+# Bounds the tables of a search: a forbidden character costs a row over the vocabulary.
+_Phrase = Annotated[str, Field(pattern=_VISIBLE, max_length=60)]
 _MOST_FIELDS = 100  # of a form
 _TOO_LARGE = {"string_too_long", "too_long"}
 _CLEARER = {"missing": "is missing", "string_pattern_mismatch": "must not be blank"}
@@ -56,6 +58,12 @@ class TranslateRequest(_Body):
     sentences: Annotated[bool, _PLAIN] = Field(
         default=True, description="split texts at sentence ends, not only at line ends"
     )
+    terms: dict[_Phrase, _Phrase] = Field(
+        default={}, max_length=60, description="how to translate these terms of the source"
+    )
+    forbid: list[_Phrase] = Field(
+        default=[], max_length=20, description="phrases that no translation may contain"
+    )
     source: str
     target: str
     api_key: str = Field(default="", description="LibreTranslate's format")
@@ -78,6 +86,8 @@ class LibreTranslateRequest(_Body):
     api_key: str = ""
     alignment: ClassVar[bool] = False
     sentences: ClassVar[bool] = True
+    terms: ClassVar[Mapping[str, str]] = {}
+    forbid: ClassVar[Sequence[str]] = ()
 
     @property
     def given(self) -> list[str]:

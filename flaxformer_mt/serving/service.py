@@ -117,13 +117,15 @@ class Service:
 
     async def translate(self, task: TranslateTask) -> list[list[Translated]]:
         """The sentences of each text."""
-        n_best = task.form.n_best
+        form = task.form
         sentences = [
-            Sentence(each, n_best if task.form.alignment else 0, code)
+            Sentence(each, form.n_best if form.alignment else 0, code)
             for text in task.texts
             for each, code in zip(text.texts, text.codes, strict=True)
         ]
-        results = self.batcher.submit(self.engine.key_of(n_best), sentences)
+        results = self.batcher.submit(
+            self.engine.key_of(form.n_best, form.terms, form.forbid), sentences
+        )
         self.metrics.sentences.inc(len(sentences))
         self.metrics.characters.inc(sum(len(sentence.text) for sentence in sentences))
         found = iter(await results)

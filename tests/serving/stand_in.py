@@ -46,7 +46,7 @@ class StandIn:
         self.calls: list[tuple[list[str], int]] = []
         self.threads: set[int] = set()
 
-    def translate(self, lines, *, n_best=1, overlong="split"):
+    def translate(self, lines, *, n_best=1, overlong="split", forbid=(), terminology=None):
         self.threads.add(threading.get_ident())
         self.calls.append((list(lines), n_best))
         assert self.open.wait(30)
@@ -55,7 +55,12 @@ class StandIn:
         assert not any("\n" in line for line in lines)
         if overlong == "refuse":
             _check_lengths(source=lines[0].split())
-        return [self._translation(line, n_best) for line in lines]
+        terms = [() if terminology is None else terminology.translations(line) for line in lines]
+        kept = [" ".join(word for word in line.split() if word not in forbid) for line in lines]
+        return [
+            self._translation(" ".join([*own, line]), n_best)
+            for own, line in zip(terms, kept, strict=True)
+        ]
 
     def compile(self, lines, *, n_best=1, longest=""):
         """There is nothing to compile: a shape for every number of words."""

@@ -5,15 +5,15 @@ import pytest
 from flaxformer_mt.decoding.batches import DecodingError
 from flaxformer_mt.decoding.segments import OverlongError, TargetError
 from flaxformer_mt.serving.access import Refusal
-from flaxformer_mt.serving.engine import ATTENTION, Engine, Sentence
+from flaxformer_mt.serving.engine import ATTENTION, Engine, Key, Sentence
 from flaxformer_mt.serving.requests import AttentionRequest
 from tests.serving.stand_in import StandIn, reversed_words
 
-BEST, WIDE = 1, 4
+BEST, WIDE = Key(1), Key(4)
 
 
 def engine(largest, **options):
-    return Engine(StandIn(), **{"widest": WIDE, "largest": largest, **options})
+    return Engine(StandIn(), **{"widest": WIDE.n_best, "largest": largest, **options})
 
 
 def test_sizes_are_few():
@@ -49,7 +49,7 @@ def test_a_batch_is_filled_up_and_its_filling_left_out():
 
 def test_a_diverse_search_for_fewer_is_another_one():
     made = engine(16, diverse=True)
-    assert [made.key_of(n) for n in (1, 2, 3, 4)] == made.searches() == [1, 2, 3, 4]
+    assert [made.key_of(n) for n in (1, 2, 3, 4)] == made.searches() == [*map(Key, (1, 2, 3, 4))]
     assert engine(16).searches() == [BEST, WIDE]
     assert engine(16, widest=1).searches() == [BEST]
 

@@ -169,6 +169,19 @@ def test_alternatives_take_the_place_of_the_translation(page):
     assert page.evaluate("target.textContent") == "ONE. FIRST\nTWO. SECOND 1"
 
 
+def test_terms_and_forbidden_phrases(page):
+    translate(page, "one dog", "DOG ONE")
+    page.click("#wishes summary")
+    page.fill("#terms", "dog = Hund\nunfinished")
+    shows(page, "DOG ONE HUND")
+    assert page.get_attribute("#terms", "aria-invalid") == "true"
+    page.fill("#forbid", "one")
+    shows(page, "DOG HUND")
+    page.reload()
+    shows(page, "DOG HUND")
+    assert page.is_visible("#terms") and page.input_value("#forbid") == "one"
+
+
 def test_a_language_code_holds_for_attention_too(browser, translator):
     model = dataclasses.replace(MODEL, codes=frozenset({">>fra<<"}))
     with running(translator, model=model) as server, visiting(browser, server.url) as page:

@@ -63,6 +63,37 @@ def test_after_the_warm_up_nothing_compiles(server, caplog):
     assert not [each for each in said if each.startswith("Compiling")]
 
 
+def test_terms_and_forbidden_phrases_hold_for_every_sentence(server):
+    def asked(**wanted):
+        payload = {"text": "a dog runs .\nthe cat sleeps .", "n_best": 2, **wanted}
+        status, answer = server.post("/translate", payload)
+        assert status == 200, answer
+        (text,) = answer["translations"]
+        return [[each["text"] for each in one["hypotheses"]] for one in text["sentences"]]
+
+    plain, terms = asked(), {"Dog": "katze", "the cat": "hund"}
+    assert asked(terms={"house": "haus"}) == plain
+    dog, cat = asked(terms=terms)
+    assert all("katze" in text.split() for text in dog)
+    assert all("hund" in text.split() for text in cat)
+    word = plain[0][0].split()[0]
+    assert not any(word in text.split() for own in asked(forbid=[word]) for text in own)
+
+
+def test_terms_that_no_output_can_have_are_refused(server):
+    for wanted, said in [
+        ({"terms": {"dog": "東京"}}, "'a dog': the target vocabulary cannot spell"),
+        ({"terms": {"dog": " ".join(["haus"] * 12)}}, "'a dog': its constraints take"),
+        ({"terms": {"dog": "hund", "Dog": "haus"}}, "already has the translation"),
+        ({"terms": {"dog": ""}}, "'terms' must not be blank"),
+        ({"terms": {"dog": "a" * 61}}, "'terms' should have at most 60 characters"),
+        ({"forbid": ["a"] * 21}, "'forbid' should have at most 20 items"),
+    ]:
+        status, answer = server.post("/translate", {"text": "a dog", **wanted})
+        assert status in (400, 413) and said in answer["error"], answer
+    assert not server.errors()
+
+
 def test_odd_and_long_texts_are_answered(server):
     for text in ("\x00 a \x07", "\ufeff", "😀" * 20, "\U000e0001", "a\u0301" * 20):
         payload = {"text": text, "n_best": 4, "alignment": True}

@@ -21,7 +21,7 @@ const change = live({
   ask: (text, signal) =>
     text.trim() === ""
       ? Promise.resolve(null)
-      : post("translate", { text, n_best: Math.min(4, settings.limits.n_best), alignment: true }, signal),
+      : post("translate", { text, n_best: Math.min(4, settings.limits.n_best), alignment: true, ...wishes() }, signal),
   show(answer, text) {
     target.classList.remove("waiting");
     say("");
@@ -93,15 +93,29 @@ function attend(sentence) {
   attention.show(read, sentence.hypotheses[sentence.chosen].text);
 }
 
-// A text survives a reload of the page, in this tab alone.
-const STORED_TEXT = "flaxformer-text";
+// Terms and forbidden phrases. A line of terms that has no "=" yet is still being typed.
+function wishes() {
+  const pairs = linesOf(byId("terms")).map((line) => line.split("=", 2).map((part) => part.trim()));
+  const whole = pairs.filter(([term, translation]) => term && translation);
+  byId("terms").setAttribute("aria-invalid", whole.length < pairs.length);
+  const forbid = linesOf(byId("forbid"));
+  return {
+    ...(whole.length && { terms: Object.fromEntries(whole) }),
+    ...(forbid.length && { forbid }),
+  };
+}
+
+const linesOf = (area) => area.value.split("\n").map((line) => line.trim()).filter(Boolean);
+
+// What is typed survives a reload of the page, in this tab only.
+const STORED = { source: "flaxformer-text", terms: "flaxformer-terms", forbid: "flaxformer-forbid" };
 
 function typed({ now = false } = {}) {
   desk.edited();
   const count = [...source.value].length;
   byId("count").textContent = count ? `${count} of ${settings.limits.characters} characters` : " ";
   byId("clear").hidden = count === 0;
-  remember("sessionStorage", STORED_TEXT, source.value);
+  for (const [id, name] of Object.entries(STORED)) remember("sessionStorage", name, byId(id).value);
   change(source.value, { now });
 }
 
@@ -135,7 +149,7 @@ function setUp() {
   attention.setUp(model);
 }
 
-source.addEventListener("input", () => settings && typed());
+for (const id of Object.keys(STORED)) byId(id).addEventListener("input", () => settings && typed());
 byId("clear").addEventListener("click", () => {
   fill("");
   source.focus();
@@ -158,7 +172,8 @@ setUpTheme(byId("theme"), attention.redraw);
 try {
   settings = await get("frontend/settings");
   setUp();
-  source.value ||= recall("sessionStorage", STORED_TEXT) ?? "";
+  for (const [id, name] of Object.entries(STORED)) byId(id).value ||= recall("sessionStorage", name) ?? "";
+  byId("wishes").open = Object.keys(wishes()).length > 0;
   if (source.value) typed({ now: true });
 } catch (error) {
   say(error.message, true);
