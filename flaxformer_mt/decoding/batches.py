@@ -12,7 +12,7 @@ from jax.sharding import Mesh
 
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.shortlist import Shortlist, distinct
-from flaxformer_mt.data.vocabulary import EOS, UNK
+from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding import batch_search
 from flaxformer_mt.decoding.batch_search import (
     Models,
@@ -157,8 +157,8 @@ class Decoder:
             phrases = [] if constraints is None else [constraints.each[n] for n in batch.numbers]
             among, types = self._shortened(
                 [sources[number] for number in batch.numbers],
-                [prefixes[number] for number in batch.numbers]
-                + [each.tokens for own in phrases for each in own],
+                *(prefixes[number] for number in batch.numbers),
+                *(each.tokens for own in phrases for each in own),
             )
             src, src_lengths, rows = padding(room, batch.length, prefix=width)
             for row, number in enumerate(batch.numbers):
@@ -223,21 +223,22 @@ class Decoder:
         return other, rows._replace(phrases=having)
 
     def _shortened(
-        self, sources: Sequence[Sequence[int]], prefixes: Sequence[Sequence[int]]
+        self, sources: Sequence[Sequence[int]], *needed: Sequence[int]
     ) -> tuple["Decoder", np.ndarray]:
         """A decoder for these sources, and the target type that each of its ids stands for.
 
-        With a shortlist its models have these types' rows alone: a power of two of them, for a
-        small model a power of four, as each number is compiled for itself. So the least likely ones
-        may be left out, or frequent ones be added.
+        With a shortlist its models have only these types' rows: a power of two of them, for a small
+        model a power of four, since each number is another program. So the least likely are left
+        out, or frequent ones added. Those of `needed` stay.
         """
         models = self._static["models"]
         whole = np.arange(models[0].tgt_vocab_size)
         if self._shortlist is None or self._rules.trees is not None:
             return self, whole
         never = np.setdiff1d(self._rules.suppress, (UNK,))
-        wanted = distinct(*prefixes, self._shortlist.types(sources))
-        most = max(len(wanted) * 2 // 3, LEAST_TYPES)
+        must = distinct((PAD, BOS, EOS, UNK), *needed)
+        wanted = distinct(must, self._shortlist.types(sources))
+        most = max(len(wanted) * 2 // 3, len(must), LEAST_TYPES)
         size = one_of_few(most, LEAST_TYPES) if self._small else power_of_two_at_least(most)
         types = distinct(wanted, self._shortlist.ranked)
         types = np.sort(types[~np.isin(types, never)][:size])
@@ -258,7 +259,7 @@ class Decoder:
     def compile(self, lengths: Sequence[int], *, longest: int = 0) -> frozenset[tuple[int, int]]:
         """Compiles what `decode` may need for sources of these lengths, or for as many of which
         some have up to `longest` tokens; returns the batches' shapes, (rows, source length)."""
-        among, _ = self._shortened([[EOS]], [])  # the fewest types: few sentences need no more
+        among, _ = self._shortened([[EOS]])  # the fewest types: few sentences need no more
         if among is not self:
             return among.compile(lengths, longest=longest)
         if self._small:

@@ -1,9 +1,14 @@
 """Phrases that every translation has."""
 
+import copy
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from flaxformer_mt.data import shortlist
+from flaxformer_mt.data.shortlist import Shortlist
+from flaxformer_mt.decoding import batches
 from flaxformer_mt.decoding.constraints import Phrases
 from flaxformer_mt.decoding.rules import Rules
 from flaxformer_mt.decoding.sampling import Sampling
@@ -103,6 +108,19 @@ def test_translations_have_their_lines_constraints_and_terms(translator):
                     assert any(word.startswith(stem) for word in words), (line, words)
     free = translator.translate(LINES)
     assert translator.translate(LINES, constraints=[["haus"], [], [], []])[1:] == free[1:]
+
+
+def test_a_shortlist_has_the_types_of_all_constraints(translator, monkeypatch):
+    monkeypatch.setattr(batches, "LEAST_TYPES", 8)
+    monkeypatch.setattr(shortlist, "FREQUENT", 1)
+    src, tgt = translator.vocabularies.src.size, translator.vocabularies.tgt.size
+    known = Shortlist(np.full((src, 1), 5), np.arange(tgt)[::-1], "")
+    shortened = copy.copy(translator)
+    shortened.shortlist = known
+    own = [[target] for _, target in PAIRS]
+    found = shortened.with_config(max_extra_tokens=24).translate(LINES, constraints=own)
+    for phrases, translation in zip(own, found, strict=True):
+        assert phrases[0] in translation.text
 
 
 def test_what_cannot_be_met_is_an_error(translator, tmp_path):
