@@ -305,47 +305,23 @@ class _Lattice:
 
 
 class _Table:
-    """Looks up many pairs of numbers at a time: a hash table with open addressing."""
+    """Looks up many pairs of numbers at a time."""
 
     def __init__(self, values: Mapping[tuple[int, int], int], seconds: int) -> None:
         """The second number of a pair is always below `seconds`."""
         self._seconds = seconds
-        slots = 4 << len(values).bit_length()
-        self._shift, self._last = np.uint64(65 - slots.bit_length()), slots - 1
-        # An entry is a key and, in its lower bits, the value.
-        self._bits = max(values.values(), default=0).bit_length()
-        self._entries = np.full(slots, -1)
         keys = np.array([first * seconds + second for first, second in values], np.int64)
-        entries = keys << self._bits | np.array(list(values.values()), np.int64)
-        slot = self._slots(keys)
-        while len(entries):
-            free = self._entries[slot] < 0
-            self._entries[slot[free]] = entries[free]
-            left = self._entries[slot] != entries
-            entries, slot = entries[left], (slot[left] + 1) & self._last
+        order = np.argsort(keys)
+        self._keys = np.append(keys[order], np.iinfo(np.int64).max)
+        self._values = np.append(np.array([*values.values()], np.int64)[order], _NOTHING)
 
     def get(
         self, first: Integer[np.ndarray, "*items"], second: Integer[np.ndarray, "*items"]
     ) -> Int64[np.ndarray, "*items"]:
         """The value of each pair, `_NOTHING` for one without."""
-        keys = (first * self._seconds + second).ravel()
-        slot = self._slots(keys)
-        entries = self._entries[slot]
-        other = entries >> self._bits != keys
-        values = entries & ((1 << self._bits) - 1)
-        values[other] = _NOTHING
-        todo = np.flatnonzero(other & (entries >= 0))
-        while len(todo):
-            slot[todo] = (slot[todo] + 1) & self._last
-            entries = self._entries[slot[todo]]
-            other = entries >> self._bits != keys[todo]
-            values[todo[~other]] = entries[~other] & ((1 << self._bits) - 1)
-            todo = todo[other & (entries >= 0)]
-        return values.reshape(np.shape(first))
-
-    def _slots(self, keys: Int64[np.ndarray, "*items"]) -> Int64[np.ndarray, "*items"]:
-        spread = keys.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-        return (spread >> self._shift).astype(np.int64)
+        keys = first * self._seconds + second
+        places = np.searchsorted(self._keys, keys)
+        return np.where(self._keys[places] == keys, self._values[places], _NOTHING)
 
 
 def _offsets(lengths: Int64[np.ndarray, " items"]) -> Int64[np.ndarray, " items_and_one"]:
