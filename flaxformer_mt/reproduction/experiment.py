@@ -31,45 +31,44 @@ from flaxformer_mt.reproduction.settings import (
     validating_at_checkpoints,
 )
 
-_NUMBERS: tuple[Decides, ...] = ("training", "scoring")  # what decides numbers
-# A row has another multiple of these than its base, whatever the base has.
+_NUMBERS: tuple[Decides, ...] = ("training", "scoring")  # settings that decide numbers
+# A row scales these of its base.
 _SIZES = frozenset(
     "model.encoder_layers model.decoder_layers model.d_model model.d_ff model.num_heads model.d_k "
     "model.d_v".split()
 )
 _COUNTS = frozenset({"training.steps", "training.save_every", "training.keep_for_average"})
-# Beside place and speed these are no part of what the paper's experiment is.
+# Like place and speed, these are not part of the paper's experiment.
 _OURS = frozenset({"model.dtype", "training.seed"})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """A row, resolved. `config` is what is trained, but that `pairs` cuts its training corpora.
+    """A row, resolved: `config`, with training corpora cut to `pairs`.
 
-    `variant` tells experiments of other overrides apart in names; empty where there are none that
-    decide anything.
+    `variant` is a digest of overrides that decide something, for names.
     """
 
     row: Row
     settings: Settings
     config: ExperimentConfig
-    pairs: Mapping[str, int] | None  # of each corpus at most the first so many; None: all
+    pairs: Mapping[str, int] | None  # the first pairs to use of each corpus; None: all
     test: str
     variant: str = ""
 
     @property
     def name(self) -> str:
-        """Of its result file: `table3_c_n2_paper_full_seed_1`."""
+        """Name of its result file: `table3_c_n2_paper_full_seed_1`."""
         return f"{self.stem(self.row.name.lower())}_seed_{self.seed}"
 
     def stem(self, what: str) -> str:
-        """What names of files about `what` of its table begin with, whatever the seed."""
+        """How names of files about `what` of its table begin, for any seed."""
         stem = f"{self.row.table}_{what}_{self.settings.extent}"
         return f"{stem}_{self.variant}" if self.variant else stem
 
     @property
     def run_name(self) -> str:
-        """Of its run directory, which all share that are trained alike, however they are scored."""
+        """Name of its run directory, shared by experiments that only score differently."""
         row = f"{self.row.table}_{self.row.name.lower()}"
         trained = _digest([deciding(self.config, "training"), self.pairs])
         return f"{row}_{self.settings.extent}_seed_{self.seed}-{trained[:8]}"
@@ -91,7 +90,7 @@ class Experiment:
 
     @property
     def is_the_paper_s(self) -> bool:
-        """Whether nothing differs from the paper's experiment but place, seed and precision."""
+        """Whether only place, seed and precision differ from the paper's experiment."""
         if self.settings.scale != 1 or self.settings.corpus is not None:
             return False
         paper = load_on(self.settings.text, self.row.spec)
@@ -101,27 +100,25 @@ class Experiment:
 
     @property
     def digest(self) -> str:
-        """Of all that decides its numbers but the text itself; the manifest digests that."""
-        decides = deciding(self.config, *_NUMBERS)
-        return _digest([decides, self.settings.scale, self.pairs, self.test])
+        """Digest of all that decides its numbers except the text, which the manifest digests."""
+        settings = deciding(self.config, *_NUMBERS)
+        return _digest([settings, self.settings.scale, self.pairs, self.test])
 
     @property
     def command(self) -> str:
         return self.settings.command(self.row.table, only=[self.row.name])
 
     def details(self) -> dict[str, str]:
-        """From which `again` makes it once more."""
+        """What `again` rebuilds it from."""
         row, settings = self.row.label, self.settings.to_json()
         return {"row": row, "settings": settings, "digest": self.digest}
 
 
 def resolve(row: Row, settings: Settings) -> Experiment:
-    """The experiment of a row.
+    """The experiment of a row: overrides change the base, then the row changes it, then scaling.
 
-    Overrides say what the base is; then the row's own changes are made: sizes and numbers of steps
-    by their ratio to the paper's base, all else to the row's value. Last of all it is scaled.
-
-    Raises RowError for a row that makes no sense on this base, ConfigError for wrong overrides.
+    A row changes sizes and step counts by their ratio to the paper's base, the rest to its value.
+    Raises RowError for a row that doesn't apply to this base, ConfigError for wrong overrides.
     """
     base = load_on(settings.text, row.base, settings.overrides)
     config = _with_changes(row, base)
@@ -145,7 +142,6 @@ def resolve(row: Row, settings: Settings) -> Experiment:
     config = dataclasses.replace(config, name=row.label, data=data, training=training)
     config = validating_at_checkpoints(scaled(config, settings.scale))
     cut = {name: share_of(count, settings.scale) for name, count in pairs.items()}
-    # The rows of a ladder have in common what overrides change in their base.
     overridden = differences(load_on(settings.text, row.base), base).items()
     changed = {key: new for key, (_, new) in overridden if decides(key) != "nothing"}
     experiment = Experiment(
@@ -165,17 +161,14 @@ def resolve(row: Row, settings: Settings) -> Experiment:
 
 
 def again(details: Mapping[str, str]) -> Experiment:
-    """The experiment of a result, as the present configs resolve it.
-
-    Raises RowError and ConfigError where they no longer do.
-    """
+    """The experiment of a result with today's configs. Raises RowError, ConfigError."""
     if missing := {"row", "settings"} - set(details):
         raise RowError(f"its details lack {', '.join(sorted(missing))}")
     return resolve(row_of(details["row"]), Settings.from_json(details["settings"]))
 
 
 def _with_changes(row: Row, ours: ExperimentConfig) -> ExperimentConfig:
-    """`ours` with what the row has another value of than its base has in the paper."""
+    """`ours` with the row's changes to its base in the paper."""
     base, changed = (flatten(paper_config(spec)) for spec in (row.base, row.spec))
     present = flatten(ours)
     changes = {
@@ -194,7 +187,7 @@ def _with_changes(row: Row, ours: ExperimentConfig) -> ExperimentConfig:
 
 
 def _changed(row: Row, key: str, base: Any, value: Any, ours: Any) -> Any:
-    """What the row has of `key` where its base, in the paper `base`, is `ours`."""
+    """The row's value of `key` for a base of `ours` instead of the paper's `base`."""
     if ours == base:
         return value
     if key in _COUNTS:

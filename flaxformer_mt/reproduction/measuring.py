@@ -33,7 +33,7 @@ PARSE_SIGNATURE = "EVALB, COLLINS.prm; malformed outputs repaired, none left out
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TestSet:
-    """What a row is scored on, read before it is trained: a misspelt name should not cost days."""
+    """What a row is scored on. Read before training, so that a wrong name doesn't cost days."""
 
     name: str
     sources: tuple[str, ...]
@@ -42,10 +42,7 @@ class TestSet:
 
 
 def read_test(experiment: Experiment, *, say: Callable[[str], None]) -> TestSet:
-    """The row's test set; `say` is told which gold trees are left out.
-
-    Raises CorpusError, and TreeError for gold trees.
-    """
+    """The row's test set; `say` gets gold trees left out. Raises CorpusError and TreeError."""
     data, name = experiment.config.data, experiment.test
     corpus = {corpus.name: corpus for corpus in data.test}.get(name, data.valid)
     key = f"data.test.{name}" if corpus is not data.valid else "data.valid"
@@ -63,16 +60,13 @@ def read_test(experiment: Experiment, *, say: Callable[[str], None]) -> TestSet:
 
 
 def measure(experiment: Experiment, run: RunDirectory, test: TestSet, *, results: Path) -> Result:
-    """Scores a finished run and writes `results/NAME.json`.
-
-    Raises what the rooms do whose functions it calls, and ResultError.
-    """
+    """Scores a finished run and writes `results/NAME.json`. Raises ResultError."""
     averaged = experiment.config.training.keep_for_average
     if averaged:
         params, steps = average_checkpoints(run, averaged, "latest")
         write_average(run, params, steps)
     translator = Translator.load(run.path, which="average" if averaged else "latest").with_config(
-        # The run's record has the search of the experiment for which it was begun.
+        # The run's record may have another experiment's search.
         **dataclasses.asdict(experiment.config.decoding)
     )
     found = evaluate(
@@ -119,7 +113,7 @@ def measure(experiment: Experiment, run: RunDirectory, test: TestSet, *, results
 
 
 def _scores(found: Evaluation) -> dict[str, float]:
-    """The paper's BLEU first, where it has a meaning; each with its interval."""
+    """Scores with their intervals, the paper's BLEU first."""
     metrics: dict[str, float] = {}
     for name in sorted(found.scores.metrics, key=lambda name: name != "bleu_paper"):
         metrics[name] = found.scores.metrics[name]
@@ -129,16 +123,16 @@ def _scores(found: Evaluation) -> dict[str, float]:
 
 
 def _counts(experiment: Experiment, run: RunDirectory) -> dict[str, float]:
-    """What the run's own records tell of its size and its cost."""
+    """The run's size and cost, from its records."""
     model = experiment.config.model
     manifest, reports = read_manifest(run.data), read_metrics(run.metrics)
     sizes, lengths = manifest["vocabulary"]["sizes"], manifest["lengths"]["train"]
     done = progress(reports)
     src_tokens, tgt_tokens = float(done.src_tokens[-1]), float(done.tgt_tokens[-1])
-    # Of the last step: the paper's table is not of the best one.
+    # The last step, as in the paper's table, not the best one.
     last = [report for report in reports if report["kind"] == "valid"][-1]
     train = [report for report in reports if report["kind"] == "train"]
-    flops = training_flops(  # of the tokens that were trained on: padding is left out
+    flops = training_flops(  # without padding
         model,
         sizes["tgt"],
         src_tokens=src_tokens,
@@ -165,9 +159,8 @@ def _counts(experiment: Experiment, run: RunDirectory) -> dict[str, float]:
 def gold_trees(target: Path, count: int, *, say: Callable[[str], None]) -> tuple[Tree, ...]:
     """The bracketed trees that `target` linearises, from NAME.trees beside it.
 
-    They have the part-of-speech tags by which EVALB leaves punctuation out, and which a linearised
-    tree lacks. `say` is told of trees without words, which have none. Raises CorpusError and
-    TreeError.
+    EVALB needs their part-of-speech tags to leave out punctuation. `say` gets a line about trees
+    without words. Raises CorpusError and TreeError.
     """
     path = target.with_suffix(".trees")
     try:
@@ -189,10 +182,7 @@ def gold_trees(target: Path, count: int, *, say: Callable[[str], None]) -> tuple
 def parse_f1(
     sources: Sequence[str], outputs: Sequence[str], gold: Sequence[Tree]
 ) -> tuple[float, int]:
-    """F1 in percent, and how many outputs were no tree.
-
-    Raises CorpusError if a gold tree has other words than its sentence.
-    """
+    """F1 in percent and the number of malformed outputs. Raises CorpusError for wrong gold."""
     scores, malformed = [], 0
     for number, (source, output, tree) in enumerate(zip(sources, outputs, gold, strict=True), 1):
         rebuilt = rebuild(linearization.tokens_of(source), linearization.tokens_of(output))

@@ -1,7 +1,4 @@
-"""Which of Table 3's orderings hold: each row against the base, on the same sentences.
-
-Compared and recorded after the runs; told on the report's page from the recorded results alone.
-"""
+"""Which of Table 3's orderings hold: each row against the base, on the same sentences."""
 
 import dataclasses
 import json
@@ -32,8 +29,6 @@ Verdict = Literal["holds", "does not hold", "cannot be told apart", "not decided
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Scored:
-    """A measured experiment, its run and its result."""
-
     experiment: Experiment
     run: RunDirectory
     result: Result
@@ -42,12 +37,10 @@ class Scored:
 def write_orderings(
     settings: Settings, *, run_of: Callable[[Experiment], RunDirectory], results: Path
 ) -> Result | None:
-    """Compares each row of Table 3 with the base, seed by seed, and writes the outcome.
+    """Compares each row of Table 3 with the base, over all seeds in `results`, and writes that.
 
-    Of the rows that are measured with these settings, and whose runs are there, all seeds that
-    `results` has: what is compared has one file whatever the seeds, and a call with fewer of them
-    must not take the place of one with more. None where there is no pair of a row and the base with
-    a seed in common. Raises ConfigError, ScoringError, ResultError.
+    Only rows measured with these settings, whose runs exist. None if no row shares a seed with the
+    base. Raises ConfigError, ScoringError, ResultError.
     """
     base, *others = (_done(row, settings, run_of, results) for row in rows_of("table3"))
     metrics: dict[str, float] = {}
@@ -80,12 +73,12 @@ def write_orderings(
 def _done(
     row: Row, settings: Settings, run_of: Callable[[Experiment], RunDirectory], results: Path
 ) -> dict[int, Scored]:
-    """What is measured of a row, by seed."""
+    """A row's measured experiments by seed."""
     found = {}
     for seed in sorted({int(one.metrics["seed"]) for one in read_records(results).of(row)}):
         try:
             experiment = resolve(row, dataclasses.replace(settings, seed=seed))
-        except RowError:  # makes no sense with them, which was said where it was to run
+        except RowError:  # the row doesn't apply to these settings
             break
         before, run = known(experiment, results), run_of(experiment)
         if before.state == "done" and before.result and run.evaluation.is_dir():
@@ -94,18 +87,17 @@ def _done(
 
 
 def group_of(result: Result) -> str:
-    """What results have in common that may be compared: all settings but row and seed."""
+    """The settings that comparable results share: all except row and seed."""
     settings = json.loads(result.details["settings"])
     settings.pop("seed")
     return json.dumps(settings, sort_keys=True)
 
 
 def verdict(row: Row, metrics: Mapping[str, float]) -> Verdict | None:
-    """Whether the paper's order of BLEU holds; None where the paper has none, or none was tested.
+    """Whether the paper's order of BLEU holds; None if the paper has none, or none was tested.
 
-    It holds, or does not, where chance is unlikely (p of approximate randomization below 0.05 over
-    the sentences of the test set) and all seeds agree. Results of before have the bootstrap's p
-    alone, which is one-sided and so calls too many equal systems different: it decides nothing.
+    Decided if all seeds agree and approximate randomization gives p < 0.05. Older results have only
+    the bootstrap's one-sided p, which calls too many equal systems different.
     """
     expected = row.values["bleu"] - _BASE.values["bleu"]
     ours = _of_row(row, metrics)
@@ -120,15 +112,15 @@ def verdict(row: Row, metrics: Mapping[str, float]) -> Verdict | None:
 
 
 def _of_row(row: Row, metrics: Mapping[str, float]) -> dict[str, float]:
-    """What a comparison has of a row, without its name."""
+    """A comparison's metrics of one row, without the row's name."""
     start = f"{row.name.lower()}_"
     return {k.removeprefix(start): v for k, v in metrics.items() if k.startswith(start)}
 
 
 def _compared(pairs: Sequence[tuple[Scored, Scored]]) -> tuple[dict[str, float], str]:
-    """Base and row over all seeds; a sentence is drawn, or exchanged, with all its outputs."""
+    """Base and row over all seeds; tests draw or exchange a sentence with all its outputs."""
     base, row = ([_measured(one) for one in seeds] for seeds in zip(*pairs, strict=True))
-    # Sentence by sentence the counts of all seeds: BLEU of their outputs taken together.
+    # Per sentence, the counts of all seeds: BLEU of their outputs taken together.
     together = [
         [Measured(each[0].metric, np.sum([one.counts for one in each], axis=0))]
         for each in (base, row)
@@ -153,7 +145,7 @@ def _compared(pairs: Sequence[tuple[Scored, Scored]]) -> tuple[dict[str, float],
 
 
 def _measured(scored: Scored) -> Measured:
-    """A run's kept output, by the paper's BLEU where it has a meaning, else by sacreBLEU."""
+    """A run's kept output, scored by the paper's BLEU where that applies, else by sacreBLEU."""
     kept = read_kept(scored.run.evaluation, scored.experiment.kept_as)
     if kept.references is None:
         raise ScoringError(f"{scored.run.evaluation}: has no references: evaluate it again")
@@ -173,7 +165,7 @@ def setting(group: str) -> str:
 
 
 def overrides(group: str) -> str:
-    """A sentence on the group's base, from which the rows differ as they do in the paper."""
+    """A sentence on the group's base."""
     listed = json.loads(group)["overrides"]
     return f" The base has {', '.join(f'`{one}`' for one in listed)}." if listed else ""
 

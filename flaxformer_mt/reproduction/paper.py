@@ -1,8 +1,4 @@
-"""What the paper reports, row by row: the only place for its values.
-
-"Attention Is All You Need" (arXiv 1706.03762, version 7): Table 2 (newstest2014), Table 3
-(newstest2013, English to German), Table 4 (section 23 of the Wall Street Journal).
-"""
+"""The paper's reported values ("Attention Is All You Need", arXiv 1706.03762, version 7)."""
 
 import dataclasses
 import difflib
@@ -28,21 +24,17 @@ SEMI_SUPERVISED = {**WSJ, "highconf": 17_000_000}
 
 
 class RowError(UserError):
-    """A row that does not exist, or that cannot be stated with the settings that were given."""
+    """A row that doesn't exist or doesn't apply to the given settings."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Row:
     """One row of a table.
 
-    `spec` is its config as `--config` takes it, `base` the config of which it is a variation (its
-    own, if of none). `values` are the paper's by name: `bleu`, `perplexity` (of a word-piece), `f1`
-    in percent, `millions` of parameters, training `flops`; what the paper leaves out is not there.
-    `pairs` is how many training pairs each corpus of the config had.
-
-    `average` is the number of last checkpoints whose mean is scored, 0 the last alone; `test` the
-    corpus of the config on which, `valid` or one of `data.test`. `remark` is what a reader of the
-    values should know.
+    `spec` is its config as `--config` takes it, a variation of `base`. `values` are the paper's:
+    `bleu`, `perplexity` (of a word-piece), `f1` in percent, `millions` of parameters, training
+    `flops`. `pairs` counts each corpus's training pairs. The mean of the last `average` checkpoints
+    (0: only the last) is scored on `test`: `valid` or one of `data.test`.
     """
 
     table: Table
@@ -139,7 +131,7 @@ ROWS: tuple[Row, ...] = (
 
 
 def rows_of(table: Table, only: Sequence[str] = ()) -> tuple[Row, ...]:
-    """The rows of a table, in its order; `only` some of them. Raises RowError for unknown names."""
+    """The rows of a table (`only` some) in its order. Raises RowError for unknown names."""
     rows = {row.name: row for row in ROWS if row.table == table}
     for name in only:
         if name not in rows:

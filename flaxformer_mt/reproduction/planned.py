@@ -1,8 +1,7 @@
 """What training a row would take: by formula, and by the TPU's own compiler.
 
-Two benchmarks ask the compiler: `plan` for the whole steps of base and big on several kinds of
-chips, `plan_rows` for every row's step on one kind, with one and with two of its layers. Layers are
-alike, so what a row's number of them takes is on the line through two points.
+`benchmarks.plan` compiles whole steps of base and big for several chips; `plan_rows` compiles every
+row's step with one and two layers, which gives the line that more layers lie on.
 """
 
 import dataclasses
@@ -17,12 +16,10 @@ from flaxformer_mt.reproduction.paper import ROWS, Row
 from flaxformer_mt.reproduction.result_file import Result
 from flaxformer_mt.reproduction.settings import paper_config
 
-SENTENCE = 25
-"""Tokens of a sentence where nothing is known of the text: about newstest's in word-pieces."""
+SENTENCE = 25  # tokens of an average sentence: about newstest's in word-pieces
 LAYERS = (1, 2)
 _WHOLE = re.compile(r"(?P<size>base|big)_(?P<chip>v\w+?)_(?P<chips>\d+)_paper_step_ms")
-# What decides a step's program, beside the sizes of the vocabularies. The longest sentence is the
-# length of a row.
+# Settings that decide a step's program, with the vocabularies' sizes.
 _OF_A_STEP = (
     *("model.", "data.batch.", "data.filter.max_length", "mesh.", "training.optimizer."),
     *("training.freeze", "training.label_smoothing", "training.loss_chunk"),
@@ -30,10 +27,7 @@ _OF_A_STEP = (
 
 
 def planned_flops(config: ExperimentConfig) -> float:
-    """FLOPs of training by the model's formula, as if every batch were full on both sides.
-
-    An upper bound: padding is counted, and attention as in sentences of `SENTENCE` tokens.
-    """
+    """FLOPs of training by formula, if every batch is full on both sides: an upper bound."""
     from flaxformer_mt.model.flops import training_flops
 
     tokens = config.data.batch.tokens
@@ -49,7 +43,7 @@ def planned_flops(config: ExperimentConfig) -> float:
 
 
 def planned_parameters(config: ExperimentConfig) -> int:
-    """Parameters with vocabularies of the sizes that the config asks for."""
+    """Parameters with vocabularies of the config's sizes."""
     from flaxformer_mt.model.parameters import count_by_formula
 
     return sum(count_by_formula(config.model, *expected_types(config.data.vocabulary)).values())
@@ -57,7 +51,7 @@ def planned_parameters(config: ExperimentConfig) -> int:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Planned:
-    """A step of the paper's batch; `whole` says that it was compiled with all of its layers."""
+    """A step of the paper's batch; `whole` if it was compiled with all of its layers."""
 
     chip: str
     chips: int
@@ -86,7 +80,7 @@ def planned_steps(config: ExperimentConfig, plans: Sequence[Result]) -> Iterator
 def planned_by_layers(
     row: Row, config: ExperimentConfig, plans: Sequence[Result]
 ) -> Planned | None:
-    """The row's step by one and two of its layers; None if it was not asked for, or has changed."""
+    """The row's step from one and two layers; None if it wasn't compiled or has changed."""
     wanted = re.compile(rf"{key_of(row)}_(?P<chip>v\w+?)_(?P<chips>\d+)_step_ms")
     for plan in plans:
         digest, *commits = plan.details.get(key_of(row), "none").split()
@@ -124,13 +118,13 @@ def key_of(row: Row) -> str:
 
 
 def step_digest(config: ExperimentConfig) -> str:
-    """Sixteen digits of all that decides the step's program."""
+    """Sixteen digits of what decides the step's program."""
     text = json.dumps(_step(config), sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def compiled_layers(config: ExperimentConfig) -> tuple[int, ...]:
-    """With how many layers in each stack the step is compiled. Raises ValueError."""
+    """Layers per stack that the step is compiled with. Raises ValueError."""
     encoder, decoder = config.model.encoder_layers, config.model.decoder_layers
     if encoder != decoder:
         raise ValueError(f"{config.name}: {encoder} + {decoder} layers: the stacks must be alike")

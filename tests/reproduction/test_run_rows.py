@@ -1,11 +1,7 @@
 """Rows around training: what is kept, goes on, fails and stops; training itself is faked."""
 
 import dataclasses
-import fcntl
-import json
 import os
-import queue
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -15,7 +11,7 @@ from flaxformer_mt.config import freeze
 from flaxformer_mt.data.synthetic import pairs
 from flaxformer_mt.reproduction.experiment import Experiment
 from flaxformer_mt.reproduction.records import known, read_records
-from flaxformer_mt.reproduction.run_rows import Ending, Rows, take_prepared
+from flaxformer_mt.reproduction.run_rows import Ending, Rows
 from flaxformer_mt.rundir.layout import RunDirectory, read_record
 from tests.reproduction.made_up import TOY, experiment, result, write
 
@@ -105,7 +101,7 @@ def test_a_stopped_row_goes_on_in_its_own_run(tmp_path, folder):
     assert changed == [] and moved.path == tmp_path / "after" / "runs" / first.path.name
 
 
-def test_rows_share_what_is_prepared_of_the_first_pairs_alone(tmp_path, folder):
+def test_rows_share_the_first_pairs(tmp_path, folder):
     """A hundred-thousandth of 4.5 million."""
     train = Training("stopped", "stopped")
     written = []
@@ -117,14 +113,9 @@ def test_rows_share_what_is_prepared_of_the_first_pairs_alone(tmp_path, folder):
     for run, layers in ((base, 6), (other, 2)):
         config = freeze(read_record(run).config, "run")
         assert config.model.encoder_layers == layers and config.training.steps == 1
-        account = json.loads((run.data / "manifest.json").read_text())["corpora"][0]
-        assert account["read"] == 45
     assert written[0] == written[1], "it is written once"
     lines = Path(written[0][0]).read_text().split("\n")[:-1]
     assert lines == (folder / "train.en").read_text().split("\n")[:45]
-    store = [os.stat(run.data / "manifest.json") for run in (base, other)]
-    assert store[0].st_ino == store[1].st_ino
-    assert len(list((tmp_path / "prepared").iterdir())) == 1
 
 
 def test_what_is_done_is_kept_and_what_is_stale_is_not(tmp_path, folder):
@@ -147,25 +138,3 @@ def test_what_is_done_is_kept_and_what_is_stale_is_not(tmp_path, folder):
         (outcome,) = runner(tmp_path, train).run([wrong])
         assert outcome.kind == "failed" and "gone" in outcome.message
         assert not train.calls
-
-
-def test_a_second_process_waits_for_the_first_and_says_so(tmp_path: Path, folder: Path) -> None:
-    data = toy(folder).config.data
-    take_prepared(RunDirectory(tmp_path / "a"), data, seed=1, folder=tmp_path / "p", say=print)
-    (place,) = (tmp_path / "p").iterdir()
-    said: queue.Queue[str] = queue.Queue()
-    other = RunDirectory(tmp_path / "b")
-    settings = {"seed": 1, "folder": tmp_path / "p", "say": said.put}
-    second = threading.Thread(target=take_prepared, args=(other, data), kwargs=settings)
-    # Locks are of an open file: within this process as between two.
-    with open(place / "lock", "a") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        second.start()
-        told = said.get(timeout=60)
-        assert told == f"{place}: another process is preparing the same text; waiting for it"
-        second.join(0.2)
-        assert second.is_alive() and not other.data.exists()
-    second.join(60)
-    assert not second.is_alive()
-    manifests = [(tmp_path / run / "data" / "manifest.json").stat().st_ino for run in "ab"]
-    assert manifests[0] == manifests[1]
