@@ -1,9 +1,8 @@
 """Folders of a run in a bucket that programs map into memory: `vocabulary/` and `data/`.
 
-They are written once and then only read, so a copy under `cache_folder()` serves every process of
-a machine. Copies are named by the digest of what they hold, fetched aside, checked file by file and
-renamed into place. A folder in a bucket is complete when its index is there, which is uploaded
-last; `files.json`, just before it, has every file's size and sha256.
+They are written once, so a copy under `cache_folder()`, named by its digest, serves every process
+of a machine. A folder in a bucket is complete when its index is there, which is uploaded last;
+`files.json`, just before it, has every file's size and sha256.
 """
 
 import concurrent.futures
@@ -14,6 +13,7 @@ import json
 import logging
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from typing import Any
 from flaxformer_mt.files.atomic import replacing
 from flaxformer_mt.files.reading import load_json
 from flaxformer_mt.rundir import RunDirectoryError
-from flaxformer_mt.rundir.layout import RunDirectory, read_record
+from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import (
     asking,
     copy,
@@ -32,32 +32,25 @@ from flaxformer_mt.rundir.paths import (
     persistently,
 )
 
-# By folder, the file without which it is incomplete.
+# The file that completes each folder.
 INDEX = {"vocabulary": "vocabulary.json", "data": "manifest.json"}
 FILES = "files.json"
-_VERIFIED = 1 << 24  # bytes up to which a file's digest is verified whenever it is used
-_AT_ONCE = 8  # files on their way
+_VERIFIED = 1 << 24  # bytes up to which a file's digest is verified at each use
 _LOGGER = logging.getLogger(__name__)
 
 
 def cache_folder() -> Path:
-    """`$FLAXFORMER_CACHE`, or `flaxformer_mt` in the user's cache folder.
-
-    It, or any folder in it, may be deleted whenever no run uses it.
-    """
-    chosen = os.environ.get("FLAXFORMER_CACHE")
-    if chosen:
-        return Path(chosen).expanduser().absolute()
+    """`$FLAXFORMER_CACHE`, or `flaxformer_mt` in the user's cache folder; deletable when unused."""
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser().absolute() / "flaxformer_mt"
+    chosen = os.environ.get("FLAXFORMER_CACHE") or Path(base, "flaxformer_mt")
+    return Path(chosen).expanduser().absolute()
 
 
 def local_copy(folder: Path) -> Path:
     """A run's `vocabulary` or `data` as a local folder: itself, or its copy in the cache.
 
-    A copy whose files have other sizes than they should, or small ones other contents, is fetched
-    anew. Raises RunDirectoryError if the folder is not complete, cannot be fetched, or arrives
-    otherwise than it was uploaded.
+    A damaged copy is downloaded again. Raises RunDirectoryError if the folder is incomplete, can't
+    be fetched, or isn't what was uploaded.
     """
     if not is_remote(folder):
         return folder
@@ -81,48 +74,43 @@ def local_copy(folder: Path) -> Path:
                         for name, expected in files.items()
                     )
             except OSError:
-                if not place.exists():  # else another process was faster: both hold the same
+                if not place.exists():  # otherwise another process was faster
                     raise
     return place
 
 
 @contextlib.contextmanager
 def preparing(run: RunDirectory) -> Iterator[Path]:
-    """The local folder in which to `prepare` a run: it has those of its folders that there are.
+    """The local folder in which to `prepare` a run, with those of its folders that exist.
 
-    For a run in a bucket, the folders made here are uploaded at the end, the vocabulary first; what
-    an interrupted `prepare` leaves is kept on this machine, and its next call goes on with it.
-    Needs the run's lock; of several processes the first alone calls it, and the others take a
-    `local_copy` afterwards. Raises RunDirectoryError.
+    For a run in a bucket, a temporary folder; what is made there is uploaded at the end, the
+    vocabulary first. Needs the run's lock; only the first of several processes calls it. Raises
+    RunDirectoryError.
     """
     if not is_remote(run.path):
         yield run.path
         return
-    # Another run may have been at the same address before.
-    identity = f"{run} {read_record(run).starts[0].time}"
-    work = cache_folder() / "preparing" / hashlib.sha256(identity.encode()).hexdigest()
     absent = [name for name in INDEX if not _is_complete(run.path / name)]
     with _usable():
-        work.mkdir(parents=True, exist_ok=True)
-        for name in INDEX:
-            if name not in absent:
-                _link(work / name, local_copy(run.path / name))
-            elif (work / name).is_symlink():
-                (work / name).unlink()
-    yield work
-    for name in absent:
-        if (work / name / INDEX[name]).exists():
-            if is_primary():
-                upload_folder(work / name, run.path / name)
-            with _usable():
-                _keep(work / name)
+        (cache_folder() / "folders").mkdir(parents=True, exist_ok=True)
+        temporary = tempfile.TemporaryDirectory(prefix="preparing-", dir=cache_folder())
+    with temporary as place:
+        work = Path(place)
+        for name in INDEX.keys() - absent:
+            (work / name).symlink_to(local_copy(run.path / name))
+        yield work
+        for name in absent:
+            if (work / name / INDEX[name]).exists():
+                if is_primary():
+                    upload_folder(work / name, run.path / name)
+                with _usable():
+                    kept = _place_of(_listed(work / name))
+                    if not kept.exists():
+                        (work / name).rename(kept)
 
 
 def upload_folder(local: Path, remote: Path) -> None:
-    """Uploads every file of a folder that has an index, the index last.
-
-    A reader sees the folder complete or as one that is not there. Raises RunDirectoryError.
-    """
+    """Uploads every file of a folder, its index last. Raises RunDirectoryError."""
     files = _listed(local)
 
     def put(name: str, action: Callable[[], Any]) -> None:
@@ -139,7 +127,7 @@ def upload_folder(local: Path, remote: Path) -> None:
 
 
 def _at_once(actions: Iterable[Callable[[], Any]]) -> None:
-    with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda action: action(), actions))
 
 
@@ -148,11 +136,7 @@ def _is_complete(folder: Path) -> bool:
 
 
 def _described(folder: Path) -> dict[str, Any]:
-    """Each file's size and sha256.
-
-    A folder that was copied into the bucket by other means has no list of its own; then its
-    names, sizes, and the indices, which hold digests, tell it from others.
-    """
+    """Each file's size and sha256; if the folder was copied by other means, only the indices'."""
     if (folder / FILES).exists():
         files: dict[str, Any] = load_json(folder / FILES)["files"]
         return files
@@ -188,7 +172,7 @@ def _fetch(remote: Path, local: Path, expected: dict[str, Any]) -> None:
 
 
 def _difference(path: Path, expected: dict[str, Any]) -> str:
-    """How a file's size or sha256 is not the expected one, in words; nothing if it is."""
+    """How a file's size or sha256 differs from the expected one, in words; "" if it doesn't."""
     for what, value in expected.items():
         found = path.stat().st_size if what == "size" else _sha256(path)
         if found != value:
@@ -197,7 +181,7 @@ def _difference(path: Path, expected: dict[str, Any]) -> str:
 
 
 def _damage(place: Path, files: dict[str, Any]) -> str:
-    """What is wrong with a copy; of large files only the size tells here."""
+    """What is wrong with a copy; of large files only the size is checked."""
     for name, expected in files.items():
         if not (place / name).is_file():
             return f"{name} is missing"
@@ -212,24 +196,6 @@ def _place_of(files: dict[str, Any]) -> Path:
     """Where a folder of these files is kept."""
     key = hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
     return cache_folder() / "folders" / key
-
-
-def _keep(folder: Path) -> None:
-    """Moves what was uploaded among the copies, so that it need not be fetched."""
-    place = _place_of(_listed(folder))
-    if not place.exists():
-        place.parent.mkdir(parents=True, exist_ok=True)
-        folder.rename(place)
-    _link(folder, place)
-
-
-def _link(link: Path, target: Path) -> None:
-    if link.is_symlink():
-        link.unlink()
-    elif link.exists():
-        # Of a call that was ended after the upload.
-        shutil.rmtree(link)
-    link.symlink_to(target)
 
 
 @contextlib.contextmanager

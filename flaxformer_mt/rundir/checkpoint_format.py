@@ -1,9 +1,8 @@
 """One checkpoint on disk: its items, its description, and verified reading.
 
-A checkpoint is a folder of Orbax items. Trees of arrays (`params`, `opt_state`, `ema`) are
-stored as nested dictionaries named by path, so that no reader needs the classes of the writer.
-`meta` lists every leaf with dtype, shape and digest and carries a checksum of itself: Orbax
-restores flipped bytes in a data file without complaint.
+A checkpoint is a folder of Orbax items. Trees of arrays (`params`, `opt_state`, `ema`) are nested
+dictionaries named by path, so that readers don't need the writer's classes. `meta` lists every leaf
+with dtype, shape and digest and has a checksum itself: Orbax restores flipped bytes silently.
 """
 
 import contextlib
@@ -34,22 +33,18 @@ from flaxformer_mt.rundir.paths import COMMITTED, is_remote
 T = TypeVar("T")
 
 META_VERSION = 1
-# Seconds before another attempt to read. A bucket's clients have made theirs.
-_WAITS = (0.2, 1.0, 5.0)
-# Seconds until all hosts list the same files. NFS shows a folder as it was for up to 60.
-_PATIENCE = 120
-# What an operating system says of files that are missing, or are something else.
+_WAITS = (0.2, 1.0, 5.0)  # seconds before reading again; a bucket's clients retry themselves
+_PATIENCE = 120  # seconds until all hosts list the same files: NFS may lag by 60
 _MISSING = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR}
 _REFUSED = re.compile("RESOURCE_EXHAUSTED|PERMISSION_DENIED")
 _OS_ERROR = re.compile(r"(?:os_error_code='|OS error )(\d+)")
 
 
 def composite(trees: Mapping[str, Any], documents: Mapping[str, Any]) -> ocp.args.Composite:
-    """Orbax arguments that save `trees` of arrays and JSON `documents`, and `meta` about them.
+    """Orbax arguments that save `trees` of arrays, JSON `documents`, and their description.
 
-    `documents["meta"]` holds the caller's fields, to which format version, leaves and checksums
-    are added. Digests are taken here, before the caller can donate the arrays to the next step.
-    Raises CheckpointError for a leaf or document that would not come back as it was.
+    `documents["meta"]` gets format version, leaves and checksums. Digests are taken here, before
+    the caller can donate the arrays. Raises CheckpointError for what couldn't be restored.
     """
     documents = {name: _frozen_json(name, content) for name, content in documents.items()}
     meta = documents.pop("meta") | {
@@ -69,10 +64,7 @@ def composite(trees: Mapping[str, Any], documents: Mapping[str, Any]) -> ocp.arg
 
 
 def read_meta(folder: Path) -> dict[str, Any]:
-    """What the checkpoint in `folder` says of itself.
-
-    Raises DamagedError, UnreadError, or CheckpointError for one of a later format.
-    """
+    """A checkpoint's description. Raises DamagedError, UnreadError, CheckpointError if too new."""
     document = _read_json(folder, "meta")
     content = document.get("content")
     if not isinstance(content, dict) or document.get("sha256") != _checksum(content):
@@ -96,9 +88,9 @@ def read_document(folder: Path, meta: Mapping[str, Any], name: str) -> dict[str,
 def read_tree(folder: Path, meta: Mapping[str, Any], name: str, abstract: Any) -> Any:
     """The tree `name` with the structure and shardings of `abstract`, every leaf checked.
 
-    Leaves of `abstract` are arrays or ShapeDtypeStructs; one without a sharding comes back on
-    the first local device. Raises CheckpointError where the two differ in form, DamagedError where
-    files are missing or do not match their digests, UnreadError where the machine fails to read.
+    Leaves of `abstract` are arrays or ShapeDtypeStructs, without a sharding for the first local
+    device. Raises CheckpointError for another form, DamagedError for missing files or wrong
+    digests, UnreadError where the machine fails.
     """
     wanted = {path: _target(leaf) for path, leaf in flatten_paths(abstract).items()}
     check_form(folder, meta, name, wanted)
@@ -126,8 +118,7 @@ def read_weights(
 ) -> dict[str, Any]:
     """A checkpoint's parameters as nested dictionaries of arrays on the first local device.
 
-    "auto" is the moving average where there is one: validation scores it. Needs no model. Raises
-    CheckpointError as `read_tree`.
+    "auto" is the moving average if there is one, as in validation. Raises CheckpointError.
     """
     meta = read_meta(folder)
     if weights == "auto":
@@ -143,10 +134,7 @@ def read_weights(
 
 
 def check_form(folder: Path, meta: Mapping[str, Any], name: str, wanted: Mapping[str, Any]) -> None:
-    """Raises CheckpointError if `name` has other leaves, shapes or dtypes than `wanted`.
-
-    That is a difference between the checkpoint and the model of the settings, and no damage.
-    """
+    """Raises CheckpointError if `name` has other leaves, shapes or dtypes than `wanted`."""
     stored = meta["leaves"].get(name)
     advice = "use the settings that the run was started with, or a new run directory"
     if stored is None:
@@ -203,8 +191,7 @@ def _target(leaf: Any) -> jax.ShapeDtypeStruct:
 
 def _read_arrays(place: Path, wanted: Mapping[str, jax.ShapeDtypeStruct]) -> dict[str, Any]:
     """The arrays by path."""
-    # Without a Checkpointer around it, at whose end all processes wait for each other: also for the
-    # one that could not read.
+    # Without a Checkpointer, at whose end all processes would wait for one that couldn't read.
     with contextlib.closing(ocp.StandardCheckpointHandler()) as reader:
         if not epath.Path(place).exists():
             raise FileNotFoundError(f"{place} is missing")
@@ -221,7 +208,7 @@ def _read_json(folder: Path, name: str) -> dict[str, Any]:
 
 
 def _frozen_json(name: str, content: Any) -> Any:
-    """A copy that later changes to `content` cannot reach, since a thread saves it."""
+    """A copy: a thread saves it while the caller may change `content`."""
     try:
         return json.loads(json.dumps(content))
     except (TypeError, ValueError) as error:
@@ -233,26 +220,19 @@ def _checksum(content: Any) -> str:
 
 
 def everywhere(ok: bool) -> bool:
-    """Whether every process says so.
-
-    One that read well would otherwise wait forever for one that did not.
-    """
+    """Whether every process says so; otherwise those that succeeded would wait forever."""
     if jax.process_count() == 1:
         return ok
     return bool(np.all(multihost_utils.process_allgather(np.asarray(ok))))
 
 
 def listed_alike(directory: Path, list_steps: Callable[[Path], list[int]]) -> list[int]:
-    """The steps of a directory, once every process lists the same ones.
-
-    Processes that took different steps for the newest would go on from different weights. Raises
-    CheckpointError.
-    """
+    """The steps of a directory, once every process lists the same. Raises CheckpointError."""
     steps = list_steps(directory)
     if jax.process_count() == 1:
         return steps
-    for _ in range(_PATIENCE):  # counted, not timed: all must give up in the same round
-        # JAX's integers have 31 bits without a sign.
+    for _ in range(_PATIENCE):  # counted, so that all give up in the same round
+        # JAX's int32 holds 31 bits.
         digest = np.int32(zlib.crc32(str(steps).encode()) >> 1)
         if len(np.unique(multihost_utils.process_allgather(digest))) == 1:
             return steps
@@ -266,24 +246,18 @@ def listed_alike(directory: Path, list_steps: Callable[[Path], list[int]]) -> li
 
 
 def reading(folder: Path, name: str, read: Callable[[], T]) -> T:
-    """What `read` gives of the item `name` of the checkpoint in `folder`.
+    """The item `name` of the checkpoint in `folder`, read again where the machine fails.
 
-    Raises DamagedError where files are missing or are not what they should be. Any other failure
-    is the machine's or the store's and says nothing about the checkpoint: it is tried again unless
-    memory or rights are wanting, and then is an UnreadError.
+    Raises DamagedError if files are missing or wrong, UnreadError if the machine keeps failing.
     """
-    waits = () if is_remote(folder) else _WAITS
-    for wait in (*waits, None):
+    for wait in (*(() if is_remote(folder) else _WAITS), None):
         try:
             if not is_remote(folder):
-                # Orbax asks whether there is something, and takes any failure for a no.
-                os.stat(folder / name)
+                os.stat(folder / name)  # Orbax takes any failure for absence
             return read()
-        except Exception as error:  # Orbax and TensorStore raise anything, from KeyError on.
+        except Exception as error:  # Orbax and TensorStore raise anything, from KeyError on
             said = f"{folder}: {name} cannot be read: {first_line(error)}"
-            if _is_refused(error):
-                raise UnreadError(said) from error
-            if _answers(folder) if is_remote(folder) else _os_errors(error) <= _MISSING:
+            if not _is_the_machine_s(folder, error):
                 raise DamagedError(said) from error
             if wait is None:
                 advice = "run the command again; if that persists, move the folder elsewhere"
@@ -292,16 +266,21 @@ def reading(folder: Path, name: str, read: Callable[[], T]) -> T:
     raise AssertionError("the last attempt returns or raises")
 
 
-def _is_refused(error: Exception) -> bool:
-    """Want of memory or of rights, which no second attempt mends."""
-    return bool(_os_errors(error) & {errno.EACCES, errno.EPERM, errno.ENOMEM}) or any(
-        isinstance(link, MemoryError | PermissionError) or _REFUSED.search(str(link))
-        for link in _chain(error)
-    )
+def _is_the_machine_s(folder: Path, error: Exception) -> bool:
+    """Whether memory, permissions, a disk or a store failed, which is no damage."""
+    if any(isinstance(e, MemoryError) or _REFUSED.search(str(e)) for e in _chain(error)):
+        return True
+    if not is_remote(folder):
+        return not _os_errors(error) <= _MISSING
+    try:
+        (folder / COMMITTED).read_bytes()
+    except Exception as refused:
+        return not isinstance(refused, FileNotFoundError)
+    return False
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """An error and what it came of: Orbax wraps TensorStore's, which alone give the reason."""
+    """An error and its causes: Orbax wraps TensorStore's, which give the reason."""
     link: BaseException | None = error
     while link is not None:
         yield link
@@ -309,44 +288,31 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _os_errors(error: BaseException) -> set[int]:
-    """The operating system's numbers for what went wrong, Python's and TensorStore's."""
+    """The operating system's error numbers, from Python and TensorStore."""
     codes: set[int] = set()
     for link in _chain(error):
         codes.update(int(code) for code in _OS_ERROR.findall(str(link)))
-        if isinstance(link, OSError):  # Orbax raises its own without a number
+        if isinstance(link, OSError):  # Orbax's own have no number
             missing = isinstance(link, FileNotFoundError)
             codes.add(link.errno or (errno.ENOENT if missing else errno.EIO))
     return codes
 
 
-def _answers(folder: Path) -> bool:
-    """Whether the store that `folder` lies in can be read at all: what then fails is damage."""
-    try:
-        (folder / COMMITTED).read_bytes()
-    except FileNotFoundError:
-        return True
-    except Exception:
-        return False
-    return True
-
-
 def hush() -> None:
-    """Silences Orbax for this process: what concerns a user reaches them as one exception, once.
+    """Silences Orbax for this process: users get one exception, once.
 
-    A failed operation logs the same failure several times and abandons dozens of reads, each of
-    which complains for itself (as gcsfs's do).
+    A failed operation logs its failure several times, and each of its abandoned reads complains.
     """
     for logger in ("absl", "asyncio"):
-        logging.getLogger(logger).addFilter(_is_news)  # the same filter a second time is none
+        logging.getLogger(logger).addFilter(_is_news)  # adding it again has no effect
     if getattr(sys.unraisablehook, "func", None) is not _complain:
         sys.unraisablehook = functools.partial(_complain, sys.unraisablehook)
 
 
 def first_line(error: BaseException) -> str:
-    """The error in one line; TensorStore adds pages of specification."""
+    """The error in one line, its reason first; TensorStore adds pages of specification."""
     text = str(error).strip().split("\n", 1)[0][:300]
     shown = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    # The reason, such as a full disk, stands behind all the names of files.
     reasons = [os.strerror(code) for code in sorted(_os_errors(error))]
     return ": ".join([*(reason for reason in reasons if reason not in shown), shown])
 
@@ -357,8 +323,7 @@ def _is_news(record: logging.LogRecord) -> bool:
 
 
 def _complain(hook: Callable[[Any], Any], unraisable: Any) -> None:
-    """Passes on all but what belongs to failed reads: their coroutines, and their event loops, to
-    which TensorStore's threads still hand results."""
+    """Passes on all but failed reads' coroutines and closed event loops."""
     source = getattr(unraisable.object, "cr_code", None)
     abandoned = source is not None and "/orbax/checkpoint/" in source.co_filename
     if not abandoned and str(unraisable.exc_value) != "Event loop is closed":

@@ -1,11 +1,9 @@
 """One writer at a time per run directory.
 
 On a disk the kernel keeps the lock. In a bucket it is an object that names its holder, who rewrites
-it every `beat` seconds. Each write and the removal depend on the generation last seen: of several
-that want the lock one gets it, and a holder that was cut off until another took over cannot write
-it again. Whoever finds a lock waits: a new generation means a living holder, the same one for
-`dead_after` seconds a killed one. If the holder's process was one of this machine and container,
-and is gone, nobody waits.
+it every `beat` seconds. Each write and the removal depend on the generation last seen, so one of
+several contenders gets it, and a holder that lost it can't write it again. A contender waits: a new
+generation means a living holder, the same one for `dead_after` seconds a killed one.
 """
 
 import contextlib
@@ -21,7 +19,6 @@ import time
 import uuid
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from flaxformer_mt.files.reading import parse_json
@@ -30,26 +27,23 @@ from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import asking, explained, is_primary, is_remote, persistently
 
 _LOGGER = logging.getLogger(__name__)
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-_PID_NAMESPACE = Path("/proc/self/ns/pid")
 
 
 class Holding:
-    """A run's lock while it is held. The kernel's cannot be lost."""
+    """A run's lock while it is held. The kernel's can't be lost."""
 
     def check(self) -> None:
-        """Raises RunDirectoryError if another process has taken the run over, and CheckpointError
-        where that cannot be told now: the next save may tell."""
+        """Raises RunDirectoryError if another process took the run over, CheckpointError if that is
+        unknown."""
 
 
 @contextlib.contextmanager
 def locked(
     run: RunDirectory, doing: str, *, beat: float = 20.0, dead_after: float = 90.0
 ) -> Iterator[Holding]:
-    """Holds the run for this process; a second holder gets RunDirectoryError naming the first.
+    """Holds the run for this process; another one gets RunDirectoryError, "... is DOING; ...".
 
-    `doing` is what a second one is told that this one does, such as "training on it". Of several
-    processes of a run in a bucket the first holds it for all.
+    For a run in a bucket the first process holds it for all.
     """
     if not is_remote(run.path):
         with _locked_here(run, doing):
@@ -67,15 +61,11 @@ def locked(
 
 @contextlib.contextmanager
 def _locked_here(run: RunDirectory, doing: str) -> Iterator[None]:
-    """The kernel ends the lock with its process, so a lock file left behind is harmless.
-
-    On a file system without locks a warning says that nothing guards the run.
-    """
+    """The kernel ends the lock with its process. Warns if the file system has no locks."""
     with explained(run.lock_file, "opened"):
         descriptor = os.open(run.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        # flock rather than POSIX record locks: those do not exclude a second holder in the same
-        # process, and end when any library closes the file.
+        # flock: POSIX record locks don't exclude this process and end when any library closes it.
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -98,32 +88,32 @@ class RemoteHolding(Holding):
     """A lock in a bucket, rewritten every `beat` seconds by a thread."""
 
     def __init__(self, run: RunDirectory, doing: str, beat: float) -> None:
-        from google.cloud import storage  # it takes a second, and local runs do not need it
+        from google.cloud import storage  # takes a second; only buckets need it
 
         bucket, _, name = str(run.lock_file).removeprefix("gs://").partition("/")
         client = asking(run.lock_file, "reached", lambda: storage.Client(project=None))
         self._blob = client.bucket(bucket).blob(name)
         self._run, self._beat = run, beat
-        self._content = {"pid": os.getpid(), **_numbering(), "doing": doing}
+        self._content = {"pid": os.getpid(), "host": socket.gethostname(), "doing": doing}
         self._content["token"] = uuid.uuid4().hex
-        self._generation = 0  # of what is replaced next; 0: nothing is there
+        self._generation = 0  # last seen; 0: no lock
         self._lost_to = ""
         self._writing = threading.Lock()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._keep, daemon=True)
 
     def take(self, dead_after: float) -> None:
-        """Writes the lock, once it is free or has not been rewritten for this many seconds."""
+        """Writes the lock once it is free, or hasn't been rewritten for this many seconds."""
         self._generation, found = self._read()
         deadline = time.monotonic() + dead_after
-        if self._generation and not _is_dead_here(found):
+        if self._generation:
             _LOGGER.warning(
                 "%s: in use by %s; waiting up to %.0f s to see whether it is alive",
                 self._run,
                 _name(found),
                 dead_after,
             )
-            while self._generation and not _is_dead_here(found) and time.monotonic() < deadline:
+            while self._generation and time.monotonic() < deadline:
                 time.sleep(min(self._beat / 4, dead_after))
                 before, (self._generation, found) = self._generation, self._read()
                 if self._generation not in (0, before):
@@ -134,7 +124,7 @@ class RemoteHolding(Holding):
         self._thread.start()
 
     def check(self) -> None:
-        # By writing: what the thread did last is old after a suspended machine wakes up.
+        # By writing: a suspended machine may wake up after the thread's last beat is outdated.
         try:
             persistently(self._write)
         except RunDirectoryError as error:
@@ -150,8 +140,7 @@ class RemoteHolding(Holding):
     def release(self) -> None:
         self._ended.set()
         self._thread.join()
-        # Left behind, it only makes the next one wait.
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception):  # left behind, it only makes the next one wait
             if not self._lost_to:
                 self._blob.delete(if_generation_match=self._generation)
 
@@ -174,7 +163,7 @@ class RemoteHolding(Holding):
                 self._blob.upload_from_string(data, if_generation_match=self._generation)
             except PreconditionFailed:
                 self._generation, found = self._read()
-                # It may be ours, of a write whose answer was lost, or have been removed.
+                # Ours, if the answer to a write was lost, or removed.
                 if self._generation and found.get("token") != self._content["token"]:
                     self._lost_to = _name(found)
             else:
@@ -207,30 +196,8 @@ def _name(found: dict[str, Any]) -> str:
 
 
 def _taken(run: RunDirectory, found: dict[str, Any]) -> RunDirectoryError:
-    """That a run is held by the one whose lock was `found`; early ones do not say what for."""
+    """The error for a run whose lock is `found`; old locks don't say what for."""
     return RunDirectoryError(
         f"{run}: {_name(found)} is {found.get('doing', 'working on it')}; wait for it, stop it, or "
         "choose another directory"
     )
-
-
-def _is_dead_here(found: dict[str, Any]) -> bool:
-    """Whether the holder was a process that this one would see if it lived, and does not."""
-    here = _numbering()
-    if None in here.values() or any(found.get(key) != value for key, value in here.items()):
-        return False
-    return isinstance(found.get("pid"), int) and not Path(f"/proc/{found['pid']}").exists()
-
-
-def _numbering() -> dict[str, Any]:
-    """What a process's number belongs to: a host, its boot and a namespace of numbers.
-
-    Containers may share a host name, and even a machine, and each count from 1. None where the
-    system does not tell.
-    """
-    boot = namespace = None
-    with contextlib.suppress(OSError):
-        boot = _BOOT_ID.read_text().strip()
-    with contextlib.suppress(OSError):
-        namespace = os.readlink(_PID_NAMESPACE)
-    return {"host": socket.gethostname(), "boot": boot, "pid_namespace": namespace}

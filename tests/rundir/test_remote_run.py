@@ -3,14 +3,11 @@
 import json
 import os
 import shutil
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 
-from flaxformer_mt.rundir import CheckpointError, RunDirectoryError, lock, paths
+from flaxformer_mt.rundir import CheckpointError, RunDirectoryError, paths
 from flaxformer_mt.rundir.layout import (
     Status,
     create,
@@ -26,9 +23,6 @@ from flaxformer_mt.rundir.staged_files import StagedFiles, growing_files
 from tests.rundir.buckets import needs_clients
 
 pytestmark = needs_clients
-numbered = pytest.mark.skipif(
-    None in lock._numbering().values(), reason="this system does not number boots"
-)
 TRAINING = "training on it"
 FAST = {"beat": 0.1, "dead_after": 0.5}
 THEIRS = b'{"pid": 9, "host": "elsewhere", "token": "theirs"}'
@@ -51,7 +45,7 @@ def test_record_and_status_are_read_back(gcs, bucket, remote):
         open_run(f"gs://{bucket}/absent")
 
 
-def test_a_living_holder_is_named_and_a_killed_one_elsewhere_waited_for(remote):
+def test_a_living_holder_is_named_and_a_killed_one_waited_for(remote):
     patient = FAST | {"dead_after": 60.0}  # a heartbeat is proof enough
     with locked(remote, "preparing its data", **patient) as held:
         with pytest.raises(
@@ -66,27 +60,6 @@ def test_a_living_holder_is_named_and_a_killed_one_elsewhere_waited_for(remote):
     with locked(remote, TRAINING, **FAST):
         assert time.monotonic() - start >= FAST["dead_after"]
         assert json.loads(remote.lock_file.read_bytes())["pid"] == os.getpid()
-
-
-@numbered
-def test_a_killed_holder_of_this_machine_is_not_waited_for(remote, caplog, monkeypatch):
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait()
-    left = {"pid": process.pid, **lock._numbering(), "token": "x"}
-    remote.lock_file.write_bytes(json.dumps(left).encode())
-    with locked(remote, TRAINING, **FAST):
-        assert "waiting" not in caplog.text
-        written = json.loads(remote.lock_file.read_bytes())
-        assert (lock._numbering() | {"pid": os.getpid()}).items() <= written.items()
-    # Two containers of one host name each count their processes from 1: such a one may live, and
-    # so may any where the system does not say whose numbers they are.
-    assert lock._is_dead_here(left)
-    for key in ("host", "boot", "pid_namespace"):
-        without = {name: value for name, value in left.items() if name != key}
-        for other in (without, without | {key: "another's"}, without | {key: None}):
-            assert not lock._is_dead_here(other)
-    monkeypatch.setattr(lock, "_PID_NAMESPACE", Path("/absent"))
-    assert not lock._is_dead_here(left | {"pid_namespace": None})
 
 
 def test_of_two_at_once_one_gets_it(remote):
@@ -174,18 +147,13 @@ def test_only_what_changed_is_uploaded_and_by_itself(gcs, bucket, remote, tmp_pa
     assert not any("aside" in name for name in puts)
 
 
-def test_a_failed_upload_is_said_once_made_up_for_and_raised_if_it_lasts(
-    gcs, bucket, remote, tmp_path
-):
+def test_a_failed_upload_is_said_once_and_made_up_for(gcs, bucket, remote, tmp_path):
     reports: list[str] = []
     files = StagedFiles(remote, tmp_path, reports.append, interval=60)
     files.metrics.write_text('{"step": 1}\n')
     forbid(gcs, bucket)
     files.upload()
     files.upload()
-    files._persistent = 0
-    with pytest.raises(RunDirectoryError, match=rf"could not upload.*they are in {tmp_path}"):
-        files.upload()
     gcs.fault = lambda method, name: None
     files.upload()
     files.close()
