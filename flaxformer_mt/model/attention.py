@@ -9,19 +9,23 @@ from jaxtyping import Array, Bool, Float, Int
 
 from flaxformer_mt.config.schema import ModelConfig
 from flaxformer_mt.model.dropout import Dropout
-from flaxformer_mt.model.initializers import declare, glorot_flattened
-from flaxformer_mt.model.products import einsum_float32, product
+from flaxformer_mt.model.kernels import declare, einsum_float32, glorot_flattened, product
 
+Hidden = Float[Array, "rows length d_model"]
+Mask = Bool[Array, "rows queries keys"]
+Queries = Float[Array, "rows queries heads d_k"]
 Keys = Float[Array, "rows keys heads d_k"]
 Values = Float[Array, "rows keys heads d_v"]
+Weights = Float[Array, "rows heads queries keys"]
+Heads = Float[Array, "rows queries heads d_v"]
 
 MASKED = -1e9  # added to the scores of masked positions: exp() of it is exactly 0 in float32
 
-# Query, key and value projections begin as parts of one d x 3d matrix with Glorot's bound, which is
-# 1/sqrt(2) of that for each alone: the paper does not say, fairseq does the same. With the full
-# bound, attention's average over the sentence drowns the token it is added to in a post-LN stack:
-# on Multi30k the encoder's outputs within a sentence became nearly one vector during the warm-up
-# (validation perplexity after 300 steps 195, against 138 with this) and stayed so.
+# Query, key and value projections start as parts of one d x 3d matrix with Glorot's bound, which is
+# 1/sqrt(2) of the bound of each by itself. The paper doesn't say; fairseq does the same. With the
+# full bound, attention's mean over the sentence drowns the token it is added to in a post-LN stack:
+# on Multi30k the encoder's outputs within a sentence became nearly one vector during warm-up and
+# stayed so (validation perplexity after 300 steps: 195, against 138 with this).
 _INWARD_GAIN = 0.5**0.5
 
 
@@ -30,11 +34,11 @@ def attention_mask(
     key_segment_ids: Int[Array, "rows keys"],
     *,
     causal: bool = False,
-) -> Bool[Array, "rows queries keys"]:
+) -> Mask:
     """True where a query may attend to a key: same segment, not padding (segment 0), not later.
 
-    `causal` compares indices in the row, which inside a segment order its tokens (paper,
-    section 3.2.3). The row of a padding query is False throughout.
+    `causal` compares indices in the row, which are in token order within a segment (paper, section
+    3.2.3). A padding query's row is all False.
     """
     same_segment = query_segment_ids[:, :, None] == key_segment_ids[:, None, :]
     mask = same_segment & (key_segment_ids[:, None, :] != 0)
@@ -48,49 +52,36 @@ def attention_mask(
 def mask_bias(mask: Bool[Array, "..."]) -> Float[Array, "..."]:
     """The mask as a float32 term of the scores: 0 where allowed, -1e9 elsewhere.
 
-    It is finite, so a row with nothing to attend to gets some finite average and no NaN; what
-    stands there is padding, which no real position reads.
+    It is finite, so a row with nothing to attend to gets a finite average instead of NaN. Such rows
+    are padding, which no real position reads.
     """
     return jnp.where(mask, jnp.float32(0), jnp.float32(MASKED))
 
 
-def attention_weights(
-    queries: Float[Array, "rows queries heads d_k"],
-    keys: Keys,
-    mask: Bool[Array, "rows queries keys"],
-    dtype: str,
-) -> Float[Array, "rows heads queries keys"]:
-    """softmax(Q K^T) of equation 1 where the mask allows; Q comes divided by sqrt(d_k)."""
-    # Keys first: the other way round, the gradient of the keys is a product that XLA's CPU
-    # backend lacks in bfloat16 ("Unsupported element type for DotThunk").
+def attention_weights(queries: Queries, keys: Keys, mask: Mask, dtype: str) -> Weights:
+    """softmax(Q K^T) of equation 1 under the mask; Q is already divided by sqrt(d_k)."""
+    # Keys first: otherwise their gradient is a product that XLA's CPU backend lacks in bfloat16
+    # ("Unsupported element type for DotThunk").
     scores = product("blhk,bqhk->bhql", keys, queries, dtype)
     return jax.nn.softmax(scores + mask_bias(mask)[:, None], axis=-1)
 
 
-def weighted(
-    weights: Float[Array, "rows heads queries keys"], values: Values, dtype: str
-) -> Float[Array, "rows queries heads d_v"]:
-    """Equation 1's product with V: each query's mean of the values, by its weights."""
+def weighted(weights: Weights, values: Values, dtype: str) -> Heads:
+    """Equation 1's product with V: each query's weighted mean of the values."""
     return product("bhql,blhv->bqhv", weights, values, dtype)
 
 
-def attention(
-    queries: Float[Array, "rows queries heads d_k"],
-    keys: Keys,
-    values: Values,
-    mask: Bool[Array, "rows queries keys"],
-    dtype: str,
-) -> Float[Array, "rows queries heads d_v"]:
+def attention(queries: Queries, keys: Keys, values: Values, mask: Mask, dtype: str) -> Heads:
     """Equation 1, without keeping the weights; Q is already divided by sqrt(d_k)."""
     if dtype == "float32":
         return weighted(attention_weights(queries, keys, mask, dtype), values, dtype)
     return _reduced_attention(queries, keys, values, mask_bias(mask)[:, None], dtype)
 
 
-# With operands of fewer bits the exponents stay in these bits, which halves what moves between the
-# passes, and the identities of flash attention (Dao et al., 2022) save two of the passes: the
-# division by a row's sum follows the product with V, and the term of softmax's gradient that a row
-# has in common, sum(dP * P), is sum(dO * O).
+# In fewer bits the exponents stay in these bits, which halves what moves between the passes, and
+# the identities of flash attention (Dao et al., 2022) save two of the passes: a row is divided by
+# its sum after the product with V, and the common term of a row's softmax gradient, sum(dP * P),
+# is sum(dO * O).
 @functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
 def _reduced_attention(
     queries: Array, keys: Array, values: Array, bias: Array, dtype: str
@@ -114,7 +105,7 @@ def _reduced_attention_backward(
 ) -> tuple[Array, Array, Array, None]:
     q, k, v, exponents, share, heads = saved
     reduced = (gradient * share).astype(dtype)
-    # Of the very numbers that the next product takes, or a row's gradients do not sum to zero.
+    # From the very numbers that the next product takes, or a row's gradients don't sum to zero.
     common = (reduced.astype(jnp.float32) * heads).sum(axis=-1).swapaxes(1, 2)[..., None]  # bhq1
     d_weights = einsum_float32("bqhv,blhv->bhql", reduced, v)
     d_scores = (exponents.astype(jnp.float32) * (d_weights - common)).astype(dtype)
@@ -132,8 +123,8 @@ _reduced_attention.defvjp(_reduced_attention_forward, _reduced_attention_backwar
 class MultiHeadAttention(nn.Module):
     """softmax(Q K^T / sqrt(d_k)) V for `num_heads` heads, projected in and out.
 
-    The projections are einsums over kernels that keep the head axis, so that a mesh can split it;
-    they have no biases, as in the paper, unless `attention_bias` asks for them.
+    Kernels keep the head axis, so that a mesh can split it. As in the paper, projections have no
+    biases unless `attention_bias` asks for them.
     """
 
     config: ModelConfig
@@ -154,7 +145,7 @@ class MultiHeadAttention(nn.Module):
         self,
         x: Float[Array, "rows queries d_model"],
         memory: Float[Array, "rows keys d_model"],
-        mask: Bool[Array, "rows queries keys"],
+        mask: Mask,
         *,
         deterministic: bool,
     ) -> Float[Array, "rows queries d_model"]:
@@ -163,7 +154,7 @@ class MultiHeadAttention(nn.Module):
         return self.attend(x, keys, values, mask, deterministic=deterministic)
 
     def keys_values(self, memory: Float[Array, "rows keys d_model"]) -> tuple[Keys, Values]:
-        """The projected keys and values: what a decoding cache holds."""
+        """The projected keys and values, as a decoding cache holds them."""
         keys = self._biased("key", product("bld,dhk->blhk", memory, self.key, self.config.dtype))
         values = product("bld,dhk->blhk", memory, self.value, self.config.dtype)
         values = self._biased("value", values)
@@ -175,16 +166,16 @@ class MultiHeadAttention(nn.Module):
         x: Float[Array, "rows queries d_model"],
         keys: Keys,
         values: Values,
-        mask: Bool[Array, "rows queries keys"],
+        mask: Mask,
         *,
         deterministic: bool,
     ) -> Float[Array, "rows queries d_model"]:
-        """Attention of `x` over keys and values that are projected already."""
+        """Attention of `x` over projected keys and values."""
         dtype = self.config.dtype
         queries = self._biased("query", product("bld,dhk->blhk", x, self.query, dtype))
         queries = queries * self.config.d_k**-0.5
         queries = nn.with_logical_constraint(queries, ("batch", "length", "heads", "kv"))
-        # Whoever looks at attention makes the collection mutable.
+        # Callers that want the weights make this collection mutable.
         if self.config.attention_dropout or self.is_mutable_collection("intermediates"):
             weights = attention_weights(queries, keys, mask, dtype)
             self.sow("intermediates", "weights", weights)
@@ -202,10 +193,8 @@ class MultiHeadAttention(nn.Module):
         values: Float[Array, "rows heads keys d_v"],
         mask: Bool[Array, "rows beams keys"],
     ) -> tuple[Float[Array, "rows beams d_model"], Float[Array, "rows heads beams keys"]]:
-        """Attention of each beam's newest token over a row's cached keys and values.
-
-        Also its weights.
-        """
+        """Attention of each beam's newest token over a row's cached keys and values, and its
+        weights."""
         dtype = self.config.dtype
         queries = self._biased("query", product("brd,dhk->brhk", x, self.query, dtype))
         queries = queries * self.config.d_k**-0.5
@@ -226,7 +215,7 @@ class MultiHeadAttention(nn.Module):
         return biases
 
     def _biased(self, name: str, projected: Float[Array, "..."]) -> Float[Array, "..."]:
-        """The projection plus its bias, if it has one; the last axes are the bias's own."""
+        """The projection plus its bias, if any; the last axes are the bias's."""
         if name not in self.biases:
             return projected
         bias = self.biases[name]

@@ -1,11 +1,11 @@
 """What decoding keeps between steps: past keys and values, and which hypothesis owns them.
 
 A beam's keys and values stay where they were written. When a search reorders its hypotheses, only
-`ancestry` moves, the small table that says in which slot each of a hypothesis's past positions
-stands; the keys of other hypotheses are masked out. Reordering the keys and values themselves would
-read and write all of them at every step, which on a CPU takes longer than the products with them.
-Attending over all slots costs `beams` times the multiplications, but a row's beams then meet the
-same keys: matrix products instead of many products with a vector, and each key is read once.
+`ancestry` moves: a small table with the slot of each of a hypothesis's past positions. Other
+hypotheses' keys are masked out. Reordering keys and values would read and write all of them at
+every step, which takes a CPU longer than the products with them. Attending over all slots costs
+`beams` times the multiplications, but a row's beams then share their keys: matrix products instead
+of many matrix-vector products, and each key is read once.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ def start(
 ) -> Cache:
     """The cache before the first token, with room for `length` positions.
 
-    A plain dict, one sentence a row, in `config.dtype` but for the last three:
+    A plain dict with one sentence per row, in `config.dtype` except for the last three:
 
         "self"      {layer: {"key", "value"}}   zeros, keys = length * beams, position by position;
                                                 bfloat16 as its 16 bits (`read` gives the numbers)
@@ -42,11 +42,10 @@ def start(
                     {"coverage"}                [rows, beams, src_length] float32, if asked for
         "src_mask"                              [rows, src_length] bool
 
-    "key" is [rows, heads, d_k, keys] and "value" [rows, heads, keys, d_v]: as the two products of a
-    step read them. With keys before d_k, or the heads inside, XLA's CPU products take four to ten
-    times as long. "coverage" is the sum of a hypothesis's attention to each source token, and 1 for
-    padding, which needs none. A search reorders the leaves of "beams" along axis 1 and touches
-    nothing else.
+    "key" is [rows, heads, d_k, keys] and "value" [rows, heads, keys, d_v], in the order in which a
+    step's two products read them: with keys before d_k, or heads last, XLA's CPU products take four
+    to ten times as long. "coverage" is the sum of a hypothesis's attention to each source token,
+    and 1 for padding. A search reorders the leaves of "beams" along axis 1 and nothing else.
     """
     rows, heads, keys = src_mask.shape[0], config.num_heads, length * beams
     empty = {
@@ -66,13 +65,13 @@ def start(
 
 
 def room(cache: Cache) -> int:
-    """For how many positions there is room."""
+    """How many positions fit."""
     length: int = cache["beams"]["ancestry"].shape[2]
     return length
 
 
 def grown(cache: Cache, length: int) -> Cache:
-    """The same cache with room for `length` positions, no less than there was; NumPy's or JAX's."""
+    """The same cache with room for `length` positions, no fewer than before; NumPy's or JAX's."""
     ancestry = cache["beams"]["ancestry"]
     if not (more := length - room(cache)):
         return cache
@@ -97,7 +96,7 @@ def written(
     index: Int[Array, ""],
     dtype: str,
 ) -> KeysValues:
-    """`past` with position `index` of every beam in `dtype`, in the slot of its number."""
+    """`past` with position `index` of every beam, in `dtype`, in the slot of that beam's number."""
     at = index * keys.shape[1]
     keys = _stored(jnp.transpose(keys, (0, 2, 3, 1)).astype(dtype))
     values = _stored(jnp.transpose(values, (0, 2, 1, 3)).astype(dtype))
@@ -107,16 +106,16 @@ def written(
     }
 
 
-# XLA's CPU backend updates no bfloat16 array in place: it makes float32 of all of it and bfloat16
-# of that again, which at each step would take a tenth of the time of a base model's search.
+# XLA's CPU backend can't update bfloat16 arrays in place: it converts all of the array to float32
+# and back, which at each step would take a tenth of a base model's search time.
 def _stored(leaf: Float[Array, "..."]) -> Array:
-    """What a cache keeps of an array."""
+    """An array as a cache keeps it."""
     bfloat16 = leaf.dtype == jnp.bfloat16
     return jax.lax.bitcast_convert_type(leaf, jnp.uint16) if bfloat16 else leaf
 
 
 def read(leaf: Array) -> Float[Array, "..."]:
-    """What an array of "self" was before it was kept."""
+    """The inverse of `_stored`."""
     bits = leaf.dtype == jnp.uint16
     return jax.lax.bitcast_convert_type(leaf, jnp.bfloat16) if bits else leaf
 
@@ -132,7 +131,7 @@ def with_position(
 def visible(
     ancestry: Int[Array, "rows beams length"], index: Int[Array, ""]
 ) -> Bool[Array, "rows beams keys"]:
-    """Which keys are a hypothesis's own past, up to position `index`: one slot a position."""
+    """Which keys are a hypothesis's own past, up to position `index`: one slot per position."""
     rows, beams, length = ancestry.shape
     own = ancestry[:, :, :, None] == jnp.arange(beams)[None, None, None, :]
     own = own & (jnp.arange(length) <= index)[None, None, :, None]

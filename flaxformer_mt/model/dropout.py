@@ -11,9 +11,9 @@ from jaxtyping import Array, Float, UInt32
 class Dropout(nn.Module):
     """Zeroes each element with probability `rate` and scales the others by 1 / (1 - rate).
 
-    The mask is a function of the "dropout" key, of the module's name and of the element's index
-    alone: the same on any mesh, with rematerialisation and in a scan. A second call draws the same
-    mask again. The rate is realised to within 2^-32.
+    The mask depends only on the "dropout" key, the module's name and the element's index, so it is
+    the same on any mesh, with rematerialisation and in a scan, and on a second call. The rate is
+    realised to within 2^-32.
     """
 
     rate: float
@@ -23,11 +23,11 @@ class Dropout(nn.Module):
         if deterministic or self.rate == 0.0:
             return x
         assert self.scope is not None
-        # Not `make_rng`: that counts its calls, and `nn.scan` calls a layer more than once.
+        # Not `make_rng`, which counts its calls: `nn.scan` calls a layer more than once.
         key = jax.random.bits(self.scope.rngs["dropout"].as_jax_rng(), (2,), jnp.uint32)
         threshold = min(round(self.rate * 2**32), 2**32 - 1)
         kept = counter_bits(key, x.shape) >= jnp.uint32(threshold)
-        # In bfloat16 the factor itself would be rounded: by 0.16% for a rate of 0.1.
+        # bfloat16 would round the factor itself: by 0.16% for a rate of 0.1.
         return jnp.where(kept, x.astype(jnp.float32) * (2**32 / (2**32 - threshold)), 0.0)
 
 
@@ -36,8 +36,8 @@ def counter_bits(key: UInt32[Array, "2"], shape: tuple[int, ...]) -> UInt32[Arra
 
     Two rounds of MurmurHash3's finaliser (Appleby, public domain), each after one word of the key:
     14 integer operations that fuse with what uses them. Threefry, jax.random's generator, takes
-    about 100, and on CPU it is a loop of its own over arrays in memory: dropout on a million
-    elements, forward and backward, takes 9 ms of one core with it and 0.4 ms with this.
+    about 100, and on CPU a separate loop over memory: dropout on a million elements, forward and
+    backward, takes one core 9 ms with it and 0.4 ms with this.
     """
     index = jnp.zeros(shape, jnp.uint32)
     for axis in range(len(shape)):

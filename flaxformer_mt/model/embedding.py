@@ -13,9 +13,9 @@ from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.config.schema import ModelConfig
 from flaxformer_mt.model.dropout import Dropout
-from flaxformer_mt.model.initializers import declare, embedding_normal
+from flaxformer_mt.model.kernels import declare, embedding_normal
 
-# Which table stands for which use, by `config.tie`.
+# Each use's table, by `config.tie`.
 SOURCE_TABLE = {"all": "shared", "target": "source", "none": "source"}
 TARGET_TABLE = {"all": "shared", "target": "target", "none": "target"}
 SOFTMAX_TABLE = {"all": "shared", "target": "target", "none": "softmax"}
@@ -26,22 +26,20 @@ CHUNK = 128  # types that a TPU's vector registers have side by side
 def softmax_table(
     params: Mapping[str, Any], config: ModelConfig
 ) -> Float[Array, "tgt_vocab d_model"]:
-    """The matrix that makes the logits, of the tree under "params" (without that key, unboxed)."""
+    """The matrix that makes the logits, from the unboxed tree under "params"."""
     return params["embedding"][SOFTMAX_TABLE[config.tie]]
 
 
 def softmax_bias(
     params: Mapping[str, Any], config: ModelConfig
 ) -> Float[Array, " tgt_vocab"] | None:
-    """What is added to the logits that `softmax_table` makes, if the model has it."""
+    """What is added to `softmax_table`'s logits, if the model has it."""
     return params["embedding"][SOFTMAX_BIAS] if config.logits_bias else None
 
 
 def table_rows(config: ModelConfig, types: int) -> int:
-    """Rows of the table of a vocabulary of so many types: the last ones may stand for none.
-
-    These have no probability, neither in the loss nor in decoding.
-    """
+    """Rows of a table for this many types. The last ones may be padding, which has no probability
+    in the loss or in decoding."""
     return -(-types // config.vocab_multiple) * config.vocab_multiple
 
 
@@ -49,9 +47,9 @@ def table_rows(config: ModelConfig, types: int) -> int:
 def of_types(
     params: Mapping[str, Any], config: ModelConfig, types: Int[Array, " some"]
 ) -> dict[str, Any]:
-    """Parameters with the rows of these types alone in the target's tables.
+    """Parameters for `Transformer.of_types`: the target's tables have these types' rows only.
 
-    They are `Transformer.of_types`'s. The source's table is whole, and no longer the target's.
+    The source's table stays whole and is no longer shared with the target.
     """
     tables = params["embedding"]
     padding = table_rows(config, types.size) - types.size
@@ -74,9 +72,9 @@ def table_copies(
 ) -> dict[str, dict[str, Float[Array, "copies vocab d_model"]]]:
     """The collection "copies": each vocabulary table once for each of `count` parts of the rows.
 
-    On devices that split the rows so, every one has its copy. What lookups and softmax contribute
-    to a copy's gradient is added up where it arises, and the copies' gradients are summed once:
-    each use of a single table would be summed over all devices for itself.
+    Each of the devices that split the rows has one copy. A copy collects its gradient from lookups
+    and softmax where it arises, and the copies' gradients are summed once. Each use of a single
+    table would be summed over all devices separately.
     """
     names = {tables[config.tie] for tables in (SOURCE_TABLE, TARGET_TABLE, SOFTMAX_TABLE)}
 
@@ -90,7 +88,7 @@ def table_copies(
 def sinusoids(length: int, d_model: int) -> Float[np.ndarray, "length d_model"]:
     """PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(the same); float32.
 
-    Computed by NumPy in float64 while tracing, so every backend gets the same numbers.
+    NumPy computes them in float64 while tracing, so every backend gets the same numbers.
     """
     even = np.arange(0, d_model, 2)
     angles = np.arange(length)[:, None] / 10000 ** (even / d_model)
@@ -100,11 +98,11 @@ def sinusoids(length: int, d_model: int) -> Float[np.ndarray, "length d_model"]:
     return table
 
 
-# An index outside its table reads NaN, which shows at once.
+# An index outside its table reads NaN, which is noticed at once.
 _take = functools.partial(jnp.take, axis=0, mode="fill")
 
 
-# Of a table in fewer bits as well, what each token adds to the gradient is summed in float32.
+# Gradients of tokens are summed in float32, also for a table in fewer bits.
 @jax.custom_vjp
 def _rows(
     table: Float[Array, "vocab d_model"], tokens: Int[Array, "*rows length"]
@@ -129,9 +127,8 @@ _rows.defvjp(_rows_forward, _rows_backward)
 class Embedding(nn.Module):
     """Both sides' inputs: table[token] * sqrt(d_model) + position encoding, then dropout.
 
-    Lookups are in the collection "copies" of `table_copies` where that is given.
-
-    Raises ValueError where `tie` is "all" and the vocabularies' sizes differ.
+    Lookups use the collection "copies" of `table_copies` if given. Raises ValueError if `tie` is
+    "all" and the vocabularies' sizes differ.
     """
 
     config: ModelConfig
@@ -161,7 +158,7 @@ class Embedding(nn.Module):
                 for side in ("src", "tgt")
             }
         self.softmax_bias: Array | None = None
-        """What is added to the logits, [tgt_vocab]."""
+        """Added to the logits, [tgt_vocab]."""
         if config.logits_bias:
             shape = (table_rows(config, self.tgt_vocab_size),)
             self.softmax_bias = declare(
@@ -206,7 +203,7 @@ class Embedding(nn.Module):
 
     def _positions(self, side: str, length: Any) -> Float[Array, "positions d_model"]:
         if not isinstance(length, int):
-            # An exported program leaves it open (jax.export): a table for any that it may be.
+            # An exported program leaves it open (jax.export): a table for the longest.
             length = self.config.max_length
         if self.config.positions == "sinusoidal":
             return jnp.asarray(sinusoids(length, self.config.d_model))
@@ -225,8 +222,8 @@ class Embedding(nn.Module):
             rows, length = tokens.shape
             parts = tokens.reshape(len(copies), -1, length)
             return jax.vmap(_rows)(copies, parts).reshape(rows, length, -1)
-        # With d_model split over the mesh, the lookup would be partitioned by replicating
-        # everything; gathering the table's columns first is the cheap way.
+        # With d_model split over the mesh, the partitioner would replicate everything for the
+        # lookup; gathering the table's columns first is cheap.
         return _rows(nn.with_logical_constraint(self.tables[name], ("vocab", None)), tokens)
 
     def _sum(

@@ -1,14 +1,13 @@
 """Model FLOPs by formula: only the matrix products of the paper's equations.
 
-What a program does beyond them (recomputation under `remat`, padding, layer normalisation, softmax,
-the optimizer) is not counted, so that a share of a chip's peak made from these numbers can be
-compared between programs (PaLM, arXiv 2204.02311, appendix B).
+Other work (recomputation under `remat`, padding, layer normalisation, softmax, the optimizer) isn't
+counted, so shares of a chip's peak can be compared between programs (PaLM, arXiv 2204.02311,
+appendix B).
 """
 
 from flaxformer_mt.config.schema import ModelConfig
 
-# Each product of the forward pass has two of the same size in the backward pass: the gradients of
-# its two operands.
+# Each forward product has two of the same size in the backward pass: its operands' gradients.
 TRAINING = 3
 
 
@@ -24,10 +23,10 @@ def forward_flops(
     """FLOPs of one forward pass by part (a multiply and an add are two), softmax matrix included.
 
     `src_tokens` and `tgt_tokens` are positions of the whole batch; each attends to `src_keys`
-    positions of the source or `tgt_keys` of the target. A causal mask does not halve that, as it
-    does not halve what the products compute. For a batch of full rows these are
-    `rows * src_length`, `rows * tgt_length`, `src_length`, `tgt_length`; for the useful work in a
-    batch with padding, the tokens that are none and the mean length of a sentence.
+    positions of the source or `tgt_keys` of the target. A causal mask doesn't halve that, since the
+    products compute the other half too. For full rows these are `rows * src_length`, `rows *
+    tgt_length`, `src_length`, `tgt_length`; for the useful work of a padded batch, its tokens and
+    the mean length of a sentence.
     """
     d_model, heads, d_k, d_v = config.d_model, config.num_heads, config.d_k, config.d_v
 
@@ -72,7 +71,7 @@ def training_flops(
 def shape_flops(
     config: ModelConfig, tgt_vocab_size: int, *, rows: int, src_length: int, tgt_length: int
 ) -> float:
-    """`training_flops` of a whole batch of this shape, as if none of it were padding."""
+    """`training_flops` of a whole batch of this shape, as if it had no padding."""
     return training_flops(
         config,
         tgt_vocab_size,

@@ -9,28 +9,25 @@ from jaxtyping import Array, Bool, Float, Int
 
 from flaxformer_mt.config.schema import ModelConfig
 from flaxformer_mt.model import cache
-from flaxformer_mt.model.attention import MultiHeadAttention
+from flaxformer_mt.model.attention import Hidden, Mask, MultiHeadAttention
 from flaxformer_mt.model.dropout import Dropout
-from flaxformer_mt.model.initializers import declare, glorot_flattened
-from flaxformer_mt.model.products import product
+from flaxformer_mt.model.kernels import declare, glorot_flattened, product
 
 KeysValues = dict[str, Array]  # {"key": [..., d_k], "value": [..., d_v]}
 ACTIVATIONS = {"relu": jax.nn.relu, "silu": jax.nn.silu}
 
 
 class LayerNorm(nn.Module):
-    """(x - mean) / sqrt(variance + epsilon) * scale + bias over the last axis, in float32 always.
+    """(x - mean) / sqrt(variance + epsilon) * scale + bias over the last axis, always in float32.
 
-    Ba et al. (2016). Of a float32 model the variance is the mean of squared deviations: E[x^2] -
-    E[x]^2 cancels where the mean is large.
+    Ba et al. (2016). A float32 model's variance is the mean of squared deviations: E[x^2] - E[x]^2
+    cancels where the mean is large.
     """
 
     config: ModelConfig
 
     @nn.compact
-    def __call__(
-        self, x: Float[Array, "rows length d_model"]
-    ) -> Float[Array, "rows length d_model"]:
+    def __call__(self, x: Hidden) -> Hidden:
         d_model = (x.shape[-1],)
         scale = declare(self, "scale", nn.initializers.ones, ("embed",), d_model)
         bias = declare(self, "bias", nn.initializers.zeros, ("embed",), d_model)
@@ -50,9 +47,8 @@ def _normalised(x: Array, epsilon: float) -> tuple[Array, Array]:
 
 
 # Where the next product rounds to fewer bits, one pass gives both moments, E[x] and E[x^2]: a TPU
-# adds it to the product that makes x. What is left of the variance has float32's 24 bits less twice
-# those by which the mean exceeds the deviation: a factor of 30 leaves 14, bfloat16 has 8. In the
-# gradient, too, both means are of what is at hand.
+# fuses it with the product that makes x. The variance keeps float32's 24 bits less twice those by
+# which the mean exceeds the deviation: a factor of 30 leaves 14, and bfloat16 has 8.
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
 def _normalised_in_one_pass(x: Array, epsilon: float) -> Array:
     return _normalised_forward(x, epsilon)[0]
@@ -77,8 +73,7 @@ def _normalised_backward(
 _normalised_in_one_pass.defvjp(_normalised_forward, _normalised_backward)
 
 
-# What is kept for the gradient is the result as the next product takes it, whose sign tells where
-# the argument was positive.
+# The gradient keeps the result as the next product takes it: its sign tells where x was positive.
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
 def _reduced_relu(x: Float[Array, "..."], dtype: str) -> Float[Array, "..."]:
     return jax.nn.relu(x).astype(dtype)
@@ -91,14 +86,12 @@ _reduced_relu.defvjp(
 
 
 class FeedForward(nn.Module):
-    """max(0, x W_in + b_in) W_out + b_out (paper, section 3.3), or another activation than max."""
+    """max(0, x W_in + b_in) W_out + b_out (paper, section 3.3), or with another activation."""
 
     config: ModelConfig
 
     @nn.compact
-    def __call__(
-        self, x: Float[Array, "rows length d_model"], *, deterministic: bool
-    ) -> Float[Array, "rows length d_model"]:
+    def __call__(self, x: Hidden, *, deterministic: bool) -> Hidden:
         d_model, d_ff, dtype = self.config.d_model, self.config.d_ff, self.config.dtype
         kernel, bias = glorot_flattened(1), nn.initializers.zeros
         w_in = declare(self, "w_in", kernel, ("embed", "mlp"), (d_model, d_ff))
@@ -117,10 +110,10 @@ class FeedForward(nn.Module):
 
 
 class Residual(nn.Module):
-    """What stands around a sub-layer: the residual sum, dropout and layer normalisation.
+    """The residual sum, dropout and layer normalisation around a sub-layer.
 
-    `norm` "post": LayerNorm(x + Dropout(Sublayer(x))), the paper's; "pre":
-    x + Dropout(Sublayer(LayerNorm(x))).
+    `norm` "post": LayerNorm(x + Dropout(Sublayer(x))), the paper's; "pre": x +
+    Dropout(Sublayer(LayerNorm(x))).
     """
 
     config: ModelConfig
@@ -129,18 +122,12 @@ class Residual(nn.Module):
         self.norm = LayerNorm(self.config)
         self.dropout = Dropout(self.config.dropout)
 
-    def enter(self, x: Float[Array, "rows length d_model"]) -> Float[Array, "rows length d_model"]:
+    def enter(self, x: Hidden) -> Hidden:
         """The sub-layer's input."""
         return self.norm(x) if self.config.norm == "pre" else x
 
-    def leave(
-        self,
-        x: Float[Array, "rows length d_model"],
-        sublayer: Float[Array, "rows length d_model"],
-        *,
-        deterministic: bool,
-    ) -> Float[Array, "rows length d_model"]:
-        """`x` joined with what the sub-layer made of it."""
+    def leave(self, x: Hidden, sublayer: Hidden, *, deterministic: bool) -> Hidden:
+        """`x` joined with the sub-layer's output."""
         x = x + self.dropout(sublayer, deterministic=deterministic)
         x = nn.with_logical_constraint(x, ("batch", "length", "act_embed"))
         return self.norm(x) if self.config.norm == "post" else x
@@ -155,13 +142,7 @@ class EncoderLayer(nn.Module):
         self.feed_forward = FeedForward(self.config)
         self.feed_forward_residual = Residual(self.config)
 
-    def __call__(
-        self,
-        x: Float[Array, "rows src_length d_model"],
-        mask: Bool[Array, "rows src_length src_length"],
-        *,
-        deterministic: bool,
-    ) -> Float[Array, "rows src_length d_model"]:
+    def __call__(self, x: Hidden, mask: Mask, *, deterministic: bool) -> Hidden:
         """Self-attention, then the feed-forward network."""
         around = self.self_attention_residual
         inner = around.enter(x)
@@ -186,13 +167,13 @@ class DecoderLayer(nn.Module):
 
     def __call__(
         self,
-        x: Float[Array, "rows tgt_length d_model"],
-        encoded: Float[Array, "rows src_length d_model"],
-        self_mask: Bool[Array, "rows tgt_length tgt_length"],
-        cross_mask: Bool[Array, "rows tgt_length src_length"],
+        x: Hidden,
+        encoded: Hidden,
+        self_mask: Mask,
+        cross_mask: Mask,
         *,
         deterministic: bool,
-    ) -> Float[Array, "rows tgt_length d_model"]:
+    ) -> Hidden:
         """Masked self-attention, attention over the source, then the feed-forward network."""
         around = self.self_attention_residual
         inner = around.enter(x)
@@ -206,8 +187,8 @@ class DecoderLayer(nn.Module):
         x = around.leave(x, inner, deterministic=deterministic)
         return self._feed_forward(x, deterministic=deterministic)
 
-    def cross_keys_values(self, encoded: Float[Array, "rows src_length d_model"]) -> KeysValues:
-        """The source's keys and values for this layer: computed once a sentence in decoding."""
+    def cross_keys_values(self, encoded: Hidden) -> KeysValues:
+        """The source's keys and values for this layer, computed once per sentence in decoding."""
         keys, values = self.cross_attention.keys_values(encoded)
         return {"key": keys, "value": values}
 
@@ -222,13 +203,12 @@ class DecoderLayer(nn.Module):
     ) -> tuple[
         Float[Array, "rows beams d_model"], KeysValues, Float[Array, "rows heads beams src_length"]
     ]:
-        """The layer at position `index` of every beam; `past` with that position added.
-
-        Also what each beam attends to in the source.
+        """The layer at position `index` of every beam, `past` with that position added, and what
+        each beam attends to in the source.
 
         `past` and `source` are the layer's parts of a cache (`model/cache.py`). A row's beams are
-        queries over the same keys, those of the source and those of all slots, of which `visible`
-        says which are a beam's own: nothing is copied for them.
+        queries over the same keys: those of the source, and those of all slots, among which
+        `visible` marks a beam's own. Nothing is copied for them.
         """
         around = self.self_attention_residual
         inner = around.enter(x)
@@ -245,9 +225,7 @@ class DecoderLayer(nn.Module):
         x = around.leave(x, inner, deterministic=True)
         return self._feed_forward(x, deterministic=True), past, weights
 
-    def _feed_forward(
-        self, x: Float[Array, "rows length d_model"], *, deterministic: bool
-    ) -> Float[Array, "rows length d_model"]:
+    def _feed_forward(self, x: Hidden, *, deterministic: bool) -> Hidden:
         around = self.feed_forward_residual
         inner = self.feed_forward(around.enter(x), deterministic=deterministic)
         return around.leave(x, inner, deterministic=deterministic)

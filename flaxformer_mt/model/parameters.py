@@ -23,11 +23,11 @@ STACKS = ("encoder", "decoder")
 def initial_params(model: Transformer, key: Array) -> dict[str, Any]:
     """Freshly drawn parameters, each leaf boxed with its logical axis names (`nn.meta.unbox`).
 
-    Pure, so that `jax.eval_shape` gives the abstract tree and `jax.jit` with output shardings
-    draws each device's part in place. The tree is that under "params".
+    Pure: `jax.eval_shape` gives the abstract tree, and `jax.jit` with output shardings draws each
+    device's part in place. The tree is the one under "params".
 
-    All layers of a stack are drawn at once, as those of `scan_layers` are: fewer draws compile
-    faster, and both forms begin with the same numbers.
+    All layers of a stack are drawn at once, as with `scan_layers`: that compiles faster, and both
+    forms start from the same numbers.
     """
     ids = jnp.ones((1, 2), jnp.int32)
     scanned = model.clone(config=dataclasses.replace(model.config, scan_layers=True))
@@ -53,7 +53,7 @@ def initial_params(model: Transformer, key: Array) -> dict[str, Any]:
 def count_by_formula(
     config: ModelConfig, src_vocab_size: int, tgt_vocab_size: int
 ) -> dict[str, int]:
-    """Parameters of each part, from the sizes alone; parts that a model lacks are 0.
+    """Parameters of each part, from the sizes; parts that a model lacks are 0.
 
     The paper's base and big with 37,000 tied types have 63.0 and 214.2 million in all.
     """
@@ -82,7 +82,7 @@ def count_by_formula(
 
 
 def count(params: Params) -> dict[str, int]:
-    """Parameters of each part, counted in the arrays (or abstract arrays); parts as above."""
+    """Parameters of each part, counted in the arrays (or abstract arrays)."""
     counts: dict[str, int] = {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(params):
         part = _part([entry.key for entry in path if isinstance(entry, jax.tree_util.DictKey)])
@@ -91,7 +91,7 @@ def count(params: Params) -> dict[str, int]:
 
 
 def table(params: Params, config: ModelConfig, src_vocab_size: int, tgt_vocab_size: int) -> str:
-    """Parameters by part, by formula and counted: the lines that a training run opens with."""
+    """Parameters by part, by formula and counted, as a training run prints first."""
     formula, counted = count_by_formula(config, src_vocab_size, tgt_vocab_size), count(params)
     rows = {part: (formula.get(part, 0), counted.get(part, 0)) for part in {**formula, **counted}}
     rows["total"] = sum(formula.values()), sum(counted.values())
@@ -106,7 +106,7 @@ def table(params: Params, config: ModelConfig, src_vocab_size: int, tgt_vocab_si
 
 
 def stack_layers(params: Params) -> dict[str, Any]:
-    """Parameters of an unrolled model in the form of `scan_layers`: one tree, layers at axis 0."""
+    """Parameters of an unrolled model in the form of `scan_layers`: layers on axis 0."""
     stacked = dict(params)
     for stack in STACKS:
         rest = dict(params[stack])

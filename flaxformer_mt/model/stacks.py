@@ -8,6 +8,7 @@ from flax.core.scope import LazyRng
 from jaxtyping import Array, Bool, Float, Int
 
 from flaxformer_mt.config.schema import ModelConfig
+from flaxformer_mt.model.attention import Hidden, Mask
 from flaxformer_mt.model.layers import DecoderLayer, EncoderLayer, KeysValues, LayerNorm
 
 
@@ -20,16 +21,10 @@ class Encoder(nn.Module):
             if self.config.scan_layers
             else [EncoderLayer(self.config) for _ in range(self.config.encoder_layers)]
         )
-        # Pre-LN leaves the residual sum itself un-normalised.
+        # Pre-LN leaves the residual sum un-normalised.
         self.norm = LayerNorm(self.config) if self.config.norm == "pre" else None
 
-    def __call__(
-        self,
-        x: Float[Array, "rows src_length d_model"],
-        mask: Bool[Array, "rows src_length src_length"],
-        *,
-        deterministic: bool,
-    ) -> Float[Array, "rows src_length d_model"]:
+    def __call__(self, x: Hidden, mask: Mask, *, deterministic: bool) -> Hidden:
         """The stack's output, normalised."""
         count = self.config.encoder_layers
         x = _run(self.layers, x, (mask,), self.config, count, deterministic=deterministic)
@@ -49,21 +44,19 @@ class Decoder(nn.Module):
 
     def __call__(
         self,
-        x: Float[Array, "rows tgt_length d_model"],
-        encoded: Float[Array, "rows src_length d_model"],
-        self_mask: Bool[Array, "rows tgt_length tgt_length"],
-        cross_mask: Bool[Array, "rows tgt_length src_length"],
+        x: Hidden,
+        encoded: Hidden,
+        self_mask: Mask,
+        cross_mask: Mask,
         *,
         deterministic: bool,
-    ) -> Float[Array, "rows tgt_length d_model"]:
+    ) -> Hidden:
         """The stack's output, normalised."""
         context, count = (encoded, self_mask, cross_mask), self.config.decoder_layers
         x = _run(self.layers, x, context, self.config, count, deterministic=deterministic)
         return x if self.norm is None else self.norm(x)
 
-    def cross_keys_values(
-        self, encoded: Float[Array, "rows src_length d_model"]
-    ) -> dict[str, KeysValues]:
+    def cross_keys_values(self, encoded: Hidden) -> dict[str, KeysValues]:
         """Each layer's keys and values of the source, by layer name."""
         return {
             name: layer.cross_keys_values(encoded) for name, layer in self._single_layers().items()
@@ -82,10 +75,8 @@ class Decoder(nn.Module):
         dict[str, KeysValues],
         Float[Array, "rows beams src_length"],
     ]:
-        """The stack at position `index` of every beam; `past` with that position added.
-
-        Also what each beam attends to in the source: the heads' mean in the layer that aligns.
-        """
+        """The stack at position `index` of every beam, `past` with that position added, and what
+        each beam attends to in the source: the heads' mean in the aligning layer."""
         new, weights = {}, []
         for name, layer in self._single_layers().items():
             x, new[name], attended = layer.decode_step(
@@ -96,7 +87,7 @@ class Decoder(nn.Module):
         return x if self.norm is None else self.norm(x), new, attended
 
     def _single_layers(self) -> dict[str, DecoderLayer]:
-        """The layers one by one, in either form: a step of decoding is small, and is unrolled."""
+        """The layers one by one, in either form: a step of decoding is small, so it is unrolled."""
         if not isinstance(self.layers, nn.Module):
             return {layer_name(i): layer for i, layer in enumerate(self.layers)}
         stacked = self.layers.variables["params"]
@@ -109,10 +100,8 @@ class Decoder(nn.Module):
 
 
 def aligning_layer(config: ModelConfig) -> int:
-    """The decoder's last layer but one, counted from 0; its only one where there is one.
-
-    Its attention over the source aligns words best (Garg et al., 2019).
-    """
+    """The decoder's last layer but one, from 0 (or its only one): its attention over the source
+    aligns words best (Garg et al., 2019)."""
     return max(config.decoder_layers - 2, 0)
 
 
@@ -123,20 +112,20 @@ def layer_name(index: int) -> str:
 
 def _run(
     layers: nn.Module | Sequence[nn.Module],
-    x: Float[Array, "rows length d_model"],
+    x: Hidden,
     context: tuple[Array, ...],
     config: ModelConfig,
     count: int,
     *,
     deterministic: bool,
-) -> Float[Array, "rows length d_model"]:
+) -> Hidden:
     """`x` through the layers, each called as layer(x, *context)."""
 
     def apply_layer(layer: nn.Module, x: Array, *context: Array) -> tuple[Array, None]:
         return layer(x, *context, deterministic=deterministic), None
 
     if config.remat:
-        # A scan's loop keeps the recomputation apart by itself; elsewhere XLA would merge it away.
+        # A scan keeps the recomputation apart; elsewhere XLA would merge it away.
         apply_layer = nn.remat(apply_layer, prevent_cse=not config.scan_layers)
     if not isinstance(layers, nn.Module):
         for number, layer in enumerate(layers):
@@ -156,7 +145,7 @@ def _run(
 
 
 def _key_as_scanned(layer: nn.Module, number: int) -> None:
-    """Gives an unrolled layer the dropout key that `nn.scan` gives it: the same masks."""
+    """Gives an unrolled layer the dropout key that `nn.scan` would: the same masks."""
     assert layer.scope is not None
     if own := layer.scope.rngs.get("dropout"):
         key = jax.random.fold_in(own.rng, number)

@@ -11,19 +11,19 @@ from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.config.schema import ModelConfig
 from flaxformer_mt.model import cache
-from flaxformer_mt.model.attention import attention_mask
+from flaxformer_mt.model.attention import Hidden, attention_mask
 from flaxformer_mt.model.cache import Cache
 from flaxformer_mt.model.embedding import CHUNK, Embedding
-from flaxformer_mt.model.products import product
+from flaxformer_mt.model.kernels import product
 from flaxformer_mt.model.stacks import Decoder, Encoder
 
 
 class Transformer(nn.Module):
     """Encoder and decoder over token ids; parameters float32 under {"params": ...}.
 
-    Every array of ids is int32 [rows, length]. A segment id names the sentence that a token of the
-    row belongs to, 0 being padding; positions restart at 0 with each segment, so that sentences
-    packed into one row are what they would be in rows of their own.
+    Arrays of ids are int32 [rows, length]. A segment id names a token's sentence within the row; 0
+    is padding. Positions restart at 0 with each segment, so packed sentences give what they would
+    in rows of their own.
     """
 
     config: ModelConfig
@@ -36,7 +36,7 @@ class Transformer(nn.Module):
         self.decoder = Decoder(self.config)
 
     def of_types(self, count: int) -> "Transformer":
-        """The model with this many target types, whose parameters `embedding.of_types` makes."""
+        """The model with this many target types; `embedding.of_types` makes its parameters."""
         config = self.config
         if config.tie == "all":
             config = dataclasses.replace(config, tie="target")
@@ -52,11 +52,11 @@ class Transformer(nn.Module):
         src_positions: Int[Array, "rows src_length"],
         tgt_positions: Int[Array, "rows tgt_length"],
         deterministic: bool,
-    ) -> Float[Array, "rows tgt_length d_model"]:
+    ) -> Hidden:
         """The decoder's hidden states, float32, before the softmax matrix.
 
-        The loss multiplies by that matrix itself (`softmax_table`, `softmax_bias`), piece by piece,
-        so that the logits never stand in memory whole. `deterministic=False` needs a "dropout" key.
+        The loss multiplies by that matrix (`softmax_table`, `softmax_bias`) piece by piece, so that
+        all logits are never in memory at once. `deterministic=False` needs a "dropout" key.
         """
         encoded = self.encode(
             src,
@@ -82,7 +82,7 @@ class Transformer(nn.Module):
         src_segment_ids: Int[Array, "rows src_length"],
         src_positions: Int[Array, "rows src_length"],
         deterministic: bool,
-    ) -> Float[Array, "rows src_length d_model"]:
+    ) -> Hidden:
         """The encoder's output, float32."""
         x = self.embedding.source(src, src_positions, deterministic=deterministic)
         mask = attention_mask(src_segment_ids, src_segment_ids)
@@ -90,7 +90,7 @@ class Transformer(nn.Module):
 
     def start_cache(
         self,
-        encoded: Float[Array, "rows src_length d_model"],
+        encoded: Hidden,
         src_segment_ids: Int[Array, "rows src_length"],
         *,
         beams: int,
@@ -99,9 +99,8 @@ class Transformer(nn.Module):
     ) -> Cache:
         """The state of decoding before its first token, for outputs of at most `length` tokens.
 
-        One sentence a row: every token with a segment id other than 0 is the source.
-        `model/cache.py` says what is in it; with `coverage` also how much each source token has
-        been attended to.
+        One sentence per row: every token with a segment id other than 0 is the source. See
+        `model/cache.py`; `coverage` also records how much each source token has been attended to.
         """
         return cache.start(
             self.decoder.cross_keys_values(encoded),
@@ -115,10 +114,8 @@ class Transformer(nn.Module):
     def decode_step(
         self, tokens: Int[Array, "rows beams"], index: Int[Array, ""], past: Cache
     ) -> tuple[Float[Array, "rows beams tgt_vocab"], Cache]:
-        """Logits after `tokens` at position `index` (0: the begin mark), and the cache with them.
-
-        Positions below `index` are read from the cache as earlier steps left them.
-        """
+        """Logits after `tokens` at position `index` (0: the begin mark), and the cache with them
+        added."""
         x = self.embedding.target(
             tokens, jnp.reshape(index, (1, 1)), length=cache.room(past), deterministic=True
         )
@@ -137,9 +134,7 @@ class Transformer(nn.Module):
             beams["coverage"] = past["beams"]["coverage"] + attended
         return self.logits(x), {**past, "self": new, "beams": beams}
 
-    def logits(
-        self, hidden: Float[Array, "rows length d_model"]
-    ) -> Float[Array, "rows length tgt_vocab"]:
+    def logits(self, hidden: Hidden) -> Float[Array, "rows length tgt_vocab"]:
         """Un-normalised log-probabilities of the next token, float32."""
         table, bias = self.embedding.softmax(), self.embedding.softmax_bias
         rows, d_model = table.shape
@@ -151,12 +146,12 @@ class Transformer(nn.Module):
             if bias is not None:
                 logits = logits + bias.reshape(types.shape)
             if rows > self.tgt_vocab_size:
-                # Rows that pad the table stand for nothing.
+                # Rows that pad the table.
                 logits = jnp.where(types < self.tgt_vocab_size, logits, -jnp.inf)
             return logits.reshape(*hidden.shape[:2], rows)
 
         whole = functools.partial(of, (rows,))
-        # A search reads them by chunks. A TPU writes them so; a CPU transposes the table first.
+        # Search reads logits by chunks. A TPU writes them so; a CPU would transpose the table.
         chunked = functools.partial(of, (-1, CHUNK)) if rows % CHUNK == 0 else whole
         logits = jax.lax.platform_dependent(hidden, table, bias, tpu=chunked, default=whole)
         return nn.with_logical_constraint(logits, ("batch", "length", "vocab"))

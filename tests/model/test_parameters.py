@@ -12,7 +12,7 @@ import pytest
 
 from flaxformer_mt.config.schema import ModelConfig
 from flaxformer_mt.model import Transformer, softmax_table
-from flaxformer_mt.model.initializers import glorot_flattened
+from flaxformer_mt.model.kernels import glorot_flattened
 from flaxformer_mt.model.parameters import count, count_by_formula, initial_params, table
 from tests.model.examples import VOCAB, build, jit, tiny_config
 

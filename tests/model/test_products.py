@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from flaxformer_mt.model.products import product
+from flaxformer_mt.model.kernels import product
 from tests.model.examples import jit
 
 SPECS = {

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.model import attention as attentions, layers
-from flaxformer_mt.model.products import product
+from flaxformer_mt.model.kernels import product
 from flaxformer_mt.training.loss import smoothed_cross_entropy
 from tests.model.examples import jit
 
