@@ -34,7 +34,6 @@ from flaxformer_mt.rundir.paths import as_path, is_remote
 from flaxformer_mt.rundir.staged_files import GrowingFiles, growing_files
 from flaxformer_mt.training.instruments import (
     Goodput,
-    Instruments,
     Profiler,
     Utilization,
     check_steps,
@@ -304,12 +303,10 @@ def _train(
             checkpoints=checkpoints,
             telemetry=telemetry,
             stop=stop,
-            instruments=Instruments(
-                goodput=goodput,
-                # The other processes' devices do the same at the same time: one trace shows it.
-                profiler=Profiler() if profile is None else Profiler(*profile, folder),
-                utilization=None if peak is None else Utilization(config.model, sizes[1], peak),
-            ),
+            clock=goodput,
+            # One process's trace: the others' devices do the same at the same time.
+            profiler=Profiler() if profile is None else Profiler(*profile, folder),
+            utilization=None if peak is None else Utilization(config.model, sizes[1], peak),
             initial_params=initial,
             resampler=resampler_for(config.data, vocabularies, settings.seed),
         ).run()

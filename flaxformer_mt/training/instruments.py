@@ -24,13 +24,6 @@ def duration(seconds: float) -> str:
     return str(datetime.timedelta(seconds=round(seconds))) if math.isfinite(seconds) else "?"
 
 
-def roughly(seconds: float) -> str:
-    """Seconds as "40 s", "6 min" or "5.2 h"."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
-
-
 # Kind of time -> what it is called in the table.
 KINDS = {
     "steps": "training steps",
@@ -42,28 +35,24 @@ KINDS = {
     "lost": "steps repeated after a rollback",
     "other": "everything else",
 }
-_MARKS = 100  # checkpoints whose preceding work is remembered
 
 
 class Goodput:
     """Where a run's wall time goes, over all its starts: the share spent on steps that count.
 
-    A step that is done again after going back to a checkpoint was lost the first time. Time between
-    two starts isn't counted. `with goodput("checkpoints"):` counts its body as that kind, except
-    for blocks inside it; outside of all blocks time counts as "start".
+    A step that is repeated after a rollback was lost the first time. Time between starts isn't
+    counted. `with goodput("checkpoints"):` counts its body as that kind, except for blocks inside
+    it; time outside all blocks counts as "start".
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.perf_counter) -> None:
-        self.kind = "start"  # of passing time: a block may change it once it knows better
+        self.kind = "start"  # of the time that passes; a block may change it
         self.starts = 1
         self.step = 0  # the last one counted
         self._seconds = dict.fromkeys(KINDS, 0.0)
-        self._before = {0: 0.0}  # step of a checkpoint -> seconds of steps up to it
         self._clock = clock
         self._mark = clock()
         self._path: Path | None = None
-        self._report: Callable[[str], None] = print
-        self._failed = False
 
     @contextlib.contextmanager
     def __call__(self, kind: str) -> Iterator[None]:
@@ -93,48 +82,38 @@ class Goodput:
         wall = sum(seconds.values())
         return seconds["steps"] / wall if wall else 0.0
 
-    def saved(self, step: int) -> None:
-        """A checkpoint of this step is on its way: going back to it loses what comes after."""
-        self._before[step] = self.seconds["steps"]
-        for old in sorted(self._before)[1:-_MARKS]:
-            del self._before[old]
-
     def goes_on_after(self, step: int) -> None:
-        """Training resumes from the checkpoint of this step: later work is lost."""
+        """Training resumes from this step: later work is lost, as if steps took equal times."""
         if step < self.step:
             seconds = self.seconds
-            # A checkpoint that this account knows nothing of: as if all steps took the same.
-            kept = self._before.get(step, seconds["steps"] * step / self.step)
-            seconds["lost"] += seconds["steps"] - kept
-            seconds["steps"] = kept
-        self._before = {at: seconds for at, seconds in self._before.items() if at <= step}
+            lost = seconds["steps"] * (1 - step / self.step)
+            seconds["lost"] += lost
+            seconds["steps"] -= lost
         self.step = step
 
     def keep_in(self, path: Path, report: Callable[[str], None]) -> None:
         """Adds what earlier starts left in the file, to which `keep` writes.
 
-        A file that cannot be read or written is reported once and stops nothing.
+        A file that can't be read is reported and replaced.
         """
-        self._path, self._report = path, report
+        self._path = path
         if not path.exists():
             return
         try:
             past = read_json(path)
             seconds = {kind: float(past["seconds"].get(kind, 0.0)) for kind in KINDS}
             starts, step = int(past["starts"]), int(past["step"])
-            before = {int(at): float(value) for at, value in past["before"].items()}
         except (RunDirectoryError, KeyError, TypeError, ValueError, AttributeError) as error:
             known = isinstance(error, RunDirectoryError)
             problem = error if known else f"is not valid ({type(error).__name__}: {error})"
             report(f"goodput restarts from zero: {path.name}: {problem}")
             return
-        self._before = {0: 0.0} | before
         for kind, value in seconds.items():
             self._seconds[kind] += value
         self.starts, self.step = self.starts + starts, step
 
     def keep(self, step: int) -> None:
-        """Writes down where the time went up to this step, if there is a file for it."""
+        """Writes where the time went up to this step, if there is a file for it."""
         self.step = step
         if self._path is None:
             return
@@ -144,18 +123,11 @@ class Goodput:
             "seconds": self.seconds,
             "starts": self.starts,
             "step": step,
-            "before": {str(at): seconds for at, seconds in self._before.items()},
         }
-        try:
-            write_json(self._path, account)
-            self._failed = False
-        except RunDirectoryError as error:
-            if not self._failed:
-                self._report(f"goodput not saved: {error}")
-            self._failed = True
+        write_json(self._path, account)
 
     def table(self) -> str:
-        """Lines for people: every kind that took time."""
+        """Every kind that took time, as text."""
         wall = sum(self.seconds.values())
         starts = "1 start" if self.starts == 1 else f"{self.starts} starts"
         lines = [f"goodput {100 * self.share:.1f}% of {duration(wall)} in {starts}"]
@@ -167,7 +139,7 @@ class Goodput:
 
 @dataclasses.dataclass(frozen=True)
 class Peak:
-    """FLOP/s of all devices together at best, and where that figure comes from."""
+    """Peak FLOP/s of all devices together, and where that figure comes from."""
 
     flops: float
     source: str
@@ -176,18 +148,17 @@ class Peak:
 def find_peak(
     devices: Sequence[jax.Device], chip_tflops: float, dtype: str
 ) -> tuple[Peak | None, str]:
-    """The peak that MFU is a share of, None if it is unknown, and a line about it for people.
+    """The peak that MFU is a share of (None: unknown), and a line about it for people.
 
-    `chip_tflops`, if not 0, is one device's. Otherwise an accelerator's peak is that of the chip
-    table, in bfloat16 whatever the model computes in; a CPU's is measured now, in about half a
-    second, with a product of the model's `dtype`, and counted once a process.
+    `chip_tflops`, if not 0, is one device's. Otherwise an accelerator's is taken from the chip
+    table, in bfloat16 whatever the model's dtype; a CPU's is measured now, in about half a second,
+    by a matmul in `dtype`, and counted once per process.
     """
     if chip_tflops:
         flops, source = chip_tflops * 1e12, "training.chip_tflops"
         each = f"{chip_tflops:g} TFLOP/s per device ({source})"
     elif devices[0].platform == "cpu":
         begin = time.perf_counter()
-        # A square product of this size keeps all cores of a usual machine busy.
         measured = product_flops(jax.local_devices()[0], dtype=dtype, size=1024, seconds=0.15)
         seconds = time.perf_counter() - begin
         line = (
@@ -211,7 +182,7 @@ def find_peak(
 
 @dataclasses.dataclass(frozen=True)
 class Utilization:
-    """Turns counts of tokens and seconds into a share of `peak`."""
+    """Turns token counts and seconds into a share of `peak`."""
 
     model: ModelConfig
     tgt_vocab_size: int
@@ -220,10 +191,10 @@ class Utilization:
     def share(
         self, *, src_tokens: float, tgt_tokens: float, sentences: float, seconds: float
     ) -> float:
-        """MFU, forward and backward pass, of tokens that are no padding.
+        """MFU of forward and backward pass, without padding.
 
-        In attention every token is taken to see as many as a mean sentence has: some thousandths
-        too few in all, as lengths are uneven. Gradients of frozen parameters count, too.
+        Every token is taken to attend to a mean sentence's tokens, which is some thousandths too
+        few in all. Gradients of frozen parameters count, too.
         """
         flops = training_flops(
             self.model,
@@ -252,7 +223,7 @@ def parse_steps(text: str) -> tuple[int, int]:
 
 
 def check_steps(first: int, last: int, *, start: int, total: int) -> None:
-    """Raises ProfileError unless all of these steps come after `start` and up to `total`."""
+    """Raises ProfileError unless all these steps are after `start` and at most `total`."""
     if first <= start:
         problem = f"this run resumes after step {start:,}"
     elif last > total:
@@ -263,11 +234,11 @@ def check_steps(first: int, last: int, *, start: int, total: int) -> None:
 
 
 class Profiler:
-    """Traces steps `first` to `last`, both included, once; `folder` gets `plugins/profile/TIME/`.
+    """Traces steps `first` to `last` once, into `folder/plugins/profile/TIME/`; by default none.
 
-    By default it traces nothing. Python's own calls are left out: they slow down what is measured.
-    No step may be under way at `begin` and `end`. All processes have one, since they must wait for
-    their steps alike; those without a folder write nothing.
+    Python calls are left out, since tracing them slows down the steps. No step may be running at
+    `begin` and `end`. All processes have one, so that all wait for the same steps; those without a
+    folder write nothing.
     """
 
     def __init__(self, first: int = 0, last: int = 0, folder: Path | None = None) -> None:
@@ -294,19 +265,10 @@ class Profiler:
         return jax.profiler.StepTraceAnnotation("train", step_num=number)
 
     def end(self, step: int) -> str:
-        """Writes the trace, whose last step was this one; says where it is."""
+        """Writes the trace, which ends with this step; says where it is."""
         self.running = False
         if self._folder is None:
             return ""
         jax.profiler.stop_trace()
         steps = f"{self.first:,} to {step:,}"
         return f"trace of steps {steps} written: tensorboard --logdir {self._folder}"
-
-
-@dataclasses.dataclass(frozen=True)
-class Instruments:
-    """By default only the time of this start is counted. `utilization` None: no peak is known."""
-
-    goodput: Goodput = dataclasses.field(default_factory=Goodput)
-    profiler: Profiler = dataclasses.field(default_factory=Profiler)
-    utilization: Utilization | None = None

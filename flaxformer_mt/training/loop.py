@@ -13,10 +13,9 @@ from flaxformer_mt.data.pipeline import Batches
 from flaxformer_mt.data.sampling import Resampler
 from flaxformer_mt.data.store import TokenPairs
 from flaxformer_mt.parallel import keep_freed_memory
-from flaxformer_mt.rundir import CheckpointError
 from flaxformer_mt.rundir.checkpoint_choice import Kind
 from flaxformer_mt.rundir.checkpoints import Checkpoints
-from flaxformer_mt.training.instruments import Instruments, roughly
+from flaxformer_mt.training.instruments import Goodput, Profiler, Utilization
 from flaxformer_mt.training.program import Program, init_and_precompile
 from flaxformer_mt.training.progress import Due, Outcome, Progress, due_after, restored, snapshot
 from flaxformer_mt.training.signals import StopRequest
@@ -24,36 +23,34 @@ from flaxformer_mt.training.state import with_params
 from flaxformer_mt.training.telemetry import Telemetry, Window
 from flaxformer_mt.training.validation import Evaluator
 
-_MEASURED = 30  # steps until their time says what training will take
-
 
 @dataclasses.dataclass(kw_only=True, eq=False)
 class Training:
     """Training until `training.steps`, until patience ends, or until a stop is requested.
 
     The order of operations is the contract of exact resume:
-      1. the next batch; the train step is dispatched; the metrics of the step before are fetched
-         while it runs;
+      1. the next batch; the train step is dispatched; while it runs, the metrics of the step
+         before are fetched;
       2. every `log_every` steps a report;
       3. every `validate_every` steps and after the last: validation, then a checkpoint with its
-         scores; every `save_every` steps, and when a stop is requested: a checkpoint alone. It
-         holds the state after step n and the position of batch n + 1: a restart repeats nothing.
-         Only those of an interval are regular and averaged, and the last until the run is extended.
-    While updates are being skipped, what 3. says waits for one that is made: parameters that give
-    nothing but non-finite gradients are nothing to go back to. `max_bad_updates` skipped in a row
-    restore the last checkpoint and leave out the batches that made them; after `max_rollbacks` of
-    these without a checkpoint beyond the place DivergenceError is raised. A checkpoint or report
-    that cannot be written, as on a full disk, stops nothing: CheckpointError and RunDirectoryError
-    are raised if that is so at the end, if reports of steps that are done again cannot be taken
-    back, and by a failing checkpoint of several processes. A checkpoint trained on other
-    pairs raises StoreError.
+         scores; every `save_every` steps, and when a stop is requested: only a checkpoint. It
+         holds the state after step n and the position of batch n + 1, so a restart repeats nothing.
+         Regular checkpoints, which are averaged, are those of an interval, and the last one until
+         the run is extended.
+    While updates are skipped, 3. waits for one that isn't: parameters that give only non-finite
+    gradients are no use in a checkpoint. `max_bad_updates` skipped in a row restore the last
+    checkpoint and leave out the batches that made them; after `max_rollbacks` restores without a
+    checkpoint beyond that place DivergenceError is raised. CheckpointError and RunDirectoryError
+    are raised for what can't be written, as on a full disk: a restart resumes from the last
+    checkpoint. A checkpoint trained on other pairs raises StoreError.
 
     Several processes do all this in step, on their shares of each batch. Their decisions agree:
-    metrics and `bad_run` come of the global batch, and evaluators give all the same scores. A stop
-    signal to one process reaches all of them one step later, so that they save the same step.
+    metrics and `bad_run` come from the global batch, and evaluators give all the same scores. A
+    stop signal to one process reaches all of them one step later, so they save the same step.
 
-    One of `evaluators` gives `training.best_metric`. `initial_params` reads the parameters, host
-    arrays, that a run without a checkpoint begins with; they are not kept.
+    One of `evaluators` gives `training.best_metric`. `initial_params` reads the parameters (host
+    arrays, which aren't kept) that a run without a checkpoint begins with. Without `utilization`
+    reports have no MFU.
     """
 
     program: Program
@@ -62,22 +59,21 @@ class Training:
     checkpoints: Checkpoints
     telemetry: Telemetry
     stop: StopRequest
-    instruments: Instruments = dataclasses.field(default_factory=Instruments)
+    clock: Goodput = dataclasses.field(default_factory=Goodput)
+    profiler: Profiler = dataclasses.field(default_factory=Profiler)
+    utilization: Utilization | None = None
     initial_params: Callable[[], Any] | None = None
     resampler: Resampler | None = None
 
     def __post_init__(self) -> None:
         self.config, self.settings = self.program.config, self.program.config.training
-        self.clock, self.profiler = self.instruments.goodput, self.instruments.profiler
-        self.saved_step = -1  # that of the last checkpoint on disk or on its way there
-        self.saved: tuple[Mapping[str, float], Kind] = {}, "regular"  # and what it was of
-        self.skipped: list[Position] = []  # batches without an update since the last one made
+        self.saved_step = -1  # of the last checkpoint on disk or on its way there
+        self.skipped: list[Position] = []  # batches skipped since the last update
         self.reading = contextlib.ExitStack()
-        # The step whose metrics are on their way: these, its batch and that batch's positions
-        # (source and target, of all processes, padding included), and what is said of a stop.
+        # The dispatched step: its metrics, its batch and that batch's positions (source and target,
+        # of all processes, padding included), and what is said of a stop.
         self.pending: tuple[Any, Any, int, Any] | None = None
         self.warm = False  # a step has been done
-        self.measured = 0  # steps of this start
         self.due = Due()
 
     def run(self) -> Outcome:
@@ -88,10 +84,7 @@ class Training:
             self.clock.kind = "other"
             outcome = self.until_done()
             with self.clock("checkpoints"):
-                self.confirm_save()
-                self.save(*self.saved, surely=True)
                 self.checkpoints.wait()
-                self.telemetry.flush()
             self.clock.keep(self.step)
             return outcome
         finally:
@@ -129,15 +122,15 @@ class Training:
         return len(self.skipped) >= self.settings.max_bad_updates
 
     def begin_or_restore(self, past: Progress | None = None) -> bool:
-        """Goes on from the last good checkpoint, if there is one; `past` survives going back."""
+        """Resumes from the last good checkpoint, if there is one; `past` survives a rollback."""
         state, self.step, self.progress = restored(
             self.checkpoints, self.program, data=self.pairs.digest
         )
         self.saved_step = -1 if state is None else self.step
-        # Newer checkpoints may have been damaged: their steps are done and reported again.
+        # If newer checkpoints were damaged, their steps are done and reported again.
         self.telemetry.rewind(self.step)
         self.clock.goes_on_after(self.step)
-        self.window = Window(self.progress.window, self.instruments.utilization)
+        self.window = Window(self.progress.window, self.utilization)
         self.mark = time.perf_counter()
         if past is not None:
             self.progress = past.restored(self.progress)
@@ -159,15 +152,15 @@ class Training:
         paused, told = self.window.paused(), self.telemetry.doing("compiling")
         with self.clock("compile"), paused, told:
             shapes = self.batches.shape_ahead(), *self.batches.shapes
-            # An accelerator's host has the cores to compile every shape at once, in the minutes
-            # that one takes; a CPU compiles each within seconds, when it comes.
+            # An accelerator's host has the cores to compile all shapes in the minutes that one
+            # takes; a CPU compiles each within seconds, when it comes.
             on_cpu = self.program.mesh.devices.flat[0].platform == "cpu"
             self.state = init_and_precompile(
                 self.program, shapes[:1] if on_cpu else sorted({*shapes})
             )
         if self.initial_params is not None:
             self.state = with_params(self.state, self.initial_params())
-            # From here on the run stands on its own: a restart needs the other run no more.
+            # From here on a restart doesn't need the other run.
             self.save({}, "start")
         return False
 
@@ -179,7 +172,7 @@ class Training:
         waited, compiled = self.batches.seconds_waited, self.program.compilations()
         with self.clock("data"):
             batch, position = next(self.batches)
-            # A wait that ends while the devices still compute costs nothing; a longer one, all.
+            # A wait that ends while the devices still compute costs nothing.
             if self.pending is not None and not self.pending[0]["loss"].is_ready():
                 self.clock.kind = "steps"
         self.window.waited(self.batches.seconds_waited - waited)
@@ -199,7 +192,7 @@ class Training:
         self.progress = dataclasses.replace(self.progress, position=position, seconds=seconds)
 
     def settle(self) -> None:
-        """Waits for the dispatched step's metrics and takes them into the window."""
+        """Waits for the dispatched step's metrics and adds them to the window."""
         if self.pending is None:
             return
         (on_device, batch, positions, asked), self.pending = self.pending, None
@@ -208,9 +201,6 @@ class Training:
         self.stop.hear(stop)
         self.window.add(metrics, positions=positions)
         self.telemetry.step(self.window.perplexity)
-        self.measured += 1
-        if self.measured == _MEASURED:
-            self.tell_cost()
         if metrics["bad_run"]:
             self.skipped.append(batch)
         else:
@@ -218,16 +208,6 @@ class Training:
         if not self.warm:
             self.warm = True
             keep_freed_memory(jax.process_count())
-
-    def tell_cost(self) -> None:
-        """How long the rest will take, once steps of several shapes have been done here."""
-        sums, left = self.window.sums, self.settings.steps - self.step
-        if sums.steps and left > 0:
-            each = sums.seconds / sums.steps
-            self.telemetry.message(
-                f"about {roughly(left * each)} for the {left:,} steps left, at {each:.2g} s each, "
-                "plus validation and compiling"
-            )
 
     def report(self) -> None:
         left = self.settings.steps - self.step
@@ -249,54 +229,26 @@ class Training:
         self.stop.after = "this step"
         self.save(scores, "regular" if self.due.checkpoint else "end")
 
-    def save(self, metrics: Mapping[str, float], kind: Kind, *, surely: bool = False) -> None:
-        """Begins a checkpoint of the settled state, unless the step has one.
-
-        A full disk may have room again before training ends, so a failure is only reported, unless
-        this is to be done `surely`, or by one of several processes: the others would wait for it.
-        """
+    def save(self, metrics: Mapping[str, float], kind: Kind) -> None:
+        """Begins a checkpoint of the settled state, unless the step has one."""
         self.due = Due()
         if self.saved_step == self.step:
             return
-        self.saved = metrics, kind
         with self.clock("checkpoints"), self.window.paused():
-            progress = self.progress.saved(self.step)
-            reached = dataclasses.replace(progress, window=self.window.sums)
-            self.confirm_save()
-            # A restart from this step would not write the reports before it again.
-            self.telemetry.catch_up()
-            try:
-                self.checkpoints.save(snapshot(self.state, self.step, reached, metrics, kind))
-            except CheckpointError as error:
-                if surely:
-                    raise
-                self.save_failed(self.step, error)
-                return
-            self.saved_step, self.progress = self.step, progress
-        self.clock.saved(self.step)
+            self.progress = self.progress.saved(self.step)
+            reached = dataclasses.replace(self.progress, window=self.window.sums)
+            self.checkpoints.save(snapshot(self.state, self.step, reached, metrics, kind))
+            self.saved_step = self.step
         self.clock.keep(self.step)
 
-    def confirm_save(self) -> None:
-        """Waits for the save under way; a failed one is reported and doesn't count."""
-        try:
-            self.checkpoints.wait()
-        except CheckpointError as error:
-            failed, self.saved_step = self.saved_step, -1
-            self.save_failed(failed, error)
-
-    def save_failed(self, step: int, error: CheckpointError) -> None:
-        if self.program.mesh.is_multi_process:
-            raise error
-        self.telemetry.message(f"step {step:,}: {error}; training continues and will save again")
-
     def roll_back(self) -> None:
-        """Back to the last checkpoint, without the batches that made the updates non-finite."""
+        """Restores the last checkpoint and leaves out the batches of the bad updates."""
         at, bad, most = self.step, self.skipped, self.settings.max_rollbacks
         past = self.progress.rolled_back(at, bad, most)
         self.skipped, self.pending, self.due, self.clock.step = [], None, Due(), at
         self.reading.close()
-        self.confirm_save()
-        del self.state  # devices need not have room for two
+        self.checkpoints.wait()
+        del self.state  # devices may not have room for two
         with self.clock("start"):
             self.begin_or_restore(past)
         self.telemetry.message(

@@ -13,13 +13,13 @@ import numpy as np
 import tqdm
 
 from flaxformer_mt.config import TrainingConfig
-from flaxformer_mt.rundir import RunDirectoryError
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.metrics_log import MetricsLog, lost_after, read_metrics
+from flaxformer_mt.rundir.paths import explained
 from flaxformer_mt.training.instruments import Utilization, duration
 from flaxformer_mt.training.trackers import Sample, Trackers, as_text
 
-# What reports say of the machine and the hour: all else is equal in runs of the same settings.
+# Keys of reports that differ between runs of the same settings.
 TIMES = frozenset(
     {
         "src_tokens_per_second",
@@ -35,31 +35,30 @@ TIMES = frozenset(
 
 
 def perplexity(nll: float) -> float:
-    """exp(nll), infinite instead of an overflow when training has just begun or gone wrong."""
+    """exp(nll); infinite instead of an overflow, as when training has just begun."""
     return math.inf if nll > 700 else math.exp(nll)
 
 
 @dataclasses.dataclass(kw_only=True)
 class Sums:
-    """What a window has taken in: plain numbers, kept in a checkpoint."""
+    """A window's sums: plain numbers, kept in checkpoints."""
 
     steps: int = 0
     loss: float = 0.0
     nll: float = 0.0
-    scored: float = 0.0  # target tokens behind `loss` and `nll`: without skipped updates
+    scored: float = 0.0  # target tokens of `loss` and `nll`, without skipped updates
     src_tokens: float = 0.0
     tgt_tokens: float = 0.0
     sentences: float = 0.0
     positions: float = 0.0
     waited: float = 0.0
-    seconds: float = 0.0  # spent when the window was last put down
+    seconds: float = 0.0  # up to when the window was saved
 
 
 class Window:
-    """What a training report is made of. Time in which no step was under way is left out, and
-    that of compiling one.
+    """What a training report is made from, without the time of compiling and between steps.
 
-    It continues from the `Sums` of a stopped run, so that reports don't depend on where that was.
+    It continues from a stopped run's `Sums`, so reports don't depend on where that was.
     """
 
     def __init__(self, sums: Sums | None = None, utilization: Utilization | None = None) -> None:
@@ -89,15 +88,15 @@ class Window:
 
     @property
     def perplexity(self) -> float:
-        """Of the steps so far: after the last of them what the report says."""
+        """Of the steps so far, as the report gives it after the last of them."""
         return perplexity(self._sums.nll / (self._sums.scored or math.nan))
 
     def left_out(self, seconds: float) -> None:
-        """Time in which a step was compiled, and not done."""
+        """Leaves out this time: a step was compiled in it."""
         self._start += seconds
 
     def waited(self, seconds: float) -> None:
-        """Time for which the next batch was not ready."""
+        """Counts time spent waiting for the next batch."""
         self._sums.waited += seconds
 
     @contextlib.contextmanager
@@ -110,10 +109,10 @@ class Window:
             self._start += time.perf_counter() - start
 
     def report(self, *, epoch: float, steps_left: int) -> dict[str, float]:
-        """The report of one or more steps, and a new window.
+        """The report of one or more steps; begins a new window.
 
-        Losses are nats a target token, NaN where every update was skipped; rates are per second,
-        shares lie in [0, 1]. `mfu` is left out where no peak is known.
+        Losses are nats per target token, NaN if every update was skipped; rates are per second,
+        shares in [0, 1]. `mfu` is left out if no peak is known.
         """
         sums = self.sums
         scored = sums.scored or math.nan
@@ -142,17 +141,16 @@ class Window:
         return values
 
 
-# Called with what a line of `metrics.jsonl` is made of.
+# Called with the content of a line of `metrics.jsonl`.
 Report = Callable[[Mapping[str, Any]], object]
 
 
 class Telemetry:
-    """Sends each report to the screen, to the metrics log, to `trackers` and to who is `told`.
+    """Sends each report to the screen, the metrics log, `trackers` and the callback `told`.
 
-    Samples of validation's translations go to the folder `samples` and to the trackers.
-
-    On a terminal there is a progress bar with reports above it; elsewhere each report is one plain
-    line, so that a log file of a long job stays readable.
+    Validation's sample translations go to the folder `samples` and to the trackers. On a terminal
+    there is a progress bar with reports above it; elsewhere each report is one plain line, so a
+    long job's log file stays readable. Raises RunDirectoryError for what can't be written.
     """
 
     def __init__(
@@ -167,7 +165,6 @@ class Telemetry:
         told: Report | None = None,
     ) -> None:
         self._log, self._total, self._told = log, total, told
-        self._waiting: list[tuple[int, Mapping[str, Any]]] = []  # reports that could not be written
         self._samples, self._trackers = samples, trackers
         trackers.say = self.message  # above the bar
         self._stream = stream or sys.stderr
@@ -178,14 +175,14 @@ class Telemetry:
             )
 
     def step(self, perplexity: float) -> None:
-        """One more step, for the bar alone; the perplexity is that of the report to come."""
+        """Moves the bar one step; the perplexity is the next report's so far."""
         if self._bar is not None:
             self._bar.set_postfix_str(f"ppl {perplexity:.2f}", refresh=False)
             self._bar.update()
 
     @contextlib.contextmanager
     def doing(self, what: str) -> Iterator[None]:
-        """Says what the body does that takes a while, in a line or beside the bar."""
+        """Says what the body is doing, in a line or beside the bar."""
         if self._bar is None:
             self.message(f"{what}...")
             yield
@@ -204,7 +201,7 @@ class Telemetry:
             print(text, file=self._stream, flush=True)
 
     def training(self, step: int, values: Mapping[str, float]) -> None:
-        """One training report; the keys are those of `Window.report`, and more."""
+        """One training report, with the keys of `Window.report` and others."""
         self._record("train", step, values)
         mfu = f" · mfu {100 * values['mfu']:.1f}%" if "mfu" in values else ""
         skipped = f" · skipped {values['skipped']:.0f}" if values["skipped"] else ""
@@ -220,7 +217,7 @@ class Telemetry:
         )
 
     def validation(self, step: int, values: Mapping[str, float], *, best: bool) -> None:
-        """One validation report. Trackers also have the numbers of the best one, and its step."""
+        """One validation report. Trackers also get the best one's numbers and step."""
         self._record("valid", step, values)
         if best:
             marked = {f"best/{name}": value for name, value in values.items()}
@@ -230,41 +227,20 @@ class Telemetry:
         self.message(f"validation at step {step:,} · {shown}{' · best so far' if best else ''}")
 
     def samples(self, step: int, samples: Sequence[Sample]) -> None:
-        """Some of the validation's sentences, translated after `step`."""
-        try:
+        """Some validation sentences, translated after `step`."""
+        with explained(self._samples, "written"):
             self._samples.mkdir(exist_ok=True)
             (self._samples / f"step-{step}.txt").write_text(as_text(samples), encoding="utf-8")
-        except OSError as error:
-            # Only for the reader: a full disk is no reason to end training.
-            self.message(f"{self._samples}: cannot be written: {error.strerror}; training runs on")
         self._trackers.samples(step, samples)
 
     def _record(self, kind: str, step: int, values: Mapping[str, float]) -> None:
-        waited = bool(self._waiting)
-        self._waiting.append((step, {"kind": kind, **values}))
-        if (failure := self.catch_up()) and not waited:
-            self.message(f"{failure}; training continues, and reports are written later")
+        self._log.write(step, {"kind": kind, **values})
         if self._told is not None:
             self._told({"step": step, "kind": kind, **values})
         self._trackers.show(step, {f"{kind}/{name}": value for name, value in values.items()})
 
-    def catch_up(self) -> str | None:
-        """Writes what could not be written before; what went wrong if it still cannot."""
-        try:
-            self.flush()
-        except RunDirectoryError as error:
-            return str(error)
-        return None
-
-    def flush(self) -> None:
-        """Writes what could not be written before. Raises RunDirectoryError if it still cannot."""
-        while self._waiting:
-            self._log.write(*self._waiting[0])
-            del self._waiting[0]
-
     def rewind(self, step: int) -> None:
         """Forgets what was reported after `step`, where training resumes."""
-        self._waiting = [report for report in self._waiting if report[0] <= step]
         self._log.rewind(step)
         self._trackers.rewind(step)
         if self._bar is not None:
@@ -277,7 +253,7 @@ class Telemetry:
 
 
 class Silence(Telemetry):
-    """Says and keeps nothing: for all processes of a run but the first."""
+    """Reports nothing: for all processes of a run but the first."""
 
     def __init__(self) -> None:
         pass
@@ -289,7 +265,7 @@ class Silence(Telemetry):
     def doing(self, what: str) -> Iterator[None]:
         yield
 
-    step = message = training = validation = samples = catch_up = flush = rewind = close = _nothing
+    step = message = training = validation = samples = rewind = close = _nothing
 
 
 @contextlib.contextmanager
@@ -301,10 +277,7 @@ def open_telemetry(
     start: int,
     told: Report | None = None,
 ) -> Iterator[Telemetry]:
-    """The reports of a run that resumes after step `start`; later ones are dropped.
-
-    Files are made where `run` has them.
-    """
+    """The reports of a run that resumes after step `start`; later reports are dropped."""
     with (
         MetricsLog(run.metrics, resume_step=start) as log,
         contextlib.closing(

@@ -12,7 +12,7 @@ from flaxformer_mt.data.store import TokenPairs
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.metrics_log import read_metrics
-from flaxformer_mt.training.instruments import Goodput, Instruments, Profiler
+from flaxformer_mt.training.instruments import Goodput, Profiler
 from flaxformer_mt.training.loop import Training
 from flaxformer_mt.training.program import Program
 from flaxformer_mt.training.progress import Outcome, keep_policy
@@ -88,7 +88,8 @@ class Run:
                         telemetry=telemetry,
                         stop=stop,
                         initial_params=initial_params,
-                        instruments=Instruments(self.goodput, profiler or Profiler()),
+                        clock=self.goodput,
+                        profiler=profiler or Profiler(),
                     ).run()
         finally:
             self.shown = screen.getvalue()

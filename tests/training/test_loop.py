@@ -3,7 +3,6 @@
 import dataclasses
 import gc
 import math
-import re
 import types
 import weakref
 from collections.abc import Callable
@@ -186,8 +185,7 @@ def test_initial_parameters_are_a_checkpoint_and_not_kept(tmp_path):
     assert len(held) == count, "the run has a checkpoint of its own"
 
 
-def test_a_report_counts_tokens_epochs_and_padding(tmp_path, monkeypatch):
-    monkeypatch.setattr(loop, "_MEASURED", 3)
+def test_a_report_counts_tokens_epochs_and_padding(tmp_path):
     run = Run(tmp_path, {"training.steps": 8, "training.log_every": 4})
     run.start()
     lines = [line for line in run.log() if line["kind"] == "train"]
@@ -202,9 +200,7 @@ def test_a_report_counts_tokens_epochs_and_padding(tmp_path, monkeypatch):
     # An untrained model makes nothing of its source, which is said after the warm-up.
     assert run.shown.count("step 8: the model ignores its source so far: the validation") == 1
     assert run.shown.count("compiling...\n") == run.shown.count("validating...\n") == 1
-    assert run.shown.count("\n") == len(run.log()) + 4
-    (cost,) = (line for line in run.shown.splitlines() if line.startswith("about "))
-    assert re.fullmatch(r"about [\d.]+ s for the [345] steps left, at .* s each, plus v.*", cost)
+    assert run.shown.count("\n") == len(run.log()) + 3
 
 
 def test_rates_leave_validation_and_saving_out(tmp_path, monkeypatch):
