@@ -42,14 +42,14 @@ def _explained(result: Result | None) -> str:
         "[deviations.json](../benchmarks/results/deviations.json)). The paper's form, trained from "
         f"{metrics['paper_seeds']:.0f} seeds{diverged and f' ({diverged})'}, "
     )
-    each = f"Each deviation was trained from {metrics['seeds']:.0f} of them."
+    each = f"Each deviation was trained from {metrics['seeds']:.0f} of these seeds."
     if f"{PAPER}_{BLEU}" not in metrics:
         return f"{told}has no score: **there is nothing to compare with.** {each}"
     lowest, highest = (metrics[f"{PAPER}_{BLEU}_{end}"] for end in ("lowest", "highest"))
     return (
         f"{told}has a mean BLEU of {metrics[f'{PAPER}_{BLEU}']:.2f}, the lowest {lowest:.2f} and "
-        f"the highest {highest:.2f}: **what differs by less than these do has not been told "
-        f"apart.** {each} The same outputs score {metrics[f'{PAPER}_bleu_paper']:.2f} by the "
+        f"the highest {highest:.2f}: **a smaller difference than between these means nothing.** "
+        f"{each} The same outputs score {metrics[f'{PAPER}_bleu_paper']:.2f} by the "
         f"paper's own BLEU{protocol_note(result.signatures.get(f'{PAPER}_bleu_paper', ''))}."
     )
 
