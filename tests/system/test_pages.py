@@ -33,12 +33,12 @@ PAGES = [
     # What test_references.py runs and compares.
     if page != PAPER and any(b.language in RUN and not b.not_run for b in blocks(page))
 ]
-STORIES = ("guide", "fine_tuning", "language_pair")
+STORIES = ("guide",)
 # Where the smallest settings do not fit.
 SETTINGS: dict[str, dict[str, object]] = {
     # The imported model has sizes of its own.
     "interoperability": {key: v for key, v in SMALL.items() if not key.startswith("model.")},
-    "language_pair": SMALL | {"data.vocabulary.size": 600},  # the types of bytes among them
+    "guide": SMALL | {"data.vocabulary.size": 600},  # the types of bytes among them
     "parsing": SMALL | {"data.vocabulary.size": 60},
 }
 
