@@ -50,7 +50,7 @@ ROWS = {
 }
 
 # How many metrics of a result the page's overview has, and how many its section lists.
-SHOWN, LISTED = 4, 24
+SHOWN, LISTED = 4, 12
 # The order of the page: its topics, by how the names of their results begin. Real text comes first.
 TOPICS = {
     "Translation of real text": ("tatoeba", "europarl", "multi30k"),
@@ -163,12 +163,14 @@ def render_table(results: Sequence[Result]) -> str:
 
 
 def render_page(results: Sequence[Result]) -> str:
-    """docs/results.md: by topic, a table of headlines, then each result in full."""
-    sections = [
-        "# Results",
+    """docs/results.md: the README's table, then by topic an overview and each result's section."""
+    sections = ["# Results"]
+    if any(result.name in ROWS for result in results):
+        sections.append(render_table(results).replace("docs/results.md#", "#"))
+    sections.append(
         "`python -m benchmarks.readme_tables` writes this page from [benchmarks/results]"
-        "(../benchmarks/results). Each result has its command, and nothing is typed by hand.",
-    ]
+        "(../benchmarks/results), whose files have every metric."
+    )
     rest = {result.name: result for result in results}
     for topic, prefixes in TOPICS.items():
         names = [name for prefix in prefixes for name in rest if name.startswith(prefix)]
@@ -222,7 +224,7 @@ def render_section(result: Result) -> str:
     metrics = _headline_first(result)
     lines += [f"| {called(result, name)} | {show_value(name, x)} |" for name, x in metrics[:LISTED]]
     if left := metrics[LISTED:]:
-        lines += ["", f"{result.name}.json has {len(left)} more."]
+        lines += ["", f"{len(left)} more are in the file."]
     if result.signatures:
         # Below the table: in it, their bars would divide cells.
         lines += ["", "Signatures:", ""]
