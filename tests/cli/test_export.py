@@ -103,10 +103,3 @@ def test_an_imported_run_translates_and_starts_another(run, tmp_path, alone):
     done = run("train", "--init-from", workdir, "--workdir", tmp_path / "tuned", *overrides)
     assert done.status == 0 and "finished at step 2" in done.errors, done.errors
     assert "using the vocabulary in" in done.errors
-
-
-def test_a_new_run_without_config_needs_another_to_start_from(run, tmp_path):
-    done = run("train", "--workdir", tmp_path / "run", "--init-from", tmp_path / "absent")
-    assert done.status == 2 and "absent: no such directory" in done.last
-    done = run("train", "--workdir", tmp_path / "run")
-    assert done.status == 2 and "no run here yet: give --config FILE" in done.last

@@ -169,7 +169,6 @@ def test_figures_without_a_run_are_not_drawn_in_silence(run, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["table3", "--only", "c_n2"], "table3 has no row 'c_n2'; did you mean c_N2?"),
         (["table3", "--scale", "0"], "--scale 0: must be above 0 and at most 1"),
         (["table3", "--corpus", "toy"], "go together"),
         (["table3", "--corpus", "Toy", *FILES], "--corpus Toy: use lower-case letters"),

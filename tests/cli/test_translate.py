@@ -110,7 +110,6 @@ def test_score_is_what_translate_reported(run, workdir, tmp_path):
             b'{"source": "a", "tokens": [60]}',
             *(2, "standard input:1: token 60 cannot be in a translation"),
         ),
-        ("score --weights 9", b"a\tb", 1, "has no checkpoint 9"),
     ],
 )
 def test_bad_input_is_one_line(run, workdir, call, text, status, message):

@@ -24,7 +24,7 @@ from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.digests import tree_digest
 from flaxformer_mt.training.program import build
-from tests.conftest import ROOT, WARNINGS, environment
+from tests.conftest import ROOT, UNOPTIMISED, WARNINGS, environment
 from tests.data.pairs import in_memory
 
 pytestmark = pytest.mark.extended
@@ -205,8 +205,7 @@ def on_eight_devices(module: str, arguments: str = "") -> str:
     """What a module of tests prints as a program with so many devices, which a process has."""
     # A flag that XLA doesn't know ends the process.
     flags = f"--xla_force_host_platform_device_count=8 {process_settings.FLAG}"
-    # Many programs, run a few times each: nothing to optimise them for.
-    variables = environment(XLA_FLAGS=flags, JAX_DISABLE_MOST_OPTIMIZATIONS="1")
+    variables = environment(XLA_FLAGS=f"{flags} {UNOPTIMISED['XLA_FLAGS']}")
     command = [sys.executable, *WARNINGS, "-m", module, *arguments.split()]
     done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -28,6 +28,9 @@ if [ "$command" = serve ]; then # until it is ready
     exit
 fi
 case $command in
+    plan) export XLA_FLAGS= ;; # libtpu may not know the tests' own
+esac
+case $command in
     train | prepare | plan) set -- "$@" {settings} ;;
     quickstart)
         set -- "$@" {settings} --config.data.train.grammar.size=400 \\

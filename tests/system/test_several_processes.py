@@ -92,12 +92,7 @@ class Group:
                 process = subprocess.Popen(
                     [sys.executable, *WARNINGS, *(told.get(word, word) for word in program)],
                     cwd=ROOT,
-                    # Small programs, run for a few steps: nothing to optimise them for.
-                    env=environment(
-                        JAX_DISABLE_MOST_OPTIMIZATIONS="1",
-                        JAX_COORDINATOR_PORT=str(port),
-                        **variables,
-                    ),
+                    env=environment(JAX_COORDINATOR_PORT=str(port), **variables),
                     stdout=subprocess.DEVNULL,  # where Gloo greets
                     stderr=stream,
                 )

@@ -53,6 +53,8 @@ KINDS = (
 )
 # Whatever the tests' own programs are compiled with.
 AS_USERS_HAVE_IT = {"xla_backend_optimization_level": 3, "xla_llvm_disable_expensive_passes": False}
+if "fusion_emitters" in os.environ.get("XLA_FLAGS", ""):
+    AS_USERS_HAVE_IT["xla_cpu_use_fusion_emitters"] = True
 SMALLEST = 1 << 14
 """Bytes of a result that count: scalars, keys and counters are copied too, at no cost."""
 

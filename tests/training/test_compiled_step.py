@@ -28,6 +28,7 @@ SMALL = {
 HOW = "`python -m tests.training.golden`"
 
 
+@pytest.mark.golden
 @pytest.mark.extended  # compiling that takes half a minute
 @pytest.mark.skipif(WANTED is None, reason=f"no golden figures of {golden.COMPILER}: {HOW}")
 @pytest.mark.parametrize("name", golden.CASES)
