@@ -64,7 +64,7 @@ def linearized(treebank: Path, text: Path, *, valid: int = VALID) -> None:
         path.write_text("".join(lines), encoding="utf-8")
         outputs = ["--output-src", str(path.with_suffix(".src"))]
         outputs += ["--output-tgt", str(path.with_suffix(".tgt"))]
-        trees.main(["linearize", str(path), *outputs, "--leaves", "tags"], "trees", "")
+        trees.main(["linearize", str(path), *outputs, "--leaves", "words"], "trees", "")
 
 
 def parsed(run: RunDirectory, text: Path) -> dict[str, float]:

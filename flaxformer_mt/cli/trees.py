@@ -34,7 +34,8 @@ _SOURCE = "sentences, one per line, words separated by spaces"
 _OUTPUTS = {"--output-src FILE": _SOURCE, "--output-tgt FILE": "linearised trees"}
 _LINEARIZE = {
     "trees TREES...": "bracketed trees",
-    "--leaves xx|tags": "leaf for each word: XX, or its part-of-speech tag (default: xx)",
+    "--leaves xx|tags|words": "leaf for each word: XX, its part-of-speech tag, or the word itself "
+    "(default: xx)",
 }
 _REBUILD = {
     "src SRC": _SOURCE,
@@ -89,8 +90,7 @@ def _linearize(options: argparse.Namespace) -> None:
                 tokens = linearization.linearize(plain, options.leaves)
                 # A label or tag may read as something else in the target.
                 rebuilt = rebuild(plain.words, tokens)
-                leaves = (linearization.LEAF,) * len(plain.tags)
-                tags = plain.tags if options.leaves == "tags" else leaves
+                tags = plain.tags if options.leaves == "tags" else rebuilt.tree.tags
                 if rebuilt.repairs or rebuilt.tree != dataclasses.replace(plain, tags=tags):
                     said = "can't linearise a label or tag"
                     raise TreeError(f"{name}:{number}: {said}: {' '.join(tokens)!r}")

@@ -179,8 +179,17 @@ def _target_words(vocabulary: VocabularyConfig) -> Iterator[str]:
             "'data.vocabulary.tgt_types' = 'words' needs 'data.vocabulary.shared' = false: the "
             "source is split into pieces"
         )
-    if vocabulary.tgt_words and vocabulary.tgt_types != "words":
-        yield "'data.vocabulary.tgt_words' needs 'data.vocabulary.tgt_types' = 'words'"
+    if vocabulary.tgt_types == "brackets":
+        for name, wanted in (("shared", True), ("byte_fallback", True), ("sampling", 0.0)):
+            if getattr(vocabulary, name) != wanted:
+                yield (
+                    f"'data.vocabulary.tgt_types' = 'brackets' needs 'data.vocabulary.{name}' = "
+                    f"{str(wanted).lower()}: trees have the very tokens of their sources"
+                )
+    if vocabulary.tgt_words and vocabulary.tgt_types == "pieces":
+        yield (
+            "'data.vocabulary.tgt_words' needs 'data.vocabulary.tgt_types' = 'words', or 'brackets'"
+        )
     for word in vocabulary.tgt_words:
         if not word or re.search(r"[\s\u2581]", word):
             yield f"'data.vocabulary.tgt_words': {word!r} is not one word"

@@ -134,13 +134,15 @@ class VocabularyConfig:
     kind: Literal["bpe", "unigram"] = setting("bpe", "SentencePiece model type")
     size: int = setting(37000, "number of types, special tokens included (per side, if not shared)")
     shared: bool = setting(True, "one vocabulary for both sides")
-    tgt_types: Literal["pieces", "words"] = setting(
+    tgt_types: Literal["pieces", "words", "brackets"] = setting(
         "pieces",
-        "target types when the vocabulary isn't shared; pieces: learned like the source's; words: "
-        "whole words, never split, as for linearised trees (size is then the source's only)",
+        "pieces: learned like the source's; words: whole words, never split, as for linearised "
+        "trees (needs a vocabulary per side; size is then the source's only); brackets: pieces, "
+        "but target words that begin with a round bracket are never split, as for trees of the "
+        "source's words (needs a shared vocabulary)",
     )
     tgt_words: tuple[str, ...] = setting(
-        (), "words: always include these, even if the training text lacks them"
+        (), "words, brackets: always include these, even if the training text lacks them"
     )
     byte_fallback: bool = setting(
         False, "spell unknown characters as bytes, so that no token is unknown"

@@ -340,10 +340,14 @@ def train_pair(
 ) -> Vocabularies:
     """The vocabulary of a corpus: one of both sides' sentences if shared, else one a side.
 
-    `tags` are types of the source's.
+    `tags` are types of the source's; the target's brackets, if asked for, are types as well.
     """
     if config.shared:
-        both = train((sentence for pair in pairs for sentence in pair), config, tags=tags)
+        symbols = dict.fromkeys(tags)
+        if config.tgt_types == "brackets":
+            seen = {word for _, tgt in pairs for word in tgt.split(" ") if word[:1] in ("(", ")")}
+            symbols |= dict.fromkeys(BLANK + each for each in sorted({*config.tgt_words, *seen}))
+        both = train((sentence for pair in pairs for sentence in pair), config, tags=[*symbols])
         return Vocabularies(both, both)
     src, tgt = ([pair[side] for pair in pairs] for side in (0, 1))
     words = config.tgt_types == "words"

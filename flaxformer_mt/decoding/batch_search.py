@@ -37,13 +37,14 @@ SMALL = 1 << 23  # parameters up to which compiling takes longer than searching,
 
 def padding(rows: int, src_length: int, *, prefix: int = 0) -> Sources:
     """Host arrays of a batch without a sentence, to be filled in; prefixes are `prefix` wide."""
+    src = np.full((rows, src_length), PAD, np.int32)
     sentences: Any = (
         np.zeros(rows, np.int32),
         np.full((rows, prefix), PAD, np.int32),
         np.zeros((rows, SEED_WORDS), np.uint32),
         np.zeros(rows, np.int32),
+        src,
     )
-    src = np.full((rows, src_length), PAD, np.int32)
     return src, np.zeros(rows, np.int32), Sentences(*sentences)
 
 

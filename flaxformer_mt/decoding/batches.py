@@ -111,7 +111,7 @@ class Decoder:
         *,
         prefixes: Sequence[Sequence[int]] | None = None,
         numbers: Sequence[tuple[int, int]] | None = None,
-        words: Sequence[int] | None = None,
+        words: Sequence[int] = (),
         forbidden: Sequence[Sequence[Forbidden]] | None = None,
         constraints: Constraints | None = None,
     ) -> list[list[Decoded]]:
@@ -120,7 +120,8 @@ class Decoder:
         An output has at most `max_ratio` times the source's length plus `max_extra_tokens` tokens,
         and at most `model.max_length`, all with the end mark. It begins with its source's prefix,
         if there are `prefixes`. What a source draws depends on the seed and on its number, a line
-        and its piece (by default its place). A tree has as many leaves as the source has `words`.
+        and its piece (by default its place). A tree has as many leaves as the source has `words`,
+        unless they are its own.
         Automata of `forbidden` read outputs; these have all phrases of their `constraints`. Raises
         DecodingError, and LineError for what leaves a source no output.
         """
@@ -165,7 +166,8 @@ class Decoder:
                 whose[row], src_lengths[row] = number, lengths[number]
                 src[row, : lengths[number]] = sources[number]
                 rows.limits[row] = limits[number]
-                rows.words[row] = 0 if words is None else words[number]
+                if (trees := self._rules.trees) is not None:
+                    rows.words[row] = lengths[number] - 1 if trees.of_source else words[number]
                 begun = np.asarray(prefixes[number], np.int32)
                 rows.prefix[row, : len(begun)] = np.searchsorted(types, begun)
                 rows.seeds[row] = seed_words(self._seed, *numbers[number])

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
-from flaxformer_mt.data.vocabulary import BLANK, BOS, EOS, PAD, Vocabulary
+from flaxformer_mt.data.vocabulary import BLANK, BOS, EOS, PAD, UNK, Vocabularies
 from flaxformer_mt.decoding.segments import DecodingError
 from flaxformer_mt.parsing.linearization import bracket_types
 
@@ -18,7 +18,8 @@ class Brackets:
     """The types that trees are written in (parsing/linearization.py); no other is generated."""
 
     pairs: tuple[tuple[int, int], ...]  # an opening bracket and the one that closes it
-    leaves: tuple[int, ...]
+    leaves: tuple[int, ...]  # types that a leaf is, or begins with
+    of_source: bool = False  # leaves are the source's own words, of one or more tokens
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -34,7 +35,7 @@ class Rules:
     no_repeat: int = 0  # no sequence of this many tokens occurs twice in an output (0: any may)
     sample: bool = False  # draw each hypothesis from the model instead of searching
     top_k: int = 0  # of the likeliest k tokens (0: of all)
-    trees: Brackets | None = None  # outputs are trees with a leaf for each word of the source
+    trees: Brackets | None = None  # outputs are trees over the words of the source
 
     def __post_init__(self) -> None:
         if not 1 <= self.n_best <= self.beam_size:
@@ -88,6 +89,7 @@ def allowed(
     limits: Int[Array, " rows"],
     prefix: Int[Array, "rows prefix"],
     words: Int[Array, " rows"],
+    source: Int[Array, "rows src_length"],
     *,
     vocab: int,
 ) -> Allowed:
@@ -103,7 +105,7 @@ def allowed(
         banned = repeats(tokens, position, rules.no_repeat, vocab=vocab).at[:, :, EOS].set(False)
     if rules.trees is not None:
         spare = limits - position - 1
-        malformed = breaks_tree(rules.trees, tokens, words, spare, vocab=vocab)
+        malformed = breaks_tree(rules.trees, tokens, words, source, spare, vocab=vocab)
         banned = malformed if banned is None else banned | malformed
     only = jnp.full_like(limits, -1)
     if width := prefix.shape[1]:
@@ -135,29 +137,37 @@ def repeats(
     return banned.at[row, beam, ended_with].set(True, mode="drop")
 
 
-def brackets_of(vocabulary: Vocabulary) -> Brackets:
-    """The types of a parser's target vocabulary. Raises DecodingError for another one."""
-    kinds = vocabulary.types()
+def brackets_of(vocabularies: Vocabularies) -> Brackets:
+    """The types of a parser's target vocabulary. Raises DecodingError for another one.
+
+    In a vocabulary that both sides share, leaves are the words of the source.
+    """
+    kinds, shared = vocabularies.tgt.types(), vocabularies.shared
     texts = [kind.text.removeprefix(BLANK) if kind.plain else "" for kind in kinds]
-    found = Brackets(*bracket_types(texts))
-    if not found.pairs or not found.leaves:
+    pairs, leaves = bracket_types(texts)
+    if shared:
+        begins = {number for number, kind in enumerate(kinds) if kind.text.startswith(BLANK)}
+        leaves = tuple(sorted(begins.difference(*pairs)))
+    if not pairs or not leaves:
         raise DecodingError(
             "decoding.outputs = trees needs a parser's target vocabulary; this one has no brackets "
             "or no leaves"
         )
-    return found
+    return Brackets(pairs, leaves, of_source=shared)
 
 
 def breaks_tree(
     trees: Brackets,
     tokens: Int[Array, "rows beams length"],
     words: Int[Array, " rows"],
+    source: Int[Array, "rows src_length"],
     spare: Int[Array, " rows"],
     *,
     vocab: int,
 ) -> Bool[Array, "rows beams vocab"]:
-    """The types that, as the next token, would make a tree with `words` leaves impossible.
+    """The types that, as the next token, would make a tree of `words` leaves impossible.
 
+    With `trees.of_source` the leaves are the tokens of `source`, and `words` is their number.
     `spare` tokens may follow the next one, the end mark included: no bracket is opened that there
     would be no room to close, or no leaf to fill.
     """
@@ -165,12 +175,14 @@ def breaks_tree(
     deeper, is_leaf, closes = np.zeros(vocab, np.int32), np.zeros(vocab, bool), np.zeros(vocab, int)
     deeper[opening], deeper[closing], closes[opening] = 1, -1, closing
     is_leaf[list(trees.leaves)] = True
+    types = np.arange(vocab)
 
     places = jnp.where(tokens == PAD, -1, np.arange(tokens.shape[2])[None, None])
     steps = jnp.asarray(deeper)[tokens]
     depths = jnp.cumsum(steps, axis=2)
     depth = depths[:, :, -1:]
-    left = words[:, None, None] - jnp.asarray(is_leaf)[tokens].sum(axis=2, keepdims=True)
+    said = ((tokens > UNK) & (steps == 0)).sum(axis=2)
+    left = words[:, None, None] - said[:, :, None]
     # The innermost open bracket is the last one that opened at the present depth.
     innermost = jnp.where((steps == 1) & (depths == depth), places, -1).max(axis=2, keepdims=True)
     is_empty = innermost == places.max(axis=2, keepdims=True)
@@ -179,8 +191,14 @@ def breaks_tree(
     def among(which: np.ndarray) -> np.ndarray:
         return which[None, None]
 
-    types = np.arange(vocab)
     opens = (left > 0) & (left + depth + 2 <= spare[:, None, None]) & among(deeper == 1)
     closed = (depth > 0) & ~is_empty & (among(types) == jnp.asarray(closes)[bracket])
-    ends = (left == 0) & (depth == 0) & among(types == EOS)
-    return ~(opens | closed | ends | ((left > 0) & among(is_leaf)))
+    ends = (left <= 0) & (depth == 0) & among(types == EOS)
+    brackets, leaf = opens | closed, among(is_leaf)
+    if trees.of_source:
+        at = jnp.minimum(said, source.shape[1] - 1)
+        following = jnp.take_along_axis(source, at, axis=1)[:, :, None]
+        # Within a word there is no bracket.
+        brackets &= (left <= 0) | jnp.asarray(is_leaf)[following]
+        leaf = among(types) == following
+    return ~(brackets | ends | ((left > 0) & leaf))

@@ -61,7 +61,8 @@ class Sentences(NamedTuple):
     limits: Int[Array, " rows"]  # tokens of an output, the end mark included; 0: a row of padding
     prefix: Int[Array, "rows prefix"]  # what outputs begin with, padded; may have width 0
     seeds: UInt[Array, "rows seed"]  # for sampling: two sentences with the same draw the same
-    words: Int[Array, " rows"]  # of the source: leaves of its tree
+    words: Int[Array, " rows"]  # leaves of a tree, as `rules.breaks_tree` takes them
+    source: Int[Array, "rows src_length"]
     forbidden: Int[Array, "rows automata"] | None = None  # states of `Weights.forbidden`
     phrases: Phrases | None = None  # that outputs must have
 
@@ -170,6 +171,7 @@ def _step(step: Step, state: State, weights: Weights, rules: Rules) -> State:
         limits,
         state.sentences.prefix,
         state.sentences.words,
+        state.sentences.source,
         vocab=logits.shape[-1],
     )
     if state.sentences.forbidden is not None:

@@ -43,7 +43,7 @@ from flaxformer_mt.model import Transformer, softmax_table, table_rows
 from flaxformer_mt.model.parameters import count, count_by_formula
 from flaxformer_mt.model.stacks import aligning_layer
 from flaxformer_mt.parallel import local_mesh, whole_on
-from flaxformer_mt.parsing.linearization import tokens_of
+from flaxformer_mt.parsing.linearization import escaped, tokens_of
 from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.checkpoint_choice import Chosen, Which, chosen_weights
 from flaxformer_mt.rundir.checkpoints import load_params
@@ -239,6 +239,8 @@ class Translator:
         """
         single = isinstance(lines, str)
         lines = [lines] if isinstance(lines, str) else lines
+        if self.config.outputs == "trees":
+            lines = [escaped(line) for line in lines]
         prefixes = [prefixes] * len(lines) if isinstance(prefixes, str) else prefixes
         suppress = [suppress] if isinstance(suppress, str) else suppress
         src, tgt = self.vocabularies.src, self.vocabularies.tgt
@@ -302,7 +304,7 @@ class Translator:
 
     def _decoder(self, **settings: Any) -> Decoder:
         params, models = zip(*self.members, strict=True)
-        trees = brackets_of(self.vocabularies.tgt) if self.config.outputs == "trees" else None
+        trees = brackets_of(self.vocabularies) if self.config.outputs == "trees" else None
         settings |= {"mesh": self.mesh, "shortlist": self.shortlist, "trees": trees}
         return Decoder(params, models, self.config, **settings)
 

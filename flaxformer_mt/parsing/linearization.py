@@ -7,9 +7,9 @@
 Treebanks' trees come to their normal form before: traces go, and constituents of traces alone; so
 do function tags and indices of labels (NP-SBJ-1 and NP=2 become NP).
 
-The words are the source. In the target each of them is a leaf: `XX`, or its tag. Scores do not ask
-for tags, and without them Vinyals et al. had about a point of F1 more. A bracket and its label are
-one token.
+The words are the source. In the target each of them is a leaf: `XX`, its tag, or itself (Choe and
+Charniak 2016). Scores do not ask for tags, and without them Vinyals et al. had about a point of F1
+more. A bracket and its label are one token.
 """
 
 import collections
@@ -20,7 +20,7 @@ from typing import Literal
 
 from flaxformer_mt.parsing.trees import TRACE, Bracket, Tree
 
-Leaves = Literal["xx", "tags"]
+Leaves = Literal["xx", "tags", "words"]
 LEAF = "XX"
 TRACES = "traces removed"
 EMPTIED = "constituents of traces alone removed"
@@ -31,9 +31,9 @@ _PHRASES = (
     "ADJP ADVP CONJP FRAG INTJ LST NAC NML NP NX PP PRN PRT QP RRC S SBAR SBARQ SINV SQ UCP VP "
     "WHADJP WHADVP WHNP WHPP X"
 )
-_TAGS = (
+TAGS = frozenset(
     "# $ '' , -LRB- -RRB- . : AFX CC CD DT EX FW HYPH IN JJ JJR JJS LS MD NN NNP NNPS NNS PDT POS "
-    "PRP PRP$ RB RBR RBS RP SYM TO UH VB VBD VBG VBN VBP VBZ WDT WP WP$ WRB ``"
+    "PRP PRP$ RB RBR RBS RP SYM TO UH VB VBD VBG VBN VBP VBZ WDT WP WP$ WRB ``".split()
 )
 
 
@@ -63,14 +63,18 @@ def plain_label(label: str) -> str:
 
 def linearize(tree: Tree, leaves: Leaves = "xx") -> list[str]:
     """The target's tokens; the tree is in normal form."""
-    forms = {"open": "({}", "close": "){}", "word": LEAF if leaves == "xx" else "{}"}
-    return [forms[step.kind].format(step.label) for step in tree.steps()]
+    written = {"xx": (LEAF,) * len(tree.words), "tags": tree.tags, "words": tree.words}[leaves]
+    signs = {"open": "(", "close": ")"}
+    return [
+        written[step.place] if step.kind == "word" else signs[step.kind] + step.label
+        for step in tree.steps()
+    ]
 
 
 def penn_tokens() -> tuple[str, ...]:
     """Every token of the Penn Treebank's linearised trees, whether some text has it or not."""
     brackets = (f"{sign}{label}" for label in _PHRASES.split() for sign in "()")
-    return (LEAF, *brackets, *_TAGS.split())
+    return (LEAF, *brackets, *sorted(TAGS))
 
 
 def bracket_types(
@@ -82,9 +86,14 @@ def bracket_types(
     """
     places = {text: place for place, text in enumerate(types)}
     labels = [text[1:] for text in types if text[:1] == "("]
-    pairs = [(places[f"({each}"], places[f"){each}"]) for each in labels if f"){each}" in places]
+    pairs = [(places[f"({x}"], places[f"){x}"]) for x in labels if x and f"){x}" in places]
     leaves = [place for place, text in enumerate(types) if text and text[0] not in "()"]
     return tuple(pairs), tuple(leaves)
+
+
+def escaped(text: str) -> str:
+    """Round brackets as the Penn Treebank writes them in words: a tree's own are brackets."""
+    return text.replace("(", "-LRB-").replace(")", "-RRB-")
 
 
 def tokens_of(line: str) -> list[str]:

@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from flaxformer_mt.parsing.linearization import LEAF
+from flaxformer_mt.parsing.linearization import LEAF, TAGS, escaped
 from flaxformer_mt.parsing.trees import Bracket, Tree
 
 UNKNOWN_TOKEN = "unknown tokens left out"
@@ -32,8 +32,6 @@ KINDS = (UNKNOWN_TOKEN, STRAY, OTHER_LABEL, UNCLOSED, EMPTY, SURPLUS, MISSING)
 # A label or a leaf is one symbol in a tree's text: nothing after a bracket's sign parts it.
 _TOKEN = re.compile(r"[()]?[^ \t\r\n\f\v()]+")
 _UNKNOWN = "⁇"  # what a vocabulary writes for the unknown token
-# As the Penn Treebank writes them within words: a tree's own are brackets.
-_ESCAPED = str.maketrans({"(": "-LRB-", ")": "-RRB-"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,14 +45,18 @@ class Rebuilt:
 def rebuild(words: Sequence[str], tokens: Sequence[str]) -> Rebuilt:
     """The inverse of `linearize` where the tokens are a tree's, and its repair where they are not.
 
-    A leaf becomes its word's tag. Round brackets in words are written -LRB- and -RRB-.
+    A leaf becomes its word's tag; one that is the word itself tells none, but for marks that are
+    their own tags. Round brackets in words are written -LRB- and -RRB-.
     """
+    written = tuple(map(escaped, words))
     counts: collections.Counter[str] = collections.Counter()
     found: list[_Constituent] = []
     open_: list[_Constituent] = []
     tags: list[str] = []
     for token in tokens:
-        if token == _UNKNOWN or not _TOKEN.fullmatch(token):
+        if token in written[len(tags) : len(tags) + 1]:
+            tags.append(token if token in TAGS else LEAF)
+        elif token == _UNKNOWN or not _TOKEN.fullmatch(token):
             counts[UNKNOWN_TOKEN] += 1
         elif token[0] == "(":
             found.append(_Constituent(token[1:], len(tags), outermost=not open_))
@@ -78,7 +80,6 @@ def rebuild(words: Sequence[str], tokens: Sequence[str]) -> Rebuilt:
         Bracket(item.label, item.start, item.end) for item in found if item.start < item.end
     )
     counts[EMPTY] += len(found) - len(brackets)
-    written = tuple(word.translate(_ESCAPED) for word in words)
     return Rebuilt(Tree(written, tuple(tags), brackets), +counts)
 
 

@@ -25,7 +25,7 @@ def text(tmp_path, capsys):
 
 def test_choices_are_made_on_the_last_training_trees(text):
     assert (text / "train.src").read_text().splitlines() == ["She sleeps .", "The dog sees her"]
-    assert (text / "valid.tgt").read_text() == "(NP NN )NP\n"
+    assert (text / "valid.tgt").read_text() == "(NP Abstract )NP\n"
     assert (text / "test.src").read_text() == (text / "train.src").read_text()
     assert (text / "test.trees").read_text().splitlines() == TREES[:2]
 

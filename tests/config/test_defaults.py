@@ -108,7 +108,7 @@ def test_every_parse_that_may_be_needed_fits(variant):
     # A tree has its words and two tokens for each constituent; 300 more than the words suffice.
     longest = config.data.filter.max_length
     assert longest + config.decoding.max_extra_tokens <= config.model.max_length
-    assert {"XX", "(NP", ")NP", "(WHADJP"} <= set(config.data.vocabulary.tgt_words)
+    assert {"(NP", ")NP", "(WHADJP"} <= set(config.data.vocabulary.tgt_words)
     names = {corpus.name for corpus in config.data.train}
     assert ("highconf" in names) == (variant == "semi_supervised") and "treebank" in names
 

@@ -70,6 +70,11 @@ OF_WORDS = {"tgt_types": "words", "shared": False}
         ("data.vocabulary.character_coverage", 0, "character_coverage' = 0.0 must lie in (0, 1]"),
         ("data.vocabulary", {"tgt_types": "words"}, "'data.vocabulary.tgt_types' = 'words' needs"),
         ("data.vocabulary", {"tgt_words": ["a"]}, "needs 'data.vocabulary.tgt_types' = 'words'"),
+        (
+            "data.vocabulary",
+            {"tgt_types": "brackets"},
+            "needs 'data.vocabulary.byte_fallback' = true",
+        ),
         ("data.vocabulary", {**OF_WORDS, "tgt_words": ["a b"]}, "'a b' is not one word"),
         ("data.vocabulary", {**OF_WORDS, "tgt_words": [""]}, "'' is not one word"),
         ("training.optimizer.accumulation", 3, "'data.batch.multiple' = 8 must be divisible by"),

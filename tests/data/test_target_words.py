@@ -1,4 +1,7 @@
-"""Target vocabularies of whole words: nothing is split, nothing unknown gets into a store."""
+"""Targets of whole words, or of the source's and brackets: nothing is split, and nothing unknown
+gets into a store."""
+
+import dataclasses
 
 import numpy as np
 
@@ -63,3 +66,37 @@ def test_a_store_has_no_unknown_target_word_and_says_which_was_left_out(tmp_path
     # The same call again finds it up to date.
     assert prepare(config, seed=1, directory=tmp_path / "run").digest == store.digest
     assert Vocabularies.load(tmp_path / "run" / "vocabulary").tgt.size == 4 + len(WORDS)
+
+
+def test_trees_have_their_sources_tokens_and_brackets_or_are_left_out(tmp_path):
+    config = dataclasses.replace(
+        CONFIG, size=295, shared=True, byte_fallback=True, tgt_types="brackets", tgt_words=("(PP",)
+    )
+    train = [("the cat", "(S (NP the cat )NP )S"), ("sleeps", "(VP sleeps )VP")]
+    valid = [
+        ("the 日本 S", "(S the (NP 日本 S )NP )S"),
+        ("the cat", "(S XX XX )S"),
+        ("the cat", "(S the )S"),
+        ("the cat", "(S (SINV the cat )SINV )S"),
+    ]
+    for name, pairs in (("train", train), ("valid", valid)):
+        write(tmp_path, name, [(src.encode(), tgt.encode()) for src, tgt in pairs])
+    data = data_config(tmp_path, vocabulary=config)
+    store = prepare(data, seed=1, directory=tmp_path / "run", workers=0)
+    assert len(store.train) == 2 and len(store.valid) == 1
+    account = read_manifest(tmp_path / "run" / "data")["corpora"][1]
+    assert account["dropped"] == {"leaves other than the source's words": 3}
+    assert [example["detail"].split(" ")[0] for example in account["examples"]] == [
+        "write",
+        "write",
+        "'(SINV';",
+    ]
+    vocabulary = Vocabularies.load(tmp_path / "run" / "vocabulary").tgt
+    pieces = vocabulary.pieces()
+    brackets = {place for place, piece in enumerate(pieces) if piece[:2] in ("▁(", "▁)")}
+    assert {pieces[each] for each in brackets} == {
+        f"▁{s}{x}" for x in ("S", "NP", "VP") for s in "()"
+    } | {"▁(PP"}
+    src, tgt = vocabulary.encode(valid[0])
+    assert [token for token in tgt if token not in brackets] == src and UNK not in src
+    assert len(tgt) == len(src) + 4 and vocabulary.decode([src, tgt]) == [*valid[0]]

@@ -67,6 +67,7 @@ def beam_search(step, cache, limits, weights, rules, *, length, prefix=(), words
     rows = len(limits)
     prefixes = jnp.broadcast_to(jnp.array(prefix, jnp.int32), (rows, len(prefix)))
     seeds, words = jnp.zeros((rows, 2), jnp.uint32), jnp.full(rows, words)
-    rows = Sentences(jnp.asarray(limits), prefixes, seeds, words, phrases=phrases)
+    source = jnp.zeros((rows, 1), jnp.int32)
+    rows = Sentences(jnp.asarray(limits), prefixes, seeds, words, source, phrases=phrases)
     state = advance(step, begin(cache, rows, rules, length=length), weights, rules, until=length)
     return state.finished, state.position

@@ -1,5 +1,6 @@
 """Beam search against exhaustive search and against a plain loop with the same rules."""
 
+import dataclasses
 import functools
 import itertools
 import types
@@ -163,6 +164,7 @@ def test_a_longer_n_gram_takes_no_larger_program():
             jnp.array([9]),
             jnp.zeros((1, 0), int),
             0,
+            0,
         )
         return len(str(jax.make_jaxpr(functools.partial(allowed, rules, vocab=7))(*arrays)))
 
@@ -171,35 +173,46 @@ def test_a_longer_n_gram_takes_no_larger_program():
 
 
 TREES = Brackets(pairs=((4, 5), (6, 7)), leaves=(8,))  # (A )A (B )B XX
-TYPES = ["", "", "", "", "(A", ")A", "(B", ")B", "XX"]
+OF_SOURCE = dataclasses.replace(TREES, of_source=True)
+TYPES = ["", "", "", "", " (A", " )A", " (B", " )B", " XX", "x"]
 
 
-def is_tree(body: tuple[int, ...], words: int) -> bool:
-    """By the reader of outputs: nothing to repair."""
-    return not rebuild(["w"] * words, [TYPES[token] for token in body]).repairs
+def is_tree(body: tuple[int, ...], words: int, source: tuple[int, ...] = ()) -> bool:
+    """By the reader of outputs: nothing to repair, and leaves are the source's words if given."""
+    tokens, given = ("".join(TYPES[each] for each in ids).split() for ids in (body, source))
+    leaves = [token for token in tokens if token[0] not in "()"]
+    whole = all(f" {token}" in TYPES for token in tokens if token[0] in "()")
+    sound = whole and not rebuild(given or ["w"] * words, tokens).repairs
+    return sound and (leaves == given or not source)
 
 
-@pytest.mark.parametrize("words", [1, 2, 3])
-def test_every_tree_of_the_source_s_words_can_be_generated_and_nothing_else(words):
+@pytest.mark.parametrize(
+    "trees, words, source",
+    [(TREES, words, ()) for words in (1, 2, 3)]
+    + [(OF_SOURCE, len(source), source) for source in ((8, 8), (8, 9), (8, 9, 8))],
+)
+def test_every_tree_of_the_source_s_words_can_be_generated_and_nothing_else(trees, words, source):
     limit = 7
-    unfinished, trees = [()], set()
+    unfinished, every = [()], set()
     for position in range(limit):
         tokens = np.full((1, len(unfinished), limit), PAD, np.int32)
         for beam, body in enumerate(unfinished):
             tokens[0, beam, :position] = body
         spare = np.array([limit - position - 1])
-        bad = breaks_tree(TREES, jnp.array(tokens), jnp.array([words]), jnp.array(spare), vocab=9)
+        own = [jnp.array(each) for each in (tokens, [words], [[*source, EOS]], spare)]
+        bad = breaks_tree(trees, *own, vocab=10)
         going = [
             (body, int(t))
             for beam, body in enumerate(unfinished)
             for t in np.flatnonzero(~bad[0, beam])
         ]
         assert {body for body, _ in going} == set(unfinished), "a dead end"
-        trees |= {body for body, token in going if token == EOS}
+        every |= {body for body, token in going if token == EOS}
         unfinished = [(*body, token) for body, token in going if token != EOS]
     assert not unfinished
-    bodies = (b for n in range(limit) for b in itertools.product(range(4, 9), repeat=n))
-    assert trees == {body for body in bodies if is_tree(body, words)}
+    plain = range(4, 10 if source else 9)
+    bodies = (b for n in range(limit) for b in itertools.product(plain, repeat=n))
+    assert every == {body for body in bodies if is_tree(body, words, source)}
 
 
 @pytest.mark.parametrize(

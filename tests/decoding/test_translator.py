@@ -65,6 +65,24 @@ def test_a_parser_s_outputs_are_trees(translator):
         translator.with_config(outputs="trees").translate(LINES)
 
 
+def test_a_parser_of_words_says_its_sources_words(translator):
+    """Whatever their characters are: round brackets are written as in the Penn Treebank."""
+    config = VocabularyConfig(size=276, byte_fallback=True, tgt_types="brackets")
+    pair = vocabulary.train_pair([("dog", "(S (NP dog )NP )S"), ("a cat", "(X a cat )X")], config)
+    model = Transformer(translator.model.config, pair.src.size, pair.tgt.size)
+    settings = dataclasses.replace(translator.config, outputs="trees", max_ratio=2.0)
+    parser = Translator(parameters(model, 1), model, pair, settings)
+    lines = ["(NP dog )S", "a\u00a0b c", "日本 (dog)", "", "dog ) (", LONG]
+    for asked in ({}, {"n_best": 3}, {"sampling": Sampling(seed=2), "n_best": 3}):
+        for line, translation in zip(lines, parser.translate(lines, **asked), strict=True):
+            for each in translation.hypotheses:
+                tokens = tokens_of(each.text)
+                assert [token for token in tokens if token[0] not in "()"] == tokens_of(
+                    line.replace("(", "-LRB-").replace(")", "-RRB-")
+                )
+                assert not rebuild(tokens_of(line), tokens).repairs
+
+
 def test_order_is_kept_and_blank_lines_stay_blank(translator):
     blank = ["", "   ", "\t", "\u2581", "\u3000", "\xa0", "\u200b\ufeff \u2581\u2581"]
     odd = ["a\u0085b", "a\u2028dog", "🙂🙂", "עברית", "e\u0301 ﬁ ½", "\ufeffcat", "a\tb"]

@@ -6,7 +6,7 @@ from flaxformer_mt.parsing.trees import Tree, read
 
 LABELS = ("S", "NP", "VP", "PP", "ADVP", "PRT", "NML")
 TAGS = ("NN", "VBZ", "DT", ",", ".", ":", "``", "''", "-LRB-", "PRP$", "XX")
-WORDS = ("the", "cat", ",", "--", "α-2", "1\u00a0000", "a\u0085b", "-LRB-", "⁇", "TOP")
+WORDS = ("the", "cat", ",", "--", "α-2", "1\u00a0000", "a\u0085b", "-LRB-", "⁇", "TOP", "NP")
 
 
 def texts() -> st.SearchStrategy[str]:

@@ -22,6 +22,7 @@ from tests.parsing.forests import SENTENCE, parse, trees
 
 TOKENS = ("(S", ")S", "(NP", ")NP", "(VP", ")VP", "XX", "NN", ".", "-LRB-", "S\u00a0S")
 NO_TOKENS = tuple("( ) ⁇ (NP(VP )NP(VP (NP) )NP) ((S a)b X( (N\x0bP \fX".split(" "))
+PUNCTUATION = (",", "-LRB-")
 SOUP = st.lists(st.sampled_from(TOKENS + NO_TOKENS), max_size=20)
 
 
@@ -33,6 +34,9 @@ def test_linearised_trees_come_back(tree: Tree) -> None:
     without_tags = rebuild(tree.words, linearize(tree))
     assert without_tags.tree.brackets == tree.brackets and not without_tags.repairs
     assert set(without_tags.tree.tags) == {"XX"}
+    of_words = rebuild(tree.words, linearize(tree, "words"))
+    assert of_words.tree.brackets == tree.brackets and not of_words.repairs
+    assert set(of_words.tree.tags) <= {"XX", *PUNCTUATION}
 
 
 @settings(max_examples=500, deadline=None)

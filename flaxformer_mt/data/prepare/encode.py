@@ -12,7 +12,7 @@ from flaxformer_mt.config.schema import DataConfig
 from flaxformer_mt.data import corpus as corpora
 from flaxformer_mt.data.corpus import EXAMPLES, Drops, Example, Source
 from flaxformer_mt.data.prepare import filters
-from flaxformer_mt.data.vocabulary import UNK, Vocabularies
+from flaxformer_mt.data.vocabulary import BLANK, UNK, Vocabularies
 
 CHUNK = 4096
 """Records that are encoded at a time."""
@@ -192,6 +192,29 @@ def _filter_lengths(chunk: Chunk, encoded: Encoded, settings: Settings) -> None:
         # An unknown label cannot be written: the tree has no form in this vocabulary.
         odd = np.unique(np.repeat(places, tgt)[encoded.tgt == UNK])
         fates.drop(odd, filters.UNKNOWN_WORD, unknown)
+    elif settings.data.vocabulary.tgt_types == "brackets" and len(places):
+        _filter_leaves(chunk, encoded, settings, places)
+
+
+def _filter_leaves(chunk: Chunk, encoded: Encoded, settings: Settings, places: Places) -> None:
+    """Drops the trees of `places` whose leaves are not, token by token, their sources' words."""
+    signs = ("(", ")")
+    pieces = [piece.removeprefix(BLANK) for piece in settings.vocabularies.tgt.pieces()]
+    brackets = [number for number, piece in enumerate(pieces) if piece.startswith(signs)]
+    is_leaf = ~np.isin(encoded.tgt, brackets)
+    ends = np.cumsum(is_leaf)[np.cumsum(encoded.tgt_lengths) - 1]
+    leaves = np.split(encoded.tgt[is_leaf], ends[:-1])
+    sources = np.split(encoded.src, np.cumsum(encoded.src_lengths)[:-1])
+    other = [not np.array_equal(*each) for each in zip(sources, leaves, strict=True)]
+
+    def detail(place: int) -> str:
+        words = chunk.records[place][1].decode("utf-8").split(" ")
+        unknown = (word for word in words if word.startswith(signs) and word not in pieces)
+        if label := next(unknown, ""):
+            return f"{label!r}; you can add it to data.vocabulary.tgt_words"
+        return "write the target with `trees linearize --leaves words`"
+
+    encoded.fates.drop(places[np.array(other, bool)], filters.OTHER_LEAVES, detail)
 
 
 def _sides(chunk: Chunk, fates: Fates) -> tuple[list[bytes], list[bytes]]:

@@ -16,6 +16,7 @@ IDENTICAL = "identical sides"
 SCRIPT = "another script"
 DUPLICATE = "duplicate"
 UNKNOWN_WORD = "unknown target word"
+OTHER_LEAVES = "leaves other than the source's words"
 
 # Scripts that are written together, by their names in ISO 15924.
 _MIXED = {
