@@ -17,7 +17,7 @@ from flaxformer_mt.data.prepare.encode_corpora import WorkerDied
 from flaxformer_mt.errors import FAILED, FINAL, exit_status
 from flaxformer_mt.files.reading import JsonError
 from flaxformer_mt.interop import ExportError
-from flaxformer_mt.planning.topology import TopologyError
+from flaxformer_mt.planning.compiler import TopologyError
 from flaxformer_mt.rundir import RunDirectoryError, WorkdirError
 from flaxformer_mt.training.progress import DivergenceError
 

@@ -1,7 +1,4 @@
-"""What the machine has: versions, devices, their speed, and whether they can communicate.
-
-Each check yields findings, the lines of the report.
-"""
+"""What the machine has: versions, devices, their speed, and whether they can communicate."""
 
 import contextlib
 import dataclasses
@@ -32,15 +29,13 @@ _PACKAGES = (
     *("libtpu", "jax-cuda13-plugin", "jax-cuda12-plugin"),
     *("nvidia-cudnn-cu13", "nvidia-cudnn-cu12"),
 )
-# Built together with jaxlib: another version of one of them is refused or crashes.
-_PLUGINS = ("jaxlib", "jax-cuda13-plugin", "jax-cuda12-plugin")
+_PLUGINS = ("jaxlib", "jax-cuda13-plugin", "jax-cuda12-plugin")  # versions must match jax
 _DRIVER = Path("/proc/driver/nvidia/version")
-# What the kernel shows where there is such a device.
 _SIGNS = {"gpu": ("/dev/nvidia0", str(_DRIVER)), "tpu": ("/dev/accel0", "/dev/vfio/0")}
 _EXTRA = {"gpu": "cuda", "tpu": "tpu"}
-_EXPECTED = 0.5  # of its peak, for one large product: devices in order reach 0.7 and more
-_SLOW_UPLOAD = 1e9  # bytes a second; a batch has some hundred kilobytes
-_SUMMED = 1 << 26  # bytes of float32 on each device: about a quarter of a base model's gradient
+_EXPECTED = 0.5  # of the peak, for one large product; healthy devices reach 0.7
+_SLOW_UPLOAD = 1e9  # bytes/s; a batch has some hundred kilobytes
+_SUMMED = 1 << 26  # bytes of float32 per device: about a quarter of a base model's gradient
 _TRIES = 3
 
 State = Literal["ok", "warn", "FAIL"]
@@ -49,11 +44,7 @@ Value = float | str | None
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One line of the report: `text` says what is so, `advice` what to do about it.
-
-    A warning is for what works, but perhaps not as it was meant; a failure for what training would
-    run into.
-    """
+    """One line of the report, with `advice`; FAIL if training would fail."""
 
     name: str
     state: State
@@ -70,7 +61,7 @@ Check = Callable[[], Iterator[Finding]]
 
 
 def examined(name: str, check: Check) -> Iterator[Finding]:
-    """The findings of a check; one that breaks off is a failure by its name, not the end of all."""
+    """The findings of a check; an exception is a finding, too."""
     try:
         yield from check()
     except Exception as error:
@@ -102,7 +93,7 @@ def _over_devices(*axes: str) -> NamedSharding:
 
 
 def versions() -> dict[str, str]:
-    """Of Python, the libraries that are installed, the GPU driver and this code."""
+    """Versions of Python, installed libraries, the GPU driver and this code."""
     found = {"python": platform.python_version()}
     for name in _PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -121,19 +112,19 @@ def check_versions() -> Iterator[Finding]:
     wrong = mismatched(found)
     advice = f"{wrong}: install the same version of both" if wrong else ""
     yield noted("versions", text, advice, dict(found))
-    # CUDA's and cuDNN's versions, or libtpu's build, as the running backend has them.
+    # CUDA's and cuDNN's versions, or libtpu's build.
     running = " ".join(jax.devices()[0].client.platform_version.split())
     yield noted("runtime", running, values={"platform_version": running})
 
 
 def mismatched(found: Mapping[str, str]) -> str:
-    """Names what does not fit jax, if anything: "jaxlib 0.10.1 with jax 0.10.2"."""
+    """What doesn't match jax, if anything: "jaxlib 0.10.1 with jax 0.10.2"."""
     wrong = [name for name in _PLUGINS if name in found and found[name] != found["jax"]]
     return ", ".join(f"{name} {found[name]} with jax {found['jax']}" for name in wrong)
 
 
 def check_devices(processes: Processes) -> Iterator[Finding]:
-    """Which devices JAX has, and whether they are the ones that the machine has."""
+    """JAX's devices, and whether they are the machine's."""
     devices, here = jax.devices(), jax.local_devices()
     kinds = Counter(device.device_kind for device in devices)
     text = ", ".join(f"{count} x {kind}" for kind, count in kinds.items())
@@ -154,7 +145,7 @@ def check_devices(processes: Processes) -> Iterator[Finding]:
 
 
 def _overlooked(platform: str) -> str:
-    """What to do where the machine has an accelerator that JAX does not use, or nothing."""
+    """Advice if JAX doesn't use the machine's accelerator."""
     there = (kind for kind in _SIGNS if any(Path(sign).exists() for sign in _SIGNS[kind]))
     if platform != "cpu" or (kind := next(there, None)) is None:
         return ""
@@ -168,7 +159,7 @@ def _overlooked(platform: str) -> str:
 
 
 def _memory(devices: list[jax.Device]) -> Iterator[Finding]:
-    """Of the fullest device; CPUs do not count theirs."""
+    """The fullest device's; CPUs don't count theirs."""
     stats = [found for device in devices if (found := device.memory_stats())]
     counted = [(found.get("bytes_in_use", 0), found.get("bytes_limit", 0)) for found in stats]
     if not counted or not counted[0][1]:

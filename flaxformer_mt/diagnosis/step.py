@@ -23,7 +23,7 @@ TOLERANCES = {"float32": 1e-3, "bfloat16": 5e-2}
 
 
 def tiny_config(dtype: str) -> ExperimentConfig:
-    """Every part of the model, dropout included; an optimizer that does not blow up rounding."""
+    """Every part of the model with dropout; an optimizer that doesn't amplify rounding."""
     return freeze(
         {
             "model": {
@@ -38,8 +38,7 @@ def tiny_config(dtype: str) -> ExperimentConfig:
             "training": {
                 **{"validate_bleu": False, "best_metric": "loss"},
                 "schedule": {"kind": "peak", "peak": 1.0, "warmup_steps": 1},
-                # Adam's first step has every gradient's sign, however small the gradient; with this
-                # it is nearly the gradient itself.
+                # Adam's first step is then nearly the gradient, not its sign.
                 "optimizer": {"epsilon": 1.0},
             },
         },
@@ -49,7 +48,7 @@ def tiny_config(dtype: str) -> ExperimentConfig:
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """What one step gave: the loss, and how far each parameter went."""
+    """One step's loss and the change of each parameter."""
 
     loss: float
     moved: list[np.ndarray]
@@ -58,7 +57,7 @@ class Step:
 def check_step(device: jax.Device) -> Iterator[Finding]:
     """A tiny model's training step on the device, in every type that the model computes in."""
     try:
-        # This process's own: the first CPU of all is another process's.
+        # The first CPU of all may be another process's.
         local = device.platform == "cpu"
         reference = device if local else jax.local_devices(backend="cpu")[0]
     except RuntimeError:
@@ -70,7 +69,7 @@ def check_step(device: jax.Device) -> Iterator[Finding]:
 
 
 def compared(dtype: str, tolerance: float, device: jax.Device, reference: jax.Device) -> Finding:
-    """The finding for one type: the difference, relative to the largest change of a parameter."""
+    """The finding for one type, relative to the largest change of a parameter."""
     start = jax.device_get(_program(dtype, reference).init())
     wanted = one_step(_program(dtype, reference), start)
     found = one_step(_program(dtype, device), start)
@@ -87,8 +86,7 @@ def compared(dtype: str, tolerance: float, device: jax.Device, reference: jax.De
 
 
 def one_step(program: Program, start: Any) -> Step:
-    """A step from these parameters, which are host arrays, with full products in float32."""
-    # Otherwise TPUs, and GPUs from Ampere on, round the operands of float32 products.
+    """A step from these host arrays, with float32 products at full precision."""
     with jax.default_matmul_precision("highest"):
         state = jax.device_put(start, jax.tree.map(lambda leaf: leaf.sharding, program.abstract))
         batch = full_batch(Shape(ROWS, LENGTH, LENGTH), program, longest=LENGTH // 2)
@@ -99,7 +97,7 @@ def one_step(program: Program, start: Any) -> Step:
 
 
 def largest_difference(found: Step, wanted: Step) -> float:
-    """Of the loss and of the parameters' changes, each relative to its own size; NaN if any is."""
+    """Of the loss and the parameters' changes, relative to their size; NaN if any is."""
     size = max(float(np.abs(part).max()) for part in wanted.moved)
     each = zip(found.moved, wanted.moved, strict=True)
     parts = [float(np.abs(a - b).max()) / size for a, b in each]
@@ -107,7 +105,7 @@ def largest_difference(found: Step, wanted: Step) -> float:
 
 
 def check_experiment(config: ExperimentConfig) -> Iterator[Finding]:
-    """Builds its program, whose abstract state has every shard's size; nothing is computed."""
+    """Builds its program, for every shard's size, without computing anything."""
     src_types, tgt_types = expected_types(config.data.vocabulary)
     program = build(config, src_vocab_size=src_types, tgt_vocab_size=tgt_types)
     state = sum(

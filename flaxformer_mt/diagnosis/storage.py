@@ -24,7 +24,7 @@ _TOO_LITTLE = 1 * _GB
 
 
 def check_checkpoint(place: Path, processes: Processes) -> Iterator[Finding]:
-    """Saves an array that is spread over all devices below `place`, reads it and removes it."""
+    """Saves, reads and removes an array over all devices below `place`."""
     name = processes.first(lambda: f"doctor-{uuid.uuid4().hex[:8]}")
     folder = place / name
     try:
@@ -39,7 +39,7 @@ def check_checkpoint(place: Path, processes: Processes) -> Iterator[Finding]:
 
 
 def check_space(place: Path, cache: Path | None) -> Iterator[Finding]:
-    """Free space where runs and compiled programs go; a bucket has no end."""
+    """Free space for runs and compiled programs, except in buckets."""
     folders = [] if is_remote(place) else [place]
     folders += [cache] if cache is not None and "://" not in str(cache) else []
     for folder in dict.fromkeys(folders):
@@ -70,12 +70,11 @@ def check_cache(folder: Path | None) -> Iterator[Finding]:
 
 
 def _without(folder: Path, processes: Processes) -> list[int]:
-    """The processes that do not see a folder which the first has made."""
+    """The processes that don't see the first one's folder."""
     if processes.count == 1 or is_remote(folder):
         return []
     processes.first(functools.partial(folder.mkdir, parents=True))
     told = processes.gather(["yes" if folder.exists() else "no"])
-    # As the first has heard it, so that all do the same.
     return processes.first(lambda: [n for n, (answer,) in enumerate(told) if answer == "no"])
 
 
@@ -88,7 +87,6 @@ def _there_and_back(folder: Path, place: Path) -> Finding:
         checkpoints.save(Snapshot(step=1, params={"table": table}, opt_state={}, position={"n": 1}))
         checkpoints.wait()
         saved = time.perf_counter() - start
-        # Every leaf is compared with the digest that was saved with it.
         found = checkpoints.restore(abstract, {}).params["table"]
     restored = time.perf_counter() - start - saved
     text = f"{_BYTES / 1e6:.0f} MB to {place} in {saved:.1f} s and back in {restored:.1f} s"

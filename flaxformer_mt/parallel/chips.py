@@ -50,15 +50,12 @@ class Chip:
     half: str = "bfloat16"
 
 
-_V5E = ("TPU v5 lite",)
-_V5P = ("TPU v5",)
-_V6E = ("TPU v6 lite",)
 _7X = ("TPU7x", "TPU v7x", "TPU7")
-_V100_16 = ("Tesla V100-SXM2-16GB",)
-_V100_32 = ("Tesla V100-SXM2-32GB", "Tesla V100-SXM3-32GB")
+_V100 = ("Tesla V100-SXM2-16GB", "Tesla V100-SXM2-32GB", "Tesla V100-SXM3-32GB")
 _A100_40GB = ("NVIDIA A100-SXM4-40GB", "NVIDIA A100-PCIE-40GB")
 _A100_80GB = ("NVIDIA A100-SXM4-80GB", "NVIDIA A100 80GB PCIe")
 _H100 = ("NVIDIA H100 80GB HBM3", "NVIDIA H100 SXM5 80GB")
+_FP16 = "float16"
 
 # FLOP/s, memory, its bandwidth, clock (a GPU's boost), a link (all NVLinks), network, closed to
 # rings at. The tensor cores of V100 and T4 have no bfloat16: their peak is float16's.
@@ -66,31 +63,13 @@ CHIPS = (
     Chip("TPU v2", 23e12, 8 * _GIB, 350e9, 0.7e9, 31e9, 3.125e9, 16, devices_per_chip=2),
     Chip("TPU v3", 61.5e12, 16 * _GIB, 450e9, 0.94e9, 35e9, 3.125e9, 32, devices_per_chip=2),
     Chip("TPU v4", 275e12, 32 * _GIB, 1200e9, 1.05e9, 50e9, 6.25e9, 4),
-    Chip("TPU v5e", 197e12, 16 * _GIB, 819e9, 1.5e9, 50e9, 3.125e9, 16, aliases=_V5E),
-    Chip("TPU v5p", 459e12, 95 * _GIB, 2765e9, 1.75e9, 100e9, 6.25e9, 4, aliases=_V5P),
-    Chip("TPU v6e", 918e12, 32 * _GIB, 1638e9, 1.75e9, 100e9, 12.5e9, 16, aliases=_V6E),
+    Chip("TPU v5e", 197e12, 16 * _GIB, 819e9, 1.5e9, 50e9, 3.125e9, 16, aliases=("TPU v5 lite",)),
+    Chip("TPU v5p", 459e12, 95 * _GIB, 2765e9, 1.75e9, 100e9, 6.25e9, 4, aliases=("TPU v5",)),
+    Chip("TPU v6e", 918e12, 32 * _GIB, 1638e9, 1.75e9, 100e9, 12.5e9, 16, aliases=("TPU v6 lite",)),
     Chip("TPU 7x", 1153.5e12, 96 * _GIB, 3690e9, 2.2e9, 50e9, 6.25e9, 4, _7X, devices_per_chip=2),
-    Chip(
-        "NVIDIA V100 16GB",
-        125e12,
-        16 * _GIB,
-        900e9,
-        1.53e9,
-        150e9,
-        aliases=_V100_16,
-        half="float16",
-    ),
-    Chip(
-        "NVIDIA V100 32GB",
-        125e12,
-        32 * _GIB,
-        900e9,
-        1.53e9,
-        150e9,
-        aliases=_V100_32,
-        half="float16",
-    ),
-    Chip("NVIDIA T4", 65e12, 16 * _GIB, 320e9, 1.59e9, aliases=("Tesla T4",), half="float16"),
+    Chip("NVIDIA V100 16GB", 125e12, 16 * _GIB, 900e9, 1.53e9, 150e9, 0, 0, _V100[:1], 1, _FP16),
+    Chip("NVIDIA V100 32GB", 125e12, 32 * _GIB, 900e9, 1.53e9, 150e9, 0, 0, _V100[1:], 1, _FP16),
+    Chip("NVIDIA T4", 65e12, 16 * _GIB, 320e9, 1.59e9, aliases=("Tesla T4",), half=_FP16),
     Chip("NVIDIA A10", 125e12, 24 * _GIB, 600e9, 1.695e9),
     Chip("NVIDIA A100 40GB", 312e12, 40 * _GIB, 1555e9, 1.41e9, 300e9, aliases=_A100_40GB),
     Chip("NVIDIA A100 80GB", 312e12, 80 * _GIB, 2039e9, 1.41e9, 300e9, aliases=_A100_80GB),
@@ -104,7 +83,7 @@ CHIPS = (
 
 
 def chip_of(device_kind: str) -> Chip | None:
-    """The entry for a JAX device's `device_kind`; None for one that the table does not have."""
+    """The entry for a JAX device's `device_kind`; None if the table has none."""
     wanted = device_kind.strip().casefold()
     for chip in CHIPS:
         if wanted in (each.casefold() for each in (chip.name, *chip.aliases)):
@@ -135,10 +114,9 @@ def fastest_dtype(device: jax.Device) -> Literal["bfloat16", "float32"]:
 def product_flops(
     device: jax.Device, *, dtype: str, size: int, seconds: float, times: int = 1
 ) -> float:
-    """FLOP/s of `times` chained products of square matrices, the best of several tries.
+    """FLOP/s of `times` chained products of square matrices, best of about `seconds` of tries.
 
-    Tries go on for about `seconds`; compiling, which comes before, is not among them. `size` is
-    what fills the device; `times` hides the time that it takes to ask an accelerator for anything.
+    `size` must fill the device; `times` hides the latency of asking an accelerator.
     """
 
     def chain(a: jax.Array, b: jax.Array) -> jax.Array:
@@ -147,8 +125,8 @@ def product_flops(
 
         return jax.lax.scan(once, a, None, length=times)[0]
 
-    # Random numbers, as a model has: a GPU multiplies zeros and ones faster, as that takes less
-    # power. With the second matrix scaled, products keep the size of their numbers.
+    # Random, since a GPU multiplies zeros and ones with less power, so faster. The second matrix is
+    # scaled so that products keep their size.
     random = np.random.default_rng(0)
     left, right = (
         jax.device_put(
@@ -167,7 +145,7 @@ def product_flops(
 
 
 def upload_bandwidth(device: jax.Device, *, size: int = 1 << 26, tries: int = 5) -> float:
-    """Bytes per second of a copy of `size` bytes from host memory, the best of some tries."""
+    """Bytes per second of a copy of `size` bytes from host memory, best of `tries`."""
     host = np.ones(size // 4, np.float32)
     jax.device_put(host, device).block_until_ready()
     best = float("inf")

@@ -1,10 +1,8 @@
 """A disk cache of compiled programs, so that a second start doesn't recompile them.
 
-JAX's own cache writes an entry where it will be read, and never replaces one: a process killed
-while it writes leaves a piece that every later start stumbles over. Bounding its size makes it
-worse, since it then keeps two files an entry. So here entries are written aside and renamed, one
-that JAX cannot read is replaced, and the folder is kept to a size by removing what was used least
-recently. Needed until JAX 0.12 is the oldest version that we support.
+A process killed while JAX's own cache writes leaves a partial entry that every later start
+stumbles over. So entries are written aside and renamed here, unreadable ones are replaced, and the
+least recently used removed. Needed until JAX 0.12 is the oldest version that we support.
 """
 
 import contextlib
@@ -30,11 +28,11 @@ LIMIT = 8 << 30  # bytes
 
 
 def keep_compiled(folder: Path, *, limit: int = LIMIT) -> Path | None:
-    """From now on this process keeps what it compiles in `folder`, where it does not say otherwise.
+    """From now on this process keeps what it compiles in `folder`, up to `limit` bytes.
 
-    The user's own settings of JAX come first: JAX_COMPILATION_CACHE_DIR names another folder, whose
-    size is then the user's matter, and JAX_ENABLE_COMPILATION_CACHE=false turns it off. Returns the
-    folder in use; None if there is none. Never raises: without a cache, things are only slower.
+    JAX_COMPILATION_CACHE_DIR names another folder, without a limit; with
+    JAX_ENABLE_COMPILATION_CACHE=false there is none. Returns the folder in use or None, and never
+    raises.
     """
     settings: Any = jax.config
     if not settings.jax_enable_compilation_cache:
@@ -58,18 +56,17 @@ def keep_compiled(folder: Path, *, limit: int = LIMIT) -> Path | None:
         return None
     jax.config.update("jax_compilation_cache_dir", str(place))
     if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
-        # JAX keeps programs that took a second or more. A small model's search has dozens that
-        # take less, and together they are most of what a second start waits for.
+        # JAX keeps programs that took a second. A small model's search has dozens that take less,
+        # which are most of what a second start waits for.
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     _take_the_place_of_jax_cache(place)
     return place
 
 
 def share_compiled(folder: Path) -> None:
-    """From now on this process keeps what it compiles in `folder` of a bucket as well.
+    """Fetches compiled programs from `folder` of a bucket, and keeps new ones there as well.
 
-    What is there is fetched first, so that the next machine recompiles nothing. Of several
-    processes JAX has the first one write. Never raises, as `keep_compiled`.
+    JAX has the first of several processes write. Never raises.
     """
     place = folder_in_use()
     if place is None or "://" in str(place):
@@ -145,8 +142,7 @@ def _slower_without(shared: Path) -> Iterator[None]:
 
 
 def _take_the_place_of_jax_cache(place: Path, shared: Path | None = None) -> None:
-    """Gives JAX our store of entries; where it has changed too much for that, it keeps its own."""
-    # JAX has no public door for another store. A test says when this one has closed.
+    """Gives JAX our store of entries, through private names that a test watches."""
     with contextlib.suppress(ImportError, AttributeError):
         from jax._src import compilation_cache
 
@@ -156,10 +152,9 @@ def _take_the_place_of_jax_cache(place: Path, shared: Path | None = None) -> Non
 
 
 class Entries:
-    """What JAX asks of a cache: `get` and `put` of bytes by key. Safe for any number of processes.
+    """What JAX asks of a cache, safe for any number of processes.
 
-    None of them ever sees a part of an entry, and none waits for another. `shared` is a folder in
-    a bucket that gets every new entry, too.
+    `shared` is a folder in a bucket that gets every new entry, too.
     """
 
     def __init__(self, folder: Path, shared: Path | None = None) -> None:
@@ -177,9 +172,8 @@ class Entries:
         return data
 
     def put(self, key: str, value: bytes) -> None:
-        # A full disk: the program is compiled, and that is what matters.
-        with contextlib.suppress(OSError):
-            self.path.mkdir(parents=True, exist_ok=True)  # somebody may have deleted it meanwhile
+        with contextlib.suppress(OSError):  # such as a full disk
+            self.path.mkdir(parents=True, exist_ok=True)
             write_whole(self._file(key), value)
         if self._shared is not None:
             with _slower_without(self._shared):
@@ -187,14 +181,14 @@ class Entries:
                 (self._shared / self._file(key).name).write_bytes(value)
 
     def clear(self) -> None:
-        """JAX calls it when a cache is reset; the entries stay."""
+        """For JAX's reset; the entries stay."""
 
     def _file(self, key: str) -> Path:
         return self.path / f"{key}-cache"
 
 
 def _trim(folder: Path, limit: int) -> None:
-    """Removes the least recently used entries beyond `limit` bytes, and killed writers' pieces."""
+    """Removes the least recently used entries beyond `limit` bytes, and partial old ones."""
     entries = []
     for path in folder.iterdir():
         with contextlib.suppress(OSError):  # another process does the same

@@ -40,11 +40,10 @@ class MeshError(UserError):
 def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -> Mesh:
     """A mesh over `devices` (default: all); one axis may be -1, what is left.
 
-    On TPUs neighbours in the mesh are neighbours on the chips' network, as far as its form allows.
-    Slices, which only the data-centre network joins, are the outermost part of the data axis, the
-    one with the least traffic: gradients once a step.
+    On TPUs neighbours in the mesh are neighbours on the chips' network where possible. Slices,
+    which only the data-centre network joins, split the data axis, which has the least traffic.
 
-    Raises MeshError when the sizes do not multiply to the number of devices, or mesh.data is not a
+    Raises MeshError if the sizes don't multiply to the number of devices, or mesh.data isn't a
     multiple of the number of slices.
     """
     devices = jax.devices() if devices is None else devices
@@ -60,13 +59,12 @@ def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -
             "devices"
         )
     # Auto axes: linen's sharding constraints are hints to the partitioner, not assertions.
-    grid = _grid(devices, sizes)
-    return Mesh(grid, AXES, axis_types=(AxisType.Auto,) * len(AXES))
+    return Mesh(_grid(devices, sizes), AXES, axis_types=(AxisType.Auto,) * len(AXES))
 
 
 def _grid(devices: Sequence[jax.Device], sizes: Sequence[int]) -> np.ndarray:
     if devices[0].platform != "tpu":
-        # In order of hosts, so that the tensor axis stays within one.
+        # In order of hosts: the tensor axis stays within one.
         return np.asarray(devices).reshape(sizes)
     slices = len({getattr(device, "slice_index", 0) for device in devices})
     if slices == 1:
@@ -85,19 +83,19 @@ def _grid(devices: Sequence[jax.Device], sizes: Sequence[int]) -> np.ndarray:
 
 
 def rows_split() -> int:
-    """How many devices split a batch's rows on the mesh of `on_mesh`; 1 outside."""
+    """How many devices split a batch's rows, inside `on_mesh`; 1 outside."""
     sizes = jax.sharding.get_abstract_mesh().shape
     return math.prod(sizes.get(axis, 1) for axis in ("data", "fsdp"))
 
 
 def local_mesh() -> Mesh:
-    """All devices of this process, on the data axis: for what each process computes by itself."""
+    """All devices of this process on the data axis."""
     return make_mesh(MeshConfig(), jax.local_devices())
 
 
 @contextlib.contextmanager
 def on_mesh(mesh: Mesh) -> Iterator[None]:
-    """Within it, logical axis names in the model mean the axes of `mesh`."""
+    """Inside, the model's logical axis names mean axes of `mesh`."""
     with jax.set_mesh(mesh), nn.logical_axis_rules(RULES):
         yield
 
@@ -108,10 +106,9 @@ def batch_sharding(mesh: Mesh) -> NamedSharding:
 
 
 def batch_share(mesh: Mesh) -> tuple[tuple[int, ...], int]:
-    """The rows of a batch that lie on this process's devices: which of how many equal parts.
+    """The rows of a batch on this process's devices: which parts of how many equal ones.
 
-    `((0,), 1)` is the whole batch. Where a row's devices belong to several processes, each of them
-    has its part.
+    If a row's devices belong to several processes, each has that part.
     """
     if not mesh.is_multi_process:
         return (0,), 1
@@ -123,11 +120,7 @@ def batch_share(mesh: Mesh) -> tuple[tuple[int, ...], int]:
 
 
 def place_batch(batch: Tree, mesh: Mesh) -> Tree:
-    """This process's rows of a batch, host arrays `[rows, ...]`, onto the mesh.
-
-    They are those that `batch_share` says, in order; the rows of all must divide by the data axes'
-    size.
-    """
+    """Places this process's `batch_share` of a batch, host arrays `[rows, ...]`, onto the mesh."""
     sharding = batch_sharding(mesh)
     if not mesh.is_multi_process:
         return jax.device_put(batch, sharding)
@@ -146,7 +139,7 @@ def place_batch(batch: Tree, mesh: Mesh) -> Tree:
 
 
 def place_whole(tree: Any, shardings: Any) -> Any:
-    """Arrays that every process has whole, laid out by `shardings`."""
+    """Lays out arrays that every process has whole by `shardings`."""
 
     def place(array: Any, sharding: NamedSharding) -> jax.Array:
         if sharding.is_fully_addressable:
@@ -158,9 +151,9 @@ def place_whole(tree: Any, shardings: Any) -> Any:
 
 
 def whole_on(tree: Tree, mesh: Mesh) -> Tree:
-    """Arrays, each whole on every device of `mesh`, one of this process's own such as `local_mesh`.
+    """Arrays, each whole on every device of `mesh`, this process's own such as `local_mesh`.
 
-    Of arrays that lie on the devices of several processes all must call it together.
+    If arrays lie on several processes' devices, all must call it together.
     """
     sharding = NamedSharding(mesh, PartitionSpec())
 
@@ -178,31 +171,24 @@ def whole_on(tree: Tree, mesh: Mesh) -> Tree:
 
 
 def shardings_of(abstract: Any, mesh: Mesh) -> Any:
-    """Shardings of an abstract tree whose parameters still carry their logical axis names.
-
-    Raises MeshError for an array with an axis that the devices which split it do not divide.
-    """
+    """Shardings of an abstract tree with logical axis names. Raises MeshError for uneven splits."""
     specs = nn.get_partition_spec(abstract)
     shardings = nn.logical_to_mesh_sharding(specs, mesh, list(RULES))
     jax.tree.map_with_path(_check_even, without_names(abstract), shardings)
     return shardings
 
 
-# Into more parts than these, XLA's TPU compiler neither scatters gradients nor gathers parameters:
-# it sums arrays of the whole size both times, 1.6 to 1.9 times the traffic (v5e 8x8 and 16x16; at
-# 4x8 it is 1.0 times). A whole update on each device takes less time than that.
+# For more parts, XLA's TPU compiler neither scatters gradients nor gathers parameters but sums
+# whole arrays: 1.6 to 1.9 times the traffic (v5e 8x8, 16x16; 4x8: 1.0). A whole update is faster.
 MOST_PARTS = 32
 
 
 def spread_over_data(boxed: Any, shardings: Any) -> Any:
-    """Shardings of arrays that only the update reads: their heads are split over `data`.
+    """Shardings of arrays that only the update reads, heads or else the widest axis over `data`.
 
-    Or else their widest whole axis is; `boxed` still has the logical names of axes.
-
-    Each device then updates its part and keeps the moments of that part alone (ZeRO, stage 1:
-    arXiv 1910.02054). Vectors, and arrays without a whole axis that divides, stay as they are: the
-    parts of a bias would cost more messages than they save. So does all where `data` is larger than
-    MOST_PARTS.
+    `boxed` has the logical names of axes. Each device then updates and keeps the moments of its
+    part (ZeRO stage 1, arXiv 1910.02054). Vectors and arrays without a divisible axis stay: parts
+    of a bias cost more messages than they save. So does everything for `data` above MOST_PARTS.
     """
 
     def spread(box: Any, sharding: NamedSharding) -> NamedSharding:
@@ -217,8 +203,8 @@ def spread_over_data(boxed: Any, shardings: Any) -> Any:
         ]
         if not 1 < parts <= MOST_PARTS or leaf.ndim < 2 or not whole:
             return sharding
-        # By whole heads, a gathered projection lies as its products read it (base on v5e:2x4: they
-        # take 3.6 ms a step, and 4.8 gathered by d_model).
+        # Gathered by heads, a projection lies as its products read it (base on v5e:2x4: they take
+        # 3.6 ms a step, gathered by d_model 4.8).
         spec[max(whole, key=lambda axis: (names[axis] == "heads", leaf.shape[axis]))] = "data"
         return NamedSharding(mesh, PartitionSpec(*spec))
 
@@ -226,15 +212,10 @@ def spread_over_data(boxed: Any, shardings: Any) -> Any:
 
 
 def without_names(abstract: Any) -> Any:
-    """An abstract tree without its logical axis names.
-
-    Not `nn.unbox`, which asks for the sharding that the names mean: abstract arrays have none.
-    """
-
-    def value(leaf: Any) -> Any:
-        return leaf.value if _is_box(leaf) else leaf
-
-    return jax.tree.map(value, abstract, is_leaf=_is_box)
+    """An abstract tree without its logical axis names. (`nn.unbox` would ask for shardings.)"""
+    return jax.tree.map(
+        lambda leaf: leaf.value if _is_box(leaf) else leaf, abstract, is_leaf=_is_box
+    )
 
 
 def _is_box(leaf: Any) -> bool:
@@ -254,6 +235,6 @@ def _check_even(path: Any, leaf: Any, sharding: NamedSharding) -> None:
 
 
 def _parts(mesh: Mesh | AbstractMesh, over: Any) -> int:
-    """Into how many parts an axis of an array is split by its entry in a PartitionSpec."""
+    """Into how many parts a PartitionSpec's entry splits an array's axis."""
     axes = (over,) if isinstance(over, str) else over or ()
     return math.prod(mesh.shape[axis] for axis in axes)

@@ -1,13 +1,9 @@
 """Process-wide settings: deterministic programs, and host memory use.
 
-XLA reads its flags when it starts: on GPUs the same bits from every run are asked for before.
-
-Where the devices are the host's own cores, a step's intermediate values are one large piece of
-memory. glibc gives such pieces back to the kernel as soon as they are freed, and the kernel clears
-every page of them for the next step: up to a quarter of a small model's step (docs/performance.md).
-Both functions for it leave everything as it is where an accelerator computes, with another C
-library, and where the user has set glibc's own variables. What they set is the process's, until it
-ends.
+On a CPU, a step's intermediate values are one large piece of memory. glibc returns such pieces to
+the kernel when they are freed, and the kernel clears their pages for the next step: up to a quarter
+of a small model's step (docs/performance.md). Both functions for it do nothing where an accelerator
+computes, with another C library, and where the user has set glibc's variables.
 """
 
 import ctypes
@@ -28,16 +24,15 @@ _ROOT = Path("/")
 # Parameters of mallopt(3), from glibc's <malloc.h>.
 _TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8
 
-# Pieces of several sizes leave gaps: the heap has grown to 2.4 times what it was at the first step
-# (base, docs/performance.md), and other shapes of batch and validation come after that.
+# Gaps let the heap grow to 2.4 times its first step's size (base, docs/performance.md).
 _ROOM = 3
 
 
 def share_one_heap() -> bool:
     """Has all threads take memory from one heap, the only one that can hold large pieces.
 
-    Must come before any use of a device: a thread that exists keeps the heap that it has. Whether
-    the CPU will compute is a guess then: it will not, if an accelerator's package is installed.
+    Must come before any use of a device, since threads keep their heaps. The CPU is expected to
+    compute unless an accelerator's package is installed.
     """
     return _applies() and _cpu_is_expected() and _mallopt(_ARENA_MAX, 1)
 
@@ -45,8 +40,8 @@ def share_one_heap() -> bool:
 def keep_freed_memory(processes: int = 1) -> bool:
     """Has the heap keep what is freed, up to the most that was in use at one time.
 
-    For after the first step: compiling frees much that no later step needs. Does nothing where
-    memory is scarce, nor for one of several `processes`, which would count the same memory.
+    For after the first step: compiling frees much that later steps don't need. Does nothing if
+    memory is scarce, or for several `processes`, which would count the same memory.
     """
     if not _applies() or jax.default_backend() != "cpu" or processes > 1:
         return False
@@ -79,47 +74,41 @@ def _mallopt(parameter: int, value: int) -> bool:
 
 
 def peak(root: Path = _ROOT) -> int:
-    """Bytes that were resident at most; 0 where the system does not tell.
-
-    Not `getrusage`'s: that begins with what the parent had when it started this process.
-    """
-    return _kib(root / "proc/self/status", "VmHWM")
+    """Most bytes that were resident, 0 if unknown. (`getrusage` includes the parent's.)"""
+    return _field(root / "proc/self/status", "VmHWM:") << 10
 
 
 def available(root: Path = _ROOT) -> int:
-    """Bytes that this process can still have: of the machine, and of each control group that it is
-    in; 0 where the system does not tell."""
-    left = _kib(root / "proc/meminfo", "MemAvailable")
+    """Bytes that the machine and this process's control groups have left; 0 if unknown."""
+    left = _field(root / "proc/meminfo", "MemAvailable:") << 10
     return max(0, min([left, *_left_in_groups(root)]))
 
 
 def _left_in_groups(root: Path) -> Iterator[int]:
-    """Of its group and those above, in version 2 and in version 1 (cgroups(7))."""
+    """What its group and those above leave, in version 2 and in version 1 (cgroups(7))."""
     files = root / "sys/fs/cgroup"
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, controllers, own = line.split(":", 2)
         if not controllers:
-            place, limit, used = files, "memory.max", "memory.current"
+            place, limit, used, cached = files, "max", "current", "inactive_file "
         elif "memory" in controllers.split(","):
-            place, limit, used = files / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
+            place, limit, used = files / "memory", "limit_in_bytes", "usage_in_bytes"
+            cached = "total_inactive_file "
         else:
             continue
-        # A container sees its own group as the root: what stands there may have a longer name.
+        # A container sees its own group as the root: what is there may have a longer name.
         path = PurePosixPath(own.lstrip("/"))
         for group in (place / path, *(place / above for above in path.parents), place):
-            most, taken = _text(group / limit), _text(group / used)
+            most, taken = _text(group / f"memory.{limit}"), _text(group / f"memory.{used}")
             if most.isdigit() and taken.isdigit():
-                stat = _text(group / "memory.stat").splitlines()
-                fields = dict(line.split(" ", 1) for line in stat)
-                # Of files that are kept in memory while nobody needs it.
-                cached = fields.get("total_inactive_file", fields.get("inactive_file", "0"))
-                yield int(most) - int(taken) + int(cached)
+                # The kernel frees the memory of inactive files on demand.
+                yield int(most) - int(taken) + _field(group / "memory.stat", cached)
 
 
-def _kib(path: Path, name: str) -> int:
+def _field(path: Path, name: str) -> int:
     for line in _text(path).splitlines():
-        if line.startswith(f"{name}:"):
-            return int(line.split()[1]) << 10
+        if line.startswith(name):
+            return int(line.split()[1])
     return 0
 
 
@@ -130,24 +119,25 @@ def _text(path: Path) -> str:
         return ""
 
 
-# Leaves out operations whose sums depend on the order in which threads arrive, and the choice of
-# kernels by timing them (XLA's documentation of its GPU flags).
+# Excludes sums in the order in which threads arrive, and kernels chosen by timing.
 FLAG = "--xla_gpu_deterministic_ops=true"
 
 
 class DeterminismError(UserError):
-    """XLA has been started without the flag that was asked for too late."""
+    """XLA was started before the flag was set."""
 
 
 def make_deterministic() -> None:
-    """Has XLA compile deterministic programs for GPUs; elsewhere they are so anyway.
+    """Has XLA compile deterministic programs for GPUs; on CPUs and TPUs they are anyway.
 
-    Must come before any use of a device. Raises DeterminismError if it comes later.
+    Raises DeterminismError after a GPU was used, since XLA reads its flags when it starts.
     """
     flags = os.environ.get("XLA_FLAGS", "")
     if FLAG in flags.split():
         return
-    if _started():
+    from jax._src import xla_bridge  # JAX tells nobody else, and asking for a device starts it
+
+    if xla_bridge.backends_are_initialized():
         if jax.default_backend() == "gpu":
             raise DeterminismError(
                 "'training.deterministic' = true is too late: this process already uses its GPUs; "
@@ -155,10 +145,3 @@ def make_deterministic() -> None:
             )
         return
     os.environ["XLA_FLAGS"] = f"{flags} {FLAG}".strip()
-
-
-def _started() -> bool:
-    # JAX tells nobody else, and asking for a device would start it.
-    from jax._src import xla_bridge
-
-    return bool(xla_bridge.backends_are_initialized())

@@ -1,9 +1,8 @@
 """Several processes as one run: identities, work of the first process, agreement.
 
-Each process runs the same program on devices of its own. What only one may do, such as preparing
-data, the first does, and the others wait for it at JAX's coordination service: no device is
-involved, and a wait may last for hours. What all must decide alike in the midst of training they
-ask each other on the devices, without waiting.
+Each process runs the same program on its own devices. The first does what only one may do, such as
+preparing data, while the others wait at JAX's coordination service, for hours if need be. What all
+must decide alike during training they ask each other on the devices, without waiting.
 """
 
 import atexit
@@ -35,12 +34,12 @@ _PATIENCE = 30  # ... having waited for it: it may have had to upload something 
 
 
 class ProcessError(FlaxformerError):
-    """A run of several processes that cannot begin, or whose first process has failed."""
+    """A run of several processes that can't begin, or whose first process failed."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """How processes find each other; what a launcher would otherwise tell JAX."""
+    """How processes find each other, if no launcher tells JAX."""
 
     coordinator: str  # HOST:PORT of the first process
     count: int
@@ -48,26 +47,22 @@ class Cluster:
 
 
 class Processes:
-    """The processes of a run, as one of them sees them: this is `number` of `count`.
-
-    All call the methods in the same order. For a run of one process they cost nothing and touch no
-    device.
-    """
+    """A run's processes; this one is `number` of `count`. All make the same calls in order."""
 
     def __init__(self, number: int = 0, count: int = 1) -> None:
         self.number, self.count = number, count
         self._calls = 0
-        self._ballots: dict[int, jax.Array] = {}  # nearly always the same one
+        self._ballots: dict[int, jax.Array] = {}
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the one that writes and speaks for all."""
+        """Whether this one writes and reports for all."""
         return self.number == 0
 
     def first(self, action: Callable[[], T]) -> T:
-        """What `action` returns in the first process, which alone runs it: plain JSON.
+        """Runs `action` in the first process only; all get its result, plain JSON.
 
-        What it raises is raised there; the others, which had waited for it, raise ProcessError.
+        If it raises, the others raise ProcessError.
         """
         if self.count == 1:
             return action()
@@ -82,14 +77,14 @@ class Processes:
             value = action()
         except BaseException as error:
             reason = (str(error) or type(error).__name__).split("\n", 1)[0]
-            with contextlib.suppress(Exception):  # the error at hand is the one to tell
+            with contextlib.suppress(Exception):  # the error at hand matters more
                 _write(key, json.dumps({"failed": reason}))
             raise
         _write(key, json.dumps({"value": value}))
         return value
 
     def gather(self, values: Sequence[str]) -> list[list[str]]:
-        """Every process's `values`, in the processes' order: on the first one, [] on the others."""
+        """Every process's `values`, in order, on the first process; [] on the others."""
         if self.count == 1:
             return [list(values)]
         key = self._next_key()
@@ -103,10 +98,7 @@ class Processes:
         return found
 
     def ask(self, value: int) -> Any:
-        """The largest `value` that any process has at this call; `jax.device_get` gets it.
-
-        It is dispatched to the devices behind what they have to do and not waited for.
-        """
+        """The largest `value` of all processes at this call, for `jax.device_get`; doesn't wait."""
         if self.count == 1:
             return value
         split, largest = self._vote
@@ -118,7 +110,7 @@ class Processes:
 
     @functools.cached_property
     def _vote(self) -> tuple[NamedSharding, Callable[[jax.Array], jax.Array]]:
-        """A number for each device, and a small program for the largest of them."""
+        """A number for each device, and a program for the largest."""
         mesh = Mesh(np.asarray(jax.devices()), ("device",))
         everywhere = NamedSharding(mesh, PartitionSpec())
         return NamedSharding(mesh, PartitionSpec("device")), jax.jit(
@@ -131,19 +123,18 @@ class Processes:
 
 
 ALONE = Processes()
-_failed: Processes | None = None  # those that `joined` was left by an exception in
+_failed: Processes | None = None  # set when an exception leaves `joined`
 
 
 @contextlib.contextmanager
 def joined(cluster: Cluster | None, *, heartbeat: int | None = None) -> Iterator[Processes]:
     """The processes of this run, found by `cluster` or else by what started this process.
 
-    JAX recognises TPU pod slices (also on GKE), Slurm, Open MPI and Kubernetes; where it recognises
-    nothing, or a job of one task, this process is alone and nothing is started. Must come before
-    any use of a device. A process that dies takes the others along within `heartbeat` seconds, and
-    so does one that leaves this block by an exception: JAX aborts them.
+    JAX recognises TPU pod slices (also on GKE), Slurm, Open MPI and Kubernetes; otherwise this
+    process is alone. Must come before any use of a device. If a process dies or leaves this block
+    by an exception, JAX aborts the others within `heartbeat` seconds.
 
-    Raises ProcessError if the others cannot be met, and for several CPU devices in each of several
+    Raises ProcessError if the others can't be met, and for several CPU devices in each of several
     processes.
     """
     try:
@@ -156,7 +147,7 @@ def joined(cluster: Cluster | None, *, heartbeat: int | None = None) -> Iterator
         if processes.count > 1:
             global _failed
             _failed = processes
-            # At a regular end JAX waits for all to come to theirs: but they wait for this one.
+            # At a regular end JAX would wait for the others, which wait for this one.
             status = 130 if isinstance(error, KeyboardInterrupt) else 1
             if isinstance(error, SystemExit) and isinstance(error.code, int):
                 status = error.code
@@ -172,10 +163,9 @@ def joined(cluster: Cluster | None, *, heartbeat: int | None = None) -> Iterator
 
 
 def settled_status(error: Exception, status: int) -> int:
-    """The exit status that a program ends with after `error`, for which `status` is right.
+    """The exit status after `error`, by itself `status`: the first process's, if it failed first.
 
-    Where processes fail because the first one has, its status is that of all: what would start them
-    again may look at any. The first ends last then, since JAX aborts the others when it is gone.
+    A launcher may look at any process. The first ends last, since JAX then aborts the others.
     """
     if _failed is None:
         return status
@@ -194,7 +184,9 @@ def settled_status(error: Exception, status: int) -> int:
 
 
 def _join(cluster: Cluster | None, heartbeat: int) -> Processes:
-    if cluster is None and _one_task():
+    # JAX would take one task for a cluster and leave it a single one of the machine's GPUs.
+    tasks = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")
+    if cluster is None and any(os.environ.get(name) == "1" for name in tasks):
         return ALONE
     # Its handler of SIGTERM would stand in the way of ours, and knows nothing of Ctrl-C.
     jax.config.update("jax_enable_preemption_service", False)
@@ -214,13 +206,13 @@ def _join(cluster: Cluster | None, heartbeat: int) -> Processes:
             return ALONE
         raise
     except RuntimeError as error:
-        # A command called by a program that has used JAX before, alone.
+        # A command called by a program that used JAX before.
         before = "must be called before" in str(error) and cluster is None
         if before and not jax.distributed.is_initialized() and jax.process_count() == 1:
             return ALONE
         raise
     # CPUs may run programs that do not depend on each other side by side, in each process in
-    # another order, and Gloo tells their messages apart by order alone. TPUs and GPUs keep it.
+    # another order, and Gloo tells their messages apart by order. TPUs and GPUs keep it.
     jax.config.update("jax_cpu_enable_async_dispatch", False)
     # The devices of all are counted here: each waits until every other one has shown its own.
     processes = Processes(jax.process_index(), jax.process_count())
@@ -231,14 +223,6 @@ def _join(cluster: Cluster | None, heartbeat: int) -> Processes:
             "xla_force_host_platform_device_count from XLA_FLAGS, for one device per process"
         )
     return processes
-
-
-def _one_task() -> bool:
-    """Whether Slurm or Open MPI has started this process alone.
-
-    JAX would take that for a cluster of one and leave it a single one of the machine's GPUs.
-    """
-    return any(os.environ.get(name) == "1" for name in ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE"))
 
 
 def _leave_at_exit(status: int) -> None:

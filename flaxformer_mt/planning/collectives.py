@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
+from flaxformer_mt.planning.compiler import Topology, slice_numbers, usable_links
 from flaxformer_mt.planning.hlo import HloError, Instruction, Program, executions
-from flaxformer_mt.planning.topology import Topology, slice_numbers, usable_links
 
 Groups = tuple[tuple[int, ...], ...]
 _LISTED = re.compile(r"(?:source_target_pairs|replica_groups)=\{((?:\{[\d,]*\},?)*)\}")
@@ -32,8 +32,7 @@ KINDS = frozenset(
 class Collective:
     """All collectives of one kind on one network in a step, on one device.
 
-    `bytes` is what the device puts in, `sent` what it sends by the best ring algorithm and
-    `seconds` the time for that at the full bandwidth of the links in use, with nothing beside it.
+    `bytes` go in, `sent` bytes go out by the best ring algorithm, in at least `seconds`.
     """
 
     kind: str
@@ -45,10 +44,7 @@ class Collective:
 
 
 def is_collective(item: Instruction) -> bool:
-    """Whether an instruction is part of a collective; `-start` and `-done` forms are, too.
-
-    Between slices the TPU compiler turns a collective into transfers by way of the hosts.
-    """
+    """Whether an instruction is part of a collective, or a transfer by hosts between slices."""
     opcode = item.opcode.removesuffix("-start").removesuffix("-done")
     return opcode in KINDS or (opcode in ("send", "recv") and "xla_megascale" in item.rest)
 
@@ -56,7 +52,7 @@ def is_collective(item: Instruction) -> bool:
 def collectives(
     program: Program, topology: Topology, mesh: Mesh, *, unknown_trips: int = 1
 ) -> tuple[Collective, ...]:
-    """The collectives of one run, loops multiplied out, the slowest first. Raises HloError."""
+    """The collectives of one run, with loops multiplied out, slowest first. Raises HloError."""
     devices = list(mesh.devices.flat)
     found: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0, 0, 0.0, 0.0])
     in_pieces: set[str] = set()
@@ -64,14 +60,14 @@ def collectives(
         item = execution.instruction
         if not is_collective(item) or item.opcode.endswith(("-done", "recv")):
             continue
-        # One that runs beside several fusions stands in each of them, and is sent once.
+        # One that overlaps several fusions is listed in each but sent once.
         if "chain_id=" in item.rest:
             channel = item.attribute(r"channel_id=(\d+)") or ""
             if channel in in_pieces:
                 continue
             in_pieces.add(channel)
         kind = item.opcode.removesuffix("-start")
-        # A TPU's reduce-scatter: an all-reduce in a fusion of that name that keeps its own part.
+        # A TPU's reduce-scatter is an all-reduce in a fusion of that name.
         if kind == "all-reduce" and "all-reduce-scatter" in execution.computation:
             kind = "reduce-scatter"
         size = program.operand_bytes(execution.computation, item)
@@ -96,10 +92,9 @@ def collectives(
 def _routes(
     kind: str, size: int, groups: Groups, topology: Topology, devices: list[jax.Device]
 ) -> Iterator[tuple[str, float, float]]:
-    """(network, bytes sent, seconds) of one collective.
+    """(network, bytes sent, seconds) of one collective; two if it spans slices.
 
-    Two where it spans slices: each device sends the piece that it holds after a reduce-scatter
-    within its slice over the data-centre network.
+    Between slices each device sends what it holds after a reduce-scatter within its slice.
     """
     chip = topology.chip
     if kind == "collective-permute":
@@ -134,14 +129,12 @@ def _sent(kind: str, size: float, parties: int) -> float:
 
 
 def expected_bytes(abstract_params: Any, mesh: Mesh, dtype: str) -> int | None:
-    """What a device must send a step: gradients and parameters; None: no formula.
+    """What a device must send a step, gradients and parameters; None for `tensor` > 1.
 
-    Matrices go in `dtype`, vectors in float32. With P bytes of parameters, of which a device holds
-    P / fsdp: on a mesh of `data` D and `fsdp`
-    F, the gradients are summed once. F = 1: 2 P (D - 1) / D, a ring's all-reduce. F > 1: every
-    parameter that `fsdp` splits is gathered for the forward and for the backward pass and its
-    gradient reduce-scattered, 3 P (F - 1) / F, and the parts are all-reduced over `data`,
-    2 (P / F) (D - 1) / D. With `tensor` > 1 activations are exchanged as well: no formula here.
+    Matrices go in `dtype`, vectors in float32. For P bytes of parameters on `data` D and `fsdp` F:
+    with F = 1 a ring's all-reduce of gradients, 2 P (D - 1) / D; with F > 1 parameters are gathered
+    twice and gradients reduce-scattered, 3 P (F - 1) / F, and their parts all-reduced over `data`,
+    2 (P / F) (D - 1) / D.
     """
     data, fsdp, tensor = (mesh.shape[axis] for axis in ("data", "fsdp", "tensor"))
     if tensor > 1:
@@ -152,7 +145,7 @@ def expected_bytes(abstract_params: Any, mesh: Mesh, dtype: str) -> int | None:
         size = math.prod(leaf.shape) * item
         part = math.prod(leaf.sharding.shard_shape(leaf.shape)) * item
         if "data" in jax.tree.leaves(tuple(leaf.sharding.spec)):
-            part *= data  # a place to keep it: the step gathers it as one that is kept whole
+            part *= data  # only kept there: the step gathers it
         if part < size:
             total += 3 * (size - part) + 2 * part * (data - 1) / data
         else:
@@ -161,10 +154,10 @@ def expected_bytes(abstract_params: Any, mesh: Mesh, dtype: str) -> int | None:
 
 
 def replica_groups(attributes: str, devices: int) -> Groups:
-    """The groups of a collective's attributes, or of a permutation the (source, target) pairs.
+    """The groups in a collective's attributes, or a permutation's (source, target) pairs.
 
-    Devices are numbered as in `mesh.devices.flat`, of several slices those of one alone; `devices`
-    is how many "all" are. Raises HloError for a form that is none of XLA's three.
+    Devices are numbered as in `mesh.devices.flat` (of one slice); `devices` is the number of all.
+    Raises HloError for a form that isn't one of XLA's three.
     """
     if found := _LISTED.search(attributes):
         listed = re.findall(r"\{([\d,]+)\}", found[1])
@@ -180,10 +173,9 @@ def replica_groups(attributes: str, devices: int) -> Groups:
 
 
 def _mesh_groups(mesh: str, device_ids: str | None, axes: str) -> np.ndarray:
-    """`mesh['a'=2,'b'=4] {'b'}`: one group for each place along the other axes.
+    """`mesh['a'=2,'b'=4] {'b'}`: one group per place along the other axes.
 
-    An axis may be a part of one, `'b':(2)2`: of what remains after 2 the next 2. `device_ids` are
-    `[4,2]T(1,0)` or plain numbers.
+    `'b':(2)2` is part of an axis: after 2, the next 2. `device_ids`: `[4,2]T(1,0)` or numbers.
     """
     sizes = {name: int(size) for name, size in re.findall(r"'([^']+)'=(\d+)", mesh)}
     if device_ids is None:
@@ -192,7 +184,7 @@ def _mesh_groups(mesh: str, device_ids: str | None, axes: str) -> np.ndarray:
         order = _iota(found[1], found[2])
     else:
         order = np.array(_numbers(device_ids))
-    parts: list[int] = []  # the mesh with every named part an axis of its own
+    parts: list[int] = []  # the mesh, with an axis for each named part
     chosen: list[int] = []
     for axis, full in sizes.items():
         wanted = sorted(

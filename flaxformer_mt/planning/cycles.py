@@ -9,17 +9,16 @@ from flaxformer_mt.parallel.chips import Chip
 from flaxformer_mt.planning.collectives import is_collective
 from flaxformer_mt.planning.hlo import Instruction, Program, executions
 
-# Names for what other instructions made or will make, or whose parts are counted one by one.
+# No work of their own, or counted by their parts.
 _NO_WORK = frozenset(
     "parameter constant tuple get-tuple-element bitcast while conditional call after-all "
     "opt-barrier add-dependency domain partition-id replica-id async-start async-update "
     "async-done".split()
 )
-# The TPU compiler's names for memory that other instructions fill, and for pieces that asynchronous
-# copies have put side by side: no code comes of them.
+# Memory that other instructions or asynchronous copies fill.
 _NO_WORK_TARGETS = frozenset({"AllocateBuffer", "ConcatBitcast"})
 _LAYER = re.compile(r"^layers(_\d+)?(\..*)?$")  # one of a stack, or a method of it
-# Wrappers that transformations put around the names of modules.
+# Transformations wrap modules' names.
 _WRAPPER = re.compile(r"^(jit|jvp|transpose|vmap|custom_vjp_call|checkpoint|remat)\(")
 _EINSUM = re.compile(r"[a-z]+,[a-z]+->[a-z]*")
 _NOISE = frozenset(
@@ -32,12 +31,11 @@ _NOISE = frozenset(
 class Place:
     """Where in the model an operation belongs; layers of a stack are one place.
 
-    What a training step does beside the gradient has the phase `update`, what the search does
-    `search`; what the compiler put in by itself, `compiler:`, has no place but its own kind.
+    Phases besides the gradient's are `update`, `search` and the compiler's own, `compiler:`.
     """
 
     phase: str
-    modules: tuple[str, ...]  # from the outermost one; the loss stands among them
+    modules: tuple[str, ...]  # from the outermost one, with the loss
     operation: str  # an einsum's letters, or the kind
 
     def __str__(self) -> str:  # `backward decoder/feed_forward bld,df->blf`
@@ -46,7 +44,7 @@ class Place:
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """Executions of like instructions in one step, and their time together."""
+    """Executions of similar instructions in one step, and their total time."""
 
     name: str
     count: int
@@ -57,12 +55,11 @@ class Cost:
 
 @dataclasses.dataclass(frozen=True)
 class Compute:
-    """One step on one device, collectives apart.
+    """One step on one device, without collectives.
 
-    `seconds` are estimated cycles over the clock. `unestimated` are operations that the compiler
-    gives no cycles for, each kind bounded by its bytes over the memory's bandwidth; most are
-    asynchronous copies from HBM to VMEM, made ahead of the operations that read them.
-    `guessed_loops` says that the number of passes of some loop is not known before it runs.
+    `seconds` are estimated cycles over the clock. `unestimated` operations, mostly asynchronous
+    copies from HBM to VMEM, are bounded by their bytes over the memory's bandwidth.
+    `guessed_loops`: some loop's number of passes is unknown before it runs.
     """
 
     cycles: int
@@ -74,27 +71,24 @@ class Compute:
 
     @property
     def unestimated_seconds(self) -> float:
-        """Operations without an estimate that take their turn."""
+        """Synchronous operations without an estimate."""
         return sum(cost.seconds for cost in self.unestimated if not cost.asynchronous)
 
     @property
     def copy_seconds(self) -> float:
-        """Asynchronous copies, all together."""
+        """All asynchronous copies."""
         return sum(cost.seconds for cost in self.unestimated if cost.asynchronous)
 
     @property
     def overlapped_seconds(self) -> float:
-        """The step without its collectives, if copies run beside the rest wherever they can."""
+        """The step without collectives, if copies overlap the rest."""
         return max(self.seconds + self.unestimated_seconds, self.copy_seconds)
 
 
 def compute_costs(
     program: Program, chip: Chip, *, unknown_trips: int = 1, one_pass: bool = False
 ) -> Compute:
-    """Estimated and unestimated operations of one run of the program, loops multiplied out.
-
-    `one_pass` is one of a loop that has no known number of them, and nothing outside it.
-    """
+    """Operations of one run, with loops multiplied out, or of `one_pass` of an unbounded loop."""
     cycles: dict[Place, list[int]] = defaultdict(lambda: [0, 0])
     unknown: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     guessed = False
@@ -118,7 +112,7 @@ def compute_costs(
         entry[0] += times
     total = sum(amount for _, amount in cycles.values())
     operations = []
-    parts: dict[str, list[Cost]] = defaultdict(list)  # forward and backward together
+    parts: dict[str, list[Cost]] = defaultdict(list)
     for at, (count, amount) in cycles.items():
         operations.append(Cost(str(at), count, amount / chip.clock))
         parts[part_of(at)].append(operations[-1])
@@ -140,7 +134,7 @@ def compute_costs(
 
 
 def place(op_name: str, opcode: str) -> Place:
-    """Of an instruction, from the name that JAX gave its operation."""
+    """An instruction's place, from JAX's name of its operation."""
     parts = [part for part in op_name.split("/") if part]
     if not parts or not op_name.startswith("jit("):
         return Place("compiler:", (), opcode)
@@ -152,23 +146,23 @@ def place(op_name: str, opcode: str) -> Place:
         phase = "forward"
     else:
         phase = "update" if parts[0] == "jit(train_step)" else parts[0][4:-1].strip("_")
-    # A wrapper leaves its einsum's name, as in `transpose(jvp(rld,vd->rlv))`, or nothing.
+    # A wrapper may hold an einsum's name, as in `transpose(jvp(rld,vd->rlv))`.
     named = [_EINSUM.findall(part)[:1] if _WRAPPER.match(part) else [part] for part in parts]
     inner = [part for found in named for part in found]
     path = [part for part in inner[:-1] if not _LAYER.match(part)]
-    # A module's method is written MODULE.METHOD after the module itself.
+    # MODULE.METHOD follows MODULE.
     path = [part for n, part in enumerate(path) if not (n and part.split(".")[0] == path[n - 1])]
     path = [part for part in path if part not in _NOISE]
     modules = [part for part in path if "->" not in part]
     products = [part for part in path if "->" in part]
-    # What is differentiated and is not the model is the loss.
+    # What is differentiated outside the model is the loss.
     if "jvp(" in op_name and "Transformer" not in op_name:
         modules.insert(0, "loss")
     return Place(phase, tuple(modules), (products or inner or parts)[-1])
 
 
 def part_of(at: Place) -> str:
-    """The innermost module of a place, and of attention what it is at work on."""
+    """The innermost module of a place; attention by its products."""
     if at.phase == "compiler:":
         return "the compiler's own"
     if at.phase == "update":
@@ -187,15 +181,14 @@ def part_of(at: Place) -> str:
         return module
     if "->" not in at.operation:
         return "attention softmax, casts"
-    # The products with d_model are projections, the others are over heads' widths and lengths.
+    # Products with d_model are projections, others are over heads.
     return "attention projections" if "d" in at.operation else "attention scores, weights"
 
 
 def _moved(item: Instruction, operands: int) -> int:
-    """Bytes that an instruction reads and writes, at most; `operands` are the bytes it takes."""
+    """Most bytes that an instruction reads and writes; `operands` are the bytes it takes."""
     if item.opcode.endswith("-start"):
-        # Its result holds the operand as well: what is left is copied, one side of it in HBM.
-        return abs(item.bytes - operands)
+        return abs(item.bytes - operands)  # its result holds the operand as well
     if item.opcode == "dynamic-update-slice":
         return 2 * max(operands - item.bytes, 0)  # in place: the piece, read and written
     if item.opcode in ("dynamic-slice", "slice", "broadcast", "iota"):

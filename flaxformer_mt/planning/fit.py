@@ -8,20 +8,18 @@ from flaxformer_mt.config import ExperimentConfig, flatten, freeze, thaw
 from flaxformer_mt.data.plan import Shape, longest, rows_within
 from flaxformer_mt.planning.plan import Plan, PlanningError, check_length
 
-# Of the memory that the compiler grants; the rest is less than one step of the search.
-_TARGET = 0.97
+_TARGET = 0.97  # of the memory that the compiler grants
 _ENOUGH = 0.9
 _COMPILES = 8
-_MOST_PARTS = 64  # micro-batches: beyond that another chip is the remedy
-_LEAP = 16  # times the rows that fit: memory may grow faster than the first two say
+_MOST_PARTS = 64  # micro-batches: beyond that, take another chip
+_LEAP = 16  # times the rows that fit: memory may grow faster than linearly
 _REMEDIED = ("training.optimizer.accumulation", "model.remat", "data.batch.multiple")
 
 
 def largest_shape(config: ExperimentConfig, shapes: Sequence[Shape] = ()) -> Shape:
-    """The shape that takes the most memory: the longest of `shapes`, or of what the config allows.
+    """The shape that takes the most memory: the longest of `shapes`, or that the config allows.
 
-    Without data that is the filter's longest pair, or a packed batch's row, if the config says how
-    long that is. Raises PlanningError.
+    Raises PlanningError if the config leaves a packed row's length to the data.
     """
     if shapes:
         return longest(shapes)
@@ -38,10 +36,9 @@ def largest_shape(config: ExperimentConfig, shapes: Sequence[Shape] = ()) -> Sha
 
 
 def shape_of(config: ExperimentConfig, src_length: int, tgt_length: int) -> Shape:
-    """Rows of these lengths, as many as the config's budget holds.
+    """As many rows of these lengths as the config's budget holds.
 
-    Raises PlanError if there is none, and PlanningError for rows that training would not make:
-    without packing a row is one pair.
+    Raises PlanError if there is none, PlanningError for a pair longer than the model takes.
     """
     batch, length = config.data.batch, max(src_length, tgt_length)
     if batch.form == "bucket":
@@ -51,7 +48,7 @@ def shape_of(config: ExperimentConfig, src_length: int, tgt_length: int) -> Shap
 
 @dataclasses.dataclass(frozen=True)
 class Need:
-    """Memory that a batch of `rows` rows takes on each device, or would take."""
+    """Memory that a batch of `rows` rows takes, or would take, on each device."""
 
     rows: int
     needed: int
@@ -61,17 +58,17 @@ class Need:
 
 @dataclasses.dataclass(frozen=True)
 class Fit:
-    """`largest` is None where not even the smallest batch fits; `tried` is every compilation."""
+    """The `largest` that fits, if any, and every compilation `tried`."""
 
     largest: Need | None
     tried: tuple[Need, ...]
 
 
 def search(measure: Callable[[int], Need], *, start: int, multiple: int) -> Fit:
-    """The most rows, a multiple of `multiple`, for which `measure` says that they fit.
+    """The most rows, a multiple of `multiple`, that fit by `measure`.
 
-    Each guess is read off a line through two measurements: one on either side of the limit as soon
-    as there are such. Ends within a tenth of the memory, or after a few compilations.
+    Guesses lie on the line through two measurements, if possible on either side of the limit. Ends
+    within a tenth of the memory or after a few compilations.
     """
     tried: dict[int, Need] = {}
 
@@ -89,7 +86,7 @@ def search(measure: Callable[[int], Need], *, start: int, multiple: int) -> Fit:
         if len(tried) >= _COMPILES or (fits and fits.needed >= _ENOUGH * fits.available):
             break
         if fits and fails:
-            # The ends of the bracket are known: a guess close to one of them would teach little.
+            # A guess close to an end of the bracket would teach little.
             gap = fails.rows - fits.rows
             if gap <= multiple:
                 break
@@ -106,7 +103,7 @@ def search(measure: Callable[[int], Need], *, start: int, multiple: int) -> Fit:
 
 
 def _crossing(a: Need, b: Need) -> int:
-    """Rows at which the line through two measurements reaches the target; 0 below the first row."""
+    """Rows at which the line through two measurements reaches the target, at least 0."""
     if a.needed == b.needed:
         return 2 * max(a.rows, b.rows)
     slope = (b.needed - a.needed) / (b.rows - a.rows)
@@ -115,13 +112,13 @@ def _crossing(a: Need, b: Need) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Remedy:
-    """A config that keeps the batch, in more micro-batches or with remat, and what it takes."""
+    """A config that keeps the batch by more micro-batches or remat, and its plan."""
 
     config: ExperimentConfig
     plan: Plan
 
     def flags(self, before: ExperimentConfig) -> str:
-        """What differs from the config before, as flags of `train`."""
+        """What it changes, as flags of `train`."""
         old, new = flatten(before), flatten(self.config)
         changed = {key: str(new[key]).lower() for key in _REMEDIED if new[key] != old[key]}
         return " ".join(f"--config.{key}={value}" for key, value in changed.items())
@@ -130,16 +127,15 @@ class Remedy:
 def remedies(
     measure: Callable[[int, bool], Remedy | None], *, accumulation: int, remat: bool
 ) -> list[Remedy]:
-    """What was tried, in order, for a batch that does not fit as it is.
+    """What was tried, in order, for a batch that doesn't fit as it is.
 
-    Recomputation alone; then twice as many micro-batches again and again until these fit without
-    it; then with it, up to as many: each reads all parameters. `measure` compiles for a number of
-    micro-batches, with or without remat; None: the batch cannot be split that far.
+    First only remat; then doubling micro-batches without it until these fit; then with it, up to as
+    many. `measure(micro_batches, remat)` compiles; None: the batch can't be split that far.
     """
     tried: list[Remedy] = []
 
     def split_until_it_fits(count: int, again: bool, most: int) -> int:
-        """From `count` micro-batches on; those that fit, or one more than `most`."""
+        """The micro-batches that fit, from `count` on, or `most` + 1."""
         while count <= most and (found := measure(count, again)) is not None:
             tried.append(found)
             if found.plan.fits:
@@ -159,10 +155,7 @@ def remedies(
 def applied(
     config: ExperimentConfig, *, accumulation: int, remat: bool, split: int
 ) -> ExperimentConfig:
-    """The config with a remedy, its batches' rows a multiple of what they are split into.
-
-    `split` is the number of devices that share a batch's rows.
-    """
+    """The config with a remedy; rows are a multiple of micro-batches times `split` devices."""
     multiple = math.lcm(config.data.batch.multiple, split * accumulation)
     made = thaw(config)
     made.training.optimizer.accumulation = accumulation

@@ -1,7 +1,4 @@
-"""Reads the text of an optimised XLA program, as `jax.stages.Compiled.as_text()` returns it.
-
-Only what the reports need is read. The form: https://openxla.org/xla/hlo_dumps.
-"""
+"""Reads the text of `jax.stages.Compiled.as_text()` (https://openxla.org/xla/hlo_dumps)."""
 
 import dataclasses
 import functools
@@ -27,12 +24,12 @@ _BITS = {
 
 
 class HloError(UserError):
-    """Text of a compiled program that this module does not understand."""
+    """A compiled program's text that can't be read."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Instruction:
-    """One line of a computation. `rest` is what follows the operands: attributes and metadata."""
+    """One line of a computation; `rest` has attributes and metadata."""
 
     name: str
     shape: str
@@ -41,7 +38,7 @@ class Instruction:
     rest: str
 
     def attribute(self, pattern: str) -> str | None:
-        """The first group of a pattern, if `rest` contains it."""
+        """The first group of a pattern in `rest`."""
         found = re.search(pattern, self.rest)
         return found[1] if found else None
 
@@ -52,23 +49,23 @@ class Instruction:
 
     @property
     def op_name(self) -> str:
-        """Where in the traced function it comes from; empty for what the compiler put in."""
+        """Its place in the traced function; empty for the compiler's own."""
         return self.attribute(r'op_name="([^"]*)"') or ""
 
     @property
     def cycles(self) -> int | None:
-        """The compiler's estimate of one execution, in clock cycles of the core."""
+        """The compiler's estimate of one execution."""
         found = self.attribute(r'"estimated_cycles":"(\d+)"')
         return None if found is None else int(found)
 
     @property
     def called(self) -> dict[str, str]:
-        """Computations by the attribute that names them: `calls`, `to_apply`, `body`, ..."""
+        """Computations by attribute: `calls`, `to_apply`, `body`, ..."""
         return dict(_CALLED.findall(self.rest))
 
     @property
     def bytes(self) -> int:
-        """Size of the result, a tuple's elements together."""
+        """Size of the result."""
         return shape_bytes(self.shape)
 
 
@@ -91,10 +88,10 @@ class Program:
         return sum(known[name].bytes for name in instruction.operands if name in known)
 
     def trips(self, computation: str, loop: Instruction) -> int | None:
-        """How often a `while` runs its body; None where that is not known before it runs.
+        """How often a `while` runs its body, if known before it runs.
 
-        Either the compiler says so, or it is the loop of `jax.lax.scan`: a counter that begins at a
-        constant and grows by one is below another constant.
+        The compiler says so, or it is `jax.lax.scan`'s loop: a counter from a constant, by one,
+        below another constant.
         """
         if found := loop.attribute(r'"known_trip_count":\{"n":"(\d+)"\}'):
             return int(found)
@@ -120,10 +117,9 @@ class Program:
 
 @dataclasses.dataclass(frozen=True)
 class Execution:
-    """An instruction and how often one run of the program executes it.
+    """An instruction and how often a run executes it.
 
-    `fused` says that it is part of another instruction, which has the time for both. `guessed` says
-    that a loop around it has no known number of passes and was counted with the number given.
+    `fused`: its time is in another instruction's. `guessed`: in a loop of unknown length.
     """
 
     computation: str
@@ -153,10 +149,7 @@ def parse(text: str) -> Program:
 
 
 def executions(program: Program, *, unknown_trips: int = 1) -> Iterator[Execution]:
-    """Every instruction of one run, loops multiplied out, unknown ones by `unknown_trips`.
-
-    Of a conditional every branch is taken, which is too much rather than too little.
-    """
+    """Every instruction of one run, unknown loops by `unknown_trips`, every branch taken."""
 
     def walk(computation: str, times: int, fused: bool, guessed: bool) -> Iterator[Execution]:
         for item in program.computations[computation]:
@@ -183,10 +176,7 @@ def executions(program: Program, *, unknown_trips: int = 1) -> Iterator[Executio
 
 
 def shape_bytes(shape: str) -> int:
-    """Bytes of a shape's text, such as `f32[8,128]{1,0:T(8,128)}` or a tuple of them.
-
-    Without the padding that the layout's tiles add. Raises HloError for an unknown element type.
-    """
+    """Bytes of `f32[8,128]{1,0:T(8,128)}` or a tuple, without tiles' padding. Raises HloError."""
     total = 0
     for kind, sizes in _ARRAY.findall(shape):
         bits = 8 if kind.startswith("f8") else _BITS.get(kind)
@@ -197,7 +187,7 @@ def shape_bytes(shape: str) -> int:
 
 
 def _split(text: str) -> tuple[str, str]:
-    """Text up to the parenthesis that closes the operands, and the text after it."""
+    """The operands' text and what follows their closing parenthesis."""
     depth = 1
     for found in re.finditer(r"[()]", text):
         depth += 1 if found[0] == "(" else -1

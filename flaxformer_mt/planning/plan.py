@@ -1,4 +1,4 @@
-"""What a training step or beam search would take on chips you don't have: compile, read."""
+"""What a training step or beam search would take on chips you don't have."""
 
 import dataclasses
 import importlib.metadata
@@ -20,19 +20,18 @@ from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.flops import TRAINING, forward_flops
 from flaxformer_mt.model.parameters import initial_params
 from flaxformer_mt.planning.collectives import Collective, collectives, expected_bytes
-from flaxformer_mt.planning.compile import Compilation, Memory, TooLarge, compile_quietly
+from flaxformer_mt.planning.compiler import Compilation, Memory, TooLarge, Topology, compile_quietly
 from flaxformer_mt.planning.cycles import Compute, compute_costs
-from flaxformer_mt.planning.topology import Topology
 from flaxformer_mt.training.program import build, with_dtype
 
 
 class PlanningError(UserError):
-    """A config that cannot be planned for as it is."""
+    """A config that can't be planned for as it is."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Compiled:
-    """What is known of any program. Bytes, FLOPs and seconds are those of one device."""
+    """What is known of any program. Bytes, FLOPs and seconds are one device's."""
 
     config: str
     topology: str
@@ -51,7 +50,7 @@ class Compiled:
 
     @property
     def needed_bytes(self) -> int:
-        """Memory that the program takes or would take."""
+        """Memory that it takes or would take."""
         if self.memory is not None:
             return self.memory.needed(self.hbm_bytes)
         assert self.refused is not None
@@ -62,10 +61,8 @@ class Compiled:
 class Plan(Compiled):
     """One step of a config on a topology.
 
-    `step_seconds` is estimated compute and unestimated operations, then the collectives; of
-    asynchronous copies it has what they take longer than the compute they run beside. Collectives
-    that overlap make the real step shorter, what no estimate knows (the start of each operation,
-    waiting for data) makes it longer. Only a run on the chips can show which.
+    `step_seconds` adds compute, with copies overlapping, and collectives, without. A real step may
+    be shorter (overlap) or longer (launches, waiting for data).
     """
 
     chips: int
@@ -78,13 +75,13 @@ class Plan(Compiled):
     parameters: int
     steps: int
     recomputed: int
-    forward_flops: dict[str, float]  # of the whole batch, by part
-    step_flops: float  # of one device
+    forward_flops: dict[str, float]  # whole batch, by part
+    step_flops: float  # one device
     collectives: tuple[Collective, ...]
     expected_collective_bytes: int | None
     step_seconds: float
     peak_share: float  # step_flops / (step_seconds * peak)
-    compute_peak_share: float  # the same for the estimated compute alone
+    compute_peak_share: float  # for the estimated compute only
     price_per_chip_hour: float | None
 
     @property
@@ -97,7 +94,7 @@ class Plan(Compiled):
 
     @property
     def positions_per_second(self) -> float:
-        """Source and target positions of the whole batch, padding included."""
+        """Source and target positions of the whole batch, with padding."""
         return self.shape.positions / self.step_seconds if self.step_seconds else 0.0
 
     @property
@@ -124,10 +121,7 @@ def plan(
     price_per_chip_hour: float | None = None,
     save_hlo: str | None = None,
 ) -> Plan:
-    """Compiles the config's `train_step` for the topology. Raises MeshError and HloError.
-
-    `save_hlo` names a file for the compiled program's text.
-    """
+    """Compiles the config's `train_step`, writes `save_hlo`. Raises MeshError and HloError."""
     sizes = {"src_vocab_size": src_vocab_size, "tgt_vocab_size": tgt_vocab_size}
     program = build(config, **sizes, devices=topology.devices)
     compilation = compile_quietly(lambda: program.lower_train_step(shape))
@@ -197,7 +191,7 @@ def _known(
 
 
 def to_json(plan: Plan) -> dict[str, Any]:
-    """The plan as JSON values, with what follows from its fields."""
+    """The plan's fields and properties as JSON values."""
     followed = (
         *("fits", "needed_bytes", "collective_bytes", "collective_seconds"),
         *("positions_per_second", "hours", "chip_hours", "cost"),
@@ -207,10 +201,9 @@ def to_json(plan: Plan) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DecodePlan(Compiled):
-    """One batch of the longest sources on one device. Seconds are of the whole search at most.
+    """One batch of the longest sources on one device.
 
-    How many tokens a search decodes depends on the sentences: `seconds` counts `max_length` passes
-    of its loop, `step` and `seconds_per_token` one.
+    `seconds` counts `max_length` passes of the search's loop, `step` and `seconds_per_token` one.
     """
 
     rows: int
@@ -230,11 +223,9 @@ def plan_decoding(
     src_vocab_size: int,
     tgt_vocab_size: int,
 ) -> DecodePlan:
-    """Compiles the search for a full batch of sources and of outputs of at most these `lengths`.
+    """Compiles the search for a full batch of sources and outputs of at most these `lengths`.
 
-    By default both are the longest that the model and the settings allow.
-
-    Raises PlanningError for a source longer than the model takes.
+    The default is the longest that model and settings allow. Raises PlanningError.
     """
     longest, tgt_length = lengths or (config.model.max_length, config.model.max_length)
     check_length(config, longest)
@@ -269,7 +260,7 @@ def plan_decoding(
 
 
 def check_length(config: ExperimentConfig, length: int) -> None:
-    """Raises PlanningError for a sentence that the model does not take."""
+    """Raises PlanningError for a sentence that the model doesn't take."""
     if length > config.model.max_length:
         raise PlanningError(
             f"a sentence of {length} tokens is longer than 'model.max_length' = "

@@ -14,6 +14,7 @@ from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.parallel import make_mesh
 from flaxformer_mt.planning import fit
+from flaxformer_mt.planning.compiler import describe
 from flaxformer_mt.planning.cycles import Compute, Cost
 from flaxformer_mt.planning.plan import (
     DecodePlan,
@@ -23,9 +24,9 @@ from flaxformer_mt.planning.plan import (
     plan_decoding,
     to_json,
 )
-from flaxformer_mt.planning.topology import describe
 from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.cache import local_copy
+from flaxformer_mt.text_table import aligned
 from flaxformer_mt.training.program import build
 
 Say = Callable[[str], None]
@@ -44,7 +45,7 @@ lengthen it), memory fragmentation and numerical results."""
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Request:
-    """What to plan for. `workdir` is a run whose vocabulary and batch shapes are taken."""
+    """What to plan for; a `workdir`'s vocabulary and batch shapes are used."""
 
     topology: str
     slices: int = 1
@@ -56,7 +57,7 @@ class Request:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """For people, for programs, and whether it fits."""
+    """For people and for programs; whether it fits."""
 
     text: str
     values: Any
@@ -70,10 +71,7 @@ def report_step(config: ExperimentConfig, request: Request, say: Say) -> Report:
 
 
 def report_shardings(config: ExperimentConfig, request: Request, say: Say) -> Report:
-    """How every parameter lies on the mesh, and the share that each device holds whole of those.
-
-    Compiles nothing.
-    """
+    """How every parameter lies on the mesh, and the share that each device holds whole."""
     topology = describe(request.topology, request.slices)
     program = build(config, **_vocabulary_sizes(config, request), devices=topology.devices)
     rows: list[dict[str, Any]] = []
@@ -86,15 +84,14 @@ def report_shardings(config: ExperimentConfig, request: Request, say: Say) -> Re
         rows.append({"name": name, "shape": leaf.shape, "spec": spec, "shard": shard})
         sizes.append(math.prod(leaf.shape))
         whole.append(sizes[-1] if shard == leaf.shape else 0)
-    width = max(len(row["name"]) for row in rows) + 2
-    lines = [f"{'parameter':<{width}}{'shape':<20}{'split over':<24}{'on a device'}"]
+    lines = []
     for row in rows:
         shape, part = ("x".join(map(str, row[of])) or "scalar" for of in ("shape", "shard"))
-        lines.append(f"{row['name']:<{width}}{shape:<20}{row['spec'] or '-':<24}{part}")
+        lines.append([row["name"], shape, row["spec"] or "-", part])
+    table = aligned(["parameter", "shape", "split over", "on a device"], lines, left=set(range(4)))
     split = program.mesh.shape["fsdp"] * program.mesh.shape["tensor"] > 1
     share = sum(whole) / sum(sizes) if split else 0.0
-    lines.append(f"{share:.2%} of the parameters replicated on every device")
-    return Report("\n".join(lines), rows)
+    return Report(f"{table}\n{share:.2%} of the parameters replicated on every device", rows)
 
 
 def report_decoding(config: ExperimentConfig, request: Request, say: Say) -> Report:
@@ -108,9 +105,9 @@ def report_decoding(config: ExperimentConfig, request: Request, say: Say) -> Rep
 
 
 def report_fit(config: ExperimentConfig, request: Request, say: Say) -> Report:
-    """What makes the config's token budget fit, if it does not, and the largest that fits as it is.
+    """Remedies if the config's token budget doesn't fit, and the largest that fits.
 
-    Where that is smaller than the config's, with remat as well.
+    If that is smaller than the config's, also with remat.
     """
     asked = _shape(config, request)
     made: dict[tuple[int, int, bool], Plan] = {}
@@ -129,8 +126,8 @@ def report_fit(config: ExperimentConfig, request: Request, say: Say) -> Report:
         try:
             shape = _shape(changed, request)
         except (PlanningError, PlanError):
-            return None  # the budget does not hold one row for each part
-        # Rounded down to a multiple of the parts it would be another batch.
+            return None  # less than a row per part
+        # Rounded down to a multiple of the parts, it would be another batch.
         return None if shape.rows < asked.rows else fit.Remedy(changed, compiled(changed, shape))
 
     plain = compiled(config, asked)
@@ -180,7 +177,7 @@ def _plan(config: ExperimentConfig, request: Request, shape: Shape, say: Say) ->
 
 
 def _vocabulary_sizes(config: ExperimentConfig, request: Request) -> dict[str, int]:
-    """Source and target types, as `build` takes them: the run's, or those the config asks for."""
+    """Source and target types for `build`: the run's or the config's."""
     if request.workdir is None:
         src, tgt = expected_types(config.data.vocabulary)
     else:
@@ -341,7 +338,7 @@ def _unestimated(compute: Compute, seconds: float) -> Iterator[str]:
 
 
 def remedies_as_text(config: ExperimentConfig, plain: Plan, tried: Sequence[fit.Remedy]) -> str:
-    """What was tried to keep the config's batch, and which of it is the quickest."""
+    """What was tried to keep the config's batch, and the fastest of it."""
     tokens, needed = config.data.batch.tokens, plain.needed_bytes / _GIB
     lines = [f"data.batch.tokens = {tokens:,} as it is takes {needed:.2f} GiB, too much"]
     for remedy in tried:
@@ -356,7 +353,7 @@ def remedies_as_text(config: ExperimentConfig, plain: Plan, tried: Sequence[fit.
 
 
 def fit_as_text(remat: bool, found: fit.Fit, best: Plan | None, asked: Shape) -> str:
-    """What a search found, for layers with or without recomputation."""
+    """What a search found, with or without remat."""
     form = "with remat" if remat else "without remat"
     if found.largest is None or best is None:
         return f"{form}: not even {min(need.rows for need in found.tried)} rows fit"

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from flaxformer_mt.parallel.chips import chip_of
-from flaxformer_mt.planning.topology import Topology
+from flaxformer_mt.planning.compiler import Topology
 
 # A loop of 5 passes, one fusion with an estimate in it; an all-reduce; a copy without an estimate.
 LOOP = """\

@@ -23,7 +23,7 @@ def added_bytes(chunk: int, d_model: int) -> dict[str, int]:
     import numpy as np
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-    from flaxformer_mt.planning.topology import describe
+    from flaxformer_mt.planning.compiler import describe
     from flaxformer_mt.training.loss import slice_width, smoothed_cross_entropy
 
     device = describe("v5e:1x1").devices[0]

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from flaxformer_mt.planning.collectives import collectives, expected_bytes, replica_groups
+from flaxformer_mt.planning.compiler import usable_links
 from flaxformer_mt.planning.cycles import compute_costs
 from flaxformer_mt.planning.hlo import HloError, parse
-from flaxformer_mt.planning.topology import usable_links
 from tests.planning.programs import LOOP, collective, topology
 
 SIZE = 4096  # bytes of the one array

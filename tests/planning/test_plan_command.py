@@ -10,11 +10,17 @@ from flaxformer_mt.cli.main import main
 from flaxformer_mt.config import freeze, load_config
 from flaxformer_mt.data.plan import PlanError, Shape
 from flaxformer_mt.planning import SETTINGS
-from flaxformer_mt.planning.compile import Memory, TooLarge, captured, too_large
+from flaxformer_mt.planning.compiler import (
+    Memory,
+    TooLarge,
+    TopologyError,
+    captured,
+    describe,
+    too_large,
+)
 from flaxformer_mt.planning.fit import largest_shape, shape_of
 from flaxformer_mt.planning.plan import DecodePlan, PlanningError, plan_decoding
 from flaxformer_mt.planning.report import decoding_as_text
-from flaxformer_mt.planning.topology import TopologyError, describe
 
 
 @pytest.mark.parametrize(

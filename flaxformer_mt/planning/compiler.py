@@ -1,0 +1,247 @@
+"""Accelerators you don't have, and compiling for them: program, memory, complaints."""
+
+import contextlib
+import dataclasses
+import importlib.util
+import math
+import os
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+from jax.errors import JaxRuntimeError
+from jax.experimental import topologies
+from jax.stages import Lowered
+
+from flaxformer_mt.errors import UserError, install
+from flaxformer_mt.parallel.chips import Chip, chip_of
+from flaxformer_mt.planning.hlo import Program, parse
+
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_EXCEEDS = re.compile(
+    r"(?:\(|Used )([\d.]+)([KMGT]?)(?:\) exceeds available HBM \(| of )([\d.]+)([KMGT]?)[) ]",
+    re.IGNORECASE,
+)
+# The partitioner's words for copying an array to every device.
+_REPLICATES = re.compile(
+    r"involuntary full rematerialization|will be (?:fully )?replicated|full replication",
+    re.IGNORECASE,
+)
+# Severity, date, time, thread, file.
+_PREFIX = re.compile(r"^[IWEF]\d{4} [\d:.]+ +\d+ \S+\] ")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Memory:
+    """Bytes of HBM on one device. `aliased` outputs reuse arguments (the donated state); `peak` is
+    the most that arguments, outputs and temporaries take at one time."""
+
+    arguments: int
+    outputs: int
+    temporaries: int
+    aliased: int
+    code: int
+    peak: int
+
+    def needed(self, limit: int) -> int:
+        """What a device of `limit` bytes must have free, at most.
+
+        The sum, or, where that exceeds an accepted program's limit, the peak: pieces that are never
+        needed together share memory (a big batch under `remat`: 19.8 GiB in all, 14.4 at once).
+        """
+        together = self.arguments + self.outputs - self.aliased + self.temporaries
+        whole = max(self.peak, together) + self.code
+        return whole if whole <= limit else self.peak + self.code
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TooLarge:
+    """The compiler's refusal, with `needed` and `available` bytes."""
+
+    needed: int
+    available: int
+    message: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Compilation:
+    """A compiled program, or why the compiler refused it."""
+
+    seconds: float
+    memory: Memory | None = None
+    hlo: Program | None = None
+    refused: TooLarge | None = None
+    replications: tuple[str, ...]  # complaints of the partitioner
+    recomputed: int = 0  # instructions that the compiler repeats to save memory
+    text: str = dataclasses.field(default="", repr=False)
+
+
+def compile_quietly(lower: Callable[[], Lowered]) -> Compilation:
+    """Lowers and compiles. Too little memory is a result; other failures are raised."""
+    start = time.perf_counter()
+    refused = None
+    with captured() as complaints:
+        try:
+            compiled = lower().compile()
+        except jax.errors.JaxRuntimeError as error:
+            refused = too_large(error)
+            if refused is None:
+                raise
+    seconds = time.perf_counter() - start
+    if refused is not None:
+        return Compilation(seconds=seconds, refused=refused, replications=tuple(complaints))
+    text, memory = compiled.as_text() or "", compiled.memory_analysis()
+    assert memory is not None
+    hlo = parse(text)
+    return Compilation(
+        seconds=seconds,
+        memory=Memory(
+            arguments=memory.argument_size_in_bytes,
+            outputs=memory.output_size_in_bytes,
+            temporaries=memory.temp_size_in_bytes,
+            aliased=memory.alias_size_in_bytes,
+            code=memory.generated_code_size_in_bytes,
+            peak=memory.peak_memory_in_bytes,
+        ),
+        hlo=hlo,
+        replications=tuple(complaints),
+        # XLA's own rematerialisation names copies NAME.remat, NAME.remat2, ...
+        recomputed=sum(".remat" in item.name for item in hlo.computations[hlo.entry]),
+        text=text,
+    )
+
+
+def too_large(error: Exception) -> TooLarge | None:
+    """A failed compilation's message about memory, if it has one."""
+    text = str(error)
+    found = _EXCEEDS.search(text) if "RESOURCE_EXHAUSTED" in text else None
+    if found is None:
+        return None
+    needed, available = (round(float(found[at]) * _UNITS[found[at + 1].upper()]) for at in (1, 3))
+    return TooLarge(needed=needed, available=available, message=text.splitlines()[0])
+
+
+@contextlib.contextmanager
+def captured() -> Iterator[list[str]]:
+    """Captures file descriptor 2, from C++ too; then lists the partitioner's complaints."""
+    complaints: list[str] = []
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with tempfile.TemporaryFile() as file:
+            os.dup2(file.fileno(), 2)
+            try:
+                yield complaints
+            finally:
+                sys.stderr.flush()
+                os.dup2(kept, 2)
+                file.seek(0)
+                lines = file.read().decode(errors="replace").splitlines()
+                complaints += [_PREFIX.sub("", line) for line in lines if _REPLICATES.search(line)]
+    finally:
+        os.close(kept)
+
+
+VERSIONS = ("v2", "v3", "v4", "v5e", "v5p", "v6e", "tpu7x")
+_MEANT = {"v5litepod": "v5e", "v5lite": "v5e", "v6": "v6e", "v5": "v5e or v5p", "v7x": "tpu7x"}
+_EXAMPLES = (
+    "for example v5e:2x4 (8 chips), v5e:16x16 (256), v5p:2x2x1 (4), v4:2x2x2 (8), v6e:2x4 (8)"
+)
+
+
+class TopologyError(UserError):
+    """A topology that doesn't exist or can't be compiled for here."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Topology:
+    """Slices of chips; `sides` are a slice's, in chips."""
+
+    name: str
+    slices: int
+    sides: tuple[int, ...]
+    chip: Chip
+    devices: tuple[Any, ...]  # `jax.Device`s for the compiler only, with `.coords`
+
+    @property
+    def chips(self) -> int:
+        return len(self.devices) // self.chip.devices_per_chip
+
+    def __str__(self) -> str:
+        return self.name if self.slices == 1 else f"{self.slices} slices of {self.name}"
+
+
+def describe(name: str, slices: int = 1) -> Topology:
+    """The topology `VERSION:AxB[xC]`, as libtpu knows it. Raises TopologyError."""
+    named = re.fullmatch(r"([A-Za-z]\w*):(\d+(?:x\d+){0,2})", name)
+    if not named:
+        raise TopologyError(
+            f"'{name}' is not a topology: write VERSION:SIDES in chips, {_EXAMPLES}"
+        )
+    version, sides = named[1], tuple(map(int, named[2].split("x")))
+    _check_version(name, version)
+    if slices < 1:
+        raise TopologyError(f"{slices} slices: must be at least 1")
+    if importlib.util.find_spec("libtpu") is None:
+        raise TopologyError(
+            f"the TPU compiler is not installed here: {install('tpu')} (it runs on any x86 Linux "
+            "machine, without a TPU)"
+        )
+    options: dict[str, Any] = {"num_slices": slices} if slices > 1 else {}
+    if version == "v4":
+        options["chip_config_name"] = "megacore"  # a chip's two cores are one device
+    if math.prod(sides) == 1:
+        options["chips_per_host_bounds"] = (1, 1, 1)
+    try:
+        with captured():
+            found = topologies.get_topology_desc(platform="tpu", topology_name=name, **options)
+    except JaxRuntimeError as error:
+        reason = str(error).splitlines()[0].removeprefix("INVALID_ARGUMENT: ")
+        raise TopologyError(
+            f"the compiler does not know the topology '{name}': {reason}; {_EXAMPLES}; sizes that "
+            f"exist: https://docs.cloud.google.com/tpu/docs/{version}"
+        ) from error
+    devices: tuple[Any, ...] = tuple(found.devices)
+    kind = devices[0].device_kind
+    chip = chip_of(kind)
+    if chip is None:
+        raise TopologyError(f"'{name}': flaxformer_mt/parallel/chips.py has no '{kind}'")
+    return Topology(name, slices, sides, chip, devices)
+
+
+def _check_version(name: str, version: str) -> None:
+    if version in VERSIONS:
+        return
+    known = f"versions: {', '.join(VERSIONS)}"
+    if re.match(r"(?i)(gpu|cuda|nvidia|[abhlv]\d{2,}\w*|t4)", version):
+        raise TopologyError(
+            f"'{name}': only TPUs can be planned without the hardware. XLA's GPU backend measures "
+            "kernels on a GPU while compiling, and JAX's CUDA plugin needs a driver; on the GPU "
+            "machine itself, `train --dry-run` shows compile time, memory and speed. "
+            f"{known.capitalize()}"
+        )
+    meant = f" (did you mean {_MEANT[version]}?)" if version in _MEANT else ""
+    raise TopologyError(f"'{name}': unknown TPU version '{version}'{meant}; {known}; {_EXAMPLES}")
+
+
+def slice_numbers(devices: Sequence[Any]) -> tuple[int, ...]:
+    """The slice of each device; 0 if there is only one."""
+    return tuple(getattr(device, "slice_index", 0) for device in devices)
+
+
+def usable_links(topology: Topology, devices: Sequence[Any]) -> int:
+    """Links on which the worst-placed of these devices can send to others at a time, at least 1.
+
+    One for each side of the slice in which they differ, two for a side that is a ring.
+    """
+    links, wraps = 0, topology.chip.wraps_at
+    for axis, side in enumerate(topology.sides):
+        spanned = len({device.coords[axis] for device in devices})
+        closed = wraps > 0 and side % wraps == 0 and min(topology.sides) > 1
+        if spanned > 1:
+            links += 2 if closed and spanned == side else 1
+    return max(links, 1)
