@@ -17,7 +17,7 @@ from flaxformer_mt.config import (
     thaw,
 )
 from flaxformer_mt.config.load import apply_overrides, built_in_names, refuse_vain
-from flaxformer_mt.config.sizes import TYPICAL
+from flaxformer_mt.config.presets import TYPICAL
 from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.checkpoint_choice import list_steps
 from flaxformer_mt.rundir.layout import RunDirectory

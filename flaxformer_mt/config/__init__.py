@@ -22,6 +22,7 @@ from flaxformer_mt.config.load import load_config as load_config
 from flaxformer_mt.config.presets import (
     paper_big as paper_big,
     paper_wmt14 as paper_wmt14,
+    sized as sized,
     wmt14_variant as wmt14_variant,
 )
 from flaxformer_mt.config.schema import (
@@ -38,4 +39,3 @@ from flaxformer_mt.config.schema import (
     TrainingConfig as TrainingConfig,
     VocabularyConfig as VocabularyConfig,
 )
-from flaxformer_mt.config.sizes import sized as sized

@@ -19,11 +19,9 @@ from flaxformer_mt.errors import nearest
 # PAD, BOS, EOS and UNK, which every vocabulary has.
 _MARKS = 4
 _WRITTEN_MARKS = ("<pad>", "<s>", "</s>", "<unk>")
-# No setting needs more, and the libraries below take no more.
-_LARGEST = 2**31 - 1
-# Positions among the candidates of a beam are int32; nobody searches as widely.
-LARGEST_BEAM = 1 << 16
-# What a range is called -> its test, and group -> the settings that must lie in it.
+_LARGEST = 2**31 - 1  # what the libraries below take
+LARGEST_BEAM = 1 << 16  # positions among a beam's candidates are int32
+# A range's name -> its test, and group -> settings.
 _RANGES = {
     "must be at least 1": (
         lambda value: value >= 1,
@@ -74,11 +72,10 @@ _RANGES = {
 
 
 class CorpusSettings(NamedTuple):
-    """What is read of a kind of corpus: settings that name files, and others."""
+    """The settings that a kind of corpus reads."""
 
-    files: tuple[str, ...]
-    contents: tuple[str, ...]
-    """Beside the files' bytes they decide what the corpus holds."""
+    files: tuple[str, ...]  # names of files
+    contents: tuple[str, ...]  # others, which decide what the corpus holds
 
     @property
     def all(self) -> tuple[str, ...]:
@@ -95,8 +92,7 @@ CORPUS_SETTINGS = {
     "synthetic": CorpusSettings((), ("split", "size")),
 }
 TRACKERS = ("tensorboard", "wandb", "mlflow")
-# Of the built-in grammar.
-SPLITS = ("train", "valid", "test")
+SPLITS = ("train", "valid", "test")  # of the built-in grammar
 
 
 def inconsistencies(config: ExperimentConfig) -> Iterator[str]:
@@ -121,7 +117,7 @@ def inconsistencies(config: ExperimentConfig) -> Iterator[str]:
     yield from _validation(config.data)
     yield from _batches(config)
     for key, item in _corpora(config.data):
-        # A point would divide the keys of its settings.
+        # A dot would split its settings' keys.
         if not re.fullmatch(r"\w[\w-]*", item.name):
             yield f"'{key}': a corpus's name may have letters, digits, '_' and '-'"
         if item.kind not in ("tsv", "synthetic") and bool(item.src) != bool(item.tgt):
@@ -133,7 +129,7 @@ def inconsistencies(config: ExperimentConfig) -> Iterator[str]:
 
 
 def _integers(section: Any, prefix: str = "") -> Iterator[tuple[str, int]]:
-    """Every whole number in a config, corpora's included."""
+    """Every integer in a config, with corpora's."""
     for field in dataclasses.fields(section):
         value, key = getattr(section, field.name), f"{prefix}{field.name}"
         if isinstance(value, int) and not isinstance(value, bool):
@@ -263,7 +259,7 @@ def _batches(config: ExperimentConfig) -> Iterator[str]:
 def unused_settings(config: ExperimentConfig, overrides: Iterable[str] = ()) -> Iterator[str]:
     """Settings that nothing reads: an error in a new run, harmless in a recorded one.
 
-    If one of `overrides` changes a `kind`, the config's settings for the former kind are no error.
+    If `overrides` change a `kind`, the config's settings for the former kind are allowed.
     """
     given = {override.partition("=")[0] for override in overrides}
     for text, key in _of_other_kinds(config):
@@ -292,7 +288,7 @@ def unused_settings(config: ExperimentConfig, overrides: Iterable[str] = ()) -> 
 
 
 def _of_other_kinds(config: ExperimentConfig) -> Iterator[tuple[str, str]]:
-    """A message about each setting that the `kind` beside it does not read, and the key."""
+    """A message about each setting that its `kind` doesn't read, and the key."""
     group, schedule = "training.schedule", config.training.schedule
     for kind, name, default in (("paper", "factor", 1.0), ("peak", "peak", 0.0)):
         value = getattr(schedule, name)
@@ -314,7 +310,7 @@ def _of_other_kinds(config: ExperimentConfig) -> Iterator[tuple[str, str]]:
                     f"{key}.{name}={'0' if name == 'size' else ''}",
                     f"{key}.{name}",
                 )
-        # A mere name asks for no part of a corpus.
+        # A plain name doesn't ask for part of a corpus.
         if "split" not in read and corpus.split not in SPLITS:
             yield (
                 f"'{key}.split' = {corpus.split!r} has no effect on a corpus of kind "
@@ -331,17 +327,14 @@ def _corpora(data: DataConfig) -> Iterator[tuple[str, CorpusConfig]]:
 
 
 def loss_chunk(training: TrainingConfig, platform: str) -> int:
-    """`training.loss_chunk` as a step on "cpu", "gpu" or "tpu" uses it: -1 is resolved."""
+    """`training.loss_chunk`, with -1 resolved for "cpu", "gpu" or "tpu"."""
     if training.loss_chunk >= 0:
         return training.loss_chunk
-    # On a GPU slices would add to the gradient of the whole softmax matrix one after another.
+    # On a GPU, slices would add to the softmax matrix's gradient one by one.
     return 0 if platform == "gpu" else 4096
 
 
 def expected_types(vocabulary: VocabularyConfig) -> tuple[int, int]:
-    """Source and target types that `prepare` will make.
-
-    How many words a target of whole words has, its text decides: at least the ones that are named.
-    """
+    """Source and target types that `prepare` will make; for whole words at least the named ones."""
     words = vocabulary.tgt_types == "words"
     return vocabulary.size, _MARKS + len(vocabulary.tgt_words) if words else vocabulary.size

@@ -6,22 +6,18 @@ from typing import Any
 from flaxformer_mt.config.freeze import ConfigError, fields_along, flatten
 from flaxformer_mt.config.schema import Decides, ExperimentConfig
 
-# Only the pairs that data.filter.script drops depend on them.
-_LANGUAGES = {"data.src_lang", "data.tgt_lang"}
+_LANGUAGES = {"data.src_lang", "data.tgt_lang"}  # only data.filter.script depends on them
+# First defaults of settings whose default has changed (without a corpus's name:
+# `data.train.split`). A test asks for them.
 FIRST: dict[str, Any] = {
     "data.src_lang": "en",
     "data.tgt_lang": "de",
     "training.loss_chunk": 4096,
 }
-"""What a setting was by default when it was new, of those whose default has changed since.
-
-The key is the setting's, without the name of a corpus (`data.train.split`). Whoever changes a
-default notes the former one here, if there is none yet; a test of `tests/config` asks for it.
-"""
 
 
 def decides(key: str) -> Decides:
-    """What the setting under a dotted key has a part in; `schema.setting` explains it."""
+    """What the setting under a dotted key decides, as in `schema.setting`."""
     found: Decides = "training"
     for field in fields_along(key):
         found = field.metadata["decides"] or found
@@ -29,10 +25,9 @@ def decides(key: str) -> Decides:
 
 
 def deciding(config: ExperimentConfig, *kinds: Decides) -> dict[str, Any]:
-    """Settings by dotted key that decide one of these and are not what they first were by default.
+    """Settings by dotted key that decide one of these and differ from their first default.
 
-    Such a mapping means the same in every release: a setting that is added later is not in it as
-    long as it has its default, and with a default that changes, so does what is in it.
+    It means the same in every release: a setting that is added later is left out by default.
     """
     return {
         key: value
@@ -42,7 +37,7 @@ def deciding(config: ExperimentConfig, *kinds: Decides) -> dict[str, Any]:
 
 
 def first_default(key: str) -> Any:
-    """The default, in the form of JSON, that a setting had when it was new."""
+    """A setting's first default, as JSON."""
     fields = list(fields_along(key))
     value = FIRST.get(".".join(field.name for field in fields), fields[-1].default)
     return list(value) if isinstance(value, tuple) else value
@@ -64,14 +59,14 @@ def differences(old: ExperimentConfig, new: ExperimentConfig) -> dict[str, tuple
 
 
 def trains(changed: Iterable[str]) -> bool:
-    """Whether one of these changes, which `check_resume` allows, has a part in what is trained."""
+    """Whether one of these changes, which `check_resume` allows, affects training."""
     return any(decides(key) == "training" and key not in _LANGUAGES for key in changed)
 
 
 def check_resume(
     old: ExperimentConfig, new: ExperimentConfig, run: str
 ) -> dict[str, tuple[Any, Any]]:
-    """The settings that differ, old and new value; raises ConfigError if one of them may not."""
+    """The settings that differ, old and new value. Raises ConfigError if one may not."""
     changed = differences(old, new)
     fixed = {key: pair for key, pair in changed.items() if not may_change(key)}
     if new.data.filter.script:

@@ -17,15 +17,12 @@ from flaxformer_mt.errors import UserError, nearest
 
 
 class ConfigError(UserError):
-    """A configuration that names an unknown key, holds a wrong value or contradicts itself."""
+    """A configuration with an unknown key, a wrong value or a contradiction."""
 
 
 @functools.cache
 def field_types(cls: type) -> dict[str, Any]:
-    """The resolved annotation of each setting of a config dataclass.
-
-    A corpus's name isn't a setting: it is the corpus's key.
-    """
+    """The annotation of each setting of a config dataclass, except a corpus's name, its key."""
     hints = typing.get_type_hints(cls)
     if cls is CorpusConfig:
         del hints["name"]
@@ -33,15 +30,12 @@ def field_types(cls: type) -> dict[str, Any]:
 
 
 def is_corpora(annotation: Any) -> bool:
-    """Whether a setting holds named corpora: a mapping in the ConfigDict, a tuple when frozen."""
+    """Whether a setting holds corpora: a mapping in the ConfigDict, a tuple when frozen."""
     return annotation == tuple[CorpusConfig, ...]
 
 
 def fields_along(key: str) -> Iterator[dataclasses.Field[Any]]:
-    """The schema's fields on the way to the setting under a dotted key, that of the setting last.
-
-    A corpus's name is not a field.
-    """
+    """The schema's fields along a dotted key, without a corpus's name."""
     cls: Any = ExperimentConfig
     parts = iter(key.split("."))
     for part in parts:
@@ -53,31 +47,29 @@ def fields_along(key: str) -> Iterator[dataclasses.Field[Any]]:
 
 
 def default_of(key: str) -> Any:
-    """The schema's default of the setting under a dotted key."""
     *_, field = fields_along(key)
     return field.default
 
 
 def default_config() -> ConfigDict:
-    """The paper's base model with every key present: what a config file starts from."""
+    """The paper's base model with every key, for config files to start from."""
     return thaw(ExperimentConfig())
 
 
 def thaw(config: ExperimentConfig) -> ConfigDict:
-    """A `ConfigDict` to change: known keys only, but corpora of any name may be added."""
+    """A `ConfigDict` to change, with known keys only, but corpora of any name."""
     thawed = ConfigDict(_defaults(config)).lock()
     for corpora in (thawed.data.train, thawed.data.test):
-        corpora.unlock()  # down to the corpora that are there, whose keys are fixed
+        corpora.unlock()  # recursively
         for item in corpora.values():
             item.lock()
     return thawed
 
 
 def complete(config: ConfigDict, origin: str) -> None:
-    """Gives a config its absent keys, with their defaults, and makes it free to change.
+    """Gives a config its absent keys' defaults and unlocks it, in place, without checking values.
 
-    In place, as values may refer to each other, and without a look at them: an override may mend
-    what is wrong. Raises ConfigError if something else stands where a group belongs.
+    Raises ConfigError if something else stands where a group belongs.
     """
     config.unlock()
     _fill(config, default_config(), "", origin)
@@ -98,7 +90,7 @@ def _fill(config: ConfigDict, full: ConfigDict, prefix: str, origin: str) -> Non
                 )
             _fill(config[key], value, f"{prefix}{key}.", origin)
         elif isinstance(value, float) and type(config[key]) is int:
-            # A whole number that stands for a float would let no other float in.
+            # An int would not accept a float later.
             with config.ignore_type():
                 config[key] = float(config[key])
 
@@ -120,10 +112,9 @@ def _defaults(config: Any) -> dict[str, Any]:
 
 
 def freeze(config: Mapping[str, Any] | ConfigDict, origin: str) -> ExperimentConfig:
-    """The frozen form of a complete or partial mapping; absent keys take their defaults.
+    """The frozen form of a mapping, with defaults, and languages from files' names.
 
-    Empty languages become those that the files' names end in. Raises ConfigError, which names
-    `origin` (the file), the key and the nearest valid name.
+    Raises ConfigError, which names `origin` (the file), the key and the nearest valid name.
     """
     plain = config.to_dict() if isinstance(config, ConfigDict) else config
     frozen: ExperimentConfig = _build(ExperimentConfig, plain, "", origin)
@@ -134,7 +125,7 @@ def freeze(config: Mapping[str, Any] | ConfigDict, origin: str) -> ExperimentCon
 
 
 def to_dict(config: ExperimentConfig) -> dict[str, Any]:
-    """The plain mapping that `freeze` reads back: JSON-ready."""
+    """The JSON mapping that `freeze` reads back."""
     result: dict[str, Any] = json.loads(json.dumps(_defaults(config)))
     return result
 
@@ -153,7 +144,7 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def to_text(config: ExperimentConfig) -> str:
-    """Every setting as `key = value`, one a line: the golden text that shows drift in review."""
+    """Every setting as `key = value`, one per line, for golden texts."""
     return "".join(f"{key} = {json.dumps(value)}\n" for key, value in flatten(config).items())
 
 
@@ -190,7 +181,7 @@ def _named(name: str, values: Any, prefix: str, origin: str) -> CorpusConfig:
 
 
 def check_value(value: Any, hint: Any, key: str, origin: str) -> Any:
-    """`value` as `hint` asks for it: an int may stand for a float, a list for a tuple."""
+    """`value` as `hint`: an int may be a float, a list a tuple."""
     problem = f"{origin}: '{key}' = {value!r}: "
     if choices := typing.get_args(hint):
         if hint == tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from flaxformer_mt.config.schema import DataConfig
 
-# Three-letter codes are left to the config: `tok`, `src` and `tgt` are among them.
+# Three-letter codes are only in configs: `tok`, `src` and `tgt` are such.
 _ISO_639_1 = frozenset(
     """
     aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da
@@ -23,7 +23,7 @@ _DEFAULTS = {"src": "en", "tgt": "de"}  # the built-in grammar's
 
 
 def with_languages(data: DataConfig) -> DataConfig:
-    """`data` with the languages that it leaves empty, but for one that its files do not tell."""
+    """`data` with its empty languages, as far as its files tell."""
     found = {side: _endings(data, side) for side in _DEFAULTS}
     named: dict[str, Any] = {}
     for side, default in _DEFAULTS.items():
@@ -36,7 +36,7 @@ def with_languages(data: DataConfig) -> DataConfig:
 
 
 def undecided(data: DataConfig) -> Iterator[str]:
-    """A language that `with_languages` could not tell."""
+    """A language that `with_languages` couldn't tell."""
     for side in _DEFAULTS:
         if not getattr(data, f"{side}_lang"):
             files = " and ".join(where for _, where in _endings(data, side).values())
@@ -45,7 +45,7 @@ def undecided(data: DataConfig) -> Iterator[str]:
 
 
 def contradicted(data: DataConfig) -> Iterator[str]:
-    """A language that the endings of files name, and none of them as the config does."""
+    """A language that all files' endings contradict."""
     for side in _DEFAULTS:
         said, found = getattr(data, f"{side}_lang"), _endings(data, side)
         language = re.split("[-_]", said)[0]
@@ -58,7 +58,7 @@ def contradicted(data: DataConfig) -> Iterator[str]:
 
 
 def _endings(data: DataConfig, side: str) -> dict[str, tuple[str, str]]:
-    """Language -> its code, with a region where the first file has one, and which file that is."""
+    """Language -> its code in the first file, maybe with a region, and that file."""
     found: dict[str, tuple[str, str]] = {}
     corpora = {f"data.train.{corpus.name}": corpus for corpus in data.train}
     for key, corpus in {**corpora, "data.valid": data.valid}.items():

@@ -25,8 +25,8 @@ from flaxformer_mt.config.freeze import (
     freeze,
     is_corpora,
 )
+from flaxformer_mt.config.presets import TYPICAL, sized
 from flaxformer_mt.config.schema import CorpusConfig, DataConfig, ExperimentConfig
-from flaxformer_mt.config.sizes import TYPICAL, sized
 from flaxformer_mt.errors import nearest
 
 # In a wheel the config files lie inside the package; in a checkout beside it.
@@ -34,17 +34,16 @@ BUILT_IN = [parent / "configs" for parent in Path(__file__).parents[1:3]]
 
 
 def built_in_names() -> list[str]:
-    """Names of the config files that came with the package."""
+    """Names of the package's config files."""
     return sorted(
         {p.stem for folder in BUILT_IN for p in folder.glob("*.py") if p.stem != "__init__"}
     )
 
 
 def find_config(name: str) -> Path:
-    """The file behind `name`: a path, or the name of a built-in config such as `quickstart`.
+    """The file of a path or of a built-in name: `quickstart`, or `configs/quickstart.py` anywhere.
 
-    `configs/quickstart.py` also finds the built-in one where no such file exists, so that the
-    README's commands run from any folder. Raises ConfigError with the nearest built-in name.
+    Raises ConfigError with the nearest built-in name.
     """
     path = Path(name).expanduser()
     if path.is_file():
@@ -66,12 +65,12 @@ def load_config(
 ) -> ExperimentConfig:
     """`FILE[:variant]` and overrides, `a.b=value` or `{"a.b": value}`, to a frozen config.
 
-    It may say in vain what `recorded`, that of a run to go on with, says too. Raises ConfigError
-    naming the file or the override, the key and the nearest valid name.
+    Unused settings are allowed if `recorded`, a resumed run's, has them. Raises ConfigError naming
+    the file or override, the key and the nearest valid name.
 
-    With `sizes` = "corpus", settings that neither the file nor an override sets become as recorded,
-    or else `sized` by the pairs that `count` finds in the corpora; `sizes` is then "given". Without
-    a count or corpora it stays, and the settings are those for `TYPICAL` pairs.
+    With `sizes` = "corpus", settings that neither file nor overrides set are as recorded, or
+    `sized` by the `count` of pairs, with `sizes` "given" from then on; without a count, for
+    `TYPICAL` pairs.
     """
     name, _, variant = spec.partition(":")
     path = find_config(name)
@@ -89,7 +88,7 @@ def load_config(
     try:
         config = get_config(variant)
     except Exception as error:
-        # A plain ValueError is what a config says of a variant that it lacks.
+        # A config raises a plain ValueError for an unknown variant.
         told = f"{spec}: {error}" if type(error) is ValueError else _explained(error, path)
         raise ConfigError(told) from error
     if not isinstance(config, ConfigDict):
@@ -97,8 +96,9 @@ def load_config(
             f"{path}: get_config returned {config!r}, not a ConfigDict: start from default_config()"
         )
     complete(config, spec)
-    # Before an override can set a value that is the default, and means it.
-    free = [key for key in sized(TYPICAL) if _value(config, key) == default_of(key)]
+    # Before an override can set a default on purpose.
+    value = functools.partial(functools.reduce, lambda node, part: node[part])
+    free = [key for key in sized(TYPICAL) if value(key.split("."), config) == default_of(key)]
     apply_overrides(config, overrides)
     if config.sizes == "corpus":
         given = {override.partition("=")[0] for override in overrides}
@@ -115,7 +115,7 @@ def _settle(
     recorded: ExperimentConfig | None,
     count: Callable[[DataConfig], int] | None,
 ) -> None:
-    """Gives these settings their values by the corpus, as `load_config` says."""
+    """Gives these settings values by the corpus, as in `load_config`."""
 
     def put(values: Mapping[str, Any]) -> None:
         with config.ignore_type():
@@ -132,10 +132,6 @@ def _settle(
         config.sizes = "given"
 
 
-def _value(config: ConfigDict, key: str) -> Any:
-    return functools.reduce(lambda node, part: node[part], key.split("."), config)
-
-
 def refuse_vain(
     config: ExperimentConfig,
     overrides: Iterable[str],
@@ -143,14 +139,14 @@ def refuse_vain(
     *,
     recorded: ExperimentConfig | None,
 ) -> None:
-    """Raises ConfigError for settings that nothing reads, unless `recorded` has them already."""
+    """Raises ConfigError for settings that nothing reads, unless `recorded` has them."""
     known = set() if recorded is None else set(unused_settings(recorded))
     if found := [said for said in unused_settings(config, overrides) if said not in known]:
         raise ConfigError(f"{origin}: " + "; ".join(found))
 
 
 def _explained(error: Exception, path: Path) -> str:
-    """An error that a config file's code raised: its line, and a misspelt key's nearest name."""
+    """An error of a config file's code, with its line, and a misspelt key's nearest name."""
     if isinstance(error, SyntaxError):
         where = f"{error.filename or path}:{error.lineno}" if error.lineno else str(path)
         return f"{where}: {error.msg}"
@@ -172,11 +168,10 @@ def _explained(error: Exception, path: Path) -> str:
 
 
 def apply_overrides(config: ConfigDict, overrides: Sequence[str] | Mapping[str, Any]) -> None:
-    """Sets each `a.b=value` or `{"a.b": value}` in place.
+    """Sets each `a.b=value` or `{"a.b": value}` in place, by the schema's types.
 
-    The schema's type decides how a text is read, and what else a value may be. Two files, SRC,TGT,
-    are a corpus: `data.train.NAME` or `data.valid` becomes that one, `data.train` or `data.test`
-    holds it alone.
+    Two files, SRC,TGT, replace the corpus `data.train.NAME` or `data.valid`, or all corpora of
+    `data.train` or `data.test`.
     """
     if isinstance(overrides, Mapping):
         for key, value in overrides.items():
@@ -208,7 +203,6 @@ def _apply(config: ConfigDict, key: str, value: Any) -> None:
         elif depth < len(parts):
             raise ConfigError(f"{origin}: '{here}' is a single setting and has no '{parts[depth]}'")
         else:
-            # The schema's type holds, whatever the file has put there.
             with node.ignore_type():
                 if isinstance(value, str | os.PathLike):
                     node[part] = parse_value(os.fspath(value), cls, origin)
@@ -222,7 +216,7 @@ def _apply(config: ConfigDict, key: str, value: Any) -> None:
 
 
 def _replace(node: ConfigDict, name: str, value: Any, cls: Any, origin: str) -> None:
-    """Replaces the corpus `node`, or all corpora in it, by one of two files."""
+    """Replaces a corpus, or all corpora, by two files."""
     sides = value.split(",") if isinstance(value, str) else list(value)
     if len(sides) != 2 or not all(isinstance(side, str) and side for side in sides):
         inside = "NAME.KEY" if is_corpora(cls) else "KEY"
@@ -238,7 +232,7 @@ def _replace(node: ConfigDict, name: str, value: Any, cls: Any, origin: str) -> 
 
 
 def parse_value(text: str, hint: Any, origin: str) -> Any:
-    """The text of an override as the setting's type: true/false, numbers, a,b,c lists."""
+    """An override's text as the setting's type."""
     if hint == tuple[str, ...]:
         return tuple(part for part in text.split(",") if part)
     if typing.get_args(hint) or hint is str:

@@ -12,12 +12,10 @@ Decides = Literal["training", "scoring", "nothing"]
 def setting(
     default: Any, help: str, *, resume: bool = False, decides: Decides | None = None
 ) -> Any:
-    """A dataclass field with its explanation; `resume` says whether a resumed run may change it.
+    """A dataclass field with its explanation; `resume`: a resumed run may change it.
 
-    What may not change is part of what the run *is*: changing it needs a new run directory.
-    `decides` is what the setting has a part in: what is trained ("training"), what numbers a
-    trained model then gets ("scoring"), or only where, how fast and with what reports that happens
-    ("nothing"). None: as its group does; the outermost group decides training.
+    `decides` is what the setting affects: what is trained, a trained model's scores, or only where,
+    how fast and with what reports ("nothing"). None: as its group; the outermost decides training.
     """
     metadata = {"help": help, "resume": resume, "decides": decides}
     if isinstance(default, type):
@@ -26,7 +24,7 @@ def setting(
 
 
 def operational(default: Any, help: str) -> Any:
-    """A setting that decides nothing and may change at any time: where, how fast, what is said."""
+    """A setting that decides nothing and may change at any time."""
     return setting(default, help, resume=True, decides="nothing")
 
 
