@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 from benchmarks.survival.runs import STEPS, Group, ending
-from flaxformer_mt.rundir.checkpoints import list_steps
+from flaxformer_mt.rundir.checkpoint_choice import list_steps
 
 PHASES = ("preparing", "training", "saving")
 PATIENCE = 600.0  # seconds for a group to end; a loaded machine is slow

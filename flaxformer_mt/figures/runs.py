@@ -15,7 +15,6 @@ from flaxformer_mt.rundir.metrics_log import (
     Progress,
     column,
     is_number,
-    last_told,
     progress,
     read_metrics,
 )
@@ -134,14 +133,11 @@ def _read(path: str, name: str) -> RunLog:
     reports = read_metrics(run.metrics)
     if not reports:
         raise FigureError(f"{path}: has no reports yet (metrics.jsonl): train it first")
-    kept = last_told(reports)
     notes = []
-    if again := len(reports) - len(kept):
-        notes.append(f"{again} reports of repeated steps left out")
     series: dict[Kind, Series] = {}
-    done = progress(kept)
+    done = progress(reports)
     for kind in KINDS:
-        of_kind = [one for one in kept if (one.get("kind") == "valid") == (kind == "valid")]
+        of_kind = [one for one in reports if (one.get("kind") == "valid") == (kind == "valid")]
         series[kind] = _series(of_kind, done)
         notes += _told(kind, of_kind, series[kind])
     if np.isnan(done.tgt_tokens).any():
@@ -149,7 +145,7 @@ def _read(path: str, name: str) -> RunLog:
     status = read_status(run)
     state = f"{status.state} at step {status.step:,}" if status else "state unknown"
     if status and status.state == "running":
-        state = f"running or killed, step {kept[-1]['step']:,}"
+        state = f"running or killed, step {reports[-1]['step']:,}"
     starts = len(read_record(run).starts)
     if starts > 1:
         notes.append(f"{starts} starts; the log does not show at which steps")

@@ -11,10 +11,9 @@ from pathlib import Path
 def replacing(path: Path, *, aside: Path | None = None) -> Iterator[Path]:
     """Where to make the local file or folder that becomes `path` when the block ends.
 
-    It is forced to disk first. A folder can only take the place of none or of an empty one. After
-    an error nothing is left. A process that is killed leaves what it has made, named for the
-    process, since several may write at once; whoever knows that none does can name a place,
-    `aside`, that is cleared when the next one begins.
+    It is forced to disk first. A folder can only replace an empty one. After an error nothing is
+    left. A killed process leaves a place named for it, unless there is only one writer, which can
+    name `aside`, a place to clear first.
     """
     if aside is None:
         aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -31,7 +30,7 @@ def replacing(path: Path, *, aside: Path | None = None) -> Iterator[Path]:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Writes a local file as `replacing` does. Raises OSError."""
+    """Writes a local file, whole or not at all. Raises OSError."""
     with replacing(path) as place:
         place.write_bytes(content)
 

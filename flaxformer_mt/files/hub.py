@@ -1,8 +1,4 @@
-"""The Hugging Face hub, through `huggingface_hub`: only its users need that package.
-
-The token and the folder of downloads are those of the package's own settings (`hf auth login`,
-HF_TOKEN, HF_HOME).
-"""
+"""The Hugging Face hub, through `huggingface_hub` and its settings (HF_TOKEN, HF_HOME)."""
 
 import contextlib
 import importlib
@@ -19,11 +15,11 @@ _SIGN_IN = "use `hf auth login` or set HF_TOKEN: https://huggingface.co/settings
 
 
 class HubError(UserError):
-    """What the hub doesn't have or give, or a missing package; one line that says what to do."""
+    """What the hub doesn't have or give, or a missing package, in one line."""
 
 
 class Address(NamedTuple):
-    """ORG/NAME, and a branch, a tag or a commit of it; None stands for the main branch."""
+    """ORG/NAME, and a branch, tag or commit (None: main)."""
 
     name: str
     revision: str | None = None
@@ -33,7 +29,7 @@ class Address(NamedTuple):
 
 
 def address(text: str) -> Address | None:
-    """What ORG/NAME or ORG/NAME@REVISION names; None for other text."""
+    """The address ORG/NAME or ORG/NAME@REVISION; None for other text."""
     match = re.fullmatch(rf"({_NAME})(?:@([^@\s]+))?", text)
     return match and Address(match[1], match[2])
 
@@ -45,10 +41,9 @@ def fetch(
     kind: Literal["model", "dataset"] = "model",
     download: bool = True,
 ) -> Path:
-    """The local folder of a repository's files that match one of `patterns`, named for the commit.
+    """The local folder, named for the commit, of a repository's files that match one of `patterns`.
 
-    They are downloaded once. Without `download`, or where the hub can't be reached, it has those
-    of before. Raises HubError.
+    Without `download`, or if the hub can't be reached, earlier downloads. Raises HubError.
     """
     hub = _library()
     with _explained(f"{kind} {repository}"):
@@ -63,10 +58,7 @@ def fetch(
 
 
 def check_push(name: str) -> None:
-    """Raises HubError where `push` is bound to fail: the package, a token, or its right is missing.
-
-    It spares the export that would come first.
-    """
+    """Raises HubError if `push` would fail for want of the package, a token, or its right."""
     if (repository := address(name)) is None or repository.revision is not None:
         raise HubError(f"{name}: not a valid hub name: write ORG/NAME")
     hub = _library()
@@ -79,10 +71,7 @@ def check_push(name: str) -> None:
 
 
 def push(folder: str | os.PathLike[str], name: str) -> str:
-    """Uploads a folder to the model ORG/NAME, which is made if it isn't there; returns its page.
-
-    Files of before stay where the folder has none of that name. Raises HubError.
-    """
+    """Uploads a folder to the model ORG/NAME, new or not; returns its page. Raises HubError."""
     api, message = _library().HfApi(), "Exported by flaxformer-mt"
     try:
         with _explained(name):
@@ -105,26 +94,21 @@ def _library() -> Any:
 
 @contextlib.contextmanager
 def _explained(what: str) -> Iterator[None]:
-    """Turns errors of the package, and of the network below it, into one line about `what`."""
+    """Turns errors of the package and the network into one line about `what`."""
     errors = importlib.import_module("huggingface_hub.errors")
     try:
         yield
     except errors.RevisionNotFoundError:
         raise HubError(f"{what}: no such branch, tag or commit on the hub") from None
     except errors.HfHubHTTPError as error:
-        status = error.response.status_code
-        if isinstance(error, errors.RepositoryNotFoundError) or status == 404:
-            raise HubError(
-                f"{what}: not found on the hub, or not readable; a private or gated one needs a "
-                f"token: {_SIGN_IN}"
-            ) from None
-        if status == 401:
-            raise HubError(f"{what}: the hub refuses the token: {_SIGN_IN}") from None
-        if status == 403:
-            raise HubError(
-                f"{what}: the token has no access: {_SIGN_IN}, with write access"
-            ) from None
-        raise HubError(f"{what}: the hub answered {_first_line(error)}") from error
+        absent = isinstance(error, errors.RepositoryNotFoundError)
+        said = {
+            401: f"the hub refuses the token: {_SIGN_IN}",
+            403: f"the token has no access: {_SIGN_IN}, with write access",
+            404: "not found on the hub, or not readable; a private or gated one needs a token: "
+            f"{_SIGN_IN}",
+        }.get(404 if absent else error.response.status_code)
+        raise HubError(f"{what}: {said or f'the hub answered {_first_line(error)}'}") from error
     except errors.LocalEntryNotFoundError as error:
         if error.__cause__ is None:
             raise HubError(f"{what}: not downloaded yet") from None
@@ -132,8 +116,7 @@ def _explained(what: str) -> Iterator[None]:
             f"{what}: the hub cannot be reached, and no earlier download exists: "
             f"{_first_line(error.__cause__)}"
         ) from error.__cause__
-    # A damaged answer, a model card that the hub refuses; the network; the disk.
-    except Exception as error:
+    except Exception as error:  # a damaged answer, a refused model card, the network, the disk
         reason = error if error.__cause__ is None else error.__cause__
         raise HubError(f"{what}: {_first_line(reason)}") from error
 

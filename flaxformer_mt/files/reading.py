@@ -1,22 +1,62 @@
-"""Reads whole files and JSON; any JSON problem is one error with file and line."""
+"""Paths here and in object stores; reading whole files and JSON with errors that name the place."""
+
+from __future__ import annotations
 
 import contextlib
 import errno
 import json
+import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flaxformer_mt.errors import UserError
 
+if TYPE_CHECKING:
+    from etils import epath
+
+# The stores of etils' epath, and fsspec's names for them.
+_SCHEMES = ("gs://", "s3://", "az://", "hf://")
+_PROTOCOLS = ("gcs", "gs", "s3", "az", "abfs", "hf")
+
+
+class StorageError(UserError):
+    """A path that can't be made."""
+
+
+def local_path(text: str | os.PathLike[str]) -> Path:
+    """A local path; `~` is the home. Raises StorageError for an unknown user's."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        raise StorageError(f"{os.fspath(text)}: no such user: write the path in full") from error
+
+
+def bucket_path(address: str) -> epath.Path:
+    """The path of `gs://BUCKET/NAME`, or of another store's address. Raises StorageError.
+
+    Turns off fsspec's cache of listings, unless the user configured it: it would hide what
+    TensorStore or other processes write. Nothing may make an fsspec file system before.
+    """
+    if not address.startswith(_SCHEMES):
+        raise StorageError(
+            f"{address}: is neither a local path nor in a supported store: {', '.join(_SCHEMES)}"
+        )
+    import fsspec.config
+    from etils import epath
+
+    for protocol in _PROTOCOLS:
+        fsspec.config.conf.setdefault(protocol, {}).setdefault("use_listings_cache", False)
+    return epath.Path(address)
+
 
 class JsonError(UserError):
-    """A file or a line that is not usable JSON; the message begins with its place."""
+    """A file or line that isn't usable JSON; the message begins with its place."""
 
 
 def regular_size(path: Path) -> int:
-    """Bytes of a local file. Raises OSError, also for a FIFO or a device: reading may never end."""
+    """Bytes of a local file. Raises OSError, also for a FIFO or a device."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "not a regular file", str(path))
@@ -24,22 +64,22 @@ def regular_size(path: Path) -> int:
 
 
 def read_file(path: Path) -> bytes:
-    """The bytes of a regular file, here or in a bucket. Raises OSError."""
+    """The bytes of a regular file or an object. Raises OSError."""
     if isinstance(path, Path):
         regular_size(path)
     return path.read_bytes()
 
 
 def load_json(path: Path) -> Any:
-    """The value in a file, here or in a bucket. Raises OSError and JsonError."""
+    """The value in a file or an object. Raises OSError and JsonError."""
     return parse_json(read_file(path), path)
 
 
 @contextlib.contextmanager
 def explained(error: type[UserError], path: Path, advice: str) -> Iterator[None]:
-    """Whatever is wrong with the JSON file at `path`, or with what it holds, is an `error`.
+    """Raises `error` for whatever is wrong with the JSON file `path` and its content.
 
-    `advice` says how to mend a missing or damaged file; an error of permissions stands alone.
+    `advice` is for a missing or damaged file.
     """
     try:
         yield
@@ -56,19 +96,16 @@ def explained(error: type[UserError], path: Path, advice: str) -> Iterator[None]
 
 
 def parse_json(data: bytes, path: Path, line: int | None = None) -> Any:
-    """The value that `data` stands for: all of the file `path`, or its line of that number.
-
-    Raises JsonError.
-    """
+    """The value of `data`, all of the file `path` or its `line`. Raises JsonError."""
     try:
         value = json.loads(data.decode("utf-8"))
-        # Python decodes half a character (a lone surrogate), which nothing can write or print.
+        # Python decodes lone surrogates, which nothing can write.
         if b"\\ud" in data.lower():
             json.dumps(value, ensure_ascii=False).encode("utf-8")
         return value
     except json.JSONDecodeError as error:
         number = error.lineno if line is None else line
         raise JsonError(f"{path}:{number}: is not JSON: {error.msg}") from None
-    except (ValueError, RecursionError) as error:  # no UTF-8; numbers or depths beyond all bounds
+    except (ValueError, RecursionError) as error:  # other than UTF-8, huge numbers or depths
         place = path if line is None else f"{path}:{line}"
         raise JsonError(f"{place}: is not JSON: {error}") from None

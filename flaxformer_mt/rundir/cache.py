@@ -26,6 +26,7 @@ from flaxformer_mt.rundir.paths import (
     asking,
     copy,
     exists,
+    explained,
     files_below,
     is_primary,
     is_remote,
@@ -113,16 +114,15 @@ def upload_folder(local: Path, remote: Path) -> None:
     """Uploads every file of a folder, its index last. Raises RunDirectoryError."""
     files = _listed(local)
 
-    def put(name: str, action: Callable[[], Any]) -> None:
-        asking(remote / name, "written", lambda: persistently(action))
-
     def upload(name: str) -> None:
-        put(name, lambda: copy(local / name, remote / name))
+        with explained(remote / name, "written"):
+            persistently(lambda: copy(local / name, remote / name))
 
     index = INDEX[remote.name]
     _at_once(functools.partial(upload, name) for name in files if name != index)
     listed = json.dumps({"files": files}, indent=2).encode()
-    put(FILES, lambda: (remote / FILES).write_bytes(listed))
+    with explained(remote / FILES, "written"):
+        persistently(lambda: (remote / FILES).write_bytes(listed))
     upload(index)
 
 
@@ -198,12 +198,5 @@ def _place_of(files: dict[str, Any]) -> Path:
     return cache_folder() / "folders" / key
 
 
-@contextlib.contextmanager
-def _usable() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise RunDirectoryError(
-            f"{cache_folder()}: cannot be used as a cache: {error.strerror or error}; set "
-            "FLAXFORMER_CACHE to another folder"
-        ) from error
+def _usable() -> contextlib.AbstractContextManager[None]:
+    return explained(cache_folder(), "used as a cache (set FLAXFORMER_CACHE to another folder)")

@@ -15,11 +15,10 @@ from flaxformer_mt.rundir.paths import COMMITTED, asking, is_remote, remove, rep
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class KeepPolicy:
-    """Keeps the `keep_latest` newest and the `keep_best` best steps, and what is to be averaged:
+    """Keeps the `keep_latest` newest, `keep_best` best and `keep_for_average` newest regular steps.
 
-    the `keep_for_average` newest that were not saved for a start, a stop or an end alone. Where a
-    run was stopped or extended decides about no other checkpoint. Best is the highest (`mode`
-    "max", as for BLEU) or lowest ("min") value of `metric` saved with a checkpoint.
+    Steps saved only for a start, a stop or an end aren't regular. Best is the highest (`mode`
+    "max") or lowest ("min") value of `metric` saved with a checkpoint.
     """
 
     keep_latest: int = 2
@@ -32,10 +31,7 @@ class KeepPolicy:
 def ranked(
     metrics: Mapping[int, Mapping[str, Any]], metric: str, mode: Literal["max", "min"]
 ) -> list[int]:
-    """Steps from best to worst; of equal values the earlier step first, as patience counts.
-
-    Steps without the metric, or with one that is not finite, are left out.
-    """
+    """Steps with a finite metric from best to worst; of equal values the earlier step first."""
     sign = -1.0 if mode == "max" else 1.0
     values = {
         step: sign * float(found[metric])
@@ -52,15 +48,11 @@ def steps_to_keep(
     *,
     irregular: Container[int] = (),
 ) -> set[int]:
-    """The steps that `policy` keeps, out of `steps` with their `metrics`.
-
-    `irregular` ones were saved because the run started, stopped or ended there.
-    """
+    """The steps that `policy` keeps, out of `steps` with their `metrics`."""
     present = {step: metrics.get(step, {}) for step in steps}
     best = ranked(present, policy.metric, policy.mode)[: policy.keep_best]
     newest_first = sorted(steps, reverse=True)
     regular = [step for step in newest_first if step not in irregular]
-    # Never none: the newest checkpoint is what a resumed run continues from.
     newest = newest_first[: max(1, policy.keep_latest)]
     return {*newest, *regular[: policy.keep_for_average], *best}
 
@@ -68,15 +60,14 @@ def steps_to_keep(
 AVERAGE = "average"
 BEFORE = "average.before"
 
-# What a checkpoint was saved for: the weights that a run began with, an interval, the end of
-# training where no interval ends, or a stop on request.
+# Why a checkpoint was saved: the run's first weights, an interval, its end between intervals, a
+# stop.
 Kind = Literal["start", "regular", "end", "stop"]
 
 
 def list_steps(directory: Path) -> list[int]:
-    """Steps in a checkpoints directory, in order, whole or not; in a bucket the committed ones."""
+    """Steps in a checkpoints directory, in order; in a bucket only committed ones."""
     if is_remote(directory):
-        # One that is being saved, or whose saving was killed, doesn't count yet.
         return [step for step in steps_begun(directory) if is_there(directory / str(step))]
     if not directory.is_dir():
         return []
@@ -93,7 +84,7 @@ def steps_begun(directory: Path) -> list[int]:
 
 
 def is_there(folder: Path) -> bool:
-    """Whether there is a checkpoint, a complete one if in a bucket."""
+    """Whether there is a checkpoint; in a bucket, a complete one."""
     if is_remote(folder):
         return asking(folder, "read", (folder / COMMITTED).exists)
     return folder.is_dir()
@@ -105,7 +96,7 @@ def has_average(directory: Path) -> bool:
 
 
 def average_folder(directory: Path) -> Path:
-    """Where averaged parameters lie, or will: under another name, if replacing them was killed."""
+    """Where averaged parameters are or go: under another name, if replacing them was killed."""
     place, before = directory / AVERAGE, directory / BEFORE
     return before if not is_remote(place) and not place.is_dir() and before.is_dir() else place
 
@@ -132,7 +123,7 @@ def select_step(directory: Path, which: Literal["best", "latest"] | int) -> int:
 
 
 def best_steps(directory: Path, n: int) -> list[int]:
-    """At most n steps, the best first, by what the newest checkpoint calls best.
+    """At most n steps, best first, by the newest checkpoint's metric.
 
     Raises CheckpointError if no checkpoint was validated.
     """
@@ -149,16 +140,13 @@ def best_steps(directory: Path, n: int) -> list[int]:
 
 
 def kind_of(meta: Mapping[str, Any]) -> Kind:
-    """What the checkpoint that so describes itself was saved for; early ones do not say."""
+    """Why a checkpoint was saved; early ones don't say."""
     kind: Kind = meta.get("kind", "regular")
     return kind
 
 
 def regular_steps(directory: Path) -> list[int]:
-    """The steps that may be averaged, in order: regular ones, and the end of the run.
-
-    No end from which the run was extended. A damaged step is named when it is used.
-    """
+    """The steps that may be averaged, in order: regular ones, and an end that wasn't extended."""
     steps = list_steps(directory)
     irregular = {
         step
@@ -169,12 +157,7 @@ def regular_steps(directory: Path) -> list[int]:
 
 
 def readable_metas(directory: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Every step's description of itself, those of damaged steps left out.
-
-    One that the machine fails to read is an UnreadError: what is best or regular would else be
-    decided without it.
-    """
-
+    """Every undamaged step's description. Raises UnreadError, rather than choose without it."""
     from flaxformer_mt.rundir.checkpoint_format import read_meta  # by Orbax and JAX
 
     for step in list_steps(directory):
@@ -195,14 +178,11 @@ def averaged_steps(run: RunDirectory) -> list[int]:
 
 
 def stale_average(run: RunDirectory) -> str | None:
-    """A sentence about `checkpoints/average` if the run has saved a newer step since it was made.
-
-    None if it has not, or if there is no average. Raises CheckpointError.
-    """
+    """A sentence about an average older than the run's newest step. Raises CheckpointError."""
     if not has_average(run.checkpoints):
         return None
     meta = _average_meta(run)
-    made = meta.get("newest", max(meta["steps"]))  # early ones do not say
+    made = meta.get("newest", max(meta["steps"]))  # early ones don't say
     newest = max(list_steps(run.checkpoints), default=made)
     if newest <= made:
         return None
@@ -213,7 +193,6 @@ def stale_average(run: RunDirectory) -> str | None:
 
 
 def _average_meta(run: RunDirectory) -> dict[str, Any]:
-
     from flaxformer_mt.rundir.checkpoint_format import read_meta
 
     folder = existing_average(run.checkpoints)
@@ -224,10 +203,7 @@ def _average_meta(run: RunDirectory) -> dict[str, Any]:
 
 
 def default_weights(run: RunDirectory) -> Literal["average", "best", "latest"]:
-    """The average if one was made and the run is where it was then, else the best, else the latest.
-
-    Raises UnreadError.
-    """
+    """The average if it isn't stale, else the best, else the latest. Raises UnreadError."""
     if has_average(run.checkpoints) and not stale_average(run):
         return "average"
     try:
@@ -253,10 +229,7 @@ class Chosen:
 
 
 def chosen_weights(run: RunDirectory, which: Which) -> Chosen:
-    """The checkpoint that a name means at this moment. Raises CheckpointError.
-
-    Logs a warning if there is an average and the run has continued since.
-    """
+    """The checkpoint that a name means now; warns of a stale average. Raises CheckpointError."""
     named = default_weights(run) if which == "auto" else which
     if named == "average":
         chosen = Chosen("average", f"average of steps {joined(averaged_steps(run))}")
@@ -273,11 +246,9 @@ def average_checkpoints(
 ) -> tuple[dict[str, Any], list[int]]:
     """The arithmetic mean of the parameters of the `n` newest or best checkpoints, and their steps.
 
-    A checkpoint's parameters are its moving average where it has one, as in validation. Only
-    regular ones and the end: what was saved because a run started, stopped or once ended there lies
-    anywhere between them. Nested dictionaries of NumPy arrays in the parameters' dtype. The sum is
-    kept in float64 and one checkpoint is in memory at a time. Raises CheckpointError if there are
-    fewer than n or one of them is damaged: no other takes its place silently.
+    Takes `regular_steps`, and a checkpoint's moving average where it has one, as in validation.
+    Nested dictionaries of NumPy arrays in the parameters' dtype, summed in float64, with one
+    checkpoint in memory at a time. Raises CheckpointError for fewer than n or a damaged one.
     """
     import jax
     import numpy as np
@@ -306,11 +277,10 @@ def average_checkpoints(
 
 
 def write_average(run: RunDirectory, params: Any, steps: Sequence[int]) -> None:
-    """Stores averaged parameters as `checkpoints/average`, replacing those of before when done.
+    """Stores averaged parameters as `checkpoints/average`, replacing older ones when done.
 
-    Raises CheckpointError if they cannot be written; those of before then stay, and so they do
-    when the process is killed. In a bucket, where folders cannot be renamed, a reader sees the
-    former ones, then none, then the new ones.
+    After a kill or a CheckpointError the older ones stay. In a bucket, where folders can't be
+    renamed, a reader sees the older ones, then none, then the new ones.
     """
     import orbax.checkpoint as ocp
 
@@ -324,16 +294,12 @@ def write_average(run: RunDirectory, params: Any, steps: Sequence[int]) -> None:
     arguments = composite({"params": params}, {"meta": meta})
     try:
         for leftover in run.checkpoints.glob(f"{AVERAGE}.new*"):
-            if is_remote(leftover):
-                remove(leftover)
-            else:
-                shutil.rmtree(leftover)
+            (remove if is_remote(leftover) else shutil.rmtree)(leftover)
         with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as writer:
             writer.save(aside, args=arguments)
         if is_remote(place):
             replace(place, aside)
             return
-        # Until the last line a reader takes `before` where there is no `place`.
         if place.exists():
             if before.exists():
                 shutil.rmtree(before)

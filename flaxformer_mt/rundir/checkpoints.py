@@ -1,10 +1,8 @@
 """Saving a run's state while training continues, and restoring the newest intact one.
 
-Saving is asynchronous: `save` returns once the arrays are copied off the devices, so they may be
-donated to the next step. A step is written under a temporary name and renamed when complete. In a
-bucket Orbax writes it in place, every process its shards, and `commit_success.txt` last: without
-that it is no step. Deleting, and setting aside, begin with any object; what is left of a step that
-was killed halfway is either not committed or does not match its digests, and never used.
+`save` returns once the arrays are copied off the devices, so they may be donated to the next step.
+A step is renamed when complete; in a bucket Orbax writes `commit_success.txt` last. What a kill
+leaves of a step is not committed or doesn't match its digests, and is never used.
 """
 
 import contextlib
@@ -18,34 +16,14 @@ from typing import Any, Literal
 import jax
 import orbax.checkpoint as ocp
 
-from flaxformer_mt.rundir import CheckpointError, DamagedError, UnreadError
-from flaxformer_mt.rundir.checkpoint_choice import (
-    AVERAGE as AVERAGE,
-    KeepPolicy,
-    Kind,
-    best_steps as best_steps,
-    existing_average,
-    is_there,
-    joined,
-    kind_of,
-    list_steps as list_steps,
-    ranked,
-    select_step as select_step,
-    steps_begun,
-    steps_to_keep,
+from flaxformer_mt.rundir import (
+    CheckpointError,
+    DamagedError,
+    UnreadError,
+    checkpoint_choice as choice,
+    checkpoint_format as form,
 )
-from flaxformer_mt.rundir.checkpoint_format import (
-    check_form,
-    composite,
-    everywhere,
-    first_line,
-    hush,
-    listed_alike,
-    read_document,
-    read_meta,
-    read_tree,
-    read_weights,
-)
+from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy, Kind
 from flaxformer_mt.rundir.digests import flatten_paths
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import as_path, is_remote, remove
@@ -56,11 +34,10 @@ _LOGGER = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """Everything that lets a stopped run resume as if it had not stopped.
+    """Everything that lets a stopped run resume as if it hadn't stopped.
 
-    `params`, `opt_state` and `ema` (an exponential moving average of the parameters, if kept)
-    are trees of arrays; `position` (where the data iterator stands) and `metrics` are plain JSON
-    mappings. `kind` says what it was saved for, and so whether it is averaged.
+    `params`, `opt_state` and `ema` (the parameters' moving average, if kept) are trees of arrays;
+    `position` (of the data iterator) and `metrics` are plain JSON. `kind` says why it was saved.
     """
 
     step: int
@@ -73,11 +50,10 @@ class Snapshot:
 
 
 class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
-    """The checkpoints of one run, for the process that trains: it holds the run's lock.
+    """The checkpoints of one run, for the process that trains and holds the run's lock.
 
-    Opening removes what a killed save left behind. `report` receives a sentence about every
-    checkpoint that is set aside. `before_save` is called before each save. Raises CheckpointError
-    if the directory is not usable.
+    Opening removes what a killed save left. `report` gets a sentence about each checkpoint that is
+    set aside; `before_save` is called before each save. Raises CheckpointError.
     """
 
     def __init__(
@@ -88,7 +64,7 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         report: Callable[[str], None] = _LOGGER.warning,
         before_save: Callable[[], None] = lambda: None,
     ) -> None:
-        hush()
+        form.hush()
         self.directory = as_path(directory)
         self.policy = policy
         self._before_save = before_save
@@ -97,10 +73,9 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         self._open()
 
     def save(self, snapshot: Snapshot) -> bool:
-        """Starts saving; waits for the save before this one. False if the step is there already.
+        """Starts saving once the save before is done. False if the step exists.
 
-        Raises CheckpointError, also for the failure of the save before; the next save is a new
-        attempt.
+        Raises CheckpointError, also if the save before failed; the next save tries again.
         """
         self.wait()
         if snapshot.step in self.steps():
@@ -115,10 +90,10 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
             "metrics": dict(snapshot.metrics),
             "best": {"metric": self.policy.metric, "mode": self.policy.mode},
         }
-        arguments = composite(trees, {"position": snapshot.position, "meta": meta})
+        arguments = form.composite(trees, {"position": snapshot.position, "meta": meta})
         self._metas[snapshot.step] = meta
         try:
-            # force: when to save is the caller's decision alone.
+            # force: the caller decides when to save.
             self._opened().save(snapshot.step, args=arguments, force=True)
         except Exception as error:
             self._failed(error)
@@ -141,19 +116,18 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
     ) -> Snapshot:
         """The snapshot of `step`, every leaf checked, placed as the abstract trees say.
 
-        "latest" is the newest step that is whole: damaged ones after it are reported and renamed
-        to `damaged-STEP`, once a whole one is found. Raises CheckpointError for a named or best
-        step that is damaged, for one of another model and for one that the machine fails to read
-        (UnreadError); these stay where they are.
+        "latest" is the newest intact step; damaged ones after it are reported and renamed to
+        `damaged-STEP`. Raises CheckpointError for a named or best step that is damaged, another
+        model's, or one that the machine fails to read (UnreadError).
         """
         self.wait()
         abstract = {"params": abstract_params, "opt_state": abstract_opt_state}
         if abstract_ema is not None:
             abstract["ema"] = abstract_ema
         if step != "latest":
-            # The policy at hand may call another step best than the one it was saved under.
+            # This policy may call another step best than the one it was saved under.
             best = self.best_step() if step == "best" else None
-            chosen = select_step(self.directory, step) if best is None else best
+            chosen = choice.select_step(self.directory, step) if best is None else best
             return _read(self.directory / str(chosen), abstract)
         damaged: dict[int, str] = {}
         for candidate in reversed(self.steps()):
@@ -168,8 +142,8 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
             raise CheckpointError(f"{self.directory}: has no checkpoint")
         reasons = "\n".join(f"  {reason}" for reason in damaged.values())
         raise CheckpointError(
-            f"{self.directory}: none of the checkpoints {joined(sorted(damaged))} can be used; "
-            f"left in place:\n{reasons}"
+            f"{self.directory}: none of the checkpoints {choice.joined(sorted(damaged))} can be "
+            f"used; left in place:\n{reasons}"
         )
 
     def steps(self) -> list[int]:
@@ -177,14 +151,14 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         return sorted(self._opened().all_steps())
 
     def latest_step(self) -> int | None:
-        """The newest step, or None."""
+        """The newest step, if any."""
         return max(self.steps(), default=None)
 
     def best_step(self) -> int | None:
-        """The step with the best value of the policy's metric, or None if none has it."""
+        """The step with the best value of the policy's metric, if any."""
         metas = {step: self._metas[step] for step in self.steps() if step in self._metas}
         metrics = {step: meta["metrics"] for step, meta in metas.items()}
-        return next(iter(ranked(metrics, self.policy.metric, self.policy.mode)), None)
+        return next(iter(choice.ranked(metrics, self.policy.metric, self.policy.mode)), None)
 
     def close(self) -> None:
         """Waits for the last save and ends. Raises CheckpointError if that failed."""
@@ -202,8 +176,8 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         try:
             if is_remote(self.directory):
                 if jax.process_index() == 0:
-                    for step in steps_begun(self.directory):
-                        if not is_there(self.directory / str(step)):
+                    for step in choice.steps_begun(self.directory):
+                        if not choice.is_there(self.directory / str(step)):
                             remove(self.directory / str(step))
             else:
                 self.directory.mkdir(parents=True, exist_ok=True)
@@ -215,11 +189,11 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
             raise CheckpointError(
                 f"{self.directory}: cannot hold checkpoints: {error.strerror or error}"
             ) from error
-        everywhere(True)
+        form.everywhere(True)
         self._metas: dict[int, Mapping[str, Any]] = {}
-        for step in listed_alike(self.directory, list_steps):
+        for step in form.listed_alike(self.directory, choice.list_steps):
             try:
-                self._metas[step] = read_meta(self.directory / str(step))
+                self._metas[step] = form.read_meta(self.directory / str(step))
             except DamagedError:
                 continue  # named when it is to be restored
             except UnreadError as error:
@@ -228,22 +202,20 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
             self.directory,
             options=ocp.CheckpointManagerOptions(
                 preservation_policy=self,
-                # Metrics come from `meta`, read with care: Orbax would refuse to open the
-                # directory for one damaged step.
+                # Orbax would refuse to open a directory with one damaged step.
                 lightweight_initialize=True,
-                # Otherwise a folder that cannot be made leaves threads that wait five minutes
-                # for it, and hold up the end of the process.
+                # Otherwise a folder that can't be made leaves threads that wait for five minutes.
                 async_options=ocp.AsyncOptions(create_directories_asynchronously=False),
             ),
         )
 
     def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> list[bool]:
-        """Orbax's question, which of its checkpoints to keep, answered by our policy."""
+        """Tells Orbax which checkpoints to keep."""
         steps = [checkpoint.step for checkpoint in checkpoints]
         metrics = {step: self._metas[step]["metrics"] for step in steps if step in self._metas}
-        irregular = {step for step in metrics if kind_of(self._metas[step]) != "regular"}
-        kept = steps_to_keep(steps, metrics, self.policy, irregular=irregular)
-        # Of what could not be read nobody knows that it is not the best.
+        irregular = {step for step in metrics if choice.kind_of(self._metas[step]) != "regular"}
+        kept = choice.steps_to_keep(steps, metrics, self.policy, irregular=irregular)
+        # An unreadable one may be the best.
         return [step in kept or step not in metrics for step in steps]
 
     def _opened(self) -> ocp.CheckpointManager:
@@ -258,13 +230,13 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
             manager.close()
 
     def _failed(self, error: Exception) -> None:
-        """A manager remembers a failure and forgets old steps: the next call makes a new one."""
+        """Closes the manager, which is unusable after a failure; the next call makes a new one."""
         try:
             self._close_manager()
         except Exception as second:
             error.add_note(f"and closing: {second}")
         raise CheckpointError(
-            f"{self.directory}: a checkpoint could not be saved: {first_line(error)}; earlier "
+            f"{self.directory}: a checkpoint could not be saved: {form.first_line(error)}; earlier "
             "ones are intact"
         ) from error
 
@@ -272,14 +244,14 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         if not damaged:
             return
         asides = {step: _free_name(self.directory, f"damaged-{step}") for step in damaged}
-        everywhere(True)
+        form.everywhere(True)
         for step, reason in damaged.items():
             if jax.process_index() == 0:
                 (self.directory / str(step)).rename(asides[step])
             self._metas.pop(step, None)
             self._report(f"{reason}; set aside as {asides[step].name}, going back to step {used}")
-        everywhere(True)
-        listed_alike(self.directory, list_steps)
+        form.everywhere(True)
+        form.listed_alike(self.directory, choice.list_steps)
         self._opened().reload()
 
 
@@ -289,40 +261,36 @@ def load_params(
     *,
     weights: Literal["auto", "params", "ema"] = "auto",
 ) -> dict[str, Any]:
-    """A run's parameters alone, as `read_weights`. Needs no model and no lock, and changes nothing.
+    """A run's parameters, as `read_weights`, without model or lock.
 
-    Raises CheckpointError, naming the steps that there are.
+    Raises CheckpointError that names the existing steps.
     """
-    hush()
+    form.hush()
     if which == "average":
-        folder = existing_average(run.checkpoints)
+        folder = choice.existing_average(run.checkpoints)
     else:
-        folder = run.checkpoints / str(select_step(run.checkpoints, which))
+        folder = run.checkpoints / str(choice.select_step(run.checkpoints, which))
     try:
-        return read_weights(folder, weights)
+        return form.read_weights(folder, weights)
     except DamagedError as error:
-        # Choosing another model in its place is the user's decision.
-        raise DamagedError(
-            f"{error}; choose another checkpoint: there are {joined(list_steps(run.checkpoints))}"
-        ) from error
+        steps = choice.joined(choice.list_steps(run.checkpoints))
+        raise DamagedError(f"{error}; choose another checkpoint: there are {steps}") from error
 
 
 def _read(folder: Path, abstract: Mapping[str, Any]) -> Snapshot:
     damage = None
     try:
-        meta = read_meta(folder)
+        meta = form.read_meta(folder)
         if str(meta["step"]) != folder.name:
             raise DamagedError(f"{folder}: holds step {meta['step']}; restore the folder's name")
-        # Before anything is read: settings that do not fit are found in no time.
         for name, tree in abstract.items():
-            check_form(folder, meta, name, flatten_paths(tree))
-        position = read_document(folder, meta, "position")
+            form.check_form(folder, meta, name, flatten_paths(tree))
+        position = form.read_document(folder, meta, "position")
     except DamagedError as error:
         damage = error
-    # From here on all processes need each other.
-    if not everywhere(damage is None):
+    if not form.everywhere(damage is None):
         raise damage or DamagedError(f"{folder}: cannot be read on another host")
-    trees = {name: read_tree(folder, meta, name, tree) for name, tree in abstract.items()}
+    trees = {name: form.read_tree(folder, meta, name, tree) for name, tree in abstract.items()}
     return Snapshot(
         step=meta["step"],
         params=trees["params"],
@@ -330,7 +298,7 @@ def _read(folder: Path, abstract: Mapping[str, Any]) -> Snapshot:
         ema=trees.get("ema"),
         position=position,
         metrics=meta["metrics"],
-        kind=kind_of(meta),
+        kind=choice.kind_of(meta),
     )
 
 

@@ -1,10 +1,9 @@
 """Digests of arrays that don't depend on the mesh.
 
 A leaf's digest is a sum, modulo 2^32 in two lanes, of a mixture of each 32-bit word with its
-position in the whole array, together with dtype and shape. A sum has no order, so every device
-sums its own shard, whatever the sharding, and XLA adds the shards up; NumPy gets the same
-numbers. Both lanes are one-to-one in the word, so that a single flipped bit always shows; any
-other change goes unnoticed with a chance of about 2^-64. This guards against damage, not malice.
+position, together with dtype and shape. A sum has no order, so every device sums its own shard and
+XLA adds them up; NumPy gets the same numbers. Both lanes are one-to-one in the word: one flipped
+bit always shows, other damage (not malice) goes unnoticed with a chance of about 2^-64.
 """
 
 import math
@@ -15,27 +14,24 @@ import jax.numpy as jnp
 import numpy as np
 
 _UNSIGNED = {1: "uint8", 2: "uint16", 4: "uint32"}
-_QUICK = 1 << 21  # elements that NumPy mixes in less time than a compilation takes
-_BLOCK = 1 << 16  # words that NumPy mixes at a time: they stay in the cache
+_QUICK = 1 << 21  # elements that NumPy mixes faster than a program compiles
+_BLOCK = 1 << 16  # words that NumPy mixes at a time, in the cache
 
 
 def tree_digest(tree: Any) -> dict[str, str]:
     """The digest of every leaf by its path, such as "encoder/layer_0/ffn/kernel".
 
     A digest reads "float32[512, 2048]:" and sixteen hexadecimal digits. Leaves are JAX arrays of
-    any sharding, typed PRNG keys included, or NumPy arrays. Equal bits, dtype, shape and path give
-    the same digest in either form. In a run of several processes all must call this together.
-    Raises TypeError on a dtype without whole bytes and ValueError on an array of more than 2^32
-    words.
+    any sharding, PRNG keys included, or NumPy arrays. All processes must call this together. Raises
+    TypeError on a dtype without whole bytes, ValueError on more than 2^32 words.
     """
     leaves = flatten_paths(tree)
     sums = {}
     for path, leaf in leaves.items():
         sums[path] = _lanes(leaf)
         if isinstance(leaf, jax.Array) and next(iter(leaf.devices())).platform == "cpu":
-            # XLA's CPU client starts programs as threads become free: some tens of sums over
-            # devices at a time, each waiting for its partners' part, can wait for each other for
-            # ever. Accelerators keep the order in which programs were dispatched.
+            # On CPUs, some tens of sums over devices at a time can deadlock: programs start as
+            # threads become free. Accelerators keep the order of dispatch.
             jax.block_until_ready(sums[path])
     # One transfer for all, after every leaf's sum was dispatched.
     sums = jax.device_get(sums)
@@ -46,7 +42,7 @@ def tree_digest(tree: Any) -> dict[str, str]:
 
 
 def flatten_paths(tree: Any) -> dict[str, Any]:
-    """The tree's leaves by path: names of fields and keys, and indices, joined by "/"."""
+    """The tree's leaves by path: fields, keys and indices, joined by "/"."""
     leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
     named = {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves}
     if len(named) != len(leaves):
@@ -66,15 +62,11 @@ def _lanes(leaf: Any) -> tuple[Any, Any]:
         raise TypeError(f"no digest for dtype {dtype}")
     if leaf.size * max(1, size // 4) > 1 << 32:
         raise ValueError(f"no digest for an array of shape {leaf.shape}: over 2^32 words")
-    if isinstance(leaf, jax.Array) and not _is_at_hand(leaf):
-        return _lanes_on_device(leaf)
+    if isinstance(leaf, jax.Array):
+        (device, *others) = leaf.devices()
+        if device.platform != "cpu" or others or leaf.size > _QUICK:
+            return _lanes_on_device(leaf)
     return _lanes_on_host(np.asarray(leaf))
-
-
-def _is_at_hand(leaf: jax.Array) -> bool:
-    """Whether NumPy is quicker than compiling a program for an array of this shape."""
-    (device, *others) = leaf.devices()
-    return device.platform == "cpu" and not others and leaf.size <= _QUICK
 
 
 @jax.jit
@@ -83,7 +75,7 @@ def _lanes_on_device(array: jax.Array) -> tuple[jax.Array, jax.Array]:
     if array.dtype == jnp.bool_:
         words = array.astype(jnp.uint32)
     elif size == 8:
-        # Two words an element, on a new last axis, the low one first: as NumPy's view.
+        # Two words per element on a new last axis, the low one first, as in NumPy's view.
         words = jax.lax.bitcast_convert_type(array, jnp.uint32)
     else:
         words = jax.lax.bitcast_convert_type(array, _UNSIGNED[size]).astype(jnp.uint32)
@@ -109,10 +101,10 @@ def _lanes_on_host(array: np.ndarray) -> tuple[int, int]:
 
 
 def _mix(words: Any, positions: Any) -> tuple[Any, Any]:
-    """Two mixtures of uint32 words with their positions, for NumPy and JAX alike.
+    """Two mixtures of uint32 words with their positions, for NumPy and JAX.
 
-    The positions are mixed first: words are often small integers, and `word ^ position` or
-    `word + position` of such would be the same multiset for many orders of the same words.
+    Positions are mixed first: for small integers, many orders of the same words would give the same
+    multiset of `word ^ position` or `word + position`.
     """
     places = _avalanche(positions + np.uint32(0x9E3779B9), 0x85EBCA6B, 0xC2B2AE35)
     first = _avalanche(words ^ places, 0x85EBCA6B, 0xC2B2AE35)

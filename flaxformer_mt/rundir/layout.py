@@ -19,8 +19,7 @@ from flaxformer_mt.rundir import WorkdirError
 from flaxformer_mt.rundir.paths import as_path, exists, explained, is_remote, read_json, write_json
 from flaxformer_mt.versions import git_commit, package_versions
 
-# Raised when an older reader would misread the directory. Every version up to this one loads.
-FORMAT_VERSION = 1
+FORMAT_VERSION = 1  # raised when older readers would misread; every version up to it loads
 
 
 class _Inside:
@@ -35,10 +34,7 @@ class _Inside:
 
 @dataclasses.dataclass(frozen=True)
 class RunDirectory:
-    """The paths of a run, in a local folder or in a bucket (`gs://BUCKET/FOLDER`).
-
-    Holds no open file and checks nothing: see `create` and `open_run`.
-    """
+    """The paths of a run, in a local folder or in a bucket (`gs://BUCKET/FOLDER`), unchecked."""
 
     path: Path
 
@@ -80,7 +76,7 @@ class Start:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunRecord:
-    """The content of `config.json`. `config` is plain JSON; the config room gives it types."""
+    """The content of `config.json`, with `config` as plain JSON."""
 
     format_version: int
     config: Mapping[str, Any]
@@ -90,10 +86,9 @@ class RunRecord:
 def create(
     path: str | os.PathLike[str], config: Mapping[str, Any], command_line: Sequence[str]
 ) -> RunDirectory:
-    """Makes `path` a run directory of the current format.
+    """Makes `path` a run directory of the current format, with `config` as plain JSON.
 
-    `config` is the resolved configuration as a plain JSON mapping. The directory may exist and
-    hold other files, but neither a run nor the remains of one. Raises RunDirectoryError.
+    It may hold other files, but no run or remains of one. Raises RunDirectoryError.
     """
     run = RunDirectory(as_path(path))
     make_folder(run)
@@ -115,13 +110,9 @@ def create(
 
 
 def make_folder(run: RunDirectory) -> None:
-    """Makes the folder of a run that is to begin, so that it can be locked before its record is.
-
-    In a bucket there are none to make. Raises WorkdirError.
-    """
-    if is_remote(run.path):
+    """Makes a new run's folder, except in a bucket, to lock it. Raises WorkdirError."""
+    if is_remote(path := run.path):
         return
-    path = run.path
     try:
         path.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
@@ -136,17 +127,14 @@ def make_folder(run: RunDirectory) -> None:
 
 
 def open_run(path: str | os.PathLike[str]) -> RunDirectory:
-    """The run directory at `path`, checked to be one that this version can read.
-
-    Raises RunDirectoryError that says what is missing and what to do.
-    """
+    """The run directory at `path`, if this version can read it. Raises RunDirectoryError."""
     run = RunDirectory(as_path(path))
     read_record(run)
     return run
 
 
 def has_record(run: RunDirectory) -> bool:
-    """Whether there is a run. Raises RunDirectoryError if a bucket cannot be reached."""
+    """Whether there is a run. Raises RunDirectoryError if a bucket can't be reached."""
     return exists(run.config_file)
 
 
@@ -194,11 +182,7 @@ def read_record(run: RunDirectory) -> RunRecord:
 def record_start(
     run: RunDirectory, config: Mapping[str, Any], command_line: Sequence[str]
 ) -> RunRecord:
-    """Notes a later start of the same run, and the configuration it continues with.
-
-    Which settings may differ from the recorded ones is the config room's matter.
-    Raises RunDirectoryError.
-    """
+    """Records a later start of a run and its configuration. Raises RunDirectoryError."""
     before = read_record(run)
     record = dataclasses.replace(
         before, config=config, starts=(*before.starts, _this_start(command_line))
@@ -222,10 +206,9 @@ State = Literal["running", "stopped", "finished", "failed"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Status:
-    """`running` also stands after a kill: only a clean end can write another state.
+    """`running` (even after a kill), `stopped` on request, `finished` or `failed`.
 
-    `stopped` ended on request and can resume there; `finished` reached its last step or ran
-    out of patience; `failed` gave up. `reason` is one sentence for people.
+    `reason` is one sentence for people.
     """
 
     state: State
@@ -239,11 +222,9 @@ def write_status(run: RunDirectory, status: Status) -> None:
 
 
 def reopen(run: RunDirectory, reason: str) -> None:
-    """Notes that a finished run will continue; any other run keeps its status.
+    """Records that a finished run will continue. Raises RunDirectoryError.
 
-    It comes before other settings are recorded, not after: whoever is killed between the two would
-    leave a run that is finished by its former settings and is never trained by the new ones.
-    Raises RunDirectoryError.
+    Call it before recording other settings: a kill in between must not leave a finished run.
     """
     status = read_status(run)
     if status is not None and status.state == "finished":

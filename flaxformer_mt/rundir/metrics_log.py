@@ -22,12 +22,10 @@ _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 class MetricsLog(contextlib.AbstractContextManager["MetricsLog"]):
-    """An append-only log whose every line has an integer `step` and is in the file once written.
+    """An append-only log whose every line has an integer `step` and survives the process.
 
-    A killed process loses none of them; a machine that goes down may lose what was written last.
-    Opening cuts a last line torn by a kill. `resume_step` also drops every line of a later step
-    (`dropped` counts them): training repeats those, so the log equals an undisturbed run's.
-    Raises RunDirectoryError.
+    Opening cuts a last line torn by a kill, and drops lines of steps after `resume_step` (counted
+    in `dropped`), which training repeats. Raises RunDirectoryError.
     """
 
     def __init__(self, path: Path, *, resume_step: int | None = None) -> None:
@@ -43,9 +41,9 @@ class MetricsLog(contextlib.AbstractContextManager["MetricsLog"]):
             self.dropped = self.rewind(resume_step)
 
     def write(self, step: int, values: Mapping[str, Any]) -> None:
-        """Appends one report. Values are numbers (NumPy and JAX scalars too) or text.
+        """Appends a report of numbers (also NumPy's and JAX's) and text, whole or not at all.
 
-        Raises RunDirectoryError if the line cannot be written whole; the log is then as before.
+        Raises RunDirectoryError.
         """
         line = {"step": int(step)} | {name: _plain(name, value) for name, value in values.items()}
         data = json.dumps(line, ensure_ascii=False, allow_nan=False).encode() + b"\n"
@@ -87,27 +85,12 @@ class MetricsLog(contextlib.AbstractContextManager["MetricsLog"]):
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Every complete line, in order; none if the file does not exist.
-
-    A torn last line, of a killed or a still running writer, is left out; any other line that is
-    not a report is a RunDirectoryError with its number.
-    """
+    """Every complete line, in order; none if the file doesn't exist. Raises RunDirectoryError."""
     with explained(path, "read"):
         lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
     if lines and not lines[-1].endswith(b"\n"):
         lines.pop()
     return [_parse(path, number, line) for number, line in enumerate(lines, start=1)]
-
-
-def lost_after(reports: Sequence[Mapping[str, Any]], step: int, *, every: int) -> int | None:
-    """The last reported step (0: none), where a report `every` so many steps would have another up
-    to `step`; None if nothing is missing.
-
-    `every` may have been larger before: the distance between the last two reports counts as well.
-    """
-    steps = sorted({0, *(report["step"] for report in reports if report["step"] <= step)})
-    last, before = steps[-1], steps[-2] if len(steps) > 1 else 0
-    return last if step - last >= max(every, last - before) else None
 
 
 def _parse(path: Path, number: int, line: bytes) -> dict[str, Any]:
@@ -140,10 +123,7 @@ Report = Mapping[str, Any]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Progress:
-    """What had been done at each training report and, first of all, at step 0.
-
-    Sums are NaN from the first report on that has not the rate.
-    """
+    """Sums at step 0 and at each training report; NaN from the first report without the rate on."""
 
     steps: Float64[np.ndarray, " reports+1"]
     seconds: Float64[np.ndarray, " reports+1"]  # of steps: no validation, checkpoints or pauses
@@ -151,30 +131,9 @@ class Progress:
     tgt_tokens: Float64[np.ndarray, " reports+1"]
 
 
-def last_told(reports: Sequence[Report]) -> list[Report]:
-    """Without what a later line repeats: a restart goes back and reports those steps again.
-
-    `MetricsLog` sees to that itself, unless the disk was full.
-    """
-    kept: list[Report] = []
-    for report in reports:
-        step, kind = report["step"], report.get("kind")
-        while kept and kept[-1]["step"] > step:
-            kept.pop()
-        same = range(len(kept) - sum(each["step"] == step for each in kept[-2:]), len(kept))
-        for place in reversed(same):
-            if kept[place].get("kind") == kind:
-                del kept[place]
-        kept.append(report)
-    return kept
-
-
 def progress(reports: Sequence[Report]) -> Progress:
-    """The sums of training reports, each of which has rates over the steps since the one before.
-
-    Steps that were told twice count once, as they were told last.
-    """
-    train = [report for report in last_told(reports) if report.get("kind") != "valid"]
+    """The sums of training reports, whose rates are over the steps since the one before."""
+    train = [report for report in reports if report.get("kind") != "valid"]
     steps = np.array([0.0, *(report["step"] for report in train)])
     seconds = np.diff(steps) * column(train, "seconds_per_step")
     return Progress(
@@ -186,7 +145,7 @@ def progress(reports: Sequence[Report]) -> Progress:
 
 
 def column(reports: Sequence[Report], name: str) -> Float64[np.ndarray, " reports"]:
-    """The values under `name`, NaN where there is none or no finite number."""
+    """The values under `name`, NaN for other than finite numbers."""
     found = [report.get(name) for report in reports]
     whole = np.array([value if is_number(value) else math.nan for value in found], np.float64)
     return np.where(np.isfinite(whole), whole, np.nan)

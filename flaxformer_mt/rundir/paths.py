@@ -1,9 +1,7 @@
-"""Local paths, and `gs://` paths with the same methods.
+"""Local paths (`pathlib.Path`), and `gs://` paths (`etils.epath.Path`) with the same methods.
 
-A local path is a `pathlib.Path`, one in a bucket an `etils.epath.Path`; annotations say `Path` for
-both. In a bucket an object appears whole or not at all, nothing can be appended to, and folders are
-but parts of names: they cannot be made or renamed at one stroke. Whatever is built on `is_remote`
-says what it does instead.
+Annotations say `Path` for both. In a bucket objects appear whole and can't be appended to, and
+folders are only parts of names: they can't be made or renamed at once.
 """
 
 import contextlib
@@ -20,26 +18,31 @@ from typing import Any, TextIO, TypeVar
 
 from flaxformer_mt.errors import install
 from flaxformer_mt.files.atomic import replacing, write_whole
-from flaxformer_mt.files.buckets import StorageError, bucket_path, local_path
-from flaxformer_mt.files.reading import JsonError, parse_json, read_file
+from flaxformer_mt.files.reading import (
+    JsonError,
+    StorageError,
+    bucket_path,
+    local_path,
+    parse_json,
+    read_file,
+)
 from flaxformer_mt.rundir import RunDirectoryError, WorkdirError
 
 T = TypeVar("T")
 
 
 def as_path(path: str | os.PathLike[str]) -> Path:
-    """The absolute path of a local file or folder, or the one in a bucket for `gs://...`.
+    """The absolute path of a local file or folder, or the path of `gs://...`.
 
-    Raises WorkdirError for an empty path, for another kind of address, and for a bucket where the
-    libraries that reach it are not installed.
+    Raises WorkdirError for an empty path, another kind of address, or missing client libraries.
     """
     if not os.fspath(path):
         raise WorkdirError("'' is not a path: write . for the current directory")
-    # pathlib makes one slash of two, so that an address which went through it reads `gs:/`.
+    # After pathlib an address reads `gs:/`.
     if match := re.match(r"([a-zA-Z][a-zA-Z0-9+.-]+):/(/?)", text := os.fspath(path)):
         if match[2] or isinstance(path, Path):
             return _in_bucket(match[1], text[match.end() :])
-    # Absolute, since Orbax demands it and a later chdir must not move the run.
+    # Absolute for Orbax, and so that a later chdir doesn't move the run.
     try:
         return Path(os.path.abspath(local_path(path)))
     except StorageError as error:
@@ -52,22 +55,21 @@ def is_remote(path: os.PathLike[str]) -> bool:
 
 
 def is_primary() -> bool:
-    """Whether this process writes what all processes of a run share: it is alone, or the first."""
-    jax = sys.modules.get("jax")  # one that never imported it is no member of several
+    """Whether this process is alone or the first, which writes for all."""
+    jax = sys.modules.get("jax")  # without it, the process is alone
     return jax is None or not jax.distributed.is_initialized() or jax.process_index() == 0
 
 
 def exists(path: Path) -> bool:
-    """`path.exists()`; RunDirectoryError if the store does not say."""
+    """`path.exists()`. Raises RunDirectoryError if the store doesn't answer."""
     return asking(path, "reached", path.exists) if is_remote(path) else path.exists()
 
 
 @contextlib.contextmanager
 def explained(path: Path, verb: str) -> Iterator[None]:
-    """What fails in the block becomes a RunDirectoryError, "PATH: cannot be VERB: ...".
+    """Turns OSErrors into RunDirectoryError, "PATH: cannot be VERB: ...".
 
-    For a path in a bucket that is whatever its clients raise: aiohttp's and google.auth's errors,
-    too. Only FileNotFoundError passes: it is an answer.
+    For a path in a bucket, whatever its clients raise except FileNotFoundError.
     """
     try:
         yield
@@ -84,16 +86,13 @@ def explained(path: Path, verb: str) -> Iterator[None]:
 
 
 def asking(path: Path, verb: str, action: Callable[[], T]) -> T:
-    """What `action` on a bucket returns; its errors as `explained`."""
+    """What `action` returns, its errors `explained`."""
     with explained(path, verb):
         return action()
 
 
 def persistently(action: Callable[[], T], *, waits: tuple[float, ...] = (1, 4, 16)) -> T:
-    """What `action` returns, tried again after each of `waits` seconds.
-
-    The clients repeat requests themselves; this is for what outlasts that.
-    """
+    """What `action` returns, tried again after each of `waits` seconds (after clients' retries)."""
     for wait in waits:
         try:
             return action()
@@ -131,10 +130,7 @@ def _installed(module: str) -> bool:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Writes `content`, whole or not at all.
-
-    Raises RunDirectoryError if the content is not plain JSON or the file cannot be written.
-    """
+    """Writes `content`, whole or not at all. Raises RunDirectoryError, also for other than JSON."""
     try:
         text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     except (TypeError, ValueError) as error:
@@ -143,15 +139,12 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes UTF-8 text as `write_bytes` does. Raises RunDirectoryError."""
+    """Writes UTF-8 text, whole or not at all. Raises RunDirectoryError."""
     write_bytes(path, text.encode("utf-8"))
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Writes `content` as `files.atomic.replacing` does; in a bucket it replaces the object.
-
-    Raises RunDirectoryError if it cannot be written.
-    """
+    """Writes `content`, whole or not at all. Raises RunDirectoryError."""
     if not is_primary():
         return
     with explained(path, "written"):
@@ -162,7 +155,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def remove_file(path: Path) -> None:
-    """Removes the file, if it is there. Raises RunDirectoryError if that is refused."""
+    """Removes a file that may be missing. Raises RunDirectoryError."""
     if is_primary():
         with explained(path, "removed"):
             path.unlink(missing_ok=True)
@@ -182,10 +175,7 @@ def read_json(path: Path) -> Any:
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[TextIO]:
-    """A local UTF-8 file of any size that appears at the end of the block, whole or not at all.
-
-    Raises RunDirectoryError if it cannot be written.
-    """
+    """A local UTF-8 file that appears whole at the end of the block. Raises RunDirectoryError."""
     if is_remote(path):
         raise RunDirectoryError(f"{path}: is in a bucket; write a local file and copy it there")
     with explained(path, "written"), replacing(path) as place:
@@ -193,22 +183,18 @@ def writing(path: Path) -> Iterator[TextIO]:
             yield file
 
 
-# What Orbax writes last into a checkpoint in a bucket: without it there is none.
+# What Orbax writes last into a checkpoint in a bucket.
 COMMITTED = "commit_success.txt"
 
 
 def remove(folder: Path) -> None:
-    """Removes a checkpoint, the sign that it is complete first."""
+    """Removes a checkpoint, its sign of completion first."""
     (folder / COMMITTED).unlink(missing_ok=True)
     folder.rmtree(missing_ok=True)  # type: ignore[attr-defined]
 
 
 def replace(place: Path, source: Path) -> None:
-    """Moves the checkpoint `source` to `place`, replacing what is there.
-
-    Whenever it is interrupted, `place` is the one of before, none, or the new one; until that is
-    complete, `source` is kept.
-    """
+    """Moves the checkpoint `source` to `place`, always the old one, none or the new one."""
     remove(place)
     for path in files_below(source):
         name = path.relative_to(source)
@@ -228,6 +214,6 @@ def files_below(folder: Path) -> Iterator[Path]:
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copies a file, to or from a bucket or within one, in pieces; an object appears whole."""
+    """Copies a file to, from or within a bucket in pieces; an object appears whole."""
     with source.open("rb") as reader, target.open("wb") as writer:
         shutil.copyfileobj(reader, writer, 1 << 23)

@@ -14,7 +14,7 @@ import tqdm
 
 from flaxformer_mt.config import TrainingConfig
 from flaxformer_mt.rundir.layout import RunDirectory
-from flaxformer_mt.rundir.metrics_log import MetricsLog, lost_after, read_metrics
+from flaxformer_mt.rundir.metrics_log import MetricsLog
 from flaxformer_mt.rundir.paths import explained
 from flaxformer_mt.training.instruments import Utilization, duration
 from flaxformer_mt.training.trackers import Sample, Trackers, as_text
@@ -291,10 +291,4 @@ def open_telemetry(
             )
         ) as telemetry,
     ):
-        last = lost_after(read_metrics(run.metrics), start, every=settings.log_every)
-        if last is not None:
-            telemetry.message(
-                f"warning: {run.metrics} has no report after step {last:,}: those up to step "
-                f"{start:,} are lost; training is unaffected"
-            )
         yield telemetry

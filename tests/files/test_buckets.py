@@ -11,7 +11,7 @@ pytestmark = needs_clients
 
 LOOK = """
 import sys
-from flaxformer_mt.files.buckets import bucket_path
+from flaxformer_mt.files.reading import bucket_path
 for again in range(2):
     print(sorted(path.name for path in bucket_path(sys.argv[1]).iterdir()), flush=True)
     input()

@@ -13,8 +13,6 @@ from flaxformer_mt.rundir import RunDirectoryError
 from flaxformer_mt.rundir.metrics_log import (
     MetricsLog,
     column,
-    last_told,
-    lost_after,
     progress,
     read_metrics,
 )
@@ -85,22 +83,6 @@ def test_a_resumed_log_equals_an_undisturbed_one(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["a", "b"]
 
 
-@pytest.mark.parametrize(
-    ("steps", "step", "lost"),
-    [
-        ([], 9, None),
-        ([], 10, 0),
-        ([10, 20, 30], 39, None),
-        ([10, 20, 30], 40, 30),
-        ([10, 20, 30, 50], 30, None),  # a later one is dropped, and none is missing
-        ([100, 200], 290, None),  # reports came every 100 steps then
-        ([100, 200], 300, 200),
-    ],
-)
-def test_reports_that_are_missing_at_the_end_are_noticed(steps, step, lost):
-    assert lost_after([{"step": each} for each in steps], step, every=10) == lost
-
-
 @pytest.mark.parametrize("bad", [b"nonsense", b"[1]", b'{"loss": 1}', b"", b"[" * 100_000, b"\xff"])
 def test_a_bad_line_is_named(tmp_path, bad):
     path = tmp_path / "m"
@@ -148,9 +130,3 @@ def test_sums_are_of_rates_since_the_report_before():
     np.testing.assert_array_equal(done.tgt_tokens, [0, 400, 420, 620])
     gaps = [{"step": 1, "a": value} for value in (1, 2.5, math.inf, math.nan, "x", True, None)]
     np.testing.assert_array_equal(column([*gaps, {"step": 2}], "a"), [1, 2.5, *[np.nan] * 6])
-    # As of a log that could not be cut at a restart: its disk was full.
-    again = [train(10, 1.0), train(20, 9.0), valid(20), train(30, 9.0), train(20, 2.0), valid(20)]
-    once = [train(10, 1.0), train(20, 2.0), valid(20)]
-    assert last_told(again) == once
-    assert progress(again).seconds.tolist() == progress(once).seconds.tolist() == [0, 10, 30]
-    assert last_told([train(10, 1.0), train(10, 3.0)]) == [train(10, 3.0)]

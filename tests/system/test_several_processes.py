@@ -20,7 +20,7 @@ import pytest
 from flaxformer_mt.cli.main import main
 from flaxformer_mt.cli.train import train_run
 from flaxformer_mt.rundir import checkpoint_format
-from flaxformer_mt.rundir.checkpoints import list_steps
+from flaxformer_mt.rundir.checkpoint_choice import list_steps
 from flaxformer_mt.rundir.layout import open_run, read_status
 from flaxformer_mt.rundir.metrics_log import read_metrics
 from flaxformer_mt.training.telemetry import TIMES

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from flaxformer_mt.rundir.checkpoints import list_steps, load_params
+from flaxformer_mt.rundir.checkpoint_choice import list_steps
+from flaxformer_mt.rundir.checkpoints import load_params
 from flaxformer_mt.rundir.digests import tree_digest
 from flaxformer_mt.rundir.layout import open_run, read_status
 from flaxformer_mt.rundir.metrics_log import read_metrics

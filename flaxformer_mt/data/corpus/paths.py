@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias, cast
 
 from flaxformer_mt.data.corpus.pairs import CorpusError
-from flaxformer_mt.files.buckets import StorageError, bucket_path, local_path
+from flaxformer_mt.files.reading import StorageError, bucket_path, local_path
 
 if TYPE_CHECKING:
     from etils import epath
 
-AnyPath: TypeAlias = "Path | epath.Path"
-"""A local path, or one on an object store (gs://...), which is opened and listed alike."""
+AnyPath: TypeAlias = "Path | epath.Path"  # local, or in an object store (gs://...)
 
 
 def is_remote(path: AnyPath | str) -> bool:
@@ -23,10 +22,7 @@ def is_remote(path: AnyPath | str) -> bool:
 
 
 def locate(setting: str, folder: str) -> AnyPath:
-    """The path that a setting names; a relative one stands in `folder`. `~` is the home.
-
-    Raises CorpusError.
-    """
+    """The path that a setting names, relative to `folder`; `~` is the home. Raises CorpusError."""
     try:
         if is_remote(setting):
             return bucket_path(setting)
@@ -39,10 +35,7 @@ def locate(setting: str, folder: str) -> AnyPath:
 
 
 def require_file(setting: str, folder: str, key: str) -> AnyPath:
-    """The existing file that a setting names; `key` is that setting's place in the configuration.
-
-    Raises CorpusError, also for one that can be read only once.
-    """
+    """The existing file that the setting `key` names. Raises CorpusError, also for a pipe."""
     path = locate(setting, folder)
     with reaching(path):
         exists = path.exists()
@@ -61,7 +54,7 @@ def require_file(setting: str, folder: str, key: str) -> AnyPath:
 
 
 def require_matches(pattern: str, folder: str, key: str) -> tuple[AnyPath, ...]:
-    """The files that match a glob pattern, in the order of their names. Raises CorpusError."""
+    """The files that match a glob pattern, by name. Raises CorpusError."""
     located = locate(pattern, folder)
     found: list[AnyPath]
     with reaching(located):
@@ -88,10 +81,7 @@ def open_binary(path: AnyPath) -> BinaryIO:
 
 
 def stamp(path: AnyPath) -> tuple[int, int]:
-    """Size in bytes and time of change in nanoseconds, of which stores tell the seconds.
-
-    Raises CorpusError.
-    """
+    """Size in bytes and time of change in nanoseconds. Raises CorpusError."""
     with reaching(path):
         if isinstance(path, Path):
             status = path.stat()
@@ -102,10 +92,7 @@ def stamp(path: AnyPath) -> tuple[int, int]:
 
 @contextlib.contextmanager
 def reaching(path: AnyPath | str) -> Iterator[None]:
-    """Turns an error of the system or of a store's client into a CorpusError that names the path.
-
-    The clients have exceptions of their own, and some come straight from the network layer.
-    """
+    """Turns errors of the system or of a store's client, any exception, into CorpusErrors."""
     try:
         yield
     except CorpusError:
