@@ -1,8 +1,4 @@
-"""Lines as plain text, columns and JSON.
-
-A source is read out of them and its translation written into them (`Form`), or a pair and its
-scores (`PairForm`).
-"""
+"""Lines as plain text, columns and JSON: sources and translations, or pairs and scores."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from flaxformer_mt.data.corpus.json_records import NoText, parsed, text_at
+from flaxformer_mt.data.corpus.keyed_records import NoText, parsed, text_at
 from flaxformer_mt.data.vocabulary import Vocabulary
 from flaxformer_mt.decoding.segments import Target
 from flaxformer_mt.errors import UserError
@@ -24,7 +20,7 @@ if TYPE_CHECKING:
 
 Name = Literal["text", "tsv", "jsonl"]
 NAMES: tuple[Name, ...] = ("text", "tsv", "jsonl")
-# What can be written of what was read: columns have no names, and an object no order of columns.
+# Columns have no names, and an object has no order of columns.
 WRITABLE: dict[Name, tuple[Name, ...]] = {
     "text": ("text", "tsv", "jsonl"),
     "tsv": ("tsv", "text"),
@@ -33,39 +29,39 @@ WRITABLE: dict[Name, tuple[Name, ...]] = {
 
 
 class BadLine(UserError):
-    """Why a line is not what it should be; whoever knows the file and the line adds them."""
+    """What is wrong with a line, without file and line."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """A line that was read: what to translate, and what it stood in."""
+    """A line: what to translate, and what surrounds it."""
 
     source: str
     prefix: str = ""  # what the translation begins with
     forbid: tuple[str, ...] = ()  # phrases that it must not have
-    constraints: tuple[str, ...] = ()  # and those that it must have
+    constraints: tuple[str, ...] = ()  # phrases that it must have
     columns: tuple[str, ...] = ()
-    json: str = ""  # the object as it was written
-    value: Any = None  # the same, parsed
+    json: str = ""  # the object as written
+    value: Any = None  # parsed
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Shown:
-    """What is written of a translation besides its text."""
+    """What is written besides a translation's text."""
 
     scores: bool = False
     alignments: bool = False
     tokens: bool = False
-    n_best: bool = False  # several of a line: in JSON a list below the best, else numbered lines
+    n_best: bool = False  # in JSON a list below the best, else numbered lines
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Form:
     """How lines are read and written.
 
-    `column`, from 0, is translated in its place, or with `append` after the last. `key` leads to a
-    JSON object's source (a dot into an object); its translation is added under `target_key`. All
-    else is passed through, an object to the byte. A tab in a column becomes a blank.
+    `column`, from 0, is translated in place, or with `append` after the last. `key` leads to a JSON
+    object's source (a dot into an object); its translation goes under `target_key`. Everything else
+    is passed through, an object to the byte. A tab in a column becomes a blank.
 
     Raises ValueError if two keys are the same.
     """
@@ -76,9 +72,9 @@ class Form:
     append: bool = False
     key: str = "source"
     target_key: str = "translation"
-    prefix_key: str = ""  # leads to what the translation begins with
-    forbid_key: str | None = None  # leads to a list of phrases that it must not have
-    constraints_key: str | None = None  # and of those that it must have
+    prefix_key: str = ""
+    forbid_key: str | None = None
+    constraints_key: str | None = None
     shown: Shown = Shown()
 
     def __post_init__(self) -> None:
@@ -87,14 +83,13 @@ class Form:
         if self.read != "jsonl":
             _check_written("source's", self.key)
         _check_written("translation's", self.target_key)
-        taken = {self.key.partition(".")[0]: "the source is"}
-        for key, what in (
-            (self.prefix_key, "prefix is"),
-            (self.forbid_key, "forbidden phrases are"),
-            (self.constraints_key, "constraints are"),
-        ):
-            if key:
-                taken |= {key.partition(".")[0]: f"the {what}"}
+        read = {
+            "the source is": self.key,
+            "the prefix is": self.prefix_key,
+            "the forbidden phrases are": self.forbid_key,
+            "the constraints are": self.constraints_key,
+        }
+        taken = {key.partition(".")[0]: what for what, key in read.items() if key}
         for name in self._fields():
             what = "the translation" if name == self.target_key else f"the field {name!r}"
             if name in taken:
@@ -119,9 +114,9 @@ class Form:
         *,
         number: int = 1,
     ) -> bytes:
-        """The lines to write; `alignments` are those of the hypotheses, in their order.
+        """The lines to write, with the hypotheses' `alignments`.
 
-        With `shown.n_best` a line of text or columns begins with `number`, the source's, and a tab.
+        With `shown.n_best`, lines of text or columns begin with the source's `number` and a tab.
         """
         aligned: Sequence[Alignment | None] = alignments or [None] * len(translation.hypotheses)
         said = list(zip(translation.hypotheses, aligned, strict=True))
@@ -140,7 +135,7 @@ class Form:
         if self.write == "text":
             if score or links or self.shown.n_best:
                 return "\t".join([*score, text, *links])
-            return hypothesis.text  # whatever is in it
+            return hypothesis.text
         if self.append:
             columns.append(text)
         else:
@@ -176,7 +171,7 @@ class Form:
     def _object(self, hypothesis: Hypothesis, aligned: Alignment | None) -> dict[str, Any]:
         fields: dict[str, Any] = {self.target_key: hypothesis.text}
         if self.shown.scores:
-            # Six places: what float32 and other neighbours leave the same.
+            # Six places, which are stable in float32.
             fields["score"] = round(hypothesis.score, 6)
             fields["log_prob"] = round(hypothesis.log_prob, 6)
         if aligned is not None:
@@ -188,11 +183,11 @@ class Form:
 
 @dataclasses.dataclass(frozen=True)
 class PairRecord:
-    """A pair that was read; where `target` is tokens, `text` is what stands beside them."""
+    """A pair; if `target` is tokens, `text` is what stands beside them."""
 
     source: str
     target: Target
-    line: str = ""  # as it was read: columns, or an object
+    line: str = ""  # as read: columns or an object
     text: str | None = None
 
 
@@ -200,9 +195,9 @@ class PairRecord:
 class PairForm:
     """How pairs are read and their scores written.
 
-    "files": lines of two, with scores alone. "tsv": columns `src` and `tgt`, from 0, with scores
-    as further columns. "jsonl": objects with texts under `source_key` and `target_key`, and scores
-    in an object under `scored_key`; with `tokens_key`, the tokens there are scored.
+    "files": two files' lines, to scores. "tsv": columns `src` and `tgt`, from 0, with scores added
+    as columns. "jsonl": texts under `source_key` and `target_key` (or tokens under `tokens_key`),
+    with scores added under `scored_key`.
 
     Raises ValueError for a `scored_key` with a dot.
     """
@@ -245,12 +240,12 @@ class PairForm:
                 "--format jsonl --tokens`"
             )
         text = None
-        with contextlib.suppress(BadLine):  # it may be missing: the tokens are what counts
+        with contextlib.suppress(BadLine):  # optional
             text = _text_under(record, self.target_key)
         return PairRecord(source, tokens, record.json, text)
 
     def render(self, record: PairRecord, scored: Scored, vocabulary: Vocabulary) -> bytes:
-        """The line to write: natural logarithms, to six places."""
+        """The line to write, with natural logarithms to six places."""
         pieces = vocabulary.pieces(scored.tokens) if self.per_token else []
         if self.name == "jsonl":
             fields: dict[str, Any] = {
@@ -278,7 +273,7 @@ def _decoded(line: bytes, whose: str = "") -> str:
 
 
 def columns_of(line: bytes, last: int) -> list[str]:
-    """The columns of a line, of which number `last`, from 0, is one. Raises BadLine."""
+    """The columns of a line, at least up to number `last`, from 0. Raises BadLine."""
     columns = _decoded(line).split("\t")
     if len(columns) <= last:
         raise BadLine(f"has {counted(len(columns), 'column')}, but no column {last + 1}")
@@ -300,16 +295,13 @@ def _parsed_object(line: bytes) -> Record:
 
 
 def _text_under(record: Record, key: str) -> str:
-    """The text under a key of an object; a dot leads into an object. Raises BadLine.
-
-    As one sentence, a line break in it a blank: what it means, if anything, the text does not say.
-    """
+    """The text under a key (a dot leads into an object), line breaks as blanks. Raises BadLine."""
     text: str = _readable(text_at, record.value, key).decode()
     return text.replace("\n", " ").replace("\r", " ")
 
 
 def _texts_under(record: Record, key: str | None) -> tuple[str, ...]:
-    """The list of texts under a key, none where there is no such key. Raises BadLine."""
+    """The list of texts under a key, which may be missing. Raises BadLine."""
     if key is None:
         return ()
     value = record.value
@@ -321,15 +313,14 @@ def _texts_under(record: Record, key: str | None) -> tuple[str, ...]:
 
 
 def with_fields(whole: str, fields: dict[str, Any]) -> bytes:
-    """A line of the object `whole` with fields after its own, which stay to the byte."""
-    # A parsed object ends with a brace, before which there may be blanks.
+    """The object `whole` as a line, unchanged to the byte, with more fields at its end."""
     inside = whole[:-1].rstrip()
     comma = "" if inside.endswith("{") and not inside[:-1] else ", "
     return f"{inside}{comma}{_dumped(fields)[1:]}\n".encode()
 
 
 def _as_column(text: str) -> str:
-    # Byte pieces can spell a tab, which would shift every column after it.
+    # Byte pieces can spell a tab.
     return text.replace("\t", " ")
 
 

@@ -15,9 +15,8 @@ from flaxformer_mt.data.vocabulary import BOS, PAD
 class Batch:
     """Token ids, segment ids (0: padding) and positions within a segment, int32.
 
-    `tgt_out` is what the decoder is to say, ending in EOS; `tgt_in` is the same moved right by one
-    behind BOS (section 3.1), anew in each segment. The arrays are NumPy's until a batch is placed
-    on devices.
+    `tgt_out` is what the decoder should predict, ending in EOS; `tgt_in` is the same shifted right
+    behind BOS (section 3.1) in each segment. NumPy arrays until placed on devices.
     """
 
     src: Int32[np.ndarray, "rows src_length"]
@@ -35,12 +34,12 @@ class Batch:
 
     @property
     def src_tokens(self) -> Any:
-        """Number of source tokens, end marks included; a scalar of the arrays' own library."""
+        """Number of source tokens with end marks, a scalar of the arrays' own library."""
         return (self.src_segment_ids > 0).sum()
 
     @property
     def tgt_tokens(self) -> Any:
-        """Number of target tokens, end marks included: the loss is divided by it."""
+        """Number of target tokens with end marks, which divides the loss."""
         return (self.tgt_segment_ids > 0).sum()
 
     @property
@@ -51,13 +50,13 @@ class Batch:
 
 @dataclasses.dataclass(frozen=True)
 class Share:
-    """The rows of a global batch that one process feeds: some of `count` equal parts, in order."""
+    """The rows of a global batch that a process feeds: these of `count` equal parts."""
 
     numbers: tuple[int, ...] = (0,)
     count: int = 1
 
     def of_whole(self, amount: int) -> int:
-        """What a global batch has where this share's part has `amount`."""
+        """A global batch's amount, from this share's."""
         return amount * self.count // len(self.numbers)
 
 
@@ -72,10 +71,10 @@ def assemble(
     share: Share = WHOLE,
     sources: Integer[np.ndarray, " pairs"] | None = None,
 ) -> Batch:
-    """The pairs at `indices`, `counts[r]` of them in row r, one a row by default.
+    """The pairs at `indices`, `counts[r]` of them in row r (default 1), then padding rows.
 
-    Rows beyond them are padding. Of a `share`, only its rows are read and returned. With `sources`
-    each target stands beside the source of the pair at that index. Raises PlanError.
+    Only the rows of `share` are read and returned. With `sources`, targets get the sources at those
+    indices. Raises PlanError.
     """
     counts = np.ones(len(indices), np.int64) if counts is None else counts
     sources = indices if sources is None else sources
@@ -89,7 +88,6 @@ def assemble(
         )
     rows = size * len(share.numbers)
     if share.count > 1:
-        # Rows beyond the filled ones take part, so that this share's are in their places.
         counts = np.pad(counts, (0, shape.rows - len(counts)))
         mine = np.isin(np.arange(shape.rows) // size, share.numbers)
         taken = np.repeat(mine, counts)
@@ -107,12 +105,11 @@ def _one_side(
     rows: int,
     length: int,
 ) -> tuple[Int32[np.ndarray, "rows length"], ...]:
-    """Token ids, segment ids, positions, and the ids moved right by one behind BOS."""
+    """Token ids, segment ids, positions, and the ids shifted right behind BOS."""
     lengths = pairs.sides[side].lengths(indices)
     row = np.repeat(np.arange(len(counts)), counts)
     number = np.arange(len(indices)) - np.repeat(np.cumsum(counts) - counts, counts)
     ends = np.cumsum(lengths, dtype=np.int64)
-    # Where each pair begins in its row: the tokens before it, less those before its row.
     begins = np.concatenate([np.zeros(1, np.int64), ends])
     row_begins = begins[np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])]
     if len(counts) and np.diff(row_begins).max() > length:

@@ -1,8 +1,7 @@
-"""The paper's batching: one pair per row, pairs of similar length together.
+"""The paper's batching (section 5.1): one pair per row, pairs of similar length together.
 
-"Sentence pairs were batched together by approximate sequence length" (section 5.1), with shapes
-from a short fixed list: each is compiled once. The shapes form a chain, each at least as long on
-both sides as the one before, so that what is left over in one bucket fits the next.
+Shapes come from a short fixed list, since each is compiled. They form a chain, each at least as
+long on both sides as the one before, so that leftovers of a bucket fit the next.
 """
 
 from collections.abc import Sequence
@@ -13,8 +12,7 @@ from jaxtyping import Float64, Int32, Int64
 from flaxformer_mt.config.schema import BatchConfig
 from flaxformer_mt.data.plan import Lengths, Plan, PlanError, Shape, random_order, rows_within
 
-# Candidate lengths a side among which the chain of shapes is chosen. The search takes its fourth
-# power in time and memory: at most about half a second and 100 MB, once a run.
+# Candidate lengths per side. The search takes their fourth power: about half a second and 100 MB.
 _LEVELS = 48
 
 
@@ -26,9 +24,8 @@ def shapes_for(
 ) -> tuple[Shape, ...]:
     """At most `max_shapes` nested shapes that hold every pair with the least padding.
 
-    `counts` says how many pairs there are of each two lengths, one by default. A shape's rows are
-    the largest multiple of `batch.multiple` with which neither side exceeds `batch.tokens`
-    positions. The last shape holds the longest sentences of both sides. Raises PlanError.
+    `counts[i]` pairs (default 1) have these lengths. A shape has the largest multiple of
+    `batch.multiple` rows with at most `batch.tokens` positions a side. Raises PlanError.
     """
     if len(src_lengths) == 0:
         raise PlanError("there are no pairs to batch")
@@ -36,12 +33,11 @@ def shapes_for(
     src_levels = _levels(src_lengths, counts)
     tgt_levels = _levels(tgt_lengths, counts)
     rows_within(batch, max(src_levels[-1], tgt_levels[-1]))  # the longest pair's
-    # One state for each pair of candidate lengths, in an order in which nested shapes ascend.
+    # A state for each two candidate lengths; nested shapes ascend.
     src_grid, tgt_grid = (
         np.repeat(src_levels, len(tgt_levels)),
         np.tile(tgt_levels, len(src_levels)),
     )
-    # How many pairs a shape of these lengths holds.
     cells = np.searchsorted(src_levels, src_lengths) * len(tgt_levels)
     cells += np.searchsorted(tgt_levels, tgt_lengths)
     within = np.bincount(cells, counts, minlength=len(src_grid)).astype(np.int64)
@@ -59,9 +55,8 @@ def plan_buckets(
 ) -> Plan:
     """Every pair exactly once: shuffled, cut into batches bucket by bucket, batches shuffled.
 
-    A pair's bucket is the first shape that holds it. What does not fill a batch moves up into the
-    next bucket, so that only the last bucket can end in a partial batch. The number of batches
-    of each shape does not depend on `random`. Raises PlanError for a pair that fits no shape.
+    A pair's bucket is the first shape that holds it. Leftovers move up a bucket, so only the last
+    can end in a partial batch. Raises PlanError for a pair that fits no shape.
     """
     bucket = _buckets(src_lengths, tgt_lengths, shapes)
     order = random_order(random, bucket)
@@ -70,7 +65,6 @@ def plan_buckets(
     sizes = np.diff(plan.starts)
     starts = np.zeros_like(plan.starts)
     np.cumsum(sizes[turn], out=starts[1:])
-    # Position p of the shuffled plan comes from p shifted by its batch's move.
     moved = np.repeat(plan.starts[turn] - starts[:-1], sizes[turn])
     pairs = plan.pairs[moved + np.arange(len(order))]
     return Plan(plan.shapes, plan.shape_of[turn], starts, plan.row_starts, pairs)
@@ -84,8 +78,7 @@ def plan_pass(src_lengths: Lengths, tgt_lengths: Lengths, shapes: Sequence[Shape
 
 
 def _levels(lengths: Lengths, counts: Int64[np.ndarray, " pairs"]) -> Int64[np.ndarray, " levels"]:
-    """Candidate lengths: those that cut the side's tokens into equal shares, and the longest."""
-    # As floats, which hold every whole number up to 2^53.
+    """Lengths that cut the side's tokens into equal shares, and the longest."""
     of_length = np.bincount(lengths, counts)
     values = np.flatnonzero(of_length)
     tokens = np.cumsum(values * of_length[values])
@@ -101,9 +94,8 @@ def _cheapest_chain(
 ) -> list[int]:
     """The chain of states, ending in the last, that takes the fewest positions.
 
-    Dynamic programming over the number of shapes. A step from one shape to the next costs the
-    positions of the pairs that only the next one holds, and those which about half a batch of
-    left-over pairs takes more there.
+    Dynamic programming over the number of shapes. The next shape costs the positions of pairs that
+    only it holds, and the extra ones of about half a batch of leftovers.
     """
     width = src_grid + tgt_grid
     nested = (src_grid[:, None] <= src_grid) & (tgt_grid[:, None] <= tgt_grid)
@@ -149,7 +141,7 @@ def _cut(
     counts: Int64[np.ndarray, " shapes"],
     shapes: tuple[Shape, ...],
 ) -> Plan:
-    """Batches of pairs that stand bucket by bucket; a bucket's rest begins the next one's."""
+    """Batches of pairs ordered by bucket; a bucket's rest begins the next one's."""
     starts, shape_of = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     start, last = 0, len(shapes) - 1
     for index, (shape, end) in enumerate(zip(shapes, np.cumsum(counts), strict=True)):

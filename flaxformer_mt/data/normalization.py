@@ -1,22 +1,17 @@
-"""Text normalisation as rules of replacement that live inside a SentencePiece model.
+"""Text normalisation as replacement rules inside a SentencePiece model, the same everywhere.
 
-What training, translation and an exported model do to text is then one thing, and no command can
-forget it. SentencePiece applies rules from left to right, the longest match first, and never to
-what a rule has put there. That suffices for the Unicode forms NFC and NFKC wherever text comes
-from keyboards, files and converters:
+SentencePiece applies the longest match from left to right, never to a rule's output. That gives NFC
+and NFKC for usual text:
 
-- every single character is replaced as `unicodedata.normalize` does it;
-- a letter with one combining mark, or with two in either order of which the first composes with
-  it (Latin, Greek, Cyrillic, kana, Indic);
+- every single character, as by `unicodedata.normalize`;
+- a letter with one combining mark, or with two in either order if the first composes with it;
 - any canonical spelling of a precomposed character, such as Greek letters with three marks;
-- conjoining Hangul jamo: leading consonant, vowel, and trailing consonant;
-- two marks in the wrong order, whatever letter they stand behind: Arabic and Hebrew points, and the
-  marks that precomposed letters are made of.
+- conjoining Hangul jamo;
+- two marks in the wrong order: Arabic and Hebrew points, and marks of precomposed letters.
 
-What is not covered: a mark that composes with a letter but stands behind one that does not, three
-or more marks of which no precomposed character is made, and (nfkc) several marks on a compatibility
-character. Such text keeps its spelling in part; neither a letter nor a mark is lost. The rules
-come from the `unicodedata` of the Python that trains the vocabulary, and stay with the model.
+Not covered, so spelled as before in part: a composing mark behind one that doesn't compose, three
+or more marks without a precomposed character, and (nfkc) several marks on a compatibility
+character. The rules come from the `unicodedata` of the Python that trains the vocabulary.
 """
 
 import functools
@@ -31,11 +26,8 @@ Form = Literal["blanks", "nfc", "nfkc"]
 Rules = dict[str, str]
 Normalize = Callable[[str], str]
 
+# Zero-width space, word joiner, byte order mark. U+200C and U+200D matter to Persian, Indic, emoji.
 _INVISIBLE = "\u200b\u2060\ufeff"
-"""Zero-width space, word joiner and byte order mark: they show nothing and join nothing.
-
-U+200C and U+200D stay: Persian, Indic scripts and emoji mean something by them.
-"""
 _HANGUL_L, _HANGUL_V = range(0x1100, 0x1113), range(0x1161, 0x1176)
 _HANGUL_T = range(0x11A8, 0x11C3)
 # Marks that text has in either order: Arabic vowel signs, Hebrew points.
@@ -52,10 +44,9 @@ def is_blank(text: str) -> bool:
 
 @functools.cache
 def rules(form: Form) -> Mapping[str, str]:
-    """What is replaced by what, in the order of the texts; takes a second for a Unicode form.
+    """Replacements in the order of texts; a Unicode form takes a second.
 
-    Every form turns each character that Unicode counts as white space into a plain blank (no-break,
-    thin, figure and ideographic spaces, tabs, line separators) and removes zero-width ones.
+    Every form turns Unicode's white space into plain blanks and removes zero-width characters.
     """
     made = {character: " " for character in _characters() if character.isspace()}
     made.pop(" ")
@@ -63,13 +54,8 @@ def rules(form: Form) -> Mapping[str, str]:
     if form != "blanks":
         blanks = str.maketrans(made)
         unicode_rules = _unicode_rules("NFC" if form == "nfc" else "NFKC")
-        composed = {
-            before: after.translate(blanks)
-            for before, after in unicode_rules.items()
-            # A blank or an invisible character stays what it is above.
-            if before not in made
-        }
-        made.update(composed)
+        composed = {before: after.translate(blanks) for before, after in unicode_rules.items()}
+        made = composed | made
     return types.MappingProxyType(dict(sorted(made.items())))
 
 
@@ -104,7 +90,7 @@ def _unicode_rules(form: Literal["NFC", "NFKC"]) -> Rules:
 
 
 def _add_marks(made: Rules, starter: str, marks: Iterable[str], normalize: Normalize) -> None:
-    """Rules for the starter with one mark and with two, where shorter rules do not suffice."""
+    """Rules for the starter with one mark and with two, if shorter rules don't suffice."""
     after_one = {mark: normalize(starter + mark) for mark in marks}
     before = made.get(starter, starter)
     composing = [mark for mark, after in after_one.items() if after != before + mark]
@@ -115,7 +101,7 @@ def _add_marks(made: Rules, starter: str, marks: Iterable[str], normalize: Norma
         for second in marks:
             if ord(first) >> 8 != ord(second) >> 8:
                 continue  # Marks of two scripts.
-            # The shorter rules leave `second` where it stands, behind what the two others gave.
+            # Shorter rules leave `second` behind what the other two gave.
             if (after := normalize(starter + first + second)) != after_one[first] + second:
                 made.setdefault(starter + first + second, after)
 
@@ -139,7 +125,7 @@ def _hangul() -> Rules:
 
 
 def _characters() -> Iterator[str]:
-    """Every character but the surrogates, which no UTF-8 text holds."""
+    """Every character except surrogates."""
     for point in range(sys.maxunicode + 1):
         if not 0xD800 <= point <= 0xDFFF:
             yield chr(point)

@@ -1,8 +1,7 @@
 """Which pairs an epoch takes and in what order: a pure function of (seed, epoch), never stored.
 
-A corpus of any size is walked through by a keyed permutation that is computed number by number, so
-that neither an epoch's order is kept in memory nor its beginning waits for a shuffle of everything.
-An epoch is cut into windows of equal size; what stands together in a batch comes from one window.
+A keyed permutation is computed number by number, for corpora of any size. An epoch is cut into
+windows of equal size; a batch comes from one window.
 """
 
 import dataclasses
@@ -12,17 +11,14 @@ from fractions import Fraction
 import numpy as np
 from jaxtyping import Int64, UInt64
 
-# Half-rounds of the permutation. Four make a Feistel network pseudo-random if its round functions
-# are (Luby and Rackoff 1988); ours are a good integer hash, not a cipher, hence twice that.
+# Four half-rounds suffice for pseudo-random round functions (Luby and Rackoff 1988); ours are a
+# hash.
 _HALF_ROUNDS = 8
 
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Position:
-    """Batch `index` of `window` of `epoch`, all counted from 0: a place in the training stream.
-
-    It is the same whatever the number of machines.
-    """
+    """Batch `index` of `window` of `epoch`, all from 0, for any number of machines."""
 
     epoch: int = 0
     window: int = 0
@@ -36,25 +32,22 @@ class Part:
     name: str
     first: int
     size: int
-    weight: float = 0.0
-    """Share in a mixture, relative to the other parts'; 0 where there is no mixture."""
+    weight: float = 0.0  # share in a mixture relative to other parts; 0: no mixture
 
 
 @dataclasses.dataclass(frozen=True)
 class Order:
     """The pairs of every window of every epoch.
 
-    Without weights an epoch is every pair exactly once. With weights it is `epoch_pairs` draws, to
-    which each part contributes its share, to within one pair at every moment; a part goes on where
-    the epoch before left it, and gives each of its pairs once a pass before it begins anew.
+    Without weights an epoch is every pair exactly once. With weights it is `epoch_pairs` draws,
+    each part's share to within one pair at any time; a part continues where the last epoch left it,
+    and gives each pair once per pass.
     """
 
     parts: tuple[Part, ...]
     seed: int
-    window: int
-    """Pairs a window should have; an epoch's windows differ by at most one pair."""
-    epoch_pairs: int = 0
-    """Mixture: draws that count as one epoch; 0 for as many as there are pairs."""
+    window: int  # pairs a window should have; an epoch's windows differ by at most one pair
+    epoch_pairs: int = 0  # mixture: draws that count as one epoch; 0 for as many as there are pairs
 
     @property
     def mixed(self) -> bool:
@@ -71,7 +64,7 @@ class Order:
         return max(1, round(self.pairs_per_epoch / self.window))
 
     def pairs(self, epoch: int, window: int) -> Int64[np.ndarray, " pairs"]:
-        """The pairs of a window, part by part; the batch plan shuffles them again."""
+        """The pairs of a window, part by part; plans shuffle them again."""
         if not 0 <= window < self.windows:
             raise IndexError(f"window {window} of an epoch of {self.windows}")
         if not self.mixed:
@@ -99,9 +92,8 @@ class Order:
     ) -> Int64[np.ndarray, " pairs"]:
         """Places `start` to `stop` of the part's pass `turn`."""
         if start == 0 and stop == part.size:
-            # All of it: the plan's own shuffle is enough.
+            # The plan's own shuffle is enough.
             return part.first + np.arange(part.size)
-        # A branch of its own, apart from the streams of the plans.
         entropy = np.random.SeedSequence((self.seed, number, turn), spawn_key=(1,))
         keys = np.random.Philox(entropy)
         at = np.arange(start, stop, dtype=np.uint64)
@@ -113,9 +105,8 @@ def permute(
 ) -> UInt64[np.ndarray, " items"]:
     """Where a keyed permutation of `range(size)` sends each number of `at`.
 
-    A Feistel network on pairs (number // b, number % b), each half moved in turn by a keyed hash of
-    the other (Black and Rogaway 2002, "Ciphers with arbitrary finite domains"). The table of pairs
-    is a little larger than `size`; a number that lands outside is sent on until it lands inside.
+    A Feistel network on pairs (number // b, number % b) (Black and Rogaway 2002, "Ciphers with
+    arbitrary finite domains"). A number that lands beyond `size` is sent on until it lands inside.
     """
     columns = np.uint64(math.isqrt(max(size - 1, 0)) + 1)
     rows = np.uint64(-(-size // int(columns)))
@@ -140,7 +131,7 @@ def hashed(value: UInt64[np.ndarray, " items"]) -> UInt64[np.ndarray, " items"]:
 
 
 def mixed(value: UInt64[np.ndarray, " items"]) -> UInt64[np.ndarray, " items"]:
-    """MurmurHash3's finaliser (Appleby, public domain): 64 bits of each, none the same."""
+    """MurmurHash3's finaliser (Appleby, public domain), a bijection of 64-bit numbers."""
     value = (value ^ (value >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
     value = (value ^ (value >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
     return value ^ (value >> np.uint64(33))

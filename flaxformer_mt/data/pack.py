@@ -1,10 +1,8 @@
 """Batches of one static shape: several pairs per row, with both sides nearly full.
 
-The rows are dealt out first and mended afterwards. Dealing gives the largest pairs left to the
-emptiest rows, round by round, which evens out the rows' loads; rows that came out too long then
-exchange a pair (or a gap) with rows that have room, all of them at once, until none is too long.
-Filling row by row, as first-fit does, leaves the last few percent empty and takes pairs one at a
-time; here every step is on whole arrays.
+The largest pairs left are dealt to the emptiest rows, round by round. Then all rows that are too
+long exchange a pair (or a gap) with rows that have room, until none is. First-fit would leave a few
+percent empty and take pairs one at a time; here every step is on whole arrays.
 """
 
 import numpy as np
@@ -13,15 +11,10 @@ from jaxtyping import Int32, Int64, Integer
 from flaxformer_mt.config.schema import BatchConfig
 from flaxformer_mt.data.plan import Lengths, Plan, PlanError, Shape, random_order, rows_within
 
-# Exchanges settle quickly up to here; the last percent would take longer than it saves.
-_FILL = 0.985
-# Rows short enough for these many average pairs leave exchanges too little choice.
-_PAIRS_A_ROW = 6
-# Lengths are multiples of this, which suits the 8 x 128 tiles of a TPU.
-_MULTIPLE = 8
-# Rows of like load that take pairs of like size: within such a group, the pairs that are long on
-# the source side go to the rows with most room there.
-_GROUPS = 16
+_FILL = 0.985  # the last percent would take longer than it saves
+_PAIRS_A_ROW = 6  # average pairs; fewer leave exchanges too little choice
+_MULTIPLE = 8  # of lengths, for the 8 x 128 tiles of a TPU
+_GROUPS = 16  # of rows of similar load, in which long sources go to rows with most room for them
 _EXCHANGES = 64
 _ROWS_AT_A_TIME = 4096
 
@@ -38,10 +31,8 @@ def packed_shape(
 ) -> Shape:
     """The shape of every batch: `batch.src_length` and `.tgt_length`, or lengths for this corpus.
 
-    Those hold the longest pair and several average ones, stand to each other as the corpus's sides
-    do, so that both fill up together, and are no longer than that needs, since attention's
-    cost grows with their square. `counts`: how many pairs there are of each two lengths. Raises
-    PlanError.
+    Those are the shortest that hold the longest pair and several average ones, in the proportion of
+    the corpus's sides. `counts[i]` pairs have these lengths. Raises PlanError.
     """
     if len(src_lengths) == 0:
         raise PlanError("there are no pairs to batch")
@@ -78,7 +69,7 @@ def plan_packed(
     batches = int(np.ceil((both.sum(axis=1) / room[:, 0]).max(initial=0) / shape.rows / _FILL))
     slots = _deal(both, room, batches * shape.rows, random)
     while too_long := _exchange(slots, both, room, random):
-        # Sizes that do not go together, such as all just over half a row: more rows.
+        # Sizes that don't combine, such as just over half a row, need more rows.
         more = -(-too_long // shape.rows)
         empty = np.full((more * shape.rows, slots.shape[1]), both.shape[1], np.int32)
         slots, batches = np.concatenate([slots, empty]), batches + more
@@ -96,10 +87,7 @@ def plan_packed(
 
 
 def _lengths(longest: tuple[int, int], means: tuple[float, float]) -> tuple[int, int]:
-    """Source and target length: the shortest of the right proportion, to within a percent.
-
-    Where no multiples come that close up to twice the shortest, the closest.
-    """
+    """The shortest lengths of the right proportion within a percent, else the closest."""
     ratio = means[1] / means[0]
     least = max(longest[0], longest[1] / ratio, _PAIRS_A_ROW * means[0])
     best, best_error = (0, 0), np.inf
@@ -117,9 +105,9 @@ def _lengths(longest: tuple[int, int], means: tuple[float, float]) -> tuple[int,
 
 
 def _deal(lengths: _Lengths, room: _Room, rows: int, random: np.random.Philox) -> _Slots:
-    """The pairs in rows of like load, some too long. Empty slots hold the number of pairs."""
+    """The pairs in rows of similar load, some too long. Empty slots hold the number of pairs."""
     pairs = lengths.shape[1]
-    # Each side in units in which both are full at the same number, so that whole numbers compare.
+    # In units in which both sides are full at the same number.
     size = lengths * room[::-1]
     order = _shuffled(pairs, random)
     order = order[np.argsort(-size.max(axis=0)[order], kind="stable")]
@@ -135,7 +123,7 @@ def _deal(lengths: _Lengths, room: _Room, rows: int, random: np.random.Philox) -
         slot = np.full(rows, pairs, np.int32)
         slot[to] = take
         slots.append(slot)
-    # One more, so that a row can give a pair away for nothing in return.
+    # One more, for giving a pair away.
     slots.append(np.full(rows, pairs, np.int32))
     return np.stack(slots, axis=1)
 
@@ -153,7 +141,7 @@ def _exchange(slots: _Slots, lengths: _Lengths, room: _Room, random: np.random.P
         long = long[_shuffled(len(long), random)[:count]]
         fitting = fitting[_shuffled(len(fitting), random)]
         if turn % 2:
-            # In turn with any partner: the emptiest, for rows that few can help.
+            # Every other time the emptiest partner, for rows that few can help.
             share = (load[:, fitting] * room[::-1]).max(axis=0)
             fitting = fitting[np.argsort(share, kind="stable")]
         for start in range(0, count, _ROWS_AT_A_TIME):
@@ -170,7 +158,7 @@ def _exchange_best(
     long: Integer[np.ndarray, " chosen"],
     fitting: Integer[np.ndarray, " chosen"],
 ) -> None:
-    """Each long row makes the exchange with its fitting row that mends most, if any does."""
+    """Each long row makes the best exchange with its fitting row, if any helps."""
     give, take = lengths[:, slots[long]], lengths[:, slots[fitting]]
     change = take[:, :, None, :] - give[:, :, :, None]  # [side, chosen, given slot, taken slot]
     after = _excess(load[:, long, None, None] + change, room[:, :, None, None])

@@ -1,9 +1,8 @@
 """The stream of training batches: planned, assembled ahead of the step, resumable.
 
-The one door of this room to JAX and Grain. Every worker plans every window, which is cheap unless
-segmentations are drawn, and puts together its own share of the batches; a batch is the same whoever
-makes it, so the stream does not depend on their number, and its whole state is the position of the
-next batch.
+Only this file of the room imports JAX and Grain. Every worker plans every window and assembles its
+share of the batches. So the stream doesn't depend on their number, and its whole state is the
+position of the next batch.
 """
 
 from __future__ import annotations
@@ -42,26 +41,24 @@ from flaxformer_mt.errors import FlaxformerError
 _FIELDS = [field.name for field in dataclasses.fields(Batch)]
 jax.tree_util.register_dataclass(Batch, data_fields=_FIELDS, meta_fields=[])
 
-# Batches that stand ready: enough to hide an uneven step, small beside the model.
-_AHEAD = 8
+_AHEAD = 8  # batches that are ready: enough to hide an uneven step
 _START = Position()
 
 
 class WorkerError(FlaxformerError):
-    """A process that puts batches together has died."""
+    """A process that assembles batches has died."""
 
 
 class Batches(Iterator[tuple[Batch, Position]], contextlib.AbstractContextManager["Batches"]):
-    """Endless (batch, position of the one after it), from the batch at `position` on.
+    """Endless (batch, position of the next one), from the batch at `position` on.
 
-    The stream is a pure function of the pairs' lengths, `batch_config` and `seed`; one begun at a
-    position gives what one begun earlier gives from there. Batches whose positions are in `skip`,
-    those recorded when an update went wrong, are left out. Of a `share`, each batch has the rows of
-    that share alone.
+    The stream is a pure function of the pairs' lengths, `batch_config` and `seed`; one started at a
+    position continues an earlier one. Positions in `skip` are left out. Batches have only the rows
+    of `share`.
 
-    Batches are put together ahead of need, by a thread or by `workers` processes. What those raise
-    is raised by `next`: PlanError for a position of another store or batch size, WorkerError where
-    a process died. `close`, the end of a `with` block or dropping the last reference ends them.
+    A thread or `workers` processes assemble batches ahead. `next` raises their errors: PlanError
+    for a position of another store or batch size, WorkerError if a process died. `close`, the end
+    of a `with` block or dropping the last reference ends them.
     """
 
     def __init__(
@@ -78,22 +75,17 @@ class Batches(Iterator[tuple[Batch, Position]], contextlib.AbstractContextManage
         resampler: Resampler | None = None,
     ) -> None:
         planner = Planner(pairs, batch_config, seed, epoch_pairs=epoch_pairs, resampler=resampler)
-        self.shapes = planner.shapes
-        """The shapes that batches have."""
-        self.windows = planner.order.windows
-        """Windows of an epoch."""
-        self.delivered = position
-        """The place of the batch that `next` gave last."""
-        self.epochs_done = float(position.epoch)
-        """Epochs done after the batch that `next` gave last, with fraction."""
-        self.seconds_waited = 0.0
-        """Seconds that `next` has waited for data in all."""
+        self.shapes = planner.shapes  # the shapes that batches have
+        self.windows = planner.order.windows  # windows of an epoch
+        self.delivered = position  # the place of the batch that `next` gave last
+        self.epochs_done = float(position.epoch)  # after the last batch, with fraction
+        self.seconds_waited = 0.0  # seconds that `next` has waited for data in all
         self._error: BaseException | None = None
         self._held: _Item | None = None  # fetched and not given yet
         self._closed = False
         dataset: Any = _Stream(planner, position, frozenset(skip), share)
         if workers:
-            # Grain passes absl's flags on to its workers, and refuses where nobody has parsed them.
+            # Grain passes absl's flags to its workers, if they are parsed.
             if not flags.FLAGS.is_parsed():
                 flags.FLAGS.mark_as_parsed()
             dataset = dataset.map(_flat).mp_prefetch(
@@ -110,7 +102,7 @@ class Batches(Iterator[tuple[Batch, Position]], contextlib.AbstractContextManage
             # They hold no reference to this object, so that dropping it ends them.
             self._end = weakref.finalize(self, self._iterator.close)
             if workers:
-                # Grain makes what is to be started when it is asked for a batch or for the state.
+                # Grain creates what it starts when asked for a batch or for the state.
                 self._iterator.get_state()
             self._iterator.start_prefetch()
 
@@ -122,7 +114,7 @@ class Batches(Iterator[tuple[Batch, Position]], contextlib.AbstractContextManage
         return item.batch, item.after
 
     def shape_ahead(self) -> Shape:
-        """That of the batch which `next` will give. Waits for it, and raises what `next` would."""
+        """The next batch's shape. Waits for it and raises as `next`."""
         self._held = self._held or self._fetched()
         return self._held.batch.shape
 
@@ -162,10 +154,7 @@ def one_pass(
     max_shapes: int = VALIDATION_SHAPES,
     share: Share = WHOLE,
 ) -> Iterator[Batch]:
-    """Every pair once, in order of length, in few shapes: for validation, always the same.
-
-    Of a `share`, each batch has the rows of that share alone. Raises PlanError.
-    """
+    """Every pair once, in order of length, in few shapes, for validation. Raises PlanError."""
     plan = planned_pass(pairs, batch_config, max_shapes=max_shapes)
     for index in range(len(plan)):
         shape, rows = plan[index]
@@ -175,11 +164,9 @@ def one_pass(
 def exchanged_pass(
     pairs: TokenPairs, batch_config: BatchConfig, *, most: int, share: Share = WHOLE
 ) -> Iterator[tuple[int, Batch]]:
-    """Batches of `one_pass`, each target with the source of the pair before it in its batch.
+    """At most so many batches of `one_pass`, spread over the lengths, and their places in it.
 
-    At most so many, spread over the lengths, each with its place in that pass. A batch is of pairs
-    of like length, so these sources are those of strangers in nothing but what they say. A batch
-    of one pair has no other source and is left out. Raises PlanError.
+    Each target gets the source of the pair before it, of similar length. Raises PlanError.
     """
     plan = planned_pass(pairs, batch_config)
     places = [index for index in range(len(plan)) if len(plan[index][1].pairs) > 1]
@@ -194,8 +181,7 @@ class _Item(NamedTuple):
     batch: Batch
     here: Position
     after: Position
-    batches: int
-    """Batches of its window."""
+    batches: int  # batches of its window
 
 
 class _Stream(grain.IterDataset):
@@ -209,7 +195,7 @@ class _Stream(grain.IterDataset):
         self.first, self.step = 0, 1
 
     def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
-        """Grain's way of giving each worker every `step`-th batch."""
+        """Grain gives each worker every `step`-th batch."""
         del sequential_slice
         self.first, self.step = sl.start or 0, sl.step or 1
 
@@ -232,7 +218,7 @@ class _StreamIterator(grain.DatasetIterator):
         return _Item(batch, planned.position, planned.after, planned.batches)
 
     def get_state(self) -> dict[str, int]:
-        """Grain asks with each batch; what a run keeps is the position that comes with it."""
+        """For Grain; a run keeps the position that comes with a batch."""
         return dataclasses.asdict(self._after)
 
     def set_state(self, state: dict[str, int]) -> None:
@@ -244,11 +230,7 @@ class _StreamIterator(grain.DatasetIterator):
 
 
 def _flat(item: _Item) -> Int32[np.ndarray, " numbers"]:
-    """An item as one array: the shape, the places, then every field.
-
-    Each array that a worker hands over is a block of shared memory of its own, which costs the
-    receiver more than its contents do.
-    """
+    """An item as one array, shape, places and fields: each array costs a block of shared memory."""
     batch, here, after, batches = item
     shape = batch.src.shape + batch.tgt_in.shape
     head = [*shape, *dataclasses.astuple(here), *dataclasses.astuple(after), batches]
@@ -257,7 +239,6 @@ def _flat(item: _Item) -> Int32[np.ndarray, " numbers"]:
 
 
 def _from_flat(flat: Int32[np.ndarray, " numbers"]) -> _Item:
-    # Copied, since the shared memory is freed with `flat`.
     numbers = np.array(flat)
     rows, src_length, _, tgt_length, *places, batches = numbers[:11].tolist()
     lengths = [src_length if name.startswith("src") else tgt_length for name in _FIELDS]

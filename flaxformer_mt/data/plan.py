@@ -1,7 +1,6 @@
-"""A window's batches: the form that all ways of batching return, and what they share.
+"""A window's batches, as `bucket` (one pair per row) and `pack` (several) return them.
 
-A plan is a pure function of (seed, epoch, window, token lengths, budget). It says which pairs stand
-in which row of which batch; `bucket` makes plans of one pair a row, `pack` of several.
+A plan is a pure function of (seed, epoch, window, token lengths, budget).
 """
 
 import dataclasses
@@ -31,12 +30,12 @@ class Shape:
 
     @property
     def positions(self) -> int:
-        """Positions of both sides, padding included."""
+        """Positions of both sides, with padding."""
         return self.rows * (self.src_length + self.tgt_length)
 
 
 def rows_within(batch: BatchConfig, length: int) -> int:
-    """The most rows of this many positions within a batch's budget. Raises PlanError for none."""
+    """The most rows of this many positions in a batch's budget. Raises PlanError for none."""
     rows = batch.tokens // length // batch.multiple * batch.multiple
     if rows == 0:
         raise PlanError(
@@ -48,19 +47,12 @@ def rows_within(batch: BatchConfig, length: int) -> int:
 
 
 def longest(shapes: Sequence[Shape]) -> Shape:
-    """The shape whose step takes the most memory: the longest, of these the one of most rows.
-
-    All buckets hold about as many positions, and attention's weights grow with rows times length
-    squared: a short bucket that holds a few more positions takes less.
-    """
+    """The shape that needs most memory: attention grows with rows times length squared."""
     return max(shapes, key=lambda shape: (shape.src_length + shape.tgt_length, shape.rows))
 
 
 class Rows(NamedTuple):
-    """The rows of a batch: `counts[r]` pairs in row r, the pairs in the order of the rows.
-
-    A batch may have fewer rows than its shape; the others are padding.
-    """
+    """The rows of a batch: `counts[r]` pairs in row r, in order; other rows are padding."""
 
     pairs: Integer[np.ndarray, " pairs"]
     counts: Integer[np.ndarray, " rows"]
@@ -84,14 +76,14 @@ class Plan:
         return len(self.shape_of)
 
     def __getitem__(self, index: int) -> tuple[Shape, Rows]:
-        """The shape of a batch and its rows: at most one batch of a bucketed plan has fewer."""
+        """The shape of a batch and its rows."""
         row_starts = self.row_starts[self.starts[index] : self.starts[index + 1] + 1]
         pairs = self.pairs[row_starts[0] : row_starts[-1]]
         return self.shapes[self.shape_of[index]], Rows(pairs, np.diff(row_starts))
 
     @property
     def positions(self) -> int:
-        """Positions of all batches on both sides, padding included."""
+        """Positions of all batches on both sides, with padding."""
         return sum(self.shapes[shape].positions for shape in self.shape_of)
 
 
@@ -105,9 +97,8 @@ def random_order(
 ) -> Int32[np.ndarray, " items"]:
     """All items, group by group, in random order within each.
 
-    From raw random bits, since for those alone NumPy promises the same stream in every version.
-    Group, random bits and the item's own number make one sort key, which is quicker to sort than
-    to permute and then to group.
+    From raw random bits, which NumPy keeps the same in every version. Sorting keys of group, bits
+    and item is faster than permuting, then grouping.
     """
     number_bits = max(len(group) - 1, 1).bit_length()
     group_bits = max(int(group.max(initial=0)), 1).bit_length()

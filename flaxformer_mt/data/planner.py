@@ -16,23 +16,22 @@ from flaxformer_mt.data.plan import Plan, PlanError, Rows, Shape, stream
 from flaxformer_mt.data.sampling import Resampler
 from flaxformer_mt.data.store import LengthCounts, TokenPairs
 
-# Drawing segmentations takes 15 to 60 microseconds a pair, and the first batch waits for a window;
-# but a window of few batches leaves many of them partly empty.
+# The first batch waits for a window, and drawing segmentations takes 15 to 60 microseconds a pair;
+# but a window of few batches leaves many partly empty.
 _SAMPLED_PAIRS = 1 << 15
 _SAMPLED_BATCHES = 50
-VALIDATION_SHAPES = 4
-"""At most this many shapes are compiled for validation."""
+VALIDATION_SHAPES = 4  # at most this many shapes are compiled for validation
 
 
 class PlannedWindow(NamedTuple):
-    """The plan indexes the store's pairs, or the window's own where segmentations are drawn."""
+    """A plan of the store's pairs, or of the window's own if segmentations are drawn."""
 
     pairs: TokenPairs
     plan: Plan
 
     @property
     def padding(self) -> float:
-        """The share of positions on both sides that hold no token."""
+        """The share of positions on both sides without a token."""
         sides = self.pairs.sides.values()
         tokens = sum(int(side.lengths(self.plan.pairs).sum(dtype=np.int64)) for side in sides)
         return 1.0 - tokens / self.plan.positions
@@ -81,7 +80,7 @@ class Planner:
 
 
 def _expected_lengths(pairs: TokenPairs) -> LengthCounts:
-    """Source lengths, target lengths, and how often they come together: in a mixture, as drawn."""
+    """Source lengths, target lengths, and how often they occur together, in a mixture as drawn."""
     if not any(part.weight for part in pairs.parts):
         return pairs.length_counts()
     total = sum(part.weight for part in pairs.parts)
@@ -96,28 +95,27 @@ def _expected_lengths(pairs: TokenPairs) -> LengthCounts:
 
 @dataclasses.dataclass(frozen=True)
 class Planned:
-    """A batch to be put together, its place in the stream and the place of the one after it."""
+    """A batch to assemble, its position and that of the next."""
 
     pairs: TokenPairs
     shape: Shape
     rows: Rows
     position: Position
     after: Position
-    batches: int
-    """Batches of its window."""
+    batches: int  # batches of its window
 
     def batch(self, share: Share = WHOLE) -> Batch:
-        """It, or its rows of a share. Raises PlanError where the shares do not divide the rows."""
+        """Assembles it. Raises PlanError if the shares don't divide the rows."""
         return assemble(self.pairs, self.rows.pairs, self.shape, self.rows.counts, share)
 
 
 def planned_batches(
     planner: Planner, position: Position, skip: Collection[Position] = ()
 ) -> Generator[Planned, None, None]:
-    """Every batch from the one at `position` on, endlessly, those in `skip` left out.
+    """Every batch from `position` on, endlessly, except those in `skip`.
 
-    The window after the one being read is planned meanwhile; closing the iterator ends that.
-    Raises PlanError where `position`, of another store or batch size, lies outside its window.
+    A thread plans the next window; closing the iterator ends it. Raises PlanError for a position of
+    another store or batch size.
     """
     windows = planner.order.windows
     if position.epoch < 0 or not 0 <= position.window < windows:
@@ -142,11 +140,7 @@ def planned_batches(
 def planned_pass(
     pairs: TokenPairs, batch: BatchConfig, *, max_shapes: int = VALIDATION_SHAPES
 ) -> Plan:
-    """Validation's batches: every pair once, in order of length.
-
-    Planned before the first step as well: the settings that an error names may be changed until
-    there is a checkpoint. Raises PlanError as `shapes_for` does.
-    """
+    """Validation's batches: every pair once, in order of length. Raises PlanError."""
     few = dataclasses.replace(batch, max_shapes=min(max_shapes, batch.max_shapes))
     try:
         shapes = shapes_for(pairs.src_lengths, pairs.tgt_lengths, few)

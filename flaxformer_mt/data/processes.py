@@ -11,11 +11,7 @@ from multiprocessing import connection, resource_tracker
 
 @contextlib.contextmanager
 def signals_held_back(*kinds: signal.Signals) -> Iterator[None]:
-    """Processes started meanwhile never get these: they inherit what is blocked here.
-
-    One that is sent to a whole process group would end a worker, and be taken for its death. A
-    signal to this process is not lost: it waits.
-    """
+    """Processes started inside never get these signals, such as a group's; this one's wait."""
     # Its start would end the blocking below.
     resource_tracker.ensure_running()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, kinds)
@@ -26,7 +22,7 @@ def signals_held_back(*kinds: signal.Signals) -> Iterator[None]:
 
 
 def processors() -> int:
-    """How many this process may use: a container or taskset may leave it fewer than there are."""
+    """How many this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -27,8 +27,7 @@ _CUTS = 1 << 10
 _BLANK = "\u2581"
 # Characters of the words that are cut at once: their arrays should fit into a core's cache.
 _AT_A_TIME = 1 << 15
-_NOTHING = 1 << 32
-"""Above every piece."""
+_NOTHING = 1 << 32  # above every piece
 
 _Grid = Int64[np.ndarray, "characters words"]
 _Keys = UInt64[np.ndarray, " words"]
@@ -36,7 +35,7 @@ _Counts = Int64[np.ndarray, " words"]
 
 
 def resampler_for(config: DataConfig, vocabularies: Vocabularies, seed: int) -> Resampler | None:
-    """The one that a config asks for, if any."""
+    """The resampler that a config asks for, if any."""
     strength = config.vocabulary.sampling
     tags = {corpus.tag for corpus in config.train}
     return Resampler(vocabularies, strength, seed, tags) if strength else None
@@ -52,10 +51,7 @@ class Resampler:
         seed: int,
         tags: Collection[str] = (),
     ) -> None:
-        """`strength` is BPE-dropout's p or the unigram model's alpha, in (0, 1).
-
-        `tags` are types of the source that are never cut.
-        """
+        """`strength` is BPE-dropout's p or unigram's alpha, in (0, 1); source `tags` stay whole."""
         self._seed = seed
         src = _Cutter(vocabularies.src, strength, tags)
         tgt = src if vocabularies.shared else _Cutter(vocabularies.tgt, strength)
@@ -70,8 +66,8 @@ class Resampler:
     ) -> TokenPairs:
         """The pairs at `indices`, in memory, each split afresh.
 
-        A sentence that came out longer than its side's limit, end mark included, and a word with
-        an unknown character or bytes stay as they are stored.
+        Sentences that would exceed their side's limit, end mark included, and words with unknown
+        characters or bytes stay as stored.
         """
         src, tgt = (
             self._side(cutter, pairs.sides[side], indices, (epoch, number), limits[number])
@@ -152,7 +148,7 @@ class _Cutter:
     ) -> tuple[Integer[np.ndarray, " tokens_and_drawn"], _Counts, _Counts]:
         """A cut of each word, drawn by its key: tokens, where each word's begin, how many.
 
-        The words' tokens are `stored` end to end; `words` differs where they differ.
+        `stored` has the words' tokens end to end; `words` identifies them.
         """
         firsts = _offsets(sizes)[:-1]
         characters = self._characters.gather(stored)

@@ -1,11 +1,8 @@
 """Token ids of sentences, several times faster than SentencePiece, by caching words.
 
-BPE begins with characters and joins neighbours. No type of a vocabulary reaches across a blank, so
-nothing is ever joined across one, and the tokens of a sentence are those of its words, end to end.
-Of the running words of a corpus all but a few in a hundred were met before.
-
-It is certain for BPE only: a unigram model compares sums of scores over a whole sentence, where
-rounding may decide between equals.
+Exact for BPE: no type reaches across a blank, so a sentence's tokens are its words', and nearly all
+running words were met before. A unigram model compares sums over a whole sentence, where rounding
+may decide.
 """
 
 import itertools
@@ -17,26 +14,24 @@ import sentencepiece
 from jaxtyping import Int32
 
 _BLANK = "\u2581".encode()
-_REMEMBERED = 1 << 18
-"""Words remembered at a time: about 50 MB."""
+_REMEMBERED = 1 << 18  # words remembered at a time: about 50 MB
 
 
 class Words:
-    """The tokens of the words met so far. Not safe for several threads."""
+    """The tokens of the words met so far. Not thread-safe."""
 
     def __init__(self, processor: sentencepiece.SentencePieceProcessor, *, rules: bool) -> None:
-        """`rules`: the model replaces characters before it encodes."""
+        """`rules`: the model normalises."""
         self._processor = processor
         self._rules = rules
         # Keys that begin with a blank are whole sentences.
         self._tokens: dict[bytes, bytes] = {b"": b""}
-        self._unstable: set[bytes] = set()
-        """Words that the rules would change once more, standing alone."""
+        self._unstable: set[bytes] = set()  # words that the rules would change again
 
     def encode(
         self, sentences: Sequence[bytes], *, end: int
     ) -> tuple[Int32[np.ndarray, " tokens"], Int32[np.ndarray, " sentences"]]:
-        """All sentences end to end, `end` after each, and their lengths, which count it."""
+        """All sentences end to end, `end` after each, and their lengths with it."""
         words = [self._split(sentence) for sentence in sentences]
         self._learn(itertools.chain.from_iterable(words))
         if self._unstable:
@@ -54,7 +49,7 @@ class Words:
         return np.insert(flat, ends, end), (lengths + 1).astype(np.int32)
 
     def _split(self, sentence: bytes) -> list[bytes]:
-        """The words, among them perhaps empty ones; or a blank and the sentence, as one word."""
+        """The words, some maybe empty; or a blank and the sentence, as one word."""
         if self._rules:
             text = self._processor.normalize(sentence)
             if _BLANK * 2 in text or text.endswith(_BLANK):

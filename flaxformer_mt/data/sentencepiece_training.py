@@ -11,14 +11,12 @@ from flaxformer_mt.config.schema import VocabularyConfig
 from flaxformer_mt.data import normalization
 from flaxformer_mt.errors import UserError
 
-# SentencePiece splits its expectation step by this number and adds up in that order, so that the
-# unigram model depends on it; a constant gives the same model on every machine.
-_TRAINING_THREADS = 16
+_TRAINING_THREADS = 16  # fixed: a unigram model depends on it
 _DEFAULT_LONGEST_LINE = 4192
 
 
 class VocabularyError(UserError):
-    """A vocabulary that cannot be trained or loaded; the message names the file and the remedy."""
+    """A vocabulary that can't be trained or loaded."""
 
 
 def trained_model(
@@ -29,10 +27,10 @@ def trained_model(
     words: bool,
     tags: Sequence[str] = (),
 ) -> bytes:
-    """A model of `config.size` pieces, or with a type for each word, however many there are.
+    """A model of `config.size` pieces, or with a type for each of the `words`.
 
     `tags` are pieces that are never split; `marks` has the ids of pad, bos, eos and unk. Raises
-    VocabularyError, which gives the largest or smallest size possible.
+    VocabularyError with the largest or smallest possible size.
     """
     kept = list(sentences)
     kind: dict[str, Any] = {
@@ -42,7 +40,7 @@ def trained_model(
     }
     if words:
         kind = {"model_type": "word", "use_all_vocab": True, "character_coverage": 1.0}
-    # By default SentencePiece leaves out longer lines without a word.
+    # SentencePiece silently skips longer lines.
     longest = max((len(sentence.encode()) for sentence in kept), default=0)
     ids: dict[str, Any] = {f"{mark}_id": number for mark, number in marks.items()}
     model = io.BytesIO()
@@ -65,12 +63,11 @@ def trained_model(
 
 
 def _normalizing(form: normalization.Form | Literal["none"]) -> dict[str, Any]:
-    """The trainer's arguments for what happens to text before it is encoded."""
+    """The trainer's arguments for normalisation."""
     if form == "none":
         return {"normalization_rule_name": "identity", "remove_extra_whitespaces": True}
-    # Building a table of rules is reported on standard error otherwise.
-    sentencepiece.set_min_log_level(2)
-    # Not by the argument for a file of rules: the model would record that file's path.
+    sentencepiece.set_min_log_level(2)  # no report of the table of rules
+    # With a file of rules, the model would record its path.
     normalizer = sentencepiece.SentencePieceNormalizer(
         norm_map=list(normalization.rules(form).items()),
         add_dummy_prefix=True,
@@ -81,7 +78,7 @@ def _normalizing(form: normalization.Form | Literal["none"]) -> dict[str, Any]:
 
 
 def _explain(message: str, config: VocabularyConfig) -> str:
-    """SentencePiece's complaint as one that says which setting to change."""
+    """SentencePiece's complaint, with the setting to change."""
     if found := re.search(r"Vocabulary size too high .*<= (\d+)", message):
         return (
             f"data.vocabulary.size is {config.size:,}, but the training text yields at most "

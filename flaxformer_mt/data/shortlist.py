@@ -1,8 +1,7 @@
-"""Lexical shortlists: which target types a source sentence's translation is likely to need.
+"""Lexical shortlists (Jean et al., 2015, section 3.3): target types that a source may need.
 
-A softmax over some thousand likely types instead of all 32,000 spares a decoder two fifths of its
-products (Jean et al., 2015, section 3.3). The table is IBM model 1's (Brown et al., 1993), learnt
-from the run's own training pairs.
+A softmax over a few thousand of 32,000 types saves a decoder two fifths of its products. The table
+is IBM model 1's (Brown et al., 1993), learned from the run's training pairs.
 """
 
 import dataclasses
@@ -22,14 +21,13 @@ from flaxformer_mt.errors import UserError
 BEST = 64  # target types of each source type
 FREQUENT = 256  # types that every shortlist has
 PASSES = 5
-# A larger corpus is sampled: this many pairs of tokens, 40 bytes of memory each.
-CELLS = 40_000_000
-_LONGEST = 64  # tokens of a side; where words stand apart by more, little can be learnt
+CELLS = 40_000_000  # pairs of tokens, 40 bytes each; larger corpora are sampled
+_LONGEST = 64  # tokens of a side; longer pairs teach little
 _MARKS = (PAD, BOS, EOS, UNK)
 
 
 class ShortlistError(UserError):
-    """A shortlist that cannot be used; the message names the file."""
+    """A shortlist that can't be used."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,8 +39,8 @@ class Shortlist:
     vocabulary: str  # digest of the vocabularies whose ids these are
 
     def types(self, sources: Iterable[Sequence[int]]) -> Int64[np.ndarray, " types"]:
-        """The target types for sources that share a batch: the marks, the most frequent types, all
-        source types' first choices, then their second choices, and so on."""
+        """The target types for a batch's sources: marks, the most frequent types, then all source
+        types' first choices, second choices and so on."""
         known = np.unique(np.concatenate([np.asarray(source) for source in sources]))
         return distinct(_MARKS, self.ranked[:FREQUENT], self.best[known].T.ravel())
 
@@ -58,8 +56,7 @@ class Shortlist:
 
     @classmethod
     def read(cls, content: bytes, place: object, *, vocabulary: str) -> "Shortlist":
-        """What `to_bytes` wrote. Raises ShortlistError for anything else, and for a shortlist of
-        another vocabulary."""
+        """What `to_bytes` wrote. Raises ShortlistError, also for another vocabulary."""
         try:
             with np.load(io.BytesIO(content)) as file:
                 found = cls(file["best"], file["ranked"], str(file["vocabulary"]))
@@ -79,12 +76,12 @@ def distinct(*types: Sequence[int] | np.ndarray) -> Int64[np.ndarray, " types"]:
 def learn(pairs: TokenPairs, *, src_types: int, tgt_types: int, vocabulary: str) -> Shortlist:
     """Model 1 by expectation maximisation over the pairs, or an even sample of many.
 
-    The end marks, which both sides have, take the part of the empty word. A source type that was
-    never seen has the type of its own id, which in a shared vocabulary is its copy.
+    End marks act as the empty word. An unseen source type has the type of its own id, its copy in a
+    shared vocabulary.
     """
     src, tgt = _sample(pairs)
     src_lengths, tgt_lengths = (np.diff(side.offsets) for side in (src, tgt))
-    # Cell by cell: each target token beside each source token of its pair.
+    # Cells: each target token with each source token of its pair.
     of_pair = np.repeat(np.arange(len(tgt_lengths)), tgt_lengths)
     width = src_lengths[of_pair]
     said = np.repeat(np.arange(len(tgt.flat), dtype=np.int32), width)
@@ -112,7 +109,7 @@ def learn(pairs: TokenPairs, *, src_types: int, tgt_types: int, vocabulary: str)
 
 
 def _sample(pairs: TokenPairs) -> tuple[Tokens, Tokens]:
-    """Pairs from all over the corpus with at most CELLS cells, in their order."""
+    """Evenly spread pairs with at most CELLS cells, in their order."""
     chosen = np.linspace(0, len(pairs) - 1, min(len(pairs), CELLS // 16)).astype(np.int64)
     lengths = [side.lengths(chosen).astype(np.int64) for side in pairs.sides.values()]
     fits = np.maximum(*lengths) <= _LONGEST

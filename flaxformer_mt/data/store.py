@@ -1,10 +1,8 @@
 """The token store: every pair's token ids in flat memory-mapped files, with digests.
 
-A split is a list of shards, each four files: `SPLIT-NNNNN.SIDE.tokens`, sentences end to end, each
-with its end mark, and `SPLIT-NNNNN.SIDE.offsets`, where each begins (int64, one more than there are
-sentences). `store.json` records the corpora that a split is made of, and sizes and sha256 digests.
-Only the operating system's page cache holds tokens and offsets, so a corpus of any size takes no
-memory of its own.
+A split is a list of shards, each four files: `SPLIT-NNNNN.SIDE.tokens`, sentences end to end with
+end marks, and `SPLIT-NNNNN.SIDE.offsets`, where each begins (int64, one more than sentences).
+`store.json` records a split's corpora, and sizes and sha256 digests.
 """
 
 from __future__ import annotations
@@ -26,22 +24,19 @@ from flaxformer_mt.errors import UserError
 from flaxformer_mt.files.reading import explained, parse_json, read_file, regular_size
 
 FORMAT = 2
-DTYPES = ("<u2", "<u4")
-"""Of ids, in bytes as few as the vocabulary allows."""
+DTYPES = ("<u2", "<u4")  # of ids, in bytes as few as the vocabulary allows
 INDEX = "store.json"
 SPLITS = ("train", "valid")
 SIDES = ("src", "tgt")
-SHARD_TOKENS = 1 << 27
-"""A shard is closed when a side has this many tokens: 256 MB of 16-bit ids."""
+SHARD_TOKENS = 1 << 27  # a shard is closed when a side has this many tokens: 256 MB of 16-bit ids
 
-# Opening a store of terabytes must not read terabytes: of larger files, this much is verified.
-_VERIFIED = 64 << 20
+_VERIFIED = 64 << 20  # bytes of a larger file that are verified when a store is opened
 _BLOCK = 1 << 20
 _PAIRS_AT_A_TIME = 1 << 20
 
 
 class StoreError(UserError):
-    """A token store that is missing, incomplete, damaged or another one; names the file."""
+    """A token store that is missing, incomplete, damaged or another one."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +47,7 @@ class Tokens:
     offsets: Int64[np.ndarray, " pairs_and_one"]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """To another process goes where mapped arrays are, not what is in them."""
+        """Pickles mapped arrays by their files."""
         return _tokens_of, (_portable(self.flat), _portable(self.offsets))
 
     def __len__(self) -> int:
@@ -112,7 +107,7 @@ class Sentences:
     def all_lengths(
         self, first: int = 0, stop: int | None = None
     ) -> Iterator[Int32[np.ndarray, " some"]]:
-        """The lengths of sentences `first` to `stop` (all) in order, a piece at a time."""
+        """The lengths of sentences `first` to `stop` in order, a piece at a time."""
         stop = len(self) if stop is None else stop
         for shard, begin in zip(self.shards, self.firsts, strict=False):
             local = range(max(first - begin, 0), min(stop - begin, len(shard)), _PAIRS_AT_A_TIME)
@@ -149,17 +144,15 @@ class TokenPairs:
         if [len(shard) for shard in src] != [len(shard) for shard in tgt]:
             sizes = [f"{len(self.sides[side]):,}" for side in SIDES]
             raise StoreError(f"{sizes[0]} source but {sizes[1]} target sentences")
-        self.parts = tuple(parts) or (Part("", 0, len(self)),)
-        """The corpora that the pairs come from."""
-        self.digest = digest
-        """Of the pairs of an open store, in their order; empty for pairs in memory."""
+        self.parts = tuple(parts) or (Part("", 0, len(self)),)  # the corpora of the pairs
+        self.digest = digest  # of an open store's pairs; empty for pairs in memory
 
     def __len__(self) -> int:
         return len(self.sides["src"])
 
     @functools.cached_property
     def src_lengths(self) -> Int32[np.ndarray, " pairs"]:
-        """All of them, in memory: for sets that are small beside a training corpus."""
+        """All of them, in memory: for small sets."""
         return np.concatenate([np.zeros(0, np.int32), *self.sides["src"].all_lengths()])
 
     @functools.cached_property
@@ -168,7 +161,7 @@ class TokenPairs:
         return np.concatenate([np.zeros(0, np.int32), *self.sides["tgt"].all_lengths()])
 
     def length_counts(self, first: int = 0, stop: int | None = None) -> LengthCounts:
-        """Which source and target lengths occur together in pairs `first` to `stop`, how often."""
+        """Source and target lengths of pairs `first` to `stop`, and how often they occur."""
         counts = np.zeros((1, 1), np.int64)
         sides = (self.sides[side].all_lengths(first, stop) for side in SIDES)
         for src, tgt in zip(*sides, strict=True):
@@ -205,11 +198,10 @@ class Store:
     def open(
         cls, directory: str | Path, *, vocabulary_digest: str | None = None, thorough: bool = False
     ) -> Store:
-        """Map the store in `directory` and verify every file's size and contents.
+        """Maps the store in `directory` and verifies every file's size and contents.
 
-        Of a file larger than 64 MB blocks all over it are verified, so that another file is
-        noticed, unless `thorough` asks for every byte (about a second a gigabyte). Raises
-        StoreError, also for another vocabulary than `vocabulary_digest`.
+        Of files over 64 MB it reads blocks all over them, or every byte if `thorough` (about a
+        second per GB). Raises StoreError, also for another vocabulary than `vocabulary_digest`.
         """
         index_file = Path(directory) / INDEX
         advice = f"; delete {os.path.realpath(directory)} and run `prepare` again"
@@ -242,7 +234,7 @@ def file_name(split: str, number: int, side: str, part: str) -> str:
 
 
 def file_record(path: Path) -> dict[str, Any]:
-    """What the index says of a file."""
+    """A file's entry in the index."""
     record: dict[str, Any] = {"bytes": path.stat().st_size, "sha256": _digest(path, "sha256")}
     if record["bytes"] > _VERIFIED:
         record["blocks"] = _digest(path, "blocks")
@@ -250,7 +242,7 @@ def file_record(path: Path) -> dict[str, Any]:
 
 
 def _digest(path: Path, kind: str) -> str:
-    """sha256 of a file, or of "blocks" evenly spread over it, its first and last bytes included."""
+    """sha256 of a file, or of "blocks" evenly spread over it, ends included."""
     with open(path, "rb") as stream:
         if kind == "sha256":
             return hashlib.file_digest(stream, "sha256").hexdigest()
@@ -264,7 +256,7 @@ def _digest(path: Path, kind: str) -> str:
 def _open_split(
     index_file: Path, index: dict[str, Any], split: str, *, thorough: bool
 ) -> TokenPairs:
-    # The first format had one shard a split, whose files had no number, and no corpora.
+    # It had one shard per split, without a number, and no corpora.
     first_format = index["format"] == 1
     shards = range(1 if first_format else index["shards"][split])
     parts, first = [], 0
@@ -294,7 +286,6 @@ def _open_split(
     pairs = TokenPairs(sides[0], sides[1], parts)
     if parts and first != len(pairs):
         raise ValueError(f"{split} holds {len(pairs):,} pairs, but its corpora a different number")
-    # Not of the names: what the files are called has changed before.
     weights = [[part.size, part.weight] for part in pairs.parts]
     pairs.digest = hashlib.sha256(json.dumps([digests, weights]).encode()).hexdigest()
     return pairs
@@ -304,7 +295,6 @@ def _open_array(
     path: Path, recorded: dict[str, Any], dtype: np.dtype, *, thorough: bool
 ) -> np.ndarray:
     size = regular_size(path)
-    # Of a copy in a cache, what a link in a run's folder leads to.
     folder = path.parent.resolve()
     advice = f"another store's; delete {folder} and run `prepare` again"
     if size != recorded["bytes"]:

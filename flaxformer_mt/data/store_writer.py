@@ -1,7 +1,4 @@
-"""Writing a token store. Without `finish` there is no index, and it cannot be opened.
-
-Nothing is forced to disk: that is for whoever puts the folder into its place.
-"""
+"""Writing a token store, which can be opened after `finish`; the caller forces it to disk."""
 
 import contextlib
 import hashlib
@@ -13,23 +10,13 @@ from typing import Any, BinaryIO
 import numpy as np
 from jaxtyping import Int64, Integer
 
-from flaxformer_mt.data.store import (
-    DTYPES,
-    FORMAT,
-    INDEX,
-    SHARD_TOKENS,
-    SIDES,
-    SPLITS,
-    StoreError,
-    file_name,
-    file_record,
-)
+from flaxformer_mt.data import store
 
 _PARTS = ("tokens", "offsets")
 
 
 class StoreWriter(contextlib.AbstractContextManager["StoreWriter"]):
-    """Writes a store into an existing empty folder. Not safe for several threads."""
+    """Writes a store into an existing empty folder. Not thread-safe."""
 
     def __init__(
         self,
@@ -37,21 +24,21 @@ class StoreWriter(contextlib.AbstractContextManager["StoreWriter"]):
         *,
         vocabulary_size: int,
         vocabulary_digest: str,
-        shard_tokens: int = SHARD_TOKENS,
+        shard_tokens: int = store.SHARD_TOKENS,
     ) -> None:
         self._directory = directory
         self._vocabulary_digest = vocabulary_digest
         self._shard_tokens = shard_tokens
-        self._dtype = np.dtype(DTYPES[vocabulary_size > 1 << 16])
+        self._dtype = np.dtype(store.DTYPES[vocabulary_size > 1 << 16])
         self._open: dict[tuple[str, str, str], BinaryIO] = {}
-        self._corpora: dict[str, list[dict[str, Any]]] = {split: [] for split in SPLITS}
-        self._shards = dict.fromkeys(SPLITS, 0)
+        self._corpora: dict[str, list[dict[str, Any]]] = {split: [] for split in store.SPLITS}
+        self._shards = dict.fromkeys(store.SPLITS, 0)
         self._finished: dict[str, dict[str, Any]] = {}
-        for split in SPLITS:
+        for split in store.SPLITS:
             self._begin_shard(split)
 
     def begin_corpus(self, split: str, name: str, weight: float = 0.0) -> None:
-        """What is appended to the split from here on is this corpus's."""
+        """Pairs appended to the split from here on are this corpus's."""
         self._corpora[split].append({"name": name, "weight": weight, "pairs": 0})
 
     def append(
@@ -62,9 +49,11 @@ class StoreWriter(contextlib.AbstractContextManager["StoreWriter"]):
         tgt: Integer[np.ndarray, " tgt_tokens"],
         tgt_lengths: Int64[np.ndarray, " pairs"],
     ) -> None:
-        """Add pairs to a split: sentences end to end, each with its end mark, and their lengths."""
+        """Adds pairs: sentences end to end, each with its end mark, and their lengths."""
         if len(src_lengths) != len(tgt_lengths):
-            raise StoreError(f"{len(src_lengths)} source but {len(tgt_lengths)} target sentences")
+            raise store.StoreError(
+                f"{len(src_lengths)} source but {len(tgt_lengths)} target sentences"
+            )
         if not self._corpora[split]:
             self.begin_corpus(split, "")
         longest = 0
@@ -85,11 +74,11 @@ class StoreWriter(contextlib.AbstractContextManager["StoreWriter"]):
             file.close()
 
     def finish(self) -> str:
-        """Close the files, write the index last, and return the store's digest."""
-        for split in SPLITS:
+        """Closes the files, writes the index last, and returns the store's digest."""
+        for split in store.SPLITS:
             self._end_shard(split)
         index = {
-            "format": FORMAT,
+            "format": store.FORMAT,
             "dtype": self._dtype.str,
             "vocabulary": self._vocabulary_digest,
             "corpora": self._corpora,
@@ -97,20 +86,20 @@ class StoreWriter(contextlib.AbstractContextManager["StoreWriter"]):
             "files": self._finished,
         }
         text = (json.dumps(index, indent=2) + "\n").encode()
-        (self._directory / INDEX).write_bytes(text)
+        (self._directory / store.INDEX).write_bytes(text)
         return hashlib.sha256(text).hexdigest()
 
     def _begin_shard(self, split: str) -> None:
-        for side, part in itertools.product(SIDES, _PARTS):
-            path = self._directory / file_name(split, self._shards[split], side, part)
+        for side, part in itertools.product(store.SIDES, _PARTS):
+            path = self._directory / store.file_name(split, self._shards[split], side, part)
             file = self._open[split, side, part] = open(path, "wb")
             if part == "offsets":
                 file.write(bytes(8))
         self._shards[split] += 1
 
     def _end_shard(self, split: str) -> None:
-        for side, part in itertools.product(SIDES, _PARTS):
+        for side, part in itertools.product(store.SIDES, _PARTS):
             file = self._open[split, side, part]
             file.close()
             path = Path(file.name)
-            self._finished[path.name] = file_record(path)
+            self._finished[path.name] = store.file_record(path)

@@ -1,13 +1,11 @@
 """The built-in corpus: pairs of English and German sentences from a synchronous grammar.
 
-Nothing is stored but a lexicon and rules (`data/grammar/`); a stream of pairs is a pure function of
-(split, seed), the same in every process. A source has one translation, so a perfect model scores
-100 BLEU.
+A stream of pairs is a pure function of (split, seed). A source has one translation, so a perfect
+model scores 100 BLEU.
 
-The three splits share every lemma, word form and construction, but not their combinations
-(`grammar/splits.py`): a test sentence contains at least one (lemma, construction) that neither
-training nor validation shows, a validation sentence one that neither training nor test shows. So no
-sentence can be in two splits, whatever their sizes and seeds.
+The splits share every lemma, word form and construction, but not their combinations
+(`grammar/splits.py`): each test or validation sentence has a (lemma, construction) that neither
+other split shows, so no sentence is in two splits.
 """
 
 import hashlib
@@ -27,8 +25,7 @@ from flaxformer_mt.data.grammar.splits import (
 )
 from flaxformer_mt.data.grammar.trees import Sentence
 
-SHORTEST, LONGEST = 3, 35
-"""Words of a side; shorter and longer sentences are drawn again."""
+SHORTEST, LONGEST = 3, 35  # words of a side; shorter and longer sentences are drawn again
 
 
 class Derivation(NamedTuple):

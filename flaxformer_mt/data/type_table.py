@@ -1,9 +1,8 @@
 """Ids of pieces that differ from those of the SentencePiece model that splits text.
 
 Marian numbers the types of both languages in one table (`vocab.json` of a Hugging Face checkpoint)
-and cuts each language's text with a SentencePiece model of its own. A type may then be unknown to
-the model, such as one of the other language alone or a language code `>>fra<<`, and a piece that
-the model makes may have no type: it is unknown.
+and splits each language by its own model. The model may not know a type, such as the other
+language's or a code `>>fra<<`, and a piece of the model may have no type.
 """
 
 import dataclasses
@@ -16,18 +15,14 @@ import sentencepiece
 
 from flaxformer_mt.data.sentencepiece_training import VocabularyError
 
-MARKS = ("<pad>", "<s>", "</s>", "<unk>")
-"""The pieces with ids 0 to 3 of every table."""
+MARKS = ("<pad>", "<s>", "</s>", "<unk>")  # the pieces with ids 0 to 3 of every table
 _UNK = MARKS.index("<unk>")
 _BLANK = "\u2581"  # as SentencePiece writes it
 
 
 @dataclasses.dataclass(frozen=True)
 class TypeTable:
-    """The piece of each id, in order of the ids; the marks first.
-
-    Raises VocabularyError for a piece that has two ids, or other marks.
-    """
+    """The piece of each id in order, marks first. Raises VocabularyError."""
 
     pieces: tuple[str, ...] = dataclasses.field(repr=False)
 
@@ -54,7 +49,7 @@ class TypeTable:
 
     @functools.cached_property
     def _ids_of_text(self) -> Mapping[str, int]:
-        """Without the marks: a run of unknown characters is one piece, and could spell one."""
+        """Without marks, which unknown characters could spell."""
         return {piece: number for piece, number in self.ids.items() if number > _UNK}
 
     def encode(
@@ -64,7 +59,7 @@ class TypeTable:
         *,
         num_threads: int,
     ) -> list[list[int]]:
-        """Token ids of each sentence. A language code at its beginning is a token of its own."""
+        """Token ids of each sentence; a language code at its beginning is one token."""
         codes = [self.language_code(sentence) for sentence in sentences]
         texts = [text.removeprefix(code) for text, code in zip(sentences, codes, strict=True)]
         pieces = processor.encode(texts, out_type=str, num_threads=num_threads)
@@ -77,7 +72,7 @@ class TypeTable:
     def encode_with_spans(
         self, processor: sentencepiece.SentencePieceProcessor, sentence: str
     ) -> tuple[list[int], list[tuple[int, int]]]:
-        """Token ids as `encode` gives them, and where each stands in the sentence's UTF-8 bytes."""
+        """Token ids as by `encode`, and their places in the sentence's UTF-8 bytes."""
         code = self.language_code(sentence)
         before = len(code.encode())
         found = processor.encode(sentence.removeprefix(code), return_type="proto").pieces
@@ -89,9 +84,9 @@ class TypeTable:
     def decode(
         self, processor: sentencepiece.SentencePieceProcessor, rows: Sequence[Sequence[int]]
     ) -> list[str]:
-        """Sentences of token ids; padding and begin and end marks are left out."""
+        """Sentences of token ids, without padding and begin and end marks."""
         kept = [[self.pieces[token] for token in row if token >= _UNK] for row in rows]
-        # What the model does not have, it leaves as it is written.
+        # The model leaves pieces that it doesn't have as they are.
         return [
             processor.decode(pieces).replace(_BLANK, " ").strip(" ") if pieces else ""
             for pieces in kept
@@ -100,10 +95,7 @@ class TypeTable:
     def decode_with_spans(
         self, processor: sentencepiece.SentencePieceProcessor, tokens: Sequence[int]
     ) -> tuple[str, list[tuple[int, int]]]:
-        """The sentence as `decode` gives it, and where each token stands in its UTF-8 bytes.
-
-        Marks that are left out have empty spans.
-        """
+        """The sentence as by `decode`, and its tokens' UTF-8 spans, empty for marks."""
         kept = [self.pieces[token] for token in tokens if token >= _UNK]
         found = iter(processor.decode(kept, return_type="proto").pieces if kept else ())
         texts = [
@@ -119,6 +111,6 @@ class TypeTable:
     def language_code(self, sentence: str) -> str:
         """The language code that a sentence begins with, such as `>>fra<<`, or nothing."""
         code, closing, _ = sentence.partition("<<")
-        # Text may begin with such marks for other reasons: they are quotes in several languages.
+        # These marks are quotes in several languages.
         known = sentence.startswith(">>") and code + closing in self._ids_of_text
         return code + closing if known else ""

@@ -9,10 +9,8 @@ from typing import NamedTuple
 from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.errors import UserError
 
-# C0 except tab, and DEL. The C1 range stays: newstest2014's French reference holds U+0085, and
-# dropping that line would change a published test set. A newline cannot stand in a line of a
-# text file; in a JSON string or a stored record it can, and would tear the pair apart wherever
-# sentences are written one a line.
+# C0 except tab, and DEL. C1 stays: newstest2014's French reference has U+0085. A newline, in JSON
+# or a stored record, would break a pair where sentences are written one per line.
 _CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 
 INVALID_UTF8 = "invalid UTF-8"
@@ -21,16 +19,15 @@ EMPTY_SIDE = "empty side"
 COLUMNS = "not two columns"
 MALFORMED_JSON = "malformed JSON"
 NO_TEXT = "no text under the key"
-EXAMPLES = 5
-"""Dropped pairs of a reason that are shown."""
+EXAMPLES = 5  # dropped pairs of a reason that are shown
 
 
 class CorpusError(UserError):
-    """A corpus that cannot be read; the message names the corpus, the file and the line."""
+    """A corpus that can't be read; the message names the corpus, the file and the line."""
 
 
 class Pair(NamedTuple):
-    """A source and a target sentence and the line, counted from 1, on which they stand."""
+    """A source and a target sentence and their line, from 1."""
 
     line: int
     src: str
@@ -38,7 +35,7 @@ class Pair(NamedTuple):
 
 
 class Defect(NamedTuple):
-    """Why a record is not a pair: the file (or corpus) to look at, the reason and details."""
+    """Why a record isn't a pair: the file (or corpus), the reason and details."""
 
     file: str
     reason: str
@@ -75,7 +72,7 @@ class Drops:
             self.examples.append(Example(defect.file, line, defect.reason, defect.detail))
 
     def merge(self, later: Drops) -> None:
-        """Adds those of later lines; the first of each reason are among its examples."""
+        """Adds those of later lines."""
         before = dict(self.counts)
         for example in sorted(later.examples, key=lambda example: example.line):
             reason = example.reason
@@ -91,10 +88,9 @@ class Drops:
 def defect_of_sides(
     sides: tuple[bytes, ...], files: tuple[object, object], where: str
 ) -> Defect | None:
-    """What is wrong with the bytes of a source and a target sentence; None if nothing is.
+    """What is wrong with the bytes of a source and a target sentence, if anything.
 
-    `files` are the places of the two sides. `where`, such as " of the {side} column", says in
-    which part of the record to look, where both sides stand in one.
+    `files` are the sides' places; `where`, such as " of the {side} column", the part of a record.
     """
     for side, text, file in zip(("source", "target"), sides, files, strict=True):
         if control := _CONTROL.search(text):

@@ -13,29 +13,25 @@ from flaxformer_mt.data.corpus import paths
 from flaxformer_mt.data.corpus.pairs import CorpusError
 from flaxformer_mt.data.corpus.paths import AnyPath
 
-_BLOCK = 1024
-"""Records of an ArrayRecord shard read at a time: one by one is ten times as slow."""
+_BLOCK = 1024  # records of an ArrayRecord shard read at a time: one by one is ten times as slow
 
 # One record's limit: a length beyond it is a damaged length.
 _TFRECORD_LARGEST = 1 << 30
 
 
 def read_array_record(path: AnyPath, skip: int = 0, take: int | None = None) -> Iterator[bytes]:
-    """A shard's records in order: `take` of them (None: all that are left) after `skip`.
+    """`take` records of a shard (None: the rest) after `skip`, in order.
 
-    Raises CorpusError: the shard is damaged, cut short or holds fewer records.
+    Raises CorpusError for a damaged or short shard.
     """
     try:
         from array_record.python.array_record_module import ArrayRecordReader
     except ImportError as error:
-        raise CorpusError(
-            f"{path}: ArrayRecord files need the package array-record ({error})"
-        ) from error
-
+        raise CorpusError(f"{path}: needs the package array-record ({error})") from error
     with _local_copy(path) as local, contextlib.ExitStack() as stack:
         reader = ArrayRecordReader(str(local))
         stack.callback(_close_quietly, reader)
-        # A damaged shard opens without complaint and holds nothing: only `ok` tells.
+        # A damaged shard opens without complaint: only `ok` tells.
         if not reader.ok():
             raise _damaged(path, 0, _close_quietly(reader) or "not an ArrayRecord file")
         held = reader.num_records()
@@ -54,14 +50,14 @@ def read_array_record(path: AnyPath, skip: int = 0, take: int | None = None) -> 
 
 
 def read_tfrecord(path: AnyPath, skip: int = 0, take: int | None = None) -> Iterator[bytes]:
-    """As `read_array_record`. A record is its length (uint64), a checksum, its bytes, a checksum.
+    """As `read_array_record`. A record is length (uint64), checksum, bytes, checksum.
 
-    The checksums (CRC-32C) of the lengths are compared, so that no record is read out of place.
+    Checks the lengths' CRC-32C, so that no record is read out of place.
     """
     from tensorboardX.record_writer import masked_crc32c
 
     with paths.open_binary(path) as raw:
-        # Files of object stores have a buffer of their own.
+        # Object stores' files are buffered.
         stream = io.BufferedReader(raw, 1 << 20) if isinstance(raw, io.RawIOBase) else raw
         number = 0
         while take is None or number < skip + take:
@@ -85,7 +81,6 @@ READERS: dict[str, Callable[[AnyPath, int, int | None], Iterator[bytes]]] = {
     "array_record": read_array_record,
     "tfrecord": read_tfrecord,
 }
-"""By the name that TFDS gives the format."""
 
 
 def _damaged(path: AnyPath, count: int, why: str) -> CorpusError:
@@ -96,7 +91,7 @@ def _damaged(path: AnyPath, count: int, why: str) -> CorpusError:
 
 
 def _close_quietly(reader: Any) -> str:
-    """Closes an ArrayRecord reader, which says only then, as an exception, why it failed."""
+    """Closes an ArrayRecord reader, which says only then why it failed."""
     try:
         reader.close()
     except RuntimeError as error:
@@ -106,7 +101,7 @@ def _close_quietly(reader: Any) -> str:
 
 @contextlib.contextmanager
 def _local_copy(path: AnyPath) -> Iterator[Path]:
-    """The path itself, or a copy for a while: the reader of ArrayRecord takes local files only."""
+    """The path itself, or a temporary copy: ArrayRecord's reader takes local files only."""
     if isinstance(path, Path):
         yield path
         return

@@ -7,8 +7,8 @@ from typing import Protocol, cast
 
 from flaxformer_mt.config.consistency import CORPUS_SETTINGS
 from flaxformer_mt.config.schema import CorpusConfig, DataConfig
-from flaxformer_mt.data.corpus import parquet, paths, tfds_sets
-from flaxformer_mt.data.corpus.json_records import JsonRecords
+from flaxformer_mt.data.corpus import keyed_records, paths, tfds_sets
+from flaxformer_mt.data.corpus.keyed_records import JsonRecords
 from flaxformer_mt.data.corpus.pairs import CorpusError, Defect, Drops, Pair
 from flaxformer_mt.data.corpus.paths import AnyPath
 from flaxformer_mt.data.corpus.shards import read_array_record
@@ -19,33 +19,32 @@ TRAINED_ON = "trained on"
 
 
 class Source(Protocol):
-    """A corpus that was found and can be read; it can be pickled, for worker processes."""
+    """A corpus that was found and can be read and pickled."""
 
     @property
     def files(self) -> Mapping[str, AnyPath]:
-        """What is read, by setting name; nothing for the built-in grammar."""
+        """What is read, by setting name."""
 
     @property
     def label(self) -> str:
-        """What a message about the whole corpus names, such as its first file."""
+        """The corpus in messages, such as its first file."""
 
     def records(self) -> Iterator[tuple[bytes, ...]]:
-        """The raw columns, streaming; record n, counted from 1, is "line" n. Raises CorpusError."""
+        """The raw columns, streaming; record n, from 1, is "line" n. Raises CorpusError."""
 
     def check(self, columns: tuple[bytes, ...]) -> Defect | None:
-        """None if these columns are a source and a target sentence in UTF-8; cheap and pure."""
+        """None if these columns are a source and a target sentence in UTF-8."""
 
 
 @dataclasses.dataclass(frozen=True)
 class BuiltIn:
     split: str
     size: int
-    label: str
-    """The corpus's key in the configuration, since there is no file to name."""
+    label: str  # the corpus's key in the configuration, since there is no file to name
     files: Mapping[str, AnyPath] = dataclasses.field(default_factory=dict)
 
     def records(self) -> Iterator[tuple[bytes, ...]]:
-        # The grammar's lexicon is read for nobody else.
+        # Reads the grammar's lexicon.
         from flaxformer_mt.data import synthetic
 
         for src, tgt in synthetic.pairs(cast("synthetic.Split", self.split), self.size):
@@ -94,11 +93,7 @@ class Tagged(Changed):
 
 @dataclasses.dataclass(frozen=True)
 class Part(Changed):
-    """The pairs of a corpus that are held out for validation, or all others.
-
-    Which they are depends on a pair's source alone: where a sentence occurs twice, with equal or
-    different translations, both pairs are on one side.
-    """
+    """The pairs of a corpus that are held out for validation, or all others, by source text."""
 
     fraction: float
     held_out: bool
@@ -118,17 +113,17 @@ def open_split(
 ) -> list[tuple[str, CorpusConfig, Source]]:
     """Each corpus of "train" or "valid": its key, its settings and its source.
 
-    With `data.valid_fraction` the two splits are parts of one corpus. Sets of TFDS and of the hub,
-    which may have to be fetched first, are left out unless `fetch`. Raises CorpusError.
+    With `data.valid_fraction` the splits are parts of one corpus. Without `fetch`, sets of TFDS and
+    of the hub are left out. Raises CorpusError.
     """
     corpora = {f"data.train.{corpus.name}": corpus for corpus in data.train}
     if split == "valid" and not data.valid_fraction:
         corpora = {"data.valid": data.valid}
     opened = []
     for key, corpus in corpora.items():
-        if not fetch and (corpus.kind == "tfds" or corpus.path.startswith(parquet.HUB)):
+        if not fetch and (corpus.kind == "tfds" or corpus.path.startswith(keyed_records.HUB)):
             continue
-        # What is held out does not depend on the tag.
+        # What is held out doesn't depend on the tag.
         source = open_source(dataclasses.replace(corpus, tag=""), data.folder, key)
         if data.valid_fraction:
             source = Part(source, data.valid_fraction, held_out=split == "valid")
@@ -141,11 +136,10 @@ def open_split(
 def open_source(
     corpus: CorpusConfig, folder: str = "", key: str = "", *, make: bool = True
 ) -> Source:
-    """The source that a corpus's settings name, its files' existence checked.
+    """The source that the settings under `key` name, its files' existence checked.
 
-    Relative paths stand in `folder`; `key` is the corpus's place in the configuration. A TFDS set
-    that is not prepared is prepared first, and one of the hub fetched, which may take long, unless
-    `make` is False. Raises CorpusError, which names the setting.
+    Paths are relative to `folder`. With `make`, a TFDS set is prepared and one of the hub fetched
+    if need be, which may take long. Raises CorpusError, which names the setting.
     """
     key = key or corpus.name or "corpus"
     if corpus.tag:
@@ -174,7 +168,7 @@ def open_source(
         shards = {f"path[{number}]": shard for number, shard in enumerate(matches)}
         return JsonRecords(shards, corpus.path, read_array_record, corpus.src, corpus.tgt)
     if corpus.kind == "hf":
-        return parquet.open_files(corpus, folder, key, fetch=make)
+        return keyed_records.open_files(corpus, folder, key, fetch=make)
     assert corpus.kind == "tfds"
     return tfds_sets.open_set(corpus, folder, key, make=make)
 
@@ -182,12 +176,10 @@ def open_source(
 def read_pairs(
     corpus: CorpusConfig, folder: str = "", *, drops: Drops | None = None, key: str = ""
 ) -> Iterator[Pair]:
-    """The corpus's pairs in order, streaming.
+    """The pairs of the corpus under `key` in order, streaming.
 
-    A pair with invalid UTF-8, a control character, an empty side, or (where a record holds both
-    sides) not exactly the two texts is counted in `drops`; without `drops` it raises, for
-    corpora such as test sets of which nothing may be left out. A tab inside a sentence is text.
-    `key` is the corpus's place in the configuration, for messages. Raises CorpusError.
+    A pair with invalid UTF-8, a control character, an empty side, or not exactly two texts is
+    counted in `drops`, or without `drops`, as for test sets, an error. Raises CorpusError.
     """
     key = key or corpus.name or "corpus"
     source = open_source(corpus, folder, key)

@@ -1,8 +1,7 @@
 """Text files, plain or compressed: two line-aligned ones, or one with two columns.
 
-A line ends at b"\\n" and nowhere else: U+0085 and U+2028 occur inside real sentences, and a reader
-that split there would shift one side against the other. Both sides are read as bytes and in step,
-and a pair with a defect is left out whole, so alignment cannot shift.
+A line ends only at b"\\n": U+0085 and U+2028 occur in real sentences, and splitting there would
+shift one side against the other.
 """
 
 import contextlib
@@ -30,7 +29,7 @@ _MAGIC = {
     b"\x1f\x8b": "gzip",
     b"\xfd7zXZ\x00": "xz",
     b"\x28\xb5\x2f\xfd": "zstandard",
-    # What parallel zstd compressors begin with: a frame that holds sizes and no text.
+    # Parallel zstd compressors' first frame.
     b"\x50\x2a\x4d\x18": "zstandard",
     b"PK\x03\x04": "zip",
     b"\xff\xfe": "UTF-16",
@@ -43,18 +42,17 @@ _SUFFIXES = {
     ".bz2": "bzip2",
     ".zip": "zip",
 }
-# `zstd --long=31` is what very large corpora are packed with; the reader refuses it by default.
+# For `zstd --long=31`, which very large corpora use.
 _ZSTD_OPTIONS: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 31}
 _DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, zstd.ZstdError)
 _BLOCK = 1 << 20
 _XZ_BLOCK = 1 << 16
-LONGEST = 1 << 26
-"""Bytes of a line; a longer one is not text, and would fill the memory."""
+LONGEST = 1 << 26  # bytes of a line; a longer one isn't text
 
 
 @dataclasses.dataclass(frozen=True)
 class TextFiles:
-    """Two files whose lines n translate each other, or one with source, tab and target a line."""
+    """Two line-aligned files, or one with source, tab and target per line."""
 
     files: Mapping[str, AnyPath]
 
@@ -63,7 +61,7 @@ class TextFiles:
         return str(next(iter(self.files.values())))
 
     def records(self) -> Iterator[tuple[bytes, ...]]:
-        """The columns of each line. Raises CorpusError at the end if one of two files has more."""
+        """The columns of each line. Raises CorpusError if one file has more lines."""
         if len(self.files) == 1:
             for line in lines(*self.files.values()):
                 yield tuple(line.split(b"\t"))
@@ -96,12 +94,12 @@ def lines(path: AnyPath) -> Iterator[bytes]:
 
 
 def _blocks(path: AnyPath) -> Iterator[list[bytes]]:
-    """Lines, many at a time: what is done once a line costs more than reading the disk."""
+    """Lines, many at a time, for speed."""
     count = 0
-    begun = bytearray()  # The line that the next block continues.
+    begun = bytearray()  # the line that the next block continues
     try:
         with open_text(path) as (stream, _):
-            # What came before a fault is given, and so the fault's place is told.
+            # Gives what came before a fault.
             read: Callable[[int], bytes] = getattr(stream, "read1", stream.read)
             while data := read(_BLOCK):
                 end = data.rfind(b"\n")
@@ -129,7 +127,7 @@ def too_long(name: object, line: int) -> CorpusError:
 
 
 def damage(path: AnyPath, error: Exception, *, after: int) -> CorpusError | None:
-    """What to say of a file that `after` so many lines gave an error; None if that is a bug."""
+    """The error of a file that failed `after` so many lines; None for a bug."""
     if not isinstance(error, _DAMAGE) and not paths.is_remote(path):
         return None
     return CorpusError(
@@ -149,9 +147,9 @@ def _split(data: bytes, *, first: bool) -> list[bytes]:
 
 @contextlib.contextmanager
 def open_text(path: AnyPath) -> Iterator[tuple[BinaryIO, BinaryIO]]:
-    """The file's bytes, decompressed as its name says and its first bytes confirm; and the file.
+    """The file's bytes, decompressed by its name and first bytes; and the file, maybe a pipe.
 
-    The file's own position tells how much of it was read. It may be a pipe. Raises CorpusError.
+    Raises CorpusError.
     """
     named = _SUFFIXES.get(path.suffix.lower(), "")
     if named in ("bzip2", "zip"):
@@ -188,11 +186,9 @@ def _decompressed(raw: BinaryIO, form: str) -> Any:
 
 
 class _XzStreams(io.RawIOBase):
-    """What several xz streams after each other hold, with the padding that may follow each.
+    """Several xz streams with padding. Raises LZMAError, and EOFError for a stream that is cut off.
 
-    `lzma.LZMAFile` takes whatever follows the first stream and does not begin like another for
-    nothing: a damaged second stream would cost half a corpus without a word. Here it raises
-    LZMAError, and EOFError where a stream is cut off.
+    `lzma.LZMAFile` ignores a damaged second stream, which would silently lose half a corpus.
     """
 
     def __init__(self, raw: BinaryIO) -> None:
@@ -223,7 +219,7 @@ class _XzStreams(io.RawIOBase):
                 return len(text)
 
     def _next_stream(self) -> bytes:
-        """Its first bytes, for a new decoder; none at the end of the file."""
+        """Its first bytes, none at the end of the file."""
         begins = self._decoder.unused_data.lstrip(b"\0")
         while not begins:
             data = self._raw.read(_XZ_BLOCK)

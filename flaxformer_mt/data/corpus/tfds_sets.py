@@ -1,11 +1,8 @@
 """Kind `tfds`: translation sets of TensorFlow Datasets, read without TensorFlow.
 
-The shards are read straight from the files that the set's own metadata names: faster than through
-`tfds.as_data_source`, for TFRecord as well, and streamed from object stores.
-
-A set is prepared by TFDS's own `download_and_prepare`, which unpacks archives with TensorFlow's
-file layer. But a set asks for its files in the method that its author writes, `_split_generators`:
-there it gets TFDS's download manager with the unpacking done by the standard library.
+Shards are read from the files that the set's metadata names: faster than `tfds.as_data_source`, for
+TFRecord as well, and streamed from object stores. `download_and_prepare` unpacks archives with
+TensorFlow; so a set's `_split_generators` gets a download manager that doesn't.
 """
 
 import bz2
@@ -46,8 +43,7 @@ class ShardPart:
 class TfdsSplit:
     """A split of a prepared set, or a slice of one, in one direction."""
 
-    label: str
-    """Such as "wmt14_translate/de-en/1.0.0 train[:10%]"."""
+    label: str  # such as "wmt14_translate/de-en/1.0.0 train[:10%]"
     parts: tuple[ShardPart, ...]
     file_format: str
     src: str
@@ -59,7 +55,7 @@ class TfdsSplit:
         return {f"path[{number}]": path for number, path in enumerate(found)}
 
     def records(self) -> Iterator[tuple[bytes, ...]]:
-        """Record n counts through the split, in the order in which the set keeps it."""
+        """Records in the set's order."""
         from google.protobuf.message import DecodeError
         from tensorflow_datasets.proto import tf_example_pb2
 
@@ -84,10 +80,10 @@ class TfdsSplit:
 
 
 def open_set(corpus: CorpusConfig, folder: str, key: str, *, make: bool) -> TfdsSplit:
-    """The split that a corpus of kind `tfds` names, in the direction that it names.
+    """The split and direction that a corpus of kind `tfds` names.
 
-    `corpus.path` is a set by its name in TFDS, looked up in `data_dir`, or the folder of a prepared
-    one. A set that is not prepared is made from its archives if `make`. Raises CorpusError.
+    `corpus.path` is a set's name, looked up in `data_dir`, or a prepared set's folder. With `make`,
+    an unprepared set is made from its archives. Raises CorpusError.
     """
     builder = _prepared(corpus, folder, key, make=make)
     name = builder.info.full_name
@@ -119,7 +115,7 @@ def open_set(corpus: CorpusConfig, folder: str, key: str, *, make: bool) -> Tfds
 
 
 def _prepared(corpus: CorpusConfig, folder: str, key: str, *, make: bool) -> Any:
-    """The builder of a set whose shards are there."""
+    """The builder of a prepared set."""
     import tensorflow_datasets as tfds
     from tensorflow_datasets.core import read_only_builder
 
@@ -133,7 +129,7 @@ def _prepared(corpus: CorpusConfig, folder: str, key: str, *, make: bool) -> Any
             return read_only_builder.builder_from_files(corpus.path, data_dir=str(data_dir))
         except tfds.core.DatasetNotFoundError:
             pass
-        except ValueError as error:  # A name that is none, such as one with a blank in it.
+        except ValueError as error:  # not a name, such as one with a blank
             raise CorpusError(f"{key}.path: {corpus.path!r}: {error}") from error
     if not make:
         raise CorpusError(f"{key}.path: {corpus.path} is not prepared in {data_dir}")
@@ -149,7 +145,7 @@ def _prepared(corpus: CorpusConfig, folder: str, key: str, *, make: bool) -> Any
 
 
 def data_dir_of(corpus: CorpusConfig, folder: str) -> AnyPath:
-    """Where prepared sets are: the setting, else TFDS_DATA_DIR, else TFDS's own default."""
+    """Where prepared sets are: the setting, TFDS_DATA_DIR, or TFDS's default."""
     if corpus.data_dir:
         return paths.locate(corpus.data_dir, folder)
     return paths.locate(os.environ.get("TFDS_DATA_DIR") or DEFAULT_DATA_DIR, "")
@@ -159,33 +155,24 @@ def _parts(builder: Any, split: str, key: str) -> tuple[ShardPart, ...]:
     splits = builder.info.splits
     try:
         instructions = splits[split].file_instructions
-    # TFDS refuses in many ways what it does not understand.
+    # TFDS refuses slices in many ways.
     except (AssertionError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise CorpusError(
             f"{key}.split: {builder.info.full_name} has no split {split!r}, only "
             f"{', '.join(sorted(splits)) or 'none'} and slices such as 'train[:10%]' "
             f"({type(error).__name__}: {error})"
         ) from error
-    parts = []
-    for one in instructions:
-        path = paths.locate(str(one.filename), "")
-        with paths.reaching(path):
-            exists = path.exists()
-        if not exists:
-            raise CorpusError(
-                f"{key}.path: {path} does not exist, but is a shard of {builder.info.full_name}: "
-                "copy the dataset again"
-            )
-        parts.append(ShardPart(path, one.skip, one.take))
-    return tuple(parts)
+    located = (paths.locate(str(one.filename), "") for one in instructions)
+    return tuple(
+        ShardPart(path, one.skip, one.take) for path, one in zip(located, instructions, strict=True)
+    )
 
 
 def _make(name: str, data_dir: Path, archives: Path | None, key: str) -> Any:
     """Makes ArrayRecord shards of a set in `data_dir`; the builder that reads them.
 
-    The archives are those in the folder `archives`, or are downloaded if that is None. Raises
-    CorpusError, which names archives that are missing, their sizes and the setting to put them
-    under.
+    Archives come from the folder `archives` or are downloaded. Raises CorpusError, which lists
+    missing archives, their sizes and the setting for them.
     """
     import tensorflow_datasets as tfds
     from tensorflow_datasets.core.download import checksums
@@ -193,20 +180,20 @@ def _make(name: str, data_dir: Path, archives: Path | None, key: str) -> Any:
     builder = _builder(name, data_dir, key)
     split_generators = builder._split_generators
     data_dir.mkdir(parents=True, exist_ok=True)
-    # TFDS writes its progress to stdout as well, which belongs to the command.
+    # TFDS writes progress to stdout, which belongs to the command.
     with (
         contextlib.redirect_stdout(sys.stderr),
         tempfile.TemporaryDirectory(prefix="unpacked-", dir=data_dir) as unpacked,
     ):
 
         def from_archives(manager: Any) -> Any:
-            # Of some archives only the lists of other sets know size and digest.
+            # Other sets' lists know size and digest of some archives.
             known = {**checksums.get_all_url_infos(), **(builder.url_infos or {})}
             found = _Archives(manager, known, archives, Path(unpacked))
             try:
                 return split_generators(found)
             finally:
-                # Some sets look at once into what they asked for: this explains their error.
+                # This explains errors of sets that open missing files.
                 if found.missing:
                     raise CorpusError(
                         f"{key}.archives: {name} needs these archives, which are not in "
@@ -228,9 +215,8 @@ def _make(name: str, data_dir: Path, archives: Path | None, key: str) -> Any:
             )
         except CorpusError:
             raise
-        # The set's own code reads the archives: what it raises is as varied as the sets.
-        except Exception as error:
-            # A set takes its place whole: another process that made it too was there first.
+        except Exception as error:  # whatever the set's own code raises
+            # Another process may have made it first.
             if (Path(builder.data_dir) / "dataset_info.json").exists():
                 return tfds.builder_from_directory(str(builder.data_dir))
             raise CorpusError(
@@ -243,8 +229,7 @@ def _make(name: str, data_dir: Path, archives: Path | None, key: str) -> Any:
 def _builder(name: str, data_dir: Path, key: str) -> Any:
     import tensorflow_datasets as tfds
 
-    # TFDS looks for sets in its packages one after the other and stops at the first that lacks an
-    # optional dependency, before it gets to this one.
+    # TFDS's own search for sets stops at a package that lacks an optional dependency.
     import tensorflow_datasets.translate
 
     try:
@@ -262,9 +247,9 @@ def _builder(name: str, data_dir: Path, key: str) -> Any:
 
 
 class _Archives:
-    """TFDS's download manager, which can take archives from a folder and needs no TensorFlow.
+    """TFDS's download manager with archives from a folder, unpacked without TensorFlow.
 
-    `known` is what TFDS knows of the set's archives, by URL; `unpacked` where they go.
+    `known` is what TFDS knows of archives by URL.
     """
 
     def __init__(
@@ -273,10 +258,8 @@ class _Archives:
         self._manager, self._known = manager, known
         self._folder, self._unpacked = folder, unpacked
         self._downloaded_before = any(Path(manager.download_dir).iterdir())
-        self.missing: dict[str, None] = {}
-        """A line for each missing archive: name, size and URL."""
-        self.failure: Exception | None = None
-        """Why downloading ended."""
+        self.missing: dict[str, None] = {}  # a line for each missing archive: name, size and URL
+        self.failure: Exception | None = None  # of downloading
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._manager, name)
@@ -303,13 +286,12 @@ class _Archives:
         in_url = os.path.basename(urllib.parse.urlparse(url).path)
         name = (info.filename if info else None) or in_url
         if self._folder is not None and (path := self._folder / name).is_file():
-            # TFDS takes it from there as well, and compares size and digest where it knows them.
+            # TFDS takes it from there, too, and checks size and digest if known.
             return Path(self._manager.download(url)) if info and info.filename else path
         if self._folder is None and self.failure is None:
             try:
-                # requests knows no ftp://, which TFDS does.
+                # Without a network TFDS would try for minutes. It also knows ftp://.
                 if not self._downloaded_before and url.startswith("http"):
-                    # Without a network TFDS would try for minutes.
                     requests.head(url, timeout=_CONNECT_SECONDS)
                 return Path(self._manager.download(url))
             except (OSError, tfds.download.DownloadError) as error:
@@ -333,9 +315,8 @@ class _Archives:
             elif method == "ZIP":
                 shutil.unpack_archive(path, target, "zip")
             else:
-                # "data": nothing lands outside the folder, no devices, no foreign owners.
+                # "data": nothing outside the folder, no devices, no foreign owners.
                 shutil.unpack_archive(path, target, "tar", filter="data")
-        # Each form of archive has errors of its own.
-        except Exception as error:
+        except Exception as error:  # each form of archive has its own
             raise CorpusError(f"{path}: cannot be unpacked: {error}") from error
         return target

@@ -124,7 +124,7 @@ def _relative_pronoun(out: list[str], tree: t.Clause) -> None:
 
 
 def _verb_group(tree: t.Clause) -> tuple[str, str]:
-    """(auxiliary, verb): "not" follows the auxiliary, a question inverts it; it is "do" at need."""
+    """(auxiliary, verb): "not" follows the auxiliary, a question inverts it."""
     person, tense, modal = tree.subject.person, tree.tense, tree.modal
     base, third, ing, past, participle = tree.verb.english
     support = tree.negated or (tree.kind == t.QUESTION and tree.inverts)

@@ -4,35 +4,27 @@ import random
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from flaxformer_mt.data.grammar import trees as t, words as w
-from flaxformer_mt.data.grammar.splits import (
-    COUNT_OPTIONS,
-    MASS_OPTIONS,
-    NUMBERED_ROLES,
-    ROLE_CASES,
-    Allowed,
-    Pool,
-    declension,
-    noun_construction,
-    number_lemma,
-    role_of,
-)
+from flaxformer_mt.data.grammar import splits as s, trees as t, words as w
+from flaxformer_mt.data.grammar.splits import Allowed, Pool
 
 T = TypeVar("T")
 PERSON_OR_ANIMAL: Pool = (*w.PEOPLE, "animal")
 
-_ROLE = {name: role_of(name) for name in COUNT_OPTIONS}
-_COMPANY = (w.WITH, w.WITH, w.WITHOUT)
-_GENERAL_PLACES = (w.BEHIND, w.NEXT_TO, w.IN_FRONT_OF)
+_ROLE = {name: s.role_of(name) for name in s.COUNT_OPTIONS}
+_COMPANY, _GENERAL_PLACES, _MOMENTS, *_PATHS = (
+    tuple(w.PREPOSITIONS[name] for name in names)
+    for names in (
+        ("with", "with", "without"),
+        ("behind", "next to", "in front of"),
+        ("after", "before", "during"),
+        *(("into", "into", "into", "through"), ("around",), ("onto", "onto", "around")),
+    )
+)
+_PATHS_OF = dict(zip(("in", "an", "auf"), _PATHS, strict=True))
 _STATIC = {
-    noun: w.Preposition(*noun.static, ROLE_CASES["place"])
+    noun: w.Preposition(*noun.static, s.ROLE_CASES["place"])
     for noun in w.NOUNS
     if noun.category == "place"
-}
-_PATHS = {
-    "in": (w.INTO, w.INTO, w.INTO, w.THROUGH),
-    "an": (w.AROUND,),
-    "auf": (w.ONTO, w.ONTO, w.AROUND),
 }
 _LONGEST = dict(zip(w.MONTHS, (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31), strict=True))
 _DAY = {ordinal: number for number, ordinal in enumerate(w.ORDINALS, start=1)}
@@ -43,7 +35,7 @@ class DeadEnd(Exception):
 
 
 def date(ordinal: w.Adverb, month: w.Adverb) -> tuple[str, str]:
-    """ "on the third of May", "am dritten Mai"; raises DeadEnd for the thirtieth of February."""
+    """ "on the third of May", "am dritten Mai"; raises DeadEnd for February 30."""
     if _DAY[ordinal] > _LONGEST[month]:
         raise DeadEnd
     return f"on the {ordinal.english} of {month.english}", f"am {ordinal.german} {month.german}"
@@ -81,21 +73,18 @@ class Phrases:
         return found
 
     def noun_phrase(self, name: str, pool: Pool, *, adjective: float = 0.35) -> t.NounPhrase:
-        """A noun phrase in a role or a variant of one, as COUNT_OPTIONS names them.
-
-        It has an adjective with that probability, if this split has one for the noun and its form.
-        """
-        plural, group = self.pick((MASS_OPTIONS if pool[0] in w.MASS else COUNT_OPTIONS)[name])
+        """A noun phrase in a role or variant of COUNT_OPTIONS, maybe with an adjective."""
+        plural, group = self.pick((s.MASS_OPTIONS if pool[0] in w.MASS else s.COUNT_OPTIONS)[name])
         role = _ROLE[name]
         determiner = self.pick(group) if len(group) > 1 else group[0]
-        nouns = self.find(noun_construction(role, plural, determiner.kind), pool)
+        nouns = self.find(s.noun_construction(role, plural, determiner.kind), pool)
         phrase = t.NounPhrase(determiner, self.pick(nouns), plural, role)
         if determiner is w.COUNTED:
-            if role not in NUMBERED_ROLES:
+            if role not in s.NUMBERED_ROLES:
                 raise DeadEnd
             phrase.number = self._count(role)
         if self.random() < adjective:
-            form = declension(determiner.paradigm, ROLE_CASES[role], phrase.column)
+            form = s.declension(determiner.paradigm, s.ROLE_CASES[role], phrase.column)
             fitting = self.allowed.get((form, phrase.noun.category))
             phrase.adjective = self.pick(fitting) if fitting else None
         return phrase
@@ -129,19 +118,19 @@ class Phrases:
         return self.noun_phrase("subject", pool)
 
     def place(self) -> t.PrepositionalPhrase:
-        """Where: "in the park", "at the station", "behind the old house"."""
+        """ "in the park", "at the station", "behind the old house"."""
         phrase = self.noun_phrase("place", ("place",), adjective=0.2)
         static = self.random() < 0.75
         preposition = _STATIC[phrase.noun] if static else self.pick(_GENERAL_PLACES)
         return t.PrepositionalPhrase(preposition, phrase)
 
     def direction(self) -> t.PrepositionalPhrase:
-        """Where to: "to" and "from" govern the dative, "into", "onto", "through" the accusative."""
+        """Where to: "to" and "from" the dative, "into", "onto", "through" the accusative."""
         if self.random() < 0.55:
             phrase = self.noun_phrase("goal", ("place",), adjective=0.2)
             return t.PrepositionalPhrase(w.TO if self.random() < 0.75 else w.FROM, phrase)
         phrase = self.noun_phrase("path", ("place",), adjective=0.2)
-        return t.PrepositionalPhrase(self.pick(_PATHS[phrase.noun.static[1]]), phrase)
+        return t.PrepositionalPhrase(self.pick(_PATHS_OF[phrase.noun.static[1]]), phrase)
 
     def company(self, clause: t.Clause, edible: bool) -> t.PrepositionalPhrase:
         """With, without or for whom; something `edible` with or without what else."""
@@ -157,7 +146,7 @@ class Phrases:
         return t.PrepositionalPhrase(preposition, phrase)
 
     def profession(self, clause: t.Clause) -> t.NounPhrase:
-        """ "is a good teacher": in the subject's number and natural gender."""
+        """ "a good teacher", in the subject's number and natural gender."""
         subject = clause.subject
         if isinstance(subject, t.NounPhrase):
             feminine = subject.noun.gender == w.FEMININE
@@ -183,7 +172,7 @@ class Phrases:
         return t.Quality((adjective,))
 
     def when(self, clause: t.Clause, position: str) -> t.Time | t.PrepositionalPhrase:
-        """A time that fits the clause's tense: an adverb, a day, a date, an hour or an event."""
+        """An adverb, day, date, hour or event that fits the clause's tense."""
         tense = t.PAST if clause.modal is not None and clause.modal.past else clause.tense
         draw = self.random()
         if tense == t.PERFECT or draw < 0.45:
@@ -202,10 +191,11 @@ class Phrases:
         if draw < 0.88:
             pattern, spell = ("clock", clock) if draw < 0.81 else ("half", half_past)
             hour = self._time(pattern, position, tense)
-            return t.Time(*spell(hour), ((number_lemma(hour), pattern),))
-        preposition = self.pick((w.AFTER, w.BEFORE, w.DURING))
-        phrase = self.noun_phrase("event", ("event",), adjective=0.0)
-        return t.PrepositionalPhrase(preposition, phrase)
+            return t.Time(*spell(hour), ((s.number_lemma(hour), pattern),))
+        preposition = self.pick(_MOMENTS)
+        return t.PrepositionalPhrase(
+            preposition, self.noun_phrase("event", ("event",), adjective=0)
+        )
 
     def _time(self, pattern: str, position: str, tense: str) -> Any:
         return self.pick(self.find(f"{pattern}.{position}", tense))

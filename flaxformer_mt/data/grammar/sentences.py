@@ -1,9 +1,8 @@
 """Drawing sentences from what a split allows: clauses of every kind, and how they are joined.
 
-Two rules keep the source unambiguous, so that it determines its translation. Nothing follows an
-object's relative clause in its clause, and a clause with a complement has its adjuncts in front:
-an adjunct could otherwise belong to either clause. A phrase has a possessor or a relative clause,
-not both.
+Two rules make the source determine its translation. No adjunct could belong to either of two
+clauses: nothing follows an object's relative clause, and a clause with a complement has its
+adjuncts in front. A phrase has a possessor or a relative clause, not both.
 """
 
 import contextlib
@@ -13,17 +12,15 @@ from flaxformer_mt.data.grammar import trees as t, words as w
 from flaxformer_mt.data.grammar.phrases import PERSON_OR_ANIMAL, DeadEnd, Phrases
 from flaxformer_mt.data.grammar.splits import Pool
 
-ANYTIME, PAST, NOW = "anytime", "past", "now"
-"""The span a clause speaks of; the clauses of a sentence agree in it."""
+ANYTIME, PAST, NOW = "anytime", "past", "now"  # spans, in which a sentence's clauses agree
 
 
 def repeat(**weights: int) -> tuple[str, ...]:
-    """Each name as often as its weight says: a uniform draw from it is a weighted one."""
+    """Each name as often as its weight says."""
     return tuple(name for name, weight in weights.items() for _ in range(weight))
 
 
-TENSES: dict[tuple[str, str], tuple[str, ...]] = {}
-"""Weighted tenses by kind of clause and span."""
+TENSES: dict[tuple[str, str], tuple[str, ...]] = {}  # weighted tenses by kind of clause and span
 for _kind in t.KINDS:
     TENSES[_kind, ANYTIME] = repeat(
         present=26, progressive=12, past=24, perfect=14, future=10, modal=16
@@ -187,10 +184,7 @@ class Sentences(Phrases):
         relatives: float = 0.0,
         adjuncts: float = 1.0,
     ) -> t.Clause:
-        """A clause; `relatives` and `adjuncts` scale the chances of relative clauses and adjuncts.
-
-        A given `subject` is the relative pronoun of a person.
-        """
+        """A clause; `relatives` and `adjuncts` scale chances. `subject`: a person's pronoun."""
         frame = self.pick(_FRAMES)
         tense = self.pick(TENSES[kind, span])
         if kind == t.BEFORE and frame in ("copula", "price"):
@@ -211,7 +205,7 @@ class Sentences(Phrases):
         return clause
 
     def verb(self, frame: str, tense: str, kind: str) -> w.Verb:
-        """A verb of a frame, or for a relative clause one that takes a category as its object."""
+        """A verb of a frame, or one whose object a relative clause stands for."""
         verb: w.Verb = self.pick(self.find(f"{tense}.{kind}", frame))
         return verb
 
@@ -228,7 +222,7 @@ class Sentences(Phrases):
             clause.subject = self.noun_phrase("no-subject", (_category(clause.subject),))
 
     def happens(self, clause: t.Clause) -> bool:
-        """Whether the clause is an action that has a place of its own."""
+        """Whether the clause is an action with a place."""
         visited = _category(clause.object) == "place"
         return clause.verb.frame in _ADVERBIAL and not (clause.verb.stative or visited)
 
@@ -302,7 +296,7 @@ class Sentences(Phrases):
                 clause.place = t.PrepositionalPhrase(w.ON, surface)
 
     def _someone(self, clause: t.Clause, name: str, pool: Pool) -> t.Argument:
-        """A pronoun, but not the subject again (that would be reflexive), or a noun phrase."""
+        """A noun phrase, or a pronoun other than the subject (which would be reflexive)."""
         if self.random() < 0.35:
             pronoun = self.pick(w.PRONOUNS)
             if pronoun is not clause.subject:
@@ -332,10 +326,7 @@ class Sentences(Phrases):
         return False
 
     def _relative(self, head: t.NounPhrase, outer: t.Clause) -> t.Clause:
-        """A relative clause: its head is subject, object, dative object or company in it.
-
-        It has another verb than the clause that it stands in.
-        """
+        """A relative clause with another verb than the outer one; its head is an argument."""
         category = head.noun.category
         gap = t.Relativizer(category in w.PEOPLE, head.column)
         draw = self.random()

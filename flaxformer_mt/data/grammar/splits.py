@@ -11,10 +11,9 @@ A construction is a lemma's immediate surroundings, as one string:
 
 A position is "front" or the kind of clause, where all verb-final ones count as one, "final".
 
-For each lemma, the constructions that show the same word form make a family. About a quarter of a
-family (by a stable digest, never all of it) is held out, three quarters of that for the test split
-and the rest for validation. Training therefore shows every word form and every construction, and
-asks for their combination only in the other splits.
+A lemma's constructions that show the same word form are a family. About a quarter of it (by a
+stable digest, never all) is held out: three quarters of that for test, the rest for validation. So
+training shows every word form and every construction, but not every combination.
 """
 
 import functools
@@ -30,18 +29,14 @@ SPLITS: tuple[Split, ...] = ("train", "valid", "test")
 HELD_OUT_SHARE = 0.25
 TEST_SHARE_OF_HELD_OUT = 0.75
 
-Combination = tuple[str, str]
-"""(lemma, construction); a lemma is its German citation form."""
-Pool = tuple[str, ...]
-"""Categories of nouns."""
+Combination = tuple[str, str]  # (lemma, construction); a lemma is its German citation form
+Pool = tuple[str, ...]  # categories of nouns
+# What a split may use in a construction, by what it must suit: nouns by pool, adjectives by
+# category of noun, verbs by frame (in relative clauses also by category of object), modal verbs by
+# "modal", times by tense; others by "".
 Allowed = dict[tuple[str, str | Pool], list[Any]]
-"""What a split may use in a construction, found by what it must suit: nouns by pool, adjectives by
-category of noun, verbs by frame (in relative clauses also by category of object), modal verbs by
-"modal", times by tense; others by "". An absent key has none."""
-
-_CASE_NAMES = ("nominative", "accusative", "dative", "genitive")
-_COLUMN_NAMES = ("masculine", "feminine", "neuter", "plural")
-
+# Every role of a noun phrase and its German case. "event" is genitive after "during": its phrase
+# has no adjective, whose form would tell.
 ROLE_CASES = {
     "subject": w.NOMINATIVE,
     "predicate": w.NOMINATIVE,
@@ -56,9 +51,6 @@ ROLE_CASES = {
     "event": w.DATIVE,
     "possessor": w.GENITIVE,
 }
-"""Every role of a noun phrase and its German case.
-
-"event" is genitive after "during"; its phrase has no adjective, whose form would tell."""
 
 _PERSON_ROLES = ("subject", "standard", "object", "recipient", "with", "for", "possessor")
 _OTHER_ROLES = {
@@ -75,8 +67,7 @@ _OTHER_ROLES = {
 CATEGORY_ROLES = {name: _OTHER_ROLES.get(name, ("subject", "object")) for name in w.CATEGORIES}
 NUMBERED_ROLES = ("subject", "object")
 
-Option = tuple[bool, tuple[w.Determiner, ...]]
-"""(plural, determiners that share it)."""
+Option = tuple[bool, tuple[w.Determiner, ...]]  # (plural, determiners that share it)
 
 _GROUPS = {
     "definite": "16 the, 7 the+, 6 possessive, 3 possessive+, 3 this, 2 this+",
@@ -87,7 +78,7 @@ _GROUPS = {
 
 
 def _options(text: str) -> tuple[Option, ...]:
-    """Weights with determiners, or groups of them; "+" is a plural."""
+    """Weights with determiners or groups of them; "+" is a plural."""
     found: list[Option] = []
     for item in text.split(", "):
         if item in _GROUPS:
@@ -99,6 +90,8 @@ def _options(text: str) -> tuple[Option, ...]:
     return tuple(found)
 
 
+# Number and determiner of countable nouns, by role or a variant of one ("negated-object"), each as
+# often as its weight says; then of mass nouns.
 COUNT_OPTIONS = {
     "subject": _options("definite, definite, indefinite, quantified"),
     "no-subject": _options("1 no, 1 no+"),
@@ -119,8 +112,6 @@ COUNT_OPTIONS = {
     "event": _options("6 the, 2 possessive, 1 this"),
     "possessor": _options("3 the, 1 the+, 2 possessive"),
 }
-"""Number and determiner of countable nouns, by role or a variant of one ("negated-object"), each as
-often as its weight says."""
 MASS_OPTIONS = {
     "subject": _options("6 bare, mass"),
     "object": _options("6 bare, mass"),
@@ -130,7 +121,6 @@ MASS_OPTIONS = {
     "negated-object": _options("6 not_bare, mass"),
     "which-object": _options("1 which"),
 }
-"""The same for mass nouns."""
 
 _KIND_TENSES = dict.fromkeys(t.KINDS, t.TENSES) | {
     t.IF: (t.PRESENT, t.PERFECT, t.MODAL),
@@ -154,12 +144,12 @@ _TIMES: dict[str, Sequence[w.Adverb | int]] = {
     "clock": range(1, 13),
     "half": range(1, 13),
 }
+# Every group of categories that nouns are drawn from.
 _POOLS = {
     *((category,) for category in w.CATEGORIES),
     *(pool for verb in w.VERBS for pool in verb.objects),
     *(w.PEOPLE, (*w.PEOPLE, "animal"), ("dish", "drink")),
 }
-"""Every group of categories that something draws nouns from."""
 
 
 def role_of(name: str) -> str:
@@ -176,7 +166,7 @@ def noun_construction(role: str, plural: bool, kind: str) -> str:
 
 
 def declension(paradigm: int, case: int, column: int) -> str:
-    return f"{w.PARADIGM_NAMES[paradigm]}.{_CASE_NAMES[case]}.{_COLUMN_NAMES[column]}"
+    return f"{w.PARADIGM_NAMES[paradigm]}.{w.CASES[case]}.{w.COLUMNS[column]}"
 
 
 class _Entry(NamedTuple):
@@ -186,8 +176,7 @@ class _Entry(NamedTuple):
     lemma: str
     construction: str
     form: str
-    under: Iterable[str | Pool]
-    """By what it is found in that construction, as often as its weight says."""
+    under: Iterable[str | Pool]  # its keys in `Allowed`, as often as its weight says
 
 
 def _entries() -> Iterator[_Entry]:
@@ -210,11 +199,10 @@ def _entries() -> Iterator[_Entry]:
     for verb in w.VERBS:
         for kind, tense in _uses(verb):
             name = f"{tense}.{kind}"
-            # The copula is grammar more than lexicon: no combination of it is held out. Of other
+            # No combination of the copula is held out: it is grammar more than lexicon. For other
             # verbs, order decides whether a particle is separate.
             form = name if verb is w.COPULA else f"{tense}.{kind in t.VERB_SECOND}"
-            # In a relative clause the object is there before the verb.
-            objects = verb.frame == "transitive" and kind == t.RELATIVE
+            objects = verb.frame == "transitive" and kind == t.RELATIVE  # already chosen
             categories = frozenset(itertools.chain(*verb.objects)) if objects else frozenset()
             yield _Entry(verb, verb.lemma, name, form, (verb.frame, *categories))
     for modal in w.MODALS:
@@ -232,7 +220,6 @@ def _entries() -> Iterator[_Entry]:
             tenses = [name for name, fitting in _TIME_TENSES.items() if tense in fitting]
             yield _Entry(time, lemma, f"{pattern}.{position}", form, tenses)
     for number in range(2, 100):
-        # Small numbers are commoner.
         weight = ("",) * (4 if number <= 12 else 1)
         for pattern, places in (("count", NUMBERED_ROLES), ("age", t.POSITIONS)):
             for place in places:
@@ -265,7 +252,7 @@ def _declensions(adjective: w.Adjective) -> list[tuple[int, int, int]]:
 
 
 def _uses(verb: w.Verb) -> Iterator[tuple[str, str]]:
-    """(kind of clause, tense): each tense must be told from every other in the English source."""
+    """(kind of clause, tense), where the English source tells tenses apart."""
     tenses = set(t.TENSES)
     if verb.frame == "price":
         tenses = {t.PRESENT, t.FUTURE}
@@ -303,7 +290,7 @@ def assignments() -> dict[Combination, Split]:
 
 
 def _digest(*parts: str) -> float:
-    """A number in [0, 1) that depends on the text alone: no process, version or seed changes it."""
+    """A number in [0, 1) from the text only."""
     raw = hashlib.blake2b("|".join(parts).encode(), digest_size=8).digest()
     return int.from_bytes(raw, "big") / 2**64
 
@@ -311,16 +298,13 @@ def _digest(*parts: str) -> float:
 @functools.cache
 def held_out(split: Split) -> frozenset[Combination]:
     """The combinations that only `split` shows (none for "train")."""
-    return frozenset(
-        combination
-        for combination, owner in assignments().items()
-        if owner == split and split != "train"
-    )
+    owned = (combination for combination, owner in assignments().items() if owner == split)
+    return frozenset(owned if split != "train" else ())
 
 
 @functools.cache
 def allowed(split: Split) -> Allowed:
-    """What a split may put where, built once a process."""
+    """What a split may put where."""
     found: Allowed = {}
     for entry in _entries():
         if assignments()[entry.lemma, entry.construction] in ("train", split):
@@ -330,7 +314,7 @@ def allowed(split: Split) -> Allowed:
 
 
 def combinations(sentence: t.Sentence) -> set[Combination]:
-    """Every (lemma, construction) of a sentence, read off its tree."""
+    """Every (lemma, construction) of a sentence."""
     found: set[Combination] = set()
     for clause in (sentence.before, sentence.main, sentence.after, sentence.second):
         _add(found, clause)

@@ -6,19 +6,16 @@ A tree holds lexical entries and choices (tense, number, determiner), never word
 from __future__ import annotations
 
 import dataclasses
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from flaxformer_mt.data.grammar import words as w
 
 MAIN, FRONTED, QUESTION, RELATIVE = "main", "fronted", "question", "relative"
 BECAUSE, ALTHOUGH, IF, BEFORE, WHEN = "because", "although", "if", "before", "when"
 THAT, WHETHER = "that", "whether"
-VERB_SECOND = (MAIN, FRONTED, QUESTION)
-"""Clause kinds with the German finite verb in front; in every other kind it stands last."""
-
+VERB_SECOND = (MAIN, FRONTED, QUESTION)  # in all others the German finite verb stands last
 KINDS = (*VERB_SECOND, BECAUSE, ALTHOUGH, IF, BEFORE, WHEN, THAT, WHETHER, RELATIVE)
-POSITIONS = (*VERB_SECOND, "final")
-"""Kinds as adverbials and predicates see them: all verb-final ones are one."""
+POSITIONS = (*VERB_SECOND, "final")  # kinds as adverbials and predicates see them
 POSITION = {kind: kind if kind in VERB_SECOND else "final" for kind in KINDS}
 
 PRESENT, PROGRESSIVE, PAST = "present", "progressive", "past"
@@ -49,8 +46,7 @@ class NounPhrase:
         return w.PLURAL if self.plural else self.noun.gender
 
 
-@dataclasses.dataclass(slots=True, eq=False)
-class Coordination:
+class Coordination(NamedTuple):
     """Two noun phrases joined by "and"."""
 
     first: NounPhrase
@@ -58,8 +54,7 @@ class Coordination:
     person: int = w.PLURAL_PERSON
 
 
-@dataclasses.dataclass(slots=True, eq=False)
-class Relativizer:
+class Relativizer(NamedTuple):
     """The relative pronoun of a clause; it agrees with its head in gender and number."""
 
     animate: bool
@@ -73,29 +68,25 @@ class Relativizer:
 Argument: TypeAlias = NounPhrase | Coordination | w.Pronoun | Relativizer
 
 
-@dataclasses.dataclass(slots=True, eq=False)
-class PrepositionalPhrase:
+class PrepositionalPhrase(NamedTuple):
     preposition: w.Preposition
     argument: Argument
 
 
-@dataclasses.dataclass(slots=True, eq=False)
-class Quality:
+class Quality(NamedTuple):
     """Predicate adjectives: "is old", "is old and tired"."""
 
     adjectives: tuple[w.Adjective, ...]
 
 
-@dataclasses.dataclass(slots=True, eq=False)
-class Comparison:
+class Comparison(NamedTuple):
     """ "is as old as the king"."""
 
     adjective: w.Adjective
     standard: NounPhrase
 
 
-@dataclasses.dataclass(slots=True, eq=False)
-class Amount:
+class Amount(NamedTuple):
     """ "is forty-two years old", "costs three hundred euros"; `unit` in both languages."""
 
     number: int
@@ -106,8 +97,7 @@ YEARS, EUROS = ("years old", "Jahre alt"), ("euros", "Euro")
 Predicate: TypeAlias = NounPhrase | Quality | Comparison | Amount
 
 
-@dataclasses.dataclass(slots=True, eq=False)
-class Time:
+class Time(NamedTuple):
     """A time in both languages; `parts` are its lemmas with the name of the pattern each is in."""
 
     english: str
@@ -122,10 +112,9 @@ Adjunct: TypeAlias = w.Adverb | Time | PrepositionalPhrase
 class Clause:
     """One clause: a verb, its arguments and its adjuncts.
 
-    `front` names the field that stands first in a FRONTED clause ("time", "place", "object",
-    "comment"; "clause" is a subordinate one outside of this tree) or in a QUESTION ("object",
-    "recipient"). `asked` is the adverb a question asks for: "where", "when" or "why". `recipient`
-    is the dative argument, of "helfen" as of "geben".
+    `front` is the first field of a FRONTED clause ("time", "place", "object", "comment", or
+    "clause": a subordinate one outside of this tree) or a QUESTION ("object", "recipient").
+    `asked` is the adverb asked for: "where", "when" or "why". `recipient` is the dative argument.
     """
 
     kind: str
@@ -149,8 +138,7 @@ class Clause:
 
     @property
     def inverts(self) -> bool:
-        """Whether the subject follows the finite verb: in German behind any other first
-        constituent, in English in a question."""
+        """Whether the subject follows the finite verb (in English, only in a question)."""
         if self.kind == QUESTION:
             return not (isinstance(self.subject, w.Pronoun) and self.subject.interrogative)
         return bool(self.front)
@@ -166,8 +154,7 @@ class Clause:
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Sentence:
-    """A main clause with at most one neighbour: a subordinate clause on either side, or a second
-    main clause joined by `conjunction` ("and" or "but")."""
+    """A main clause and at most one other: subordinate, or a second one after "and", "but"."""
 
     main: Clause
     before: Clause | None = None

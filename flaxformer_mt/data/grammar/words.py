@@ -1,21 +1,20 @@
 """The words of the built-in grammar with their forms, from the tables beside this file.
 
-A "-" in a table is nothing. Entries are compared by identity: each stands in its table once.
+A "-" in a table is nothing. Each entry is in its table once.
 """
 
 import csv
-import dataclasses
 import importlib.resources
 from collections.abc import Iterator
+from typing import NamedTuple
 
+CASES = ("nominative", "accusative", "dative", "genitive")
 NOMINATIVE, ACCUSATIVE, DATIVE, GENITIVE = range(4)
+COLUMNS = ("masculine", "feminine", "neuter", "plural")  # of every German declension
 MASCULINE, FEMININE, NEUTER, PLURAL = range(4)
-"""Columns of every German declension: three genders, and the plural that has none."""
-FIRST, SECOND, THIRD, PLURAL_PERSON = range(4)
-"""Rows of a verb's present: ich, du, er, wir."""
+FIRST, SECOND, THIRD, PLURAL_PERSON = range(4)  # rows of a verb's present: ich, du, er, wir
 PARADIGM_NAMES = ("weak", "mixed", "strong")
-ANY = "any"
-"""The tense of a time that fits all of them but the perfect."""
+ANY = "any"  # the tense of a time that fits all of them but the perfect
 
 # _ENDINGS[paradigm][case][column] of adjectives.
 _ENDINGS = (
@@ -35,7 +34,7 @@ _PERSONS = ("ich", "du", "er", "wir")
 
 
 class Noun:
-    """A noun; `german[plural][case]` are its German forms, `static` is how one is "at" a place."""
+    """A noun with German forms `german[plural][case]`; `static` says "at" it."""
 
     def __init__(self, row: _Row) -> None:
         self.lemma = row["nominative"]
@@ -52,10 +51,10 @@ class Noun:
 
 
 class Adjective:
-    """An adjective; `german` is its predicative form, `forms[paradigm][case][column]` the others.
+    """An adjective that describes nouns of its `categories`.
 
-    It describes nouns of its `categories`. Two adjectives of one `scale` exclude each other:
-    nothing is both big and small.
+    `german` is its predicative form, `forms[paradigm][case][column]` are the others. Two adjectives
+    of one `scale` exclude each other: nothing is both big and small.
     """
 
     def __init__(self, row: _Row) -> None:
@@ -95,8 +94,8 @@ class Verb:
 class Modal:
     """A modal verb in one tense.
 
-    `english` is the auxiliary that "not" follows; where it is empty, `finite` (they, she) and
-    `base` are full verbs with do-support: wants to, does not want to.
+    `english` is the auxiliary that "not" follows; if empty, `finite` (they, she) and `base` are
+    full verbs with do-support: wants to, does not want to.
     """
 
     def __init__(self, row: _Row) -> None:
@@ -116,14 +115,12 @@ class Determiner:
 
     def __init__(self, row: _Row) -> None:
         self.english = row["english"], row["english_plural"]
-        cases = ("nominative", "accusative", "dative", "genitive")
-        self.german = [row[case].split() or [""] * 4 for case in cases]
+        self.german = [row[case].split() or [""] * 4 for case in CASES]
         self.paradigm = PARADIGM_NAMES.index(row["paradigm"])
         self.kind, self.negative = row["kind"], bool(row["negative"])
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Adverb:
+class Adverb(NamedTuple):
     """A fixed adverbial; `tense` restricts a time to the tenses it fits ("yesterday": the past)."""
 
     english: str
@@ -135,18 +132,16 @@ class Adverb:
         return self.german
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Pronoun:
+class Pronoun(NamedTuple):
     """A personal or interrogative pronoun: English subject and object, German by case."""
 
     english: tuple[str, str]
-    german: tuple[str, str, str]
+    german: tuple[str, ...]
     person: int
     interrogative: bool = False
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Preposition:
+class Preposition(NamedTuple):
     """A preposition and the case it governs in this use (two-way ones appear twice)."""
 
     english: str
@@ -178,12 +173,8 @@ COPULA = VERBS[-1]
 MODALS = tuple(map(Modal, _rows("modals")))
 
 SIMPLE_TIMES, DAYS, MONTHS = _adverbs("time"), _adverbs("day"), _adverbs("month")
-MANNERS = _adverbs("manner")
-"""How: after the objects in both languages."""
-FREQUENCIES = _adverbs("frequency")
-"""How often: before the English verb, in the German middle field where a time stands."""
-COMMENTS = _adverbs("comment")
-"""Sentence adverbs: in front, with inversion in German."""
+MANNERS, FREQUENCIES = _adverbs("manner"), _adverbs("frequency")
+COMMENTS = _adverbs("comment")  # sentence adverbs: in front, with inversion in German
 
 DETERMINERS = {row["name"]: Determiner(row) for row in _rows("determiners")}
 THE, A, BARE, NOT_A, NOT_BARE, NO, THIS, EVERY, WHICH, ALL, MANY, SOME, COUNTED = (
@@ -194,45 +185,23 @@ POSSESSIVES = tuple(DETERMINERS[name] for name in "my your his her our their".sp
 # The genitive of a relative pronoun is never used.
 RELATIVE_PRONOUNS = [*THE.german[:2], ["dem", "der", "dem", "denen"]]
 
-PRONOUNS = (
-    Pronoun(("I", "me"), ("ich", "mich", "mir"), FIRST),
-    Pronoun(("you", "you"), ("du", "dich", "dir"), SECOND),
-    Pronoun(("he", "him"), ("er", "ihn", "ihm"), THIRD),
-    Pronoun(("she", "her"), ("sie", "sie", "ihr"), THIRD),
-    Pronoun(("we", "us"), ("wir", "uns", "uns"), PLURAL_PERSON),
-    Pronoun(("they", "them"), ("sie", "sie", "ihnen"), PLURAL_PERSON),
+*PRONOUNS, WHO, WHAT = (
+    Pronoun(
+        (row["english"], row["english_object"]),
+        tuple(row[case] for case in CASES[:3]),
+        _PERSONS.index(row["person"]),
+        bool(row["interrogative"]),
+    )
+    for row in _rows("pronouns")
 )
 SHE = PRONOUNS[3]
-WHO = Pronoun(("who", "whom"), ("wer", "wen", "wem"), THIRD, interrogative=True)
-WHAT = Pronoun(("what", "what"), ("was", "was", "was"), THIRD, interrogative=True)
-
-WITH = Preposition("with", "mit", DATIVE)
-WITHOUT = Preposition("without", "ohne", ACCUSATIVE)
-FOR = Preposition("for", "für", ACCUSATIVE)
-TO = Preposition("to", "zu", DATIVE)
-FROM = Preposition("from", "von", DATIVE)
-INTO = Preposition("into", "in", ACCUSATIVE)
-THROUGH = Preposition("through", "durch", ACCUSATIVE)
-AROUND = Preposition("around", "um", ACCUSATIVE)
-ONTO = Preposition("onto", "auf", ACCUSATIVE)
-ON = Preposition("on", "auf", ACCUSATIVE)
-BEHIND = Preposition("behind", "hinter", DATIVE)
-NEXT_TO = Preposition("next to", "neben", DATIVE)
-IN_FRONT_OF = Preposition("in front of", "vor", DATIVE)
-AFTER = Preposition("after", "nach", DATIVE)
-BEFORE = Preposition("before", "vor", DATIVE)
-DURING = Preposition("during", "während", GENITIVE)
-
-CONJUNCTIONS = {
-    "because": "weil",
-    "although": "obwohl",
-    "if": "falls",
-    "before": "bevor",
-    "when": "wenn",
-    "that": "dass",
-    "whether": "ob",
+PREPOSITIONS = {
+    row["english"]: Preposition(row["english"], row["german"], CASES.index(row["case"]))
+    for row in _rows("prepositions")
 }
-"""Of subordinate clauses, in German. "when" is "als" over a simple past, which the source shows."""
+TO, FROM, WITH, FOR, ON = (PREPOSITIONS[name] for name in ("to", "from", "with", "for", "on"))
+# Of subordinate clauses. "when" is "als" over a simple past, which the source shows.
+CONJUNCTIONS = {row["english"]: row["german"] for row in _rows("conjunctions")}
 
 _NUMBERS = tuple(_rows("numbers"))
 ORDINALS = tuple(Adverb(row["english_ordinal"], row["german_ordinal"]) for row in _NUMBERS[1:32])
@@ -257,5 +226,4 @@ def _digit(number: int) -> str:
     return "ein" if number == 1 else _NUMBERS[number]["german"]
 
 
-CARDINALS = tuple(map(_cardinal, range(10_000)))
-"""Both words of each number."""
+CARDINALS = tuple(map(_cardinal, range(10_000)))  # both words of each number

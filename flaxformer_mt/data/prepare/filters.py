@@ -67,10 +67,7 @@ _SCRIPT_OF = {code: script for script, codes in _LANGUAGES.items() for code in c
 def other_script(
     sentences: Sequence[bytes], script: str, share: float
 ) -> Bool[np.ndarray, " sentences"]:
-    """Sentences with less than this share of their letters in `script` (0: none).
-
-    A sentence without letters, such as a date in digits, is in every script.
-    """
+    """Sentences with less than this share of their letters, if any, in `script`."""
     if share == 0 or not sentences:
         return np.zeros(len(sentences), bool)
     letters, own = count_letters(sentences, script)
@@ -78,10 +75,7 @@ def other_script(
 
 
 def script_of(language: str) -> str | None:
-    """The script of a language code, None if it is not known.
-
-    A code may name its script: "sr-Latn" and "zh_Hant" are in Latin and Han characters.
-    """
+    """The script of a language code, if known; a code may name it: "sr-Latn", "zh_Hant"."""
     code, *subtags = re.split("[-_]", language)
     for subtag in subtags:
         if (script := subtag.capitalize()) in _MIXED or _is_script(script):
@@ -94,11 +88,9 @@ def count_letters(
 ) -> tuple[Integer[np.ndarray, " sentences"], Integer[np.ndarray, " sentences"]]:
     """How many letters each UTF-8 sentence has, and how many of them in `script`.
 
-    A letter of several scripts, such as the Arabic tatweel, is in each of them; one of no script
-    (Unicode's Common), such as the micro sign, is in any.
+    A letter of several scripts is in each; one of Unicode's Common, such as the micro sign, in any.
     """
-    # One flat array of code points: a look at every character in Python takes longer than to
-    # encode the sentence.
+    # A flat array of code points: looping over characters is slower than encoding the sentence.
     texts = [sentence.decode("utf-8") for sentence in sentences]
     points = np.frombuffer("\n".join([*texts, ""]).encode("utf-32-le"), np.uint32)
     kinds = _kinds(script)[points]
@@ -129,9 +121,9 @@ def _is_script(name: str) -> bool:
 
 
 def hashes(pairs: Iterable[tuple[bytes, bytes]]) -> UInt64[np.ndarray, " pairs"]:
-    """A hash for each pair of UTF-8 texts, blanks at their ends apart; the same on any machine."""
+    """A hash for each pair of UTF-8 texts, stripped; the same on any machine."""
     digests = (
-        # No sound text holds a zero byte, so that the border between the sides is certain.
+        # Sound text has no zero byte.
         hashlib.blake2b(src.strip() + b"\0" + tgt.strip(), digest_size=8).digest()
         for src, tgt in pairs
     )
@@ -139,19 +131,18 @@ def hashes(pairs: Iterable[tuple[bytes, bytes]]) -> UInt64[np.ndarray, " pairs"]
 
 
 class Seen:
-    """Which pairs came before, over corpora of tens of millions: a set of 64-bit hashes.
+    """The pairs that came before: a set of 64-bit hashes for tens of millions.
 
-    Two different pairs among n have the same hash with a probability of about n²/2^65: for 41
-    million, one chance in 22,000 that a single pair is lost as another's duplicate. They are kept
-    in sorted arrays, each at least twice as long as the next, so that there are few: 330 MB for 41
-    million pairs, and twice as much again for the moment in which all become one.
+    Among 41 million pairs, one is lost as another's duplicate with a chance of 1 in 22,000. Hashes
+    are in a few sorted arrays, each at least twice as long as the next: 330 MB for 41 million, and
+    up to three times as much while they are merged.
     """
 
     def __init__(self) -> None:
         self._sorted: list[UInt64[np.ndarray, " pairs"]] = []
 
     def add(self, keys: UInt64[np.ndarray, " pairs"]) -> Bool[np.ndarray, " pairs"]:
-        """Adds the hashes; True where one is there for the first time."""
+        """Adds the hashes; True where one is new."""
         unique, first = np.unique(keys, return_index=True)
         new = np.ones(len(unique), bool)
         for known in self._sorted:

@@ -5,7 +5,7 @@ import hashlib
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from flaxformer_mt.config.consistency import CORPUS_SETTINGS
 from flaxformer_mt.config.digest_keys import first_default
@@ -23,27 +23,22 @@ MANIFEST = "manifest.json"
 VALID_TEXT = ("valid.src.txt", "valid.tgt.txt")
 
 Report = Callable[[str], None]
-Files = Sequence[dict[str, Any]]
-"""As `describe_inputs` gives them."""
-NamedCorpora = Sequence[tuple[str, str, CorpusConfig]]
-"""Corpora with their split and their configuration key, such as "data.train.europarl"."""
+Files = Sequence[dict[str, Any]]  # as `describe_inputs` gives them
+NamedCorpora = Sequence[tuple[str, str, CorpusConfig]]  # with split and configuration key
 
 
 class PrepareError(UserError):
-    """Data that cannot be prepared, or that is not what the run directory was prepared from."""
+    """Data that can't be prepared, or isn't what the run directory was prepared from."""
 
 
 def named_corpora(config: DataConfig) -> list[tuple[str, str, CorpusConfig]]:
-    """The split, the configuration key and the settings of each corpus that is prepared.
-
-    With `data.valid_fraction` there is none to validate on: its pairs are of the training corpus.
-    """
+    """The split, configuration key and settings of each corpus that is prepared."""
     train = [("train", f"data.train.{corpus.name}", corpus) for corpus in config.train]
     return train if config.valid_fraction else [*train, ("valid", "data.valid", config.valid)]
 
 
 def settings_of(config: DataConfig, seed: int) -> dict[str, Any]:
-    """What decides the store's contents, flat; files count by their contents, not their places."""
+    """What decides the store's contents, flat; files count by contents, not by place."""
     settings: dict[str, Any] = {
         "training.seed": seed,
         "data.src_lang": config.src_lang,
@@ -57,9 +52,8 @@ def settings_of(config: DataConfig, seed: int) -> dict[str, Any]:
             settings[f"{key}.{name}"] = getattr(corpus, name)
     for room in ("vocabulary", "filter"):
         for name, value in dataclasses.asdict(getattr(config, room)).items():
-            # As JSON has it.
             settings[f"data.{room}.{name}"] = list(value) if isinstance(value, tuple) else value
-    # Every epoch draws new segmentations from the stored pairs.
+    # Drawn from the stored pairs in every epoch.
     del settings["data.vocabulary.sampling"]
     return settings
 
@@ -73,8 +67,7 @@ def describe_inputs(
 ) -> list[dict[str, Any]]:
     """Each file's key, path, size, time of change and sha256, in the order of the corpora.
 
-    The digest of a file that `known` describes and that has not changed since is taken from there.
-    With `make`, a set of TFDS or the hub is fetched first; without, it counts as missing till then.
+    Unchanged files' digests come from `known`. With `make`, sets of TFDS or the hub are fetched.
     Raises CorpusError.
     """
     digests = {(file["path"], file["size"], file["mtime_ns"]): file["sha256"] for file in known}
@@ -90,7 +83,7 @@ def describe_inputs(
 
 
 def require_unchanged(recorded: Files) -> None:
-    """Raises CorpusError if a file changed since it was described: what was read may be neither."""
+    """Raises CorpusError if a file changed since it was described."""
     for file in recorded:
         path = paths.locate(file["path"], "")
         if paths.stamp(path) != (file["size"], file["mtime_ns"]):
@@ -98,7 +91,7 @@ def require_unchanged(recorded: Files) -> None:
 
 
 def repeated(described: Files) -> list[str]:
-    """Files with the same contents, where that is hardly meant: no error, but worth a look."""
+    """Warnings of files with the same contents."""
     found, first = [], dict[str, dict[str, Any]]()
     for file in described:
         other = first.setdefault(file["sha256"], file)
@@ -134,11 +127,10 @@ def read_manifest(directory: Path) -> dict[str, Any]:
 def verify_store(
     config: DataConfig, *, seed: int, directory: Path, report: Report, thorough: bool
 ) -> Store:
-    """The store in a run directory, if it is what `prepare` would make.
+    """The store in a run directory, if it is what `prepare` would make; corpora may be gone.
 
-    Its files are verified as `Store.open` does, every byte if `thorough`. A corpus that is gone
-    does not matter to a store that is made. Raises PrepareError, which names the settings or files
-    that have changed; VocabularyError, StoreError.
+    Verified as by `Store.open`. Raises PrepareError, which names changed settings or files;
+    VocabularyError, StoreError.
     """
     data = directory / "data"
     manifest = read_manifest(data)
@@ -173,8 +165,7 @@ def verify_store(
 def _changed_settings(recorded: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
     """Each setting that differs, as "KEY: THEN then, NOW now".
 
-    A setting that an older program did not know had what is its default now. Languages decide which
-    script is dropped, and nothing where none is.
+    An unrecorded setting had its first default. Languages only matter to the script filter.
     """
     then = {key: first_default(key) for key in wanted if key not in recorded} | recorded
     if not (then["data.filter.script"] or wanted["data.filter.script"]):
@@ -187,7 +178,7 @@ def _changed_settings(recorded: dict[str, Any], wanted: dict[str, Any]) -> list[
 
 
 def _changed_contents(recorded: Files, now: Files) -> list[str]:
-    """What differs between two descriptions, in words; a copied or moved file is the same."""
+    """What differs between two descriptions, in words."""
     then = {file["key"]: file["sha256"] for file in recorded}
     changes = [
         f"{file['key']}: the contents of {file['path']} have changed"
@@ -199,8 +190,5 @@ def _changed_contents(recorded: Files, now: Files) -> list[str]:
 
 
 def _sha256(path: AnyPath) -> str:
-    digest = hashlib.sha256()
     with paths.reaching(path), paths.open_binary(path) as stream:
-        while block := stream.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(cast(Any, stream), "sha256").hexdigest()

@@ -1,13 +1,6 @@
-"""A report on a store: lengths, and what was dropped and why, as numbers, table and picture.
-
-Training batches as text are here too: what the model sees, to look at before a long run.
-
-The picture is SVG written by hand: any browser shows it, and nothing has to be installed to draw
-it. Its colours are legible on light and on dark ground.
-"""
+"""A report on a store: lengths and dropped pairs as table and SVG picture; batches as text."""
 
 import itertools
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 from xml.sax.saxutils import escape
@@ -22,8 +15,7 @@ from flaxformer_mt.data.store import TokenPairs
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.text_table import aligned
 
-BINS = 60
-"""Bars of a histogram, at most."""
+BINS = 60  # bars of a histogram, at most
 PICTURE = "lengths.svg"
 
 _WIDTH, _LEFT, _PLOT = 720, 64, 240
@@ -66,14 +58,13 @@ def describe(manifest: dict[str, Any]) -> str:
 
 
 def lengths_of(pairs: TokenPairs) -> dict[str, Any]:
-    """For each side the figures of its lengths and their histogram, as the manifest has them.
+    """Each side's figures of its lengths and their histogram, for the manifest.
 
-    `counts[i]` sentences of a histogram have a length from `i * width + 1` to `(i + 1) * width`.
+    `counts[i]` sentences have a length from `i * width + 1` to `(i + 1) * width`.
     """
     src, tgt, counts = pairs.length_counts()
     longest = int(max(src.max(), tgt.max()))
-    # The smallest of 1, 2, 5, 10, 20, ... with which the bars suffice; one width for both sides, so
-    # that they can be laid over each other.
+    # 1, 2, 5, 10, 20, ...: the smallest with which the bars suffice, for both sides.
     widths = (first * 10**power for power in range(20) for first in (1, 2, 5))
     width = next(width for width in widths if width * BINS >= longest)
     found = {}
@@ -96,7 +87,7 @@ def percentiles(
     counts: Int64[np.ndarray, " kinds"],
     percent: tuple[float, ...],
 ) -> Float64[np.ndarray, " percent"]:
-    """As `np.percentile` of each length written `counts` times, which might not fit in memory."""
+    """As `np.percentile` of each length repeated `counts` times."""
     order = np.argsort(lengths)
     ends = np.cumsum(counts[order])
     places = np.array(percent) / 100 * (ends[-1] - 1)
@@ -108,24 +99,11 @@ def percentiles(
 
 
 def picture(manifest: dict[str, Any]) -> str:
-    """The training lengths of both sides as a histogram, and a bar for each reason of dropping."""
-    accounts = [account for account in manifest["corpora"] if account["split"] == "train"]
-    dropped: Counter[str] = Counter()
-    for account in accounts:
-        dropped.update(account["dropped"])
-    pairs = sum(account["kept"] for account in accounts)
-    height = _PLOT + 110 + 24 * max(1, len(dropped))
-    body = [
-        _text(_LEFT, 22, f"{pairs:,} training pairs by length in tokens, end mark included"),
-        *_histograms(manifest["lengths"]["train"], top=40),
-        _text(_LEFT, _PLOT + 96, f"{dropped.total():,} pairs dropped"),
-    ]
-    longest = max(dropped.values(), default=1)
-    for row, (reason, count) in enumerate(dropped.most_common()):
-        y, across = _PLOT + 106 + 24 * row, 300 * count / longest
-        body.append(_text(_LEFT, y + 13, reason))
-        body.append(_bar(_LEFT + 190, y + 2, max(1, across), 14, "#a855f7"))
-        body.append(_text(_LEFT + 198 + across, y + 13, f"{count:,}"))
+    """The training lengths of both sides as a histogram."""
+    pairs = sum(one["kept"] for one in manifest["corpora"] if one["split"] == "train")
+    title = f"{pairs:,} training pairs by length in tokens, end mark included"
+    body = [_text(_LEFT, 22, title), *_histograms(manifest["lengths"]["train"], top=40)]
+    height = _PLOT + 70
     begin = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" '
         f'viewBox="0 0 {_WIDTH} {height}"><style>{_STYLE}</style>'
@@ -134,21 +112,22 @@ def picture(manifest: dict[str, Any]) -> str:
 
 
 def _histograms(sides: dict[str, Any], top: int) -> Iterator[str]:
-    """Both sides' histograms over one axis: `top` is where the highest bar ends."""
+    """Both sides' histograms over one axis; the highest bar ends at `top`."""
     counts = {side: sides[side]["histogram"]["counts"] for side in ("src", "tgt")}
     bins, highest = max(map(len, counts.values())), max(map(max, counts.values()))
     bottom, across = top + _PLOT, (_WIDTH - _LEFT - 20) / bins
     labels: list[str] = []
     shown = (("src", "source", "#3b82f6"), ("tgt", "target", "#f97316"))
     for row, (side, name, colour) in enumerate(shown):
-        # One outline: the height of bin 0, along it, up or down to bin 1, ...
+        # Up or down to a bin's height, then along it.
         steps = (f"V{bottom - _PLOT * count / highest:.1f}h{across:.2f}" for count in counts[side])
         outline = f"M{_LEFT} {bottom}{''.join(steps)}V{bottom}Z"
         yield f'<path d="{outline}" fill="{colour}" fill-opacity=".35" stroke="{colour}"/>'
         figures = sides[side]
         label = f"mean {figures['mean']:.1f}, 95% up to {figures['p95']:.0f}, all {figures['max']}"
-        labels.append(_bar(_WIDTH - 300, top + 7 + 20 * row, 12, 12, colour))
-        labels.append(_text(_WIDTH - 282, top + 18 + 20 * row, f"{name}: {label}"))
+        x, y = _WIDTH - 300, top + 7 + 20 * row
+        labels.append(f'<rect x="{x}" y="{y}" width="12" height="12" fill="{colour}"/>')
+        labels.append(_text(x + 18, y + 11, f"{name}: {label}"))
     yield from labels
     yield f'<line x1="{_LEFT}" y1="{bottom}" x2="{_WIDTH - 20}" y2="{bottom}"/>'
     width = sides["src"]["histogram"]["width"]
@@ -162,16 +141,11 @@ def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
     return f'<text x="{x:.0f}" y="{y:.0f}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
-def _bar(x: float, y: float, width: float, height: float, colour: str) -> str:
-    return f'<rect x="{x}" y="{y}" width="{width:.1f}" height="{height}" fill="{colour}"/>'
-
-
-BORDER = " ‖ "
-"""Stands between two pairs of one row."""
+BORDER = " ‖ "  # stands between two pairs of one row
 
 
 def shapes_table(planner: Planner) -> str:
-    """The shapes of all batches, and what the first window makes of them, as lines."""
+    """The shapes of all batches, and the first window's use of them."""
     window = planner.window(0, 0)
     plan = window.plan
     times = np.bincount(plan.shape_of, minlength=len(planner.shapes))
@@ -189,7 +163,7 @@ def shapes_table(planner: Planner) -> str:
 def batches_as_text(
     planner: Planner, vocabularies: Vocabularies, *, batches: int = 10, rows: int = 2
 ) -> Iterator[str]:
-    """The first rows of the first batches of training, one text a batch."""
+    """The first rows of the first training batches, one text per batch."""
     planned = planned_batches(planner, Position())
     for number, item in enumerate(itertools.islice(planned, batches), 1):
         yield _batch_as_text(number, item.batch(), vocabularies, rows)

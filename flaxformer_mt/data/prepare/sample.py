@@ -15,8 +15,7 @@ from flaxformer_mt.data.prepare.manifest import PrepareError, Report, named_corp
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.progress import Meter
 
-ENOUGH = 1_000_000
-"""Pairs of a corpus that `count_pairs` reads at most: seconds."""
+ENOUGH = 1_000_000  # pairs of a corpus that `count_pairs` reads at most: seconds
 _AT_A_TIME = 1 << 14
 _HEAD = 1 << 22
 
@@ -24,24 +23,21 @@ Record = tuple[Source, tuple[bytes, ...]]
 
 
 def check_inputs(config: DataConfig) -> None:
-    """Reads the corpora, so that an error in them comes before anything is made of them.
+    """Reads the validation text and the beginning of training text, for early errors.
 
-    The validation text is read whole, the training text as `count_pairs` does. Raises PrepareError
-    if there is nothing to train or validate on; CorpusError for files that aren't there, can't be
-    read, or whose sides differ in length.
+    Raises PrepareError if there is nothing to train or validate on; CorpusError for files that are
+    missing, can't be read, or whose sides differ in length.
     """
     if not config.train:
         raise PrepareError("data.train has no corpus: set data.train=SRC,TGT")
-    # Of a corpus that is split, all the lines are the training text's.
     _count("valid", config, most=1 if config.valid_fraction else None)
     count_pairs(config)
 
 
 def count_pairs(config: DataConfig) -> int:
-    """How many pairs there are to train on, before filters; of a corpus `ENOUGH` at most.
+    """How many pairs there are to train on, before filters; at most `ENOUGH` of a corpus.
 
-    Of a set of TFDS or the hub, which may have to be fetched, none are counted. Raises as
-    `check_inputs`.
+    Doesn't count sets of TFDS or the hub. Raises as `check_inputs`.
     """
     return _count("train", config, most=ENOUGH)
 
@@ -62,9 +58,9 @@ def _count(split: str, config: DataConfig, most: int | None) -> int:
 def train_vocabulary(
     config: DataConfig, seed: int, report: Report, *, bar: bool = False
 ) -> tuple[Vocabularies, int, list[int]]:
-    """The vocabulary, on how many pairs it was trained, and how many records each corpus has.
+    """The vocabulary, the number of its training pairs, and how many records each corpus has.
 
-    Raises PrepareError if there is no sound pair; CorpusError, VocabularyError.
+    Raises PrepareError, CorpusError, VocabularyError.
     """
     sources = [source for _, _, source in corpora.open_split(config, "train")]
     counts = [0] * len(sources)
@@ -73,7 +69,7 @@ def train_vocabulary(
     what = "prepare: reading text for the vocabulary"
     with Meter(what, report, unit="pairs", share=share_of(total), terminal=bar) as meter:
         drawn = sample(_records(sources, counts, meter), size, seed)
-    # Records are checked once they are drawn: to check every one of a large corpus takes minutes.
+    # Checked after drawing: checking a large corpus takes minutes.
     drops, sound = Drops(), list[Record]()
     for source, columns in drawn:
         if defect := source.check(columns):
@@ -96,7 +92,7 @@ def train_vocabulary(
 
 def sample(records: Iterator[Record], size: int, seed: int) -> list[Record]:
     """At most `size` records, each with the same chance (Vitter 1985's reservoir, algorithm R)."""
-    # Raw bits: for those alone NumPy promises the same stream in every version.
+    # NumPy keeps raw bits the same in every version.
     random = np.random.Philox(np.random.SeedSequence(seed))
     drawn = list(itertools.islice(records, size))
     seen = len(drawn)
@@ -128,10 +124,7 @@ def nothing_left(split: str, drops: Sequence[Drops]) -> PrepareError:
 
 
 def text_bytes(*sources: Source) -> int | None:
-    """Bytes of the corpora's lines, as `record_bytes` counts them; None if that is not known.
-
-    For progress, not for accounts: of a compressed file it is an estimate by its beginning.
-    """
+    """Bytes of the corpora's lines for progress, estimated if compressed; None if unknown."""
     if not all(isinstance(_whole(source), TextFiles) for source in sources):
         return None
     found = [_text_bytes(path) for source in sources for path in source.files.values()]
@@ -157,11 +150,10 @@ def _text_bytes(path: AnyPath) -> int | None:
             given, read = len(text.read(_HEAD)), file.tell()
     except Exception as error:
         if isinstance(error, CorpusError) or damage(path, error, after=0):
-            return size  # Who reads it will say what is wrong with it.
+            return size  # whoever reads it reports the error
         raise
     if text is file:
         return size
-    # All is read, and nobody knows how much text is left of it.
     return None if read == size and given == _HEAD else size * given // max(1, read)
 
 

@@ -315,8 +315,11 @@ def test_a_file_that_changes_or_fails_meanwhile_is_an_error(config, tmp_path, ru
         os.utime(tmp_path / "text" / "train.en", ns=(1, 1))
         return real(self)
 
-    class Failing(io.BytesIO):
-        def read(self, size=-1):
+    class Failing(io.RawIOBase):
+        def readable(self):
+            return True
+
+        def readinto(self, buffer):
             raise OSError(errno.EIO, "Input/output error")
 
     def opened(path):

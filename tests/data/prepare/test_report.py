@@ -41,17 +41,12 @@ def test_figures_are_those_of_the_lengths_written_out(values):
     assert sum(bins) == sum(sides["tgt"]["histogram"]["counts"]) == len(values)
 
 
-def test_the_picture_shows_lengths_and_drops(tmp_path):
+def test_the_picture_shows_lengths(tmp_path):
     prepare(two_corpora(tmp_path / "text", 300), seed=1, directory=tmp_path / "run")
     data = tmp_path / "run" / "data"
     manifest = read_manifest(data)
     svg = ElementTree.parse(data / "lengths.svg").getroot()
     name = "{http://www.w3.org/2000/svg}"
-    texts = [element.text for element in svg.iter(f"{name}text")]
-    train = [account for account in manifest["corpora"] if account["split"] == "train"]
-    for reason in {reason for account in train for reason in account["dropped"]}:
-        count = sum(account["dropped"].get(reason, 0) for account in train)
-        assert texts[texts.index(reason) + 1] == f"{count:,}"
     outlines = [element.get("d", "") for element in svg.iter(f"{name}path")]
     bins = [len(manifest["lengths"]["train"][s]["histogram"]["counts"]) for s in ("src", "tgt")]
     assert [outline.count("h") for outline in outlines] == bins

@@ -1,20 +1,107 @@
-"""Kind `hf`: two-column parquet files in the Hugging Face hub's format, local or downloaded."""
+"""Sentences under two keys: JSON objects (`jsonl`, `array_record`) and parquet rows (`hf`)."""
 
 import dataclasses
+import json
 import re
 import urllib.parse
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from flaxformer_mt.config.schema import CorpusConfig
 from flaxformer_mt.data.corpus import paths
-from flaxformer_mt.data.corpus.pairs import NO_TEXT, CorpusError, Defect, defect_of_sides
+from flaxformer_mt.data.corpus.pairs import (
+    INVALID_UTF8,
+    MALFORMED_JSON,
+    NO_TEXT,
+    CorpusError,
+    Defect,
+    defect_of_sides,
+)
 from flaxformer_mt.data.corpus.paths import AnyPath
 from flaxformer_mt.files import hub
 
+
+class NoText(Exception):
+    """Reason and detail of a record without a text."""
+
+
+@dataclasses.dataclass(frozen=True)
+class JsonRecords:
+    """Files read one after the other; record n counts through all of them.
+
+    `src` and `tgt` are keys of an object; a dot leads into an object: "translation.en".
+    """
+
+    files: Mapping[str, AnyPath]
+    label: str  # for messages: the file, or the pattern of shards
+    read: Callable[[AnyPath], Iterator[bytes]]
+    src: str
+    tgt: str
+
+    def records(self) -> Iterator[tuple[bytes, ...]]:
+        """The two sentences, or the record if they aren't found."""
+        for path in self.files.values():
+            for record in self.read(path):
+                found = self._sentences(record)
+                yield (record,) if isinstance(found, NoText) else found
+
+    def check(self, columns: tuple[bytes, ...]) -> Defect | None:
+        if len(columns) == 2:
+            return defect_of_sides(columns, (self.label, self.label), where=" of the {side} text")
+        found = self._sentences(columns[0])
+        return Defect(self.label, *found.args) if isinstance(found, NoText) else None
+
+    def _sentences(self, record: bytes) -> tuple[bytes, bytes] | NoText:
+        """The two sentences, or why there are none."""
+        try:
+            value = parsed(record)
+            return text_at(value, self.src), text_at(value, self.tgt)
+        except NoText as why:
+            return why
+
+
+def parsed(record: bytes) -> Any:
+    """The value of a JSON record. Raises NoText."""
+    try:
+        return json.loads(record.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        detail = f"byte 0x{record[error.start]:02X} at byte {error.start + 1}"
+        raise NoText(INVALID_UTF8, detail) from None
+    except json.JSONDecodeError as error:
+        raise NoText(MALFORMED_JSON, f"{error.msg} at character {error.pos + 1}") from None
+    # Numbers of thousands of digits; brackets within thousands of brackets.
+    except (ValueError, RecursionError) as error:
+        raise NoText(MALFORMED_JSON, str(error)) from None
+
+
+def text_at(value: Any, key: str) -> bytes:
+    """The UTF-8 text under a key; a dot enters an object. Raises NoText."""
+    for name in key.split("."):
+        if not isinstance(value, dict):
+            raise NoText(NO_TEXT, f"expected an object with {key!r}, found {_kind(value)}")
+        if name not in value:
+            present = ", ".join(map(repr, list(value)[:8])) or "none"
+            raise NoText(NO_TEXT, f"no key {key!r}; keys there: {present}")
+        value = value[name]
+    if not isinstance(value, str):
+        raise NoText(NO_TEXT, f"{key!r} is {_kind(value)}, not a string")
+    try:
+        return value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        surrogate = ord(value[error.start])
+        raise NoText(INVALID_UTF8, f"half a character, U+{surrogate:04X}, in {key!r}") from None
+
+
+def _kind(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    names = {"dict": "an object", "list": "a list", "str": "a text"}
+    return names.get(type(value).__name__, "a number")
+
+
 HUB = "hf://datasets/"
-_ROWS = 4096  # that are taken from a file at a time
-_BUFFER = 1 << 20  # bytes of each column: a file of one group of rows would be read whole
+_ROWS = 4096  # taken from a file at a time
+_BUFFER = 1 << 20  # bytes of each column; otherwise a group of rows is read whole
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,8 +112,7 @@ class ParquetRecords:
     """
 
     files: Mapping[str, AnyPath]
-    label: str
-    """What found the files."""
+    label: str  # what found the files
     src: str
     tgt: str
 
@@ -45,9 +131,9 @@ class ParquetRecords:
 
 
 def open_files(corpus: CorpusConfig, folder: str, key: str, *, fetch: bool) -> ParquetRecords:
-    """The files that a corpus of kind `hf` names: a pattern here or in a bucket, or on the hub.
+    """The files of a corpus of kind `hf`: a local pattern, in a bucket, or on the hub.
 
-    Without `fetch`, those of the hub must have been fetched before. Raises CorpusError.
+    Without `fetch`, the hub's must have been fetched before. Raises CorpusError.
     """
     if corpus.path.startswith(HUB):
         found = _of_hub(corpus.path, f"{key}.path", fetch=fetch)
@@ -60,7 +146,7 @@ def open_files(corpus: CorpusConfig, folder: str, key: str, *, fetch: bool) -> P
 def _of_hub(path: str, key: str, *, fetch: bool) -> tuple[AnyPath, ...]:
     """Local copies of hf://datasets/ORG/NAME[@REVISION]/PATTERN."""
     parts = re.fullmatch("([^/]+/[^/]+)/(.+)", path.removeprefix(HUB))
-    # A branch may have slashes in its name, which an address writes as %2F.
+    # An address writes a branch's slashes as %2F.
     repository = parts and hub.address(urllib.parse.unquote(parts[1]))
     if parts is None or repository is None:
         raise CorpusError(f"{key}: {path}: write {HUB}ORG/NAME/PATTERN or ORG/NAME@REVISION")
@@ -98,7 +184,7 @@ def _rows(path: AnyPath, keys: tuple[str, str]) -> Iterator[Any]:
 
 
 def _place(schema: Any, key: str, path: AnyPath) -> list[str]:
-    """The names that lead from the columns to a text. Raises CorpusError."""
+    """The names that lead from a column to a text. Raises CorpusError."""
     import pyarrow as pa
 
     names = [key] if key in schema.names else key.split(".")
