@@ -19,15 +19,14 @@ _UTF8_BOM = b"\xef\xbb\xbf"
 
 
 class InputError(UserError):
-    """Input that cannot be read or used; the message names the file and the line."""
+    """Input that can't be read or used; the message names the file and the line."""
 
 
 @dataclasses.dataclass(eq=False)
 class Lines:
-    """The lines of one input without their ends, and how far they are read.
+    """The lines of one input without their ends, "\\n" or "\\r\\n", and how far they are read.
 
-    A line ends at "\\n", with or without "\\r" before it. `name` and the line's number, from 1, are
-    what messages say. Raises CorpusError while they are read.
+    Messages have `name` and the line's number, from 1. Raises CorpusError while they are read.
     """
 
     name: str
@@ -61,26 +60,25 @@ class Lines:
             raise explained from error
         if not line:
             self._ended = True
-            if self.prompt:  # whose line nobody has ended
+            if self.prompt:
                 print(file=sys.stderr)
             raise StopIteration
         self.number += 1
         self.bytes_read += len(line)
         if len(line) > LONGEST:
             raise too_long(self.name, self.number)
-        if self.number == 1:  # as training's readers do
+        if self.number == 1:
             line = line.removeprefix(_UTF8_BOM)
         return line.removesuffix(b"\n").removesuffix(b"\r")
 
     def share(self, done: int) -> float | None:
-        """What share of the input the first `done` bytes of its text are; None if not known."""
+        """The share of the input that the first `done` bytes of its text are, if known."""
         if self.text is None or self.file is None or not self.size:
             return None
         if self._ended or self.text is self.file:
             whole = self.bytes_read if self._ended else self.size
             return min(done / whole, 1.0) if whole else None
-        # As much text comes of each byte of the file as has come of those that were read, and
-        # nobody knows how much is left once all were.
+        # Estimated by the file's bytes that were read, until all are.
         given, read = self.text.tell(), self.file.tell()
         return None if not given or read >= self.size else done / given * read / self.size
 
@@ -89,7 +87,7 @@ class Lines:
 def open_lines(path: str | None) -> Iterator[Lines]:
     """The lines of a file (plain, .gz, .xz, .zst; `gs://` too), or of standard input for None.
 
-    Raises CorpusError if it cannot be opened or is damaged; also later, while it is read.
+    Raises CorpusError, also while lines are read.
     """
     if path is None:
         stream = sys.stdin.buffer
@@ -133,16 +131,13 @@ class TwoInputs:
         return src + b"\n" + tgt
 
     def share(self, done: int) -> float | None:
-        # Both sides' text is what is done; of equal lines each has its part.
+        # `done` counts both sides.
         read = self._src.bytes_read + self._tgt.bytes_read
         return self._src.share(round(done * self._src.bytes_read / read)) if read else None
 
 
 class Shard:
-    """The lines of an input after its first `start` and up to line `stop`, numbered as there.
-
-    `size` is how many bytes of text they have.
-    """
+    """The lines of an input after `start` up to `stop`, with their numbers; `size` bytes."""
 
     interactive = False
 

@@ -1,8 +1,7 @@
 """Where output goes: a stream, or a file that appears complete and that the same call can resume.
 
-A file grows beside its name as FILE.part. The record, FILE.part.json, says what the output is part
-of, how much of it is complete, and of how much of the input. In a bucket nothing can be appended
-to: parts lie in a folder and are joined at the end.
+A file grows as FILE.part; FILE.part.json records what it is part of, and how much output and input
+is done. In a bucket nothing can be appended to: parts are in a folder and joined at the end.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -26,20 +25,17 @@ from flaxformer_mt.rundir import RunDirectoryError, paths
 T = TypeVar("T")
 
 FORMAT = 2  # of the record
-EVERY = 60.0  # seconds between two uploads, as for a run's growing files
-PART = 1 << 23  # bytes after which one comes earlier
+EVERY = 60.0  # seconds between uploads
+PART = 1 << 23  # bytes that are uploaded earlier
 
 
 class OutputError(UserError):
-    """Output that cannot be written or continued; the message names the file."""
+    """Output that can't be written or continued; the message names the file."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Consumed:
-    """How much of the input is done: its first lines, their bytes, and a digest of them.
-
-    `sums` is what was counted on the way.
-    """
+    """How much of the input is done: lines, their bytes and digest, and sums over them."""
 
     lines: int = 0
     size: int = 0
@@ -48,36 +44,30 @@ class Consumed:
 
 
 class Sink:
-    """Takes output in order. What is committed stays, whatever becomes of the process."""
+    """Takes output in order. What is committed survives the process."""
 
-    kept = ""  # where the output of a call that ends early is, in words; "" if nowhere
+    kept = ""  # where the output of a call that ends early is
 
     def begin(self, identity: Mapping[str, Any]) -> Consumed:
-        """What an earlier call of the same `identity` has done; nothing, if there was none.
-
-        Raises OutputError where there is output of something else.
-        """
+        """What earlier calls of the same `identity` did. Raises OutputError for another's."""
         return Consumed()
 
     def write(self, data: bytes) -> None:
         raise NotImplementedError
 
     def commit(self, consumed: Consumed) -> None:
-        """The output up to here is that of the input `consumed`."""
+        """Output up to here belongs to the input `consumed`."""
         raise NotImplementedError
 
     def finish(self) -> None:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Lets go of it, finished or not."""
+        """Releases it, finished or not."""
 
 
 class StreamSink(Sink):
-    """Standard output, a pipe or a device, which nothing can continue.
-
-    With a `name`, raises OutputError where the system refuses something.
-    """
+    """Standard output, a pipe or a device. With a `name`, raises OutputError."""
 
     def __init__(self, stream: BinaryIO, name: str = "") -> None:
         self._stream, self._name = stream, name
@@ -96,7 +86,7 @@ class StreamSink(Sink):
 
 @contextlib.contextmanager
 def _explained(path: str | Path, kept: str | Path = "") -> Iterator[None]:
-    """Raises refusals of the system or a store as OutputError. Without `path`, OSError passes."""
+    """Turns errors of the system or a store into OutputErrors. Without `path`, OSError passes."""
     hint = f"; finished output is in {kept}" if kept else ""
     try:
         yield
@@ -110,23 +100,20 @@ def _explained(path: str | Path, kept: str | Path = "") -> Iterator[None]:
 
 
 class _Continued(Sink):
-    """Output with a record, which says what it is part of and how much of it is complete."""
+    """Output with a record."""
 
     def __init__(self, record: Path, restart: bool) -> None:
         self._record, self._restart = record, restart
         self._identity: dict[str, Any] = {}
 
     def _tell(self, consumed: Consumed, made: int) -> None:
-        """Records how much is complete: of the input, and of output in bytes or parts."""
+        """Records how much of the input is done, and how many bytes or parts it made."""
         done = dataclasses.asdict(consumed)
         record = {"format": FORMAT, "identity": self._identity, "output": made, "consumed": done}
         paths.write_json(self._record, record)
 
     def _told(self) -> tuple[Consumed, int]:
-        """What is done, and how much output that has made.
-
-        Raises OutputError for another identity. A record of nothing could belong to any call.
-        """
+        """What is done, and how much output it made. Raises OutputError for another identity."""
         try:
             record = paths.read_json(self._record)
             if (version := record.get("format")) != FORMAT:
@@ -153,7 +140,7 @@ class _Continued(Sink):
 
 
 class FileSink(_Continued):
-    """A local file. Raises OutputError wherever the system refuses something."""
+    """A local file. Raises OutputError."""
 
     _stream: BinaryIO
 
@@ -181,7 +168,7 @@ class FileSink(_Continued):
 
     def commit(self, consumed: Consumed) -> None:
         with _explained(self._path, self._part):
-            # In this order, so that the record never claims missing output.
+            # In this order: the record never claims missing output.
             self._force_to_disk()
             self._tell(consumed, self._stream.tell())
 
@@ -193,8 +180,8 @@ class FileSink(_Continued):
         self.close()
 
     def close(self) -> None:
-        """Lets go of the file; what was written stays in FILE.part."""
-        with contextlib.suppress(OSError, AttributeError):  # if it was never opened
+        """Closes FILE.part."""
+        with contextlib.suppress(OSError, AttributeError):  # never opened
             self._stream.close()
 
     def _force_to_disk(self) -> None:
@@ -202,7 +189,7 @@ class FileSink(_Continued):
         os.fsync(self._stream.fileno())
 
     def _opened(self) -> BinaryIO:
-        """FILE.part, which no other process has open for writing; neither cut nor read."""
+        """FILE.part, which no other process has open for writing."""
         while True:
             descriptor = os.open(self._part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             try:
@@ -215,7 +202,7 @@ class FileSink(_Continued):
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(descriptor), self._part.stat()):
                     return os.fdopen(descriptor, "r+b")
-            os.close(descriptor)  # another process has just finished it, which made it FILE
+            os.close(descriptor)  # another process just finished it
 
     def _earlier(self) -> tuple[Consumed, int]:
         found = os.fstat(self._stream.fileno()).st_size
@@ -232,15 +219,14 @@ class FileSink(_Continued):
                 f"{self._part}: has {found:,} bytes, but {self._record.name} says {size:,}: it "
                 "was changed; start over with --restart"
             )
-        # Without output it has become FILE, or its owner has taken it away.
+        # Without output: it became FILE, or was taken away.
         return (Consumed(), 0) if found < size else (done, size)
 
 
 class BucketSink(_Continued):
-    """An object in a bucket. Raises OutputError if the store refuses something.
+    """An object in a bucket, which another machine can continue. Raises OutputError.
 
-    FILE.part/ has the parts and state.json, the record; another machine can continue them. Nothing
-    keeps two calls from writing the same FILE at once.
+    FILE.part/ has the parts and the record, state.json. Two calls must not write the same FILE.
     """
 
     def __init__(
@@ -265,7 +251,7 @@ class BucketSink(_Continued):
         with _explained(self._path):
             if not self._restart and paths.exists(self._record):
                 self._uploaded, self._parts = self._told()
-            if self._parts and not paths.exists(self._part(0)):  # its owner has taken it away
+            if self._parts and not paths.exists(self._part(0)):  # was taken away
                 self._uploaded, self._parts = Consumed(), 0
             if not self._uploaded.lines:
                 self._tell(Consumed(), 0)
@@ -282,12 +268,12 @@ class BucketSink(_Continued):
 
     def finish(self) -> None:
         self._upload()
-        # Joined beside it first: what breaks off half-way must not be taken for the whole.
+        # Joined beside it first, so that FILE is never partial.
         whole = self._folder / "whole"
-        self._ask(whole, lambda: _join(map(self._part, range(self._parts)), whole))
+        self._ask(whole, lambda: self._join(whole))
         self._ask(self._path, lambda: whole.replace(self._path))
-        # As listed, for a call of before --restart may have had more of them; the record first,
-        # without which no later call takes what is left for something to continue.
+        # As listed, since a call before --restart may have had more; the record first, without
+        # which no later call continues.
         found = self._ask(self._folder, lambda: sorted(self._folder.iterdir()))
         parts = [path for path in found if re.fullmatch(r"\d{8,}|whole", path.name)]
         for path in (self._record, *parts):
@@ -316,9 +302,8 @@ class BucketSink(_Continued):
         with _explained(path, self._folder):
             return paths.asking(path, "written", lambda: paths.persistently(action))
 
-
-def _join(parts: Iterable[Path], whole: Path) -> None:
-    with whole.open("wb") as joined:
-        for part in parts:
-            with part.open("rb") as stream:
-                shutil.copyfileobj(stream, joined, 1 << 20)
+    def _join(self, whole: Path) -> None:
+        with whole.open("wb") as joined:
+            for part in map(self._part, range(self._parts)):
+                with part.open("rb") as stream:
+                    shutil.copyfileobj(stream, joined, 1 << 20)

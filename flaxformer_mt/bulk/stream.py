@@ -1,29 +1,33 @@
-"""Any number of lines through a model, in order and in constant memory."""
+"""Any number of lines through a model, in order and in constant memory: translations or scores."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
+import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from flaxformer_mt.bulk.forms import BadLine
+from flaxformer_mt.bulk.forms import BadLine, Form, PairForm, PairRecord, Record, counted
 from flaxformer_mt.bulk.reading import InputError, Lines, Shard, TwoInputs
 from flaxformer_mt.bulk.sinks import Consumed, OutputError, Sink
 from flaxformer_mt.data.corpus import CorpusError
-from flaxformer_mt.decoding.segments import LineError, OverlongError
+from flaxformer_mt.data.vocabulary import EOS
+from flaxformer_mt.decoding.segments import LineError, Overlong, OverlongError
 from flaxformer_mt.progress import Meter
 
 WINDOW = 4096  # lines read before any is written: sorted by length, they share batches
 WINDOW_BYTES = 1 << 22  # bytes of them, so that long lines take no more memory
 NOTES = 20  # of a call's notes are shown
 
-Record = TypeVar("Record")
+T = TypeVar("T")
 
 
 @dataclasses.dataclass
 class Window:
-    """Some lines in a row of an input, and the error that reading them ended with, if it did."""
+    """Consecutive lines of an input, and the error that ended reading, if any."""
 
     name: str  # the input's, for messages
     first: int  # the first one's number, from 1
@@ -37,21 +41,17 @@ class Window:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Made:
-    """What a window's lines became, up to one that is refused."""
+    """A window's output, up to a refused line."""
 
     output: bytes = b""
-    tokens: int = 0  # that the model has said
-    sums: Mapping[str, float] = dataclasses.field(default_factory=dict)  # to add to other windows'
-    notes: Sequence[str] = ()  # what a user should hear of single lines
-    error: Exception | None = None  # why a line is refused
+    tokens: int = 0
+    sums: Mapping[str, float] = dataclasses.field(default_factory=dict)  # added over windows
+    notes: Sequence[str] = ()  # for the user, about single lines
+    error: Exception | None = None  # why a line was refused
 
 
 def windows(lines: Lines | TwoInputs | Shard, *, window: int) -> Iterator[Window]:
-    """The lines, `window` at a time, or as many as have `WINDOW_BYTES`.
-
-    Which lines share a window depends on the input alone, so that a call which continues another's
-    output makes the same batches.
-    """
+    """The lines, `window` or `WINDOW_BYTES` at a time, the same for a call that resumes."""
     error: Exception | None = None
     while error is None:
         found, size = Window(lines.name, lines.number + 1, []), 0
@@ -71,10 +71,9 @@ def windows(lines: Lines | TwoInputs | Shard, *, window: int) -> Iterator[Window
 def shard_of(
     whole: Lines | TwoInputs, index: int, count: int, *, window: int
 ) -> tuple[int, int, int]:
-    """Part `index` of `count`: the lines before it, its last line, and its bytes of text.
+    """Part `index` of `count`, in whole windows: lines before it, its last line, bytes of text.
 
-    It has whole windows, so that the parts make the batches that a single call makes. Reads the
-    input to its end. Raises InputError and CorpusError.
+    Reads the whole input. Raises InputError and CorpusError.
     """
     ends = [(0, 0)]
     for each in windows(whole, window=window):
@@ -95,12 +94,10 @@ def stream(
     window: int,
     meter: Meter,
 ) -> dict[str, float]:
-    """Writes what `work` makes of the lines, a window at a time; returns its sums over all of them.
+    """Writes what `work` makes of the lines, window by window; returns the sums.
 
-    `work` gives each window and what became of it, in order, and may read some ahead.
-
-    Where `sink` has the output of an earlier call of the same `identity`, that is continued after
-    the last window which it has committed. Lines before one that is refused are written.
+    `work` yields windows in order and may read ahead. Continues output of the same `identity` after
+    its last committed window. Lines before a refused one are written.
 
     Raises InputError and CorpusError with file and line, OutputError, and what `work` raises.
     """
@@ -116,7 +113,7 @@ def stream(
         if noted < NOTES <= noted + len(made.notes):
             meter.say("more lines like these are only counted")
         noted += len(made.notes)
-        meter.close()  # the output may go to the same terminal, below its line
+        meter.close()  # the output may go to the same terminal
         sink.write(made.output)
         if made.error is not None:
             raise made.error
@@ -135,13 +132,8 @@ def stream(
     return sums
 
 
-def made_of(
-    window: Window, parse: Callable[[bytes], Record], make: Callable[[list[Record]], Made]
-) -> Made:
-    """What `make` makes of the lines before the first that is refused, and why that one is.
-
-    `parse` raises BadLine, and `make` LineError.
-    """
+def made_of(window: Window, parse: Callable[[bytes], T], make: Callable[[list[T]], Made]) -> Made:
+    """What `make` makes of the lines before the first that `parse` or it refuses, and why."""
     records, error = [], window.error
     for number, line in enumerate(window.lines, start=window.first):
         try:
@@ -161,7 +153,7 @@ def made_of(
 
 
 def _skip(lines: Lines | TwoInputs | Shard, done: Consumed, digest: Any) -> None:
-    """Reads what an earlier call has done. Raises OutputError if the input is another one."""
+    """Reads what an earlier call has done. Raises OutputError for another input."""
     while lines.number < lines.start + done.lines and (line := next(lines, None)) is not None:
         digest.update(line + b"\n")
     if digest.hexdigest() != done.sha256:
@@ -169,3 +161,144 @@ def _skip(lines: Lines | TwoInputs | Shard, done: Consumed, digest: Any) -> None
             f"{lines.name}: its first {done.lines:,} lines differ from those the unfinished "
             "output was made from; give the same input, or start over with --restart"
         )
+
+
+if TYPE_CHECKING:
+    from flaxformer_mt.decoding.sampling import Sampling
+    from flaxformer_mt.decoding.terminology import Terminology
+    from flaxformer_mt.decoding.translator import Translator
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TranslateSettings:
+    """What decides translations besides the model and its settings."""
+
+    form: Form
+    n_best: int = 1
+    overlong: Overlong = "split"
+    prefix: str = ""  # of translations whose record has none
+    suppress: tuple[str, ...] = ()
+    forbid: tuple[str, ...] | None = None  # besides the record's
+    terminology: Terminology | None = None
+    sampling: Sampling | None = None
+    mbr: bool | None = None
+
+    def make(self, window: Window, translator: Translator) -> Made:
+        """A window's translations; counts split lines and those at the limit."""
+        make = functools.partial(self._translated, window, translator)
+        return made_of(window, self.form.parse, make)
+
+    def _translated(self, window: Window, translator: Translator, records: list[Record]) -> Made:
+        sources = [record.source for record in records]
+        prefixes = [record.prefix or self.prefix for record in records]
+        translations = translator.translate(
+            sources,
+            n_best=self.n_best,
+            overlong=self.overlong,
+            prefixes=prefixes if any(prefixes) else None,
+            suppress=self.suppress,
+            forbid=self.forbid or (),
+            forbid_each=[record.forbid for record in records],
+            constraints=[record.constraints for record in records],
+            terminology=self.terminology,
+            sampling=self.sampling,
+            first=window.first,
+            mbr=bool(self.mbr),
+        )
+        pairs = [
+            (source, hypothesis.tokens)
+            for source, translation in zip(sources, translations, strict=True)
+            for hypothesis in translation.hypotheses
+        ]
+        aligned = iter(translator.align(pairs) if self.form.shown.alignments else ())
+        output, notes = [], []
+        each = zip(records, translations, strict=True)
+        for number, (record, translation) in enumerate(each, start=window.first):
+            if translation.split:
+                notes.append(
+                    f"{window.name}:{number}: too long for the model; translated in pieces and "
+                    "rejoined"
+                )
+            links = list(itertools.islice(aligned, len(translation.hypotheses)))
+            output.append(self.form.render(record, translation, links, number=number))
+        at_limit = sum(translation.at_limit for translation in translations)
+        return Made(
+            output=b"".join(output),
+            tokens=sum(len(translation.tokens) + 1 for translation in translations),
+            sums={"split": len(notes), "at_limit": at_limit},
+            notes=notes,
+        )
+
+    def identity(self) -> dict[str, Any]:
+        """What a call must share to continue an output, as JSON."""
+        terms = self.terminology
+        plain = dataclasses.asdict(dataclasses.replace(self, terminology=None))
+        return plain | {"terminology": None if terms is None else terms.digest}
+
+    def describe(self, sums: Mapping[str, float]) -> list[str]:
+        """Lines for people, at the end."""
+        lines = []
+        if split := int(sums.get("split", 0)):
+            what = counted(split, "line")
+            lines.append(f"{what} too long for the model: translated in pieces")
+        if at_limit := int(sums.get("at_limit", 0)):
+            lines.append(
+                f"{counted(at_limit, 'translation')} reached the length limit and may be cut "
+                "short: see --max-ratio and --max-extra-tokens"
+            )
+        return lines
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ScoreSettings:
+    """What decides scores besides the model and its settings."""
+
+    form: PairForm
+    overlong: Overlong = "refuse"
+
+    def identity(self) -> dict[str, Any]:
+        """As of `TranslateSettings`."""
+        return dataclasses.asdict(self)
+
+    def make(self, window: Window, translator: Translator) -> Made:
+        """The scores of a window's pairs; also counts texts whose tokens aren't the scored ones."""
+        return made_of(window, self.form.parse, functools.partial(self._scored, translator))
+
+    def _scored(self, translator: Translator, records: list[PairRecord]) -> Made:
+        vocabulary = translator.vocabularies.tgt
+        pairs = [(record.source, record.target) for record in records]
+        found = translator.score(pairs, overlong=self.overlong)
+        known = [record for record in records if record.text is not None]
+        texts = vocabulary.encode([record.text or "" for record in known])
+        tokens = sum(len(scored.tokens) for scored in found)
+        return Made(
+            output=b"".join(
+                self.form.render(record, scored, vocabulary)
+                for record, scored in zip(records, found, strict=True)
+            ),
+            tokens=tokens,
+            sums={
+                "pairs": len(records),
+                "tokens": tokens,
+                "log_prob": math.fsum(scored.log_prob for scored in found),
+                "encoded_otherwise": sum(
+                    [token for token in record.target if token != EOS] != encoded
+                    for record, encoded in zip(known, texts, strict=True)
+                ),
+            },
+        )
+
+    def describe(self, sums: Mapping[str, float]) -> list[str]:
+        """Lines for people, with the perplexity."""
+        pairs, tokens = int(sums.get("pairs", 0)), int(sums.get("tokens", 0))
+        lines = [f"{pairs:,} pairs, {tokens:,} target tokens (end marks included)"]
+        if tokens:
+            mean = sums["log_prob"] / tokens
+            perplexity = math.exp(min(-mean, 700.0))
+            lines[0] += f": {mean:.4f} nats per token, perplexity {perplexity:.4f}"
+        if otherwise := int(sums.get("encoded_otherwise", 0)):
+            lines.append(
+                f"{otherwise:,} texts encode into different tokens than the scored ones: scored "
+                "as text they would differ"
+            )
+        return lines

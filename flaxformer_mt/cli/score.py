@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 
 from flaxformer_mt.bulk.forms import PairForm
 from flaxformer_mt.bulk.reading import Lines, TwoInputs, open_lines, open_pairs
-from flaxformer_mt.bulk.work import ScoreSettings
+from flaxformer_mt.bulk.stream import ScoreSettings
 from flaxformer_mt.cli.arguments import WORKDIR, add_settings, add_weights, flags, make_parser
 from flaxformer_mt.cli.searching import DTYPE
 from flaxformer_mt.cli.streams import OUTPUT, streamed

@@ -20,8 +20,15 @@ import flaxformer_mt as fm
 from flaxformer_mt.api import say
 from flaxformer_mt.bulk.reading import Lines, Shard, TwoInputs
 from flaxformer_mt.bulk.sinks import BucketSink, Consumed, FileSink, OutputError, Sink, StreamSink
-from flaxformer_mt.bulk.stream import WINDOW, Made, Window, shard_of, stream
-from flaxformer_mt.bulk.work import ScoreSettings, TranslateSettings
+from flaxformer_mt.bulk.stream import (
+    WINDOW,
+    Made,
+    ScoreSettings,
+    TranslateSettings,
+    Window,
+    shard_of,
+    stream,
+)
 from flaxformer_mt.cli.arguments import weights
 from flaxformer_mt.cli.searching import as_asked
 from flaxformer_mt.cluster import workers

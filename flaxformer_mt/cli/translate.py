@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from flaxformer_mt.bulk.forms import NAMES, WRITABLE, Form, Shown
 from flaxformer_mt.bulk.reading import open_lines
-from flaxformer_mt.bulk.work import TranslateSettings
+from flaxformer_mt.bulk.stream import TranslateSettings
 from flaxformer_mt.cli.arguments import WORKDIR, add_decoding, flags, make_parser
 from flaxformer_mt.cli.searching import add_sampling, add_search, sampling_of
 from flaxformer_mt.cli.streams import OUTPUT, streamed

@@ -8,8 +8,7 @@ import pytest
 
 from flaxformer_mt.bulk.forms import BadLine, Form, PairForm
 from flaxformer_mt.bulk.reading import InputError, open_pairs
-from flaxformer_mt.bulk.stream import Window
-from flaxformer_mt.bulk.work import ScoreSettings
+from flaxformer_mt.bulk.stream import ScoreSettings, Window
 from flaxformer_mt.config import VocabularyConfig
 from flaxformer_mt.data import vocabulary
 from flaxformer_mt.decoding.teacher_forcing import Scored

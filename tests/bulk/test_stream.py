@@ -10,8 +10,7 @@ from flaxformer_mt.bulk import stream as module
 from flaxformer_mt.bulk.forms import Form, Shown
 from flaxformer_mt.bulk.reading import InputError, Lines, open_lines
 from flaxformer_mt.bulk.sinks import FileSink, OutputError, StreamSink
-from flaxformer_mt.bulk.stream import NOTES, stream, windows
-from flaxformer_mt.bulk.work import TranslateSettings
+from flaxformer_mt.bulk.stream import NOTES, TranslateSettings, stream, windows
 from flaxformer_mt.decoding.segments import LineError, OverlongError
 from flaxformer_mt.decoding.translation import Hypothesis, Translation
 from flaxformer_mt.progress import Meter
