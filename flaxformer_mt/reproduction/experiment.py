@@ -19,17 +19,10 @@ from flaxformer_mt.config import (
 from flaxformer_mt.config.digest_keys import decides, deciding
 from flaxformer_mt.config.schema import Decides
 from flaxformer_mt.evaluation.scoring import Scoring
+from flaxformer_mt.reproduction import settings as options
 from flaxformer_mt.reproduction.paper import Row, RowError, row_of
 from flaxformer_mt.reproduction.result_file import ABSOLUTE_PATH
-from flaxformer_mt.reproduction.settings import (
-    Settings,
-    load_on,
-    paper_config,
-    placed,
-    scaled,
-    share_of,
-    validating_at_checkpoints,
-)
+from flaxformer_mt.reproduction.settings import Settings
 
 _NUMBERS: tuple[Decides, ...] = ("training", "scoring")  # settings that decide numbers
 # A row scales these of its base.
@@ -93,7 +86,7 @@ class Experiment:
         """Whether only place, seed and precision differ from the paper's experiment."""
         if self.settings.scale != 1 or self.settings.corpus is not None:
             return False
-        paper = load_on(self.settings.text, self.row.spec)
+        paper = options.load_on(self.settings.text, self.row.spec)
         theirs, ours = (deciding(config, *_NUMBERS) for config in (paper, self.config))
         differing = {key for key in {**theirs, **ours} if theirs.get(key) != ours.get(key)}
         return differing <= _OURS
@@ -120,11 +113,11 @@ def resolve(row: Row, settings: Settings) -> Experiment:
     A row changes sizes and step counts by their ratio to the paper's base, the rest to its value.
     Raises RowError for a row that doesn't apply to this base, ConfigError for wrong overrides.
     """
-    base = load_on(settings.text, row.base, settings.overrides)
+    base = options.load_on(settings.text, row.base, settings.overrides)
     config = _with_changes(row, base)
     data, pairs, test = config.data, row.pairs, row.test
     if settings.folder is not None:
-        data = placed(settings.text, data, settings.folder)
+        data = options.placed(settings.text, data, settings.folder)
     if (corpus := settings.corpus) is not None:
         if corpus.test is None and row.test != "valid":
             raise RowError(f"{row.label}: needs a test set: give --test SRC TGT")
@@ -140,9 +133,9 @@ def resolve(row: Row, settings: Settings) -> Experiment:
         test = corpus.name if row.test != "valid" else test
     training = dataclasses.replace(config.training, seed=settings.seed)
     config = dataclasses.replace(config, name=row.label, data=data, training=training)
-    config = validating_at_checkpoints(scaled(config, settings.scale))
-    cut = {name: share_of(count, settings.scale) for name, count in pairs.items()}
-    overridden = differences(load_on(settings.text, row.base), base).items()
+    config = options.validating_at_checkpoints(options.scaled(config, settings.scale))
+    cut = {name: options.share_of(count, settings.scale) for name, count in pairs.items()}
+    overridden = differences(options.load_on(settings.text, row.base), base).items()
     changed = {key: new for key, (_, new) in overridden if decides(key) != "nothing"}
     experiment = Experiment(
         row=row,
@@ -169,7 +162,7 @@ def again(details: Mapping[str, str]) -> Experiment:
 
 def _with_changes(row: Row, ours: ExperimentConfig) -> ExperimentConfig:
     """`ours` with the row's changes to its base in the paper."""
-    base, changed = (flatten(paper_config(spec)) for spec in (row.base, row.spec))
+    base, changed = (flatten(options.paper_config(spec)) for spec in (row.base, row.spec))
     present = flatten(ours)
     changes = {
         key: _changed(row, key, base[key], value, present[key])

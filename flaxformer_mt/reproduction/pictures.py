@@ -35,10 +35,7 @@ def draw_formulas(folder: Path, *, say: Say) -> None:
 
 
 def base_run(workdir: Path) -> RunDirectory | None:
-    """Table 2's base from English to German, at full scale if it is there; the newest of several.
-
-    None where no such run has a checkpoint yet.
-    """
+    """The newest run with a checkpoint of Table 2's base for German, if possible at full scale."""
     runs = [RunDirectory(path) for path in (workdir / "runs").glob("table2_en_de_base_*")]
     trained = [run for run in runs if list_steps(run.checkpoints)]
     names = tuple(f"table2_en_de_base_{Settings(text=text).extent}_" for text in TEXTS)
@@ -64,15 +61,12 @@ def draw_attention(
     pronouns: Collection[str],
     say: Say,
 ) -> list[str]:
-    """Figures 3 to 5: the heads of the encoder that show best what the paper's showed.
+    """Replaces figures 3 to 5: the encoder's heads that best show what the paper's showed.
 
-    As there, figure 3 has what one word looks at, far away, by all heads of the layer; figure 4 the
-    whole map of a head and what it makes of the pronoun alone, with the next best head of that
-    layer; figure 5 the whole maps of two heads of a layer on one sentence. They replace those in
-    `folder`, and are looked for over the first `SENTENCES` of `sources` that fit the model.
-
-    Returns the names of figures for which there is no head. Raises FigureError where no sentence
-    can be used.
+    As there, figure 3 is what one word looks at, by all heads of a layer; figure 4 a head's map,
+    and what it and the layer's next best make of the pronoun; figure 5 two heads' maps. Searches
+    the first `SENTENCES` of `sources` that fit the model. Returns the names of figures without a
+    head. Raises FigureError if no sentence can be used.
     """
     sentences = sentences_of(translator, sources, most=SENTENCES, translated=False)
     found = find_heads(
@@ -96,7 +90,7 @@ def draw_attention(
 
 
 def _two_heads(best: Head, found: Found) -> tuple[int, ...]:
-    """The best head and the next best of its layer, if one does anything of the kind."""
+    """The best head, and its layer's next best if that does anything of the kind."""
     values = np.nan_to_num(found.sums[best.kind].values()[best.search.statistic][best.layer - 1])
     others = [head for head in range(1, len(values) + 1) if head != best.head]
     second = max(others, key=lambda head: values[head - 1], default=None)
@@ -106,8 +100,8 @@ def _two_heads(best: Head, found: Found) -> tuple[int, ...]:
 
 
 def _draw(best: Head, both: tuple[int, ...], stem: Path, translator: Translator, say: Say) -> None:
-    """All pictures of a figure: of the sentence in which the best head shows it most."""
-    # Of which heads (none: all), and whether of one word alone.
+    """All pictures of a figure, for the sentence in which the best head shows it most."""
+    # Heads (none: all), and whether for one word only.
     views: dict[str, list[tuple[tuple[int, ...], bool]]] = {
         "long distance": [((), True)],
         "anaphora": [(both[:1], False), (both, True)],

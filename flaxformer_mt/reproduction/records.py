@@ -1,4 +1,4 @@
-"""Records of experiments as files, results and failures, and the status they give each row."""
+"""Files of results and failures, and the status they give each row."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MEANING = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Failure:
-    """A row that could not be done: its experiment in `details`, and why."""
+    """A row that failed: its experiment in `details`, and why."""
 
     name: str
     command: str
@@ -39,14 +39,12 @@ class Failure:
 
     @property
     def label(self) -> str:
-        """Of its row, which the paper's tables need no longer have."""
+        """Its row's, which the paper's tables may no longer have."""
         return self.details["row"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Known:
-    """What is known of one experiment."""
-
     state: Literal["done", "stale", "failed", "not run"]
     note: str = ""
     result: Result | None = None
@@ -54,8 +52,6 @@ class Known:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Records:
-    """A folder of results: of rows, by name, of orderings, and failures."""
-
     rows: tuple[Result, ...] = ()
     orderings: tuple[Result, ...] = ()
     failures: tuple[Failure, ...] = ()
@@ -66,8 +62,6 @@ class Records:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Standing:
-    """A row with all that is known of it."""
-
     row: Row
     config: ExperimentConfig  # the paper's
     full: tuple[Result, ...]
@@ -89,10 +83,7 @@ class Standing:
 
 
 def read_records(folder: Path) -> Records:
-    """All that a folder holds; nothing if it is not there. Raises ResultError for a foreign file.
-
-    A result is a row's by its details; orderings name no row.
-    """
+    """A folder's records, maybe none. Raises ResultError for a foreign file."""
     results = read_results(folder)
     for result in results:
         if not {"row", "experiments"} & set(result.details):
@@ -132,7 +123,7 @@ def stale(result: Result) -> str | None:
 
 
 def known(experiment: Experiment, folder: Path) -> Known:
-    """What the files tell of an experiment. Raises ResultError, RunDirectoryError."""
+    """An experiment's state by its files. Raises ResultError, RunDirectoryError."""
     path = folder / f"{experiment.name}.json"
     failed = _failure_file(experiment, folder)
     if path.exists():
@@ -146,7 +137,6 @@ def known(experiment: Experiment, folder: Path) -> Known:
 
 
 def write_failure(experiment: Experiment, message: str, folder: Path) -> None:
-    """Notes why it failed, replacing earlier notes."""
     path, name = _failure_file(experiment, folder), experiment.name
     path.parent.mkdir(parents=True, exist_ok=True)
     content = {"name": name, "command": experiment.command, "message": message}

@@ -37,10 +37,9 @@ SCORES = {
 
 
 def report(records: Records, plans: Sequence[Result] = (), others: Sequence[Result] = ()) -> str:
-    """The whole page as Markdown. Raises ConfigError for a row whose config is broken.
+    """The whole page as Markdown. Raises ConfigError for a broken config.
 
-    `plans` are results of `benchmarks.plan` and of `plan_rows`; `others` scores of what was trained
-    on other text, and is no row of the paper.
+    `plans` are results of `benchmarks.plan` and `plan_rows`, `others` scores on other text.
     """
     return "\n\n".join(_sections(records, plans, others)) + "\n"
 
@@ -58,7 +57,6 @@ def _sections(records: Records, plans: Sequence[Result], others: Sequence[Result
     measured = [one for each in rows for one in (*each.full, *each.reduced)]
     yield from _measurements(measured)
     digests = {result.name: result.details["digest"] for result in measured}
-    # Whatever is in the files and has no place on the page.
     outdated = [(result, reason) for result in records.rows if (reason := stale(result))]
     compared = []
     for found in records.orderings:
@@ -104,7 +102,7 @@ def _summary(standings: Sequence[Standing]) -> str:
 
 
 def _table(name: Table, standings: Sequence[Standing]) -> str:
-    """The paper's values, ours at full scale and what the row takes by formula."""
+    """The paper's values, ours at full scale and the cost by formula."""
     header = ["row", "", "config", *_COLUMNS[name], "FLOPs, formula", "status"]
     rows = []
     for one in standings:
@@ -115,16 +113,12 @@ def _table(name: Table, standings: Sequence[Standing]) -> str:
 
 
 def _value(name: str, digits: int) -> Callable[[Standing], str]:
-    """The paper's, where it has one."""
+    """The paper's value, if it has one."""
     return lambda one: f"{one.row.values[name]:.{digits}f}" if name in one.row.values else ""
 
 
 def _ours(metric: str) -> Callable[[Standing], str]:
-    """The mean over seeds, with their spread, of each form of the text; a dash where there is none.
-
-    What TensorFlow Datasets has is nearly the paper's text, and no seed of the same experiment;
-    nor is a score of an earlier protocol, which is marked.
-    """
+    """Mean and spread over seeds, for each form of the text and each protocol of scoring."""
 
     def cell(one: Standing) -> str:
         groups: dict[tuple[str, str], list[float]] = {}
@@ -197,7 +191,7 @@ def _remarks() -> str:
 
 
 def _compiled(standings: Sequence[Standing]) -> Iterator[str]:
-    """What the TPU's own compiler says of steps: whole ones, and every row's by its layers."""
+    """The TPU compiler's estimates of whole steps, and of every row's by layers."""
     whole = [
         (one.row.label.removeprefix("table2/en_de_"), step, one.config.training.steps)
         for one in standings
@@ -217,7 +211,7 @@ def _compiled(standings: Sequence[Standing]) -> Iterator[str]:
         for one in standings
         if (step := one.by_layers) is not None
     ]
-    # Of steps that were compiled whole as well it is known how far the line is off.
+    # How far the line is off for steps that were also compiled whole.
     off = {
         f"{step.step_ms / full.step_ms - 1:+.1%} of its time and "
         f"{step.gib / full.gib - 1:+.1%} of its memory": one.row.label
@@ -261,10 +255,7 @@ def _source(steps: Sequence[_Step]) -> str:
 
 
 def _measurements(results: Sequence[Result]) -> Iterator[str]:
-    """A section a table and setting: a line a row, its seeds together.
-
-    It has a table for each kind of measurement: what is said above it is so of all its rows.
-    """
+    """A section per table and settings, with a table per kind of measurement and a line per row."""
     groups: dict[tuple[int, str], dict[tuple[str, ...], list[Result]]] = {}
     for result in results:
         table = TABLES.index(row_of(result.details["row"]).table)
@@ -333,7 +324,7 @@ def _line(row: Row, results: Sequence[Result], scores: Sequence[str]) -> list[st
 
 
 def _score(metric: str, results: Sequence[Result]) -> str:
-    """Mean and spread over seeds; of one seed the bootstrap interval over sentences."""
+    """Mean and spread over seeds; for one seed the bootstrap interval over sentences."""
     values = [result.metrics[metric] for result in results if metric in result.metrics]
     ends = [results[0].metrics.get(f"{metric}_{end}") for end in ("low", "high")]
     interval = "" if len(values) > 1 or None in ends else f" ({ends[0]:.2f} to {ends[1]:.2f})"

@@ -1,7 +1,4 @@
-"""The format of a measured result, a file NAME.json, for `reproduce` and the benchmarks.
-
-Reports and the README's tables are made from it, and nobody edits it by hand.
-"""
+"""The format of a measured result, NAME.json, for reports and the README's tables."""
 
 from __future__ import annotations
 
@@ -24,12 +21,10 @@ from flaxformer_mt.rundir.paths import read_json, remove_file, write_bytes, writ
 from flaxformer_mt.versions import git_commit, package_versions
 
 NAME = re.compile(r"[a-z][a-z0-9_]*")
-# Of a checkout its commit; an installed package knows its release alone.
 COMMIT = re.compile(r"[0-9a-f]{40}(-dirty)?|release [0-9]+\.[0-9]+\.[0-9]+")
-# Absolute paths name one machine; a reader repeats the command on another.
 ABSOLUTE_PATH = re.compile(r"(?:^|[\s=:'\"])(?:/|~/|[A-Za-z]:\\)")
 
-# Best first: what Linux calls the instructions of x86 and Arm that matrix products are made of.
+# Linux's names of x86's and Arm's instructions for matrix products, best first.
 _PRODUCT_INSTRUCTIONS = (
     *("amx_bf16", "avx512_bf16", "avx512f", "avx2"),
     *("svebf16", "bf16", "sve2", "sve", "asimd"),
@@ -38,15 +33,15 @@ OPTIONAL = {"details", "hypotheses", "cpu", "instructions"}
 
 
 class ResultError(UserError):
-    """A result file that is not of the one form; the message names the file and the key."""
+    """A malformed result file; the message names the file and the key."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """What a result was measured on. `accelerator` is "none" where the CPU did the work.
+    """What a result was measured on. `accelerator` is "none" on a CPU.
 
-    `cpu` is its name and `instructions` those that matrix products are fastest with, such as
-    "avx512_bf16"; empty where the system does not tell, and in results older than these fields.
+    `instructions` are the fastest for matrix products, such as "avx512_bf16". `cpu` and they are
+    empty if unknown, and in older results.
     """
 
     cores: int
@@ -65,13 +60,11 @@ class Machine:
 class Result:
     """One measured result.
 
-    `command` is what was typed, from the repository's root, with relative paths; `config` the
-    experiment as `--config` takes it; `commit` the full hash, with "-dirty" if tracked files
-    differed (or "release X.Y.Z"); `seconds` the wall-clock time of the command. `metrics` maps
-    plain names to finite numbers; `signatures` says, for those metrics that need it, exactly how
-    they were computed (sacreBLEU's signature strings). `details`, which most files leave out, says
-    in words what numbers cannot. `hypotheses` maps each file of scored translations beside the
-    result, as `evaluate --hypotheses` reads it, to the SHA-256 of the text in it.
+    `command` is as typed in the repository's root, with relative paths; `config` as `--config`
+    takes it; `commit` the full hash, with "-dirty" if tracked files differed, or "release X.Y.Z";
+    `seconds` the command's wall-clock time. `metrics` are finite numbers; `signatures` say how some
+    were computed (sacreBLEU's strings); `details` are words. `hypotheses` maps files of
+    translations beside the result, for `evaluate --hypotheses`, to their text's SHA-256.
     """
 
     name: str
@@ -99,7 +92,7 @@ def this_machine(accelerator: str | None = None) -> Machine:
 
 
 def _cpu(information: Path = Path("/proc/cpuinfo")) -> tuple[str, str]:
-    """Name and best instructions of the first CPU that Linux describes, as far as it does."""
+    """Name and best instructions of Linux's first CPU, if known."""
     try:
         lines = information.read_text(encoding="utf-8").split("\n\n")[0].splitlines()
     except OSError:
@@ -123,11 +116,10 @@ def write_result(
     machine: Machine | None = None,
     release: str | None = None,
 ) -> Result:
-    """Writes `path`, named `NAME.json`, and returns what it says.
+    """Writes `path`, named `NAME.json`, and returns its content.
 
-    The lines of each of `hypotheses`, by test set, replace `NAME.SET.hyp.xz` beside it. Commit,
-    versions and (unless given) the machine are this process's; outside a checkout `release` stands
-    for the commit. Raises ResultError, and writes nothing, if the result is not of the one form.
+    The lines of `hypotheses`, by test set, go to `NAME.SET.hyp.xz` beside it. Outside a checkout
+    `release` stands for the commit. Raises ResultError, and writes nothing, for a malformed result.
     """
     commit = git_commit() or (f"release {release}" if release else None)
     if commit is None:
@@ -164,7 +156,7 @@ def write_result(
 
 
 def read_result(path: Path) -> Result:
-    """Raises ResultError naming the file, and the line or the key, if it is not of the one form."""
+    """Raises ResultError naming the file, and the line or the key."""
     try:
         return parse(read_json(path), path)
     except RunDirectoryError as error:
@@ -177,7 +169,7 @@ def read_results(folder: Path) -> list[Result]:
 
 
 def parse(content: Any, path: Path) -> Result:
-    """The result in `content`, as read from JSON; `path` is for messages, and must fit the name.
+    """The result in the JSON value `content` of `path`.
 
     Raises ResultError naming the first key that is missing, unknown or not of its type.
     """
@@ -201,11 +193,10 @@ def parse(content: Any, path: Path) -> Result:
             for key, each in value.items():
                 typed(each, of_each[key], f"{where}.{key}" if where else key)
         elif kind == "str":
-            # A machine may have nothing to say of its CPU.
             said = isinstance(value, str) and (value != "" or where.startswith("machine."))
             check(said, f"{where} must be a string, not {value!r}")
         else:
-            # JSON as Python reads it also has NaN and Infinity, and True is an int.
+            # Python's JSON also has NaN and Infinity, and True is an int.
             finite = type(value) in (int, float) and math.isfinite(value)
             check(finite, f"{where} must be a finite number, not {value!r}")
 
@@ -231,13 +222,12 @@ def parse(content: Any, path: Path) -> Result:
     return Result(**{**content, "machine": Machine(**machine)})
 
 
-# By which code a result's run was trained is not always what measured it, which the result names. A
-# run's record has the commit and the versions of each start; on what machine it was is not known.
+# Other code than measured a result may have trained it; a run's record has each start's.
 _Code = tuple[str, Mapping[str, str]]  # a commit or a release, and versions of packages
 
 
 def trained_by(*records: RunRecord) -> dict[str, str]:
-    """For a result's details: whatever code started its runs, each once."""
+    """For a result's details: the code that started its runs, each once."""
     codes: list[dict[str, Any]] = []
     for start in (start for record in records for start in record.starts):
         code = {"commit": start.git_commit, "packages": dict(start.packages)}
@@ -247,12 +237,12 @@ def trained_by(*records: RunRecord) -> dict[str, str]:
 
 
 def training_commits(result: Result) -> list[str]:
-    """What trained a result's runs, in short: each commit once; none where that is not told."""
+    """The commits that trained a result's runs, if known, each once."""
     return list(dict.fromkeys(short(commit) for commit, _ in _training_codes(result)))
 
 
 def mixture(result: Result) -> str | None:
-    """What trained the result's run where that is not, or not alone, what measured it."""
+    """What trained the result's run, unless only what measured it."""
     trained = _training_codes(result)
     measured: _Code = (result.commit, dict(result.versions))
     if all(code == measured for code in trained):
@@ -270,14 +260,12 @@ def mixture(result: Result) -> str | None:
 
 
 def short(commit: str) -> str:
-    """Still telling of changes that were not committed; a release as it is."""
     if commit.startswith("release"):
         return commit
     return commit[:10] + ("-dirty" if commit.endswith("-dirty") else "")
 
 
 def _training_codes(result: Result) -> list[_Code]:
-    """Without a commit as a result names what was no checkout: by its release."""
     codes = []
     for code in json.loads(result.details.get("trained_by", "[]")):
         packages = code["packages"]

@@ -1,4 +1,4 @@
-"""The options of `reproduce` besides rows: how they name results, and what they change."""
+"""The options of `reproduce` besides rows: result names, and changes to configs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Corpus:
                 f"--corpus {self.name}: use lower-case letters, digits and '_', starting with a "
                 "letter"
             )
-        # Also what begins with it: `paper_full` is how files name the paper's text at full length.
+        # `paper_full` names the paper's text at full length.
         if self.name == PAPER or self.name.startswith(f"{PAPER}_"):
             raise RowError(
                 f"--corpus {self.name}: names starting with 'paper' are reserved for the paper's "
@@ -58,7 +58,7 @@ class Corpus:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What a call asks for beside the row. `overrides` are `a.b=value`, of the row's base."""
+    """What a call asks for besides the row. `overrides` are `a.b=value`, of the row's base."""
 
     scale: float = 1.0
     seed: int = 1
@@ -84,17 +84,14 @@ class Settings:
 
     @property
     def extent(self) -> str:
-        """Text and scale, as names of files have them: `paper_full`, `toy_scale_0_05`."""
+        """Text and scale in file names: `paper_full`, `toy_scale_0_05`."""
         text = self.corpus.name if self.corpus else PAPER
         text += "" if self.text == "files" else f"_{self.text}"
         scale = f"scale_{self.scale!r}".replace(".", "_").replace("-", "m")
         return f"{text}_{'full' if self.scale == 1 else scale}"
 
     def command(self, table: str, *, only: Sequence[str] = (), seeds: Sequence[int] = ()) -> str:
-        """The command that runs a table's rows, or `only` some, with these `seeds` or the own one.
-
-        FOLDER stands for where the text is.
-        """
+        """The command for a table's rows (or `only` some), with FOLDER for the text's place."""
         words = ["flaxformer-mt", "reproduce", table]
         words += ["--only", *only] if only else []
         words += ["--scale", repr(self.scale)] if self.scale != 1 else []
@@ -108,17 +105,16 @@ class Settings:
         return shlex.join(words)
 
     def to_json(self) -> str:
-        """From which `from_json` makes them once more; the folder is left out."""
+        """What `from_json` reads, without the folder, and without `text` as in older results."""
         plain = dataclasses.asdict(self)
         del plain["folder"]
         if self.text == "files":
-            # Left out so that results from before this setting compare with later ones.
             del plain["text"]
         return json.dumps(plain)
 
     @classmethod
     def from_json(cls, text: str) -> Settings:
-        """The folder is called FOLDER. Raises RowError."""
+        """With the folder FOLDER. Raises RowError."""
         try:
             plain = {"text": "files", "folder": "FOLDER"} | json.loads(text)
             if plain["text"] not in TEXTS:
@@ -135,9 +131,9 @@ class Settings:
 
 
 def load_on(text: Text, spec: str, overrides: Sequence[str] = ()) -> ExperimentConfig:
-    """The config `spec` on the paper's text in that form, with overrides made last.
+    """The config `spec` on that form of the paper's text, then overrides.
 
-    Raises RowError where TensorFlow Datasets does not have it, and ConfigError.
+    Raises RowError if TensorFlow Datasets lacks it, ConfigError.
     """
     if text == "tfds":
         overrides = [*_from_tfds(spec, paper_config(spec).data), *overrides]
@@ -146,18 +142,15 @@ def load_on(text: Text, spec: str, overrides: Sequence[str] = ()) -> ExperimentC
 
 @functools.cache
 def paper_config(spec: str) -> ExperimentConfig:
-    """Read once: a report asks for each again and again. Raises ConfigError."""
+    """Raises ConfigError."""
     return load_config(spec)
 
 
 def placed(text: Text, data: DataConfig, folder: str) -> DataConfig:
-    """`data` with its files in `folder`.
-
-    `tfds` has its prepared sets there, where no other place of a set was given.
-    """
+    """`data` with its files, or prepared sets of `tfds` without another place, in `folder`."""
     if text == "files":
         return dataclasses.replace(data, folder=folder)
-    # A relative one would be taken for a place below `data.folder`.
+    # A relative one would start from `data.folder`.
     place = folder if is_remote(folder) else str(Path(folder).absolute())
     train, (valid,), test = (
         tuple(dataclasses.replace(one, data_dir=one.data_dir or place) for one in corpora)
@@ -180,11 +173,9 @@ def _from_tfds(spec: str, data: DataConfig) -> Iterator[str]:
 
 
 def scaled(config: ExperimentConfig, scale: float) -> ExperimentConfig:
-    """The share `scale`, in (0, 1], of an experiment; at 1 the experiment itself.
+    """The share `scale`, in (0, 1], of an experiment: everything counted in steps shrinks alike.
 
-    All that is counted in steps shrinks alike, so that the learning rate is the same at the same
-    share of training, and averaging covers the same last part of it. A step costs what it costs at
-    full scale, and its learning rate remains that of its batch.
+    So the learning rate and the averaged part of training are the same at the same share of it.
     """
     if scale == 1:
         return config
@@ -196,7 +187,7 @@ def scaled(config: ExperimentConfig, scale: float) -> ExperimentConfig:
         steps=steps,
         schedule=scaled_schedule(training.schedule, scale),
         save_every=save_every,
-        # Where intervals cannot shrink further there may be fewer checkpoints than that.
+        # There may be fewer checkpoints if intervals can't shrink further.
         keep_for_average=min(training.keep_for_average, max(1, steps // save_every)),
         log_every=share_of(training.log_every, scale),
         validate_every=max(1, round(steps / 10)),
@@ -207,10 +198,10 @@ def scaled(config: ExperimentConfig, scale: float) -> ExperimentConfig:
 
 
 def validating_at_checkpoints(config: ExperimentConfig) -> ExperimentConfig:
-    """Validation as often as before, but at steps that have a checkpoint anyway.
+    """Validation as often as before, but at checkpoints.
 
-    It saves one as well, and the last 5 of more frequent ones would cover less of training than the
-    paper's last 5, which are ten minutes apart.
+    It saves one, and the last 5 of more frequent ones would cover less than the paper's, which are
+    ten minutes apart.
     """
     training = config.training
     intervals = max(1, round(training.validate_every / training.save_every))
@@ -219,11 +210,10 @@ def validating_at_checkpoints(config: ExperimentConfig) -> ExperimentConfig:
 
 
 def scaled_schedule(schedule: ScheduleConfig, scale: float) -> ScheduleConfig:
-    """The same curve over the share of training that is done.
+    """The same curve over a share S of training.
 
-    The paper's formula has its highest value factor * d_model^-0.5 * warmup^-0.5 at the end of the
-    warm-up: with S of the steps and of the warm-up, and the root of S times the factor, step S * t
-    has the learning rate of step t.
+    The paper's formula peaks at factor * d_model^-0.5 * warmup^-0.5. With S times the warm-up and
+    sqrt(S) times the factor, step S * t has the learning rate of step t.
     """
     warmup = share_of(schedule.warmup_steps, scale)
     root = math.sqrt(warmup / schedule.warmup_steps) if schedule.kind == "paper" else 1.0
@@ -231,5 +221,4 @@ def scaled_schedule(schedule: ScheduleConfig, scale: float) -> ScheduleConfig:
 
 
 def share_of(count: int, scale: float) -> int:
-    """Of steps or training pairs: at least 1."""
     return max(1, round(count * scale))

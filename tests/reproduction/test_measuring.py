@@ -3,7 +3,7 @@
 import pytest
 
 from flaxformer_mt.data.corpus import CorpusError
-from flaxformer_mt.reproduction.measuring import gold_trees, parse_f1
+from flaxformer_mt.reproduction.run_rows import gold_trees, parse_f1
 
 GOLD = "(TOP (S (NP (DT The) (NN cat)) (VP (VBZ sleeps)) (. .)))\n"
 
