@@ -27,12 +27,7 @@ from flaxformer_mt.config.schema import BatchConfig
 from flaxformer_mt.data.batch import WHOLE, Batch, Share, assemble
 from flaxformer_mt.data.order import Position as Position
 from flaxformer_mt.data.plan import Shape
-from flaxformer_mt.data.planner import (
-    VALIDATION_SHAPES,
-    Planner,
-    planned_batches,
-    planned_pass,
-)
+from flaxformer_mt.data.planner import Planner, planned_batches, planned_pass
 from flaxformer_mt.data.processes import end_with_parent, signals_held_back
 from flaxformer_mt.data.sampling import Resampler
 from flaxformer_mt.data.store import TokenPairs
@@ -148,14 +143,10 @@ class Batches(Iterator[tuple[Batch, Position]], contextlib.AbstractContextManage
 
 
 def one_pass(
-    pairs: TokenPairs,
-    batch_config: BatchConfig,
-    *,
-    max_shapes: int = VALIDATION_SHAPES,
-    share: Share = WHOLE,
+    pairs: TokenPairs, batch_config: BatchConfig, *, share: Share = WHOLE
 ) -> Iterator[Batch]:
     """Every pair once, in order of length, in few shapes, for validation. Raises PlanError."""
-    plan = planned_pass(pairs, batch_config, max_shapes=max_shapes)
+    plan = planned_pass(pairs, batch_config)
     for index in range(len(plan)):
         shape, rows = plan[index]
         yield assemble(pairs, rows.pairs, shape, rows.counts, share)

@@ -20,7 +20,7 @@ from flaxformer_mt.data.store import LengthCounts, TokenPairs
 # but a window of few batches leaves many partly empty.
 _SAMPLED_PAIRS = 1 << 15
 _SAMPLED_BATCHES = 50
-VALIDATION_SHAPES = 4  # at most this many shapes are compiled for validation
+_VALIDATION_SHAPES = 4  # at most this many are compiled for validation
 
 
 class PlannedWindow(NamedTuple):
@@ -137,11 +137,9 @@ def planned_batches(
             position, window = following, pending.result()
 
 
-def planned_pass(
-    pairs: TokenPairs, batch: BatchConfig, *, max_shapes: int = VALIDATION_SHAPES
-) -> Plan:
+def planned_pass(pairs: TokenPairs, batch: BatchConfig) -> Plan:
     """Validation's batches: every pair once, in order of length. Raises PlanError."""
-    few = dataclasses.replace(batch, max_shapes=min(max_shapes, batch.max_shapes))
+    few = dataclasses.replace(batch, max_shapes=min(_VALIDATION_SHAPES, batch.max_shapes))
     try:
         shapes = shapes_for(pairs.src_lengths, pairs.tgt_lengths, few)
     except PlanError as error:

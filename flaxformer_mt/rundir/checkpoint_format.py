@@ -18,7 +18,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -113,18 +113,13 @@ def read_tree(folder: Path, meta: Mapping[str, Any], name: str, abstract: Any) -
     return jax.tree.unflatten(jax.tree.structure(abstract), [found[path] for path in wanted])
 
 
-def read_weights(
-    folder: Path, weights: Literal["auto", "params", "ema"] = "auto"
-) -> dict[str, Any]:
+def read_weights(folder: Path) -> dict[str, Any]:
     """A checkpoint's parameters as nested dictionaries of arrays on the first local device.
 
-    "auto" is the moving average if there is one, as in validation. Raises CheckpointError.
+    The moving average if there is one, as in validation. Raises CheckpointError.
     """
     meta = read_meta(folder)
-    if weights == "auto":
-        weights = "ema" if "ema" in meta["leaves"] else "params"
-    if weights not in meta["leaves"]:
-        raise CheckpointError(f"{folder}: has no {weights}")
+    weights = "ema" if "ema" in meta["leaves"] else "params"
     leaves = {
         path: jax.ShapeDtypeStruct(tuple(leaf["shape"]), jax.numpy.dtype(leaf["dtype"]))
         for path, leaf in meta["leaves"][weights].items()

@@ -256,10 +256,7 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
 
 
 def load_params(
-    run: RunDirectory,
-    which: Literal["best", "latest", "average"] | int,
-    *,
-    weights: Literal["auto", "params", "ema"] = "auto",
+    run: RunDirectory, which: Literal["best", "latest", "average"] | int
 ) -> dict[str, Any]:
     """A run's parameters, as `read_weights`, without model or lock.
 
@@ -271,7 +268,7 @@ def load_params(
     else:
         folder = run.checkpoints / str(choice.select_step(run.checkpoints, which))
     try:
-        return form.read_weights(folder, weights)
+        return form.read_weights(folder)
     except DamagedError as error:
         steps = choice.joined(choice.list_steps(run.checkpoints))
         raise DamagedError(f"{error}; choose another checkpoint: there are {steps}") from error
