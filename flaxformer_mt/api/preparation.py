@@ -3,7 +3,6 @@
 import contextlib
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 from flaxformer_mt.api import say
 from flaxformer_mt.config import ExperimentConfig
@@ -38,12 +37,12 @@ def prepared(
     *,
     source: RunDirectory | None = None,
     thorough: bool = False,
-) -> Iterator[tuple[Store, Path]]:
-    """The store, and the folder on this machine that holds `vocabulary/` and `data/`.
+) -> Iterator[Store]:
+    """The store.
 
-    A run in a bucket has them when this ends without an error. The vocabulary of `source`, another
-    run, is taken along. Raises what `data.prepare` does, and RunDirectoryError for a trained run
-    without its vocabulary.
+    A run in a bucket has it and the vocabulary when this ends without an error. The vocabulary of
+    `source`, another run, is taken along. Raises what `data.prepare` does, and RunDirectoryError
+    for a trained run without its vocabulary.
     """
     if list_steps(run.checkpoints) and not exists(run.vocabulary / INDEX["vocabulary"]):
         # Another would be trained in its place, whose ids mean nothing to the model.
@@ -65,7 +64,7 @@ def prepared(
             bar=sys.stderr.isatty(),
             thorough=thorough,
         )
-        yield store, folder
+        yield store
 
 
 def prepare_only(

@@ -16,6 +16,7 @@ from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.errors import program
 from flaxformer_mt.rundir import layout
+from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.checkpoint_choice import list_steps
 from flaxformer_mt.rundir.layout import RunDirectory, reopen
 from flaxformer_mt.rundir.lock import locked
@@ -42,16 +43,16 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
                 check_resume(recorded, config, str(run))
         else:
             layout.create(run.path, to_dict(config), command)
-        with prepared(run, config, thorough=True) as (store, folder):
+        with prepared(run, config, thorough=True) as store:
             if changed:
                 # The record says what is there, so that `train` uses just that.
                 if trains(changed):
                     reopen(run, "its settings have changed")
                 layout.record_start(run, to_dict(config), command)
-    print(describe(read_manifest(folder / "data")))
+    print(describe(read_manifest(local_copy(run.data))))
     planned_pass(store.valid, config.data.batch)
     if options.inspect:
-        _show_batches(config, store, Vocabularies.load(folder / "vocabulary"))
+        _show_batches(config, store, Vocabularies.load(local_copy(run.vocabulary)))
     say(f"ready: {program()} train --workdir {options.workdir}")
     return 0
 
