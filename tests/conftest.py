@@ -33,6 +33,8 @@ if os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1") == "1":
 # Not all of them: JAX 0.10.2 has crashed once, in four thousand tests, while it loaded one.
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+# CTranslate2's and PyTorch's threads wait for each other by spinning, on cores that others need.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 # [rows] + [rows, length] is nearly always a forgotten axis, and broadcasts to nonsense.
 os.environ["JAX_NUMPY_RANK_PROMOTION"] = "raise"
 

@@ -12,30 +12,26 @@ from flaxformer_mt.rundir.checkpoints import load_params
 from flaxformer_mt.rundir.digests import tree_digest
 from flaxformer_mt.rundir.layout import open_run, read_status
 from flaxformer_mt.rundir.metrics_log import read_metrics
+from tests.cli.conftest import run
 from tests.rundir.buckets import bucket, gcs, needs_clients
 from tests.system.conftest import run_program as command, tiny
 
-__all__ = ["bucket", "gcs"]
+__all__ = ["bucket", "gcs", "run"]
 pytestmark = [needs_clients, pytest.mark.extended]
 
 
 def test_train_resume_average_translate_and_evaluate(
-    corpus: Path,
-    trained: Path,
-    gcs: Any,
-    bucket: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    run, corpus, trained, gcs, bucket, tmp_path, monkeypatch
+):
     workdir = f"gs://{bucket}/runs/tiny"
-    done = command("prepare", *tiny(corpus), "--workdir", workdir)
-    assert done.returncode == 0, done.stderr
+    done = run("prepare", *tiny(corpus), "--workdir", workdir)
+    assert done.status == 0, done.errors
     part = command("train", *tiny(corpus), "--config.training.steps=10", "--workdir", workdir)
     assert part.returncode == 0, part.stderr
     # Lines past the checkpoint, as a kill leaves them.
-    run = open_run(workdir)
+    there = open_run(workdir)
     line = {"step": 11, "kind": "train"}
-    run.metrics.write_bytes(run.metrics.read_bytes() + json.dumps(line).encode() + b"\n")
+    there.metrics.write_bytes(there.metrics.read_bytes() + json.dumps(line).encode() + b"\n")
 
     # What the metrics in the bucket reach when a checkpoint becomes one.
     reached: dict[str, bytes] = {}
@@ -53,31 +49,31 @@ def test_train_resume_average_translate_and_evaluate(
     assert b'"step": 20, "kind": "valid"' in reached["20"]
     account = json.loads(gcs.objects[f"{bucket}/runs/tiny/goodput.json"])
     assert (account["starts"], account["step"]) == (2, 20)
-    status = read_status(run)
+    status = read_status(there)
     assert status and (status.state, status.step) == ("finished", 20)
-    assert list_steps(run.checkpoints) == list_steps(open_run(trained).checkpoints)
-    assert not run.lock_file.exists()
-    assert tree_digest(load_params(run, 20)) == tree_digest(load_params(open_run(trained), 20))
+    assert list_steps(there.checkpoints) == list_steps(open_run(trained).checkpoints)
+    assert not there.lock_file.exists()
+    assert tree_digest(load_params(there, 20)) == tree_digest(load_params(open_run(trained), 20))
 
     def told(where: Path) -> list[tuple[Any, ...]]:
         return [(line["kind"], line["step"], line.get("loss")) for line in read_metrics(where)]
 
     # Where training ended once at step 10, it validated there all the same.
-    assert told(run.metrics) == told(trained / "metrics.jsonl")
+    assert told(there.metrics) == told(trained / "metrics.jsonl")
     assert gcs.names(f"{bucket}/runs/tiny/tensorboard/events")
-    assert (run.samples / "step-20.txt").read_text() == (
+    assert (there.samples / "step-20.txt").read_text() == (
         trained / "samples" / "step-20.txt"
     ).read_text()
 
-    done = command("average", "--workdir", workdir, "--last", 2)
-    assert done.returncode == 0, done.stderr
-    text = (corpus / "test.en").read_text()
-    translated = command("translate", "--workdir", workdir, "--weights", 20, stdin=text)
-    assert translated.returncode == 0, translated.stderr
-    locally = command("translate", "--workdir", trained, "--weights", 20, stdin=text)
-    assert translated.stdout == locally.stdout
-    done = command("evaluate", "--workdir", workdir)
-    assert done.returncode == 0, done.stderr
-    scored = json.loads((run.evaluation / "held_out.json").read_bytes())
+    done = run("average", "--workdir", workdir, "--last", 2)
+    assert done.status == 0, done.errors
+    text = (corpus / "test.en").read_bytes()
+    translated = run("translate", "--workdir", workdir, "--weights", 20, stdin=text)
+    assert translated.status == 0, translated.errors
+    locally = run("translate", "--workdir", trained, "--weights", 20, stdin=text)
+    assert translated.output == locally.output
+    done = run("evaluate", "--workdir", workdir)
+    assert done.status == 0, done.errors
+    scored = json.loads((there.evaluation / "held_out.json").read_bytes())
     assert scored["weights"] == "average of steps 15, 20"
     assert os.listdir(tmp_path / "elsewhere") != []

@@ -17,7 +17,7 @@ from flaxformer_mt.cluster import DEATHS, ClusterError, workers
 from tests.cli.conftest import Run, run
 from tests.conftest import environment
 from tests.decoding.runs import PAIRS, make_run
-from tests.system.conftest import run_program, started, wait_until
+from tests.system.conftest import started, wait_until
 from tests.system.test_translate_stream import committed
 
 pytestmark = [pytest.mark.ray, pytest.mark.filterwarnings("ignore")]
@@ -103,10 +103,10 @@ def test_whoever_is_killed_the_output_is_one_machine_s(
     _, errors = process.communicate(timeout=100)
     assert process.returncode == 75 and "SIGTERM received; the same command resumes" in errors
     assert "out.part: resuming after line " in errors and not output.exists()
-    again = run_program(*spread)
-    assert again.returncode == 0, again.stderr
+    again = run(*spread)
+    assert again.status == 0, again.errors
     # A lost node counts until Ray misses it.
-    assert " workers on " in again.stderr and "resuming after line " in again.stderr
+    assert " workers on " in again.errors and "resuming after line " in again.errors
     assert output.read_bytes() == whole.read_bytes()
 
 

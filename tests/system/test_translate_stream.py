@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.conftest import Run, run
 from tests.decoding.runs import PAIRS, make_run
-from tests.system.conftest import run_program, started, wait_until
+from tests.system.conftest import started, wait_until
 
 __all__ = ["run"]
 
@@ -47,8 +47,8 @@ def test_a_killed_and_stopped_output_is_equal_to_the_byte(
         assert process.returncode == status, errors
         assert message in errors and "Traceback" not in errors
         assert not output.exists() and committed(output) >= after
-    again = run_program(*translate, output)
-    assert again.returncode == 0, again.stderr
-    assert "out.part: resuming after line " in again.stderr
+    again = run(*translate, output)
+    assert again.status == 0, again.errors
+    assert "out.part: resuming after line " in again.errors
     assert output.read_bytes() == whole.read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out", "whole"]

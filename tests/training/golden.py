@@ -31,7 +31,7 @@ VOCAB = 8000
 # compiled in a third of the time.
 FEW = ("model.encoder_layers=2", "model.decoder_layers=2")
 CASES: dict[str, tuple[str, tuple[str, ...], Shape]] = {
-    "tiny": ("multi30k:tiny", ("model.dtype=float32",), Shape(128, 32, 32)),
+    "tiny": ("multi30k:tiny", (*FEW, "model.dtype=float32"), Shape(128, 32, 32)),
     "tiny_bfloat16": ("multi30k:tiny", (*FEW, "model.dtype=bfloat16"), Shape(128, 32, 32)),
     "base": ("files:base", (*FEW, "model.dtype=float32"), Shape(32, 32, 32)),
 }
