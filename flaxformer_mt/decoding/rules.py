@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from flaxformer_mt.data.vocabulary import BLANK, BOS, EOS, PAD, UNK, Vocabularies
 from flaxformer_mt.decoding.segments import DecodingError
@@ -18,8 +18,12 @@ class Brackets:
     """The types that trees are written in (parsing/linearization.py); no other is generated."""
 
     pairs: tuple[tuple[int, int], ...]  # an opening bracket and the one that closes it
-    leaves: tuple[int, ...]  # types that a leaf is, or begins with
-    of_source: bool = False  # leaves are the source's own words, of one or more tokens
+    leaves: tuple[int, ...]  # all others
+    within: tuple[int, ...] = ()  # leaves that continue a word; if any, they are the source's own
+
+    @property
+    def of_source(self) -> bool:
+        return bool(self.within)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -140,20 +144,39 @@ def repeats(
 def brackets_of(vocabularies: Vocabularies) -> Brackets:
     """The types of a parser's target vocabulary. Raises DecodingError for another one.
 
-    In a vocabulary that both sides share, leaves are the words of the source.
+    In a vocabulary that both sides share, leaves are the tokens of the source.
     """
     kinds, shared = vocabularies.tgt.types(), vocabularies.shared
     texts = [kind.text.removeprefix(BLANK) if kind.plain else "" for kind in kinds]
     pairs, leaves = bracket_types(texts)
+    within: tuple[int, ...] = ()
     if shared:
-        begins = {number for number, kind in enumerate(kinds) if kind.text.startswith(BLANK)}
-        leaves = tuple(sorted(begins.difference(*pairs)))
+        leaves = tuple(sorted(set(range(UNK + 1, len(kinds))).difference(*pairs)))
+        within = tuple(each for each in leaves if not kinds[each].text.startswith(BLANK))
     if not pairs or not leaves:
         raise DecodingError(
             "decoding.outputs = trees needs a parser's target vocabulary; this one has no brackets "
             "or no leaves"
         )
-    return Brackets(pairs, leaves, of_source=shared)
+    return Brackets(pairs, leaves, within)
+
+
+def pooled(
+    trees: Brackets,
+    logits: Float[Array, "rows beams vocab"],
+    may: Bool[Array, "rows beams vocab"],
+) -> Float[Array, "rows beams vocab"]:
+    """The logits of a search that knows which leaf comes next, and which bracket closes.
+
+    It has the probability that any leaf comes, or that any bracket closes; where none may, the
+    other types have that. Else a model that has lost its place would rather open brackets for ever
+    than say a word that it does not expect.
+    """
+    for among in (trees.leaves, [close for _, close in trees.pairs]):
+        its = np.isin(np.arange(logits.shape[-1]), among)
+        of_all = jax.nn.logsumexp(logits, axis=-1, keepdims=True, where=its)
+        logits = jnp.where(its, jnp.where(may, of_all, -jnp.inf), logits)
+    return logits
 
 
 def breaks_tree(
@@ -199,6 +222,7 @@ def breaks_tree(
         at = jnp.minimum(said, source.shape[1] - 1)
         following = jnp.take_along_axis(source, at, axis=1)[:, :, None]
         # Within a word there is no bracket.
-        brackets &= (left <= 0) | jnp.asarray(is_leaf)[following]
+        continues = np.isin(types, trees.within)
+        brackets &= (left <= 0) | ~jnp.asarray(continues)[following]
         leaf = among(types) == following
     return ~(brackets | ends | ((left > 0) & leaf))

@@ -32,7 +32,7 @@ from flaxformer_mt.decoding.constraints import (
     with_phrases,
 )
 from flaxformer_mt.decoding.forbidden import completes_phrase
-from flaxformer_mt.decoding.rules import Rules, allowed
+from flaxformer_mt.decoding.rules import Rules, allowed, pooled
 from flaxformer_mt.decoding.sampling import keys_of, sampled
 
 Cache = dict[str, Any]
@@ -186,6 +186,8 @@ def _step(step: Step, state: State, weights: Weights, rules: Rules) -> State:
         continues = jnp.pad(weights.continues, (0, more))
         at = standing(phrases, state.tokens, state.position, continues)
         may = may.without(leaves_no_room(phrases, at, limits - length, continues))
+    if rules.trees is not None and rules.trees.of_source:
+        logits = pooled(rules.trees, logits, may.mask(beams))
     # Within a group one continuation is all that a single hypothesis needs.
     width = beams // rules.groups
     count = 1 if width == 1 else 2 * width

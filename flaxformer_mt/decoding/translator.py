@@ -314,9 +314,10 @@ class Translator:
         """How likely the model finds each translation, in order.
 
         A translation is a text, or tokens as `Hypothesis.tokens` has them, which in float32 have
-        the score that `translate` gave them. A blank line with a blank translation has 0. Where a
-        side is longer than the model takes, `overlong` "split" scores the pair in the parts of
-        `translate`; a text is cut where its source is, by a guess.
+        the score that `translate` gave them, but for trees of the source's words (`rules.pooled`).
+        A blank line with a blank translation has 0. Where a side is longer than the model takes,
+        `overlong` "split" scores the pair in the parts of `translate`; a text is cut where its
+        source is, by a guess.
 
         Raises OverlongError, TargetError and DecodingError.
         """

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from flaxformer_mt.decoding.candidates import by_passes, top_candidates
-from flaxformer_mt.decoding.rules import Allowed, Brackets, Rules, allowed, breaks_tree
+from flaxformer_mt.decoding.rules import Allowed, Brackets, Rules, allowed, breaks_tree, pooled
 from flaxformer_mt.decoding.search import Hypotheses, Weights
 from flaxformer_mt.model import CHUNK
 from flaxformer_mt.parsing.repair import rebuild
@@ -173,7 +173,7 @@ def test_a_longer_n_gram_takes_no_larger_program():
 
 
 TREES = Brackets(pairs=((4, 5), (6, 7)), leaves=(8,))  # (A )A (B )B XX
-OF_SOURCE = dataclasses.replace(TREES, of_source=True)
+OF_SOURCE = dataclasses.replace(TREES, leaves=(8, 9), within=(9,))
 TYPES = ["", "", "", "", " (A", " )A", " (B", " )B", " XX", "x"]
 
 
@@ -213,6 +213,23 @@ def test_every_tree_of_the_source_s_words_can_be_generated_and_nothing_else(tree
     plain = range(4, 10 if source else 9)
     bodies = (b for n in range(limit) for b in itertools.product(plain, repeat=n))
     assert every == {body for body in bodies if is_tree(body, words, source)}
+
+
+def test_of_a_known_leaf_the_search_knows_the_probability_of_any_leaf():
+    logits = jnp.asarray(np.random.default_rng(5).normal(size=(1, 2, 10)), jnp.float32)
+    may = np.ones((1, 2, 10), bool)
+    may[0, :, [5, 8]] = False  # )A and XX
+    may[0, 1, 7] = False  # nothing closes
+    before = np.asarray(jax.nn.softmax(logits))[0]
+    after = np.asarray(jax.nn.softmax(pooled(OF_SOURCE, logits, may)))[0]
+    np.testing.assert_allclose(
+        after[0, [7, 9]], [before[0, [5, 7]].sum(), before[0, [8, 9]].sum()], rtol=1e-5
+    )
+    np.testing.assert_allclose(after[0, :5], before[0, :5], rtol=1e-5)
+    rest = 1 - before[1, [5, 7]].sum()
+    np.testing.assert_allclose(after[1, [2, 4, 6]], before[1, [2, 4, 6]] / rest, rtol=1e-5)
+    np.testing.assert_allclose(after[1, 9], before[1, [8, 9]].sum() / rest, rtol=1e-5)
+    assert not after[:, [5, 8]].any() and not after[1, 7]
 
 
 @pytest.mark.parametrize(
