@@ -15,7 +15,7 @@ import re
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from flaxformer_mt.errors import FlaxformerError, UserError, install
@@ -75,14 +75,19 @@ class _Seat:
 
 @contextlib.contextmanager
 def workers(
-    begin: Begin, *, address: str | None, say: Callable[[str], None], chips: int | None = None
+    begin: Begin,
+    *,
+    address: str | None,
+    say: Callable[[str], None],
+    chips: int | None = None,
+    kinds: Sequence[str] = ("TPU", "GPU", "CPU"),
 ) -> Iterator[Workers]:
     """The workers of a cluster, of which one at least has begun.
 
     Without an `address` it is that of RAY_ADDRESS, or of this machine, where one is started if
     there is none. Every machine with TPUs has a worker for each `chips` of them, or for all; else
-    every one with GPUs, else every one with CPUs. Raises NoRay, ClusterError, and what `begin`
-    raises.
+    every one with GPUs, else every one with CPUs; `kinds` may leave some out. Raises NoRay,
+    ClusterError, and what `begin` raises.
     """
     try:
         import ray
@@ -100,8 +105,8 @@ def workers(
         raise ClusterError(f"the Ray cluster cannot be reached: {_first_line(error)}") from error
     try:
         signal.signal(signal.SIGTERM, handler)  # Ray has put its own in its place
-        made = Workers(ray, begin, say, chips)
-        made.start()
+        made = Workers(ray, say, chips, kinds)
+        made.start(begin)
         yield made
     except ray.exceptions.RayError as error:
         raise ClusterError(f"the Ray cluster failed: {_first_line(error)}") from error
@@ -111,10 +116,9 @@ def workers(
 
 class Workers:
     def __init__(
-        self, ray: Any, begin: Begin, say: Callable[[str], None], chips: int | None
+        self, ray: Any, say: Callable[[str], None], chips: int | None, kinds: Sequence[str]
     ) -> None:
-        self._ray, self._say, self._chips = ray, say, chips
-        self._begin = ray.put(begin)
+        self._ray, self._say, self._chips, self._kinds = ray, say, chips, kinds
         self._class = ray.remote(_Worker)
         self._seats: dict[tuple[str, int], _Seat] = {}
         self._pending: dict[Any, tuple[_Seat, _Job | None]] = {}  # by what Ray gives for a call
@@ -124,16 +128,24 @@ class Workers:
         self._alone = False  # there was none
         self.told: dict[str, Any] = {}  # by the first worker
 
-    def start(self) -> None:
+    def start(self, begin: Begin) -> None:
+        """Every worker loads this, now or when it comes, in place of what it has loaded before."""
+        self._begin, self.told = self._ray.put(begin), {}
+        for seat in self._seats.values():
+            seat.begun = False
+            self._load(seat)
         self._recruit()
         while not any(seat.begun for seat in self._seats.values()):
             self._wait()
 
-    def map(self, items: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
-        """Each item and what became of it, in order. Raises what the work on an item raises."""
+    def map(self, items: Iterable[Any], ahead: int = AHEAD) -> Iterator[tuple[Any, Any]]:
+        """Each item and what became of it, in order. Raises what the work on an item raises.
+
+        At most `ahead` for each worker are read before the first of them is given.
+        """
         items, jobs, more = iter(items), collections.deque[_Job](), True
         while more or jobs:
-            while more and len(jobs) < AHEAD * max(1, len(self._seats)):
+            while more and len(jobs) < ahead * max(1, len(self._seats)):
                 try:
                     job = _Job(next(items))
                 except StopIteration:
@@ -193,6 +205,9 @@ class Workers:
         if time.monotonic() - self._looked >= _LOOK:
             self._recruit()
 
+    def _load(self, seat: _Seat) -> None:
+        self._pending[seat.actor.begin.remote(self._begin)] = seat, None
+
     def _join(self, seat: _Seat, told: dict[str, Any]) -> None:
         """Takes a worker that has begun. Raises ClusterError where it tells of other things."""
         self.told = self.told or told
@@ -224,8 +239,8 @@ class Workers:
     def _recruit(self) -> None:
         """Workers where there are none yet. Raises ClusterError if they end wherever they begin."""
         nodes = [node for node in self._ray.nodes() if node["Alive"]]
-        kinds = {kind for node in nodes for kind in _CLAIMS if node["Resources"].get(kind, 0) >= 1}
-        kind = next((kind for kind in _CLAIMS if kind in kinds), "CPU")
+        there = {kind for node in nodes for kind in _CLAIMS if node["Resources"].get(kind, 0) >= 1}
+        kind = next((kind for kind in self._kinds if kind in there), "CPU")
         began = []
         for node in nodes:
             count = int(node["Resources"].get(kind, 0))
@@ -241,10 +256,11 @@ class Workers:
                 actor = self._class.options(**claim, scheduling_strategy=strategy).remote()
                 seat = _Seat(place, node["NodeManagerAddress"], actor)
                 self._seats[place] = seat
-                self._pending[actor.begin.remote(self._begin)] = seat, None
+                self._load(seat)
                 began.append(seat.address)
         if began:
-            self._say(f"ray: {len(began)} worker{'s' * (len(began) > 1)} on {', '.join(began)}")
+            where = ", ".join(dict.fromkeys(began))
+            self._say(f"ray: {len(began)} worker{'s' * (len(began) > 1)} on {where}")
         elif not self._seats and max(self._deaths.values(), default=0) >= DEATHS:
             raise ClusterError(
                 f"{DEATHS} workers on each machine of the cluster died while starting, perhaps out "
@@ -256,7 +272,7 @@ class Workers:
         self._looked = time.monotonic()
 
 
-# What a worker asks Ray for, by the kind of device that a machine has, the best first.
+# What a worker asks Ray for, by the kind of device that a machine has.
 _CLAIMS: dict[str, Callable[[int], dict[str, Any]]] = {
     "TPU": lambda count: {"num_cpus": 0, "resources": {"TPU": count}},
     "GPU": lambda count: {"num_cpus": 0, "num_gpus": count},

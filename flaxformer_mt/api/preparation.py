@@ -1,8 +1,11 @@
 """Makes or verifies a run's vocabulary and token store: all of `prepare`, the start of `train`."""
 
+from __future__ import annotations
+
 import contextlib
 import sys
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from flaxformer_mt.api import say
 from flaxformer_mt.config import ExperimentConfig
@@ -15,6 +18,9 @@ from flaxformer_mt.rundir.cache import INDEX, local_copy, preparing
 from flaxformer_mt.rundir.checkpoint_choice import list_steps
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import exists
+
+if TYPE_CHECKING:
+    from flaxformer_mt.data.prepare.spread import Cluster
 
 
 def begin_folder(run: RunDirectory, config: ExperimentConfig) -> None:
@@ -36,13 +42,14 @@ def prepared(
     config: ExperimentConfig,
     *,
     source: RunDirectory | None = None,
+    cluster: Cluster | None = None,
     thorough: bool = False,
 ) -> Iterator[Store]:
     """The store.
 
     A run in a bucket has it and the vocabulary when this ends without an error. The vocabulary of
-    `source`, another run, is taken along. Raises what `data.prepare` does, and RunDirectoryError
-    for a trained run without its vocabulary.
+    `source`, another run, is taken along; a `cluster` does the work if it is given. Raises what
+    `data.prepare` does, and RunDirectoryError for a trained run without its vocabulary.
     """
     if list_steps(run.checkpoints) and not exists(run.vocabulary / INDEX["vocabulary"]):
         # Another would be trained in its place, whose ids mean nothing to the model.
@@ -62,6 +69,7 @@ def prepared(
             directory=folder,
             report=say,
             bar=sys.stderr.isatty(),
+            cluster=cluster,
             thorough=thorough,
         )
         yield store

@@ -1,5 +1,6 @@
 """`prepare`: turns corpora into a vocabulary and token store; reports what was dropped and why."""
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,6 +8,7 @@ from flaxformer_mt.api import config_of, say
 from flaxformer_mt.api.preparation import begin_folder, planner_of, prepared
 from flaxformer_mt.api.settings import settled
 from flaxformer_mt.cli.arguments import CONFIG, WORKDIR, flags, make_parser, take_overrides
+from flaxformer_mt.cluster import workers
 from flaxformer_mt.config import ExperimentConfig, check_resume, differences, to_dict
 from flaxformer_mt.config.digest_keys import trains
 from flaxformer_mt.data.planner import planned_pass
@@ -22,6 +24,12 @@ from flaxformer_mt.rundir.layout import RunDirectory, reopen
 from flaxformer_mt.rundir.lock import locked
 from flaxformer_mt.rundir.paths import as_path
 
+_CLUSTER = {
+    "--engine local|ray": "ray: read and encode on all CPUs of a Ray cluster, whose machines must "
+    "reach plain text under the same paths; the result is the same (extra `ray`)",
+    "--ray-address HOST:PORT": "the Ray cluster (default: RAY_ADDRESS, or one on this machine)",
+}
+
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     rest, overrides = take_overrides(arguments)
@@ -29,7 +37,13 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     flags(parser, CONFIG | WORKDIR, required=True)
     inspected = "show the batch shapes and the first ten batches as text"
     flags(parser, {"--inspect": inspected})
+    flags(parser, _CLUSTER, engine="local")
     options = parser.parse_args(rest)
+    if options.ray_address and options.engine == "local":
+        parser.error("--ray-address needs --engine ray")
+    cluster = functools.partial(
+        workers, address=options.ray_address, say=say, chips=1, kinds=("CPU",)
+    )
     run = RunDirectory(as_path(options.workdir))
     config = settled(run, options.config, overrides)
     command = [*prog.rsplit(" ", 1), *arguments]
@@ -43,7 +57,8 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
                 check_resume(recorded, config, str(run))
         else:
             layout.create(run.path, to_dict(config), command)
-        with prepared(run, config, thorough=True) as store:
+        spread = cluster if options.engine == "ray" else None
+        with prepared(run, config, cluster=spread, thorough=True) as store:
             if changed:
                 # The record says what is there, so that `train` uses just that.
                 if trains(changed):

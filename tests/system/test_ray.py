@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from flaxformer_mt.cluster import DEATHS, ClusterError, workers
-from tests.cli.conftest import Run, run
+from tests.cli.conftest import Run, run, settings
 from tests.conftest import environment
+from tests.data.prepare.corpora import contents
 from tests.decoding.runs import PAIRS, make_run
 from tests.system.conftest import started, wait_until
 from tests.system.test_translate_stream import committed
@@ -108,6 +109,44 @@ def test_whoever_is_killed_the_output_is_one_machine_s(
     # A lost node counts until Ray misses it.
     assert " workers on " in again.errors and "resuming after line " in again.errors
     assert output.read_bytes() == whole.read_bytes()
+
+
+def test_whoever_is_killed_prepare_s_folder_is_one_machine_s(
+    run: Run, cluster: Any, tmp_path: Path
+) -> None:
+    text, spread = tmp_path / "text", tmp_path / "spread"
+    text.mkdir()
+    for side, name in enumerate(("en", "de")):
+        lines = [f"{PAIRS[n % 4][side]} {n % 7919} {PAIRS[n // 4 % 4][side]}\n" for n in range(400)]
+        (text / f"valid.{name}").write_text("".join(lines[:20]))
+        lines[77 * side] = "\n"
+        (text / f"train.{name}").write_text("".join(lines) * 1000)
+    call = ("prepare", *settings(text, data__vocabulary__sample=5000), "--workdir")
+    assert run(*call, tmp_path / "alone").status == 0
+    on_ray = (*call, spread, "--engine", "ray", "--ray-address", cluster.address)
+    shard = spread / "data.partial" / "train-00000.src.tokens"
+
+    def written(process: Any, size: int = 0) -> int:
+        wait_until(lambda: shard.exists() and shard.stat().st_size > size, process)
+        return shard.stat().st_size
+
+    process = started(*on_ray)
+    written(process)
+    process.kill()
+    process.communicate(timeout=100)
+    process = started(*on_ray)
+    wait_until(lambda: not shard.exists(), process)
+    written(process)
+    kill_worker(cluster)
+    written(process, shard.stat().st_size)
+    node = next(node for node in cluster.list_all_nodes() if not node.head)
+    cluster.remove_node(node, allow_graceful=False)
+    _, errors = process.communicate(timeout=300)
+    cluster.add_node(num_cpus=1)
+    assert process.returncode == 0, errors
+    assert "prepare: starting over" in errors and "; others take over its work" in errors
+    for name in ("data", "vocabulary"):
+        assert contents(spread / name) == contents(tmp_path / "alone" / name)
 
 
 def test_a_bad_line_is_the_error_of_one_machine(

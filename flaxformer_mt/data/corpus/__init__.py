@@ -14,7 +14,10 @@ from flaxformer_mt.data.corpus.pairs import (
 from flaxformer_mt.data.corpus.source import (
     Changed as Changed,
     Source as Source,
+    is_seekable as is_seekable,
     open_source as open_source,
     open_split as open_split,
+    part_of as part_of,
     read_pairs as read_pairs,
 )
+from flaxformer_mt.data.corpus.text_files import Place as Place, require_equal as require_equal

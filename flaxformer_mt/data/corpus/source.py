@@ -1,6 +1,7 @@
 """A configured corpus of any kind, as records and as sentence pairs."""
 
 import dataclasses
+import functools
 import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Protocol, cast
@@ -12,7 +13,7 @@ from flaxformer_mt.data.corpus.keyed_records import JsonRecords
 from flaxformer_mt.data.corpus.pairs import CorpusError, Defect, Drops, Pair
 from flaxformer_mt.data.corpus.paths import AnyPath
 from flaxformer_mt.data.corpus.shards import read_array_record
-from flaxformer_mt.data.corpus.text_files import TextFiles, lines
+from flaxformer_mt.data.corpus.text_files import Place, TextFiles, is_plain, lines
 
 HELD_OUT = "held out for validation"
 TRAINED_ON = "trained on"
@@ -106,6 +107,27 @@ class Part(Changed):
         if (int.from_bytes(digest) < self.fraction * 2**64) == self.held_out:
             return None
         return Defect(self.label, TRAINED_ON if self.held_out else HELD_OUT, "by its source text")
+
+
+def is_seekable(source: Source) -> bool:
+    """Whether any part of the corpus can be read without what stands before it."""
+    if isinstance(source, Changed):
+        return is_seekable(source.whole)
+    of_lines = isinstance(source, TextFiles) or (
+        isinstance(source, JsonRecords) and source.read is lines
+    )
+    return of_lines and all(map(is_plain, source.files.values()))
+
+
+def part_of(source: Source, places: Mapping[str, Place]) -> Source:
+    """A seekable corpus from these places of its files on."""
+    if isinstance(source, Changed):
+        return dataclasses.replace(source, whole=part_of(source.whole, places))
+    if isinstance(source, TextFiles):
+        return dataclasses.replace(source, places=places)
+    [place] = places.values()
+    read = functools.partial(lines, place=place)
+    return dataclasses.replace(cast(JsonRecords, source), read=read)
 
 
 def open_split(

@@ -12,8 +12,8 @@ import itertools
 import lzma
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, BinaryIO, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, BinaryIO, NamedTuple, cast
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -45,9 +45,24 @@ _SUFFIXES = {
 # For `zstd --long=31`, which very large corpora use.
 _ZSTD_OPTIONS: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 31}
 _DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, zstd.ZstdError)
-_BLOCK = 1 << 20
+BLOCK = 1 << 20
 _XZ_BLOCK = 1 << 16
 LONGEST = 1 << 26  # bytes of a line; a longer one isn't text
+
+
+class Place(NamedTuple):
+    """Where a plain file is read from: line `first`, counted from 0, of the file as `stamp` has it.
+
+    `line_ends` of the lines before it end before byte `offset`, where reading begins.
+    """
+
+    first: int = 0
+    line_ends: int = 0
+    offset: int = 0
+    stamp: tuple[int, int] | None = None
+
+
+START = Place()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +70,8 @@ class TextFiles:
     """Two line-aligned files, or one with source, tab and target per line."""
 
     files: Mapping[str, AnyPath]
+    places: Mapping[str, Place] = dataclasses.field(default_factory=dict)
+    """Where each is read from, if not from its start."""
 
     @property
     def label(self) -> str:
@@ -62,21 +79,19 @@ class TextFiles:
 
     def records(self) -> Iterator[tuple[bytes, ...]]:
         """The columns of each line. Raises CorpusError if one file has more lines."""
-        if len(self.files) == 1:
-            for line in lines(*self.files.values()):
+        read = [lines(path, self.places.get(name, START)) for name, path in self.files.items()]
+        if len(read) == 1:
+            for line in read[0]:
                 yield tuple(line.split(b"\t"))
             return
-        src, tgt = self.files.values()
         try:
-            yield from zip(lines(src), lines(tgt), strict=True)
+            yield from zip(*read, strict=True)
         except CorpusError:
             raise
         except ValueError:
-            src_count, tgt_count = (sum(1 for _ in lines(path)) for path in (src, tgt))
-            raise CorpusError(
-                f"{src} has {src_count:,} lines and {tgt} has {tgt_count:,}: both sides must have "
-                "one line per pair"
-            ) from None
+            require_equal(
+                self.files.values(), [sum(1 for _ in lines(path)) for path in self.files.values()]
+            )
 
     def check(self, columns: tuple[bytes, ...]) -> Defect | None:
         if len(self.files) == 2:
@@ -88,20 +103,61 @@ class TextFiles:
         return defect_of_sides(columns, (self.label, self.label), where=" of the {side} column")
 
 
-def lines(path: AnyPath) -> Iterator[bytes]:
+def lines(path: AnyPath, place: Place = START) -> Iterator[bytes]:
     """The file's lines without their ends, "\\n" or "\\r\\n". Raises CorpusError."""
-    return itertools.chain.from_iterable(_blocks(path))
+    read = itertools.chain.from_iterable(_blocks(path, place))
+    return itertools.islice(read, place.first - place.line_ends, None)
 
 
-def _blocks(path: AnyPath) -> Iterator[list[bytes]]:
+def require_equal(files: Iterable[AnyPath], counts: Sequence[int]) -> None:
+    """Raises CorpusError unless the two sides of a corpus have equally many lines."""
+    if len({*counts}) > 1:
+        src, tgt = (f"{path} has {count:,}" for path, count in zip(files, counts, strict=True))
+        raise CorpusError(f"{src} lines and {tgt}: both sides must have one line per pair")
+
+
+def is_plain(path: AnyPath) -> bool:
+    """Whether the lines after any place can be read without those before them."""
+    return path.suffix.lower() not in _SUFFIXES
+
+
+def count_line_ends(
+    path: AnyPath, stamp: tuple[int, int], start: int, stop: int
+) -> tuple[list[int], bool]:
+    """How many lines end in each `BLOCK` of a part of a plain file; whether one does at its end."""
+    counts, last, size = [], b"", stamp[0]
+    with paths.reaching(path), paths.open_binary(path) as stream:
+        require_stamp(path, stamp)
+        stream.seek(start)
+        for offset in range(start, min(stop, size), BLOCK):
+            last = stream.read(BLOCK)
+            if len(last) != min(BLOCK, size - offset):
+                raise CorpusError(f"{path}: changed while it was being read: try again")
+            counts.append(last.count(b"\n"))
+    return counts, last.endswith(b"\n")
+
+
+def require_stamp(path: AnyPath, stamp: tuple[int, int]) -> None:
+    """Raises CorpusError for a file that has changed, or is another one on this machine."""
+    if not path.exists() or paths.stamp(path) != stamp:
+        raise CorpusError(
+            f"{path}: is missing on a machine of the cluster, or differs in size or time from the "
+            "file on the machine that runs the command: all must read the same one"
+        )
+
+
+def _blocks(path: AnyPath, place: Place) -> Iterator[list[bytes]]:
     """Lines, many at a time, for speed."""
-    count = 0
+    count = place.line_ends
     begun = bytearray()  # the line that the next block continues
     try:
         with open_text(path) as (stream, _):
+            if place.stamp:
+                require_stamp(path, place.stamp)
+                stream.seek(place.offset)
             # Gives what came before a fault.
             read: Callable[[int], bytes] = getattr(stream, "read1", stream.read)
-            while data := read(_BLOCK):
+            while data := read(BLOCK):
                 end = data.rfind(b"\n")
                 if end < 0:
                     begun += data
@@ -179,7 +235,7 @@ def _decompressed(raw: BinaryIO, form: str) -> Any:
     if form == "gzip":
         return gzip.GzipFile(fileobj=raw)
     if form == "xz":
-        return io.BufferedReader(_XzStreams(raw), _BLOCK)
+        return io.BufferedReader(_XzStreams(raw), BLOCK)
     if form == "zstandard":
         return zstd.ZstdFile(raw, options=_ZSTD_OPTIONS)
     return contextlib.nullcontext(raw)

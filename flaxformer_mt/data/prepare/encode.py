@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +10,7 @@ from jaxtyping import Bool, Int32, Int64, UInt64
 
 from flaxformer_mt.config.schema import DataConfig
 from flaxformer_mt.data import corpus as corpora
-from flaxformer_mt.data.corpus import EXAMPLES, Drops, Example, Source
+from flaxformer_mt.data.corpus import EXAMPLES, Drops, Example, Place, Source
 from flaxformer_mt.data.prepare import filters
 from flaxformer_mt.data.vocabulary import BLANK, UNK, Vocabularies
 
@@ -29,16 +29,26 @@ class Chunk(NamedTuple):
 
 
 class Range(NamedTuple):
-    """The records of a corpus from `first`, counted from 0, up to `stop` or to the end."""
+    """The records of a corpus from `first`, counted from 0, up to `stop` or to the end.
+
+    Those before are not read if `places` say where the first one is in the corpus's files.
+    """
 
     split: str
     source: Source
     first: int = 0
     stop: int | None = None
+    places: Mapping[str, Place] = {}
+
+    def records(self) -> Iterator[tuple[bytes, ...]]:
+        if self.places and self.stop is not None:
+            there = corpora.part_of(self.source, self.places).records()
+            return itertools.islice(there, self.stop - self.first)
+        return itertools.islice(self.source.records(), self.first, self.stop)
 
     def chunks(self) -> Iterator[Chunk]:
         """They, read in order; raises CorpusError."""
-        records = itertools.islice(self.source.records(), self.first, self.stop)
+        records = self.records()
         line = self.first + 1
         while chunk := list(itertools.islice(records, CHUNK)):
             yield Chunk(self.split, self.source, line, chunk)
@@ -77,6 +87,10 @@ class Fates:
 class Encoded:
     """What became of a chunk."""
 
+    read: int
+    """Records of it."""
+    size: int
+    """Bytes of their lines."""
     fates: Fates
     src: Int32[np.ndarray, " src_tokens"]
     """Kept sources end to end, EOS after each."""
@@ -110,13 +124,14 @@ class Settings:
     """Of the two languages, where the filter looks at them."""
 
 
-def encode_range(part: Range, settings: Settings) -> Iterator[tuple[Chunk, Encoded]]:
-    """A part of a corpus, read and encoded wherever its files can be reached.
+def encode_part(part: Chunk | Range, settings: Settings) -> list[Encoded]:
+    """A part of a corpus, read wherever its files can be reached unless it is read already.
 
     Parts that follow each other give what their whole does; duplicates are the only thing that is
     looked for over parts, by `Encoded.hashes`. Raises CorpusError.
     """
-    return ((chunk, encode_chunk(chunk, settings)) for chunk in part.chunks())
+    chunks = part.chunks() if isinstance(part, Range) else [part]
+    return [encode_chunk(chunk, settings) for chunk in chunks]
 
 
 def encode_chunk(chunk: Chunk, settings: Settings) -> Encoded:
@@ -140,6 +155,8 @@ def encode_chunk(chunk: Chunk, settings: Settings) -> Encoded:
 
     hashed = training and settings.data.filter.duplicates
     encoded = Encoded(
+        len(chunk.records),
+        record_bytes(chunk.records),
         fates,
         *settings.vocabularies.src.encode_flat(src),
         *settings.vocabularies.tgt.encode_flat(tgt),
@@ -215,6 +232,10 @@ def _filter_leaves(chunk: Chunk, encoded: Encoded, settings: Settings, places: P
         return "write the target with `trees linearize --leaves words`"
 
     encoded.fates.drop(places[np.array(other, bool)], filters.OTHER_LEAVES, detail)
+
+
+def record_bytes(records: Sequence[tuple[bytes, ...]]) -> int:
+    return sum(len(column) + 1 for columns in records for column in columns)
 
 
 def _sides(chunk: Chunk, fates: Fates) -> tuple[list[bytes], list[bytes]]:

@@ -31,7 +31,8 @@ from flaxformer_mt.data.prepare.encode import (
 )
 from flaxformer_mt.data.prepare.filters import DUPLICATE, Seen
 from flaxformer_mt.data.prepare.manifest import VALID_TEXT, PrepareError, Report
-from flaxformer_mt.data.prepare.sample import nothing_left, record_bytes, share_of, text_bytes
+from flaxformer_mt.data.prepare.sample import nothing_left, share_of, text_bytes
+from flaxformer_mt.data.prepare.spread import Spread
 from flaxformer_mt.data.processes import end_with_parent, processors, signals_held_back
 from flaxformer_mt.data.store_writer import StoreWriter
 from flaxformer_mt.errors import FAILED
@@ -54,9 +55,9 @@ class Account:
     kept: int = 0
     drops: Drops = dataclasses.field(default_factory=Drops)
 
-    def add(self, chunk: Chunk, encoded: Encoded) -> None:
+    def add(self, encoded: Encoded) -> None:
         """What became of the corpus's next chunk; where chunks end makes no difference."""
-        self.read += len(chunk.records)
+        self.read += encoded.read
         self.kept += len(encoded.src_lengths)
         self.drops.merge(encoded.fates.drops)
 
@@ -76,12 +77,14 @@ def encode_corpora(
     workers: int | None,
     *,
     records: Sequence[int] = (),
+    spread: Spread | None = None,
     report: Report,
     bar: bool = False,
 ) -> tuple[str, list[Account]]:
     """Writes the store and the validation text into an empty folder; its digest and accounts.
 
-    `workers` are as in `Workers`, `records` how many each corpus has, as far as that is known.
+    `workers` are as in `Workers`, unless the work is `spread` over a cluster; `records` is how many
+    each corpus has, as far as that is known.
     """
     config, vocabularies = settings.data, settings.vocabularies
     seen, accounts = Seen(), list[Account]()
@@ -91,8 +94,11 @@ def encode_corpora(
             StoreWriter(directory, vocabulary_size=largest, vocabulary_digest=vocabularies.digest)
         )
         texts = [stack.enter_context(open(directory / name, "wb")) for name in VALID_TEXT]
-        encode = functools.partial(encode_chunk, settings=settings)
-        processes = stack.enter_context(Workers(encode, workers))
+        if spread:
+            encode = spread.encoder(settings)
+        else:
+            processes = Workers(functools.partial(encode_chunk, settings=settings), workers)
+            encode = stack.enter_context(processes).encode_corpus
         splits = [
             (split, *opened)
             for split in ("train", "valid")
@@ -102,10 +108,9 @@ def encode_corpora(
             writer.begin_corpus(split, corpus.name, corpus.weight)
             account = Account(key, split)
             accounts.append(account)
-            size, total = (len, count) if count else (record_bytes, text_bytes(source))
-            share = share_of(total)
+            share = share_of(count or text_bytes(source))
             with Meter(f"prepare: {key}", report, unit="pairs", share=share, terminal=bar) as meter:
-                for chunk, encoded in processes.encode(Range(split, source).chunks()):
+                for encoded in encode(split, source):
                     if len(encoded.hashes):
                         _drop_seen(seen, encoded)
                     writer.append(
@@ -113,8 +118,8 @@ def encode_corpora(
                     )
                     for file, text in zip(texts, encoded.text, strict=True):
                         file.write(text)
-                    account.add(chunk, encoded)
-                    meter.advance(lines=len(chunk.records), size=size(chunk.records))
+                    account.add(encoded)
+                    meter.advance(lines=encoded.read, size=encoded.read if count else encoded.size)
             report(f"prepare: {account}")
         return writer.finish(), accounts
 
@@ -162,29 +167,31 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
         self._even_for_short = count is not None
         self._pool: ProcessPoolExecutor | None = None
 
-    def encode(self, chunks: Iterator[Chunk]) -> Iterator[tuple[Chunk, Encoded]]:
-        """Each chunk and what became of it, in the order of the chunks. Raises WorkerDied."""
+    def encode(self, chunks: Iterator[Chunk]) -> Iterator[Encoded]:
+        """What became of each chunk, in their order. Raises WorkerDied."""
         first = list(itertools.islice(chunks, SHORT))
         chunks = itertools.chain(first, chunks)
         short = len(first) < SHORT and not self._even_for_short
         if self._count and (self._pool or not short):
             return self._encode_elsewhere(chunks)
-        return ((chunk, self._encode(chunk)) for chunk in chunks)
+        return map(self._encode, chunks)
+
+    def encode_corpus(self, split: str, source: corpora.Source) -> Iterator[Encoded]:
+        return self.encode(Range(split, source).chunks())
 
     def __exit__(self, *_: Any) -> None:
         if self._pool:
             self._pool.shutdown(cancel_futures=True)
 
-    def _encode_elsewhere(self, chunks: Iterator[Chunk]) -> Iterator[tuple[Chunk, Encoded]]:
-        under_way: collections.deque[tuple[Chunk, Future[Encoded]]] = collections.deque()
+    def _encode_elsewhere(self, chunks: Iterator[Chunk]) -> Iterator[Encoded]:
+        under_way: collections.deque[Future[Encoded]] = collections.deque()
         try:
             while True:
                 for chunk in itertools.islice(chunks, _AHEAD * self._count - len(under_way)):
-                    under_way.append((chunk, self._submit(chunk)))
+                    under_way.append(self._submit(chunk))
                 if not under_way:
                     return
-                chunk, future = under_way.popleft()
-                yield chunk, future.result()
+                yield under_way.popleft().result()
         except BrokenProcessPool as error:
             raise WorkerDied(
                 "a worker process of `prepare` was killed, perhaps for lack of memory; the same "

@@ -31,6 +31,7 @@ from flaxformer_mt.data.prepare.manifest import (
 )
 from flaxformer_mt.data.prepare.report import PICTURE, lengths_of, picture
 from flaxformer_mt.data.prepare.sample import check_inputs, sizes, train_vocabulary
+from flaxformer_mt.data.prepare.spread import Cluster, Spread, spread_over
 from flaxformer_mt.data.store import Store, StoreError
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.files.atomic import replacing
@@ -46,6 +47,7 @@ def prepare(
     report: Report = lambda line: None,
     bar: bool = False,
     workers: int | None = None,
+    cluster: Cluster | None = None,
     thorough: bool = False,
 ) -> Store:
     """The token store of a run directory, made on the first call and verified on later ones.
@@ -54,14 +56,15 @@ def prepare(
     manifest, a picture of the lengths, and the validation sentences as text. `report` gets one line
     of progress at a time; with `bar` there is one that is renewed on standard error instead.
     `workers` is the number of processes that encode (0: this one alone), by default one for each
-    processor where the corpus is worth it; the result does not depend on it. What a killed call
-    left is removed. Of a store that is there every byte is read if `thorough`.
+    processor where the corpus is worth it; a `cluster` does their work if it is given. The result
+    does not depend on either. What a killed call left is removed. Of a store that is there every
+    byte is read if `thorough`.
 
     Raises:
       PrepareError: nothing is left to train or validate on, a filter does not know a language, a
         worker process died, something cannot be written, or the directory was prepared with other
         settings or from files that have changed; the message names them.
-      CorpusError, VocabularyError, StoreError: see there.
+      CorpusError, VocabularyError, StoreError, ClusterError: see there.
     """
     directory = Path(directory)
     data = directory / "data"
@@ -76,8 +79,8 @@ def prepare(
     if aside.exists():
         report(f"prepare: starting over; removing {aside}, left by an interrupted call")
     try:
-        with replacing(data, aside=aside):
-            _make(config, seed, directory, scripts, workers, report=report, bar=bar)
+        with replacing(data, aside=aside), spread_over(cluster, config) as spread:
+            _make(config, seed, directory, scripts, workers, spread, report=report, bar=bar)
         _put_vocabulary(directory)
     except OSError as error:
         # What cannot be read is a CorpusError; the writer of a full disk's file does not name it.
@@ -116,6 +119,7 @@ def _make(
     directory: Path,
     scripts: tuple[str, str],
     workers: int | None,
+    spread: Spread | None,
     *,
     report: Report,
     bar: bool,
@@ -124,7 +128,10 @@ def _make(
     aside, place = directory / ASIDE, directory / "vocabulary"
     # Before any training text is read or made: that takes hours, and this a moment.
     check_inputs(config)
-    inputs = manifests.describe_inputs(named_corpora(config), config.folder, make=True)
+    digests = spread.described() if spread else ()
+    inputs = manifests.describe_inputs(
+        named_corpora(config), config.folder, known=digests, make=True
+    )
     for line in manifests.repeated(inputs):
         report(f"prepare: {line}")
     aside.mkdir(parents=True)
@@ -140,11 +147,13 @@ def _make(
             if corpus.tag and corpus.tag not in known:
                 report(f"prepare: {key}.tag = {corpus.tag} is not in that vocabulary; it is split")
     else:
-        vocabularies, sample, records = train_vocabulary(config, seed, report, bar=bar)
+        vocabularies, sample, records = train_vocabulary(
+            config, seed, report, spread=spread, bar=bar
+        )
         vocabularies.save(aside / "vocabulary")
     settings = Settings(vocabularies, config, scripts)
     digest, accounts = encode_corpora(
-        aside, settings, workers, records=records, report=report, bar=bar
+        aside, settings, workers, records=records, spread=spread, report=report, bar=bar
     )
     require_pairs(accounts, {key for _, key, corpus in named_corpora(config) if corpus.weight})
     manifests.require_unchanged(inputs)

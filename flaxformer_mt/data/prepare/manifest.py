@@ -76,7 +76,7 @@ def describe_inputs(
         source = corpora.open_source(corpus, folder, key, make=make)
         for setting, path in source.files.items():
             size, mtime_ns = paths.stamp(path)
-            sha256 = digests.get((str(path), size, mtime_ns)) or _sha256(path)
+            sha256 = digests.get((str(path), size, mtime_ns)) or sha256_of(path)
             file = {"key": f"{key}.{setting}", "path": str(path), "size": size}
             described.append(file | {"mtime_ns": mtime_ns, "sha256": sha256})
     return described
@@ -189,6 +189,6 @@ def _changed_contents(recorded: Files, now: Files) -> list[str]:
     return changes + [f"{key}: is no longer there" for key in sorted(gone)]
 
 
-def _sha256(path: AnyPath) -> str:
+def sha256_of(path: AnyPath) -> str:
     with paths.reaching(path), paths.open_binary(path) as stream:
         return hashlib.file_digest(cast(Any, stream), "sha256").hexdigest()

@@ -3,6 +3,7 @@
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -11,7 +12,9 @@ from flaxformer_mt.data import corpus as corpora, vocabulary
 from flaxformer_mt.data.corpus import Changed, CorpusError, Drops, Source, paths
 from flaxformer_mt.data.corpus.paths import AnyPath
 from flaxformer_mt.data.corpus.text_files import TextFiles, damage, open_text
+from flaxformer_mt.data.prepare.encode import record_bytes
 from flaxformer_mt.data.prepare.manifest import PrepareError, Report, named_corpora
+from flaxformer_mt.data.prepare.spread import Spread
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.progress import Meter
 
@@ -20,6 +23,7 @@ _AT_A_TIME = 1 << 14
 _HEAD = 1 << 22
 
 Record = tuple[Source, tuple[bytes, ...]]
+T = TypeVar("T")
 
 
 def check_inputs(config: DataConfig) -> None:
@@ -56,7 +60,12 @@ def _count(split: str, config: DataConfig, most: int | None) -> int:
 
 
 def train_vocabulary(
-    config: DataConfig, seed: int, report: Report, *, bar: bool = False
+    config: DataConfig,
+    seed: int,
+    report: Report,
+    *,
+    spread: Spread | None = None,
+    bar: bool = False,
 ) -> tuple[Vocabularies, int, list[int]]:
     """The vocabulary, the number of its training pairs, and how many records each corpus has.
 
@@ -68,7 +77,9 @@ def train_vocabulary(
     total = text_bytes(*sources)
     what = "prepare: reading text for the vocabulary"
     with Meter(what, report, unit="pairs", share=share_of(total), terminal=bar) as meter:
-        drawn = sample(_records(sources, counts, meter), size, seed)
+        drawn: list[Any] = sample(_records(sources, counts, meter, spread), size, seed)
+    if spread:
+        _read(drawn, sources, spread)
     # Checked after drawing: checking a large corpus takes minutes.
     drops, sound = Drops(), list[Record]()
     for source, columns in drawn:
@@ -90,7 +101,7 @@ def train_vocabulary(
     return vocabularies, len(pairs), counts
 
 
-def sample(records: Iterator[Record], size: int, seed: int) -> list[Record]:
+def sample(records: Iterator[T], size: int, seed: int) -> list[T]:
     """At most `size` records, each with the same chance (Vitter 1985's reservoir, algorithm R)."""
     # NumPy keeps raw bits the same in every version.
     random = np.random.Philox(np.random.SeedSequence(seed))
@@ -131,10 +142,6 @@ def text_bytes(*sources: Source) -> int | None:
     return None if None in found else sum(size or 0 for size in found)
 
 
-def record_bytes(records: Sequence[tuple[bytes, ...]]) -> int:
-    return sum(len(column) + 1 for columns in records for column in columns)
-
-
 def share_of(total: int | None) -> Callable[[int], float | None]:
     return lambda size: size / total if total else None
 
@@ -157,14 +164,34 @@ def _text_bytes(path: AnyPath) -> int | None:
     return None if read == size and given == _HEAD else size * given // max(1, read)
 
 
-def _records(sources: Sequence[Source], counts: list[int], meter: Meter) -> Iterator[Record]:
-    """Every corpus's records; `counts` follows."""
+def _records(
+    sources: Sequence[Source], counts: list[int], meter: Meter, spread: Spread | None
+) -> Iterator[tuple[Source, tuple[bytes, ...] | int]]:
+    """Every corpus's records, or their numbers if a cluster can read them; `counts` follows."""
     for number, source in enumerate(sources):
+        if spread and (known := spread.size(source)) is not None:
+            counts[number] = known
+            yield from zip(itertools.repeat(source), range(known))
+            continue
         records = source.records()
         while chunk := list(itertools.islice(records, _AT_A_TIME)):
             counts[number] += len(chunk)
             meter.advance(lines=len(chunk), size=record_bytes(chunk))
             yield from zip(itertools.repeat(source), chunk)
+
+
+def _read(drawn: list[Any], sources: Sequence[Source], spread: Spread) -> None:
+    """Puts records in the places of their numbers."""
+    for source in sources:
+        places = [
+            place
+            for place, (of, what) in enumerate(drawn)
+            if of is source and isinstance(what, int)
+        ]
+        places.sort(key=lambda place: drawn[place][1])
+        records = spread.records(source, [drawn[place][1] for place in places])
+        for place, record in zip(places, records, strict=True):
+            drawn[place] = source, record
 
 
 def _sound_records(sources: Sequence[Source], drops: Drops) -> Iterator[Record]:

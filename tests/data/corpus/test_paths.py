@@ -70,7 +70,7 @@ def test_what_the_client_raises_names_the_path(bucket, monkeypatch, method):
         return whole(size) if file.tell() == 0 else refuse()
 
     corpus = CorpusConfig(kind="tsv", path="gs://b/a.tsv")
-    monkeypatch.setattr(text_files, "_BLOCK", 4096)
+    monkeypatch.setattr(text_files, "BLOCK", 4096)
     bucket.pipe("gs://b/a.tsv", b"one\teins\n" * 2000)
     if method == "read":
         monkeypatch.setattr(MemoryFile, "read1", property(lambda file: file.absent), raising=False)

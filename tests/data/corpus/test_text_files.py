@@ -230,7 +230,7 @@ def test_two_files(tmp_path, rows, suffix, ended, block):
         sides.append(of_lines(lines))
     drops, corpus = Drops(), CorpusConfig(src=f"src{suffix}", tgt=f"tgt{suffix}")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text_files, "_BLOCK", block)
+        patch.setattr(text_files, "BLOCK", block)
         try:
             pairs = list(read_pairs(corpus, str(tmp_path), drops=drops))
         except CorpusError as error:
@@ -293,7 +293,7 @@ def test_damaged_archives(tmp_path, suffix, where, flip):
     broken.write_bytes(data[:at] + changed)
     corpus, pairs = CorpusConfig(src=f"src{suffix}", tgt=f"tgt{suffix}"), list[Pair]()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text_files, "_BLOCK", 100)
+        patch.setattr(text_files, "BLOCK", 100)
         try:
             for pair in read_pairs(corpus, str(tmp_path), drops=Drops()):
                 pairs.append(pair)

@@ -1,7 +1,11 @@
 """Workers: the same bytes for any number, deaths reported, nothing left behind."""
 
 import contextlib
+import dataclasses
+import functools
+import gzip
 import itertools
+import json
 import os
 import pickle
 import signal
@@ -14,9 +18,11 @@ from typing import Any
 
 import pytest
 
+from flaxformer_mt.cluster import ClusterError
 from flaxformer_mt.config.schema import CorpusConfig
-from flaxformer_mt.data.corpus import open_source
-from flaxformer_mt.data.prepare import encode, encode_corpora, prepare, sample
+from flaxformer_mt.data.corpus import CorpusError, open_source, text_files
+from flaxformer_mt.data.corpus.text_files import require_stamp
+from flaxformer_mt.data.prepare import encode, encode_corpora, make, prepare, sample, spread
 from flaxformer_mt.data.prepare.encode import Chunk
 from flaxformer_mt.data.prepare.encode_corpora import WorkerDied, Workers
 from flaxformer_mt.data.vocabulary import Vocabularies
@@ -46,13 +52,13 @@ def test_any_number_of_workers_and_any_parts_give_the_same(tmp_path, monkeypatch
     source = open_source(config.train[0], config.folder)
 
     def encoded(*ranges):
-        """`encode_range` needs nothing but its arguments, which can be sent anywhere."""
+        """`encode_part` needs nothing but its arguments, which can be sent anywhere."""
         account = encode_corpora.Account("one", "train")
         tokens = []
         for first, stop in ranges:
             part = pickle.loads(pickle.dumps((encode.Range("train", source, first, stop), made)))
-            for chunk, done in encode.encode_range(*part):
-                account.add(chunk, done)
+            for done in encode.encode_part(*part):
+                account.add(done)
                 tokens += [*done.src.tolist(), *done.tgt_lengths.tolist(), *done.hashes.tolist()]
         return [account, sorted(tokens)]
 
@@ -62,6 +68,86 @@ def test_any_number_of_workers_and_any_parts_give_the_same(tmp_path, monkeypatch
     monkeypatch.setattr(sample, "_AT_A_TIME", 5)
     prepare(config, seed=1, directory=tmp_path / "3", workers=3)
     assert contents(tmp_path / "3") == contents(tmp_path / "0")
+
+
+class InProcess:
+    """A cluster's workers, but for the cluster; items and results travel as bytes."""
+
+    def __init__(self, begin):
+        self.start(begin)
+
+    def start(self, begin):
+        self.told, self._work = pickle.loads(pickle.dumps(begin))()
+
+    def map(self, items, ahead):
+        for item in items:
+            yield item, pickle.loads(pickle.dumps(self._work(pickle.loads(pickle.dumps(item)))))
+
+
+def on_a_cluster(begin):
+    return contextlib.nullcontext(InProcess(begin))
+
+
+@pytest.fixture
+def small_parts(monkeypatch):
+    """Lines that end in other blocks than they begin, and many tasks."""
+    for room, name, value in (
+        *((encode, "CHUNK", 25), (spread, "SPAN", 50), (spread, "_COUNTED", 180)),
+        *((spread, "BLOCK", 60), (text_files, "BLOCK", 60)),
+    ):
+        monkeypatch.setattr(room, name, value)
+
+
+@pytest.mark.parametrize("valid_fraction", [0.0, 0.1])
+def test_a_cluster_s_store_is_one_machine_s(tmp_path, small_parts, valid_fraction):
+    """Of corpora that workers read, plain text and JSON, and of one that is read here."""
+    config, text = two_corpora(tmp_path / "text", 600), tmp_path / "text"
+    lines = [path.read_bytes() for path in (text / "one.en", text / "one.de")]
+    (text / "one.en").write_bytes(b"\xef\xbb\xbf" + lines[0].replace(b"\n", b"\r\n")[:-2])
+    pairs = [line.decode(errors="replace").split("\n") for line in lines]
+    records = (json.dumps({"a": {"b": src}, "c": tgt}) for src, tgt in zip(*pairs, strict=True))
+    (text / "three.jsonl").write_text("\n".join([*records, "{", '{"a": 1}']))
+    (text / "four.tsv.gz").write_bytes(gzip.compress(b"one\ttwo\nthree\n"))
+    (text / "five.tsv").write_bytes(b"Ein Haus\tA house\nno tab\n" * 30)
+    (text / "empty.tsv").touch()
+    train = (
+        dataclasses.replace(config.train[0], tag="<one>"),
+        config.train[1],
+        CorpusConfig(kind="jsonl", name="three", path="three.jsonl", src="a.b", tgt="c"),
+        *(
+            CorpusConfig(kind="tsv", name=name[:4], path=name)
+            for name in ("four.tsv.gz", "five.tsv", "empty.tsv")
+        ),
+    )
+    sampled = dataclasses.replace(config.vocabulary, sample=150)
+    config = dataclasses.replace(
+        config, train=train, vocabulary=sampled, valid_fraction=valid_fraction
+    )
+    prepare(config, seed=1, directory=tmp_path / "0", workers=0)
+    prepare(config, seed=1, directory=tmp_path / "1", cluster=on_a_cluster)
+    assert contents(tmp_path / "1") == contents(tmp_path / "0")
+
+
+def test_what_a_cluster_cannot_prepare(tmp_path, small_parts, monkeypatch):
+    config, text = two_corpora(tmp_path / "text", 600), tmp_path / "text"
+    prepared = functools.partial(
+        prepare, config, seed=1, directory=tmp_path / "run", cluster=on_a_cluster
+    )
+    with monkeypatch.context() as patch:
+        versions = itertools.chain(({"regex": 1}, {"regex": 2}), itertools.repeat({"regex": 1}))
+        patch.setattr(spread, "_versions", lambda: next(versions))
+        with pytest.raises(ClusterError, match="the cluster's machines have regex 1, but here is"):
+            prepared()
+    with monkeypatch.context() as patch:
+        # Of another machine's file.
+        patch.setattr(text_files, "require_stamp", lambda path, stamp: require_stamp(path, (1, 2)))
+        with pytest.raises(CorpusError, match=r"one\.en: is missing on a machine of the cluster"):
+            prepared()
+    monkeypatch.setattr(make, "check_inputs", lambda config: None)
+    with open(text / "two.de", "ab") as file:
+        file.write(b"another")
+    with pytest.raises(CorpusError, match=r"two.en has 400 lines and .*two.de has 401: both sides"):
+        prepared()
 
 
 def test_results_come_in_order_reading_is_not_far_ahead_and_death_is_reported(
@@ -75,9 +161,9 @@ def test_results_come_in_order_reading_is_not_far_ahead_and_death_is_reported(
     read = itertools.count()
     with Workers(slow, 2) as processes:
         results = processes.encode(chunk for chunk in chunks(50) if next(read) >= 0)
-        assert next(results)[1] == 1
+        assert next(results) == 1
         assert next(read) <= encode_corpora.SHORT + 2 * 3
-        for number, (_, result) in enumerate(itertools.islice(results, 10), 2):
+        for number, result in enumerate(itertools.islice(results, 10), 2):
             assert result == number
         assert sys.modules["__main__"] is script
         with pytest.raises(WorkerDied, match="a worker process of `prepare` was killed"):

@@ -1,0 +1,164 @@
+"""Corpora read and encoded by the machines of a Ray cluster, with the bytes of one machine.
+
+Lines of plain text are read where they are encoded: tasks first count those of every megabyte, so
+that any machine finds its own. What must be read from its start, such as compressed text, is read
+here and sent. Results are merged here, in order.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import itertools
+import operator
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+import regex
+from jaxtyping import Int64
+
+from flaxformer_mt.cluster import Begin, ClusterError, Workers
+from flaxformer_mt.config.schema import DataConfig
+from flaxformer_mt.data import corpus as corpora
+from flaxformer_mt.data.corpus import Place, Source, paths
+from flaxformer_mt.data.corpus.text_files import BLOCK, count_line_ends, require_stamp
+from flaxformer_mt.data.prepare.encode import CHUNK, Encoded, Range, Settings, encode_part
+from flaxformer_mt.data.prepare.manifest import sha256_of
+from flaxformer_mt.versions import package_versions
+
+Cluster = Callable[[Begin], AbstractContextManager[Workers]]
+"""Has workers begin."""
+SPAN = 4 * CHUNK
+"""Records of a task, which opens each file once."""
+_COUNTED = 64 * BLOCK
+_AHEAD = 4  # tasks for each worker, whose tokens may wait here
+
+
+@dataclasses.dataclass(frozen=True)
+class _Surveyed:
+    """A plain file: how many lines it has, and how many end before each of its blocks."""
+
+    stamp: tuple[int, int]
+    sha256: str
+    lines: int
+    line_ends: Int64[np.ndarray, " blocks"]
+
+    def place(self, first: int) -> Place:
+        block = max(0, int(np.searchsorted(self.line_ends, first)) - 1)
+        return Place(first, int(self.line_ends[block]), block * BLOCK, self.stamp)
+
+
+class Spread:
+    """A cluster's workers, and where the lines of seekable corpora stand."""
+
+    def __init__(self, workers: Workers, sources: Iterable[Source]) -> None:
+        """Raises ClusterError for machines that may encode otherwise; CorpusError."""
+        self._workers = workers
+        for name, here in _versions().items():
+            if (there := workers.told[name]) != here:
+                raise ClusterError(
+                    f"the cluster's machines have {name} {there}, but here is {here}"
+                )
+        seekable = [source for source in sources if corpora.is_seekable(source)]
+        files = {str(path): path for source in seekable for path in source.files.values()}
+        stamps = {name: paths.stamp(path) for name, path in files.items()}
+        parts = {name: range(0, size, _COUNTED) for name, (size, _) in stamps.items()}
+        done = self._done(
+            task
+            for name, path in files.items()
+            for task in (
+                functools.partial(_digest, path, stamps[name]),
+                *(
+                    functools.partial(count_line_ends, path, stamps[name], part, part + _COUNTED)
+                    for part in parts[name]
+                ),
+            )
+        )
+        self._files = dict[str, _Surveyed]()
+        for name, stamp in stamps.items():
+            digest, counted = next(done), list(itertools.islice(done, len(parts[name])))
+            ends = np.cumsum([0, *itertools.chain.from_iterable(part for part, _ in counted)])
+            unended = bool(counted) and not counted[-1][1]
+            self._files[name] = _Surveyed(stamp, digest, int(ends[-1]) + unended, ends)
+
+    def described(self) -> list[dict[str, Any]]:
+        """The files, as `describe_inputs` takes what is known."""
+        return [
+            {"path": name, "size": file.stamp[0], "mtime_ns": file.stamp[1], "sha256": file.sha256}
+            for name, file in self._files.items()
+        ]
+
+    def size(self, source: Source) -> int | None:
+        """How many records a seekable corpus has. Raises CorpusError if its sides differ."""
+        if not corpora.is_seekable(source):
+            return None
+        counts = [self._files[str(path)].lines for path in source.files.values()]
+        corpora.require_equal(source.files.values(), counts)
+        return counts[0]
+
+    def records(self, source: Source, numbers: Sequence[int]) -> Iterator[tuple[bytes, ...]]:
+        """These records of a seekable corpus, whose numbers are in order."""
+        spans = itertools.groupby(numbers, lambda number: number // SPAN)
+        tasks = (
+            functools.partial(_picked, self._range("", source, span * SPAN), list(wanted))
+            for span, wanted in spans
+        )
+        return itertools.chain.from_iterable(self._done(tasks))
+
+    def encoder(self, settings: Settings) -> Callable[[str, Source], Iterator[Encoded]]:
+        """What became of each chunk of a corpus, in order, as `encode_chunk` has it."""
+        self._workers.start(functools.partial(_begin_encoding, settings))
+        return self._encoded
+
+    def _encoded(self, split: str, source: Source) -> Iterator[Encoded]:
+        if (size := self.size(source)) is None:
+            return itertools.chain.from_iterable(self._done(Range(split, source).chunks()))
+        ranges = (self._range(split, source, first) for first in range(0, size, SPAN))
+        return itertools.chain.from_iterable(self._done(ranges))
+
+    def _range(self, split: str, source: Source, first: int) -> Range:
+        files = {name: self._files[str(path)] for name, path in source.files.items()}
+        places = {name: file.place(first) for name, file in files.items()}
+        return Range(split, source, first, first + SPAN, places)
+
+    def _done(self, items: Iterable[Any]) -> Iterator[Any]:
+        return (result for _, result in self._workers.map(items, ahead=_AHEAD))
+
+
+@contextlib.contextmanager
+def spread_over(cluster: Cluster | None, config: DataConfig) -> Iterator[Spread | None]:
+    """The cluster, with all corpora that it can read surveyed. Raises as `Spread` does."""
+    if cluster is None:
+        yield None
+        return
+    splits = [corpora.open_split(config, split) for split in ("train", "valid")]
+    with cluster(_begin_reading) as workers:
+        yield Spread(workers, [source for opened in splits for _, _, source in opened])
+
+
+def _begin_reading() -> tuple[dict[str, Any], Callable[[Any], Any]]:
+    """What workers do until there is a vocabulary: they call what they get."""
+    return _versions(), operator.call
+
+
+def _begin_encoding(settings: Settings) -> tuple[dict[str, Any], Callable[[Any], Any]]:
+    return _versions(), functools.partial(encode_part, settings=settings)
+
+
+def _versions() -> dict[str, Any]:
+    """What decides how text is encoded, besides the settings."""
+    found = package_versions()
+    versions = {name: found.get(name) for name in ("flaxformer-mt", "sentencepiece")}
+    return versions | {"regex": regex.__version__, "Unicode": unicodedata.unidata_version}
+
+
+def _digest(path: Any, stamp: tuple[int, int]) -> str:
+    require_stamp(path, stamp)
+    return sha256_of(path)
+
+
+def _picked(part: Range, numbers: Sequence[int]) -> list[tuple[bytes, ...]]:
+    wanted = {number - part.first for number in numbers}
+    return [record for number, record in enumerate(part.records()) if number in wanted]
