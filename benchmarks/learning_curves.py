@@ -140,8 +140,8 @@ def curve(name: str, tokens: np.ndarray, values: Sequence[float]) -> RunLog:
         "tokens": tokens[ends - 1].astype(np.float64),
         "hours": np.full(len(ends), np.nan),
     }
-    none = Series(at={axis: np.empty(0) for axis in at}, values={}, breaks=np.empty(0, np.int64))
-    train = Series(at=at, values={"loss": means}, breaks=np.empty(0, np.int64))
+    none = Series(at={axis: np.empty(0) for axis in at}, values={})
+    train = Series(at=at, values={"loss": means})
     return RunLog(
         name=name,
         state=f"{len(values):,} steps",

@@ -1,6 +1,6 @@
-"""The base of this package's errors, and the exit status that an error ends a command with.
+"""The base of this package's errors, and the exit status that an error gives a command.
 
-Scripts that restart commands on preemptible machines (`launch/`) rely on it alone.
+Scripts that restart commands on preemptible machines (`launch/`) rely on the status.
 """
 
 import difflib
@@ -18,13 +18,13 @@ FINAL = 2  # argparse's own for wrong usage; anything that running again won't f
 
 
 class FlaxformerError(Exception):
-    """An error whose message tells the user of a command what happened and what to do."""
+    """An error whose message tells the user what happened and what to do."""
 
     exit_status: ClassVar[int] = FAILED
 
 
 class UserError(FlaxformerError, ValueError):
-    """Something that the user asked for or gave (settings, files) and has to change."""
+    """Settings or files that the user has to change."""
 
     exit_status = FINAL
 
@@ -49,7 +49,7 @@ def program() -> str:
 
 
 def install(extra: str) -> str:
-    """How to install an extra, for the way this program was started."""
+    """How to install an extra, depending on how this program was started."""
     if "FLAXFORMER_PROGRAM" in os.environ:
         return f"write FLAXFORMER_EXTRAS={extra} before {program()}"
     return f"pip install 'flaxformer-mt[{extra}]'"

@@ -1,8 +1,7 @@
-"""One HTML file that needs nothing else and asks for nothing.
+"""One HTML file that needs nothing else.
 
-Style and script stand inside, and the content security policy allows these two by their digests and
-no other, so that a sentence can never become code. What is shown is JSON in a block of its own, or
-a picture within the file.
+Style and script are inside, and the content security policy allows only these, by digest, so that a
+sentence can't become code. Data is JSON in a block of its own, or a picture within the file.
 """
 
 import base64
@@ -17,7 +16,7 @@ from typing import Any
 def standalone(title: str, *, body: str, style: str, script: str = "", data: Any = None) -> str:
     """The file's text: `body` is HTML. The script finds `data`, plain JSON, in the element `data`.
 
-    Raises ValueError for data with a number that JSON has not.
+    Raises ValueError for numbers that JSON doesn't have.
     """
     policy = (
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
@@ -47,13 +46,13 @@ def standalone(title: str, *, body: str, style: str, script: str = "", data: Any
 
 
 def text(content: str) -> str:
-    """Text as HTML; controls, which HTML has not, as their pictures."""
+    """Text as HTML; control characters as their pictures."""
     visible = {code: 0x2400 + code for code in range(0x20)} | {0x7F: 0x2421}
     return html.escape(content.translate(visible), quote=True)
 
 
 def table(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Plain texts as an HTML table, which scrolls where too wide; first cells are headings."""
+    """Plain texts as a scrolling HTML table; first cells are headings."""
     head = "".join(f'<th scope="col">{text(cell)}</th>' for cell in header)
     body = "".join(
         f'<tr><th scope="row">{text(first)}</th>'
@@ -69,7 +68,6 @@ def table(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]]) ->
 
 
 def asset(package: str, name: str) -> str:
-    """A style or script that lies in a package."""
     return importlib.resources.files(package).joinpath(name).read_text("utf-8")
 
 

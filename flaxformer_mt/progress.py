@@ -36,7 +36,7 @@ class Meter(contextlib.AbstractContextManager["Meter"]):
         self._shown = False
 
     def begin(self, *, skipped: int) -> None:
-        """Starts after a part of size `skipped`, which an earlier call has done."""
+        """Starts after a part of size `skipped`, done by an earlier call."""
         self._size = self._skipped = skipped
         self._began = self._said = self._clock()
 
@@ -57,7 +57,7 @@ class Meter(contextlib.AbstractContextManager["Meter"]):
             self._report(f"{self._what}: {self.describe_progress()}")
 
     def say(self, line: str) -> None:
-        """Prints a line past the one that is updated."""
+        """Prints a line above the one that is updated."""
         self.close()
         self._report(line)
 

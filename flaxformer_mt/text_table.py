@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 def aligned(
     header: Sequence[str], rows: Sequence[Sequence[str]], *, left: Collection[int] = (0,)
 ) -> str:
-    """Columns as wide as they need, two blanks apart, to the right but for those in `left`."""
+    """Columns, two blanks apart, aligned right except those in `left`."""
     lines = [list(header), *map(list, rows)]
     widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
     return "\n".join(
@@ -21,7 +21,7 @@ def aligned(
 def markdown(
     header: Sequence[str], rows: Sequence[Sequence[str]], *, right: Collection[int] = ()
 ) -> str:
-    """Columns in `right` hold numbers. A bar within a cell would end it, and is escaped."""
+    """Columns in `right` hold numbers. Bars within cells are escaped."""
     rule = ["---:" if place in right else "---" for place in range(len(header))]
     lines = [header, rule, *([cell.replace("|", "\\|") for cell in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -22,7 +22,7 @@ PACKAGES = (
 
 
 def package_versions() -> dict[str, str]:
-    """Versions of the installed main dependencies; one that is not installed is left out."""
+    """Versions of the installed main dependencies."""
     versions = {}
     for name in PACKAGES:
         try:
@@ -35,24 +35,21 @@ def package_versions() -> dict[str, str]:
 def git_commit(package: Path | None = None) -> str | None:
     """The commit of the checkout that holds this package, with "-dirty" if tracked files differ.
 
-    FLAXFORMER_COMMIT names it for a copy of a checkout. Without that, None when git or the checkout
-    is absent, or when the package merely lies somewhere below another project's checkout, as an
-    installed one inside a virtual environment does.
+    FLAXFORMER_COMMIT names it for a copy of a checkout. Otherwise None if git or the checkout is
+    absent, or the package is installed below another project's checkout, as in a virtual
+    environment.
     """
     package = (package or Path(__file__).parent).resolve()
     told = os.environ.get("FLAXFORMER_COMMIT") or None
     top = _git(package, "rev-parse", "--show-toplevel")
     if not top or Path(top).resolve() != package.parent:
         return told
-    commit = _git(package, "rev-parse", "--verify", "--quiet", "HEAD")
-    if not commit:
-        return told
-    changes = _git(package, "status", "--porcelain", "--untracked-files=no")
-    return f"{commit}-dirty" if changes else commit
+    only_commit = ("--always", "--abbrev=40", "--exclude", "*")
+    return _git(package, "describe", "--dirty", *only_commit) or told
 
 
 def _git(directory: Path, *arguments: str) -> str | None:
-    # Inside a git hook, GIT_DIR and its kin point at whatever repository runs the hook.
+    # Inside a git hook, GIT_DIR and the like point to the repository that runs the hook.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         done = subprocess.run(

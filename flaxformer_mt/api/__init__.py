@@ -8,11 +8,10 @@ from flaxformer_mt.rundir.paths import is_primary
 
 
 def config_of(run: RunDirectory) -> ExperimentConfig:
-    """The config that the run has recorded."""
     return freeze(read_record(run).config, str(run.config_file))
 
 
 def say(text: str) -> None:
-    """A line for people, from the first of several processes; standard output is for results."""
+    """Prints a line for people, from the first of several processes; stdout is for results."""
     if is_primary():
         print(text, file=sys.stderr, flush=True)

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 def begin_folder(run: RunDirectory, config: ExperimentConfig) -> None:
-    """Makes the folder of a new run, once its text is known to be readable.
+    """Makes the folder of a new run, unless its text can't be read: typos leave no folder behind.
 
-    A mistyped file name leaves none behind. Raises what `check_inputs` does; WorkdirError.
+    Raises what `check_inputs` does; WorkdirError.
     """
     # A command that has no data to prepare loads none of it.
     from flaxformer_mt.data.prepare import check_inputs
@@ -52,16 +52,16 @@ def prepared(
     `data.prepare` does, and RunDirectoryError for a trained run without its vocabulary.
     """
     if list_steps(run.checkpoints) and not exists(run.vocabulary / INDEX["vocabulary"]):
-        # Another would be trained in its place, whose ids mean nothing to the model.
+        # A newly trained one's ids would mean nothing to the model.
         raise RunDirectoryError(
             f"{run.vocabulary}: missing, but the checkpoints need it: restore it from a copy"
         )
-    # Here, because of several processes the first alone prepares.
+    # Here, since only the first of several processes prepares.
     from flaxformer_mt.data.prepare import prepare
 
     with preparing(run) as folder:
         if source is not None and not (folder / "vocabulary").exists():
-            # Verified, and written aside first: half a vocabulary would be taken for the run's own.
+            # Verified and written aside: half a vocabulary would be taken for the run's.
             Vocabularies.load(local_copy(source.vocabulary)).save(folder / "vocabulary")
         store = prepare(
             config.data,
@@ -78,13 +78,12 @@ def prepared(
 def prepare_only(
     run: RunDirectory, config: ExperimentConfig, source: RunDirectory | None = None
 ) -> None:
-    """As `prepared`, for the first of several processes: each then opens what is there."""
+    """As `prepared`, for the first of several processes; each then opens the result."""
     with prepared(run, config, source=source):
         pass
 
 
 def planner_of(config: ExperimentConfig, store: Store, vocabularies: Vocabularies) -> Planner:
-    """The batches that the run will train on."""
     seed = config.training.seed
     return Planner(
         store.train,
@@ -96,6 +95,6 @@ def planner_of(config: ExperimentConfig, store: Store, vocabularies: Vocabularie
 
 
 def open_data(run: RunDirectory) -> tuple[Vocabularies, Store]:
-    """What is prepared, from this machine's own copy where the run is in a bucket."""
+    """What is prepared, from this machine's copy if the run is in a bucket."""
     vocabularies = Vocabularies.load(local_copy(run.vocabulary))
     return vocabularies, Store.open(local_copy(run.data), vocabulary_digest=vocabularies.digest)

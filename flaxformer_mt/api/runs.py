@@ -50,19 +50,19 @@ def evaluate(
 ) -> dict[str, Evaluation]:
     """Translates test sets and scores them, by name: `evaluate("runs/mine")["test"].scores.bleu`.
 
-    `test` is one of the run's `data.test`, or "valid", which the run has in itself; text of your
-    own, `{"name": (sources, references)}`; or None, all of `data.test`. `translator` translates in
-    place of `Translator.load(run)`: with other weights or settings, or several runs. By default
-    `scoring` is BLEU, chrF, TER and, where it has rules for the language, the paper's BLEU.
+    `test` is one of the run's `data.test`, or "valid"; text of your own, `{"name": (sources,
+    references)}`; or None for all of `data.test`. `translator` replaces `Translator.load(run)`:
+    with other weights or settings, or several runs. By default `scoring` is BLEU, chrF, TER and, if
+    it has rules for the language, the paper's BLEU.
 
-    Scores and translations are kept in the run's evaluation folder, with a page of `examples` of
-    the worst and the best, and `compare` finds them there. Raises ScoringError, CorpusError,
+    Scores and translations are saved in the run's evaluation folder, where `compare` finds them,
+    with a page of `examples` of the worst and best. Raises ScoringError, CorpusError,
     RunDirectoryError, and what `Translator` raises.
     """
     opened = open_run(run)
     data = config_of(opened).data
     if isinstance(test, Mapping):
-        # The scores of one set must not take the place of another's.
+        # One set's scores must not replace another's.
         if taken := test.keys() & {VALID, *(corpus.name for corpus in data.test)}:
             raise ScoringError(f"{taken.pop()!r} is already a set of this run: choose another name")
     else:
@@ -121,10 +121,10 @@ def evaluations(
     examples: int,
     processes: Processes | None = None,
 ) -> Iterator[Evaluation]:
-    """Each set's translations and scores, kept in `directory`.
+    """Each set's translations and scores, saved in `directory`.
 
-    Several processes share the sentences of each set; the first one alone scores. Sets are checked
-    before a model is loaded: a misspelt name should not cost minutes.
+    Several processes share the sentences of each set; only the first one scores. Sets are checked
+    before a model is loaded, so that a misspelt name costs no time.
     """
     for name, (sources, references) in sets.items():
         one_set.check(name, sources, references, directory)
@@ -152,10 +152,10 @@ def evaluations(
 def average(
     run: str | os.PathLike[str], *, last: int | None = None, best: int | None = None
 ) -> list[int]:
-    """Averages checkpoints of a run, which `Translator.load` then takes; returns their steps.
+    """Averages checkpoints of a run, which `Translator.load` then uses; returns their steps.
 
-    They are the `last` regular ones (by default as many as `training.keep_for_average`), or the
-    `best` by validation. Raises RunDirectoryError, CheckpointError, and ValueError for both.
+    They are the `last` regular ones (default: `training.keep_for_average`), or the `best` by
+    validation. Raises RunDirectoryError, CheckpointError, and ValueError for both.
     """
     from flaxformer_mt.rundir.checkpoint_choice import average_checkpoints, write_average
 
@@ -166,7 +166,7 @@ def average(
         params, steps = average_checkpoints(opened, best, "best")
     else:
         kept = config_of(opened).training.keep_for_average
-        # Of a run that was told to keep none, the newest alone.
+        # At least the newest, for a run that keeps none.
         params, steps = average_checkpoints(opened, max(1, kept) if last is None else last)
     write_average(opened, params, steps)
     say(
@@ -192,14 +192,14 @@ def export(
     """Writes a run's model into the new folder `output`, for another program.
 
     `format` is "ctranslate2", "huggingface" or "stablehlo"; `quantization` is CTranslate2's. The
-    folder appears once the other program's outputs have been compared with this one's on `sample`,
-    a file of source lines (by default the run's validation text); how far they agree is returned.
-    `bound` is the largest difference of a token's log-probability that passes. With
-    `checked=False` nothing is compared, and the other program isn't needed.
+    folder appears once both programs' outputs have been compared on `sample`, a file of source
+    lines (default: the run's validation text); the result says how far they agree. `bound` is the
+    largest accepted difference of a token's log-probability. `checked=False` skips the comparison,
+    and the other program isn't needed.
 
-    A folder for Hugging Face has a model card: the run's data, commands, and scores of these
-    weights; `license` is the hub's name of one. `push` is a model on the hub, "ORG/NAME", to which
-    the folder is then uploaded.
+    A folder for Hugging Face has a model card with the run's data, commands, and scores of these
+    weights; `license` is the hub's name of one. `push`, "ORG/NAME", uploads the folder to that
+    model on the hub.
 
     Raises ExportError, HubError, RunDirectoryError, and what `Translator.load` raises.
     """

@@ -31,11 +31,10 @@ def load_config(
 ) -> ExperimentConfig:
     """The settings of an experiment, to train with.
 
-    `spec` is a built-in config (`files`, `files:base`), a config file, or a run directory, whose
-    recorded settings these are. `overrides` changes some of them, by the dotted names that
-    `config --explain` lists: `{"training.steps": 500, "data.train.mine.src": "train.en"}`.
-
-    `files` counts the pairs of its corpus for its sizes, if one is named.
+    `spec` is a built-in config (`files`, `files:base`), a config file, or a run directory with its
+    recorded settings. `overrides` changes some, by the dotted names that `config --explain` lists:
+    `{"training.steps": 500, "data.train.mine.src": "train.en"}`. `files` takes its sizes from the
+    number of its corpus's pairs, if one is named.
 
     Raises ConfigError, which names the setting and the nearest valid name, RunDirectoryError, and
     what reading a corpus raises.
@@ -49,9 +48,9 @@ def load_config(
 def sized_config(
     spec: str, overrides: Overrides, *, recorded: ExperimentConfig | None = None
 ) -> ExperimentConfig:
-    """As `config.load_config`; sizes that the corpus decides are settled by its pairs, and told.
+    """As `config.load_config`, with sizes settled by the corpus's pairs where they depend on it.
 
-    Raises CorpusError and PrepareError for a corpus that cannot be counted.
+    Raises CorpusError and PrepareError for a corpus that can't be counted.
     """
     counted: list[int] = []
 
@@ -76,7 +75,7 @@ def sized_config(
 
 
 def changed(run: RunDirectory, overrides: Overrides) -> ExperimentConfig:
-    """The recorded config with overrides. Raises ConfigError if nothing would read one of these."""
+    """The recorded config with overrides. Raises ConfigError for one that has no effect."""
     recorded = config_of(run)
     thawed = thaw(recorded)
     apply_overrides(thawed, overrides)
@@ -92,8 +91,8 @@ def settled(
     init_from: str | None = None,
     load: Callable[..., ExperimentConfig] = sized_config,
 ) -> ExperimentConfig:
-    """What a command means: the config file's settings, those of the run if it is there already,
-    or those of the run that it starts from."""
+    """What a command means: the config file's settings, those of the existing run, or those of the
+    run that it starts from."""
     if layout.has_record(run):
         if spec is None:
             return changed(run, overrides)
@@ -110,8 +109,7 @@ def continued(
 ) -> tuple[ExperimentConfig, dict[str, tuple[Any, Any]]]:
     """The settings that the run continues with, and how they differ from the recorded ones.
 
-    Before the first checkpoint nothing is trained that a change could contradict: a first attempt
-    may have failed for just that setting. Raises ConfigError for a change that is not allowed.
+    Before the first checkpoint any change is allowed. Raises ConfigError for a change that isn't.
     """
     recorded = config_of(run)
     if config.model.dtype == "auto":

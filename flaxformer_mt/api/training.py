@@ -18,15 +18,9 @@ from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.model import parameters
 from flaxformer_mt.parallel import ALONE, Processes, make_deterministic, share_one_heap
 from flaxformer_mt.parallel.compile_cache import share_compiled
-from flaxformer_mt.rundir import CheckpointError, RunDirectoryError, layout
+from flaxformer_mt.rundir import RunDirectoryError, layout
 from flaxformer_mt.rundir.cache import local_copy
-from flaxformer_mt.rundir.checkpoint_choice import (
-    averaged_steps,
-    chosen_weights,
-    has_average,
-    list_steps,
-    stale_average,
-)
+from flaxformer_mt.rundir.checkpoint_choice import chosen_weights, list_steps
 from flaxformer_mt.rundir.checkpoints import Checkpoints, load_params
 from flaxformer_mt.rundir.layout import RunDirectory, Status, read_status, reopen, write_status
 from flaxformer_mt.rundir.lock import Holding, locked
@@ -61,20 +55,20 @@ def train(
 ) -> Status:
     """Trains the run in `workdir`, new or resumed; returns how it ended.
 
-    A run resumes where it stopped, with the settings of `config`; of these, some may not change
-    once it has a checkpoint. `init_from` is another run, whose weights a new one begins with.
+    A run resumes where it stopped, with the settings of `config`, some of which may not change once
+    it has a checkpoint. `init_from` is another run, whose weights a new one begins with.
 
-    `on_report` is called with each report on training and on validation: what `metrics.jsonl` gets
-    a line of, `{"step": 500, "kind": "train", "loss": 2.1, ...}` (docs/observing.md). What it
-    raises ends training as any error does.
+    `on_report` is called with each training and validation report, as written to `metrics.jsonl`:
+    `{"step": 500, "kind": "train", "loss": 2.1, ...}` (docs/observing.md). An error that it raises
+    ends training.
 
-    Ctrl-C, or an interrupted cell of a notebook, saves a checkpoint and ends training as `stopped`.
+    Ctrl-C, or interrupting a notebook's cell, saves a checkpoint and ends training as `stopped`.
 
-    `command` is recorded as what started it (by default the program's arguments), several
-    `processes` train together, and `profile` are the first and the last step to trace.
+    `command` is recorded as what started it (default: the program's arguments), several `processes`
+    train together, and `profile` gives the first and last step to trace.
 
-    Raises ConfigError, StartError, RunDirectoryError, and what reading data and training raise. How
-    it ended, `failed` too, stands in the run's `status.json`.
+    Raises ConfigError, StartError, RunDirectoryError, and what reading data and training raise. The
+    run's `status.json` says how it ended, `failed` too.
     """
     if processes.count == 1:
         share_one_heap()
@@ -93,7 +87,7 @@ def train(
         if settings.training.deterministic:
             make_deterministic()
         if is_remote(run.path) and jax.default_backend() != "cpu":
-            # A preempted TPU takes its disk along, and base's step compiles for minutes.
+            # A preempted TPU loses its disk, and base's step compiles for minutes.
             share_compiled(run.compiled)
         try:
             with (
@@ -120,8 +114,8 @@ def train(
                 )
                 trackers.state = outcome.state
         except Exception as error:
-            # On a full or broken disk the status cannot be kept; what went wrong must still be
-            # said. Nor may it be where another process has taken the run over.
+            # The status can't be written on a full disk, and must not be if another process has
+            # taken the run over; the error must be shown all the same.
             with contextlib.suppress(RunDirectoryError):
                 holding.check()
                 before = read_status(run)
@@ -145,7 +139,7 @@ def train(
 def recorded(
     run: RunDirectory, config: ExperimentConfig, command: Sequence[str], processes: Processes
 ) -> Iterator[tuple[ExperimentConfig | None, Holding]]:
-    """Creates or continues the run: its settings, None if it is finished, and its lock.
+    """Creates or continues the run: its settings (None: finished) and its lock.
 
     The first process reads and writes the run's record and holds its lock.
     """
@@ -187,9 +181,8 @@ def recorded(
 def run_to_start_from(
     run: RunDirectory, init_from: str | None, processes: Processes
 ) -> RunDirectory | None:
-    """The run whose weights a new one begins with. Raises StartError for one that has none."""
-    # The first process says it for all: who saw none would wait for an answer about weights that
-    # nobody asks for who sees one.
+    """The run whose weights a new one begins with. Raises StartError if it has none."""
+    # The first process decides for all: if they saw different states, some would wait forever.
     has_checkpoint = processes.first(lambda: bool(list_steps(run.checkpoints)))
     if init_from is None:
         return None
@@ -200,7 +193,7 @@ def run_to_start_from(
 
 
 def require_trained(run: RunDirectory, init_from: str) -> RunDirectory:
-    """The run `init_from`, other than `run` and with weights. Raises StartError."""
+    """The run `init_from`, which must be another run with weights. Raises StartError."""
     if RunDirectory(as_path(init_from)) == run:
         raise StartError(f"--init-from {init_from}: is this run itself; choose another")
     source = layout.open_run(init_from)
@@ -212,9 +205,9 @@ def require_trained(run: RunDirectory, init_from: str) -> RunDirectory:
 def weights_of(
     source: RunDirectory, vocabularies: Vocabularies, program: Program, processes: Processes
 ) -> Callable[[], Any]:
-    """Reads the best parameters of another run, host arrays of this one's vocabulary and shapes.
+    """Reads the best parameters of another run: host arrays with this one's vocabulary and shapes.
 
-    Which they are is settled here, by the first process for all: the other run may be training.
+    The first process chooses them for all, since the other run may be training.
     """
     theirs = Vocabularies.load(local_copy(source.vocabulary))
     if theirs.digest != vocabularies.digest:
@@ -232,22 +225,6 @@ def weights_of(
     return read
 
 
-def tell_of_average(run: RunDirectory) -> None:
-    """Says, where a run that is trained on has an average, what becomes of it."""
-    if not has_average(run.checkpoints):
-        return
-    try:
-        steps = ", ".join(f"{step:,}" for step in averaged_steps(run))
-        say(
-            stale_average(run)
-            or f"the next checkpoint outdates the average of steps {steps}: run `average` again "
-            "after training"
-        )
-    except CheckpointError as error:
-        # Training makes no use of it.
-        say(f"warning: {error}; until then translate and evaluate fail")
-
-
 def _train(
     run: RunDirectory,
     config: ExperimentConfig,
@@ -262,7 +239,6 @@ def _train(
 ) -> Outcome:
     settings = config.training
     source = run_to_start_from(run, init_from, processes)
-    tell_of_average(run)
     processes.first(lambda: prepare_only(run, config, source))
     vocabularies, store = open_data(run)
     sizes = vocabularies.src.size, vocabularies.tgt.size
@@ -290,7 +266,7 @@ def _train(
             )
         evaluators = [loss_evaluator(program, store.valid, telemetry.message)]
         if settings.validate_bleu:
-            # Decoding and metrics are a quarter of our modules; without it none is loaded.
+            # Decoding and metrics are a quarter of our modules: load them only if needed.
             from flaxformer_mt.api.validation import bleu_evaluator
 
             evaluators.append(

@@ -1,17 +1,25 @@
-"""Arguments shared by commands: a config with overrides, a run directory, numbers, weights."""
+"""Arguments shared by commands: config with overrides, run directory, weights, search, numbers."""
+
+from __future__ import annotations
 
 import argparse
+import dataclasses
 import difflib
 import functools
 import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn, get_args
+from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
-from flaxformer_mt.config import DecodingConfig, ExperimentConfig, flatten
+import flaxformer_mt as fm
+from flaxformer_mt.config import ConfigError, DecodingConfig, ExperimentConfig, flatten
 from flaxformer_mt.config.consistency import LARGEST_BEAM
 from flaxformer_mt.config.freeze import field_types
+
+if TYPE_CHECKING:
+    from flaxformer_mt.decoding.sampling import Sampling
+    from flaxformer_mt.parallel import Cluster
 
 _OVERRIDE = re.compile(r"--config\.([^=]+)(?:=(.*))?", re.DOTALL)
 
@@ -21,6 +29,26 @@ CONFIG = {
     "overrides a setting",
 }
 WORKDIR = {"--workdir DIR": "run directory, local or gs://BUCKET/FOLDER"}
+DTYPE = {
+    "--dtype float32|bfloat16": "type of matrix-product operands (default: the run's "
+    "model.dtype); bfloat16 is faster on accelerators and some CPUs, and changes a few "
+    "translations",
+}
+SHORTLIST = {
+    "--shortlist": "choose only among target words that the source words make likely, learned "
+    "once from the training text: faster with a large vocabulary; changes a few translations",
+}
+_PROCESSES = {
+    "--coordinator HOST:PORT": "address of the first process",
+    "--num-processes N:int": "number of processes",
+    "--heartbeat SECONDS:int": "when a process dies, the others exit within this many seconds "
+    "(default: 100)",
+}
+_SAMPLING = {
+    "--sample": "draw --beam-size samples; return the --n-best most likely",
+    "--top-k K:int": "draw from the K most likely tokens only",
+    "--seed N:int": "seed; each line's draws depend only on it and the line's number",
+}
 
 
 def make_parser(prog: str, purpose: str, epilog: str = "") -> argparse.ArgumentParser:
@@ -28,7 +56,7 @@ def make_parser(prog: str, purpose: str, epilog: str = "") -> argparse.ArgumentP
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says of a misspelt flag which one may be meant, or which setting."""
+    """Suggests the flag or setting that a misspelt flag may mean."""
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         self._words = [*args]
@@ -50,7 +78,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _WithDefaults(argparse.ArgumentDefaultsHelpFormatter):
-    """Shows defaults, but for flags that are not given and values that are worked out later."""
+    """Shows defaults, except for switches and values that are determined later."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
         if action.default in (None, False, "") or action.default == []:
@@ -68,9 +96,9 @@ def flags(
 ) -> None:
     """Adds the arguments of a table: how each is written in a call, and its help.
 
-    "--json" is a switch, "--input FILE" takes a text, "--format text|tsv" one of these words,
-    "--only ROW..." one text or more, and "--valid SRC TGT" two. "N:int" is an integer of at least
-    1 and "X:float" a number above 0, shown as N and X. `repeatable` ones are gathered in a list.
+    "--json" is a switch, "--input FILE" takes text, "--format text|tsv" one of these words, "--only
+    ROW..." one text or more, and "--valid SRC TGT" two. "N:int" is an integer ≥ 1 and "X:float" a
+    number > 0, shown as N and X. `repeatable` ones are collected in a list.
     """
     for form, help in table.items():
         more: dict[str, Any] = {"required": True} if required else {}
@@ -95,7 +123,7 @@ def flags(
 
 
 def take_overrides(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The arguments without `--config.KEY=VALUE` (or `--config.KEY VALUE`), and those of it."""
+    """The arguments without `--config.KEY=VALUE` (or `--config.KEY VALUE`), and these."""
     rest: list[str] = []
     overrides: list[str] = []
     words = iter(arguments)
@@ -133,10 +161,8 @@ def add_decoding(parser: argparse.ArgumentParser) -> None:
 
 
 def add_settings(parser: argparse._ActionsContainer, *names: str, note: str = "") -> None:
-    """A flag for each of these settings under `decoding`, with the schema's explanation.
-
-    `note` is added to it, with the setting's name for `{}`.
-    """
+    """A flag for each of these settings under `decoding`, with the schema's explanation and `note`,
+    in which `{}` stands for the name."""
     hints = field_types(DecodingConfig)
     numbers = {"beam_size": beam_size, "no_repeat_ngram": count}
     for name in names:
@@ -150,8 +176,94 @@ def add_settings(parser: argparse._ActionsContainer, *names: str, note: str = ""
         parser.add_argument(f"--{name.replace('_', '-')}", help=explained, **form)
 
 
+def add_search(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("search (default: the run's decoding settings)")
+    names = [field.name for field in dataclasses.fields(DecodingConfig)]
+    add_settings(group, *(name for name in names if name not in ("beam_size", "length_penalty")))
+    flags(group, DTYPE | SHORTLIST)
+
+
+def as_asked(options: argparse.Namespace, translator: fm.Translator) -> fm.Translator:
+    """The model with the settings and dtype given to the command.
+
+    Raises ConfigError for a diversity without groups, and for a beam that groups don't divide.
+    """
+    given = given_settings(options)
+    config = dataclasses.replace(translator.config, **given)
+    if "diversity" in given and config.diverse_groups == 1:
+        raise ConfigError("--diversity needs more than one group: add --diverse-groups G")
+    if not getattr(options, "sample", False) and config.beam_size % config.diverse_groups:
+        raise ConfigError(
+            f"a beam of {config.beam_size} cannot be split into {config.diverse_groups} groups: "
+            "--beam-size must be a multiple of decoding.diverse_groups (--diverse-groups)"
+        )
+    translator = translator.with_config(**given)
+    dtype = getattr(options, "dtype", None)
+    return translator if dtype is None else translator.with_dtype(dtype)
+
+
+def given_settings(options: argparse.Namespace) -> dict[str, Any]:
+    names = [field.name for field in dataclasses.fields(DecodingConfig)]
+    values = {name: getattr(options, name, None) for name in names}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def add_sampling(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("sampling instead of search")
+    flags(group, _SAMPLING, seed=1)
+    share = "draw from the fewest tokens with a total probability of P"
+    for name, metavar, help in (("--temperature", "T", "above 0"), ("--top-p", "P", share)):
+        group.add_argument(name, metavar=metavar, type=not_negative, default=1.0, help=help)
+
+
+def sampling_of(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Sampling | None:
+    """What was asked for; None for search."""
+    from flaxformer_mt.decoding.sampling import Sampling
+
+    try:
+        sampling = Sampling(
+            temperature=options.temperature,
+            top_k=options.top_k or 0,
+            top_p=options.top_p,
+            seed=options.seed,
+        )
+    except ValueError as error:
+        parser.error(str(error))
+    if not options.sample and sampling != Sampling():
+        parser.error("--temperature, --top-k, --top-p and --seed need --sample")
+    if options.sample and (options.diverse_groups or options.diversity is not None):
+        parser.error("--diverse-groups and --diversity are for beam search: leave out --sample")
+    return sampling if options.sample else None
+
+
+def add_processes(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "several processes",
+        "TPU pod slices, GKE, Slurm and Open MPI are detected and need no flags. Elsewhere run "
+        "the same command in every process, with the first three of these flags.",
+    )
+    number = "this process's number, from 0"
+    group.add_argument("--process-id", type=count, metavar="I", help=number)
+    flags(group, _PROCESSES)
+
+
+def cluster(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Cluster | None:
+    """What the flags of `add_processes` say, if any was given."""
+    from flaxformer_mt.parallel import Cluster
+
+    found = (options.coordinator, options.num_processes, options.process_id)
+    if found == (None, None, None):
+        return None
+    if None in found:
+        parser.error("--coordinator, --num-processes and --process-id go together")
+    if not re.fullmatch(r".+:\d+", options.coordinator):
+        parser.error(f"--coordinator {options.coordinator}: write HOST:PORT")
+    if options.process_id >= options.num_processes:
+        parser.error(f"--process-id {options.process_id}: must be below --num-processes")
+    return Cluster(*found)
+
+
 def integer(text: str, *, least: int, most: int = 999_999_999) -> int:
-    """An argument that is an integer of at most nine digits."""
     if not re.fullmatch(r"[0-9]{1,9}", text) or not least <= int(text) <= most:
         raise argparse.ArgumentTypeError(f"{text!r} must be an integer from {least} to {most:,}")
     return int(text)
@@ -163,7 +275,6 @@ beam_size = functools.partial(integer, least=1, most=LARGEST_BEAM)
 
 
 def not_negative(text: str) -> float:
-    """An argument that is a finite number of at least 0."""
     try:
         value = float(text)
     except ValueError:
@@ -174,7 +285,6 @@ def not_negative(text: str) -> float:
 
 
 def positive_number(text: str) -> float:
-    """An argument that is a finite number above 0."""
     value = not_negative(text)
     if value == 0:
         raise argparse.ArgumentTypeError(f"{text!r} must be a number > 0")

@@ -11,21 +11,30 @@ from flaxformer_mt.api import config_of, say
 from flaxformer_mt.cli.arguments import (
     WORKDIR,
     add_decoding,
+    as_asked,
     flags,
     make_parser,
     print_json,
     weights,
 )
-from flaxformer_mt.cli.pictures import add_size, drawn, make_folder, write_page, write_picture
-from flaxformer_mt.cli.searching import as_asked
+from flaxformer_mt.cli.figures import add_size, drawn, make_folder, write_page, write_picture
 from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.evaluation.evaluation_files import read_segments
 from flaxformer_mt.figures import FigureError
 from flaxformer_mt.figures.attention_page import attention_page
 from flaxformer_mt.figures.canvas import Form, check_form, require_matplotlib
-from flaxformer_mt.figures.find import Found, find_heads, highlights, legend, table, to_json
+from flaxformer_mt.figures.find import (
+    Found,
+    attend,
+    find_heads,
+    highlights,
+    legend,
+    sentence_of,
+    sentences_of,
+    table,
+    to_json,
+)
 from flaxformer_mt.figures.maps import KINDS, Kind, pick
-from flaxformer_mt.figures.sentences import attend, sentence_of, sentences_of
 from flaxformer_mt.figures.statistics import FAR, pronouns_of
 from flaxformer_mt.progress import Meter
 from flaxformer_mt.rundir.checkpoint_choice import Chosen, chosen_weights
@@ -35,7 +44,7 @@ from flaxformer_mt.rundir.paths import as_path, write_json
 _EPILOG = """Rows are queries: the pieces that attend; in the decoder, the piece about to come.
 `-ing` continues a word; ‹end› is the end mark. An HTML file holds all kinds, layers and heads:
 --kind, --layer, --head and --query choose what it opens with."""
-# What one of the two ways to call it has no use for.
+# Flags of only one of the two ways to call it.
 _OF_PICTURES = ("src", "tgt", "layer", "head", "query")
 _OF_FIND = ("input", "target", "draw", "pronouns")
 _PICTURE = {
@@ -81,13 +90,12 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 
 
 def draw(options: argparse.Namespace, which: Any) -> int:
-    """Writes one picture or page."""
     form = check_form(options.output, others=("html",))
     if is_blank(options.src):
         raise FigureError("--src is empty: give a sentence")
     kind: Kind = options.kind or "cross"
     translator = as_asked(options, fm.Translator.load(options.workdir, which=which))
-    needed = form == "html" or kind != "encoder"  # the encoder knows of no translation
+    needed = form == "html" or kind != "encoder"  # encoder attention needs no translation
     sentence = sentence_of(translator, options.src, options.tgt, translated=needed)
     attention = attend(translator, sentence)
     picked = pick(
@@ -124,7 +132,6 @@ def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None
 
 
 def _find(options: argparse.Namespace, which: Any) -> int:
-    """Searches, prints, and writes what was asked for."""
     if options.output is not None and not options.output.endswith(".json"):
         raise FigureError(f"{options.output}: --find writes JSON: the name must end in .json")
     if options.draw is not None:
@@ -183,7 +190,7 @@ def _write_found(
     if options.json:
         print_json(content)
         return
-    # As they are now: the run's own may be others tomorrow.
+    # The present ones, since the run's may change.
     model = ["--workdir", options.workdir, "--weights", str(chosen.checkpoint)]
     beam_size, length_penalty = translator.config.beam_size, translator.config.length_penalty
     decoding = ["--beam-size", str(beam_size), "--length-penalty", str(length_penalty)]
@@ -192,7 +199,6 @@ def _write_found(
 
 
 def _draw_found(options: argparse.Namespace, translator: fm.Translator, found: Found) -> None:
-    """A picture of each example of each head that was found."""
     folder = make_folder(options.draw)
     for head in found.heads:
         for example in head.examples:

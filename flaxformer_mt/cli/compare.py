@@ -59,7 +59,6 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 
 
 def compare_systems(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Comparison:
-    """Reads what the arguments name, and compares it."""
     if options.testset is not None and (options.ref is not None or options.src is not None):
         parser.error("--testset can't be used with --ref or --src")
     if len(options.systems) < 2:

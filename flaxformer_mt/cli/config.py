@@ -46,7 +46,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 
 
 def explanations(cls: Any, prefix: str) -> Iterator[str]:
-    """One line a setting: key, default, meaning, and whether a resumed run may change it."""
+    """One line per setting: key, default, meaning, and whether a resumed run may change it."""
     for name, hint in field_types(cls).items():
         key, field = f"{prefix}{name}", cls.__dataclass_fields__[name]
         if is_corpora(hint):

@@ -12,8 +12,15 @@ from typing import TYPE_CHECKING
 
 from flaxformer_mt.api import say
 from flaxformer_mt.api.settings import sized_config
-from flaxformer_mt.cli.arguments import CONFIG, flags, make_parser, print_json, take_overrides
-from flaxformer_mt.cli.processes import add_processes, cluster
+from flaxformer_mt.cli.arguments import (
+    CONFIG,
+    add_processes,
+    cluster,
+    flags,
+    make_parser,
+    print_json,
+    take_overrides,
+)
 from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.errors import FINAL
 from flaxformer_mt.rundir.paths import as_path
@@ -56,7 +63,6 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 def examine(
     place: Path, config: ExperimentConfig | None, processes: Processes
 ) -> Iterator[Finding]:
-    """Every check in turn. All processes go through them together."""
     import jax
 
     from flaxformer_mt.diagnosis import machine
@@ -84,7 +90,7 @@ def examine(
 
 
 def _report(told: Sequence[Sequence[str]], *, as_json: bool) -> int:
-    """Says what the other processes have found wrong, and the sum; the number of failures."""
+    """Prints the other processes' problems and the totals; returns the number of failures."""
     from flaxformer_mt.diagnosis.machine import Finding
 
     by_process = [[Finding(**item) for item in json.loads(text)] for (text,) in told]

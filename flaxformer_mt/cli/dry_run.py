@@ -22,11 +22,10 @@ _MIB = 1 << 20
 
 
 def dry_run(workdir: str, spec: str | None, overrides: Sequence[str], processes: Processes) -> int:
-    """Prepares the data if need be, and tries a step; leaves no record of a run and no checkpoint.
+    """Prepares the data if necessary and tries a step; leaves no record of a run and no checkpoint.
 
-    A later `train` in the same directory is bound by the data alone, which is prepared by then: its
-    corpora, languages, vocabulary and filter, and the seed (`data/prepare/manifest.py` has all of
-    them). The model, batches and all else of training are still free.
+    A later `train` in the same directory is bound only by the prepared data: its corpora,
+    languages, vocabulary, filter and seed (see `data/prepare/manifest.py`).
     """
     if processes.count == 1:
         share_one_heap()
@@ -70,7 +69,6 @@ def dry_run(workdir: str, spec: str | None, overrides: Sequence[str], processes:
 def table(
     trial: Trial, config: ExperimentConfig, shapes: int, tgt_vocab_size: int, peak: Peak | None
 ) -> str:
-    """The trial as lines for people."""
     shape, seconds = trial.shape, trial.step_seconds
     memory = {
         "state and batch": trial.arguments,

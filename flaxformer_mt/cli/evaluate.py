@@ -12,8 +12,18 @@ from typing import TYPE_CHECKING, Any
 import flaxformer_mt as fm
 from flaxformer_mt.api import config_of, say
 from flaxformer_mt.api.runs import VALID, evaluations
-from flaxformer_mt.cli.arguments import add_decoding, flags, make_parser, print_json, weights
-from flaxformer_mt.cli.processes import add_processes, cluster
+from flaxformer_mt.cli.arguments import (
+    add_decoding,
+    add_processes,
+    add_search,
+    as_asked,
+    cluster,
+    flags,
+    given_settings,
+    make_parser,
+    print_json,
+    weights,
+)
 from flaxformer_mt.cli.scoring import (
     TESTSET,
     add_scoring,
@@ -24,7 +34,6 @@ from flaxformer_mt.cli.scoring import (
     scoring,
     sets_of,
 )
-from flaxformer_mt.cli.searching import add_search, as_asked, given_settings
 from flaxformer_mt.evaluation.evaluate import Evaluation
 from flaxformer_mt.evaluation.evaluation_files import check_place, keep, read_segments
 from flaxformer_mt.evaluation.page import SHOWN
@@ -83,22 +92,22 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 def evaluate_run(
     options: argparse.Namespace, parser: argparse.ArgumentParser, processes: Processes
 ) -> int:
-    """Several processes share the sentences of each set; the first scores and prints."""
+    """Several processes share each set's sentences; the first one scores and prints."""
     run = open_run(options.workdir)
     data = config_of(run).data
     if options.langpair not in (None, f"{data.src_lang}-{data.tgt_lang}"):
-        if options.tgt_lang is None:  # which the paper's BLEU has rules for, or has not
+        if options.tgt_lang is None:
             parser.error(
                 f"--langpair {options.langpair}: this run translates {data.src_lang} to "
                 f"{data.tgt_lang}; if you mean the pair, add --tgt-lang with the target language"
             )
     tokenizer = "none" if data.tokenized else None
     how = scoring(options, parser, language=data.tgt_lang, tokenizer=tokenizer)
-    # Every file is read before anything is translated: a misspelt name should not cost minutes.
+    # Every file is read before anything is translated, so that a misspelt name costs no time.
     sets = sets_of(options, parser, run=run, data=data, processes=processes)
     directory = run.evaluation if options.output is None else as_path(options.output)
     which = weights(options.weights, parser)
-    # The first one's choice: a run that still trains may have another a moment later.
+    # The first one chooses: a run in training may change a moment later.
     chosen = processes.first(lambda: dataclasses.asdict(chosen_weights(run, which)))
 
     def load() -> fm.Translator:
@@ -123,7 +132,6 @@ def evaluate_run(
 
 
 def score_file(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
-    """Another system's output, scored as a run's would be."""
     how = scoring(options, parser, language=language_of(options))
     name = options.name or Path(options.hypotheses).name.split(".")[0]
     directory = None if options.output is None else as_path(options.output)
@@ -154,7 +162,6 @@ def score_file(options: argparse.Namespace, parser: argparse.ArgumentParser) -> 
 
 
 def _check_flags(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
-    """Nothing that was asked for is without effect, and what is scored is said once."""
     given = {name for name, value in vars(options).items() if value is not None}
     if options.testset is not None and given & {"src", "ref", "set", "folder"}:
         parser.error("--testset can't be used with --set, --src, --ref or --folder")
@@ -180,7 +187,6 @@ def _check_flags(options: argparse.Namespace, parser: argparse.ArgumentParser) -
 
 
 def say_result(result: Evaluation, *, compiling: float) -> None:
-    """What the reader of a score should know besides it."""
     for line in result.split_lines:
         say(f"{result.name}:{line}: too long for the model; translated in pieces and rejoined")
     for note in result.scores.notes:

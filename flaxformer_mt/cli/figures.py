@@ -1,15 +1,32 @@
 """`figures`: training curves of runs; the paper's schedule and positions."""
 
+from __future__ import annotations
+
 import argparse
+import re
 from collections.abc import Sequence
-from typing import cast
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from flaxformer_mt.api import say
 from flaxformer_mt.cli.arguments import flags, make_parser
-from flaxformer_mt.cli.pictures import add_size, write_page, write_picture
-from flaxformer_mt.figures.canvas import Form, check_form, require_matplotlib
+from flaxformer_mt.figures import FigureError
+from flaxformer_mt.figures.canvas import (
+    Form,
+    Layout,
+    Size,
+    check_form,
+    rendered,
+    require_matplotlib,
+)
 from flaxformer_mt.figures.curves import all_notes, curves, curves_page
+from flaxformer_mt.figures.drawings import heat_maps, line_drawing
+from flaxformer_mt.figures.maps import Picked, weights_of
 from flaxformer_mt.figures.runs import AXES, panels, read_runs
+from flaxformer_mt.rundir.paths import as_path, is_remote, write_bytes, write_text
+
+if TYPE_CHECKING:
+    from flaxformer_mt.decoding.teacher_forcing import Attention
 
 _EPILOG = """RUN is a run directory; NAME=RUN gives it a name. The numbers come from its
 metrics.jsonl (docs/observing.md). Pictures need the extra `figures`."""
@@ -81,3 +98,50 @@ def draw_curves(options: argparse.Namespace, parser: argparse.ArgumentParser) ->
         layout = curves(runs, chosen, axis=options.against)
         write_picture(layout, cast(Form, form), options.output, wanted=options.size)
     return 0
+
+
+# --- shared by commands that draw -----------------------------------------------------------------
+
+
+def add_size(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--size",
+        type=size,
+        metavar="WxH",
+        help="size in pixels, such as 1200x800 (SVG and PDF: 96 per inch; default: fits the "
+        "content, doubled for PNG)",
+    )
+
+
+def size(text: str) -> Size:
+    found = re.fullmatch(r"([1-9][0-9]{0,5})[x×]([1-9][0-9]{0,5})", text)
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size: write one such as 1200x800")
+    return Size(int(found[1]), int(found[2]))
+
+
+def drawn(picked: Picked, attention: Attention, *, style: str) -> Layout:
+    if style == "heat":
+        return heat_maps(picked)
+    return line_drawing(picked, heads=weights_of(attention, picked.kind).shape[1])
+
+
+def make_folder(name: str) -> Path:
+    """Makes a folder, unless it is in a bucket."""
+    folder = as_path(name)
+    if not is_remote(folder):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise FigureError(f"{name}: cannot be created: {error.strerror}") from error
+    return folder
+
+
+def write_picture(layout: Layout, form: Form, output: str, *, wanted: Size | None) -> None:
+    write_bytes(as_path(output), rendered(layout, form, size=wanted, say=say))
+    say(output)
+
+
+def write_page(text: str, output: str) -> None:
+    write_text(as_path(output), text)
+    say(output)

@@ -6,12 +6,10 @@ Exit status: `_STATUSES`. 75 is EX_TEMPFAIL; `exit_status` tells errors apart.
 import argparse
 import errno
 import importlib
-import io
 import keyword
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from flaxformer_mt.errors import FlaxformerError, exit_status, nearest, program
 
@@ -38,7 +36,7 @@ COMMANDS = {
 
 # Commands that compile nothing, or nothing for this machine.
 _WITHOUT_PROGRAMS = {"prepare", "average", "trees", "compare", "figures", "plan", "config"}
-# What needs less memory, by command; of the others nothing that could be set does.
+# What to set for less memory, by command.
 _BATCH = (
     "lower data.batch.tokens (or, if that doesn't help, the model's sizes), or raise "
     "training.optimizer.accumulation"
@@ -54,7 +52,7 @@ _STATUSES = (
     "0 done; 1 failed, but may succeed when run again; 2 wrong usage, settings or input: running "
     "again won't help; 75 stopped on request: the same command resumes; 130 interrupted"
 )
-# What a system refuses whatever the program does.
+# What to do about errors of the machine.
 _OF_THE_MACHINE = {
     **dict.fromkeys(
         (errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
@@ -74,7 +72,10 @@ _OF_THE_MACHINE = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit status."""
-    _prepare_streams()
+    # A shell can close standard streams (`>&-`), and services start without them.
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     parser = argparse.ArgumentParser(
         prog=program(),
@@ -87,25 +88,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, purpose in COMMANDS.items():
         commands.add_parser(name, help=purpose, add_help=False)
-    # The command's own parser sees the rest: only the chosen command's rooms are imported, and JAX
-    # only when the arguments are read.
+    # The command's own parser sees the rest: only that command's rooms are imported, and JAX only
+    # once the arguments are read.
     if arguments and not arguments[0].startswith("-") and arguments[0] not in COMMANDS:
         parser.error(f"no command '{arguments[0]}'; {nearest(arguments[0], COMMANDS)}")
     chosen, rest = parser.parse_args(arguments[:1]), arguments[1:]
-    _quiet_libraries()
-    if chosen.command not in _WITHOUT_PROGRAMS and not {"-h", "--help"} & {*rest}:
-        from flaxformer_mt.parallel.compile_cache import keep_compiled
-        from flaxformer_mt.rundir.cache import cache_folder
-
-        keep_compiled(cache_folder() / "xla")
-    command = importlib.import_module(f"flaxformer_mt.cli.{module_of(chosen.command)}")
     try:
+        _quiet_libraries()
+        if chosen.command not in _WITHOUT_PROGRAMS and not {"-h", "--help"} & {*rest}:
+            from flaxformer_mt.parallel.compile_cache import keep_compiled
+            from flaxformer_mt.rundir.cache import cache_folder
+
+            keep_compiled(cache_folder() / "xla")
+        command = importlib.import_module(f"flaxformer_mt.cli.{module_of(chosen.command)}")
         status: int = command.main(rest, f"{program()} {chosen.command}", COMMANDS[chosen.command])
         sys.stdout.flush()
         return status
     except BrokenPipeError:
-        # The reader of our output has gone (`| head`): no error, and nothing more to flush.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader of our output has gone (`| head`): no error.
+        _discard_output()
         return 0
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -114,38 +115,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if (message := explained(error, chosen.command)) is None:
             raise
         print(f"{program()} {chosen.command}: error: {message}", file=sys.stderr)
-        processes = sys.modules.get("flaxformer_mt.parallel.processes")  # else this one is alone
+        if isinstance(error, OSError):
+            _discard_output()
+        processes = sys.modules.get("flaxformer_mt.parallel.processes")
         status = exit_status(error)
         return status if processes is None else processes.settled_status(error, status)
 
 
-class _StandardOutput(io.FileIO):
-    """Names itself where it cannot be written: the system's error does not."""
-
-    def write(self, data: Any, /) -> int:
-        try:
-            return super().write(data)
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            from flaxformer_mt.bulk.sinks import OutputError
-
-            # What is still held would be tried once more when the interpreter ends.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
-            raise OutputError(f"standard output: cannot be written: {error.strerror}") from error
+def _discard_output() -> None:
+    """The interpreter would try to flush what couldn't be written once more when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def module_of(command: str) -> str:
-    """The module of a command: its name, with an underscore where Python has the word itself."""
+    """The module of a command: its name, with an underscore if it is a Python keyword."""
     return f"{command}_" if keyword.iskeyword(command) else command
 
 
 def explained(error: Exception, command: str) -> str | None:
-    """What to tell a user of an error of `command`; None for a bug, which keeps its trace.
-
-    Our own errors say what happened and what to do. Others are the machine's: a full disk, missing
-    rights, want of memory.
-    """
+    """What to tell a user of an error of `command`; None for a bug, which keeps its trace."""
     if isinstance(error, FlaxformerError):
         return str(error)
     if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE:
@@ -159,28 +147,13 @@ def explained(error: Exception, command: str) -> str | None:
     return None
 
 
-def _prepare_streams() -> None:
-    """A shell can close standard streams (`>&-`), and services start without: as if to nowhere."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode))
-    if sys.stdout is sys.__stdout__:
-        given: Any = sys.stdout
-        sys.stdout = io.TextIOWrapper(
-            io.BufferedWriter(_StandardOutput(given.fileno(), "w", closefd=False)),
-            encoding=given.encoding,
-            errors=given.errors,
-            line_buffering=given.line_buffering,
-        )
-
-
 def _quiet_libraries() -> None:
-    """Keeps what XLA and Orbax say about themselves off the user's screen; errors still show."""
+    """Hides messages of XLA, Orbax and others from the user, except errors."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("ABSL_MIN_LOG_LEVEL", "2")
     import logging
 
-    # First, or its logger is a plain one, whose records name absl instead of the real source.
+    # Otherwise its logger is a plain one, whose records name absl as their source.
     import absl.logging  # noqa: F401
 
     for name in ("absl", "orbax", "jax._src.xla_bridge", "matplotlib", "tensorboardX"):

@@ -63,7 +63,6 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 
 
 def _refuse_unused(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
-    """Flags that would change nothing of the report that is asked for."""
     unused = {
         "--shardings": ("lengths", "price_per_chip_hour", "save_hlo"),
         "--fit": ("save_hlo",),

@@ -13,7 +13,7 @@ from flaxformer_mt.config import DataConfig, load_config
 from flaxformer_mt.data.synthetic import Split, pairs
 from flaxformer_mt.errors import UserError, program
 
-# Of the test split, so that training cannot have seen them; not the seed of those it is scored on.
+# From the test split, so that training can't have seen them; not with the seed of the scored ones.
 UNSEEN_SEED = 2
 UNSEEN = 6
 
@@ -57,9 +57,9 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 
 
 def write_text(folder: Path, data: DataConfig) -> None:
-    """The built-in corpora of `data`, a file a side named SPLIT.LANGUAGE, a sentence a line.
+    """The built-in corpora of `data` as files SPLIT.LANGUAGE with a sentence per line.
 
-    Raises UserError, before it writes anything, if one of the files is there.
+    Raises UserError if one of the files exists, before it writes any.
     """
     corpora = [c for c in (*data.train, data.valid, *data.test) if c.kind == "synthetic"]
     files = [

@@ -7,7 +7,7 @@ from pathlib import Path
 from flaxformer_mt.api import say
 from flaxformer_mt.cli import train
 from flaxformer_mt.cli.arguments import flags, make_parser, take_overrides
-from flaxformer_mt.cli.pictures import make_folder
+from flaxformer_mt.cli.figures import make_folder
 from flaxformer_mt.errors import STOPPED
 from flaxformer_mt.figures.canvas import require_matplotlib
 from flaxformer_mt.reproduction import report as page
@@ -84,7 +84,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 def _run(
     options: argparse.Namespace, experiments: Sequence[Experiment], command: Sequence[str]
 ) -> int:
-    """Does what is not done, compares, writes the report; returns the exit status."""
+    """Runs what isn't done, compares, writes the report; returns the exit status."""
     from flaxformer_mt.cli.main import explained  # which imports the commands
     from flaxformer_mt.reproduction.run_rows import Ending, Rows
 
@@ -104,7 +104,7 @@ def _run(
     outcomes = rows.run(experiments)
     of_table = [one for one in experiments if one.row.table == "table3"]
     if of_table:
-        # They differ in seeds alone, and all of these are compared.
+        # They differ only in seeds, all of which are compared.
         settings, results = of_table[0].settings, options.results
         if write_orderings(settings, run_of=rows.run_of, results=results) is None:
             say("no ordering to test yet: that takes the base and another row with the same seed")
@@ -116,7 +116,7 @@ def _run(
 
 
 def _report(options: argparse.Namespace) -> int:
-    """Writes the report; with --check nothing, and status 1 where the file says something else."""
+    """Writes the report; with --check writes nothing, and status 1 means that it is out of date."""
     plans, others = (
         [read_result(Path(p)) for p in paths] for paths in (options.plan, options.also)
     )
@@ -138,7 +138,7 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _figures(workdir: Path, run_dir: str | None, *, dry_run: bool) -> int:
-    """Draws the formulas, and figures 3 to 5 where there is a run; status 1 where there is none."""
+    """Draws the formulas, and figures 3 to 5 from a run; status 1 if there is none."""
     from flaxformer_mt.reproduction.pictures import FIGURES, base_run, draw_formulas, draw_run
 
     found = open_run(run_dir) if run_dir is not None else base_run(workdir)
@@ -177,7 +177,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _check(
     options: argparse.Namespace, overrides: Sequence[str], parser: argparse.ArgumentParser
 ) -> None:
-    """Nothing that was asked for is without effect."""
     given = [name for name in _OF_TABLES if getattr(options, name) is not None]
     if options.what not in TABLES and (given or overrides):
         flag = given[0] if given else f"config.{overrides[0].partition('=')[0]}"
@@ -203,7 +202,7 @@ def _check(
 def _experiments(
     options: argparse.Namespace, overrides: Sequence[str]
 ) -> tuple[list[Experiment], list[str]]:
-    """The rows that are meant, a row's seeds after each other; and why others cannot be stated."""
+    """The chosen rows with all seeds of each, and why others can't be run."""
     corpus = None
     if options.corpus is not None:
         files = {part: tuple(getattr(options, part)) for part in ("train", "valid")}

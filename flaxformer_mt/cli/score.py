@@ -9,8 +9,14 @@ from contextlib import AbstractContextManager
 from flaxformer_mt.bulk.forms import PairForm
 from flaxformer_mt.bulk.reading import Lines, TwoInputs, open_lines, open_pairs
 from flaxformer_mt.bulk.stream import ScoreSettings
-from flaxformer_mt.cli.arguments import WORKDIR, add_settings, add_weights, flags, make_parser
-from flaxformer_mt.cli.searching import DTYPE
+from flaxformer_mt.cli.arguments import (
+    DTYPE,
+    WORKDIR,
+    add_settings,
+    add_weights,
+    flags,
+    make_parser,
+)
 from flaxformer_mt.cli.streams import OUTPUT, streamed
 
 _LINES = {
@@ -72,7 +78,6 @@ def _form(options: argparse.Namespace, parser: argparse.ArgumentParser) -> PairF
 
 
 def _check_flags(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
-    """Nothing that was asked for is without effect."""
     if (options.src is None) != (options.tgt is None):
         parser.error("--src and --tgt go together")
     if options.src is not None and options.input is not None:

@@ -74,9 +74,9 @@ def scoring(
     tokenizer: str | None = None,
     lowercase: bool = False,
 ) -> Scoring:
-    """What `add_scoring` was given; `language` and so on are what holds without its flags.
+    """What the flags of `add_scoring` say; the other arguments are defaults.
 
-    Raises CometError where COMET is asked for and not there.
+    Raises CometError if COMET is asked for and missing.
     """
     if options.tgt_lang is not None and not re.fullmatch(r"[a-z]{2,3}", options.tgt_lang):
         parser.error(f"--tgt-lang {options.tgt_lang}: write a code such as de")
@@ -97,7 +97,6 @@ def scoring(
 
 
 def check_testset_options(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
-    """Raises ScoringError for a test set that sacreBLEU does not know."""
     if (options.testset is None) != (options.langpair is None):
         parser.error("--testset and --langpair go together")
     if options.testset is not None:
@@ -105,7 +104,7 @@ def check_testset_options(options: argparse.Namespace, parser: argparse.Argument
 
 
 def language_of(options: argparse.Namespace) -> str:
-    """The target language by `--langpair`, or by `--ref`'s name: `test.de`, `ref.de.xz`."""
+    """The target language from `--langpair` or `--ref`'s name: `test.de`, `ref.de.xz`."""
     if options.langpair is not None:
         return str(options.langpair).rpartition("-")[2]
     suffixes = [] if options.ref is None else PurePath(options.ref).suffixes
@@ -120,14 +119,14 @@ def sets_of(
     data: DataConfig,
     processes: Processes,
 ) -> Sets:
-    """What `run` is to translate, all of it read. Raises CorpusError, and as `given_text`."""
+    """What `run` is to translate, read in full. Raises CorpusError, and as `given_text`."""
     own = {corpus.name: corpus for corpus in data.test}
     if options.testset is not None or options.src is not None:
         stem = PurePath(options.src or "").name.split(".")[0]
         testset = f"{options.testset}.{options.langpair}".replace("/", "_")
         name = options.name or (stem if options.testset is None else testset)
         if name in {*own, VALID}:
-            # The scores of one set must not take the place of another's.
+            # One set's scores must not replace another's.
             parser.error(f"{name!r} is already a test set of this run: choose another --name")
         sources, references = given_text(options, processes)
         assert sources is not None and references is not None
@@ -138,9 +137,9 @@ def sets_of(
 def given_text(
     options: argparse.Namespace, processes: Processes | None = None
 ) -> tuple[list[str] | None, list[str] | None]:
-    """Sources and references of `--testset` or of `--src` and `--ref`; None: not given.
+    """Sources and references from `--testset` or from `--src` and `--ref`; None if not given.
 
-    Raises ScoringError, and CorpusError for files that cannot be read.
+    Raises ScoringError, and CorpusError for files that can't be read.
     """
     if options.testset is None:
         files = (options.src, options.ref)
@@ -148,7 +147,7 @@ def given_text(
         return sources, references
     load = functools.cache(lambda: load_testset(options.testset, options.langpair))
     if processes is not None:
-        # One fetches it first: those that share its disk then find it there.
+        # The first fetches it, so that those sharing its disk find it.
         processes.first(lambda: load() and None)
     found = load()
     if found.further_references:

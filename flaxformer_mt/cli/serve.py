@@ -7,7 +7,6 @@ import functools
 import gc
 import importlib.util
 import os
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,9 +14,20 @@ from typing import Any, get_args
 
 import flaxformer_mt as fm
 from flaxformer_mt.api import config_of, say
-from flaxformer_mt.cli.arguments import WORKDIR, add_decoding, flags, integer, make_parser, weights
-from flaxformer_mt.cli.searching import DTYPE, SHORTLIST, as_asked
+from flaxformer_mt.cli.arguments import (
+    DTYPE,
+    SHORTLIST,
+    WORKDIR,
+    add_decoding,
+    as_asked,
+    flags,
+    integer,
+    make_parser,
+    positive_number,
+    weights,
+)
 from flaxformer_mt.errors import UserError, install
+from flaxformer_mt.files.reading import read_text
 from flaxformer_mt.rundir.layout import open_run
 from flaxformer_mt.serving.model_info import Model
 from flaxformer_mt.serving.sentences import codes_among
@@ -37,27 +47,28 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
             raise ServeError(f"{package} is not installed: {install('serve')}")
     from flaxformer_mt.serving.server import TranslationServer, address, allow_files, bind
 
-    keys = options.api_keys
+    keys, file = options.api_keys, options.examples
+    examples = read_text(Path(file), ServeError) if file else ""
     settings = ServerSettings(
         **{name: getattr(options, name) for name in limits()},
-        keys=read_keys(_text(keys), keys) if keys else frozenset(),
+        keys=read_keys(read_text(Path(keys), ServeError), keys) if keys else frozenset(),
         cors_origins=tuple(options.cors),
         allowed_hosts=tuple(options.allowed_host),
-        examples=tuple(filter(None, map(str.strip, _text(options.examples).split("\n")))),
+        examples=tuple(filter(None, map(str.strip, examples.split("\n")))),
         log=options.log,
     )
     # Before the model is loaded, so that errors show at once.
     allow_files(settings.connections)
     with bind(options.host, options.port) as listener:
         translator, model = _load(options, chosen)
-        # What is loaded stays: no need to search it for garbage while requests are read.
+        # What is loaded stays: it needn't be searched for garbage.
         gc.freeze()
         server = TranslationServer(translator, model, settings, listener=listener, say=say)
         say(f"{model.src_lang} to {model.tgt_lang}, '{model.weights}': {address(listener)}")
         server.run_until_stopped()
     say("stopped")
     if server.model_at_work:
-        # An interpreter that ends in order takes the compiler from under that thread, which aborts.
+        # A normal exit would take the compiler from under that thread, which aborts.
         sys.stderr.flush()
         os._exit(0)
     return 0
@@ -122,24 +133,9 @@ def _parser(prog: str, purpose: str) -> argparse.ArgumentParser:
         groups[option.group].add_argument(
             option.flag,
             dest=name,
-            type=_seconds if isinstance(default, float) else whole,
+            type=positive_number if isinstance(default, float) else whole,
             default=default,
             metavar=option.metavar,
             help=option.help,
         )
     return parser
-
-
-def _seconds(text: str) -> float:
-    if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]+)?", text) or float(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} must be a number of seconds > 0")
-    return float(text)
-
-
-def _text(path: str | None) -> str:
-    """The text of a file; empty if none is named."""
-    try:
-        return Path(path).read_text(encoding="utf-8-sig") if path else ""
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "is not UTF-8 text"
-        raise ServeError(f"{path}: cannot be read: {reason}") from error

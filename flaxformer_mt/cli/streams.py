@@ -29,8 +29,7 @@ from flaxformer_mt.bulk.stream import (
     shard_of,
     stream,
 )
-from flaxformer_mt.cli.arguments import weights
-from flaxformer_mt.cli.searching import as_asked
+from flaxformer_mt.cli.arguments import as_asked, weights
 from flaxformer_mt.cluster import workers
 from flaxformer_mt.config import ConfigError
 from flaxformer_mt.errors import STOPPED

@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING
 
 from flaxformer_mt.api import say
 from flaxformer_mt.api.settings import settled
-from flaxformer_mt.cli.arguments import CONFIG, WORKDIR, flags, make_parser, take_overrides
-from flaxformer_mt.cli.processes import add_processes, cluster
+from flaxformer_mt.cli.arguments import (
+    CONFIG,
+    WORKDIR,
+    add_processes,
+    cluster,
+    flags,
+    make_parser,
+    take_overrides,
+)
 from flaxformer_mt.config import ConfigError, freeze, load_config, to_dict
 from flaxformer_mt.errors import STOPPED, program
 from flaxformer_mt.rundir import RunDirectoryError
@@ -45,16 +52,16 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     profile = None if options.profile_steps is None else parse_steps(options.profile_steps)
     command = [*prog.rsplit(" ", 1), *arguments]
     run = RunDirectory(as_path(options.workdir))
-    with contextlib.suppress(ConfigError, RunDirectoryError):  # said where the run begins
-        # Every process asks, and another than the first may not reach the text.
+    with contextlib.suppress(ConfigError, RunDirectoryError):  # reported when the run begins
+        # In every process; not all may be able to read the text.
         config = settled(run, options.config, overrides, options.init_from, load_config)
         if config.training.deterministic:
-            # Where processes join each other, devices are counted: it would be too late.
+            # Joining counts devices: it would be too late then.
             make_deterministic()
     with joined(cluster(options, parser), heartbeat=options.heartbeat) as processes:
         place, spec = options.workdir, options.config
         if options.dry_run:
-            # Only here: training has no use for it.
+            # Training doesn't need it.
             from flaxformer_mt.cli.dry_run import dry_run
 
             return dry_run(place, spec, overrides, processes)
@@ -77,12 +84,12 @@ def train_run(
     processes: Processes | None = None,
     profile: tuple[int, int] | None = None,
 ) -> int:
-    """`api.training.train` with what a command is given; returns the exit status."""
+    """Calls `api.training.train`; returns the exit status."""
     from flaxformer_mt.api.training import train
     from flaxformer_mt.parallel import ALONE
 
     processes, run = processes or ALONE, RunDirectory(as_path(workdir))
-    # The first one reads: another could find the run as it is a moment later.
+    # Only the first reads it: the run could change a moment later.
     config = processes.first(lambda: to_dict(settled(run, spec, overrides, init_from)))
     status = train(
         freeze(config, workdir),

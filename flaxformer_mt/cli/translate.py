@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING
 from flaxformer_mt.bulk.forms import NAMES, WRITABLE, Form, Shown
 from flaxformer_mt.bulk.reading import open_lines
 from flaxformer_mt.bulk.stream import TranslateSettings
-from flaxformer_mt.cli.arguments import WORKDIR, add_decoding, flags, make_parser
-from flaxformer_mt.cli.searching import add_sampling, add_search, sampling_of
+from flaxformer_mt.cli.arguments import (
+    WORKDIR,
+    add_decoding,
+    add_sampling,
+    add_search,
+    flags,
+    make_parser,
+    sampling_of,
+)
 from flaxformer_mt.cli.streams import OUTPUT, streamed
 
 if TYPE_CHECKING:
@@ -127,7 +134,6 @@ def _form(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Form:
 
 
 def _check_flags(options: argparse.Namespace, write: str, parser: argparse.ArgumentParser) -> None:
-    """Nothing that was asked for is without effect."""
     keys = {
         "--key": (options.key, "--format", {options.format, write}),
         "--translation-key": (options.translation_key, "--output-format", {write}),

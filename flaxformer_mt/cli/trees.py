@@ -88,7 +88,7 @@ def _linearize(options: argparse.Namespace) -> None:
                     changes["trees without words left out"] += 1
                     continue
                 tokens = linearization.linearize(plain, options.leaves)
-                # A label or tag may read as something else in the target.
+                # A label or tag may be read as something else in the target.
                 rebuilt = rebuild(plain.words, tokens)
                 tags = plain.tags if options.leaves == "tags" else rebuilt.tree.tags
                 if rebuilt.repairs or rebuilt.tree != dataclasses.replace(plain, tags=tags):
@@ -131,7 +131,7 @@ def _rebuild(options: argparse.Namespace) -> None:
 
 
 def _score(options: argparse.Namespace) -> None:
-    # Whole, as only the counts tell whether trees without words were parsed.
+    # In full, since only the counts tell whether trees without words were parsed.
     gold, predicted = (
         [tree for _, tree in _trees(path)] for path in (options.gold, options.predicted)
     )
@@ -186,7 +186,7 @@ def _output(path: str | None) -> Iterator[Callable[[str], object]]:
 def _check_files(
     read: Sequence[str], written: Sequence[str | None], parser: argparse.ArgumentParser
 ) -> None:
-    """No output may be another one or an input: it would be gone."""
+    """No output may be another one or an input, which would be lost."""
     if read.count("-") > 1:
         parser.error("standard input (-) can be only one file")
     taken = set(map(os.path.realpath, read))

@@ -1,9 +1,8 @@
 """Which source word each word of a translation comes from, by the decoder's attention.
 
-The weights of all heads of one layer of the decoder over the source are averaged, those of a
-word's pieces summed, and each target word is aligned to the source word with the largest sum
-(Garg et al., 2019, "Jointly Learning to Align and Translate with Transformer Models",
-arXiv 1909.02074, whose baseline this is: the last layer but one aligns best there).
+One layer's weights over the source are averaged over heads and summed over a word's pieces; a
+target word is aligned to the source word with the largest sum. This is the baseline of Garg et al.
+(2019), arXiv 1909.02074, where the last layer but one aligns best.
 """
 
 import dataclasses
@@ -21,21 +20,17 @@ from flaxformer_mt.pages import text
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Alignment:
-    """Words, and pairs (source word, target word) of their indices from 0, by target word.
-
-    A target word without a token of its own is in no pair, every other in one.
-    """
+    """Words, and pairs (source word, target word) of their indices from 0, by target word."""
 
     src_words: tuple[str, ...]
     tgt_words: tuple[str, ...]
     links: tuple[tuple[int, int], ...]
 
     def __str__(self) -> str:
-        """The form of the Pharaoh decoder, "0-0 1-2", by source word."""
+        """The Pharaoh decoder's format, "0-0 1-2", by source word."""
         return " ".join(f"{src}-{tgt}" for src, tgt in sorted(self.links))
 
     def _repr_html_(self) -> str:
-        """The translation, with the source word above each word."""
         above = {tgt: self.src_words[src] for src, tgt in self.links}
         words = (
             f"<ruby>{text(word)}<rt>{text(above.get(number, ''))}</rt></ruby>"
@@ -51,7 +46,8 @@ def align_parts(
     *,
     layer: int,
 ) -> list[Alignment]:
-    """The alignment of each line: source, translation (None: that of the parts), parts."""
+    """Each line's alignment: a line is its source, its translation (None: the parts') and its
+    parts."""
     parts = list(itertools.chain.from_iterable(of for _, _, of in lines))
     weights = iter(forcing.cross_weights(parts, layer))
     aligned = []
@@ -71,7 +67,7 @@ def _align(
 ) -> Alignment:
     src, tgt = _Words(source), _Words(target)
     links: list[tuple[int, int]] = []
-    # The newest target word, to which the next part may add, and its weights by source word.
+    # The newest target word, which the next part may continue, and its weights by source word.
     word, looked = -1, dict[int, float]()
 
     def link() -> None:
@@ -91,12 +87,12 @@ def _align(
         )
         columns = src.of_pieces(part.src_text, src_spans)
         rows = tgt.of_pieces(part.tgt_text, tgt_spans)
-        # The end marks are of no word: what goes to them is left out.
+        # End marks belong to no word.
         inner = of_pieces[: len(rows), : len(columns)][rows >= 0][:, columns >= 0]
         rows, columns = rows[rows >= 0], columns[columns >= 0]
         if not inner.size:
             continue
-        # Of the part's words alone: a matrix of a long line's would grow with its square.
+        # For the part's words only: a long line's matrix would grow with its square.
         top, left = int(rows.min()), int(columns.min())
         sums = np.zeros((int(rows.max()) - top + 1, int(columns.max()) - left + 1))
         np.add.at(sums, (rows[:, None] - top, columns[None] - left), inner)
@@ -111,7 +107,7 @@ def _align(
 
 
 class _Words:
-    """The words of a line, and which word each piece of its parts belongs to."""
+    """The words of a line, and the word that each piece of its parts belongs to."""
 
     def __init__(self, line: str) -> None:
         self.texts = tuple(line.split())
@@ -127,10 +123,7 @@ class _Words:
         self._of_bytes = np.array([*of_bytes, len(self.texts)], np.int64)
 
     def of_pieces(self, part: str, spans: Sequence[tuple[int, int]]) -> Int[np.ndarray, " pieces"]:
-        """The word of each piece of the line's next part, by their spans there; -1: of none.
-
-        Pieces that begin before the part are of none.
-        """
+        """The word of each piece of the line's next part, by their spans; -1 if it has none."""
         start = self._line.index(part, self._characters)
         before = self._bytes + len(self._line[self._characters : start].encode())
         self._characters, self._bytes = start + len(part), before + len(part.encode())

@@ -1,4 +1,4 @@
-"""The compiled programs of a search, and the few shapes that a batch goes through."""
+"""The compiled programs of a search, and the few shapes that a batch takes."""
 
 import dataclasses
 import functools
@@ -27,7 +27,7 @@ from flaxformer_mt.model.cache import grown
 Params = tuple[Any, ...]  # a tree under "params" for each of the models
 Models = tuple[Transformer, ...]  # several: an ensemble
 
-# Token ids [rows, src_length], their lengths, and what they are searched with.
+# Token ids [rows, src_length], their lengths, and what each row is searched with.
 Sources = tuple[Any, Any, Sentences]
 
 SHORTEST_ROOM = 32  # output positions of the smallest cache
@@ -36,7 +36,7 @@ SMALL = 1 << 23  # parameters up to which compiling takes longer than searching,
 
 
 def padding(rows: int, src_length: int, *, prefix: int = 0) -> Sources:
-    """Host arrays of a batch without a sentence, to be filled in; prefixes are `prefix` wide."""
+    """Host arrays of an empty batch, to be filled in, with room for `prefix` tokens of a prefix."""
     src = np.full((rows, src_length), PAD, np.int32)
     sentences: Any = (
         np.zeros(rows, np.int32),
@@ -49,10 +49,7 @@ def padding(rows: int, src_length: int, *, prefix: int = 0) -> Sources:
 
 
 def suited(models: Models, params: Params, device: jax.Device) -> tuple[Models, Params]:
-    """The same models in the form that suits a search on this device.
-
-    For a TPU, tables are padded to whole chunks: `top_candidates` reads their logits in place.
-    """
+    """The same models, for a TPU with tables padded to whole chunks for `top_candidates`."""
     if device.platform != "tpu":
         return models, params
     wider, padded = [], []
@@ -78,7 +75,6 @@ def rules_for(
     sampling: Sampling | None = None,
     trees: Brackets | None = None,
 ) -> Rules:
-    """What is compiled into a search with these models and settings."""
     groups = 1 if sampling else config.diverse_groups  # draws differ by themselves
     return Rules(
         beam_size=config.beam_size,
@@ -95,19 +91,19 @@ def rules_for(
 
 
 def fewer_rows(rows: int, live: int) -> int:
-    """The smallest number of rows that `rows` comes down to with room for `live` of them."""
+    """The smallest number of rows that `rows` may shrink to with room for `live` of them."""
     while rows // FEWER >= max(live, 1):
         rows //= FEWER
     return rows
 
 
 def more_room(room: int, length: int) -> int:
-    """The next size of a cache for outputs of at most `length` tokens; 0: the first."""
+    """The next size of a cache (0: the first) for outputs of at most `length` tokens."""
     return min(max(2 * room, SHORTEST_ROOM), length)
 
 
 def rooms_of_small(src_length: int, length: int) -> tuple[int, ...]:
-    """The sizes of a small model's cache: two where sources are short, as most are."""
+    """A small model's cache sizes: two where sources are short, as most are."""
     return tuple(sorted({min(SHORTEST_ROOM, length), length}))[-2 if src_length <= 32 else -1 :]
 
 
@@ -123,7 +119,7 @@ def begin(
     length: int,
     room: int,
 ) -> State:
-    """The sources encoded, and their searches before the first step."""
+    """Encodes the sources and begins their searches."""
     positions = jnp.broadcast_to(jnp.arange(src.shape[1]), src.shape)
     segment_ids = (positions < src_lengths[:, None]).astype(jnp.int32)
     caches = []
@@ -163,20 +159,20 @@ def advance(
     rules: Rules,
     parts: int,
 ) -> State:
-    """Steps until position `until`, for which the cache has room, or until no more than `leave_at`
-    rows are left in any part."""
+    """Steps until position `until`, for which the cache has room, or until each part has at most
+    `leave_at` rows left."""
     step = step_of(models, params)
     return search.advance(step, state, weights, rules, until=until, parts=parts, leave_at=leave_at)
 
 
 @functools.partial(jax.jit, static_argnames=("parts", "room"))
 def reshaped(state: State, rows: Int[Array, "parts kept"], *, parts: int, room: int) -> State:
-    """`state` with these rows of each part alone, and with room for so many positions."""
+    """`state` with only these rows of each part, and room for so many positions."""
 
     def kept(leaf: Array) -> Array:
         if leaf.ndim == 0:
             return leaf
-        # Part by part: where the parts are devices, no row goes from one to another.
+        # Part by part: where parts are devices, no row moves to another one.
         split = leaf.reshape(parts, leaf.shape[0] // parts, *leaf.shape[1:])
         return search.take(split, rows).reshape(rows.size, *leaf.shape[1:])
 
@@ -186,14 +182,13 @@ def reshaped(state: State, rows: Int[Array, "parts kept"], *, parts: int, room: 
 
 
 def rows_of(state: State, chosen: np.ndarray) -> State:
-    """These rows of a state of host arrays, as a copy."""
     return jax.tree.map(lambda leaf: leaf[chosen] if leaf.ndim else leaf, state)
 
 
 def joined(
     one: tuple[np.ndarray, State], other: tuple[np.ndarray, State]
 ) -> tuple[np.ndarray, State]:
-    """Sentences' numbers and states of host arrays, at the same position, as one."""
+    """Two groups of sentences (numbers and host states) at the same position, as one."""
 
     def both(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return np.concatenate([a, b]) if a.ndim else a
@@ -203,8 +198,7 @@ def joined(
 
 
 def filled(state: State, rows: int, *, room: int) -> State:
-    """The first `rows` rows of a state of host arrays, or all and padding, with room for so many
-    positions."""
+    """The first `rows` rows of a state of host arrays, padded if there are fewer."""
 
     def fitted(leaf: np.ndarray) -> np.ndarray:
         if leaf.ndim == 0 or len(leaf) >= rows:
@@ -221,7 +215,7 @@ def _with_room(state: State, room: int) -> State:
 
 
 def step_of(models: Models, params: Params) -> Step:
-    """One step of all models: the logarithm of their mean probability, or the logits of one."""
+    """One step of all models: the log of their mean probability, or a single model's logits."""
 
     def step(tokens: Array, index: Array, cache: Any) -> tuple[Array, Any]:
         caches, logits = [], []
@@ -231,7 +225,7 @@ def step_of(models: Models, params: Params) -> Step:
             caches.append(its)
         if len(models) == 1:
             return logits[0], _joined(caches)
-        # Without the rows that pad a table, of which the members may have different numbers.
+        # Without the rows that pad tables, whose number may differ between members.
         types = models[0].tgt_vocab_size
         each = jnp.stack([jax.nn.log_softmax(out[..., :types], axis=-1) for out in logits])
         return jax.nn.logsumexp(each, axis=0) - np.log(len(models)), _joined(caches)
@@ -240,7 +234,6 @@ def step_of(models: Models, params: Params) -> Step:
 
 
 def _joined(caches: Any) -> Any:
-    """One cache for the search, which reorders what is under "beams"."""
     return {
         "beams": tuple(cache["beams"] for cache in caches),
         "models": tuple({k: v for k, v in cache.items() if k != "beams"} for cache in caches),
@@ -255,7 +248,7 @@ def _apart(cache: Any) -> list[Any]:
 
 
 def _by_rows(state: State) -> State:
-    """Each device has its rows of everything: what depends on no input would lie on all, whole."""
+    """Splits everything by rows: what depends on no input would be whole on each device."""
 
     def split(leaf: Array) -> Array:
         return nn.with_logical_constraint(leaf, ("batch", *[None] * (leaf.ndim - 1)))
@@ -264,13 +257,13 @@ def _by_rows(state: State) -> State:
 
 
 def is_small(params: Params, mesh: Mesh) -> bool:
-    """Whether it pays to compile fewer programs than searching alone would want."""
+    """Whether compiling fewer programs saves more time than searching then costs."""
     size = sum(leaf.size for leaf in jax.tree.leaves(params))
     return size <= SMALL and mesh.size == 1 and mesh.devices.flat[0].platform == "cpu"
 
 
 def parts_of(mesh: Mesh) -> int:
-    """Into how many parts, one a device, the rows of a batch are split."""
+    """How many parts, one per device, a batch's rows are split into."""
     return int(mesh.shape["data"] * mesh.shape["fsdp"])
 
 
@@ -285,11 +278,11 @@ def lower_search(
     sharding: jax.sharding.Sharding,
     platforms: tuple[str, ...] | None = None,
 ) -> Lowered:
-    """The search of one batch shape with one cache, for outputs of `length` tokens (default: the
-    most that the settings allow), as one program for `sharding`.
+    """One batch shape's search as a single program for `sharding`, with outputs of `length` tokens
+    (default: the most that the settings allow).
 
-    `params` may be abstract (`jax.ShapeDtypeStruct` with shardings). `platforms`, such as
-    ("cuda",), are lowered for in place of the sharding's own.
+    `params` may be abstract (`jax.ShapeDtypeStruct`). `platforms`, such as ("cuda",), replace the
+    sharding's own as targets.
     """
     length = length or output_limit(config, src_length, model.config.max_length)
     rules = rules_for((model,), config)

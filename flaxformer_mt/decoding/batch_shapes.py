@@ -10,7 +10,7 @@ SHORTEST = 16  # source positions of the smallest batch shape
 
 
 class Batch(NamedTuple):
-    """The numbers of the sequences that share a batch, and its shape; further rows are padding."""
+    """The numbers of the sequences that share a batch, and its shape; other rows are padding."""
 
     numbers: tuple[int, ...]
     rows: int
@@ -20,19 +20,19 @@ class Batch(NamedTuple):
 def plan_batches(
     lengths: Sequence[int], config: DecodingConfig, max_length: int, *, split: int = 1
 ) -> Iterator[Batch]:
-    """Batches over sources of these lengths, the longest first, in few shapes.
+    """Batches over sources of these lengths, longest first, in few shapes.
 
-    A shape's length is a power of two (or `max_length`). Its rows are `split` equal parts, each the
-    power of two that fills `batch_tokens` = rows * beams * length: one shape a length, and for the
-    last batch one of fewer rows. A part may exceed the budget only with a single row.
+    A length is a power of two (or `max_length`). The rows are `split` equal parts, each the power
+    of two that fills `batch_tokens` = rows * beams * length, or a single row. Only the last batch
+    has fewer rows.
     """
     return in_batches(lengths, lambda most: _largest(most, config, max_length), split=split)
 
 
 def plan_groups(lengths: Sequence[int], config: DecodingConfig, max_length: int) -> Iterator[Batch]:
-    """A batch for each source length of very few, with all its sources, the longest first.
+    """One batch per length, of few lengths, with all its sources, longest first.
 
-    Its rows are those that are searched at a time: 4, 16, 64 ..., as far as `batch_tokens` goes.
+    `rows` is how many are searched at a time: 4, 16, 64 ..., as far as `batch_tokens` goes.
     """
     order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
 
@@ -48,8 +48,8 @@ def plan_groups(lengths: Sequence[int], config: DecodingConfig, max_length: int)
 def in_batches(
     lengths: Sequence[int], largest: Callable[[int], tuple[int, int]], *, split: int
 ) -> Iterator[Batch]:
-    """Batches, the longest first; `largest` has the rows (a power of two) of each of `split` parts,
-    and the length, of a full batch whose longest sequence has the given one."""
+    """Batches, longest first. `largest(longest)` gives a full batch's rows in each of `split` parts
+    (a power of two), and its length."""
     order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
     while order:
         rows, length = largest(lengths[order[0]])
@@ -67,7 +67,7 @@ def shapes_among(
     longest: int = 0,
 ) -> frozenset[tuple[int, int]]:
     """The shapes, (rows, source length), of batches over sources of these lengths, or over as many
-    of which some are longer, up to `longest`."""
+    where some are longer, up to `longest`."""
     planned = plan_batches(lengths, config, max_length, split=split)
     shapes = {(batch.rows, batch.length) for batch in planned}
     longer = longest > max(lengths, default=longest)
@@ -80,7 +80,7 @@ def shapes_among(
 
 
 def _largest(length: int, config: DecodingConfig, max_length: int) -> tuple[int, int]:
-    """Rows of a part, and source length, of a full batch whose longest source has this length."""
+    """A full part's rows and source length, if its longest source has this length."""
     needed = max(length, SHORTEST)
     src_length = min(power_of_two_at_least(needed), max(max_length, needed))
     rows = max(config.batch_tokens // (src_length * config.beam_size), 1)
@@ -88,7 +88,7 @@ def _largest(length: int, config: DecodingConfig, max_length: int) -> tuple[int,
 
 
 def one_of_few(number: int, least: int) -> int:
-    """The first of `least`, 4 times that, 16 times that ... that is at least `number`."""
+    """The first of `least`, 4 * least, 16 * least ... that is at least `number`."""
     return least if number <= least else one_of_few(number, 4 * least)
 
 

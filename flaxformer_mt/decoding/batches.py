@@ -52,23 +52,20 @@ def translate_ids(
 ) -> list[list[int]]:
     """The best output of each source (pieces + EOS), in order, without its end mark.
 
-    Compiled programs are kept between calls, for any parameters of the same model.
-    Raises DecodingError.
+    Compiled programs are kept for further calls with the same model. Raises DecodingError.
     """
     decoded = Decoder((params,), (model,), config).decode(sources)
     return [list(hypotheses[0].tokens) for hypotheses in decoded]
 
 
 class Decoder:
-    """Searches with the same models and settings.
+    """Searches with fixed models and settings. Raises ValueError for contradictory ones.
 
-    `params` holds the tree under "params" of each of `models`: one, or an ensemble, whose
-    probability is the mean of theirs. The sentences of a batch are split over the data axes of
-    `mesh` (default: all devices of this process); every device has all parameters. With `sampling`,
-    the beam holds as many draws. With a `shortlist`, a batch's outputs are made of the types that
-    it has for the batch's sources, and probabilities are relative to these. With `trees`, outputs
-    are trees in these types, of which a shortlist leaves none out. Raises ValueError for settings
-    that contradict each other.
+    `params` holds the tree under "params" of each of `models`; several are an ensemble, whose
+    probability is their mean. A batch's sentences are split over the data axes of `mesh` (default:
+    this process's devices). With `sampling`, the beam holds that many draws. With a `shortlist`,
+    outputs use only its types for the batch's sources, and probabilities are relative to these.
+    With `trees`, outputs are trees over these types, without a shortlist.
     """
 
     def __init__(
@@ -117,13 +114,12 @@ class Decoder:
     ) -> list[list[Decoded]]:
         """Up to `n_best` outputs of each source (pieces + EOS), best first, in the sources' order.
 
-        An output has at most `max_ratio` times the source's length plus `max_extra_tokens` tokens,
-        and at most `model.max_length`, all with the end mark. It begins with its source's prefix,
-        if there are `prefixes`. What a source draws depends on the seed and on its number, a line
-        and its piece (by default its place). A tree has as many leaves as the source has `words`,
-        unless they are its own.
-        Automata of `forbidden` read outputs; these have all phrases of their `constraints`. Raises
-        DecodingError, and LineError for what leaves a source no output.
+        An output has at most `max_ratio` times the source's tokens plus `max_extra_tokens`, and at
+        most `model.max_length`, end marks included. It begins with its source's prefix. A tree has
+        as many leaves as the source has `words`, unless they are its own. Draws depend on the seed
+        and the source's number: a line and its piece (default: its place). Automata in `forbidden`
+        read outputs, which have all phrases of their `constraints`. Raises DecodingError, and
+        LineError for a source that can have no output.
         """
         if constraints is not None:
             constraints.check_rules(self._rules)
@@ -199,7 +195,7 @@ class Decoder:
     def _without(
         self, forbidden: Sequence[Sequence[Forbidden]], types: np.ndarray, rows: Sentences
     ) -> tuple["Decoder", Sentences]:
-        """A decoder with the table of a batch's automata, and the rows with their states in it."""
+        """A decoder with a batch's table of automata, and the rows with their states in it."""
         if not (width := max(map(len, forbidden))):
             return self, rows
         found = [automaton for own in forbidden for automaton in own]
@@ -218,7 +214,7 @@ class Decoder:
         types: np.ndarray,
         rows: Sentences,
     ) -> tuple["Decoder", Sentences]:
-        """A decoder that knows which types continue a word, and the rows with a batch's phrases."""
+        """A decoder that knows which types continue a word, and the rows with their phrases."""
         having = arranged(phrases, types, len(rows.limits))
         other = copy.copy(self)
         other._weights = self._weights._replace(continues=whole_on(continues, self._mesh))
@@ -229,9 +225,9 @@ class Decoder:
     ) -> tuple["Decoder", np.ndarray]:
         """A decoder for these sources, and the target type that each of its ids stands for.
 
-        With a shortlist its models have only these types' rows: a power of two of them, for a small
-        model a power of four, since each number is another program. So the least likely are left
-        out, or frequent ones added. Those of `needed` stay.
+        With a shortlist, its models have only these types' rows. Each size is compiled separately,
+        so it is rounded to a power of two (four for small models) by adding or dropping types.
+        Those of `needed` stay.
         """
         models = self._static["models"]
         whole = np.arange(models[0].tgt_vocab_size)
@@ -259,9 +255,9 @@ class Decoder:
         return short, types
 
     def compile(self, lengths: Sequence[int], *, longest: int = 0) -> frozenset[tuple[int, int]]:
-        """Compiles what `decode` may need for sources of these lengths, or for as many of which
-        some have up to `longest` tokens; returns the batches' shapes, (rows, source length)."""
-        among, _ = self._shortened([[EOS]])  # the fewest types: few sentences need no more
+        """Compiles what `decode` may need for sources of these lengths, or for as many with some of
+        up to `longest` tokens; returns the batches' shapes, (rows, source length)."""
+        among, _ = self._shortened([[EOS]])  # the fewest types: enough for few sentences
         if among is not self:
             return among.compile(lengths, longest=longest)
         if self._small:
@@ -292,11 +288,10 @@ class Decoder:
     def _searched(
         self, sources: Sources, numbers: np.ndarray, *, length: int
     ) -> Iterator[tuple[np.ndarray, Hypotheses]]:
-        """Source numbers and the hypotheses of as many rows, once they are finished.
+        """Source numbers (-1: padding) and the hypotheses of as many rows, as they finish.
 
-        `numbers` says whose each row is, -1 where it is padding. A search runs until its cache is
-        full or few sentences are left. Then the cache grows, which spares early steps from reading
-        the room of late ones, and finished sentences leave.
+        When the cache is full or few sentences are left, finished ones leave and the cache grows:
+        early steps don't read room that only late ones need.
         """
         parts, room = self._split, batch_search.more_room(0, length)
         state = self._begun(sources, length, room)
@@ -309,7 +304,7 @@ class Decoder:
                 return
             live = (~stopped).reshape(parts, rows)
             fewer = batch_search.fewer_rows(rows, int(live.sum(axis=1).max()))
-            # Of those that stay the live ones come first, in their order.
+            # Live rows come first, in their order.
             kept = np.argsort(~live, axis=1, kind="stable")[:, :fewer]
             if fewer < rows:
                 leaving = np.where(stopped, numbers, -1)
@@ -323,10 +318,11 @@ class Decoder:
     def _refilled(
         self, sources: Sources, numbers: np.ndarray, *, length: int, rows: int
     ) -> Iterator[tuple[np.ndarray, Hypotheses]]:
-        """As `_searched`, for any multiple of `rows` rows, in batches of that one size.
+        """As `_searched`, for any multiple of `rows` rows, in batches of that size; the cache grows
+        once.
 
-        The cache grows once. Where many sentences of a batch are finished, the others wait until
-        they are joined by as many as fill one: all of a batch have taken the same number of steps.
+        When many of a batch's sentences are finished, the rest wait for enough others that have
+        taken as many steps to fill a batch.
         """
         rooms = batch_search.rooms_of_small(sources[0].shape[1], length)
         first, stride = rooms[0], max(STRIDE, length // STRIDE)
@@ -363,7 +359,7 @@ class Decoder:
                 waiting[steps] = left if known is None else batch_search.joined(known, left)
 
     def _compile(self, rows: int, src_length: int, *, length: int) -> None:
-        """All programs that a batch of this shape may need, called on rows of padding."""
+        """Calls all programs that a batch of this shape may need, on padding."""
         parts, room = self._split, batch_search.more_room(0, length)
         known = {(rows // parts, room)}
         states = [(self._begun(padding(rows, src_length), length, room), room)]

@@ -10,48 +10,43 @@ from flaxformer_mt.data.vocabulary import EOS
 from flaxformer_mt.decoding.rules import Allowed
 from flaxformer_mt.model import CHUNK
 
+Logits = Float[Array, "rows beams vocab"]
+LogProbs = Float[Array, "rows beams"]
+Values = Float[Array, "rows chosen"]
+Places = Int[Array, "rows chosen"]
+Found = tuple[Values, Places, Places]
+"""Candidates of each row: their log-probabilities, the beams they continue, and their tokens."""
 
-def top_candidates(
-    logits: Float[Array, "rows beams vocab"],
-    log_probs: Float[Array, "rows beams"],
-    allowed: Allowed,
-    *,
-    count: int,
-) -> tuple[Float[Array, "rows count"], Int[Array, "rows count"], Int[Array, "rows count"]]:
+
+def top_candidates(logits: Logits, log_probs: LogProbs, allowed: Allowed, *, count: int) -> Found:
     """The `count` likeliest one-token continuations of each row's hypotheses, best first.
 
-    Returns their log-probabilities (the model's: the softmax is over the whole vocabulary), the
-    beams that they continue and their tokens. Equal values go to the lower beam, then to the lower
-    token. Where fewer than `count` exist, the rest have log-probability -inf.
+    Log-probabilities are the model's, over the whole vocabulary. Of equal values the lower beam
+    comes first, then the lower token. If fewer than `count` exist, the rest are -inf.
 
     The k best values lie in the k chunks with the highest maxima, so only maxima are compared over
     the whole vocabulary: `lax.top_k` over beams * vocab values took longer than the model's step.
-    Logits of a vocabulary that is not a multiple of CHUNK are padded, which copies them.
+    If the vocabulary isn't a multiple of CHUNK, logits are padded, which copies them.
     """
     _, values, beam, token = _ranked(logits, log_probs, allowed, None, count=count)
     return values, beam, token
 
 
 def diverse_candidates(
-    logits: Float[Array, "rows beams vocab"],
-    log_probs: Float[Array, "rows beams"],
+    logits: Logits,
+    log_probs: LogProbs,
     allowed: Allowed,
     *,
     groups: int,
     count: int,
     diversity: Float[Array, ""],
-) -> tuple[
-    Float[Array, "rows groups*count"],
-    Float[Array, "rows groups*count"],
-    Int[Array, "rows groups*count"],
-    Int[Array, "rows groups*count"],
-]:
+) -> tuple[Values, Values, Places, Places]:
     """`count` continuations of each of `groups` equal groups of hypotheses, group by group.
 
-    A group ranks a token lower by `diversity` for each hypothesis of an earlier group that goes on
-    with it at this step (diverse beam search with Hamming diversity; Vijayakumar et al., 2016,
-    arXiv 1610.02424). Returns the values they are ranked by, best first within a group, and the
-    three of `top_candidates`: the log-probabilities stay the model's.
+    A group ranks a token lower by `diversity` for each hypothesis of an earlier group that chooses
+    it at this step (diverse beam search with Hamming diversity; Vijayakumar et al., 2016,
+    arXiv 1610.02424). Returns the values that they are ranked by, best first within a group, and
+    what `top_candidates` returns: the log-probabilities stay the model's.
     """
     rows, beams, vocab = logits.shape
     width, row = beams // groups, jnp.arange(rows)[:, None]
@@ -59,12 +54,9 @@ def diverse_candidates(
     found = []
     for group in range(groups):
         own = slice(group * width, (group + 1) * width)
+        may = allowed.of_beams(own)
         ranked, values, beam, token = _ranked(
-            logits[:, own],
-            log_probs[:, own],
-            allowed.of_beams(own),
-            said,
-            count=count,
+            logits[:, own], log_probs[:, own], may, said, count=count
         )
         found.append((ranked, values, beam + group * width, token))
         going, chosen = best(jnp.where(token == EOS, -jnp.inf, ranked), width)
@@ -75,14 +67,14 @@ def diverse_candidates(
 
 @jax.named_scope("candidates")
 def _ranked(
-    logits: Float[Array, "rows beams vocab"],
-    log_probs: Float[Array, "rows beams"],
+    logits: Logits,
+    log_probs: LogProbs,
     allowed: Allowed,
     against: Float[Array, "rows vocab"] | None,
     *,
     count: int,
-) -> tuple[Array, Array, Array, Array]:
-    """What `top_candidates` returns, in the order of its first: with `against` subtracted."""
+) -> tuple[Values, Values, Places, Places]:
+    """The log-probabilities less `against`, which rank them, and what `top_candidates` returns."""
     rows, beams, vocab = logits.shape
     log_norm = jax.nn.logsumexp(logits, axis=-1)
 
@@ -104,7 +96,7 @@ def _ranked(
     picked = picked - take(log_norm, beam)[:, :, None]
     picked = take(log_probs, beam)[:, :, None] + picked
 
-    token = jnp.minimum(token, vocab - 1)  # a type, even where no candidate exists
+    token = jnp.minimum(token, vocab - 1)  # a valid type, even where no candidate exists
     picked, token = picked.reshape(rows, -1), token.reshape(rows, -1)
     ranked = picked if against is None else picked - take(against, token)
     ranked, flat = best(ranked, count)
@@ -113,35 +105,30 @@ def _ranked(
 
 
 def _chunked(x: Array, fill: float | bool) -> Array:
-    """[..., vocab] as [..., chunks, CHUNK]."""
     if rest := -x.shape[-1] % CHUNK:
         x = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, rest)], constant_values=fill)
     return x.reshape(*x.shape[:-1], -1, CHUNK)
 
 
 def _chosen(
-    x: Shaped[Array, "rows beams chunks 128"],
-    beam: Int[Array, "rows chosen"],
-    chunk: Int[Array, "rows chosen"],
+    x: Shaped[Array, "rows beams chunks 128"], beam: Places, chunk: Places
 ) -> Shaped[Array, "rows chosen 128"]:
-    """x[row, beam, chunk]. The index follows the order in which a TPU has logits: by the axes of
-    x it would copy them all first."""
+    """x[row, beam, chunk]. The index follows a TPU's layout of logits: by the axes of x it would
+    copy them all first."""
     rows, _, chunks, _ = x.shape
     flat = x.transpose(1, 2, 0, 3).reshape(-1, CHUNK)
     index = (beam * chunks + chunk) * rows + jnp.arange(rows)[:, None]
     return flat.at[index].get(mode="promise_in_bounds")
 
 
-def take(x: Array, index: Int[Array, "rows chosen"]) -> Array:
-    """x[row, index[row]]: the chosen entries of axis 1, of which there are so many."""
+def take(x: Array, index: Places) -> Array:
+    """x[row, index[row]]: the chosen entries of axis 1."""
     index = index.reshape(index.shape + (1,) * (x.ndim - 2))
     return jnp.take_along_axis(x, index, axis=1, mode="promise_in_bounds")
 
 
-def best(
-    values: Float[Array, "rows of"], count: int
-) -> tuple[Float[Array, "rows count"], Int[Array, "rows count"]]:
-    """`lax.top_k`. On a TPU it is made of passes, because the compiler gives no cost for it."""
+def best(values: Float[Array, "rows of"], count: int) -> tuple[Values, Places]:
+    """`lax.top_k`. On a TPU it takes passes, because the compiler gives no cost for `top_k`."""
     return jax.lax.platform_dependent(
         values,
         tpu=functools.partial(by_passes, count=count),
@@ -149,11 +136,9 @@ def best(
     )
 
 
-def by_passes(
-    values: Float[Array, "rows of"], *, count: int
-) -> tuple[Float[Array, "rows count"], Int[Array, "rows count"]]:
+def by_passes(values: Float[Array, "rows of"], *, count: int) -> tuple[Values, Places]:
     """`lax.top_k`, one maximum after another."""
-    # What has been found is below all that has not.
+    # Values that were found sink below all others.
     left, found = jnp.maximum(values, jnp.finfo(values.dtype).min), []
     for _ in range(count):
         found.append(jnp.argmax(left, axis=1, keepdims=True))

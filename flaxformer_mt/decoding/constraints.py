@@ -1,14 +1,14 @@
 """Phrases that an output must have: beam search by dynamic beam allocation, in static shapes.
 
-After Post and Vilar (2018, arXiv 1804.06609) and Hu et al. (2019, NAACL, N19-1090). The candidates
-of a step are the usual ones, each hypothesis's own best, and the tokens with which it could go on
-with an unmet phrase. The next beam is filled from banks of candidates that have the same number of
-constraint tokens still to come: first the best of those with the fewest, which makes sure that
-some hypothesis gets there; then by rounds, each with the next best of every bank, likeliest first.
-So a beam with fewer places than banks drops unlikely banks, not those with the most to come.
+After Post and Vilar (2018, arXiv 1804.06609) and Hu et al. (2019, NAACL, N19-1090). A step's
+candidates are the usual ones, each hypothesis's own best, and the next tokens of its unmet phrases.
+Candidates with the same number of constraint tokens to come form a bank. The next beam takes first
+the best candidate of the bank with the fewest, so that some hypothesis gets there; then rounds of
+the next best of every bank, likeliest first. So a beam with fewer places than banks drops unlikely
+banks, not those with the most to come.
 
-A hypothesis never goes where its limit leaves no room for what is still to come, so all outputs
-have all phrases. What is met, and how much of a phrase was said last, is read from the tokens.
+A hypothesis never goes where its limit leaves no room for what is to come, so all outputs have all
+phrases. Which phrases are met or under way is read from the tokens.
 """
 
 from typing import NamedTuple
@@ -19,12 +19,14 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from flaxformer_mt.data.vocabulary import EOS, PAD
-from flaxformer_mt.decoding.candidates import best, take
+from flaxformer_mt.decoding.candidates import Found, Logits, LogProbs, Places, best, take
 from flaxformer_mt.decoding.rules import Allowed
+
+Continues = Bool[Array, " vocab"]
 
 
 class Phrases(NamedTuple):
-    """What each row's outputs must have, padded to few sizes."""
+    """The phrases of each row's outputs, padded to few sizes."""
 
     tokens: Int[Array, "rows phrases length"]
     open: Bool[Array, "rows phrases"]  # its last word may go on; else it must end there
@@ -36,13 +38,13 @@ class Phrases(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """How far hypotheses are with their row's phrases."""
+    """Hypotheses' progress with their row's phrases."""
 
     met: Bool[Array, "rows beams phrases"]
     ending: Bool[Array, "rows beams phrases"]  # met, unless the next token continues its last word
     matched: Bool[Array, "rows beams phrases length"]  # the last k tokens are its first k
 
-    def of(self, beam: Int[Array, "rows chosen"]) -> "Standing":
+    def of(self, beam: Places) -> "Standing":
         return Standing(*(take(each, beam) for each in self))
 
 
@@ -50,9 +52,9 @@ def standing(
     phrases: Phrases,
     tokens: Int[Array, "rows beams length"],
     position: Int[Array, ""],
-    continues: Bool[Array, " vocab"],
+    continues: Continues,
 ) -> Standing:
-    """Of hypotheses with `position` tokens; `continues` are the types that don't begin a word."""
+    """For hypotheses with `position` tokens; `continues` marks types that don't begin a word."""
     said = tokens[:, :, None]
     lengths = phrases.lengths[..., None]
     places = np.arange(tokens.shape[2])[None, None, None]
@@ -65,7 +67,6 @@ def standing(
         before = jnp.roll(run, 1, axis=3) & (places > 0) if k else run
         run = before & (said == phrases.tokens[:, None, :, k, None])
         ends |= run & (lengths == k + 1)
-    # After the last token there is none yet; padding continues nothing.
     goes_on = jnp.roll(jnp.asarray(continues)[said], -1, axis=3) & (places < position - 1)
     whole = ends & (phrases.open[:, None, :, None] | ~goes_on)
     last = ~phrases.open[:, None, :, None] & (places == position - 1) & (lengths > 0)
@@ -74,7 +75,7 @@ def standing(
 
 
 def _kept(at: Standing, goes_on: Bool[Array, "#rows #beams"]) -> Bool[Array, "rows beams phrases"]:
-    """What is met after a token that is in no phrase, and continues a word or does not."""
+    """What is met after a token that is in no phrase and continues a word, or doesn't."""
     return at.met | (at.ending & ~goes_on[:, :, None])
 
 
@@ -82,12 +83,12 @@ def to_come(
     phrases: Phrases,
     at: Standing,
     token: Int[Array, "rows beams"],
-    continues: Bool[Array, " vocab"],
+    continues: Continues,
 ) -> Int[Array, "rows beams"]:
-    """How many constraint tokens are still to come once each hypothesis has gone on with `token`.
+    """How many constraint tokens are still to come after each hypothesis's next `token`.
 
-    Those of all unmet phrases, but for the beginning of one that is under way. Phrases are not laid
-    over each other, which could take fewer. No phrase begins with a type that continues a word.
+    Those of all unmet phrases, less the beginning of one that is under way; phrases aren't
+    overlapped, which could take fewer. No phrase begins with a type that continues a word.
     """
     lengths, continues = phrases.lengths, jnp.asarray(continues)
     size = np.arange(1, phrases.tokens.shape[2] + 1)[None, None, None]
@@ -101,7 +102,7 @@ def to_come(
         under_way = jnp.where(longer & ~met[..., None], size, 0).max(axis=(2, 3))
         return jnp.where(met, 0, lengths).sum(axis=2) - under_way
 
-    # The next token may make a longer word of one that ends a phrase now, which then comes again.
+    # The next token may lengthen a word that ends a phrase now; then the phrase must come again.
     kept = rest(met | complete, longer & ~goes_on)
     broken = rest(met | (complete & phrases.open[:, None]), longer)
     return jnp.minimum(kept, broken)
@@ -111,10 +112,10 @@ def leaves_no_room(
     phrases: Phrases,
     at: Standing,
     room: Int[Array, " rows"],
-    continues: Bool[Array, " vocab"],
+    continues: Continues,
 ) -> Bool[Array, "rows beams vocab"]:
-    """The types after which `room` tokens, the end mark included, are too few for what is still to
-    come; the end mark, unless nothing is."""
+    """The types after which `room` tokens, end mark included, are too few for what is to come; and
+    the end mark, unless nothing is."""
     rows, beams, count, length = at.matched.shape
 
     def without(goes_on: bool) -> Int[Array, "rows beams 1"]:
@@ -132,17 +133,15 @@ def leaves_no_room(
 
 
 def with_phrases(
-    found: tuple[Float[Array, "rows count"], Int[Array, "rows count"], Int[Array, "rows count"]],
-    logits: Float[Array, "rows beams vocab"],
-    log_probs: Float[Array, "rows beams"],
+    found: Found,
+    logits: Logits,
+    log_probs: LogProbs,
     may: Allowed,
     phrases: Phrases,
     at: Standing,
-) -> tuple[Float[Array, "rows more"], Int[Array, "rows more"], Int[Array, "rows more"]]:
-    """The candidates `found` and those that constraints add, in rows that have any.
-
-    These are each hypothesis's best, and the next token of each phrase that it has yet to meet.
-    """
+) -> Found:
+    """The candidates `found`, and in rows with constraints each hypothesis's best, and the next
+    token of each phrase that it hasn't met."""
     rows, beams, _ = logits.shape
     unmet = ~_kept(at, jnp.full((1, 1), False))
     size = np.arange(phrases.tokens.shape[2])[None, None, None]
@@ -176,11 +175,11 @@ def with_phrases(
 
 def from_banks(
     values: Float[Array, "rows of"], needed: Int[Array, "rows of"], count: int
-) -> Int[Array, "rows count"]:
-    """Which candidates the next beam has, where `needed` tells their banks."""
+) -> Places:
+    """Which candidates the next beam takes; `needed` numbers their banks."""
 
     def before(a: Array, b: Array) -> Bool[Array, "rows of of"]:
-        """[i, j]: j comes before i, by smaller a, then by larger b, then by place."""
+        """[i, j]: j comes before i, by smaller a, then larger b, then place."""
         a_same = a[:, None] == a[:, :, None]
         earlier = np.tri(a.shape[1], k=-1, dtype=bool)[None]
         b_before = (b[:, None] > b[:, :, None]) | ((b[:, None] == b[:, :, None]) & earlier)

@@ -1,9 +1,8 @@
 """Phrases that a translation must not contain, however its tokens spell them.
 
-The search reads a hypothesis's text with an automaton, a piece at a time, and bans the pieces that
-would complete a phrase. So every segmentation is covered, byte pieces too. A phrase counts as whole
-words: where it begins or ends with a letter or digit, none stands next to it, except in scripts
-that write no blanks between words. Any run of blanks is one.
+An automaton reads a hypothesis's text and bans pieces that would complete a phrase, in any
+segmentation, byte pieces too. Phrases are whole words: no letter or digit stands next to one at
+their ends, except in scripts without blanks between words. Any run of blanks is one.
 """
 
 import functools
@@ -36,7 +35,7 @@ _Symbol = tuple[int, int]  # a byte and which of these it is
 
 
 class Reading(NamedTuple):
-    """What matters of a text so far."""
+    """What matters of the text so far."""
 
     places: frozenset[int]  # bytes of `_Phrases.text` before which the text's end may stand
     in_word: bool = False
@@ -72,7 +71,7 @@ def forbidden(phrases: tuple[str, ...], vocabulary: Vocabulary) -> Forbidden:
 def automata(
     shared: Sequence[str], own: Sequence[Sequence[str]], vocabulary: Vocabulary
 ) -> list[list[Forbidden]]:
-    """Each line's: of the phrases that all lines share, and of its own.
+    """Each line's automata: for the phrases of all lines, and for its own.
 
     Raises DecodingError for a blank phrase, LineError for a line's own.
     """
@@ -91,7 +90,7 @@ def _kind(numbers: int) -> type[np.signedinteger[Any]]:
 
 
 def _ends(phrases: Sequence[str]) -> frozenset[int]:
-    """The places after a phrase's last byte, where phrases stand one after another."""
+    """The places after each phrase's last byte, when phrases are joined by one byte."""
     return frozenset(np.cumsum([len(phrase.encode()) + 1 for phrase in phrases]) - 1)
 
 
@@ -141,7 +140,7 @@ def _automaton(
 def _spelled(
     vocabulary: Vocabulary,
 ) -> tuple[Int[np.ndarray, "vocab longest"], list[_Symbol]]:
-    """Each type's text as numbers of symbols, padded with the number after the last."""
+    """Each type's text as symbol numbers, padded with the number after the last."""
     kinds = vocabulary.types()
     # After a piece of text a leading blank is not lost.
     first = next(number for number, kind in enumerate(kinds) if kind.plain)
@@ -175,7 +174,7 @@ def _symbols(text: str) -> list[_Symbol]:
 
 
 def continues_word(vocabulary: Vocabulary) -> Bool[np.ndarray, " vocab"]:
-    """Which types go on with a word that ends before them; bytes may."""
+    """Which types continue a word that ends before them; bytes may."""
     spelled, alphabet = _spelled(vocabulary)
     kinds = np.array([kind for _, kind in alphabet] + [_BLANK])
     found: np.ndarray = np.isin(kinds[spelled[:, 0]], (_LETTER, _RAW))
@@ -188,8 +187,8 @@ def table_of(
 ) -> tuple[Int[np.ndarray, "states kept"], dict[int, int]]:
     """One table of the automata for a vocabulary of these types, and by `id` where each begins.
 
-    An entry is twice the next state, and 1 more if a phrase is complete there unless its word goes
-    on; -1 is banned. State 0 bans nothing. Raises DecodingError for a table of over a gibibyte.
+    An entry is twice the next state, plus 1 if a phrase is complete there unless its word goes on;
+    -1 is banned. State 0 bans nothing. Raises DecodingError for a table above a gibibyte.
     """
     begins: dict[int, int] = {}
     parts = [np.zeros((1, len(types)), np.int16)]
@@ -226,7 +225,7 @@ def completes_phrase(
     position: Int[Array, ""],
     limits: Int[Array, " rows"],
 ) -> Bool[Array, "rows beams vocab"]:
-    """The types that, as token number `position`, would make a text with a forbidden phrase."""
+    """The types that, as token number `position`, would complete a forbidden phrase."""
 
     def read(place: Array, states: Array) -> Array:
         token = jax.lax.dynamic_index_in_dim(tokens, place, axis=2)
@@ -244,8 +243,8 @@ def completes_phrase(
 
 
 def forbids(automaton: Forbidden, tokens: Sequence[int], *, room: int) -> bool:
-    """Whether no output that begins with `tokens` and has `room` more, the end mark among them, is
-    without the phrases."""
+    """Whether every output that begins with `tokens` and has `room` more, end mark included, has a
+    phrase."""
     state = 0
     for token in tokens:
         if (state := int(automaton.goes[state, token])) == _DEAD:

@@ -1,7 +1,7 @@
-"""Draws translations from the model's distribution instead of searching for the most likely.
+"""Draws translations from the model's distribution instead of searching for the likeliest.
 
-The noise of a draw depends on the seed, the line, its piece, the hypothesis (first, second, ...
-draw) and the token's position alone.
+A draw's noise depends only on the seed, the line, its piece, the hypothesis's number and the
+token's position.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ SEED_WORDS = 5
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """How to draw translations. Raises ValueError for what is, in float32, no distribution."""
+    """How to draw translations. Raises ValueError for what isn't a distribution in float32."""
 
     temperature: float = 1.0  # below 1 nearer to the likeliest, above 1 farther
     top_k: int = 0  # of the likeliest k tokens (0: of all)
@@ -41,7 +41,7 @@ class Sampling:
 
 
 def seed_words(seed: int, line: int, piece: int) -> tuple[int, ...]:
-    """`SEED_WORDS` of a sentence: those of lines and seeds up to 64 bits are all different."""
+    """`SEED_WORDS` of a sentence; all different for lines and seeds up to 64 bits."""
     low, high = (1 << 32) - 1, 32
     return (seed >> high) & low, seed & low, (line >> high) & low, line & low, piece & low
 
@@ -49,7 +49,6 @@ def seed_words(seed: int, line: int, piece: int) -> tuple[int, ...]:
 def keys_of(
     words: UInt[Array, "rows words"], position: Int[Array, ""], *, beams: int
 ) -> Key[Array, "rows beams"]:
-    """The key of each hypothesis's next token."""
     # By name: the user's default may be another generator, with keys of other sizes.
     keys = jax.random.wrap_key_data(words[:, :2], impl="threefry2x32")
     fold = jax.vmap(jax.random.fold_in)
@@ -70,11 +69,11 @@ def sampled(
     top_k: int,
     top_p: Float[Array, ""],
 ) -> tuple[Float[Array, "rows beams"], Int[Array, "rows beams"]]:
-    """One token for each hypothesis, and its log-probability under the model itself.
+    """One token for each hypothesis, and its log-probability under the model.
 
-    Drawn from softmax(logits / temperature) over the allowed types, of which only the `top_k`
-    likeliest are left (0: all), and of those the fewest whose probability reaches `top_p` (Holtzman
-    et al., 2020: the nucleus). Each hypothesis has a key: neighbours don't change a draw.
+    Drawn from softmax(logits / temperature) over the `top_k` likeliest allowed types (0: all), and
+    of those the fewest whose probability reaches `top_p` (the nucleus of Holtzman et al., 2020).
+    Each hypothesis has its own key, so neighbours don't change a draw.
     """
     log_probs = jax.nn.log_softmax(logits, axis=-1)
     best = jnp.max(jnp.where(allowed, logits, -jnp.inf), axis=-1, keepdims=True)

@@ -1,17 +1,15 @@
 """Beam search with a length penalty (paper, section 6.1); with a beam of 1 it is greedy search.
 
-Each step takes the 2 * beam_size best continuations of a row: those that end (with
-`rules.ends_among`, if they are among so many best) compete for the finished set, and the best
-beam_size of the others live on. A beam of 1 takes the single best continuation and is done when
-that is the end mark. At a row's limit the end mark is the only token allowed, at the model's
-log-probability, so that every hypothesis is a complete one. A row stops when no live hypothesis can
-still enter its finished set, and the search ends with the last row; the result is the same as
-without that rule.
+Each step takes a row's 2 * beam_size best continuations. Those that end (and, with
+`rules.ends_among`, are among that many best) compete for the finished set; the best beam_size
+others live on. A beam of 1 takes the best continuation and is done at the end mark. At a row's
+limit only the end mark is allowed, at the model's log-probability, so every hypothesis is complete.
+A row stops when no live hypothesis can still enter its finished set, which doesn't change the
+result.
 
-With `rules.groups` that holds within each group, which also keeps the slots of its own; a group
-ranks continuations lower that earlier groups have chosen, by `weights.diversity`. With
-`rules.sample` each of the beam_size hypotheses is drawn by itself and keeps its place; those that
-are finished are sorted by score.
+With `rules.groups` this holds within each group, which has slots of its own and ranks lower, by
+`weights.diversity`, what earlier groups have chosen. With `rules.sample` each of the beam_size
+hypotheses is drawn independently and keeps its place; finished ones are sorted by score.
 """
 
 from collections.abc import Callable
@@ -43,10 +41,10 @@ Step = Callable[
 
 
 class Hypotheses(NamedTuple):
-    """The best finished hypotheses of each row, best first; of groups, group by group.
+    """The best finished hypotheses of each row, best first, group by group.
 
-    `tokens` ends with the end mark and is padded after it. A slot that no hypothesis fills (a row
-    of padding, or a vocabulary with fewer possible outputs) has score -inf and length 0.
+    `tokens` ends with the end mark and padding. An empty slot (in a row of padding, or if the
+    vocabulary has too few outputs) has score -inf and length 0.
     """
 
     tokens: Int[Array, "rows slots length"]
@@ -81,7 +79,7 @@ class Weights(NamedTuple):
 
 
 class State(NamedTuple):
-    """A search between two steps; all but `position` and parts of the cache go by rows."""
+    """A search between two steps; all but `position` and parts of the cache is by rows."""
 
     position: Int[Array, ""]  # steps taken
     cache: Cache
@@ -94,9 +92,9 @@ class State(NamedTuple):
 
 
 def length_penalty(length: Any, alpha: Any, *, average: Any = False) -> Any:
-    """((5 + |Y|) / 6)^alpha (Wu et al., 2016, equation 14), or, to `average`, |Y|^alpha.
+    """((5 + |Y|) / 6)^alpha (Wu et al., 2016, equation 14), or |Y|^alpha if `average`.
 
-    |Y| counts the end mark, as in tensor2tensor, whose settings the paper's are.
+    |Y| counts the end mark, as in tensor2tensor, whose settings the paper uses.
     """
     return ((length + 5.0 * (1.0 - average)) / (6.0 - 5.0 * average)) ** alpha
 
@@ -104,8 +102,8 @@ def length_penalty(length: Any, alpha: Any, *, average: Any = False) -> Any:
 def coverage_penalty(coverage: Any) -> Any:
     """sum_i log min(sum_j p_ij, 1) over source tokens i (Wu et al., 2016, equation 14); axis -1.
 
-    p_ij is the attention of output token j to source token i. A token that is hardly attended to
-    counts as 1e-6, for not even a hypothesis of the end mark alone should be ruled out by it.
+    p_ij is output token j's attention to source token i. At least 1e-6 is counted, so that even a
+    hypothesis of only the end mark isn't ruled out.
     """
     return jnp.log(jnp.clip(coverage, 1e-6, 1.0)).sum(axis=-1)
 
@@ -113,12 +111,12 @@ def coverage_penalty(coverage: Any) -> Any:
 def begin(cache: Cache, sentences: Sentences, rules: Rules, *, length: int) -> State:
     """The state before the first step of a search for outputs of at most `length` tokens.
 
-    The leaves of `cache["beams"]` have the beam axis at 1 and follow their hypotheses; the rest
-    stays as it is. With `rules.coverage` that is a sequence of mappings, of which each has
-    "coverage", the attention that each source token [rows, beams, src_length] has had so far.
+    Leaves of `cache["beams"]` have beams on axis 1 and follow their hypotheses; the rest stays.
+    With `rules.coverage` it is a sequence of mappings with "coverage", each source token's
+    attention so far [rows, beams, src_length].
     """
     rows, beams = sentences.limits.shape[0], rules.beam_size
-    # One empty hypothesis a group: equal copies would fill it with the same continuations.
+    # One empty hypothesis per group: copies would fill it with the same continuations.
     alone = jnp.full((rows, beams), -jnp.inf, jnp.float32).at[:, :: beams // rules.groups].set(0.0)
     return State(
         position=jnp.zeros((), jnp.int32),
@@ -147,10 +145,10 @@ def advance(
     parts: int = 1,
     leave_at: Int[Array, ""] | int = 0,
 ) -> State:
-    """Steps until position `until`, or until few rows are left.
+    """Steps until position `until`, or until each of `parts` equal parts has at most `leave_at`
+    live rows.
 
-    `leave_at` of them in each of `parts` equal parts, 0 for none at all. `step(tokens, index,
-    cache)` returns the logits of token number `index`, given those before it, and the cache then.
+    `step(tokens, index, cache)` returns the logits of token number `index` and the new cache.
     """
 
     def more(state: State) -> Array:
@@ -188,7 +186,7 @@ def _step(step: Step, state: State, weights: Weights, rules: Rules) -> State:
         may = may.without(leaves_no_room(phrases, at, limits - length, continues))
     if rules.trees is not None and rules.trees.of_source:
         logits = pooled(rules.trees, logits, may.mask(beams))
-    # Within a group one continuation is all that a single hypothesis needs.
+    # A group of one hypothesis needs one continuation.
     width = beams // rules.groups
     count = 1 if width == 1 else 2 * width
     if rules.sample:
@@ -227,7 +225,7 @@ def _step(step: Step, state: State, weights: Weights, rules: Rules) -> State:
     counts = ended
     if rules.ends_among:
         rank = jnp.arange(token.shape[1]) % (token.shape[1] // rules.groups)
-        # A hypothesis that comes in by constraints may end if that is what it does best.
+        # A hypothesis added by constraints may end if that is its best continuation.
         among = rank < rules.ends_among
         counts = ended & (among if phrases is None else among | (rank >= count))[None]
     scores = log_probs / penalty(length)
@@ -254,9 +252,9 @@ def _step(step: Step, state: State, weights: Weights, rules: Rules) -> State:
         else:
             chosen = from_banks(live, to_come(phrases, at.of(beam), token, continues), width)
         live, tokens, token = (whole(take(apart(each), chosen)) for each in (live, tokens, token))
-    # Log-probabilities only fall, so the best a live hypothesis can reach is its present one under
-    # the largest penalty to come: at the limit for alpha > 0, at once for alpha < 0. The coverage
-    # penalty is at best 0.
+    # Log-probabilities only fall, so a live hypothesis's best possible score is its present one
+    # under the largest penalty to come: at the limit for alpha > 0, at once for alpha < 0. The
+    # coverage penalty is at best 0.
     largest = jnp.maximum(penalty(length + 1), penalty(limits))
     likeliest = apart(live).max(axis=1) / jnp.repeat(largest, rules.groups)
     settled = (finished.scores[:, -1] >= likeliest).reshape(-1, rules.groups).all(axis=1)
@@ -291,10 +289,7 @@ def _draw(
 
 
 def _merge(old: Hypotheses, new: Hypotheses, stopped: Bool[Array, " rows"]) -> Hypotheses:
-    """The best of both, as many as `old` has; a row that has stopped keeps its own.
-
-    Of equal scores the older hypothesis comes first.
-    """
+    """The best of both, as many as `old` has, older ones first; a stopped row keeps its own."""
     n_best = old.scores.shape[1]
     every = jnp.concatenate([old.scores, jnp.where(stopped[:, None], -jnp.inf, new.scores)], axis=1)
     scores, chosen = jax.lax.top_k(every, n_best)

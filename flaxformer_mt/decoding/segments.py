@@ -27,7 +27,7 @@ class DecodingError(UserError):
 
 
 class LineError(DecodingError):
-    """What the model cannot take of one line; `number` is its index among those given."""
+    """What the model can't take of one line; `number` is its index among those given."""
 
     def __init__(self, number: int, message: str) -> None:
         super().__init__(message)
@@ -43,7 +43,7 @@ class OverlongError(LineError):
 
 
 class TargetError(LineError):
-    """A translation given as tokens that is none."""
+    """Tokens given as a translation that aren't one."""
 
     def __init__(self, number: int, message: str) -> None:
         super().__init__(number, f"pair {number}: {message}")
@@ -72,7 +72,7 @@ class Part:
 
 
 def encode(vocabulary: Vocabulary, texts: Sequence[str]) -> list[list[int]]:
-    """Token ids of each text, without marks. Raises DecodingError for what is not Unicode."""
+    """Token ids of each text, without marks. Raises DecodingError for text that isn't Unicode."""
     try:
         return vocabulary.encode(texts)
     except TypeError:
@@ -86,7 +86,7 @@ def encode(vocabulary: Vocabulary, texts: Sequence[str]) -> list[list[int]]:
 
 
 def listed(pairs: Iterable[tuple[str, Target]]) -> list[tuple[str, Target]]:
-    """The pairs. Raises TypeError for what is none: a `str` would pass for its two characters."""
+    """The pairs as a list. Raises TypeError for other items: a `str` has two characters, too."""
     pairs = list(pairs)
     for number, pair in enumerate(pairs):
         if isinstance(pair, str) or len(pair) != 2:
@@ -106,12 +106,12 @@ def cut_pairs(
 ) -> list[list[Part]]:
     """Each pair's parts: one, unless a side has more than `max_length` tokens, end mark included.
 
-    Where the translation is given as tokens, the source is cut as `translate` cuts it, and the
-    tokens at the end marks that it has left between its parts; one more may stand at the end. A
-    text is cut near the same place as its source, which is a guess.
+    If the translation is given as tokens, the source is cut as `translate` cuts it, and the tokens
+    at the end marks between its parts; one more may be at the end. A text is cut near the same
+    place as its source, which is a guess.
 
-    Raises OverlongError for `overlong` "refuse", TargetError for tokens that no translation of the
-    line has, and DecodingError for what is not Unicode.
+    Raises OverlongError for `overlong` "refuse", TargetError for tokens that aren't a translation
+    of the line, and DecodingError for text that isn't Unicode.
     """
     texts = [target if isinstance(target, str) else "" for _, target in pairs]
     sources = encode(vocabularies.src, [source for source, _ in pairs])
@@ -147,7 +147,7 @@ def cut_pairs(
 
 
 def describe_overlong(max_length: int, **tokens: Sequence[int]) -> str:
-    """What to say of a line whose `source`, `target` or both have too many tokens."""
+    """What to say about a line whose `source`, `target` or both are too long."""
     counts = [(side, len(ids) + 1) for side, ids in tokens.items() if len(ids) >= max_length]
     said = " and ".join(f"the {side} has {count} tokens" for side, count in counts)
     return f"{said}, end mark included; the model takes {max_length} (model.max_length)"
@@ -163,7 +163,7 @@ def source_pieces(
 ) -> tuple[str, list[Piece], list[list[int]]]:
     """What the model reads before each piece of a source, pieces that fit, and the tokens of both.
 
-    A language code at the source's beginning (`>>fra<<`) tells what to write: each piece has it.
+    A language code at the source's beginning (`>>fra<<`) is read before each piece.
     """
     lead = vocabulary.language_code(source)
     fit = fits(vocabulary, max_length)
@@ -172,7 +172,7 @@ def source_pieces(
 
 
 def types_of(pieces: Sequence[str], tgt: Vocabulary) -> tuple[int, ...]:
-    """The ids of target pieces. Raises DecodingError for what is none."""
+    """The ids of target pieces. Raises DecodingError for unknown ones."""
     if not pieces:
         return ()
     ids = {piece: number for number, piece in enumerate(tgt.pieces())}
@@ -186,7 +186,7 @@ def types_of(pieces: Sequence[str], tgt: Vocabulary) -> tuple[int, ...]:
 
 
 def output_limit(config: DecodingConfig, source: int, longest: int) -> int:
-    """How many tokens the output for this many source tokens may have, end marks included."""
+    """How many tokens the output for `source` tokens may have, end marks included."""
     # Past `longest` a product could be beyond any integer.
     return min(int(min(config.max_ratio * source, longest)) + config.max_extra_tokens, longest)
 
@@ -200,10 +200,10 @@ def prefix_tokens(
     *,
     max_length: int,
 ) -> list[list[int]]:
-    """The tokens that each piece's output begins with: the first piece's of a line has its prefix.
+    """The tokens that each piece's output begins with: a line's prefix for its first piece.
 
-    `pieces` are those of each line, `sources` the tokens of all of them. Raises LineError for
-    what the vocabulary cannot spell, and for a prefix that leaves no room.
+    `pieces` are those of each line, `sources` the tokens of all. Raises LineError for a prefix that
+    the vocabulary can't spell or that leaves no room.
     """
     found: list[list[int]] = []
     for line, (tokens, parts) in enumerate(zip(encode(tgt, prefixes), pieces, strict=True)):
@@ -293,12 +293,11 @@ def _at_end_marks(tokens: Sequence[int]) -> list[list[int]]:
 
 
 def split_to_fit(text: str, fits: Callable[[str], bool]) -> list[Piece]:
-    """The text in pieces that fit, in order; only blanks between them are left out.
+    """The text in pieces that fit, in order, without the blanks between them.
 
-    A part that does not fit is cut in two at the sentence end nearest to its middle; where it has
-    none, between clauses, then between words, then inside a word.
-
-    Raises ValueError if a single character does not fit.
+    A part that doesn't fit is cut in two at the sentence end nearest to its middle; if it has none,
+    between clauses, then words, then inside a word. Raises ValueError if a single character doesn't
+    fit.
     """
     return [src for src, _ in split_pair_to_fit(text, "", lambda src, _: fits(src))]
 
@@ -306,12 +305,11 @@ def split_to_fit(text: str, fits: Callable[[str], bool]) -> list[Piece]:
 def split_pair_to_fit(
     src: str, tgt: str, fits: Callable[[str, str], bool]
 ) -> list[tuple[Piece, Piece]]:
-    """A text and its translation in as many pieces, pair by pair such that `fits(src, tgt)`.
+    """A text and its translation in as many pieces, such that `fits(src, tgt)` for each pair.
 
-    The source is cut as it would be alone, the translation at a boundary of the best kind that it
-    has, nearest to the same share of its length: which words belong together is not known.
-
-    Raises ValueError if a single character does not fit.
+    The source is cut as by itself, the translation at its best kind of boundary nearest to the same
+    share of its length, since it isn't known which words belong together. Raises ValueError if a
+    single character doesn't fit.
     """
     pairs = []
     waiting = [(Piece(src.strip(), ""), Piece(tgt.strip(), ""))]
@@ -329,7 +327,7 @@ def split_pair_to_fit(
 
 
 def _halves(piece: Piece, share: float) -> tuple[tuple[Piece, Piece], float]:
-    """Two parts of a text, cut at the best place near a share of its length, and that place's."""
+    """A text cut in two at the best place near a share of its length, and that place's share."""
     text = piece.text
     if len(text) < 2:
         return (Piece(text, ""), Piece("", piece.glue)), share

@@ -38,7 +38,7 @@ _AT_ONCE = 1 << 25  # attention weights of a layer that are held: 128 MiB
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Scored:
-    """What the model makes of a given translation."""
+    """The model's scores for a given translation."""
 
     log_prob: float = 0.0  # natural logarithm: the sum of token_log_probs
     score: float = 0.0  # log_prob / length penalty + coverage penalty
@@ -50,9 +50,9 @@ class Scored:
 class Attention:
     """All attention weights of one sentence and its translation; each row sums to 1.
 
-    Row i of `decoder` and `cross` is the query that said `tgt_pieces[i]`. Column j of `encoder`
-    and `cross` is `src_pieces[j]`; column j of `decoder` is `tgt_inputs[j]`, what the decoder had
-    read: its weights beyond the diagonal are 0.
+    Row i of `decoder` and `cross` is the query that said `tgt_pieces[i]`. Column j of `encoder` and
+    `cross` is `src_pieces[j]`, of `decoder` it is `tgt_inputs[j]`, with weights 0 beyond the
+    diagonal.
     """
 
     src_pieces: tuple[str, ...]  # with the end mark, "</s>"
@@ -76,8 +76,8 @@ class Attention:
 class TeacherForcing:
     """A model that is given translations. In float32 no result depends on the other lines.
 
-    `params` are on all devices of `mesh`, which share the rows of a batch of
-    `config.batch_tokens`. Raises DecodingError for results that are not numbers.
+    `params` are on all devices of `mesh`, which share the rows of a batch of `config.batch_tokens`.
+    Raises DecodingError for results that aren't finite.
     """
 
     params: Mapping[str, Any]
@@ -86,9 +86,9 @@ class TeacherForcing:
     mesh: Mesh
 
     def score(self, lines: Sequence[Sequence[Part]]) -> list[Scored]:
-        """Each line's scores, in order: of its parts one after another. A line without parts has 0.
+        """Each line's scores, over its parts, in order; 0 for a line without parts.
 
-        In float32 a score is the one that search has for the same tokens.
+        In float32 they equal the search's for the same tokens.
         """
         parts, config = list(itertools.chain.from_iterable(lines)), self.config
         log_probs = iter(self.log_probs(parts))
@@ -126,10 +126,10 @@ class TeacherForcing:
         return self._over_batches(parts, compute)
 
     def cross_weights(self, parts: Sequence[Part], layer: int) -> Iterator[np.ndarray]:
-        """Each part's weights [tgt, src] over the source in one layer, the mean of its heads.
+        """Each part's weights [tgt, src] over the source in one layer, averaged over heads.
 
-        They are computed as they are taken, about `_AT_ONCE` numbers at a time: those of thousands
-        of long lines would be gigabytes. Raises ValueError for a layer that there is not.
+        They are computed as they are consumed, about `_AT_ONCE` numbers at a time, since those of
+        thousands of long lines would be gigabytes. Raises ValueError for an unknown layer.
         """
         layers = self.model.config.decoder_layers
         if not 0 <= layer < layers:
@@ -147,7 +147,7 @@ class TeacherForcing:
                 yield weights
 
     def attention(self, part: Part, vocabularies: Vocabularies) -> Attention:
-        """All weights of one part, computed on the first device alone."""
+        """All weights of one part, computed on the first device only."""
         ((_, pairs),) = self._batches([part], batch_tokens=1)
         with on_mesh(self.mesh):
             pairs = place_batch(pairs, self.mesh)
@@ -168,7 +168,7 @@ class TeacherForcing:
     def _over_batches(
         self, parts: Sequence[Part], compute: Callable[[Pairs], Array]
     ) -> list[np.ndarray]:
-        """What `compute` makes of each part: of its [rows, length, ...], the part's own target."""
+        """What `compute` gives for each part: from [rows, length, ...], its own target's."""
         found: list[Any] = [None] * len(parts)
 
         def computed() -> Iterator[tuple[Any, Any, Any]]:
@@ -212,13 +212,12 @@ class Pairs(NamedTuple):
 def batches(
     parts: Sequence[Part], *, batch_tokens: int, max_length: int, split: int, few: bool = False
 ) -> Iterator[tuple[tuple[int, ...], Pairs]]:
-    """The numbers of parts that share a batch, and its host arrays; further rows are padding.
+    """The numbers of parts that share a batch, longest first, and its host arrays; other rows are
+    padding.
 
-    Those with the longest side come first.
-
-    Both sides of a batch have one length, a power of two or one and a half of one (or
-    `max_length`), and of `few` 32, 128 or 512. Its rows are `split` equal parts, each the power of
-    two that fills `batch_tokens` = rows * length, or a single row; the last batch has fewer rows.
+    Both sides have one length: a power of two or one and a half of one (or `max_length`); 32, 128
+    or 512 if `few`. The rows are `split` equal parts, each the power of two that fills
+    `batch_tokens` = rows * length, or a single row; the last batch has fewer.
     """
 
     def shape(longest: int) -> tuple[int, int]:
@@ -242,7 +241,6 @@ def batches(
 
 
 def batch_length(needed: int) -> int:
-    """The smallest length of a batch shape that is at least `needed`."""
     power = max(power_of_two_at_least(needed), SHORTEST)
     return power * 3 // 4 if needed <= power * 3 // 4 and power > SHORTEST else power
 
@@ -253,7 +251,7 @@ def batch_length(needed: int) -> int:
 def _forward(
     model: Transformer, params: Mapping[str, Any], pairs: Pairs, *, with_attention: bool = False
 ) -> tuple[Float[Array, "rows length d_model"], Mapping[str, Any]]:
-    """The decoder's states for every token of `tgt_in`, and `with_attention` what layers sow."""
+    """The decoder's states for every token of `tgt_in`, and what layers sow if `with_attention`."""
     positions = jnp.broadcast_to(jnp.arange(pairs.src.shape[1])[None], pairs.src.shape)
     src_ids = (positions < pairs.src_lengths[:, None]).astype(jnp.int32)
     tgt_ids = (positions < pairs.tgt_lengths[:, None]).astype(jnp.int32)

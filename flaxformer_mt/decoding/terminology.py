@@ -19,7 +19,7 @@ from flaxformer_mt.decoding.constraints import Phrases
 from flaxformer_mt.decoding.forbidden import LETTER, continues_word
 from flaxformer_mt.decoding.rules import Rules
 from flaxformer_mt.decoding.segments import DecodingError, LineError, Piece
-from flaxformer_mt.files.reading import read_file
+from flaxformer_mt.files.reading import read_text
 
 Mode = Literal["hard", "soft"]
 MODES: tuple[Mode, ...] = ("hard", "soft")
@@ -29,8 +29,6 @@ _WORDS = regex.compile(rf"(?:{LETTER.pattern})+|\S", regex.V1)
 
 @dataclasses.dataclass(frozen=True)
 class Phrase:
-    """Tokens that an output must have."""
-
     tokens: tuple[int, ...]
     open: bool  # the last word may go on after them
 
@@ -39,9 +37,8 @@ class Phrase:
 class Terminology:
     """Translations of source terms: each term of a source adds its own to what must occur.
 
-    A term is found as whole words, in upper or lower case; of those that overlap, the first and
-    longest. "hard" takes the translation as it is; "soft" leaves the end of its last word to the
-    model, which may inflect it.
+    Terms are found as whole words in any case; of overlapping ones the first and longest. "hard"
+    takes the translation as it is; "soft" lets the model inflect its last word.
     """
 
     terms: Mapping[tuple[str, ...], str] = dataclasses.field(repr=False)  # by words, folded
@@ -49,7 +46,7 @@ class Terminology:
 
     @classmethod
     def of(cls, terms: Mapping[str, str], *, mode: Mode = "hard") -> Terminology:
-        """Of terms and their translations. Raises DecodingError for a blank one and a repeated."""
+        """From terms and translations. Raises DecodingError for blank and repeated ones."""
         if mode not in MODES:
             raise ValueError(f"mode = {mode!r} must be one of {', '.join(MODES)}")
         found: dict[tuple[str, ...], str] = {}
@@ -59,15 +56,10 @@ class Terminology:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], *, mode: Mode = "hard") -> Terminology:
-        """Of a file with a term, a tab and its translation on each line. Raises DecodingError."""
-        try:
-            content = read_file(Path(path)).decode("utf-8-sig")
-        except OSError as error:
-            raise DecodingError(f"{path}: cannot be read: {error.strerror}") from error
-        except UnicodeDecodeError as error:
-            raise DecodingError(f"{path}: is not UTF-8 text (byte {error.start + 1})") from None
+        """From a file with a term, a tab and its translation per line. Raises DecodingError."""
         found: dict[tuple[str, ...], str] = {}
-        for number, line in enumerate(content.splitlines(), start=1):
+        lines = read_text(Path(path), DecodingError).splitlines()
+        for number, line in enumerate(lines, start=1):
             columns = line.split("\t")
             try:
                 if len(columns) != 2:
@@ -79,12 +71,11 @@ class Terminology:
 
     @property
     def digest(self) -> str:
-        """Tells lists apart; hexadecimal."""
+        """Hexadecimal; differs between lists."""
         content = repr((self.mode, sorted(self.terms.items())))
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
     def translations(self, source: str) -> list[str]:
-        """What the translation of `source` must have."""
         longest = max(map(len, self.terms), default=0)
         words, found, place = _words(source), [], 0
         while place < len(words):
@@ -100,8 +91,6 @@ class Terminology:
 
 @dataclasses.dataclass(frozen=True)
 class Constraints:
-    """The phrases of each source's outputs."""
-
     each: Sequence[Sequence[Phrase]]
     continues: Bool[np.ndarray, " vocab"]  # types that don't begin a word
 
@@ -115,7 +104,7 @@ class Constraints:
         *,
         suppressed: Sequence[int],
     ) -> Constraints | None:
-        """Those of each line's pieces; None if there is nothing to be had. Raises LineError."""
+        """Those of each line's pieces; None if there are none. Raises LineError."""
         if terminology is None and not any(own or ()):
             return None
         each: list[list[Phrase]] = []
@@ -137,7 +126,7 @@ class Constraints:
                 raise DecodingError(f"constraints need plain beam search and can't have {name}")
 
     def check(self, number: int, prefix: Sequence[int], limit: int) -> None:
-        """Raises LineError if an output of `limit` tokens, its end mark included, has no room."""
+        """Raises LineError if an output of `limit` tokens, end mark included, is too short."""
         said = tuple(prefix)
 
         def has(phrase: Phrase) -> bool:
@@ -172,10 +161,10 @@ def _add(terms: dict[tuple[str, ...], str], source: str, target: str) -> None:
 
 
 def phrase(text: str, vocabulary: Vocabulary, *, soft: bool = False) -> Phrase:
-    """The tokens of a text as it stands after a blank, where its script writes any.
+    """The tokens of a text after a blank, if its script writes blanks.
 
-    `soft` leaves out the last token if that may be an ending: short, and less than half its word.
-    Raises DecodingError for a blank text and for what the vocabulary cannot spell.
+    `soft` leaves out the last token if it may be an ending: short, and less than half its word.
+    Raises DecodingError for a blank text and for what the vocabulary can't spell.
     """
     (tokens,) = vocabulary.encode([text])
     if not tokens:
@@ -192,7 +181,7 @@ def phrase(text: str, vocabulary: Vocabulary, *, soft: bool = False) -> Phrase:
 
 
 def _without_blank(tokens: list[int], first: str, vocabulary: Vocabulary) -> list[int]:
-    """A script that writes no blanks has none before a word."""
+    """For a script without blanks between words."""
     if first == BLANK:
         # Bytes could belong to the word before them.
         in_bytes = vocabulary.pieces(tokens[1:2]) and vocabulary.pieces(tokens[1:2])[0][:3] == "<0x"
@@ -212,8 +201,8 @@ def phrases_of(
 ) -> list[list[Phrase]]:
     """The phrases of each piece of line `number`, without repetitions.
 
-    Raises LineError for what the vocabulary cannot spell or may not, and if several pieces would
-    share `own`.
+    Raises LineError for phrases that can't be spelled or are suppressed, and if several pieces
+    would share `own`.
     """
     if own and len(pieces) != 1:
         why = "is translated in parts" if pieces else "is blank"
@@ -237,7 +226,7 @@ def phrases_of(
 
 
 def arranged(phrases: Sequence[Sequence[Phrase]], types: np.ndarray, rows: int) -> Phrases:
-    """The phrases of a batch's rows as the search has them, in its own ids of the `types`."""
+    """The phrases of a batch's rows as the search needs them, in its own ids of the `types`."""
     # Sizes are compiled in: few of them.
     most = one_of_few(max(map(len, phrases)), 4)
     longest = one_of_few(max(len(each.tokens) for own in phrases for each in own), 8)

@@ -18,7 +18,7 @@ NO_NUMBERS = "not finite: its parameters are damaged or training diverged; use a
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Decoded:
-    """One output of the search: its tokens without the end mark, and what the model makes of it."""
+    """One output of the search, without its end mark, and its scores."""
 
     tokens: tuple[int, ...]
     log_prob: float  # natural logarithm, the end mark's included
@@ -28,8 +28,6 @@ class Decoded:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Hypothesis:
-    """One translation of a line."""
-
     text: str  # without line breaks
     tokens: tuple[int, ...]  # with end marks between the parts of a split line, none at the end
     log_prob: float  # natural logarithm
@@ -38,7 +36,7 @@ class Hypothesis:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Translation:
-    """The translations of one line, best first, by score or as was asked; there is always one."""
+    """The translations of one line, at least one, best first."""
 
     hypotheses: tuple[Hypothesis, ...]
     split: bool = False  # the line was too long for the model: translated in pieces and rejoined
@@ -70,7 +68,7 @@ EMPTY = Translation(hypotheses=(Hypothesis(text="", tokens=(), log_prob=0.0, sco
 def decoded_of(
     hypotheses: Hypotheses, row: int, limit: int, rules: Rules, types: np.ndarray
 ) -> list[Decoded]:
-    """A row's outputs, best first; `types` are those that ids stand for. Raises DecodingError."""
+    """A row's outputs, best first; ids number `types`. Raises DecodingError."""
     scores = hypotheses.scores[row]
     if not np.isfinite(scores).any() or np.isnan(scores).any():
         raise DecodingError(f"the model's scores are {NO_NUMBERS}")
@@ -90,10 +88,7 @@ def decoded_of(
 
 
 def _by_turns(groups: Sequence[Sequence[Decoded]], count: int) -> list[Decoded]:
-    """Of each group in turn the best that is not there yet, that with the best of all first.
-
-    Groups are best first, and so is what is chosen of them.
-    """
+    """Each group in turn gives its best that isn't chosen yet, starting with the best group."""
     chosen: dict[tuple[int, ...], Decoded] = {}
     found = sorted((group for group in groups if group), key=lambda group: -group[0].score)
     waiting = [iter(group) for group in found]
@@ -117,11 +112,11 @@ def joined(
     mbr: bool = False,
     sampled: bool = False,
 ) -> Translation:
-    """The translation of a line from those of its pieces: the n-th of each make one, best first.
+    """A line's translation from those of its pieces: each n-th of all pieces make one, best first.
 
-    Their sums need not be in the order of the pieces' scores, since the penalty is of the length.
-    With `mbr` the best is the one that has the highest expected chrF (minimum Bayes risk, Kumar and
-    Byrne, 2004): all are references, `sampled` ones equally likely, others by their probabilities.
+    Their sums may be ordered differently from the pieces' scores, since the penalty depends on
+    length. With `mbr` the best has the highest expected chrF (minimum Bayes risk, Kumar and Byrne,
+    2004), with all as references: `sampled` ones equally likely, others by their probabilities.
     """
     if not pieces:
         return EMPTY
@@ -161,9 +156,9 @@ def joined(
 
 
 def chrf(texts: Sequence[str]) -> Float[np.ndarray, "hypothesis reference"]:
-    """chrF2 of each text against each (Popović, 2015; 2016), 0 to 1, as sacreBLEU has it.
+    """chrF2 of each text against each (Popović, 2015; 2016), 0 to 1, as in sacreBLEU.
 
-    Precision and recall are means over the lengths of n-grams, 1 to 6, that both texts have.
+    Precision and recall are means over n-gram lengths, 1 to 6, that both texts have.
     """
     squeezed = ["".join(text.split()) for text in texts]
     sizes = np.array([len(text) for text in squeezed])

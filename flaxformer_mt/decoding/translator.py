@@ -55,8 +55,6 @@ Member = tuple[Any, Transformer]  # a tree under "params" and its model
 
 
 class Wanted(TypedDict, total=False):
-    """What `Translator.translate` takes beside the lines."""
-
     n_best: int
     overlong: Overlong
     prefixes: str | Sequence[str] | None
@@ -86,12 +84,12 @@ class Translator:
     ) -> None:
         """`params` is the tree under "params"; `name` says which weights these are.
 
-        They are copied to every device of this process, which share the sentences of a batch.
-        Of several processes all must call it together. With `others`, of the same vocabularies, it
-        is an ensemble: the mean of their probabilities decides. With a `shortlist`, `translate`
-        chooses among the types that it has for a batch; scores are relative to these.
+        They are copied to every device of this process, which share a batch's sentences. With
+        several processes all must call it together. `others`, with the same vocabularies, make it
+        an ensemble, which decides by mean probability. With a `shortlist`, `translate` chooses
+        among its types for a batch, and scores are relative to these.
 
-        Raises DecodingError if the vocabularies are not of the model's sizes.
+        Raises DecodingError if the vocabularies don't have the model's sizes.
         """
         rows, types = softmax_table(params, model.config).shape[0], vocabularies.tgt.size
         if rows != table_rows(model.config, types) or types != model.tgt_vocab_size:
@@ -117,10 +115,9 @@ class Translator:
     ) -> Translator:
         """The model of a run directory (`gs://` too), with the decoding settings recorded there.
 
-        `which` names the checkpoint: a step, "best" by validation, "latest", "average", or "auto":
-        the average unless the run went on since, else the best, else the latest. It may also be
-        an earlier choice. With `shortlist`, the run's is used, which is learnt and kept there when
-        it is first asked for.
+        `which` names the checkpoint: a step, "best" by validation, "latest", "average", an earlier
+        choice, or "auto": the average unless the run has continued since, else the best, else the
+        latest. `shortlist` uses the run's, which is learnt and saved on first use.
 
         Raises RunDirectoryError, CheckpointError, VocabularyError, ConfigError, ShortlistError and
         StoreError.
@@ -153,7 +150,7 @@ class Translator:
     ) -> Translator:
         """The models of several run directories as one, with the first one's settings.
 
-        Raises as `load`, and DecodingError for runs of different vocabularies.
+        Raises as `load`, and DecodingError if their vocabularies differ.
         """
         first = cls.load(run_dirs[0], which=which, shortlist=shortlist)
         others = [cls.load(run, which=which) for run in run_dirs[1:]]
@@ -179,15 +176,15 @@ class Translator:
         return f"<Translator: the weights '{self.name}', {size:,} parameters, beam {beam}>"
 
     def with_config(self, **settings: Any) -> Translator:
-        """The same model with these decoding settings instead of its own, as `beam_size=1`."""
+        """The same model with some decoding settings changed, such as `beam_size=1`."""
         other = copy.copy(self)
         other.config = dataclasses.replace(self.config, **settings)
         return other
 
     def with_dtype(self, dtype: Literal["float32", "bfloat16"]) -> Translator:
-        """The same weights with products of another dtype, `model.dtype`.
+        """The same weights with another `model.dtype` for products.
 
-        In bfloat16 an output may differ from float32's, and a score does in its third digit.
+        bfloat16 may change an output, and changes the third digit of scores.
         """
         other = copy.copy(self)
         other.members = tuple(
@@ -219,23 +216,22 @@ class Translator:
     ) -> Translation | list[Translation]:
         """Each line's translation, in order, or a `str`'s; a blank line's is empty, with score 0.
 
-        In float32 and without a shortlist, which a batch shares, a line's translation does not
+        In float32 and without a shortlist (which a batch shares), a line's translation doesn't
         depend on the other lines. A line longer than `model.max_length` tokens is cut at sentence
         ends (else between clauses, words, characters), translated in pieces, rejoined and marked
-        `split`; its hypotheses then join each piece's n-th. `overlong` "refuse" makes it an
+        `split`; its n-th hypothesis joins each piece's n-th. With `overlong` "refuse" it raises
         OverlongError.
 
-        A translation begins with its line's prefix, if there are `prefixes` (one `str` is every
-        line's), and has none of the pieces `suppress` names. Its text has none of the phrases
-        `forbid` as whole words, nor of its line's in `forbid_each`; a split line's pieces are read
-        one by one. It has each of its line's `constraints` as whole words, and the translations of
-        the line's terms in `terminology`. With `sampling`, the `n_best` likeliest of beam_size
-        draws are given; draws depend on the seed and on the line's number, counted from `first`.
-        With `mbr` the best of a beam's translations, or of the draws, are those that the others
-        resemble most, by chrF.
+        A translation begins with its line's prefix in `prefixes` (one `str`: every line's) and has
+        none of the pieces in `suppress`. As whole words, its text has none of the phrases in
+        `forbid` and its line's in `forbid_each` (piece by piece, if split), but each of its line's
+        `constraints` and the translations of its terms in `terminology`. With `sampling`, the
+        `n_best` likeliest of beam_size draws are returned; draws depend on the seed and the line's
+        number, counted from `first`. With `mbr`, the best are those that resemble the others most,
+        by chrF.
 
         Raises OverlongError and LineError with the line's number, other DecodingErrors, and
-        ValueError for settings that contradict each other.
+        ValueError for contradictory settings.
         """
         single = isinstance(lines, str)
         lines = [lines] if isinstance(lines, str) else lines
@@ -291,8 +287,8 @@ class Translator:
     def compile(
         self, lines: Sequence[str], *, n_best: int = 1, longest: str = ""
     ) -> frozenset[tuple[int, int]]:
-        """Compiles what `translate` may need for lines as long as these, also where lines as long
-        as `longest` are among them; returns the shapes of batches, (rows, source length)."""
+        """Compiles what `translate` may need for lines as long as these, also with lines as long as
+        `longest` among them; returns the shapes of batches, (rows, source length)."""
         src, lengths = self.vocabularies.src, []
         *encoded, of_longest = encode(src, [*lines, longest])
         for line, tokens in zip(lines, encoded, strict=True):
@@ -313,18 +309,17 @@ class Translator:
     ) -> list[Scored]:
         """How likely the model finds each translation, in order.
 
-        A translation is a text, or tokens as `Hypothesis.tokens` has them, which in float32 have
-        the score that `translate` gave them, but for trees of the source's words (`rules.pooled`).
-        A blank line with a blank translation has 0. Where a side is longer than the model takes,
-        `overlong` "split" scores the pair in the parts of `translate`; a text is cut where its
-        source is, by a guess.
+        A translation is a text, or tokens as in `Hypothesis.tokens`, whose score in float32 is
+        `translate`'s, except for trees of the source's words (`rules.pooled`). A blank pair has 0.
+        If a side is too long for the model, `overlong` "split" scores the pair in the parts of
+        `translate`, cutting a text where its source is cut, by a guess.
 
         Raises OverlongError, TargetError and DecodingError.
         """
         return self._forcing("scores are").score(self._cut(listed(pairs), overlong))
 
     def attend(self, src: str, tgt: Target) -> Attention:
-        """All attention weights of the model as it reads `src` and says `tgt` (text or tokens).
+        """All attention weights as the model reads `src` and says `tgt` (text or tokens).
 
         Raises OverlongError, TargetError and DecodingError.
         """
@@ -343,9 +338,8 @@ class Translator:
     ) -> list[Alignment]:
         """The source word of each translation's words, by the decoder's attention, in order.
 
-        `layer` counts the decoder's from 0; None is the last but one. Translations as in `score`.
-
-        Raises OverlongError, TargetError, DecodingError, and ValueError for an unknown layer.
+        `layer` counts from 0 (default: the last but one). Translations are as in `score`. Raises
+        OverlongError, TargetError, DecodingError, and ValueError for an unknown layer.
         """
         forcing, pairs = self._forcing("alignments need"), listed(pairs)
         lines = [
@@ -356,7 +350,7 @@ class Translator:
         return align_parts(forcing, self.vocabularies, lines, layer=layer)
 
     def _cut(self, pairs: Sequence[tuple[str, Target]], overlong: Overlong) -> list[list[Part]]:
-        """The parts of each pair; none where both sides are what `translate` calls blank."""
+        """The parts of each pair; none if both sides are blank for `translate`."""
         cut = cut_pairs(pairs, self.vocabularies, max_length=self.max_length, overlong=overlong)
         return [
             parts
@@ -369,7 +363,7 @@ class Translator:
     def translate_lines(
         self, lines: Iterable[str], *, window: int = 4096, n_best: int = 1
     ) -> Iterator[Translation]:
-        """As `translate`, for any number of lines: reads and keeps at most `window` at a time."""
+        """As `translate`, for any number of lines, with at most `window` in memory."""
         if isinstance(lines, str):
             raise TypeError("translate_lines takes lines; for a single str use `translate`")
         if window < 1:

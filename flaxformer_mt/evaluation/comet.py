@@ -1,8 +1,7 @@
-"""COMET (Rei et al., 2020), computed by Unbabel's own package, which is not a dependency.
+"""COMET (Rei et al., 2020), computed by the program `comet-score` of Unbabel's package.
 
-It is called by its program `comet-score`. As of version 2.2 the package's requirements contradict
-JAX's (NumPy below 2), so that it usually lies in an environment of its own:
-`uv tool install unbabel-comet` or `pipx install unbabel-comet`.
+The package isn't a dependency. As of version 2.2 its requirements contradict JAX's (NumPy below 2),
+so it usually has its own environment: `uv tool install unbabel-comet` or `pipx install ...`.
 """
 
 import dataclasses
@@ -18,10 +17,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float
 
 from flaxformer_mt.errors import FAILED
-from flaxformer_mt.evaluation.metrics import Lines, Metric, ScoringError
+from flaxformer_mt.evaluation.metrics import Counts, Lines, Metric, ScoringError, Totals, Values
 
 MODEL = "Unbabel/wmt22-comet-da"
 PROGRAM = "comet-score"
@@ -29,13 +27,13 @@ _BATCH = 8
 
 
 class CometError(ScoringError):
-    """COMET cannot be computed here; says what is missing."""
+    """COMET can't be computed here; says what is missing."""
 
     exit_status = FAILED
 
 
 def require_comet() -> str:
-    """The program, on the PATH or beside this Python. Raises CometError where it is not."""
+    """The program, on the PATH or beside this Python. Raises CometError if there is none."""
     places = os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)])
     if (program := shutil.which(PROGRAM, path=places)) is None:
         raise CometError(
@@ -50,8 +48,7 @@ def require_comet() -> str:
 class Comet(Metric):
     """The mean of COMET's sentence scores, times 100 as papers print it.
 
-    `model` is a name on the Hugging Face hub or the path of a checkpoint; `gpus` is how many of
-    them the package may use.
+    `model` is a name on the Hugging Face hub or a checkpoint's path; the package uses `gpus` GPUs.
     """
 
     sources: Sequence[str] = dataclasses.field(repr=False)
@@ -67,13 +64,13 @@ class Comet(Metric):
             version = "unknown"  # of a program in an environment of its own
         return f"nrefs:1|model:{Path(self.model).name}|scale:100|version:{version}"
 
-    def counts(self, hypotheses: Lines, references: Lines) -> Float[np.ndarray, "sentences 2"]:
-        """Each sentence's score, and 1. Raises CometError, whatever the program does."""
+    def counts(self, hypotheses: Lines, references: Lines) -> Counts:
+        """Each sentence's score, and 1. Raises CometError if the program fails."""
         command = [require_comet()]
         with tempfile.TemporaryDirectory(prefix="comet-") as folder:
             for flag, side in {"-s": self.sources, "-t": hypotheses, "-r": references}.items():
                 file = Path(folder) / f"side{flag}.txt"
-                # It reads lines by Python's rules: other line breaks than these must be blanks.
+                # It splits lines by Python's rules: other line breaks must become blanks.
                 text = "".join(" ".join(line.split()) + "\n" for line in side)
                 file.write_text(text, encoding="utf-8")
                 command += [flag, str(file)]
@@ -95,7 +92,7 @@ class Comet(Metric):
             )
         return np.array([[100 * score, 1.0] for score in found], np.float64).reshape(-1, 2)
 
-    def score(self, totals: Float[np.ndarray, "*samples 2"]) -> Float[np.ndarray, "*samples"]:
+    def score(self, totals: Totals) -> Values:
         return totals[..., 0] / totals[..., 1]
 
     def _failed(self, reason: str) -> CometError:

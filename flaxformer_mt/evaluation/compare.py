@@ -1,6 +1,6 @@
-"""Systems side by side on one test set, with tests of their differences from the first.
+"""Systems side by side on one test set, with significance tests against the first.
 
-They are files of hypotheses, and evaluations kept in run folders.
+Systems are files of hypotheses, or evaluations kept in run directories.
 """
 
 import dataclasses
@@ -41,7 +41,7 @@ _LEGEND = f"""\
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Compared:
-    """One system's scores and, by method and metric, its tests against the baseline, if not it."""
+    """One system's scores and, by method and metric, its tests against the baseline."""
 
     name: str
     assessment: Assessment
@@ -67,7 +67,6 @@ class Comparison:
     trials: int
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON: each system's scores, and the tests of each but the first."""
         return {
             "baseline": self.systems[0].name,
             "seed": self.scoring.seed,
@@ -83,7 +82,6 @@ class Comparison:
         return f"<pre>{html.escape(self.table())}</pre>"
 
     def table(self) -> str:
-        """For people: a block a metric, and what its columns mean."""
         metrics = self.systems[0].assessment.scores.metrics
         return "\n\n".join([*map(self._block, metrics), _LEGEND])
 
@@ -116,15 +114,15 @@ def compare(
     trials: int = TRIALS,
     note: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
 ) -> Comparison:
-    """Scores every system and tests each but the first against it, metric by metric.
+    """Scores every system and tests the others against the first, metric by metric.
 
-    A system is `[NAME=]PATH`: a file of hypotheses, a NAME.json that `evaluate` has written, or a
-    run directory, of which `evaluation` is meant, or the only one. References and sources are those
-    that the systems bring, where none are given, and they are scored as they were before; `note`
-    is told what is to doubt.
+    A system is `[NAME=]PATH`: a file of hypotheses, a NAME.json written by `evaluate`, or a run
+    directory (its `evaluation`, or its only one). By default the systems bring references and
+    sources, and are scored as before; `note` gets reasons for doubt.
 
-    Raises ScoringError: fewer than two systems, a name twice, no resamples, sides not aligned, no
-    or different references; CorpusError and RunDirectoryError for what can't be read.
+    Raises ScoringError for fewer than two systems, a name used twice, no resamples, sides that
+    aren't aligned, and missing or different references; CorpusError and RunDirectoryError for what
+    can't be read.
     """
     found = [
         system if isinstance(system, System) else find_system(system, evaluation=evaluation)
@@ -169,7 +167,7 @@ def compare(
 
 
 def _cells(method: Method, test: Outcome) -> list[str]:
-    # The bootstrap's p is one-sided and calls too many equal systems different.
+    # The bootstrap's p is one-sided: it calls too many equal systems different.
     star = method == "randomization" and test.p_value < SIGNIFICANT
     cells = [f"{test.p_value:.4f}{'*' if star else ' '}"]
     if test.interval is not None:
@@ -182,9 +180,8 @@ def _cells(method: Method, test: Outcome) -> list[str]:
 
 
 def find_system(argument: str | os.PathLike[str], *, evaluation: str | None = None) -> System:
-    """What `[NAME=]PATH` means: a file of hypotheses, a kept NAME.json, or a run directory.
+    """The system that `[NAME=]PATH` names, as in `compare`.
 
-    Of a run directory it is the evaluation called `evaluation`, or the only one that there is.
     Raises ScoringError, CorpusError and RunDirectoryError.
     """
     argument = os.fspath(argument)
@@ -212,10 +209,10 @@ def common_text(
     need_sources: bool = False,
     note: Callable[[str], None] = lambda _: None,
 ) -> tuple[Sequence[str], Sequence[str] | None]:
-    """The test set of all `systems`: as given here, else as the first of them brings it.
+    """References and sources of all `systems`: as given, else those of the first that has them.
 
-    Where they bring different sources, there are none, and `note` is told. Raises ScoringError for
-    no reference, for a system scored on other text, and for sources that are needed and differ.
+    If their sources differ, there are none, and `note` is told. Raises ScoringError for no
+    reference, for a system scored on other text, and for different sources that are needed.
     """
     brought = [(one.name, one.references) for one in systems if one.references is not None]
     if references is None and not brought:
@@ -248,35 +245,22 @@ def common_scoring(
     lowercase: bool = False,
     language: str = "",
 ) -> Scoring:
-    """How they were scored before, but for what is said here. Raises ScoringError for two ways."""
-    known = next((system.language for system in systems if system.language), "")
+    """How they were scored before, except for what is given. Raises ScoringError if they differ."""
+
+    def before(name: str, problem: str) -> Any:
+        found = {getattr(each, name) for each in systems if getattr(each, name) is not None}
+        if len(found) > 1:
+            raise ScoringError(problem.format(", ".join(sorted(map(str, found)))))
+        return next(iter(found), None)
+
+    different = "the systems were evaluated with different tokenisation ({}): choose one with "
+    some = "only some of the systems were evaluated with --lowercase: compare all with "
+    same = "--lowercase, or evaluate them all the same way"
     return Scoring(
-        tokenizer=tokenizer or common_tokenizer(systems) or "13a",
-        lowercase=lowercase or common_case(systems),
-        language=language or known,
+        tokenizer=tokenizer or before("tokenizer", f"{different}--tokenize") or "13a",
+        lowercase=lowercase or bool(before("lowercase", some + same)),
+        language=language or next((each.language for each in systems if each.language), ""),
     )
-
-
-def common_tokenizer(systems: Sequence[System]) -> str | None:
-    """How they were scored before, if they were. Raises ScoringError for several ways."""
-    found = sorted({system.tokenizer for system in systems if system.tokenizer is not None})
-    if len(found) > 1:
-        raise ScoringError(
-            f"the systems were evaluated with different tokenisation ({', '.join(found)}): choose "
-            "one with --tokenize"
-        )
-    return found[0] if found else None
-
-
-def common_case(systems: Sequence[System]) -> bool:
-    """Whether they were scored without regard to case before. Raises ScoringError for both ways."""
-    found = {system.lowercase for system in systems if system.lowercase is not None}
-    if len(found) > 1:
-        raise ScoringError(
-            "only some of the systems were evaluated with --lowercase: compare all with "
-            "--lowercase, or evaluate them all the same way"
-        )
-    return found == {True}
 
 
 def _chosen(run: RunDirectory, evaluation: str | None) -> str:
@@ -292,6 +276,6 @@ def _chosen(run: RunDirectory, evaluation: str | None) -> str:
 
 
 def _first_difference(ones: Sequence[str], others: Sequence[str]) -> int:
-    """The first line that is not the same, from 1; 0 if there is none."""
+    """The first line that differs, from 1; 0 if none does."""
     pairs = enumerate(itertools.zip_longest(ones, others), start=1)
     return next((number for number, (one, other) in pairs if one != other), 0)

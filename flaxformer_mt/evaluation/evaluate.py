@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """What `evaluate` found and where it wrote it."""
-
     name: str
     assessment: Assessment
     translations: tuple[Translation, ...]
@@ -39,13 +37,13 @@ class Evaluation:
 
     @property
     def split_lines(self) -> tuple[int, ...]:
-        """Lines, counted from 1, that were too long for the model and translated in pieces."""
+        """Lines, from 1, that were too long for the model and translated in pieces."""
         return tuple(n for n, item in enumerate(self.translations, 1) if item.split)
 
 
 def check(name: str, sources: Sequence[str], references: Sequence[str], directory: Path) -> None:
-    """Makes `directory`. Raises ScoringError for a name that is no file name and for sides that are
-    empty or do not belong together, and RunDirectoryError if the directory cannot be made."""
+    """Makes `directory`. Raises ScoringError for an invalid file name and for sides that are empty
+    or of unequal length, and RunDirectoryError if the directory can't be made."""
     if len(sources) != len(references):
         raise ScoringError(f"{name}: {len(sources):,} sources for {len(references):,} references")
     if not sources:
@@ -64,11 +62,11 @@ def evaluate(
     examples: int = 0,
     translated: tuple[Sequence[Translation], float] | None = None,
 ) -> Evaluation:
-    """Translates `sources`, scores against `references`, writes NAME.json and what belongs to it.
+    """Translates `sources`, scores against `references`, and writes NAME.json and other files.
 
-    The JSON holds the scores with their signatures, the weights and the search settings;
-    `evaluation_files.keep` says what else is written. `translated` is what the translator has made
-    of the sources already, and in how many seconds. Raises as `check` and `keep`, or DecodingError.
+    The JSON holds scores with signatures, the weights and the search settings; see also
+    `evaluation_files.keep`. `translated` gives existing translations and how many seconds they
+    took. Raises as `check` and `keep`, or DecodingError.
     """
     check(name, sources, references, directory)
     if translated is None:

@@ -24,7 +24,7 @@ from flaxformer_mt.rundir.paths import (
 
 
 class Files(NamedTuple):
-    """The parts of an evaluation; `sources` only where known, `page` only where asked for."""
+    """The files of an evaluation; `sources` and `page` may be missing."""
 
     scores: Path
     hypotheses: Path
@@ -34,14 +34,13 @@ class Files(NamedTuple):
 
 
 def files_of(directory: Path, name: str) -> Files:
-    """Where an evaluation called `name` in `directory` has its parts."""
     endings = ("json", "hyp.txt", "ref.txt", "src.txt", "html")
     return Files(*(directory / f"{name}.{ending}" for ending in endings))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class System:
-    """Hypotheses of a test set, the name that tables give them, and what is known of the set."""
+    """Hypotheses of a test set, their name in tables, and what is known of the set."""
 
     name: str
     hypotheses: Sequence[str]
@@ -54,7 +53,7 @@ class System:
 
 
 def check_place(name: str, directory: Path) -> None:
-    """Makes `directory`, and a file there to see that it can be written.
+    """Makes `directory` and tests that it is writable.
 
     Raises ScoringError for an invalid file name, and RunDirectoryError.
     """
@@ -81,9 +80,9 @@ def keep(
 ) -> Files:
     """Writes an evaluation, replacing an earlier one of this name.
 
-    That one's scores go first, and each file appears whole, the scores last, so that no two
-    evaluations are ever read as one. NAME.html has `examples` of the worst and of the best,
-    NAME.json `settings` and the scores. Raises RunDirectoryError.
+    The old scores are removed first and the new ones written last, so two evaluations are never
+    read as one. NAME.html has `examples` of the worst and the best sentences, NAME.json `settings`
+    and the scores. Raises RunDirectoryError.
     """
     files = files_of(directory, name)
     for path in (files.scores, files.sources, files.page):
@@ -102,9 +101,9 @@ def keep(
 
 
 def read_kept(directory: Path, name: str) -> System:
-    """The evaluation `name` in `directory`. Raises ScoringError if it is not complete.
+    """The evaluation `name` in `directory`. Raises ScoringError if it isn't complete.
 
-    References and sources are None where a version before 0.1 wrote it, which kept none.
+    Versions before 0.1 kept no references and sources.
     """
     files = files_of(directory, name)
     if not exists(files.hypotheses):
@@ -124,20 +123,16 @@ def read_kept(directory: Path, name: str) -> System:
 
 
 def kept_names(directory: Path) -> list[str]:
-    """The evaluations that a folder holds, by name."""
     if not exists(directory):
         return []
     return sorted(path.name.removesuffix(".json") for path in directory.glob("*.json"))
 
 
 def kept_scores(directory: Path, weights: str) -> list[dict[str, Any]]:
-    """The NAME.json of each evaluation of these weights, which are named as translators are.
-
-    Raises RunDirectoryError.
-    """
+    """Each evaluation's NAME.json, if it is of these weights. Raises RunDirectoryError."""
 
     def step(name: object) -> str:
-        # The best checkpoint may be the latest as well.
+        # The best checkpoint may also be the latest.
         return str(name).removeprefix("best, ").removeprefix("latest, ")
 
     found = [read_json(files_of(directory, name).scores) for name in kept_names(directory)]
@@ -145,10 +140,9 @@ def kept_scores(directory: Path, weights: str) -> list[dict[str, Any]]:
 
 
 def read_segments(path: str) -> list[str]:
-    """The lines of a UTF-8 file, plain or `.gz`, `.xz`, `.zst`, here or in a bucket.
+    """The lines, blank ones too, of a UTF-8 file: plain, `.gz`, `.xz` or `.zst`; local or `gs://`.
 
-    A line may be blank: a system may have nothing to say. Raises ScoringError and CorpusError,
-    which name the file and the line.
+    Raises ScoringError and CorpusError, which name the file and the line.
     """
     located = locate(path, "")
     with reaching(located):

@@ -1,9 +1,8 @@
 """The metrics: a sentence's statistics, and the formula from their sums to a score.
 
 A corpus score is a function of statistics summed over sentences, so a resampled corpus is a row of
-weights times the sentences' statistics, and its score one more row of the arrays here. Counts (of
-chrF, which keeps them to itself, its n-grams), formulas and signatures are sacreBLEU's (Post,
-2018): numbers and signatures agree with what `sacrebleu` says of the same files.
+weights times the sentences' statistics. Counts (for chrF, its n-grams), formulas and signatures are
+sacreBLEU's (Post, 2018): numbers and signatures agree with `sacrebleu` on the same files.
 """
 
 from __future__ import annotations
@@ -27,6 +26,10 @@ ORDER = 4  # of BLEU's n-grams
 _CHAR_ORDER = 6  # of chrF's
 _BETA = 2  # chrF: recall counts this many times as much as precision
 Lines = Sequence[str]
+Counts = Float[np.ndarray, "sentences statistics"]
+Totals = Float[np.ndarray, "*samples statistics"]
+Values = Float[np.ndarray, "*samples"]
+SentenceScores = Float[np.ndarray, " sentences"]
 
 
 class ScoringError(UserError):
@@ -35,7 +38,7 @@ class ScoringError(UserError):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Metric:
-    """A corpus metric that is a formula over sums of what is counted in each sentence."""
+    """A corpus metric: a formula over sums of what is counted in each sentence."""
 
     name: str = ""  # its key in JSON
     higher_is_better: bool = True
@@ -46,32 +49,25 @@ class Metric:
         raise NotImplementedError
 
     def row(self, hypothesis: str, reference: str) -> Sequence[int]:
-        """What is counted in a sentence."""
         raise NotImplementedError
 
-    def counts(
-        self, hypotheses: Lines, references: Lines
-    ) -> Float[np.ndarray, "sentences statistics"]:
-        """The rows of a corpus, which has at least one sentence."""
+    def counts(self, hypotheses: Lines, references: Lines) -> Counts:
+        """The rows of a non-empty corpus."""
         pairs = zip(hypotheses, references, strict=True)
         return np.array([self.row(*pair) for pair in pairs], np.float64)
 
-    def score(
-        self, totals: Float[np.ndarray, "*samples statistics"]
-    ) -> Float[np.ndarray, "*samples"]:
-        """Scores of sums of counts, each of a whole corpus."""
+    def score(self, totals: Totals) -> Values:
+        """Scores of whole corpora, from sums of counts."""
         raise NotImplementedError
 
-    def sentence_scores(
-        self, counts: Float[np.ndarray, "sentences statistics"]
-    ) -> Float[np.ndarray, " sentences"]:
-        """Scores of single sentences; their mean is not the corpus's score."""
+    def sentence_scores(self, counts: Counts) -> SentenceScores:
+        """Scores of single sentences; their mean isn't the corpus's score."""
         return self.score(counts)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Bleu(Metric):
-    """sacreBLEU: `13a` is mteval's tokenisation, `none` takes the text as tokenised already."""
+    """sacreBLEU: `13a` is mteval's tokenisation, `none` is for tokenised text."""
 
     tokenizer: str = "13a"
     lowercase: bool = False
@@ -89,7 +85,7 @@ class Bleu(Metric):
 
     @functools.cached_property
     def _bleu(self) -> BLEU:
-        # Effective order says how a single sentence's score is made, and spares a log message.
+        # Effective order spares a log message about single sentences.
         how: dict[str, Any] = {"lowercase": self.lowercase, "force": True, "effective_order": True}
         return BLEU(tokenize=self.tokenizer, **how)
 
@@ -97,25 +93,21 @@ class Bleu(Metric):
         found = self._bleu.sentence_score(hypothesis, [reference])
         return [found.sys_len, found.ref_len, *found.counts, *found.totals]
 
-    def score(self, totals: Float[np.ndarray, "*samples 10"]) -> Float[np.ndarray, "*samples"]:
+    def score(self, totals: Totals) -> Values:
         return bleu_scores(totals, smooth=True)
 
-    def sentence_scores(
-        self, counts: Float[np.ndarray, "sentences 10"]
-    ) -> Float[np.ndarray, " sentences"]:
+    def sentence_scores(self, counts: Counts) -> SentenceScores:
         return bleu_scores(counts, smooth=True, effective_order=True)
 
 
-def bleu_scores(
-    totals: Float[np.ndarray, "*samples 10"], *, smooth: bool, effective_order: bool = False
-) -> Float[np.ndarray, "*samples"]:
+def bleu_scores(totals: Totals, *, smooth: bool, effective_order: bool = False) -> Values:
     """BLEU, 0 to 100 (Papineni et al., 2002).
 
-    `totals` holds the hypotheses' and the references' tokens, then the n-grams that match and those
-    of the hypotheses, n = 1 to 4. `smooth`: an order without a match counts as a half, a quarter
-    and so on of one (NIST's; sacreBLEU's `smooth:exp`); without it the score is then 0, as in
-    Moses's multi-bleu. `effective_order`: orders that a short hypothesis cannot have are left out,
-    as single sentences need it.
+    `totals` holds the hypotheses' and references' tokens, then matching n-grams and those of the
+    hypotheses, n = 1 to 4. `smooth`: an order without a match counts as a half, a quarter and so
+    on of one (NIST's; sacreBLEU's `smooth:exp`); otherwise the score is then 0, as in Moses's
+    multi-bleu. `effective_order` leaves out orders that a short hypothesis can't have, for single
+    sentences.
     """
     hypothesis, reference = totals[..., 0], totals[..., 1]
     matches, possible = totals[..., 2 : 2 + ORDER], totals[..., 2 + ORDER :]
@@ -127,7 +119,7 @@ def bleu_scores(
         orders = np.maximum((possible > 0).sum(axis=-1), 1) if effective_order else ORDER
         brevity = np.where(hypothesis < reference, np.exp(1 - reference / hypothesis), 1.0)
         scores = 100 * brevity * np.exp(logs.sum(axis=-1) / orders)
-    # Nothing matches at all: no smoothing makes a score of it.
+    # Where nothing matches, smoothing doesn't help.
     return np.where(matches.any(axis=-1) & (hypothesis > 0), scores, 0.0)
 
 
@@ -153,11 +145,11 @@ class Chrf(Metric):
         for ours, theirs in zip(*sides, strict=True):
             common = ours.keys() & theirs.keys()
             matches = sum(min(ours[gram], theirs[gram]) for gram in common)
-            # sacreBLEU's rule: an order that the reference lacks is no fault of the hypothesis.
+            # sacreBLEU's rule: an order that the reference lacks doesn't count.
             row += [ours.total() if theirs else 0, theirs.total(), matches]
         return row
 
-    def score(self, totals: Float[np.ndarray, "*samples 18"]) -> Float[np.ndarray, "*samples"]:
+    def score(self, totals: Totals) -> Values:
         """0 to 100. Precision and recall are means over the orders that both sides have."""
         hypothesis, reference, matches = (totals[..., part::3] for part in range(3))
         both = (hypothesis > 0) & (reference > 0)
@@ -173,7 +165,7 @@ class Chrf(Metric):
 class Ter(Metric):
     """Translation edit rate (Snover et al., 2006) as in sacreBLEU, which is Tercom's.
 
-    Of blank-separated words without regard to case. The counts are the edits (insertions,
+    It compares blank-separated words and ignores case. The counts are the edits (insertions,
     deletions, substitutions, shifts) and the reference's words.
     """
 
@@ -188,12 +180,12 @@ class Ter(Metric):
         found = TER().sentence_score(hypothesis, [reference])
         return [found.num_edits, found.ref_length]
 
-    def score(self, totals: Float[np.ndarray, "*samples 2"]) -> Float[np.ndarray, "*samples"]:
+    def score(self, totals: Totals) -> Values:
         """Per cent, without an upper bound."""
         edits, words = totals[..., 0], totals[..., 1]
         with np.errstate(divide="ignore", invalid="ignore"):
             rates = 100 * (edits / words)
-        # Words where the reference has none: all of them are wrong.
+        # If the reference has no words, all words are wrong.
         return np.where(words > 0, rates, np.where(edits > 0, 100.0, 0.0))
 
 
@@ -202,7 +194,7 @@ class Measured:
     """A metric's counts for each sentence of a corpus, `[sentences, statistics]`."""
 
     metric: Metric
-    counts: Float[np.ndarray, "sentences statistics"]
+    counts: Counts
 
     @property
     def totals(self) -> Float[np.ndarray, " statistics"]:
@@ -213,18 +205,18 @@ class Measured:
         return float(self.metric.score(self.totals))
 
     @functools.cached_property
-    def sentence_scores(self) -> Float[np.ndarray, " sentences"]:
+    def sentence_scores(self) -> SentenceScores:
         return self.metric.sentence_scores(self.counts)
 
     def of(self, chosen: np.ndarray) -> Measured:
-        """The same for some of the sentences, by a mask or by numbers."""
+        """The same for some of the sentences, by a mask or indices."""
         return Measured(self.metric, self.counts[chosen])
 
 
 def measure(
     metrics: Sequence[Metric], hypotheses: Lines, references: Lines
 ) -> tuple[Measured, ...]:
-    """Counts of each metric. Raises ScoringError for no sentences, or not one for one."""
+    """Counts of each metric. Raises ScoringError for no sentences or sides of unequal length."""
     if len(hypotheses) != len(references):
         raise ScoringError(
             f"{len(hypotheses):,} hypotheses for {len(references):,} references: they must be "
@@ -236,5 +228,5 @@ def measure(
 
 
 def _signature(metric: BLEU | CHRF | TER) -> str:
-    metric.corpus_score([""], [[""]])  # it tells its number of references once it has met some
+    metric.corpus_score([""], [[""]])  # the signature needs to have seen references
     return str(metric.get_signature())

@@ -31,10 +31,9 @@ class Span(NamedTuple):
 
 
 def worst_and_best(assessment: Assessment, shown: int = SHOWN) -> list[int]:
-    """The numbers of the `shown` lowest and as many highest by chrF, lowest first; all if they are
-    no more.
+    """The numbers of the `shown` lowest and `shown` highest by chrF, lowest first.
 
-    chrF, since BLEU of single sentences is mostly a matter of one 4-gram.
+    By chrF, since a single sentence's BLEU mostly depends on one 4-gram.
     """
     order = np.argsort(_measured(assessment, Chrf).sentence_scores, kind="stable")
     if len(order) > 2 * shown:
@@ -47,7 +46,7 @@ def _measured(assessment: Assessment, kind: type) -> Measured:
 
 
 def differences(one: str, other: str) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
-    """Both texts in stretches of blank-separated words that the other one has, or lacks."""
+    """Both texts as stretches of blank-separated words that the other has or lacks."""
     ours, theirs = one.split(), other.split()
     if len(ours) * len(theirs) > _COMPARABLE:
         return (Span(one, False),), (Span(other, False),)
@@ -62,9 +61,9 @@ def differences(one: str, other: str) -> tuple[tuple[Span, ...], tuple[Span, ...
 
 
 def page(name: str, assessment: Assessment, *, origin: str, shown: int = SHOWN) -> str:
-    """The page of the evaluation `name` with `shown` of the worst and of the best sentences.
+    """The page of the evaluation `name` with the `shown` worst and best sentences.
 
-    `origin` says in words whose translations these are.
+    `origin` says whose translations these are.
     """
     examples = [_example(assessment, number) for number in worst_and_best(assessment, shown)]
     total = assessment.scores.sentences

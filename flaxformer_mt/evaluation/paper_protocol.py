@@ -1,15 +1,15 @@
 """BLEU as "Attention Is All You Need" reports it: the steps of tensor2tensor's `get_ende_bleu.sh`.
 
-Both sides are normalised, tokenised as by Moses, have hyphenated words split, and are scored with
-case by the formula of `multi-bleu.perl`, without smoothing. The reference the authors used had all
-typographic quotes made plain, the low ones too, which no Moses script does
-(github.com/tensorflow/tensor2tensor/issues/317); so they are here. A score of this kind lies one to
-two points above sacreBLEU's 13a on newstest2014 English-German and compares with nothing else.
+Both sides are normalised, tokenised like Moses, have compounds split at hyphens, and are scored
+with case by the formula of `multi-bleu.perl`, without smoothing. The authors' reference had all
+typographic quotes replaced by plain ones, also the low ones, which no Moses script does
+(github.com/tensorflow/tensor2tensor/issues/317); so it is done here. These scores are one to two
+points above sacreBLEU's 13a on newstest2014 English-German and compare with nothing else.
 
-Tokenisation is that of the Moses decoder's `tokenizer.perl` for German, English and French, written
-from its published behaviour (Koehn et al., 2007; options `-l LANGUAGE -no-escape`). Its escapes
-(`&quot;` for `"`) rename tokens one to one and are left out. Moses's lists of abbreviations come
-from SacreMoses; its rules differ from the script's and are not used.
+Tokenisation is that of Moses's `tokenizer.perl` for German, English and French, written from its
+published behaviour (Koehn et al., 2007; options `-l LANGUAGE -no-escape`). Its escapes (`&quot;`
+for `"`) rename tokens one to one and are left out. The lists of abbreviations come from SacreMoses,
+whose rules differ from the script's and aren't used.
 """
 
 import dataclasses
@@ -17,11 +17,9 @@ import functools
 import itertools
 import re
 
-import numpy as np
 import regex
-from jaxtyping import Float
 
-from flaxformer_mt.evaluation.metrics import Bleu, ScoringError, bleu_scores
+from flaxformer_mt.evaluation.metrics import Bleu, ScoringError, Totals, Values, bleu_scores
 
 PROTOCOL = 2  # goes up with every change that can change a score
 _QUOTES = dict.fromkeys("“”„‟「」《》", '"') | dict.fromkeys("‘’‚‛", "'")
@@ -31,8 +29,8 @@ _PUNCTUATION = str.maketrans(_QUOTES | _FULL_WIDTH | _OTHERS)
 _FULL_STOP = re.compile("[。．] *")
 _COMPOUND = re.compile(r"(\S)-(\S)")
 
-# A run of periods is a token. While the rules for single ones run, it goes by a character that text
-# has no more by then.
+# A run of periods is a token. During the rules for single periods it is written with a character
+# that the text can't contain by then.
 _DOT = "\x00"
 
 _BLANKS = regex.compile(r"\s+")
@@ -40,7 +38,7 @@ _CONTROL = regex.compile(r"[\x00-\x1f]")
 _SYMBOL = regex.compile(r"([^\p{Alnum}\s.'`,\-])")
 _DOTS = regex.compile(r"\.{2,}")
 _COMMAS = (
-    # Not within numbers. Two rules, since one would see every second comma of "a,b,c" alone.
+    # Not within numbers. Two rules, since a single one would miss every second comma of "a,b,c".
     (regex.compile(r"([^\p{N}]),"), r"\1 , "),
     (regex.compile(r",([^\p{N}])"), r" , \1"),
     (regex.compile(r"(\p{N}),$"), r"\1 ,"),
@@ -51,13 +49,13 @@ _APART = (
     (regex.compile(r"(\p{Alpha})'([^\p{Alpha}])"), r"\1 ' \2"),
 )
 _APOSTROPHES = {
-    # don't: do n't is another school; here it is don 't. And "1990's" is 1990 's.
+    # "don't" is don 't, and "1990's" 1990 's.
     "en": (
         *_APART,
         (regex.compile(r"(\p{Alpha})'(\p{Alpha})"), r"\1 '\2"),
         (regex.compile(r"(\p{N})'(s)"), r"\1 '\2"),
     ),
-    # l'eau is l' eau, and numbers count as no letters: 1'a is 1 ' a.
+    # "l'eau" is l' eau. Numbers aren't letters: "1'a" is 1 ' a.
     "fr": (
         _APART[0],
         (regex.compile(r"([^\p{Alpha}])'(\p{Alpha})"), r"\1 ' \2"),
@@ -73,21 +71,21 @@ _DIGIT = regex.compile(r"[0-9]")
 
 
 def normalize_punctuation(text: str) -> str:
-    """Typographic quotes and full-width signs as plain ASCII ones; guillemets and dashes stay."""
+    """Makes typographic quotes and full-width signs plain ASCII; guillemets and dashes stay."""
     return _FULL_STOP.sub(". ", text.translate(_PUNCTUATION))
 
 
 def split_compounds(text: str) -> str:
-    """Hyphens between tokens' characters as tokens: `rich-text` is `rich ##AT##-##AT## text`.
+    """Makes hyphens within words tokens: `rich-text` is `rich ##AT##-##AT## text`.
 
-    The pattern takes a character on both sides, and matches do not overlap: of `a-b-c` only the
-    first hyphen is split. That is what the published command does.
+    Matches include a character on both sides and don't overlap, as in the published command: of
+    `a-b-c` only the first hyphen is split.
     """
     return _COMPOUND.sub(r"\1 ##AT##-##AT## \2", text)
 
 
 def prepare(text: str, language: str) -> str:
-    """A line as it is scored. Hyphens are split in German alone: what GNMT and its heirs did."""
+    """A line as it is scored. Hyphens are split only in German, as GNMT and its heirs did."""
     tokens = tokenize(normalize_punctuation(text), language)
     return split_compounds(tokens) if language == "de" else tokens
 
@@ -104,13 +102,13 @@ def tokenize(text: str, language: str) -> str:
     words = text.split()
     following = itertools.zip_longest(words, words[1:])
     tokens = [_without_period(word, after, language) for word, after in following]
-    # A quotation that ends with a sentence: the period is no word's last character.
+    # Where a quotation ends with a sentence, the period isn't a word's last character.
     text = regex.sub(r"\.'$", " . '", " ".join(tokens))
     return " ".join(text.split()).replace(_DOT, ".")
 
 
 def _without_period(word: str, after: str | None, language: str) -> str:
-    """The word, with its last period split off unless that makes it an abbreviation."""
+    """The word with its last period split off, unless it is an abbreviation."""
     stem = word[:-1]
     if not word.endswith(".") or not stem:
         return word
@@ -127,8 +125,8 @@ def _without_period(word: str, after: str | None, language: str) -> str:
 
 @functools.cache
 def _abbreviations(language: str) -> dict[str, bool]:
-    """Moses's list: to each whether its period belongs to it only before a number."""
-    # Here, because importing it takes 0.3 s and most commands tokenise nothing.
+    """Moses's list, and whether each has its period only before a number."""
+    # Importing it takes 0.3 s, and most commands tokenise nothing.
     from sacremoses.corpus import NonbreakingPrefixes
 
     lines = (line.split() for line in NonbreakingPrefixes().words(language))
@@ -136,7 +134,7 @@ def _abbreviations(language: str) -> dict[str, bool]:
 
 
 def protocol_note(signature: str) -> str:
-    """What tables add to a score of an earlier protocol, " (protocol 1)"; nothing to others."""
+    """What tables add to scores of an earlier protocol: " (protocol 1)"."""
     found = re.search(r"\|version:flaxformer_mt\.(\d+)$", signature)
     return f" (protocol {found[1]})" if found and int(found[1]) != PROTOCOL else ""
 
@@ -160,5 +158,5 @@ class PaperBleu(Bleu):
     def row(self, hypothesis: str, reference: str) -> list[int]:
         return super().row(prepare(hypothesis, self.language), prepare(reference, self.language))
 
-    def score(self, totals: Float[np.ndarray, "*samples 10"]) -> Float[np.ndarray, "*samples"]:
+    def score(self, totals: Totals) -> Values:
         return bleu_scores(totals, smooth=False)

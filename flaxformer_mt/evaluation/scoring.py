@@ -34,11 +34,10 @@ _SUSPICIOUS_PERIODS = 100  # sacreBLEU's own threshold for asking whether text i
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Scores:
-    """Corpus scores, 0 to 100, and what is needed to read them: in JSON as they are here.
+    """Corpus scores, 0 to 100, and what is needed to read them; JSON has the same fields.
 
-    The first metric is a BLEU, whose precisions, brevity penalty and lengths these are:
-    `sacrebleu_13a`, or `bleu_tokenized` for text scored as it stands; `_lc` follows where case
-    plays no part (ignored, or absent from the references).
+    Precisions, brevity penalty and lengths are those of the first metric, a BLEU: `sacrebleu_13a`,
+    or `bleu_tokenized` for tokenised text; with `_lc` if case is ignored or references have none.
     """
 
     metrics: dict[str, float]  # by name
@@ -64,7 +63,6 @@ class Scores:
         return self.metrics["chrf"]
 
     def one_line(self) -> str:
-        """For people."""
         return (
             f"{self.bleu_name} {self.bleu:.2f}  chrF {self.chrf:.2f}  "
             f"length ratio {self.length_ratio:.3f}  {self.sentences:,} sentences  "
@@ -79,10 +77,10 @@ def corpus_scores(
     tokenized: bool = False,
     lowercase: bool = False,
 ) -> Scores:
-    """Corpus BLEU and chrF of one hypothesis and one reference a sentence: what training watches.
+    """Corpus BLEU and chrF of one hypothesis and one reference per sentence, as training needs.
 
-    BLEU tokenises both sides by mteval-v13a unless they are `tokenized` already (`sacrebleu
-    --tokenize none --force`). `lowercase` ignores case. Raises ScoringError as `measure`.
+    BLEU tokenises both sides by mteval-v13a unless they are `tokenized` (`sacrebleu --tokenize
+    none --force`). Raises ScoringError as `measure`.
     """
     bleu = named_bleu(references, tokenizer="none" if tokenized else "13a", lowercase=lowercase)
     measured = measure([bleu, Chrf(lowercase=lowercase)], hypotheses, references)
@@ -90,7 +88,7 @@ def corpus_scores(
 
 
 def named_bleu(references: Sequence[str], *, tokenizer: str, lowercase: bool) -> Bleu:
-    """sacreBLEU under a name that tells whether case plays a part with these references."""
+    """sacreBLEU under a name that says whether case matters with these references."""
     bleu = Bleu(tokenizer=tokenizer, lowercase=lowercase)
     if tokenizer == "none" and not lowercase and all(text == text.lower() for text in references):
         return dataclasses.replace(bleu, name=f"{bleu.name}_lc")
@@ -100,7 +98,7 @@ def named_bleu(references: Sequence[str], *, tokenizer: str, lowercase: bool) ->
 def scores_of(
     measured: Sequence[Measured], hypotheses: Sequence[str], *, notes: Sequence[str] = ()
 ) -> Scores:
-    """What was measured, by BLEU and chrF first of all; `notes` are reasons to doubt it."""
+    """Scores of what was measured, a BLEU first; `notes` are reasons to doubt them."""
     bleu = measured[0]
     assert isinstance(bleu.metric, Bleu)
     ours, theirs, *grams = map(int, bleu.totals)
@@ -111,7 +109,7 @@ def scores_of(
         f"{periods:,} hypotheses end in a separate period: if the text is tokenised, this BLEU is "
         "not comparable with others; detokenise it, or add --tokenize none"
     )
-    # BLEU's by sacreBLEU itself: equal to what it prints to the last bit.
+    # BLEU by sacreBLEU itself, equal to the last bit.
     metrics = {one.metric.name: one.score for one in measured} | {bleu.metric.name: score.score}
     return Scores(
         metrics=metrics,
@@ -128,7 +126,7 @@ def scores_of(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Bucket:
-    """Corpus scores of the sentences whose source has `low` to `high` words, both included."""
+    """Corpus scores of the sentences whose source has `low` to `high` words."""
 
     low: int
     high: int | None  # None: no bound
@@ -142,10 +140,7 @@ class Bucket:
 
 
 def by_length(measured: Sequence[Measured], sources: Sequence[str]) -> tuple[Bucket, ...]:
-    """A bucket up to each of `BOUNDS`, and one above; only those that have sentences.
-
-    A source's length is its number of blank-separated words. The first metric is a BLEU.
-    """
+    """Buckets by blank-separated source words, up to each of `BOUNDS` and above; none is empty."""
     assert isinstance(measured[0].metric, Bleu)
     buckets = np.searchsorted(BOUNDS, [len(source.split()) for source in sources])
     found = []
@@ -166,10 +161,7 @@ def by_length(measured: Sequence[Measured], sources: Sequence[str]) -> tuple[Buc
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Scoring:
-    """Which metrics, and how: BLEU and chrF always, the paper's BLEU where it has a meaning.
-
-    That is: for raw text, with case, in a language that has tokenisation rules.
-    """
+    """Which metrics, and how. The paper's BLEU needs raw text, case, and a language with rules."""
 
     tokenizer: str = "13a"  # of sacreBLEU: one of TOKENIZERS; "none": the text is tokenised
     lowercase: bool = False
@@ -184,7 +176,7 @@ class Scoring:
     def metrics(
         self, references: Sequence[str], sources: Sequence[str] | None = None
     ) -> list[Metric]:
-        """BLEU first, then chrF, then the others. Raises ScoringError: COMET without sources."""
+        """BLEU, chrF, then the others. Raises ScoringError for COMET without sources."""
         found: list[Metric] = [
             named_bleu(references, tokenizer=self.tokenizer, lowercase=self.lowercase),
             Chrf(lowercase=self.lowercase),
@@ -205,7 +197,7 @@ class Scoring:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Why a number is missing that the reader may expect."""
+        """Why a number that the reader may expect is missing."""
         if self.tokenizer == "none" or self.lowercase or self.has_paper_bleu:
             return ()
         what = f"'{self.language}'" if self.language else "an unknown target language"
@@ -217,7 +209,7 @@ class Scoring:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Assessment:
-    """A system's text and scores on a test set, and the counts from which others are made."""
+    """A system's text and scores on a test set, and the counts behind them."""
 
     hypotheses: Sequence[str]
     references: Sequence[str]
@@ -244,7 +236,7 @@ class Assessment:
         return content
 
     def score_rows(self) -> tuple[list[str], list[list[str]]]:
-        """For people: each score with its interval and signature, under a header."""
+        """A header, and each score with its interval and signature."""
         rows = []
         for name, score in self.scores.metrics.items():
             found = self.intervals.get(name)
@@ -253,7 +245,7 @@ class Assessment:
         return ["metric", "score", "95% interval", "signature"], rows
 
     def length_rows(self) -> tuple[list[str], list[list[str]]]:
-        """For people: the scores by length of the source, under a header."""
+        """A header, and the scores by length of the source."""
         names = list(self.scores.metrics)
         rows = []
         for bucket in self.buckets:
@@ -263,7 +255,6 @@ class Assessment:
         return ["source words", "sentences", *names, "length ratio"], rows
 
     def table(self) -> str:
-        """Both as text."""
         text = aligned(*self.score_rows(), left={0, 3})
         return f"{text}\n\n{aligned(*self.length_rows())}" if self.buckets else text
 
@@ -275,9 +266,9 @@ def assess(
     sources: Sequence[str] | None = None,
     scoring: Scoring | None = None,
 ) -> Assessment:
-    """Scores one hypothesis and one reference a sentence; `sources` for the scores by length.
+    """Scores one hypothesis and one reference per sentence, with `sources` also by length.
 
-    Raises ScoringError for no sentences, or where the sides have not one for one.
+    Raises ScoringError for no sentences and for sides of unequal length.
     """
     scoring = scoring or Scoring()
     if sources is not None and len(sources) != len(references):

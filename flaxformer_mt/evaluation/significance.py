@@ -1,15 +1,15 @@
 """Bootstrap resampling of a test set, and whether two systems differ by more than chance.
 
-A resample (Koehn, 2004) draws as many sentences as there are, with replacement, and is kept as how
-often each was drawn: its statistics are one matrix product. Two tests, both paired, after
-sacreBLEU's and with its draws for the same seed; every system and metric is resampled alike:
+A resample (Koehn, 2004) draws as many sentences as there are, with replacement. It is stored as
+counts per sentence, so its statistics are one matrix product. There are two paired tests, which
+follow sacreBLEU's, with its draws for the same seed, for every system and metric alike:
 
 - paired bootstrap resampling (Koehn, 2004): the systems are scored on resampled test sets;
-- approximate randomisation (Riezler and Maxwell, 2005): the systems' outputs for random sentences
-  change places, since under the null hypothesis it does not matter whose they are.
+- approximate randomisation (Riezler and Maxwell, 2005): the systems' outputs are exchanged for
+  random sentences, since under the null hypothesis it doesn't matter whose they are.
 
-A p-value counts a chance difference as large as the real one as well (sacreBLEU: only larger ones),
-which is the same but for ties: two equal systems have a p of 1.
+A p-value also counts chance differences equal to the real one (sacreBLEU: only larger ones), which
+matters only for ties: two equal systems have a p of 1.
 """
 
 import dataclasses
@@ -23,6 +23,7 @@ from flaxformer_mt.evaluation.metrics import Measured
 
 Method = Literal["bootstrap", "randomization"]
 TRIALS = 10_000  # of approximate randomisation, as in sacreBLEU
+Samples = Float[np.ndarray, " samples"]
 SEED = 12345  # sacreBLEU's
 RESAMPLES = 1000
 _CHUNK = 1 << 22  # draws held at a time, some 128 MB with what is made of them
@@ -38,8 +39,8 @@ class Interval:
     high: float
 
 
-def interval(scores: Float[np.ndarray, " samples"]) -> Interval:
-    """Percentiles by rank, the lowest and the highest fortieth left out, as in sacreBLEU."""
+def interval(scores: Samples) -> Interval:
+    """Percentiles by rank, without the lowest and highest fortieth, as in sacreBLEU."""
     ranked = np.sort(scores)
     cut = len(ranked) // 40
     return Interval(
@@ -49,9 +50,9 @@ def interval(scores: Float[np.ndarray, " samples"]) -> Interval:
 
 def bootstrap_scores(
     measured: Sequence[Measured], *, samples: int = RESAMPLES, seed: int = SEED
-) -> list[Float[np.ndarray, " samples"]]:
-    """The score of each resample, for every one of `measured`: all over the same sentences."""
-    found: list[list[Float[np.ndarray, " chunk"]]] = [[] for _ in measured]
+) -> list[Samples]:
+    """The score of each resample, for each of `measured`, over the same sentences."""
+    found: list[list[Samples]] = [[] for _ in measured]
     for weights in _weights(len(measured[0].counts), samples, seed):
         for scores, one in zip(found, measured, strict=True):
             scores.append(one.metric.score(weights @ one.counts))
@@ -69,7 +70,7 @@ def _weights(sentences: int, samples: int, seed: int) -> Iterator[Float[np.ndarr
 
 def chunks(samples: int, sentences: int) -> Iterator[int]:
     """Sizes of parts that fit into memory; all but the last are multiples of 32."""
-    # Of 32, since the generator throws away the rest of 32 random bits after each call for bits.
+    # The generator discards the rest of 32 random bits after each call for bits.
     size = max(1, _CHUNK // (32 * sentences)) * 32
     for start in range(0, samples, size):
         yield min(size, samples - start)
@@ -82,7 +83,7 @@ class Outcome:
     metric: str
     difference: float
     p_value: float
-    interval: Interval | None = None  # of the difference; bootstrap alone has one
+    interval: Interval | None = None  # of the difference; only for the bootstrap
     better: float | None = None  # share of the resamples in which the system is the better one
 
     def to_json(self) -> dict[str, Any]:
@@ -99,14 +100,14 @@ def paired_bootstrap(
     samples: int = RESAMPLES,
     seed: int = SEED,
 ) -> list[Outcome]:
-    """A test for each metric, the two systems' metrics being in one order."""
+    """A test for each metric; both systems have their metrics in the same order."""
     scores = bootstrap_scores([*baseline, *system], samples=samples, seed=seed)
     tests = []
     for one, other, ours, theirs in zip(
         baseline, system, scores, scores[len(system) :], strict=False
     ):
         differences = theirs - ours
-        # As sacreBLEU has it: sizes of differences, shifted so that their mean is zero.
+        # As in sacreBLEU: absolute differences, shifted to mean zero.
         sizes = np.abs(differences)
         better = differences > _TIE if one.metric.higher_is_better else differences < -_TIE
         spread, share = interval(differences), float(better.mean())
@@ -122,10 +123,10 @@ def approximate_randomization(
     trials: int = TRIALS,
     seed: int = SEED,
 ) -> list[Outcome]:
-    """A test for each metric, the two systems' metrics being in one order."""
+    """A test for each metric; both systems have their metrics in the same order."""
     rng = np.random.default_rng(seed)
     sentences = len(baseline[0].counts)
-    found: list[list[Float[np.ndarray, " chunk"]]] = [[] for _ in baseline]
+    found: list[list[Samples]] = [[] for _ in baseline]
     for rows in chunks(trials, sentences):
         stay: Bool[np.ndarray, "rows sentences"] = rng.integers(
             2, size=(rows, sentences), dtype=bool
@@ -141,8 +142,8 @@ def approximate_randomization(
     ]
 
 
-def _outcome(one: Measured, other: Measured, by_chance: Float[np.ndarray, " samples"]) -> Outcome:
-    """The p-value is the share of chance differences at least as large as the real one, with it."""
+def _outcome(one: Measured, other: Measured, by_chance: Samples) -> Outcome:
+    """The p-value is the share of differences, the real one included, at least as large."""
     difference = other.score - one.score
     count = int((by_chance >= abs(difference) - _TIE).sum())
     p_value = (count + 1) / (len(by_chance) + 1)

@@ -34,9 +34,9 @@ _HERE = "flaxformer_mt.figures"
 def attention_page(
     found: Attention, opens: Picked, *, src: str, tgt: str, origin: str, whose: str
 ) -> str:
-    """The file's text. It holds all weights of all kinds, and opens with what `opens` names.
+    """The file's text. It holds all weights of all kinds, and opens with `opens`.
 
-    `whose` says briefly whose the translation is, and `origin` which model it comes from.
+    `whose` says whose the translation is, and `origin` which model it comes from.
     """
     heads = max(weights_of(found, kind).shape[1] for kind in KINDS)
     data = {

@@ -1,7 +1,7 @@
 """Pictures as files: matplotlib without global state, sized in pixels, with fitting fonts.
 
-A picture has a natural size in pixels, 96 to an inch as in browsers. Drawn larger it is the same
-picture with larger type: lengths and type follow its scale.
+A picture has a natural size in pixels, 96 per inch as in browsers. Lengths and type follow its
+scale.
 """
 
 from __future__ import annotations
@@ -41,25 +41,20 @@ _EIGHT = (
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """Width and height in pixels."""
-
     width: float
     height: float
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Layout:
-    """A picture before it has a size: how large it wants to be, and how it is drawn on a figure.
-
-    `draw` is also told how many points one of the layout's pixels has.
-    """
+    """A picture's natural size, and how it is drawn on a figure, given a layout pixel in points."""
 
     natural: Size
     draw: Callable[[Figure, float], None]
 
 
 def check_form(name: str, *, others: Collection[str] = ()) -> str:
-    """The form that a file's name ends in: a picture's, or one of `others`. Raises FigureError."""
+    """The form by a file name's ending: a picture's or one of `others`. Raises FigureError."""
     form = Path(name).suffix.lower().removeprefix(".")
     known = (*PICTURES, *others)
     if form not in known:
@@ -71,7 +66,7 @@ def check_form(name: str, *, others: Collection[str] = ()) -> str:
 
 
 def require_matplotlib() -> Any:
-    """The package. Raises FigureError where it is not installed."""
+    """The package. Raises FigureError if it isn't installed."""
     try:
         import matplotlib
     except ImportError as error:
@@ -89,12 +84,11 @@ def rendered(
     size: Size | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> bytes:
-    """The file's content: of exactly `size` pixels, or as large as it wants to be.
+    """The file's content: of exactly `size` pixels (default: the natural size).
 
-    A size of another shape gives it more room to one side. The same layout gives the same bytes.
-    Characters that no font has are boxes, and are told to `say`; in SVG the viewer's fonts decide.
-
-    Raises FigureError for a size at which nobody could read it, or too large to be drawn.
+    A size of another shape gives more room to one side. The same layout gives the same bytes. `say`
+    gets characters that no font has, which become boxes; an SVG uses the viewer's fonts. Raises
+    FigureError for a size that is too small to read or too large to draw.
     """
     matplotlib = require_matplotlib()
     natural = layout.natural
@@ -140,7 +134,7 @@ def rendered(
 
 
 def _style(pixel: float) -> dict[str, Any]:
-    """The house's settings for pictures in which `pixel` points are one of the layout's pixels."""
+    """Settings for pictures in which a pixel of the layout is `pixel` points."""
     sizes = {"major.size": 3 * pixel, "major.width": pixel, "major.pad": 3 * pixel}
     ticks: dict[str, Any] = {**sizes, "color": QUIET, "labelsize": "small"}
     return {
@@ -174,13 +168,11 @@ def _style(pixel: float) -> dict[str, Any]:
 
 
 def plain_numbers(axes: Axes) -> None:
-    """Numbers on both axes as people write them."""
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(lambda value, _: compact(value))
 
 
 def compact(value: float) -> str:
-    """A number for an axis, such as 2.5 M."""
     for unit, name in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if abs(value) >= unit:
             return f"{value / (1e3 if name == 'k' else unit):.6g} {name}"
@@ -188,7 +180,7 @@ def compact(value: float) -> str:
 
 
 def legend(figure: Figure, pixel: float, labels: Sequence[str], notes: Sequence[str] = ()) -> None:
-    """Below the panels a line a label, in the colours of `head_colours`, and then the notes."""
+    """One line per label below the panels, in `head_colours`, and the notes."""
     from matplotlib.lines import Line2D
 
     colours = head_colours(len(labels))
@@ -203,7 +195,7 @@ def legend(figure: Figure, pixel: float, labels: Sequence[str], notes: Sequence[
 
 
 def head_colours(count: int) -> tuple[str, ...]:
-    """`#rrggbb` of `count` heads or runs, in pictures and pages; beyond eight, even hues."""
+    """`#rrggbb` for `count` heads or runs; beyond eight, evenly spaced hues."""
     if count <= len(_EIGHT):
         return _EIGHT[:count]
     # Neighbours differ in lightness as well.
@@ -215,7 +207,7 @@ def head_colours(count: int) -> tuple[str, ...]:
 
 
 def widest(texts: Iterable[str], pixels: float) -> float:
-    """About how wide the longest text is in type of a height, both in pixels."""
+    """The approximate width of the longest text in pixels, by the height of its type."""
 
     def ems(character: str) -> float:
         return 1.0 if unicodedata.east_asian_width(character) in "WF" else 0.62
@@ -224,7 +216,7 @@ def widest(texts: Iterable[str], pixels: float) -> float:
 
 
 def _fonts(texts: Iterable[str]) -> tuple[list[str], set[str]]:
-    """Families that have the texts' characters, the first of them FONT, and what none has."""
+    """Font families that cover the texts, FONT first, and characters that none has."""
     from matplotlib.font_manager import fontManager, get_font
 
     families = [FONT]

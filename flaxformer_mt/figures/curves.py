@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float64
 
 from flaxformer_mt.figures import canvas
 from flaxformer_mt.figures.canvas import Layout, Size
@@ -25,7 +24,7 @@ _BEST = {"loss": min, "perplexity": min, "bleu": max, "chrf": max}
 
 
 def curves(runs: Sequence[RunLog], panels: Sequence[Panel], *, axis: Axis = "steps") -> Layout:
-    """The picture, a colour for each run. Below the panels stand the runs and `all_notes`."""
+    """The picture, with a colour per run. The runs and `all_notes` are below the panels."""
     abreast = min(_ABREAST, math.ceil(len(panels) ** 0.5))
     down = math.ceil(len(panels) / abreast)
     labels, notes = [run.label() for run in runs], all_notes(runs, panels)
@@ -64,7 +63,7 @@ def curves_page(runs: Sequence[RunLog], panels: Sequence[Panel], *, axis: Axis =
 
 
 def all_notes(runs: Sequence[RunLog], panels: Sequence[Panel]) -> list[str]:
-    """What the curves do not show, a line each."""
+    """What the curves don't show, one line each."""
     notes = [f"{run.name}: {note}" for run in runs for note in run.notes]
     for panel in panels:
         if missing := [run.name for run in runs if not panel.shows(run)]:
@@ -77,18 +76,16 @@ def _draw_panel(axes: Axes, pixel: float, runs: Sequence[RunLog], panel: Panel, 
 
     for run, colour in zip(runs, canvas.head_colours(len(runs)), strict=True):
         for kind in panel.kinds:
-            points = run.series[kind].line(axis, panel.name)
-            dots = kind == "valid"
-            axes.plot(
-                points[:, 0],
-                points[:, 1],
-                color=colour,
-                linewidth=(1.0 if dots else 1.8) * pixel,
-                marker="o",
-                markersize=(5 if dots else 2.5) * pixel,
-                markevery=slice(None) if dots else _alone(points),
-                solid_joinstyle="round",
-            )
+            series, dots = run.series[kind], kind == "valid"
+            if panel.name in series.values:
+                axes.plot(
+                    series.at[axis],
+                    series.values[panel.name],
+                    color=colour,
+                    linewidth=(1.0 if dots else 1.8) * pixel,
+                    marker="o",
+                    markersize=(5 if dots else 2.5) * pixel,
+                )
     if panel.logarithmic:
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -97,13 +94,6 @@ def _draw_panel(axes: Axes, pixel: float, runs: Sequence[RunLog], panel: Panel, 
     axes.set_title(panel.title)
     axes.set_xlim(left=0)
     axes.set_xlabel(AXIS_NAMES[axis].partition(" (")[0])
-
-
-def _alone(points: Float64[np.ndarray, "points two"]) -> list[bool]:
-    """Which points have no neighbour to draw a line to."""
-    there = np.pad(np.isfinite(points).all(axis=-1), 1)
-    found: list[bool] = (there[1:-1] & ~there[:-2] & ~there[2:]).tolist()
-    return found
 
 
 def _last_and_best(run: RunLog, panel: Panel, kind: Kind) -> str:

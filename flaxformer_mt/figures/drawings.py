@@ -26,11 +26,11 @@ _LIGHT, _DARK = "#fbf6ec", "#5b2d00"
 
 
 def line_drawing(picked: Picked, *, heads: int) -> Layout:
-    """Rows on the left, columns on the right, a line a weight: as wide and as opaque as it is.
+    """Rows on the left, columns on the right, a line per weight, as wide and opaque as the weight.
 
-    Each picked head has a lane of its own, so that lines of two heads between the same pieces lie
-    side by side. Colours are those of a model with `heads` heads. Where only some queries are
-    shown, each key has a square a head, as opaque as the largest weight that it is given.
+    Each picked head has a lane, so that lines of two heads between the same pieces are side by
+    side. Colours are those of a model with `heads` heads. If only some queries are shown, each key
+    has a square per head, as opaque as its largest weight.
     """
     # The headings of both sides are labels as well, above the first.
     left, right = (
@@ -104,9 +104,9 @@ def line_drawing(picked: Picked, *, heads: int) -> Layout:
 
 
 def heat_maps(picked: Picked) -> Layout:
-    """One map a head; queries go down, keys across. The colour follows the root of the weight.
+    """One map per head; queries go down, keys across; only selected rows.
 
-    Most weights are small, and none should vanish. Rows that are not asked for are left out.
+    The colour follows the root of the weight, since most weights are small and none should vanish.
     """
     rows = [shown(picked.rows[row]) for row in picked.shown_rows]
     columns = [shown(piece) for piece in picked.columns]

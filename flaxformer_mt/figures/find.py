@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Bool, Float64
 
+from flaxformer_mt.data.normalization import is_blank
+from flaxformer_mt.decoding.segments import fits
+from flaxformer_mt.figures import FigureError
 from flaxformer_mt.figures.maps import KINDS, Kind, punctuation, shown, sides, weights_of
-from flaxformer_mt.figures.sentences import Sentence
 from flaxformer_mt.figures.statistics import (
     DEFINITIONS,
     FAR,
@@ -27,13 +29,114 @@ from flaxformer_mt.text_table import aligned
 
 if TYPE_CHECKING:
     from flaxformer_mt.decoding.teacher_forcing import Attention
+    from flaxformer_mt.decoding.translator import Translator
 
 Pronouns = tuple[Collection[str], Collection[str]]  # of the source and of the target
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sentence:
+    """A source and the translation for its attention; `number` is the source's line."""
+
+    number: int
+    src: str
+    tgt: str
+    tokens: tuple[int, ...] | None = None  # of the translation, where the model made it
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sentences:
+    """The sentences used, and the numbers of other lines by reason."""
+
+    used: tuple[Sentence, ...]
+    left_out: dict[str, list[int]]
+    beyond: int  # lines after the last that is used
+
+    def notes(self, name: str) -> list[str]:
+        found = []
+        for what, numbers in self.left_out.items():
+            if not numbers:
+                continue
+            listed = ", ".join(map(str, numbers[:10])) + (" …" if len(numbers) > 10 else "")
+            found.append(f"{name}: skipped {len(numbers)} lines that are {what}: {listed}")
+        if self.beyond:
+            found.append(
+                f"{name}: using the first {len(self.used):,} sentences, without {self.beyond:,} "
+                "more lines (--sentences)"
+            )
+        return found
+
+
+def sentences_of(
+    translator: Translator,
+    sources: Sequence[str],
+    targets: Sequence[str] | None = None,
+    *,
+    most: int,
+    translated: bool = True,
+) -> Sentences:
+    """The first `most` usable lines, with their `targets` or the model's translations.
+
+    Without `translated`, a sentence has the empty translation, enough for encoder attention. Raises
+    FigureError for files of unequal length, and if no line is usable.
+    """
+    if targets is not None and len(targets) != len(sources):
+        raise FigureError(
+            f"{len(sources):,} source lines but {len(targets):,} translations: both need one line "
+            "per pair"
+        )
+    src_fits = fits(translator.vocabularies.src, translator.max_length)
+    tgt_fits = fits(translator.vocabularies.tgt, translator.max_length)
+    given = [""] * len(sources) if targets is None else targets
+    used: list[Sentence] = []
+    overlong = "too long for the model"
+    left_out: dict[str, list[int]] = {"blank": [], overlong: []}
+    beyond = 0
+    for number, (src, tgt) in enumerate(zip(sources, given, strict=True), start=1):
+        if len(used) == most:
+            beyond += 1
+        elif is_blank(src) or (targets is not None and is_blank(tgt)):
+            left_out["blank"].append(number)
+        elif not (src_fits(src) and tgt_fits(tgt)):
+            left_out[overlong].append(number)
+        else:
+            used.append(Sentence(number=number, src=src, tgt=tgt))
+    if not used:
+        raise FigureError(
+            "no usable sentence: every line is blank or too long for the model "
+            f"({translator.max_length} tokens)"
+        )
+    if translated and targets is None:
+        used = _translated(translator, used)
+    return Sentences(used=tuple(used), left_out=left_out, beyond=beyond)
+
+
+def sentence_of(
+    translator: Translator, src: str, tgt: str | None, *, translated: bool = True
+) -> Sentence:
+    """One sentence, as `sentences_of`. Raises FigureError, and OverlongError if it is too long."""
+    if is_blank(src):
+        raise FigureError("the source is empty: give a sentence")
+    sentence = Sentence(number=1, src=src, tgt=tgt or "")
+    asked = translated and tgt is None
+    return _translated(translator, [sentence])[0] if asked else sentence
+
+
+def attend(translator: Translator, sentence: Sentence) -> Attention:
+    return translator.attend(sentence.src, sentence.tokens or sentence.tgt)
+
+
+def _translated(translator: Translator, sentences: Sequence[Sentence]) -> list[Sentence]:
+    made = translator.translate([sentence.src for sentence in sentences], overlong="refuse")
+    return [
+        dataclasses.replace(sentence, tgt=translation.text, tokens=translation.tokens)
+        for sentence, translation in zip(sentences, made, strict=True)
+    ]
+
+
 @dataclasses.dataclass(frozen=True)
 class Search:
-    """Heads with the largest value of a statistic, of some kinds of attention."""
+    """Finds the heads with the largest value of a statistic, for some kinds of attention."""
 
     name: str
     statistic: str
@@ -52,7 +155,7 @@ _SHOWN = "distance entropy diagonal previous next mark far reach structure".spli
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Example:
-    """A sentence in which a head does what it was found for, and its strongest link of that kind.
+    """A sentence in which a head does what it was found for, and its strongest such link.
 
     `row` and `column` count from 1; `query` and `key` are their pieces as labels.
     """
@@ -68,7 +171,7 @@ class Example:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Head:
-    """A head that a search found; layer and head count from 1."""
+    """A head that was found; layer and head count from 1."""
 
     search: Search
     kind: Kind
@@ -99,11 +202,11 @@ def find_heads(
     examples: int = 3,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Found:
-    """Measures every head on the sentences, of which there is at least one.
+    """Measures every head on the sentences, at least one.
 
-    `attend` is called again for the examples, since maps are not kept. `pronouns` are in lower
-    case. Each search names at most `top` heads, those with the largest values above 0, and for each
-    at most so many `examples`.
+    `attend` is called again for the examples, since maps aren't kept. `pronouns` are in lower case.
+    Each search names at most `top` heads with values above 0, and for each at most this many
+    `examples`.
     """
     sums: dict[Kind, Sums] = {}
     values: list[dict[Kind, dict[str, Float64[np.ndarray, "layers heads"]]]] = []
@@ -137,7 +240,6 @@ def find_heads(
 
 
 def _best(search: Search, sums: dict[Kind, Sums], top: int) -> list[Head]:
-    """The heads with the largest values above 0, without examples."""
     found = [
         Head(search=search, kind=kind, layer=layer + 1, head=head + 1, value=float(value))
         for kind in search.kinds
@@ -156,7 +258,7 @@ def _example(
     pronouns: Pronouns,
     far: int,
 ) -> Example:
-    """Of a sentence with a value above 0, in which there is a link of the kind."""
+    """For a sentence with a value above 0, which has such a link."""
     rows, columns = sides(attention, head.kind)
     weights = weights_of(attention, head.kind)[head.layer - 1, head.head - 1]
     queries, keys = inner(head.kind, len(rows), len(columns))
@@ -191,7 +293,6 @@ def _example(
 
 
 def table(found: Found) -> str:
-    """A line a head; shares in percent."""
     columns = _columns(found)
     rows = [
         [kind, str(layer), str(head), *(_cell(name, values[name]) for name in columns)]
@@ -201,7 +302,6 @@ def table(found: Found) -> str:
 
 
 def legend(found: Found) -> str:
-    """What the columns of the table are."""
     lines = [f"  {name:9} {DEFINITIONS[name].format(far=found.far)}" for name in _columns(found)]
     return "\n".join(["Over the sentences' pieces, without marks:", *lines])
 
@@ -224,10 +324,8 @@ def highlights(found: Found, *, model: Sequence[str], decoding: Sequence[str]) -
 
 
 def command(head: Head, example: Example, *, model: Sequence[str], decoding: Sequence[str]) -> str:
-    """The command that draws an example.
-
-    `model` are the flags that name the model, `decoding` those by which it finds a translation.
-    """
+    """The command that draws an example, with `model` and `decoding` flags for the model and its
+    search."""
     words = ["flaxformer-mt", "attention", *model, "--src", example.sentence.src]
     if head.kind != "encoder":  # which knows of no translation
         given = example.sentence.tokens is None
@@ -237,7 +335,7 @@ def command(head: Head, example: Example, *, model: Sequence[str], decoding: Seq
 
 
 def to_json(found: Found) -> dict[str, Any]:
-    """All statistics of all heads, and the heads found; what is not defined is null."""
+    """All statistics of all heads, and the heads found; undefined values are null."""
     heads = []
     for kind, layer, head, values in _all_heads(found):
         of_head = {name: None if math.isnan(value) else value for name, value in values.items()}

@@ -40,10 +40,10 @@ _VISIBLE |= dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFF
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Picked:
-    """Some heads of one layer; `layer` and `heads` count from 1, as the paper's captions do.
+    """Some heads of one layer; `layer` and `heads` count from 1, as in the paper's captions.
 
-    Row i is the query of `rows[i]`, in the decoder the piece that is about to be said; column j is
-    the key of `columns[j]`. `queries` are the rows to be shown; all, if it is None.
+    Row i is the query of `rows[i]`, in the decoder the piece to be said; column j is the key of
+    `columns[j]`. `queries` are the rows to show (None: all).
     """
 
     kind: Kind
@@ -69,7 +69,6 @@ class Picked:
 
 
 def sides(found: Attention, kind: Kind) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The pieces of rows and of columns."""
     rows = found.src_pieces if kind == "encoder" else found.tgt_pieces
     return rows, found.tgt_inputs if kind == "decoder" else found.src_pieces
 
@@ -86,11 +85,10 @@ def pick(
     heads: Sequence[int] = (),
     query: str | None = None,
 ) -> Picked:
-    """What to draw: the last layer and all heads if none are named; they count from 1.
+    """What to draw: by default the last layer and all heads; they count from 1.
 
-    `query` is the number of a row, from 1, or a word, at all places where it stands.
-
-    Raises FigureError for what there is not, and names what there is.
+    `query` is a row's number, from 1, or a word, wherever it occurs. Raises FigureError for what
+    doesn't exist, naming what does.
     """
     weights = weights_of(found, kind)
     layers, count = weights.shape[:2]
@@ -130,7 +128,7 @@ def _rows_of(query: str, rows: Sequence[str]) -> tuple[int, ...]:
 
 
 def _numbers(count: int) -> str:
-    return "1 alone" if count == 1 else f"1 to {count}"
+    return "only 1" if count == 1 else f"1 to {count}"
 
 
 def shown(piece: str) -> str:
@@ -146,7 +144,7 @@ def shown(piece: str) -> str:
 
 
 def words(pieces: Sequence[str]) -> list[tuple[str, range]]:
-    """The words that pieces spell, and the places of their pieces; marks are words of their own."""
+    """The words spelled by the pieces, and the places of their pieces; marks are separate words."""
     begins = [
         place
         for place, piece in enumerate(pieces)
@@ -157,7 +155,7 @@ def words(pieces: Sequence[str]) -> list[tuple[str, range]]:
 
 
 def whole_word(pieces: Sequence[str], place: int) -> tuple[int, ...]:
-    """The places of the word to which a piece belongs, without the punctuation beside it."""
+    """The places of a piece's word, without the punctuation around it."""
     (span,) = (span for _, span in words(pieces) if place in span)
     apart = punctuation(pieces)
     return tuple(other for other in span if other == place or other not in apart)
@@ -169,7 +167,7 @@ def core(word: str) -> str:
 
 
 def punctuation(pieces: Sequence[str]) -> tuple[int, ...]:
-    """The places of pieces without a letter or a digit, marks left out."""
+    """The places of pieces without letters or digits, except marks."""
     return tuple(
         place
         for place, piece in enumerate(pieces)

@@ -21,7 +21,7 @@ _POINTS = 1000
 
 
 def schedule(warmups: Sequence[int], *, d_model: int, steps: int) -> Layout:
-    """The learning rate of section 5.3 over `steps` steps, a curve a number of warm-up steps."""
+    """The learning rate of section 5.3 over `steps` steps, one curve per warm-up."""
     at = np.unique(np.linspace(1, steps, min(steps, _POINTS)).astype(np.int64))
 
     def draw(figure: Figure, pixel: float) -> None:
@@ -43,10 +43,10 @@ def schedule(warmups: Sequence[int], *, d_model: int, steps: int) -> Layout:
 
 
 def positions(length: int, *, d_model: int) -> Layout:
-    """The sinusoids of section 3.5: their values, and how alike the positions are by them.
+    """The sinusoids of section 3.5: their values, and how similar positions are by them.
 
-    The second panel has the dot product of each two positions over that of a position with itself:
-    it depends on their distance alone. Raises FigureError for an odd `d_model`.
+    The second panel has the dot product of each two positions relative to a position's with itself,
+    which depends only on their distance. Raises FigureError for an odd `d_model`.
     """
     if d_model % 2:
         raise FigureError(f"d_model {d_model} is odd: sines and cosines come in pairs")

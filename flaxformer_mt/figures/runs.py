@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Float64
 
 from flaxformer_mt.figures import FigureError
 from flaxformer_mt.rundir.layout import open_run, read_record, read_status
 from flaxformer_mt.rundir.metrics_log import (
-    Progress,
     column,
     is_number,
     progress,
@@ -26,33 +25,24 @@ AXIS_NAMES: dict[Axis, str] = {
     "tokens": "target tokens",
     "hours": "hours of training steps (without validation, checkpoints and pauses)",
 }
-_GAP = 2.5  # times the usual distance of two reports: then some are missing between them
 Kind = Literal["train", "valid"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Series:
-    """Reports of one kind in order of their steps; NaN where a value is missing or no number.
+    """Reports of one kind in order of steps; NaN where a value is missing or not a number.
 
-    `at` has their place on each axis, NaN where it is not known.
+    `at` has their places on each axis, NaN if unknown.
     """
 
     at: Mapping[Axis, Float64[np.ndarray, " reports"]]
     values: Mapping[str, Float64[np.ndarray, " reports"]]
-    breaks: Int64[np.ndarray, " gaps"]  # indices of the reports before which some are missing
-
-    def line(self, axis: Axis, name: str) -> Float64[np.ndarray, "points two"]:
-        """Points to draw a line through; a row of NaN interrupts it."""
-        if name not in self.values:
-            return np.empty((0, 2))
-        points = np.stack([self.at[axis], self.values[name]], axis=-1)
-        return np.insert(points, self.breaks, np.nan, axis=0)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunLog:
-    """What a run has reported. `notes` say what a reader of its curves should know."""
+    """What a run has reported, and notes for readers of its curves."""
 
     name: str
     state: str
@@ -61,12 +51,10 @@ class RunLog:
     notes: tuple[str, ...]
 
     def label(self) -> str:
-        """The run in a legend."""
         starts = f", {self.starts} starts" if self.starts > 1 else ""
         return f"{self.name} ({self.state}{starts})"
 
     def has(self, kind: Kind, name: str) -> bool:
-        """Whether there is a finite value of it."""
         return bool(np.isfinite(self.series[kind].values.get(name, np.nan)).any())
 
 
@@ -80,12 +68,11 @@ class Panel:
     logarithmic: bool = False
 
     def shows(self, run: RunLog) -> bool:
-        """Whether the run has reported a finite value of it."""
         return any(run.has(kind, self.name) for kind in self.kinds)
 
 
-# Training's loss is smoothed and validation's is not: they share no panel. Perplexity is, in both,
-# that of the unsmoothed likelihood.
+# Training's loss is smoothed and validation's isn't, so they share no panel. Both perplexities are
+# unsmoothed.
 KNOWN = (
     Panel("loss", "training loss (nats per target token, smoothed)", ("train",)),
     Panel("perplexity", "perplexity (line: training, dots: validation)", KINDS, logarithmic=True),
@@ -97,7 +84,7 @@ KNOWN = (
 
 
 def read_runs(named: Sequence[str]) -> list[RunLog]:
-    """The logs of `RUN` or `NAME=RUN`, local or `gs://`. Runs of the same name get their folders'.
+    """The logs of `RUN` or `NAME=RUN`, local or `gs://`; runs of one name also get their folders'.
 
     Raises FigureError, and RunDirectoryError naming file and line.
     """
@@ -107,9 +94,9 @@ def read_runs(named: Sequence[str]) -> list[RunLog]:
 
 
 def panels(runs: Sequence[RunLog], names: Sequence[str] = ()) -> list[Panel]:
-    """The panels of these names, or the usual ones of which a run has a value.
+    """The panels of these names, or all usual ones that a run has values for.
 
-    Raises FigureError for a name that no run has, and lists those that there are.
+    Raises FigureError for a name that no run has, listing those that exist.
     """
     there: dict[str, list[Kind]] = {}
     for kind, run in itertools.product(KINDS, runs):
@@ -138,8 +125,19 @@ def _read(path: str, name: str) -> RunLog:
     done = progress(reports)
     for kind in KINDS:
         of_kind = [one for one in reports if (one.get("kind") == "valid") == (kind == "valid")]
-        series[kind] = _series(of_kind, done)
-        notes += _told(kind, of_kind, series[kind])
+        at = np.array([report["step"] for report in of_kind], np.float64)
+        numbers = (name for report in of_kind for name in report if is_number(report[name]))
+        values = {name: column(of_kind, name) for name in dict.fromkeys(numbers) if name != "step"}
+        # Between two reports in proportion, after the last one unknown.
+        tokens = np.interp(at, done.steps, done.tgt_tokens, right=np.nan)
+        hours = np.interp(at, done.steps, done.seconds, right=np.nan) / 3600
+        places: dict[Axis, Any] = {"steps": at, "tokens": tokens, "hours": hours}
+        series[kind] = Series(at=places, values=values)
+        for value in ("loss", "perplexity", "bleu"):
+            if count := int(np.isnan(values.get(value, np.empty(0))).sum()):
+                notes.append(
+                    f"{count} of {len(at)} {kind} reports have no finite {value}: gaps in its curve"
+                )
     if np.isnan(done.tgt_tokens).any():
         notes.append("some reports have no rates: tokens and hours are unknown after them")
     status = read_status(run)
@@ -152,37 +150,7 @@ def _read(path: str, name: str) -> RunLog:
     return RunLog(name=name, state=state, starts=starts, series=series, notes=tuple(notes))
 
 
-def _series(reports: Sequence[Mapping[str, Any]], done: Progress) -> Series:
-    at = np.array([report["step"] for report in reports], np.float64)
-    apart = np.diff(at)
-    usual = np.median(apart) if len(apart) else np.inf
-    numbers = (name for report in reports for name in report if is_number(report[name]))
-    return Series(
-        at={
-            "steps": at,
-            # Between two reports in proportion, after the last one not known.
-            "tokens": np.interp(at, done.steps, done.tgt_tokens, right=np.nan),
-            "hours": np.interp(at, done.steps, done.seconds, right=np.nan) / 3600,
-        },
-        values={name: column(reports, name) for name in dict.fromkeys(numbers) if name != "step"},
-        breaks=np.flatnonzero(apart > _GAP * usual) + 1,
-    )
-
-
-def _told(kind: str, reports: Sequence[Mapping[str, Any]], series: Series) -> list[str]:
-    notes = []
-    for name in ("loss", "perplexity", "bleu"):
-        if name in series.values and (count := int(np.isnan(series.values[name]).sum())):
-            notes.append(
-                f"{count} of {len(reports)} {kind} reports have no finite {name}: gaps in its curve"
-            )
-    if len(series.breaks):
-        notes.append(f"{kind} reports are missing in {len(series.breaks)} place(s): gaps")
-    return notes
-
-
 def _split(named: str) -> tuple[str, str]:
-    """The name that was given, if one was, and the path."""
     name, equals, path = named.partition("=")
     # A path may have an equals sign of its own.
     if equals and name and "/" not in name and not os.path.exists(named):

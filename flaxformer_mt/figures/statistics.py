@@ -1,12 +1,12 @@
 """Statistics of heads: sums over the queries of many sentences, for all heads at once.
 
-Queries and keys are the sentence's pieces. The mark that every map has among its keys (the end mark
-of the source, the begin mark of what the decoder reads) is counted apart: heads rest there. The
-end mark's own query is left out, and so is the decoder's first, which has nothing but the mark.
+Queries and keys are the sentence's pieces. The mark among every map's keys (the source's end mark,
+the decoder's begin mark) is counted separately, since heads rest there. The end mark's own query is
+left out, and the decoder's first, which sees only the mark.
 
-An offset is how many pieces after the query's own place a key stands. In the decoder the query is
-the piece about to be said and the nearest key the one before it, at -1; over the source, a query's
-own place is the one that lies in proportion.
+An offset is how many pieces after the query's own place a key is. In the decoder the query is the
+piece to be said, and the nearest key, the piece before it, is at -1; over the source, a query's own
+place is in proportion.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ DEFINITIONS = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sums:
-    """Sums over queries; adding those of two sets of sentences gives those of both.
+    """Sums over queries; adding two sets' sums gives those of both.
 
-    `shape` is that of all statistics, layers and heads. `of` has the sums by the names of
-    DEFINITIONS, and besides: "pieces" the weight on pieces, "links" the largest weights.
+    `shape` is layers, heads. `of` has the sums by the names of DEFINITIONS, and "pieces", the
+    weight on pieces, and "links", the largest weights.
     """
 
     shape: tuple[int, int]
@@ -78,7 +78,7 @@ class Sums:
         )
 
     def values(self) -> dict[str, Float64[np.ndarray, "layers heads"]]:
-        """The statistics of DEFINITIONS by name; NaN where there is nothing to take a mean of."""
+        """The statistics of DEFINITIONS by name; NaN for the mean of nothing."""
         shares = self.offsets / _or_nan(self.offsets.sum(axis=-1, keepdims=True))
         found = {name: sums / _or_nan(self.queries) for name, sums in self.of.items()}
         found["distance"] = self.of["distance"] / _or_nan(self.of["pieces"])
@@ -96,10 +96,7 @@ def measure(
     pronouns: Sequence[int] = (),
     punctuation: Sequence[int] = (),
 ) -> Sums:
-    """The sums of one sentence.
-
-    `pronouns` are the rows whose query is one, `punctuation` the columns whose key is some.
-    """
+    """The sums of one sentence, given the rows of `pronouns` and the columns of `punctuation`."""
     rows, columns = inner(kind, weights.shape[2], weights.shape[3])
     weights = np.asarray(weights, np.float64)[:, :, rows.start : rows.stop]
     pieces = weights[..., columns.start : columns.stop]
@@ -137,12 +134,12 @@ def measure(
 
 
 def pronouns_of(language: str) -> frozenset[str]:
-    """The words of a language, given as a code such as "en" or "en-GB"; none if it has no list."""
+    """The words for a language code such as "en" or "en-GB"; none if there is no list."""
     return frozenset(PRONOUNS.get(re.split("[-_]", language.lower())[0], "").split())
 
 
 def pronoun_places(pieces: Sequence[str], listed: Collection[str]) -> tuple[int, ...]:
-    """Where words of the list begin among the pieces; of "it's" it is "it" that counts."""
+    """Where listed words begin among the pieces; "it's" counts as "it"."""
     return tuple(
         span.start
         for word, span in words(pieces)
@@ -151,14 +148,14 @@ def pronoun_places(pieces: Sequence[str], listed: Collection[str]) -> tuple[int,
 
 
 def inner(kind: Kind, rows: int, columns: int) -> tuple[range, range]:
-    """Which rows are counted as queries and which columns as pieces of the sentence."""
+    """The rows that count as queries, and the columns that are pieces of the sentence."""
     if kind == "decoder":
         return range(1, max(rows - 1, 1)), range(1, columns)
     return range(rows - 1), range(columns - 1)
 
 
 def offsets(kind: Kind, rows: int, columns: int) -> Int[np.ndarray, "rows columns"]:
-    """How far after the query's own place each key stands, of `inner` rows and columns."""
+    """How far each key is after the query's own place, for `inner` rows and columns."""
     own = np.arange(rows)
     if kind == "decoder":
         own = own + 1  # the first of these rows says the second piece
@@ -172,7 +169,7 @@ def strongest(
     kind: Kind,
     wanted: Bool[np.ndarray, "rows columns"],
 ) -> tuple[int, int]:
-    """Row and column, of the whole map, of the largest weight where `wanted` (of `inner` ones)."""
+    """The largest weight where `wanted` (of `inner`), as row and column of the whole map."""
     rows, columns = inner(kind, *weights.shape)
     pieces = weights[rows.start : rows.stop, columns.start : columns.stop]
     row, column = np.unravel_index(np.where(wanted, pieces, -1.0).argmax(), wanted.shape)
@@ -190,5 +187,5 @@ def _entropy(shares: Float64[np.ndarray, "*axes keys"]) -> Float64[np.ndarray, "
 def _or_nan(
     count: int | Float64[np.ndarray, "*axes"],
 ) -> Float64[np.ndarray, "*axes"]:
-    """A divisor that gives NaN where there is nothing."""
+    """A divisor that gives NaN for 0."""
     return np.where(np.asarray(count) > 0, count, np.nan)

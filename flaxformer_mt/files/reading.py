@@ -70,6 +70,16 @@ def read_file(path: Path) -> bytes:
     return path.read_bytes()
 
 
+def read_text(path: Path, error: type[UserError]) -> str:
+    """The text of a UTF-8 file, without a byte order mark. Raises `error`, which names the file."""
+    try:
+        return read_file(path).decode("utf-8-sig")
+    except OSError as found:
+        raise error(f"{path}: cannot be read: {found.strerror}") from found
+    except UnicodeDecodeError as found:
+        raise error(f"{path}: is not UTF-8 text (byte {found.start + 1})") from found
+
+
 def load_json(path: Path) -> Any:
     """The value in a file or an object. Raises OSError and JsonError."""
     return parse_json(read_file(path), path)

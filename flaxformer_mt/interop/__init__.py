@@ -15,7 +15,7 @@ class ExportError(UserError):
 
 
 def package_of_extra(module: str, purpose: str) -> Any:
-    """Imports a module that the extra `export` installs. `purpose` opens the error message."""
+    """Imports a module of the extra `export`; `purpose` opens the error message."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

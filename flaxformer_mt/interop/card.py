@@ -16,7 +16,7 @@ _METRICS = ("sacrebleu", "bleu", "chrf", "ter", "comet")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Card:
-    """What a run tells of its model, and what the person says of it."""
+    """What a run says about its model, and what its owner adds."""
 
     data: DataConfig
     """What it was trained on."""
@@ -30,7 +30,7 @@ class Card:
     """ORG/NAME, where the folder goes to the hub."""
 
     def header(self) -> str:
-        """What the hub reads: YAML, whose values are written as JSON, which is YAML too."""
+        """YAML for the hub, with values as JSON, which is YAML too."""
         codes = [re.split("[-_]", code)[0] for code in (self.data.src_lang, self.data.tgt_lang)]
         metrics = {name for each in self.evaluations for name in each["metrics"]}
         known = [m for m in _METRICS if any(name.startswith(m) for name in metrics)]
@@ -49,7 +49,6 @@ class Card:
         return "".join(f"{line}\n" for line in ("---", *lines, "---"))
 
     def body(self) -> str:
-        """Sections about the run, in Markdown."""
         commands = dict.fromkeys(shlex.join(map(_public, words)) for words in self.commands)
         corpora = [f"- `{corpus.name}`: {_origin(corpus)}" for corpus in self.data.train]
         parts = [
@@ -63,7 +62,7 @@ class Card:
         return "\n\n".join(parts)
 
     def _scores(self) -> Iterator[str]:
-        """No table: signatures have bars in them."""
+        """Not a table: signatures contain bars."""
         if self.evaluations:
             yield "Translated by flaxformer-mt's own search.\n"
         for each in self.evaluations:
@@ -74,7 +73,7 @@ class Card:
 
 
 def _origin(corpus: CorpusConfig) -> str:
-    """Names of files, without the folders of one machine; the whole name of a public set."""
+    """File names without local folders; the full name of a public set."""
     if corpus.kind == "synthetic":
         return f"the built-in grammar, {corpus.size:,} pairs"
     if corpus.kind == "tfds":
@@ -86,5 +85,5 @@ def _origin(corpus: CorpusConfig) -> str:
 
 
 def _public(word: str) -> str:
-    """A word of a command without the folders of absolute paths in it."""
+    """A word of a command, with absolute paths cut to their last part."""
     return re.sub(r"(^|[=,])[/~][^=,:]*/", r"\1", word)

@@ -1,8 +1,8 @@
 """A run's model as a CTranslate2 model, through that package's own specification.
 
-What stands in the form that CTranslate2 has for it: post- and pre-LN, sinusoids (given as a table)
-and learned positions, ReLU and SiLU, all ways of tying, heads up to d_model / num_heads wide.
-`translate.py` beside it translates, without this program.
+Supported are post- and pre-LN, sinusoids (as a table) and learned positions, ReLU and SiLU, all
+ways of tying, and heads up to d_model / num_heads wide. `translate.py` beside it translates without
+this program.
 """
 
 import importlib
@@ -23,16 +23,16 @@ from flaxformer_mt.model.embedding import SOFTMAX_BIAS, sinusoids
 from flaxformer_mt.model.parameters import STACKS, layer_name
 
 # The largest difference of a token's log-probability that passes, and the share of it that the mean
-# may be. Three checkpoints of the quickstart: at most 0.32 in int8 (mean 0.010), 0.36 in int7
-# (0.015). The tests' drawn weights: means of 0.034 and 0.10. A zeroed bias or norm moves a trained
-# model by as little as 0.05 (mean 0.002). No bound on rounded weights finds that, which is why
-# `export` proves them before they are rounded.
+# may reach. Three quickstart checkpoints had at most 0.32 in int8 (mean 0.010) and 0.36 in int7
+# (0.015); the tests' random weights had means of 0.034 and 0.10. A zeroed bias or norm changes a
+# trained model by as little as 0.05 (mean 0.002), which no bound on rounded weights detects: so
+# `export` compares them before they are rounded.
 BOUNDS = {"float32": BOUND, "float16": 5e-2, "int8": 0.75, "int7": 0.75}
 MEAN_SHARES = {"float32": 1.0, "float16": 1.0, "int8": 1 / 15, "int7": 1 / 5}
-# x86 without VNNI adds two products of an unsigned and a signed byte in 16 bits, and what is above
-# their largest number is lost (oneDNN, "Nuances of int8 computations"): 2 * 255 * 64 < 2^15.
+# x86 without VNNI adds two products of an unsigned and a signed byte in 16 bits, which overflow
+# (oneDNN, "Nuances of int8 computations"): 2 * 255 * 64 < 2^15.
 _SEVEN_BITS = 64
-# Not imported: it needs the package from its first line on.
+# Not imported: its first line needs the package.
 _RUNNER = Path(__file__).with_name("ctranslate2_runner.py")
 _USE = """\
 from translate import Model
@@ -96,8 +96,7 @@ def write(translator: Translator, folder: Path, *, quantization: str) -> None:
 class Runtime(ParityRuntime):
     """A written model in CTranslate2, on the CPU, by the folder's own `translate.py`.
 
-    `quantization` other than that of the folder takes its weights as they are, into products of
-    those numbers.
+    With another `quantization` than the folder's, its weights are multiplied in that type.
     """
 
     def __init__(self, folder: Path, vocabularies: Vocabularies, *, quantization: str) -> None:
@@ -111,7 +110,6 @@ class Runtime(ParityRuntime):
         self._model = model(folder, compute_type=compute_type)
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
-        """The place of each piece, as CTranslate2 looks it up."""
         ids = {piece: number for number, piece in enumerate(self._src.pieces())}
         return [[*(ids.get(piece, UNK) for piece in row), EOS] for row in self._model.encode(lines)]
 
@@ -191,7 +189,7 @@ def _fill_layer(spec: Any, weights: Weights, path: str, *, cross: bool) -> None:
 
 
 def _fill_linear(spec: Any, weights: Weights, *paths: str) -> None:
-    """One product for several projections of the same input, which CTranslate2 holds transposed."""
+    """One product for projections of the same input, transposed as CTranslate2 has it."""
     together = [linear(weights, path) for path in paths]
     spec.weight = np.ascontiguousarray(np.concatenate([kernel.T for kernel, _ in together]))
     biases = [bias for _, bias in together if bias is not None]

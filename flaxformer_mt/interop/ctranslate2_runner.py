@@ -56,7 +56,7 @@ class Model:
 
         Raises ValueError for a line that is longer than the model takes.
         """
-        # A no-break space alone may have a token, of which a model would make up a text.
+        # A single no-break space may have a token, which a model would turn into text.
         sources = [
             pieces if line.translate(_INVISIBLE).strip() else []
             for line, pieces in zip(lines, self.encode(lines), strict=True)
@@ -66,7 +66,7 @@ class Model:
             if len(pieces) > longest:
                 raise ValueError(f"line {number} has {len(pieces)} tokens of at most {longest}")
         outputs = [""] * len(lines)
-        # Those of one length have one limit, which is that of a whole call.
+        # A call has one limit, so it gets sentences of one length.
         by_length: dict[int, list[int]] = {}
         for number, pieces in enumerate(sources):
             by_length.setdefault(len(pieces), []).append(number)
@@ -92,19 +92,19 @@ class Model:
             pieces = self._src.encode(
                 (rest if coded else line).replace("\u2581", " "), out_type=str
             )
-            # A run of unknown characters is one piece, which may spell a mark, and is none.
+            # A run of unknown characters is one piece, which may look like a mark.
             unknown = self.settings["unk"]
             pieces = [unknown if piece in self._marks else piece for piece in pieces]
             found.append([code + closing, *pieces] if coded else pieces)
         return found
 
     def decode(self, pieces: Sequence[str]) -> str:
-        """The text of target pieces, which is one line."""
+        """The text of target pieces, on one line."""
         text = str(self._tgt.decode(list(pieces))).replace("\u2581", " ")
         return text.replace("\r", " ").replace("\n", " ").strip(" ")
 
     def limit(self, length: int) -> int:
-        """The most pieces that the output of so many may have; end marks count on both sides."""
+        """The most pieces in the output for `length` pieces; end marks count on both sides."""
         ratio, extra = self.settings["max_ratio"], self.settings["max_extra_tokens"]
         return min(int(ratio * (length + 1)) + extra, self.settings["max_length"]) - 1
 
@@ -129,7 +129,7 @@ class Model:
             max_batch_size=BATCH,
             max_input_length=0,  # cuts nothing off
             max_decoding_length=limit,
-            min_decoding_length=0,  # an empty translation is one: the default of 1 forbids it
+            min_decoding_length=0,  # the default of 1 forbids empty translations
             beam_size=search["beam_size"],
             length_penalty=search["length_penalty"],
             no_repeat_ngram_size=search["no_repeat_ngram"],
@@ -142,7 +142,7 @@ class Model:
 def main() -> None:
     """Standard input to standard output, line by line."""
     try:
-        # Cut at line feeds alone: a line in is a line out.
+        # Only line feeds end lines, so that every line has its translation.
         *lines, rest = sys.stdin.buffer.read().decode("utf-8").removeprefix("\ufeff").split("\n")
         lines += [rest] if rest else []
         texts = Model(Path(__file__).parent).translate([line.rstrip("\r") for line in lines])

@@ -15,8 +15,6 @@ PARITY = "parity.json"
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-    """Source lines for the comparison, and where they are from."""
-
     lines: Sequence[str]
     origin: str
 
@@ -33,13 +31,13 @@ def export(
 ) -> Parity | None:
     """Writes the model into the new folder `destination` and compares both runtimes on `sample`.
 
-    A folder for Hugging Face gets `card`. `bound` is the largest difference of a token's
-    log-probability that passes, by default that of the format. Without a sample nothing is
-    compared, and None returned. A model to be quantized is first compared as it is, for rounding
-    would hide a wrong bias. The folder appears when it is complete and, if compared, proven.
+    A folder for Hugging Face gets `card`. `bound` is the largest accepted difference of a token's
+    log-probability (default: the format's). Without a sample nothing is compared, and the result is
+    None. A model to be quantized is first compared unquantized, since rounding would hide a wrong
+    bias. The folder appears when it is complete and has passed the comparison.
 
-    Raises ExportError where the format has no place for the model, a package is missing, the folder
-    cannot be written, or the runtimes disagree; nothing is left then.
+    Raises ExportError, and leaves nothing, if the format can't represent the model, a package is
+    missing, the folder can't be written, or the runtimes disagree.
     """
     if quantization != "float32" and form != "ctranslate2":
         raise ExportError(f"the format '{form}' is float32 only: {quantization} is for ctranslate2")
@@ -88,7 +86,7 @@ def export(
         parity = proof(quantization, usual if bound is None else bound)
         if not parity.agrees:
             advice = "raise --bound if outputs differ only at near-equal tokens"
-            # The same weights, as rounded as they are, in products of float32.
+            # The same rounded weights in float32 products.
             if quantization == "int8" and proof("int8", parity.bound, products="float32").agrees:
                 advice = (
                     "the same weights agree in float32, so this CPU's int8 products overflow 16 "

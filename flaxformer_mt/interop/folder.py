@@ -15,10 +15,10 @@ from flaxformer_mt.interop import ExportError
 
 
 def search_of(config: DecodingConfig, program: str) -> tuple[float, str]:
-    """The length penalty of `program` that is the run's, and what the two searches have in common.
+    """The length penalty of `program` that equals the run's, and Markdown notes that compare the
+    searches.
 
-    These programs know one form of penalty, an exponent of |Y|; 0 stands where the run's is of the
-    other form. The notes are Markdown.
+    These programs only know an exponent of |Y|; for the run's other formula the penalty is 0.
     """
     alpha, average = config.length_penalty, config.length_norm == "average"
     notes = [f"- The beam size is {config.beam_size}, as in the run."]
@@ -48,10 +48,8 @@ def search_of(config: DecodingConfig, program: str) -> tuple[float, str]:
 
 
 def language_codes(vocabulary: Vocabulary) -> list[str]:
-    """The pieces, such as >>fra<<, that are a token of their own at the beginning of a line.
-
-    Only vocabularies with a table have some (`TypeTable.encode`).
-    """
+    """The pieces, such as >>fra<<, that are a token of their own at the beginning of a line
+    (`TypeTable.encode`)."""
     if vocabulary.table is None:
         return []
     pieces = vocabulary.pieces()[UNK + 1 :]
@@ -64,10 +62,10 @@ def language_codes(vocabulary: Vocabulary) -> list[str]:
 
 @contextlib.contextmanager
 def appearing(destination: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yields a folder beside `destination`, which becomes it at the end.
+    """Yields a folder beside `destination`, which becomes it at the end, and is removed after an
+    error.
 
-    After an error it is gone. Raises ExportError where something is there already or nothing can be
-    written.
+    Raises ExportError if something exists there or can't be written.
     """
     if "://" in str(destination):
         raise ExportError(f"{destination}: is not a local folder; write to one, then copy it")
@@ -92,7 +90,7 @@ def write_json(path: Path, content: Any) -> None:
 def write_program(
     folder: Path, translator: Translator, runner: Path, marks: Sequence[object], **more: object
 ) -> None:
-    """Writes `translate.py`, which is the file `runner`, and what it reads besides weights.
+    """Writes `translate.py`, a copy of `runner`, and what it reads besides weights.
 
     `marks` stand for padding, begin, end and unknown; `more` is for `settings.json`.
     """
@@ -110,7 +108,6 @@ def write_program(
 
 
 def write_models(folder: Path, vocabularies: Vocabularies) -> None:
-    """Writes both SentencePiece models."""
     (folder / "source.spm").write_bytes(vocabularies.src.model)
     (folder / "target.spm").write_bytes(vocabularies.tgt.model)
 
@@ -125,10 +122,8 @@ def write_readme(
     header: str = "",
     where: str = "In this folder",
 ) -> None:
-    """Writes README.md: what to install and the lines of Python that translate.
-
-    `header` comes before all else, and `where` says where these lines run.
-    """
+    """Writes README.md: `header`, what to install, and the lines of Python that translate (run
+    `where`)."""
     text = f"""{header}# {title}
 
     pip install {install}

@@ -1,8 +1,8 @@
 """A run's model as a folder for transformers' `MarianMTModel` and `MarianTokenizer`.
 
-Written with neither PyTorch nor transformers. What that form has no place for is refused: pre-LN,
-learned positions, and heads wider than d_model / num_heads. Its layer normalisation has epsilon
-1e-5 whatever the model had; the comparison shows what that comes to.
+Writing needs neither PyTorch nor transformers. Pre-LN, learned positions, and heads wider than
+d_model / num_heads are refused. Marian's layer normalisation has epsilon 1e-5 whatever the model
+had; the comparison shows the effect.
 """
 
 import contextlib
@@ -44,8 +44,8 @@ Search settings are in `generation_config.json`; arguments of `generate` overrid
 
 
 def write(translator: Translator, folder: Path, *, card: Card) -> None:
-    """Raises ExportError where the form has no place for the model, before anything is written, and
-    where the package safetensors is missing."""
+    """Raises ExportError if the form can't represent the model, before anything is written, and if
+    the package safetensors is missing."""
     config, program = translator.model.config, "Hugging Face's Marian"
     problems = []
     if config.norm != "post":
@@ -63,7 +63,7 @@ def write(translator: Translator, folder: Path, *, card: Card) -> None:
     length_penalty, notes = search_of(translator.config, "transformers")
     generation = {
         **_MARKS,
-        # What this program never generates.
+        # This program never generates these.
         "bad_words_ids": [[PAD], [BOS], [UNK]],
         "max_length": config.max_length,
         "num_beams": translator.config.beam_size,
@@ -116,7 +116,7 @@ def _config(translator: Translator) -> dict[str, Any]:
 
 
 def _write_tokenizer(translator: Translator, folder: Path, card: Card) -> None:
-    """The files of a `MarianTokenizer`, whose ids are this program's."""
+    """The files of a `MarianTokenizer` with this program's ids."""
     vocabularies = translator.vocabularies
     src, tgt = vocabularies.src.pieces(), vocabularies.tgt.pieces()
     write_models(folder, vocabularies)
@@ -140,14 +140,14 @@ def _write_tokenizer(translator: Translator, folder: Path, card: Card) -> None:
 
 
 def missing() -> list[str]:
-    """The packages that are not installed, of those that running a folder needs."""
+    """The packages for running a folder that aren't installed."""
     return [name for name in ("torch", "transformers") if importlib.util.find_spec(name) is None]
 
 
 class Runtime(ParityRuntime):
     """MarianMTModel and MarianTokenizer on a folder, on the CPU in float32.
 
-    `ids` are the folder's ids of this program's types, by side; without them they are the same.
+    `ids` are the folder's ids of this program's types, by side (default: the same).
     """
 
     def __init__(
@@ -220,7 +220,7 @@ class Runtime(ParityRuntime):
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[Any]:
-    """The package, which speaks of optional ones and of its own defaults otherwise."""
+    """The package, without its advice about optional packages and defaults."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         transformers = importlib.import_module("transformers")

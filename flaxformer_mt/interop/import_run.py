@@ -15,7 +15,7 @@ from flax.traverse_util import unflatten_dict
 from flaxformer_mt.config import ConfigError, default_config, freeze, to_dict
 from flaxformer_mt.config.schema import ExperimentConfig, ModelConfig
 from flaxformer_mt.data.type_table import MARKS, TypeTable
-from flaxformer_mt.data.vocabulary import Vocabularies, Vocabulary
+from flaxformer_mt.data.vocabulary import BOS, PAD, UNK, Vocabularies, Vocabulary
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.files import hub
 from flaxformer_mt.files.reading import explained, load_json
@@ -52,33 +52,38 @@ def import_marian(
     bound: float = BOUND,
     report: Callable[[str], None] = lambda line: None,
 ) -> Parity | None:
-    """Makes the new run directory `workdir` of the checkpoint in `folder`.
+    """Converts the checkpoint in `folder` into the new run directory `workdir`.
 
-    Where there is no such folder, `folder` may be a model on the hub, "ORG/MODEL" or
-    "ORG/MODEL@REVISION", which is downloaded. Both are compared on lines of the file `sample`, by
-    default on pieces of the vocabulary, if PyTorch and transformers are installed; None is returned
-    if not. The directory appears when it is complete and, if compared, proven.
+    `folder` may also be a model on the hub, "ORG/MODEL" or "ORG/MODEL@REVISION", which is then
+    downloaded. If PyTorch and transformers are installed, both programs are compared on lines of
+    the file `sample` (default: pieces of the vocabulary); otherwise the result is None. The
+    directory appears when it is complete and has passed the comparison.
 
-    Raises ExportError where this program has no form for the model, files are missing, the outputs
-    disagree, or the directory cannot be written, and HubError.
+    Raises ExportError for a model that this program can't represent, missing files, different
+    outputs, and a directory that can't be written; and HubError.
     """
     source = _read(folder)
-    model = model_config(source.config)
-    src_types, tgt_types = sizes(source.config)
-    shared, state = is_shared(source.config), _state(source.path)
     try:
+        model = model_config(source.config)
+        src_types, tgt_types = sizes(source.config)
+        shared, state = is_shared(source.config), _state(source.path)
         weights = from_state(state, model, shared=shared, src_types=src_types, tgt_types=tgt_types)
+        # After the arrays, which have shown that the sizes in config.json are true.
+        src, tgt = _types_of(source)
+        params = unflatten_dict(renumbered(weights, model, src, tgt), sep="/")
+        files = (source.path / "source.spm", source.path / "target.spm")
+        vocabularies = Vocabularies(_vocabulary(files[0], src), _vocabulary(files[1], tgt))
+        config = _experiment(source, model, vocabularies)
+        # Their search never generates these words, but this program's may.
+        bad = source.generation.get("bad_words_ids", source.config.get("bad_words_ids")) or []
+        never = [[tgt.ids[number]] for number in (PAD, BOS, UNK)]
+        if left_out := [words for words in bad if words not in never]:
+            report(f"bad_words_ids {left_out} are not imported: suppress them when translating")
     except ExportError as error:
         raise ExportError(f"{source.path}: {error}") from error
-    # After the arrays, which have shown that the sizes in config.json are true.
-    src, tgt = _types_of(source)
-    params = unflatten_dict(renumbered(weights, model, src, tgt), sep="/")
-    vocabularies = Vocabularies(
-        _vocabulary(source.path / "source.spm", src), _vocabulary(source.path / "target.spm", tgt)
-    )
-    config = _experiment(source, model, vocabularies)
-    if left_out := _words_left_out(source, tgt):
-        report(f"bad_words_ids {left_out} are not imported: suppress them when translating")
+    except (ConfigError, KeyError, TypeError, ValueError) as error:
+        what = error if isinstance(error, ConfigError) else repr(error)
+        raise ExportError(f"{source.path}: is not a Marian model's folder: {what}") from error
     with appearing(workdir) as aside:
         run = layout.create(aside, to_dict(config), command_line)
         vocabularies.save(run.vocabulary)
@@ -108,15 +113,15 @@ def _vocabulary(path: Path, types: Types) -> Vocabulary:
         plain = Vocabulary(model)
         own = tuple(plain.pieces())
     except RuntimeError as error:
-        raise ExportError(f"{path}: is not a SentencePiece model") from error
-    # A model of this program, come back: it needs no table.
+        raise ExportError(f"{path.name}: is not a SentencePiece model") from error
+    # A model that this program exported needs no table.
     return plain if own == types.table.pieces else Vocabulary(model, types.table)
 
 
 def _experiment(
     source: _Folder, model: ModelConfig, vocabularies: Vocabularies
 ) -> ExperimentConfig:
-    """The run's config: the checkpoint's model and languages, other settings at their defaults."""
+    """The checkpoint's model and languages; other settings at their defaults."""
     tree = default_config()
     tree.name = source.name
     tree.model.update(to_dict(ExperimentConfig(model=model))["model"])
@@ -127,30 +132,19 @@ def _experiment(
     tree.data.vocabulary.size = vocabularies.tgt.size
     tree.data.vocabulary.kind = "bpe" if vocabularies.tgt.is_bpe else "unigram"
     tree.data.filter.max_length = min(tree.data.filter.max_length, model.max_length)
-    # Their search: the penalty is of another formula than the paper's, and 1 where none is given.
+    # Their search: the penalty has another formula than the paper's, and its default is 1.
     tree.decoding.length_norm, tree.decoding.ends_among = "average", "beam"
-    try:
-        for name, theirs, usual in (
-            ("beam_size", "num_beams", tree.decoding.beam_size),
-            ("length_penalty", "length_penalty", 1.0),
-            ("no_repeat_ngram", "no_repeat_ngram_size", 0),
-        ):
-            given = [each.get(theirs) for each in (source.generation, source.config)]
-            tree.decoding[name] = next((each for each in given if each is not None), usual)
-        return freeze(tree, str(source.path / "config.json"))
-    except (ConfigError, TypeError, ValueError) as error:
-        raise ExportError(f"{source.path}: {error}") from error
+    for name, theirs, usual in (
+        ("beam_size", "num_beams", tree.decoding.beam_size),
+        ("length_penalty", "length_penalty", 1.0),
+        ("no_repeat_ngram", "no_repeat_ngram_size", 0),
+    ):
+        given = [each.get(theirs) for each in (source.generation, source.config)]
+        tree.decoding[name] = next((each for each in given if each is not None), usual)
+    return freeze(tree, str(source.path / "config.json"))
 
 
-def _words_left_out(source: _Folder, tgt: Types) -> list[Any]:
-    """Words that their search never generates, and this program's may."""
-    bad = source.generation.get("bad_words_ids", source.config.get("bad_words_ids")) or []
-    if not isinstance(bad, list):
-        raise ExportError(f"{source.path}: bad_words_ids = {bad!r} is not a list")
-    return [words for words in bad if words not in ([tgt.ids[0]], [tgt.ids[1]], [tgt.ids[3]])]
-
-
-# --- the folder: read, and told apart by what is wrong with it ------------------------------------
+# --- the folder -----------------------------------------------------------------------------------
 
 
 class _Folder(NamedTuple):
@@ -178,7 +172,7 @@ def _read(place: str | os.PathLike[str]) -> _Folder:
         raise hub.HubError(f"{place}: no such folder here; {error}") from error
     commit = repository._replace(revision=folder.name)
     read = _read_folder(folder, repository.name.partition("/")[2], str(commit))
-    # No weights are fetched of a model that cannot be imported, and one form of them of others.
+    # Weights are fetched in one form, and only of a model that can be imported.
     for weights in (SAFETENSORS, PICKLED):
         if not (folder / SAFETENSORS).exists():
             hub.fetch(commit, [weights])
@@ -186,7 +180,6 @@ def _read(place: str | os.PathLike[str]) -> _Folder:
 
 
 def _read_folder(folder: Path, name: str, origin: str) -> _Folder:
-    """Raises ExportError naming the file and what to do."""
     if not folder.is_dir():
         advice = "; give a downloaded model's folder, or ORG/MODEL on the hub"
         advice = "" if folder.exists() else advice
@@ -252,47 +245,40 @@ def _json(path: Path, *, optional: bool = False) -> dict[str, Any]:
 
 def _vocab(path: Path) -> dict[str, int]:
     vocab = _json(path)
-    if wrong := [piece for piece, number in vocab.items() if type(number) is not int or number < 0]:
-        raise ExportError(f"{path}: the id of {wrong[0]!r} is not an integer")
-    if len(set(vocab.values())) < len(vocab):
-        raise ExportError(f"{path}: two pieces have the same id")
+    ids = set(vocab.values())
+    if len(ids) < len(vocab) or not all(isinstance(each, int) and each >= 0 for each in ids):
+        raise ExportError(f"{path}: its ids must be different integers ≥ 0")
     return vocab
 
 
 def _types_of(folder: _Folder) -> tuple[Types, Types]:
-    """Source and target types. Raises ExportError for marks or ids that do not fit."""
+    """Source and target types. Raises ExportError for marks or ids that don't fit."""
     size, tgt_size = sizes(folder.config)
     start = folder.config.get("decoder_start_token_id")
-    if start is not None and type(start) is not int:
-        raise ExportError(f"config.json: decoder_start_token_id = {start!r} is not an id")
     if is_shared(folder.config):
         one = _types(folder, folder.vocab, size, start)
         return one, one
     tgt = _types(folder, folder.target_vocab, tgt_size, start)
-    # Nothing begins a source; a vocabulary may have the mark all the same.
+    # A source has no begin mark, but its vocabulary may.
     return _types(folder, folder.vocab, size, folder.vocab.get(MARKS[1])), tgt
 
 
 def _types(folder: _Folder, vocab: Mapping[str, int], size: int, start: int | None) -> Types:
-    """`start` is the id that the decoder begins with; a source has none, and padding's place."""
+    """`start` is the id that the decoder begins with (None: padding's)."""
     marks = {}
     for name, usual in (("pad", MARKS[0]), ("eos", MARKS[2]), ("unk", MARKS[3])):
         token = folder.tokenizer.get(f"{name}_token", usual)
         piece = token.get("content", usual) if isinstance(token, dict) else token
-        if not isinstance(piece, str) or piece not in vocab:
-            raise ExportError(f"{folder.path}: its vocabulary has no {name} token {piece!r}")
+        if piece not in vocab:
+            raise ExportError(f"its vocabulary has no {name} token {piece!r}")
         marks[name] = vocab[piece]
     eos = folder.config.get("eos_token_id")
     if eos is not None and eos != marks["eos"]:
         raise ExportError(
-            f"{folder.path}: eos_token_id is {eos!r} in config.json, but {marks['eos']} in the "
-            "vocabulary"
+            f"eos_token_id is {eos!r} in config.json, but {marks['eos']} in the vocabulary"
         )
-    if max(vocab.values()) >= size:
-        raise ExportError(
-            f"{folder.path}: the vocabulary has ids up to {max(vocab.values())}, but the model "
-            f"{size} types"
-        )
+    if (last := max(vocab.values())) >= size:
+        raise ExportError(f"the vocabulary has ids up to {last}, but the model {size} types")
     start = marks["pad"] if start is None else start
     if not 0 <= start < size or start in (marks["eos"], marks["unk"]):
         raise ExportError(f"config.json: decoder_start_token_id = {start} is not a special token")
@@ -301,7 +287,7 @@ def _types(folder: _Folder, vocab: Mapping[str, int], size: int, start: int | No
     names = {number: piece for piece, number in vocab.items()}
     pieces = list(MARKS)
     for number in ids[len(MARKS) :]:
-        # Rows beyond the vocabulary, and ordinary types that are written as marks are here.
+        # Rows beyond the vocabulary, and ordinary types with the text of a mark.
         piece = names.get(number, f"<unused {number}>")
         pieces.append(f"{piece} {number}" if piece in MARKS else piece)
     return Types(TypeTable(tuple(pieces)), tuple(ids))

@@ -1,12 +1,12 @@
 """A Marian checkpoint's settings, ids and arrays in this program's terms.
 
 Their models differ from the paper's in settings that `ModelConfig` has. Their types are renumbered:
-here padding, begin, end and unknown are 0 to 3 in every vocabulary. Marian has no begin mark, its
-decoder begins with padding: that type becomes the begin mark, and what is padding here is a type
+here padding, begin, end and unknown are 0 to 3 in every vocabulary. Marian's decoder begins with
+padding instead of a begin mark: that type becomes the begin mark, and padding here is a type
 without a share in the softmax.
 
-Their kernels are [out, in]; their sinusoids have all sines before all cosines, so that channels
-stand in another order than here; every projection has a bias.
+Their kernels are [out, in]; their sinusoids have all sines before all cosines, so channels are in
+another order than here; every projection has a bias.
 """
 
 import dataclasses
@@ -42,7 +42,7 @@ _REQUIRED = {
     "static_position_embeddings": True,
     "scale_embedding": True,
 }
-# No array of a checkpoint has to agree with what it says of these.
+# No array of a checkpoint confirms this number.
 _MOST_POSITIONS = 1 << 16
 _TABLE_TOLERANCE = 1e-3  # of stored sinusoids, which may be float16
 # A logit that leaves nothing of a type's share in float32, and that training in any dtype survives.
@@ -57,81 +57,69 @@ BIAS = "final_logits_bias"
 
 @dataclasses.dataclass(frozen=True)
 class Types:
-    """The types of one side: their pieces in this program's order, and their ids in the folder."""
+    """One side's types: their pieces in this program's order, and their ids in the folder."""
 
     table: TypeTable
     ids: tuple[int, ...]
 
 
 def model_config(config: Mapping[str, Any]) -> ModelConfig:
-    """The model that a `config.json` describes. Raises ExportError naming what has no form."""
-    try:
-        problems = [
-            f"{name} = {config[name]!r}"
-            for name, value in _REQUIRED.items()
-            if config.get(name, value) != value
-        ]
-        for name in ("attention_heads", "ffn_dim"):
-            encoder, decoder = (_whole(config, f"{side}_{name}") for side in STACKS)
-            if encoder != decoder:
-                problems.append(f"encoder_{name} = {encoder} and decoder_{name} = {decoder}")
-        if config["activation_function"] not in _ACTIVATIONS:
-            problems.append(f"activation_function = {config['activation_function']!r}")
-        d_model, heads = _whole(config, "d_model"), config["encoder_attention_heads"]
-        if d_model % heads or d_model % 2:
-            problems.append(f"d_model = {d_model} with {heads} heads")
-        if (positions := _whole(config, "max_position_embeddings")) > _MOST_POSITIONS:
-            problems.append(f"max_position_embeddings = {positions}")
-        # Both sides may share a table that the softmax has no part in: tied to nothing, here.
-        tie: Literal["all", "target", "none"] = "all" if is_shared(config) else "target"
-        if not config.get("tie_word_embeddings", True):
-            tie = "none"
-        if problems:
-            raise ExportError(f"config.json: not supported here: {'; '.join(problems)}")
-        return ModelConfig(
-            encoder_layers=_whole(config, "encoder_layers"),
-            decoder_layers=_whole(config, "decoder_layers"),
-            d_model=d_model,
-            d_ff=config["encoder_ffn_dim"],
-            num_heads=heads,
-            d_k=d_model // heads,
-            d_v=d_model // heads,
-            norm="post",
-            norm_epsilon=NORM_EPSILON,
-            positions="sinusoidal",
-            max_length=positions,
-            tie=tie,
-            activation=_ACTIVATIONS[config["activation_function"]],
-            attention_bias=True,
-            logits_bias=True,
-            dropout=float(config.get("dropout", 0.1)),
-            attention_dropout=float(config.get("attention_dropout", 0.0)),
-            ffn_dropout=float(config.get("activation_dropout", 0.0)),
-        )
-    except ExportError:
-        raise
-    except (KeyError, TypeError, ValueError) as error:
-        raise ExportError(f"config.json: is not a Marian model's: {error!r}") from error
+    """The model that a `config.json` describes.
+
+    Raises ExportError for what has no form here, and KeyError, TypeError or ValueError for settings
+    that are missing or of another type.
+    """
+    problems = [
+        f"{name} = {config[name]!r}"
+        for name, value in _REQUIRED.items()
+        if config.get(name, value) != value
+    ]
+    for name in ("attention_heads", "ffn_dim"):
+        encoder, decoder = (config[f"{side}_{name}"] for side in STACKS)
+        if encoder != decoder:
+            problems.append(f"encoder_{name} = {encoder} and decoder_{name} = {decoder}")
+    if config["activation_function"] not in _ACTIVATIONS:
+        problems.append(f"activation_function = {config['activation_function']!r}")
+    d_model, heads = int(config["d_model"]), config["encoder_attention_heads"]
+    if d_model % heads or d_model % 2:
+        problems.append(f"d_model = {d_model} with {heads} heads")
+    if (positions := config["max_position_embeddings"]) > _MOST_POSITIONS:
+        problems.append(f"max_position_embeddings = {positions}")
+    # Both sides may share a table that isn't the softmax's: untied, here.
+    tie: Literal["all", "target", "none"] = "all" if is_shared(config) else "target"
+    if not config.get("tie_word_embeddings", True):
+        tie = "none"
+    if problems:
+        raise ExportError(f"config.json: not supported here: {'; '.join(problems)}")
+    return ModelConfig(
+        encoder_layers=config["encoder_layers"],
+        decoder_layers=config["decoder_layers"],
+        d_model=d_model,
+        d_ff=config["encoder_ffn_dim"],
+        num_heads=heads,
+        d_k=d_model // heads,
+        d_v=d_model // heads,
+        norm="post",
+        norm_epsilon=NORM_EPSILON,
+        positions="sinusoidal",
+        max_length=positions,
+        tie=tie,
+        activation=_ACTIVATIONS[config["activation_function"]],
+        attention_bias=True,
+        logits_bias=True,
+        dropout=float(config.get("dropout", 0.1)),
+        attention_dropout=float(config.get("attention_dropout", 0.0)),
+        ffn_dropout=float(config.get("activation_dropout", 0.0)),
+    )
 
 
 def is_shared(config: Mapping[str, Any]) -> bool:
-    """Whether source and target have one vocabulary, and one table of embeddings."""
     return bool(config.get("share_encoder_decoder_embeddings", True))
 
 
 def sizes(config: Mapping[str, Any]) -> tuple[int, int]:
-    """Source and target types. Raises ExportError."""
-    src = _whole(config, "vocab_size")
-    if is_shared(config) or config.get("decoder_vocab_size") is None:
-        return src, src
-    return src, _whole(config, "decoder_vocab_size")
-
-
-def _whole(config: Mapping[str, Any], name: str) -> int:
-    value = config.get(name)
-    if type(value) is not int or value < 1:
-        raise ExportError(f"config.json: {name} = {value!r} must be an integer ≥ 1")
-    return value
+    src, tgt = config["vocab_size"], config.get("decoder_vocab_size")
+    return src, src if is_shared(config) or tgt is None else tgt
 
 
 def renumbered(weights: Weights, config: ModelConfig, src: Types, tgt: Types) -> Weights:
@@ -152,7 +140,7 @@ def renumbered(weights: Weights, config: ModelConfig, src: Types, tgt: Types) ->
 
 
 def to_state(weights: Weights, config: ModelConfig) -> dict[str, np.ndarray]:
-    """The arrays of a checkpoint, tied tables once, and no sinusoids: the model makes them."""
+    """The arrays of a checkpoint, with tied tables once, without sinusoids."""
     weights = reorder_channels(weights, np.argsort(interleaved_from_halves(config.d_model)))
     source, target, softmax = tables(weights, config)
     state: dict[str, np.ndarray] = {}
@@ -174,11 +162,10 @@ def to_state(weights: Weights, config: ModelConfig) -> dict[str, np.ndarray]:
 def from_state(
     state: State, config: ModelConfig, *, shared: bool, src_types: int, tgt_types: int
 ) -> Weights:
-    """The inverse of `to_state`, of any floating-point dtype.
+    """The inverse of `to_state`, for any floating-point dtype.
 
-    `shared` is whether both sides may have one table; whether they must is said by `config.tie`.
-    Raises ExportError for an array that is missing, of another shape than `config` has, or
-    that nothing here stands for, as a table of its own where the model has but one.
+    `shared`: both sides may have one table; `config.tie` says whether they must. Raises ExportError
+    for arrays that are missing, unknown, or of another shape than `config` has.
     """
     unknown = set(state)
 
@@ -198,7 +185,7 @@ def from_state(
         return array
 
     def tied(name: str, table: np.ndarray) -> None:
-        """A tied table may stand there more than once, and must be the same each time."""
+        """A tied table may be there several times, if it is the same each time."""
         unknown.discard(name)
         if name in state and not np.array_equal(state[name], table):
             raise ExportError(
@@ -211,7 +198,7 @@ def from_state(
         for name in (SHARED, *TABLES.values()):
             tied(name, source)
     else:
-        # One for both, which nothing ties to each side's own: where these are there, they are read.
+        # Each side's own table if it is there, else the shared one.
         source, target = (
             read(SHARED if shared and name not in state else name, types, width)
             for name, types in zip(TABLES.values(), (src_types, tgt_types), strict=True)

@@ -17,6 +17,7 @@ from flaxformer_mt.decoding.batches import translate_ids
 from flaxformer_mt.decoding.segments import Part, output_limit
 from flaxformer_mt.decoding.teacher_forcing import TeacherForcing
 from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.files.reading import read_text
 from flaxformer_mt.interop import ExportError
 
 Rows = Sequence[Sequence[int]]  # token ids
@@ -26,17 +27,16 @@ COUNT = 32
 
 
 class Reference:
-    """Greedy outputs and log-probabilities of a run's model, token ids in and out.
+    """Greedy outputs and log-probabilities of a run's model, from and to token ids.
 
-    Whatever `model.dtype` is, products are float32 at full precision, also where the hardware
-    would round their operands.
+    Products are float32 at full precision, whatever `model.dtype` is and the hardware would round.
     """
 
     def __init__(self, translator: Translator) -> None:
         self.vocabularies = translator.vocabularies
         config = dataclasses.replace(translator.model.config, dtype="float32")
         self.longest = config.max_length  # tokens that a source may have, the end mark included
-        # The model alone: rules of the search are not among what every program has.
+        # The plain model, since not every program has the search's rules.
         search = dataclasses.replace(
             translator.config, beam_size=1, diverse_groups=1, length_penalty=0.0, no_repeat_ngram=0
         )
@@ -65,7 +65,7 @@ class Reference:
 
 
 class Runtime:
-    """A written model as its own program, called `name`, runs it; token ids are this program's."""
+    """A written model run by its own program, called `name`; token ids are this program's."""
 
     name: str
 
@@ -76,10 +76,8 @@ class Runtime:
     def search(
         self, sources: Rows, *, beam_size: int, limit: int, length_penalty: float = 0.0
     ) -> list[list[int]]:
-        """The best output of each source, of at most `limit` tokens, as one batch.
-
-        The penalty is |Y|^length_penalty.
-        """
+        """The best output of each source, of at most `limit` tokens, as one batch; penalty
+        |Y|^length_penalty."""
         raise NotImplementedError
 
     def greedy(self, sources: Rows, limits: Sequence[int]) -> list[list[int]]:
@@ -137,9 +135,8 @@ def compare(
 ) -> Parity:
     """Both runtimes' greedy outputs and log-probabilities on the lines that the model takes.
 
-    `bound` is of the largest difference; that of the mean is `mean_share` of it.
-
-    Raises ExportError where the tokenizers disagree, or no line is short enough for the model.
+    `bound` is for the largest difference, `mean_share` of it for the mean. Raises ExportError if
+    the tokenizers disagree, or no line is short enough for the model.
     """
     vocabulary, longest = reference.vocabularies.src, reference.longest
     encoded = [[*ids, EOS] for ids in vocabulary.encode(lines)]
@@ -163,7 +160,7 @@ def compare(
     parted = [
         (source, ours, theirs)
         for source, ours, theirs, limit in zip(sources, outputs, others, limits, strict=True)
-        # At its limit an output is ended by force, which not every program does.
+        # Not every program ends an output by force at its limit.
         if ours[: limit - 1] != theirs[: limit - 1]
     ]
     return Parity(
@@ -185,12 +182,12 @@ def compare(
 def _gap(
     reference: Reference, source: Sequence[int], ours: Sequence[int], theirs: Sequence[int]
 ) -> float:
-    """How far the log-probabilities of the first two tokens lie apart that differ."""
+    """The difference in log-probability of the first two tokens that differ."""
     a, b = [*ours, EOS], [*theirs, EOS]
     at = next(
         (n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)) - 1
     )
-    # The end mark that is added for scoring stands behind what is read here.
+    # The end mark added for scoring comes after what is read here.
     one, other = reference.log_probs([source, source], [a[: at + 1], b[: at + 1]])
     return abs(float(one[at] - other[at]))
 
@@ -200,11 +197,15 @@ def sample_lines(
 ) -> tuple[list[str], str]:
     """At most `COUNT` source lines, none blank, and where they are from.
 
-    Those of `file`, else of the validation text in the folder `data`, evenly over it, else made of
-    the vocabulary's own pieces. Raises ExportError for a file without text, and as `valid_text`.
+    They are those of `file`, else of the validation text in the folder `data`, evenly spread, else
+    made from the vocabulary's pieces. Raises ExportError for a file without text, and as
+    `valid_text`.
     """
     if file is not None:
-        return _spread(_lines(Path(file))), str(file)
+        text = read_text(Path(file), ExportError).split("\n")
+        if not (lines := [line.removesuffix("\r") for line in text if not is_blank(line)]):
+            raise ExportError(f"{file}: has no line of text to compare")
+        return _spread(lines), str(file)
     if data is not None and (data / VALID_TEXT[0]).exists():
         if lines := [line for line in valid_text(data)[0] if not is_blank(line)]:
             return _spread(lines), "the run's validation text"
@@ -212,7 +213,6 @@ def sample_lines(
 
 
 def _made_of_pieces(vocabulary: Vocabulary) -> list[str]:
-    """`COUNT` lines of 1 to 24 pieces that the vocabulary knows."""
     random = np.random.default_rng(0)
     plain = [number for number, kind in enumerate(vocabulary.types()) if kind.plain]
     lengths = random.integers(1, 25, 2 * COUNT)
@@ -220,19 +220,6 @@ def _made_of_pieces(vocabulary: Vocabulary) -> list[str]:
     texts = [text for text in vocabulary.decode(rows) if not is_blank(text)]
     encoded = zip(texts, vocabulary.encode(texts), strict=True)
     return [text for text, ids in encoded if ids and UNK not in ids][:COUNT]
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise ExportError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ExportError(f"{path}: is not UTF-8 text (byte {error.start + 1})") from error
-    lines = [line.removesuffix("\r") for line in text.split("\n") if not is_blank(line)]
-    if not lines:
-        raise ExportError(f"{path}: has no line of text to compare")
-    return lines
 
 
 def _spread(lines: list[str]) -> list[str]:

@@ -1,9 +1,9 @@
-"""A run's model as two StableHLO programs, for whatever runs those: CPU, CUDA, TPU.
+"""A run's model as two StableHLO programs, for CPU, CUDA and TPU.
 
-`encoder.jaxexport` takes token ids of any number of sentences of any length to what decoding needs
-of them; `decode_step.jaxexport` takes a token of each and the cache to the log-probabilities of the
-next token, and the cache with it. The weights are an argument of both, in `weights.npz`.
-`translate.py` beside them translates, without this program.
+`encoder.jaxexport` maps token ids of any number of sentences of any length to what decoding needs;
+`decode_step.jaxexport` maps a token of each and the cache to the next token's log-probabilities and
+the new cache. Both take the weights, in `weights.npz`, as an argument. `translate.py` beside them
+translates without this program.
 """
 
 import dataclasses
@@ -44,7 +44,7 @@ The search is greedy: without the run's beam and length penalty.
 
 
 def write(translator: Translator, folder: Path) -> None:
-    """Raises ExportError where the package flatbuffers is missing."""
+    """Raises ExportError if the package flatbuffers is missing."""
     package_of_extra("flatbuffers", "the format 'stablehlo' is written by means of the package")
     config = dataclasses.replace(translator.model.config, dtype="float32", scan_layers=False)
     model = Transformer(config, translator.model.src_vocab_size, translator.model.tgt_vocab_size)
@@ -107,7 +107,7 @@ def _programs(model: Transformer, params: Mapping[str, Any]) -> dict[str, jax.ex
         source: dict[str, Any],
     ) -> tuple[Float[Array, "b vocab"], dict[str, Any]]:
         rows, length = tokens.shape[0], next(iter(own.values()))["key"].shape[3]
-        # With one beam there is one slot, and whose it is says itself.
+        # One beam has only one slot.
         beams = {"ancestry": jnp.zeros((rows, 1, length), jnp.int32)}
         logits, cache = model.apply(
             {"params": params},
@@ -124,7 +124,7 @@ def _programs(model: Transformer, params: Mapping[str, Any]) -> dict[str, jax.ex
         return jax.ShapeDtypeStruct(shape, jnp.int32)
 
     config, export = model.config, jax.export.export
-    # A program's open sizes are those of its own arguments.
+    # Each program has symbolic sizes of its own.
     b, s = jax.export.symbolic_shape("b, s", constraints=(f"s <= {config.max_length}",))
     encode = export(jax.jit(encoder), platforms=PLATFORMS)(abstract, ids(b, s), ids(b))
 

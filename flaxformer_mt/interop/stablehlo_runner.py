@@ -21,7 +21,7 @@ import sentencepiece
 
 PROGRAMS = ("encoder", "decode_step")
 WEIGHTS, SETTINGS = "weights.npz", "settings.json"
-STEP_OF_LENGTHS = 16  # each length of arrays is compiled once: fewer lengths, fewer compilations
+STEP_OF_LENGTHS = 16  # each length is compiled, so there are few
 BATCH = 32
 
 # Zero-width marks, and the sign for a blank.
@@ -29,8 +29,6 @@ _INVISIBLE = dict.fromkeys(map(ord, "\u200b\u200c\u200d\u2060\ufeff\u2581"))
 
 
 class Model:
-    """The programs, weights and vocabularies of a folder."""
-
     def __init__(self, folder: str | Path) -> None:
         folder = Path(folder)
         self.settings: dict[str, Any] = json.loads((folder / SETTINGS).read_text("utf-8"))
@@ -54,7 +52,7 @@ class Model:
             json.loads((folder / f"{side}_pieces.json").read_text("utf-8"))
             for side in ("source", "target")
         )
-        # A run of unknown characters is one piece, which may spell a mark, and is none.
+        # A run of unknown characters is one piece, which may look like a mark.
         marks = {self.settings[mark] for mark in ("pad", "bos", "eos", "unk")}
         self._ids = {piece: number for number, piece in enumerate(src) if number not in marks}
         self._codes = frozenset(self.settings["codes"])
@@ -64,7 +62,7 @@ class Model:
 
         Raises ValueError for a line that is longer than the model takes.
         """
-        # A no-break space alone may have a token, of which a model would make up a text.
+        # A single no-break space may have a token, which a model would turn into text.
         sources = [
             ids if line.translate(_INVISIBLE).strip() else []
             for line, ids in zip(lines, self.encode(lines), strict=True)
@@ -102,7 +100,7 @@ class Model:
         return found
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of target ids, which is one line."""
+        """The text of target ids, on one line."""
         text = str(self._tgt.decode([self._pieces[number] for number in ids]))
         return text.replace("\u2581", " ").replace("\r", " ").replace("\n", " ").strip(" ")
 
@@ -144,7 +142,7 @@ class Model:
 
 
 class _Decoding:
-    """The state of decoding a batch: the sentences' keys and values, and the cache."""
+    """The state of decoding a batch: keys, values and cache."""
 
     def __init__(self, model: Model, sources: Sequence[Sequence[int]], length: int) -> None:
         self._model, settings = model, model.settings
@@ -165,7 +163,6 @@ class _Decoding:
         }
 
     def step(self, tokens: np.ndarray, index: int) -> jax.Array:
-        """Log-probabilities [sentences, types] of what follows the tokens at this position."""
         log_probs, self._own = self._model._decode_step(
             self._model.params, tokens, np.int32(index), self._own, self._source
         )
@@ -179,7 +176,7 @@ def _rounded(length: int, longest: int) -> int:
 def main() -> None:
     """Standard input to standard output, line by line."""
     try:
-        # Cut at line feeds alone: a line in is a line out.
+        # Only line feeds end lines, so that every line has its translation.
         *lines, rest = sys.stdin.buffer.read().decode("utf-8").removeprefix("\ufeff").split("\n")
         lines += [rest] if rest else []
         texts = Model(Path(__file__).parent).translate([line.rstrip("\r") for line in lines])

@@ -1,7 +1,7 @@
 """A model's parameters by path, to convert to and from other programs' formats.
 
-The paths are those of the parameter tree with its layers apart, such as
-`decoder/layers_0/cross_attention/query`; the arrays are float32 NumPy of the tree's shapes.
+Paths are those of the unscanned parameter tree, such as `decoder/layers_0/cross_attention/query`;
+arrays are float32 NumPy of the tree's shapes.
 """
 
 import math
@@ -26,7 +26,7 @@ _WITHOUT_D_MODEL = {"query_bias", "key_bias", "value_bias", "b_in", SOFTMAX_BIAS
 
 
 def from_model(translator: Translator) -> Weights:
-    """The weights of a model, scanned or not, without rows that stand for no type."""
+    """The weights of a model, scanned or not, without padding rows."""
     model, config = translator.model, translator.model.config
     tree: Any = jax.tree.map(lambda leaf: np.array(leaf, np.float32), dict(translator.params))
     if config.scan_layers:
@@ -54,9 +54,9 @@ def tables(weights: Weights, config: ModelConfig) -> tuple[np.ndarray, np.ndarra
 def linear(
     weights: Weights, path: str
 ) -> tuple[Float[np.ndarray, "in out"], Float[np.ndarray, " out"] | None]:
-    """The kernel and the bias of a projection, of attention or of the feed-forward layer.
+    """The kernel [in, out] and bias of a projection of attention or of the feed-forward layer.
 
-    The columns of a projection to heads are head after head.
+    Columns of a projection to heads are head after head.
     """
     kernel = weights[path]
     if path.endswith(("/w_in", "/w_out")):
@@ -69,8 +69,8 @@ def linear(
 def reorder_channels(weights: Weights, order: np.ndarray) -> Weights:
     """The same function of token ids with the channels of d_model in another order.
 
-    Channel `n` of the result is channel `order[n]` of the weights given. Nothing but position
-    encodings tells channels apart, so that a model with other sinusoids is this one, reordered.
+    Channel `n` of the result is channel `order[n]` of `weights`. Only position encodings tell
+    channels apart, so a model with other sinusoids is this one, reordered.
     """
     return {
         path: array
@@ -81,15 +81,15 @@ def reorder_channels(weights: Weights, order: np.ndarray) -> Weights:
 
 
 def interleaved_from_halves(d_model: int) -> np.ndarray:
-    """The order that makes sinusoids in halves, sin | cos, into the paper's sin, cos, sin, cos."""
+    """The order that turns sinusoids in halves, sin | cos, into sin, cos, sin, cos."""
     return np.arange(d_model).reshape(2, d_model // 2).T.ravel()
 
 
 def usual_heads(weights: Weights, config: ModelConfig, program: str) -> Weights:
-    """The weights with d_k = d_v = d_model / num_heads, all that most programs know.
+    """The weights with d_k = d_v = d_model / num_heads, as most programs need.
 
-    Narrower heads are filled up with zeros, and queries scaled for the other sqrt(d_k). Raises
-    ExportError for wider heads, which no such width can hold.
+    Narrower heads are padded with zeros, and queries scaled for the other sqrt(d_k). Raises
+    ExportError for wider heads.
     """
     width = config.d_model // config.num_heads
     if config.d_model % config.num_heads or max(config.d_k, config.d_v) > width:

@@ -179,7 +179,6 @@ class Embedding(nn.Module):
         *,
         deterministic: bool,
     ) -> Float[Array, "rows length d_model"]:
-        """The encoder's input."""
         embedded = self._lookup(SOURCE_TABLE[self.config.tie], tokens)
         x = self._sum(embedded, positions, self._positions("src", tokens.shape[1]))
         return self.src_dropout(x, deterministic=deterministic)
@@ -198,7 +197,6 @@ class Embedding(nn.Module):
         return self.tgt_dropout(x, deterministic=deterministic)
 
     def softmax(self) -> Float[Array, "tgt_vocab d_model"]:
-        """The matrix that makes the logits."""
         return self.tables[SOFTMAX_TABLE[self.config.tie]]
 
     def _positions(self, side: str, length: Any) -> Float[Array, "positions d_model"]:

@@ -123,7 +123,6 @@ class Residual(nn.Module):
         self.dropout = Dropout(self.config.dropout)
 
     def enter(self, x: Hidden) -> Hidden:
-        """The sub-layer's input."""
         return self.norm(x) if self.config.norm == "pre" else x
 
     def leave(self, x: Hidden, sublayer: Hidden, *, deterministic: bool) -> Hidden:
@@ -143,7 +142,6 @@ class EncoderLayer(nn.Module):
         self.feed_forward_residual = Residual(self.config)
 
     def __call__(self, x: Hidden, mask: Mask, *, deterministic: bool) -> Hidden:
-        """Self-attention, then the feed-forward network."""
         around = self.self_attention_residual
         inner = around.enter(x)
         inner = self.self_attention(inner, inner, mask, deterministic=deterministic)

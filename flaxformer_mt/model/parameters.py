@@ -105,23 +105,8 @@ def table(params: Params, config: ModelConfig, src_vocab_size: int, tgt_vocab_si
     return "\n".join(lines)
 
 
-def stack_layers(params: Params) -> dict[str, Any]:
-    """Parameters of an unrolled model in the form of `scan_layers`: layers on axis 0."""
-    stacked = dict(params)
-    for stack in STACKS:
-        rest = dict(params[stack])
-        layers: list[Params] = []
-        while layer_name(len(layers)) in rest:
-            layers.append(rest.pop(layer_name(len(layers))))
-        if not layers:
-            raise ValueError(f"params['{stack}'] has no '{layer_name(0)}': is it stacked already?")
-        rest["layers"] = jax.tree.map(lambda *leaves: jnp.stack(leaves), *layers)
-        stacked[stack] = rest
-    return stacked
-
-
 def unstack_layers(params: Params) -> dict[str, Any]:
-    """The inverse of `stack_layers`."""
+    """Parameters of a scanned model (`scan_layers`), whose layers are on axis 0, layer by layer."""
     unstacked = dict(params)
     for stack in STACKS:
         rest = dict(params[stack])
@@ -135,7 +120,6 @@ def unstack_layers(params: Params) -> dict[str, Any]:
 
 
 def _part(keys: list[str]) -> str:
-    """The part of `count_by_formula` that the parameter at this path belongs to."""
     if keys[0] == "embedding":
         if keys[1] in ("softmax", SOFTMAX_BIAS):
             return "softmax"

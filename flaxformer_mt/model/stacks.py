@@ -25,7 +25,6 @@ class Encoder(nn.Module):
         self.norm = LayerNorm(self.config) if self.config.norm == "pre" else None
 
     def __call__(self, x: Hidden, mask: Mask, *, deterministic: bool) -> Hidden:
-        """The stack's output, normalised."""
         count = self.config.encoder_layers
         x = _run(self.layers, x, (mask,), self.config, count, deterministic=deterministic)
         return x if self.norm is None else self.norm(x)
@@ -51,7 +50,6 @@ class Decoder(nn.Module):
         *,
         deterministic: bool,
     ) -> Hidden:
-        """The stack's output, normalised."""
         context, count = (encoded, self_mask, cross_mask), self.config.decoder_layers
         x = _run(self.layers, x, context, self.config, count, deterministic=deterministic)
         return x if self.norm is None else self.norm(x)

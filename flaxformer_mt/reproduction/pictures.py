@@ -12,9 +12,8 @@ from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.figures import paper
 from flaxformer_mt.figures.canvas import Layout, rendered
 from flaxformer_mt.figures.drawings import line_drawing
-from flaxformer_mt.figures.find import Found, Head, find_heads
+from flaxformer_mt.figures.find import Found, Head, attend, find_heads, sentences_of
 from flaxformer_mt.figures.maps import pick, weights_of, whole_word
-from flaxformer_mt.figures.sentences import attend, sentences_of
 from flaxformer_mt.figures.statistics import pronouns_of
 from flaxformer_mt.reproduction.settings import TEXTS, Settings
 from flaxformer_mt.rundir.cache import local_copy

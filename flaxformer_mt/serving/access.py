@@ -1,10 +1,10 @@
 """Who may use the server: API keys, other sites' pages, host names.
 
-A browser lets every page send requests anywhere, also to a server on its user's own machine, and a
-form needs no permission (https://fetch.spec.whatwg.org/#cors-safelisted-method). It says where a
-request comes from, in `Sec-Fetch-Site` (https://www.w3.org/TR/fetch-metadata/) and `Origin`, which
-no page can forge; other programs send neither. A page whose name its owner lets point to this
-machine (DNS rebinding) passes for one of this server's own, but for the name in `Host`.
+A browser lets any page send requests anywhere, also to a server on its user's machine, and a form
+needs no permission (https://fetch.spec.whatwg.org/#cors-safelisted-method). The browser says where
+a request comes from in `Sec-Fetch-Site` (https://www.w3.org/TR/fetch-metadata/) and `Origin`, which
+pages can't forge; other programs send neither. A page whose owner points its name to this machine
+(DNS rebinding) looks like this server's own, except for the name in `Host`.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ _PORTS = {"http": ":80", "https": ":443"}
 class Refusal(Exception):
     """A request that gets an error: its status, a message for the client, headers.
 
-    Messages repeat nothing of a request but short names of its keys. `reason` is one word for the
+    Messages repeat nothing of a request but short names of its keys. `reason` is a word for
     metrics.
     """
 
@@ -46,16 +46,16 @@ def unavailable(message: str, *, retry_after: int, reason: str) -> Refusal:
 
 
 def shown(text: str) -> str:
-    """A client's short text for a message: printable, and cut at 40 characters."""
+    """A client's text for a message: printable, at most 40 characters."""
     plain = "".join(each if each.isprintable() else "\ufffd" for each in text[:40])
     return plain + ("…" if len(text) > 40 else "")
 
 
 class Keys:
-    """The keys that are accepted; without any, everybody is.
+    """The accepted keys; without any, no key is needed.
 
-    Only digests are compared, all of them each time: the time that takes depends neither on where a
-    wrong key differs nor on its length.
+    All digests are compared each time, so the time depends neither on where a wrong key differs nor
+    on its length.
     """
 
     def __init__(self, keys: Iterable[str]) -> None:
@@ -86,10 +86,11 @@ def _digest(key: str) -> bytes:
 
 
 class Origins:
-    """`allowed` are origins whose pages may use the API ("*": any), `names` what the server is
-    called beside addresses and localhost, as `Host` has them.
+    """`allowed` are origins whose pages may use the API ("*": any); `names` are the server's names
+    besides addresses and localhost, as in `Host`.
 
-    Other names are refused if there are some, or if only its own machine reaches it (`local`).
+    Other names are refused if `names` are given, or if only its own machine reaches the server
+    (`local`).
     """
 
     def __init__(self, allowed: Collection[str], names: Collection[str], *, local: bool) -> None:
@@ -98,10 +99,8 @@ class Origins:
         self._asks_for_names = local or bool(names)
 
     def check(self, scope: Scope) -> None:
-        """Raises Refusal for a request under somebody else's name, or of another site's page.
-
-        A link from another site to a page is followed.
-        """
+        """Raises Refusal for another host name, or another site's page; links from other sites are
+        allowed."""
         headers = Headers(scope=scope)
         host = ",".join(headers.getlist("host")).lower()  # two are no name
         if host and self._asks_for_names and not self._is_called(_name(host)):
@@ -126,27 +125,26 @@ class Origins:
             ipaddress.ip_address(name)
         except ValueError:
             return False
-        return True  # nobody can let an address point elsewhere
+        return True  # addresses can't be rebound
 
     def _is_foreign(self, method: str, headers: Headers, host: str) -> bool:
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
         if "*" in self._allowed or origin in self._allowed:
             return False
-        if site in ("same-origin", "none"):  # the latter: what its user has typed, a bookmark
+        if site in ("same-origin", "none"):  # "none": typed by the user, or a bookmark
             return False
-        if site is None:  # no browser, or an old one, or no https
-            return origin is not None and not self._is_own(origin, host)
-        return method not in ("GET", "HEAD") or headers.get("sec-fetch-mode") != "navigate"
-
-    def _is_own(self, origin: str, host: str) -> bool:
+        if site is not None:
+            return method not in ("GET", "HEAD") or headers.get("sec-fetch-mode") != "navigate"
+        if origin is None:  # not a browser
+            return False
+        # An old browser, or no https.
         scheme, _, place = origin.partition("://")
-        return scheme in _PORTS and (
-            host in (place, place + _PORTS[scheme]) or place in self._names
-        )
+        own = host in (place, place + _PORTS.get(scheme, "")) or place in self._names
+        return scheme not in _PORTS or not own
 
 
 def is_local(listener: socket.socket) -> bool:
-    """Whether a listening socket can be reached from its own machine alone."""
+    """Whether only its own machine can reach a listening socket."""
     try:
         return ipaddress.ip_address(listener.getsockname()[0]).is_loopback
     except ValueError:
@@ -154,6 +152,6 @@ def is_local(listener: socket.socket) -> bool:
 
 
 def _name(host: str) -> str:
-    """The name or address in `NAME:PORT`; nothing if it is none."""
+    """The name or address in `NAME:PORT`; empty if invalid."""
     found = re.fullmatch(r"(?:\[([0-9a-f:.]+)\]|([^:\[\]]+))(?::[0-9]*)?", host)
     return (found[1] or found[2]).rstrip(".") if found else ""

@@ -1,7 +1,4 @@
-"""The JSON that clients get: its models, their construction, and the OpenAPI document.
-
-The document is made of the models of requests and answers, with the server's limits.
-"""
+"""The JSON that clients get: its models, their construction, and the OpenAPI document."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -26,12 +23,12 @@ from flaxformer_mt.serving.requests import (
 )
 from flaxformer_mt.serving.sentences import Sentences
 
-_DECIMALS = 4  # of attention weights: more would be shown by no picture
+_DECIMALS = 4  # of attention weights, as many as a picture can show
 State = Literal["warming", "ok", "failing", "stopping"]
 
 
 class _Answer(BaseModel):
-    """Fields that are not set are left out."""
+    """Fields that aren't set are left out."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -112,14 +109,14 @@ class Error(_Answer):
 def json_response(
     content: Any, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """UTF-8 JSON, never cached: translations are nobody else's. Bytes are JSON already."""
+    """UTF-8 JSON, never cached, since translations are private. Bytes are JSON already."""
     body = content if isinstance(content, bytes) else as_json(content)
     headers = {"cache-control": "no-store", **(headers or {})}
     return Response(body, status, headers, media_type="application/json")
 
 
 def as_json(content: Any) -> bytes:
-    """UTF-8, without blanks. Raises ValueError for what JSON has no number for."""
+    """Compact UTF-8. Raises ValueError for numbers that JSON doesn't have."""
     text = json.dumps(
         content,
         ensure_ascii=False,
@@ -133,7 +130,6 @@ def as_json(content: Any) -> bytes:
 def translations(
     task: TranslateTask, found: Sequence[Sequence[Translated]], src_lang: str
 ) -> TranslateAnswer | LibreTranslateAnswer:
-    """In the form of the request."""
     pairs = list(zip(task.texts, found, strict=True))
     if isinstance(task.form, TranslateRequest):
         return TranslateAnswer(
@@ -151,7 +147,7 @@ def translations(
     ]
     answer: dict[str, list[Any]] = {"translatedText": [texts[0] for texts in ranked]}
     if task.form.alternatives:
-        # Once each: a text of one sentence may have fewer translations than were asked for.
+        # Without duplicates: one sentence may have fewer translations than requested.
         answer["alternatives"] = [
             [text for text in dict.fromkeys(texts) if text != texts[0]] for texts in ranked
         ]
@@ -169,7 +165,7 @@ def _sentence(asked: TranslateRequest, found: Translated) -> Sentence:
     ]
     if asked.alignment:
         for hypothesis, its in zip(hypotheses, found.alignments, strict=False):
-            hypothesis.alignment = None  # which is set, and not left out
+            hypothesis.alignment = None  # now set, so it isn't left out
             if its is not None:
                 hypothesis.alignment = Alignment(
                     source_words=its.src_words, target_words=its.tgt_words, links=its.links
@@ -204,9 +200,9 @@ def languages(model: Model) -> list[Language]:
 
 
 def attention(request: AttentionRequest, found: Attended) -> bytes:
-    """One layer of one kind of attention, as JSON: each row of each head sums to 1.
+    """One layer of one kind of attention as JSON; each row of each head sums to 1.
 
-    For a thread of its own. Written in one piece, it would hold the interpreter, and with it all
+    For a thread. It is written row by row, since a single call would hold the interpreter, and all
     other requests, until the last number.
     """
     about = AttentionAnswer(
@@ -242,14 +238,12 @@ _REASONS = {
 
 
 class _Untitled(GenerateJsonSchema):
-    """Fields' titles would be their names once more."""
-
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
 
 
 def openapi(reader: Reader) -> Json:
-    """OpenAPI 3.1: every path, every request that is accepted and every answer there is."""
+    """OpenAPI 3.1: all paths, requests and answers."""
     model, text = reader.model, "A dog runs home."
     # By path: what it does, what it takes (with examples), what it answers.
     operations: dict[str, tuple[str, Any, Mapping[str, Json], Any]] = {

@@ -1,6 +1,6 @@
 """The ASGI application: routes, and what wraps every request.
 
-Headers that protect, no error that tells, one count and one log line each.
+That is security headers, errors without details, and a count and a log line each.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 Answer = Callable[[Request, Mapping[str, Any], str], Awaitable[Any]]
 _KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _PAGES = {"index.html": "/", "docs.html": "/docs"}
-# Everything comes from this server, the tab's icon included, and nothing may embed it.
+# Everything comes from this server, and nothing may embed it.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -44,14 +44,15 @@ _HEADERS = [
     (b"x-frame-options", b"DENY"),
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
 ]
-# Not refused with the others: who looks after a server that is full wants to see it.
+# Not refused when the server is full, so that operators can look.
 _ALWAYS = frozenset({"/health", "/metrics"})
 
 
 class App:
-    """Answers requests by `service`, whose thread runs from the application's lifespan on.
+    """Answers requests by `service`, whose thread runs during the application's lifespan.
 
-    `connections` tells how many are open. The server is `local` if only its own machine reaches it.
+    `connections` gives the number of open ones; the server is `local` if only its own machine
+    reaches it.
     """
 
     def __init__(self, service: Service, *, connections: Callable[[], int], local: bool) -> None:
@@ -71,7 +72,7 @@ class App:
             Route("/metrics", self._metrics),
             *_page(),
         ]
-        self.paths = frozenset(route.path for route in routes)  # others are counted as one
+        self.paths = frozenset(route.path for route in routes)  # metrics count others as one
 
         @contextlib.asynccontextmanager
         async def lifespan(_: Any) -> AsyncIterator[None]:
@@ -79,12 +80,12 @@ class App:
             yield
             await service.stop()
 
-        # A trailing slash would otherwise be redirected, to an address made of the Host header.
+        # Redirects of trailing slashes would use the Host header.
         self._router = Router(routes, redirect_slashes=False, lifespan=lifespan)
         self._app = self._readable(self._router)
 
     def _readable(self, app: ASGIApp) -> ASGIApp:
-        """`app`, whose answers the pages of the allowed origins may read: refusals as well."""
+        """Lets pages of the allowed origins read `app`'s answers, refusals as well."""
         if not self.service.settings.cors_origins:
             return app
         return CORSMiddleware(
@@ -100,7 +101,7 @@ class App:
         if scope["type"] != "http":
             await self._router(scope, receive, send)
             return
-        scope["app"] = self  # so that the router raises what it has no answer for
+        scope["app"] = self  # makes the router raise errors
         start = time.perf_counter()
         status = 0
         headers = Headers(scope=scope)
@@ -126,7 +127,7 @@ class App:
         try:
             error = await self._error(scope, receive_guarded, send_guarded)
             if error is not None and not status:
-                # A preflight would be told yes.
+                # CORS middleware would allow a preflight.
                 answer = error if scope["method"] == "OPTIONS" else self._readable(error)
                 await answer(scope, receive, send_guarded)
         finally:
@@ -139,7 +140,7 @@ class App:
                 self.service.say(f"{scope['method'][:10]} {path} {status} {seconds * 1e3:.0f} ms")
 
     async def _error(self, scope: Scope, receive: Receive, send: Send) -> Response | None:
-        """Has the request answered; returns an answer to it where that did not come about."""
+        """Handles the request; returns an answer if there was an error."""
         try:
             self._admit(scope)
             await self._app(scope, receive, send)
@@ -149,7 +150,7 @@ class App:
         except HTTPException as error:
             return json_response({"error": error.detail}, error.status_code, error.headers)
         except asyncio.CancelledError:
-            # The time that a stopping server gives its last requests is over.
+            # A stopping server's time for its last requests is over.
             return json_response({"error": "the server is stopping"}, 503, {"retry-after": "5"})
         except Exception as error:
             number = self.service.explain(error)
@@ -157,7 +158,7 @@ class App:
         return None
 
     def _admit(self, scope: Scope) -> None:
-        """Raises Refusal, before anything of the request is read."""
+        """Raises Refusal, before anything is read."""
         most = self.service.settings.connections
         try:
             if self._connections() > most and scope["path"] not in _ALWAYS:
@@ -165,12 +166,11 @@ class App:
                 raise unavailable(full, retry_after=1, reason="connections")
             self._origins.check(scope)
         except Refusal as refusal:
-            # So that it is soon one less, and with it what was not read.
+            # Frees the connection, and whatever wasn't read.
             refusal.headers["connection"] = "close"
             raise
 
     def _post(self, answer: Answer) -> Endpoint:
-        """An endpoint that reads a body, bounded."""
         settings = self.service.settings
 
         async def respond(request: Request) -> Response:
@@ -200,7 +200,7 @@ class App:
     async def _attention(self, request: Request, payload: Mapping[str, Any], kind: str) -> Any:
         asked = self.service.reader.attention(payload, kind)
         found = await self.service.within_limits(request, self.service.attend(asked))
-        # Not in the event loop: rounding and writing that many numbers takes long.
+        # Not in the event loop: so many numbers take long.
         return await asyncio.to_thread(answers.attention, asked, found)
 
     async def _health(self, _: Request) -> Response:
@@ -228,7 +228,6 @@ def _constant(content: Any) -> Endpoint:
 
 
 def _page() -> list[Route]:
-    """Every file of `page/`."""
     pages = (files("flaxformer_mt.serving") / "page").iterdir()
     return [
         Route(_PAGES.get(file.name, f"/page/{file.name}"), _asset(file.read_bytes(), kind))
@@ -238,7 +237,7 @@ def _page() -> list[Route]:
 
 
 def _asset(body: bytes, kind: str) -> Endpoint:
-    """Sent with a digest, so that browsers ask and do not fetch again."""
+    """Sent with a digest, so that browsers don't fetch it again."""
     etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
     headers = {"etag": etag, "cache-control": "no-cache"}
 

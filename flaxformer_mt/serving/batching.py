@@ -1,8 +1,7 @@
 """Many requests, one model: a thread computes batches of what waits.
 
-No request waits for others to come: whenever the model is free it gets whatever is there, so a
-batch grows with the load. Requests take turns sentence by sentence, so that a long document delays
-a short question by its share and not by its length.
+Whenever the model is free it gets whatever waits, so batches grow with the load. Requests take
+turns sentence by sentence, so a long document delays a short question only by its share.
 """
 
 import asyncio
@@ -15,13 +14,13 @@ from typing import Any
 
 from flaxformer_mt.serving.access import unavailable
 
-# Told of each batch: how many items of how many requests, in how many seconds, and its failure.
+# Called with each batch's numbers of items and requests, seconds, and failure.
 Report = Callable[[int, int, float, Exception | None], None]
 
 
 @dataclasses.dataclass(eq=False)
 class _Ticket:
-    """One request: its items; those from `taken` on still wait."""
+    """One request; its items from `taken` on are waiting."""
 
     key: Hashable
     items: Sequence[Any]
@@ -34,13 +33,13 @@ _Item = tuple[_Ticket, Any]
 
 
 class Batcher:
-    """Items of the same key are computed together by `run(key, items)` in one thread.
+    """Items with the same key are computed together by `run(key, items)` in one thread.
 
-    Everything else, all methods included, belongs to the event loop. Whenever nothing waits, the
-    thread does a step of `prepare`, until it returns False; then `prepared` is called. If `run`
-    raises an Exception for a batch of several requests, each is tried alone, so that one cannot
-    spoil the others'. `failed` is called with what ended the work early: an Exception of `prepare`,
-    or anything else, such as SystemExit.
+    All methods belong to the event loop. Whenever nothing waits, the thread does a step of
+    `prepare`, until it returns False; then `prepared` is called. If `run` fails for a batch of
+    several requests, each is tried separately, so that one can't spoil the others. `failed` is
+    called with what ended the thread's work early: an Exception of `prepare`, or anything else,
+    such as SystemExit.
     """
 
     def __init__(
@@ -54,17 +53,14 @@ class Batcher:
         failed: Callable[[BaseException], None] = lambda _: None,
         report: Report = lambda *_: None,
     ) -> None:
-        """`take(key, waiting)` is how many of the waiting items the next batch gets.
-
-        `capacity` is how many may wait.
-        """
+        """`take(key, waiting)` sizes the next batch; `capacity` items may wait."""
         self._run, self._report = run, report
         self._prepare, self._prepared, self._failed = prepare, prepared, failed
         self._take, self._capacity = take, capacity
         self._queue: collections.deque[_Ticket] = collections.deque()
         self._unanswered: set[asyncio.Future[list[Any]]] = set()
         self._changed = asyncio.Event()
-        self._seconds_per_item = 0.05  # a guess until there is experience
+        self._seconds_per_item = 0.05  # an initial guess
         self._thread = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="model")
         self._call: concurrent.futures.Future[Any] | None = None
         self._work: asyncio.Task[None] | None = None
@@ -76,12 +72,12 @@ class Batcher:
 
     @property
     def waiting(self) -> int:
-        """How many items wait. Those of requests that were given up don't."""
+        """How many items wait, without those of abandoned requests."""
         return sum(len(t.items) - t.taken for t in self._queue if not t.future.done())
 
     @property
     def only_preparing(self) -> bool:
-        """Whether the thread prepares for later requests, and nobody waits for an answer."""
+        """Whether the thread prepares and nobody waits for an answer."""
         return self._preparing and not self._unanswered
 
     @property
@@ -90,17 +86,17 @@ class Batcher:
         return self._call is not None and not self._call.done()
 
     async def close(self) -> None:
-        """Takes no more requests, and returns when those that were taken have their results."""
+        """Accepts no more requests, and returns when accepted ones have their results."""
         self.closed = True
         self._changed.set()
         if self._work is not None:
             await asyncio.shield(self._work)
 
     def submit(self, key: Hashable, items: Sequence[Any]) -> asyncio.Future[list[Any]]:
-        """Accepts the items; the future has their results in order. Cancelled, it withdraws them.
+        """Accepts the items; the future gets their results in order. Cancelling it withdraws them.
 
-        Raises Refusal where there is no room, or once nothing is taken. The future has what `run`
-        raises for this request's items alone, or a RuntimeError where the thread's work has ended.
+        Raises Refusal if the queue is full or closed. The future gets what `run` raises for this
+        request's items, or a RuntimeError if the thread's work has ended.
         """
         if self.closed:
             raise unavailable("the server is stopping", retry_after=5, reason="stopping")
@@ -124,7 +120,7 @@ class Batcher:
                 await self._compute(batch)
         except asyncio.CancelledError:
             raise
-        # What is no Exception as well: work that ends unseen leaves all requests waiting.
+        # Not only Exceptions: otherwise all requests would wait forever.
         except BaseException as error:
             self.closed = True
             self._queue.clear()
@@ -140,7 +136,7 @@ class Batcher:
         return await asyncio.wrap_future(self._call)
 
     async def _next(self) -> list[_Item]:
-        """The next batch, once there is something; empty when all is done and no more comes."""
+        """The next batch, once there is one; empty if no more will come."""
         while True:
             queue = self._queue = collections.deque(t for t in self._queue if not t.future.done())
             if queue or self.closed:
@@ -189,7 +185,7 @@ class Batcher:
         self._report(len(batch), len({id(ticket) for ticket, _ in batch}), seconds, failure)
 
     def _outcomes(self, batch: list[_Item]) -> tuple[list[Any], Exception | None]:
-        """A result or an exception for each item, and why the batch failed if any item did."""
+        """A result or exception for each item, and the batch's failure if any item failed."""
         try:
             results = list(self._run(batch[0][0].key, [item for _, item in batch]))
             if len(results) != len(batch):
@@ -205,6 +201,6 @@ class Batcher:
             for ticket in tickets
         }
         outcomes = [next(of[ticket]) for ticket, _ in batch]
-        # Each alone, all may have been answered: then nothing has failed that anybody knows of.
+        # If every request succeeded separately, nobody has noticed a failure.
         lost = any(isinstance(outcome, Exception) for outcome in outcomes)
         return outcomes, failure if lost else None

@@ -1,4 +1,4 @@
-"""The model thread's work: batches of sentences and attention requests, compiled ahead."""
+"""The model thread's work: batches of sentences and attention requests, precompiled."""
 
 import dataclasses
 import functools
@@ -17,9 +17,9 @@ from flaxformer_mt.decoding.translator import Translator, Wanted
 from flaxformer_mt.serving.access import Refusal, bad_request
 from flaxformer_mt.serving.requests import AttentionRequest
 
-WIDE_BATCH = 4  # sentences of an n-best batch: the page's requests, which are few and short
-STEP = 4  # from one size of batch to the next; as many times fewer rows a search goes down to
-# Pairs are aligned so many at a time, padded by repetition: one pass is cheap, compiling is not.
+WIDE_BATCH = 4  # sentences of an n-best batch, for the page's few and short requests
+STEP = 4  # factor between batch sizes, and by which a search's rows shrink
+# Pairs aligned at a time, padded by repetition: a pass is cheap, compiling isn't.
 ALIGNED_TOGETHER = 8
 
 
@@ -38,7 +38,7 @@ ATTENTION = Key(0)
 class Sentence:
     """A sentence to translate; the `aligned` best translations get word alignments.
 
-    The model reads `code` before the text, which does not hold it.
+    The model reads `code`, which isn't in the text, before it.
     """
 
     text: str
@@ -52,7 +52,7 @@ class Sentence:
 
 @dataclasses.dataclass(frozen=True)
 class Translated:
-    """A sentence's translations, and an alignment for each that asked for one and can have one."""
+    """A sentence's translations, with an alignment for each that needs one, if possible."""
 
     sentence: Sentence
     translation: Translation
@@ -61,8 +61,8 @@ class Translated:
 
 @dataclasses.dataclass(frozen=True)
 class Attended:
-    """One layer's attention: all that the model gave can be many times as large, and answers wait
-    to be written."""
+    """One layer's attention. All layers' may be many times as large, and answers wait to be
+    written."""
 
     translation: str
     rows: tuple[str, ...]
@@ -72,13 +72,12 @@ class Attended:
 
 
 class Engine:
-    """Runs batches on a translator; used from the model's thread alone.
+    """Runs batches on a translator; used only by the model's thread.
 
-    A search for n hypotheses is another compiled program for each n. Two are enough: the best one,
-    and `widest`, of which a request for fewer takes its part (the search is the same). Where the
-    search is `diverse`, n are one of each group in turn, not the n best of more, and each n is a
-    program. For the same reason batches have few sizes, 1, 4, 16 ... and are filled up by
-    repetition.
+    Each number of hypotheses is another compiled program, so there are two: for the best one, and
+    for `widest`, from which requests for fewer take a part. If the search is `diverse`, n
+    hypotheses aren't the n best of more, and each n is a program. For the same reason batches have
+    few sizes, 1, 4, 16 ..., and are filled by repetition.
     """
 
     def __init__(
@@ -94,11 +93,10 @@ class Engine:
         return Key(searched, tuple((terms or {}).items()), tuple(forbid))
 
     def searches(self) -> list[Key]:
-        """The keys that requests without terms and forbidden phrases can come to need."""
+        """The keys that requests without terms and forbidden phrases may need."""
         return list(dict.fromkeys(self.key_of(n_best) for n_best in range(1, self.widest + 1)))
 
     def sizes(self, key: Key) -> list[int]:
-        """The sizes of batches, from 1 on."""
         if key == ATTENTION:
             return [1]
         largest = min(self._largest, WIDE_BATCH) if key.n_best > 1 else self._largest
@@ -108,7 +106,7 @@ class Engine:
         return sizes
 
     def take(self, key: Key, waiting: int) -> int:
-        """How many of those that wait to take: all, unless most of the batch would be filling."""
+        """How many waiting items to take: all, unless most of the batch would be filling."""
         sizes = self.sizes(key)
         fitting = [size for size in sizes if size <= waiting]
         return max([fitting[-1], *(min(size, waiting) for size in sizes if size <= 2 * waiting)])
@@ -116,8 +114,8 @@ class Engine:
     def run(self, key: Key, items: Sequence[Any]) -> Sequence[Any]:
         """The results of one batch.
 
-        Raises Refusal for a pair that the model cannot take whole, and for terms and forbidden
-        phrases that the search cannot keep to.
+        Raises Refusal for a pair that is too long for the model, and for terms and forbidden
+        phrases that the search can't satisfy.
         """
         if key == ATTENTION:
             return [self._attend(item) for item in items]
@@ -126,9 +124,8 @@ class Engine:
     def prepare(
         self, key: Key, texts: Sequence[str], *, longest: str
     ) -> frozenset[tuple[int, int]]:
-        """Compiles all that a batch of this many sentences may need, up to the length of
-        `longest`, and runs it. Returns the shapes of its searches, (rows, source length).
-        """
+        """Compiles all that a batch of this many sentences may need, up to the length of `longest`,
+        and runs it. Returns the shapes of its searches, (rows, source length)."""
         filled = self._filled(key, texts)
         shapes = self.translator.compile(filled, n_best=key.n_best, longest=longest)
         self.run(key, [Sentence(text) for text in texts])
@@ -157,7 +154,7 @@ class Engine:
         aligning = [
             (each, place, hypothesis.text)
             for each in found
-            if not each.translation.split  # in pieces: the model has never seen it whole
+            if not each.translation.split  # the model has never seen it whole
             for place, hypothesis in enumerate(each.translation.hypotheses[: each.sentence.aligned])
             if hypothesis.text.strip()
         ]
@@ -167,7 +164,7 @@ class Engine:
         return found
 
     def align(self, pairs: Sequence[tuple[str, str]]) -> list[Alignment | None]:
-        """Alignments; None for a pair that the model cannot take whole."""
+        """Alignments; None for a pair that is too long for the model."""
         filled = [*pairs, *list(pairs[-1:]) * (-len(pairs) % ALIGNED_TOGETHER)]
         starts = range(0, len(filled), ALIGNED_TOGETHER)
         parts = [self._each_that_can(filled[n : n + ALIGNED_TOGETHER]) for n in starts]
@@ -179,7 +176,7 @@ class Engine:
         except DecodingError:
             if len(pairs) == 1:
                 return [None]
-            # An output may be longer than what can be forced through the model again.
+            # An output may be too long to be forced through the model.
             return [each for pair in pairs for each in self._each_that_can([pair])]
 
     def _attend(self, asked: AttentionRequest) -> Attended:
@@ -202,7 +199,6 @@ class Engine:
 
 
 def _without_code(alignment: Alignment | None, code: str) -> Alignment | None:
-    """In the words of the sentence itself."""
     if alignment is None or not code or alignment.src_words[:1] != (code,):
         return alignment
     return dataclasses.replace(
@@ -215,17 +211,16 @@ def _without_code(alignment: Alignment | None, code: str) -> Alignment | None:
 def warm_up(
     engine: Engine, *, words: int, progress: Callable[[int, int, str], None]
 ) -> Iterator[bool]:
-    """Runs batches of every size that there will be, with sentences of up to about `words` words.
+    """Runs batches of every size, with sentences of up to about `words` words; yields True per
+    step.
 
-    Each step is done as it is asked for, and is True. `progress` is called with the steps done, of
-    how many, and what the last one was.
+    `progress` is called with the steps done, their number, and what the last one was.
 
-    Decoding has few shapes: its lengths are at most powers of two and one and a half of them. The
-    sentences repeat a short word of one to three tokens, 5, 7, 11, 15, 23, 31 ... times, and so
-    meet each of these lengths. Which programs a search needs depends on which of its sentences end
-    when, so all of them are compiled before it runs. What is longer compiles when it comes, and so
-    may a sentence that the model takes in pieces, beside others. Where one sentence has the shape
-    that one of another length had, batches of that length are left out.
+    Decoding lengths are at most powers of two and one and a half of them. Sentences repeat a short
+    word of one to three tokens 5, 7, 11, 15, 23, 31 ... times, to meet each length. Which programs
+    a search needs depends on when its sentences end, so all are compiled before it runs. Longer
+    sentences compile when they come, and perhaps sentences that are split. Lengths whose single
+    sentence has a shape that was met before are skipped.
     """
     every = (n - 1 for power in range(2, 20) for n in (2**power * 3 // 2, 2**power * 2))
     lengths = [length for length in every if words and length < words * 3 / 2]
@@ -253,8 +248,8 @@ def warm_up(
                 prepare = functools.partial(engine.prepare, key, [text] * size, longest=longest)
                 shapes = step(f"{size} x {length} words, {key.n_best}-best", prepare)
                 yield True
-                # By the shape, not by whether anything was compiled: another model of this process
-                # may have needed the same programs for one sentence, and none of those for more.
+                # By shape, not by whether anything was compiled: another model in this process may
+                # have needed the same programs for one sentence, and none of those for more.
                 if size == 1 and (key, shapes) in met:
                     done += len(sizes) - 1
                     break

@@ -33,7 +33,7 @@ _RIGHT_TO_LEFT = {"Arab", "Hebr", "Thaa"}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Model:
-    """What clients are told of the model. Languages are codes such as "en"."""
+    """What clients may know of the model. Languages are codes such as "en"."""
 
     src_lang: str
     tgt_lang: str
@@ -47,7 +47,7 @@ class Model:
 
 
 def page_settings(model: Model, settings: ServerSettings) -> dict[str, Any]:
-    """LibreTranslate's keys, and under "model" and "limits" what our page shows besides."""
+    """LibreTranslate's keys; "model" and "limits" are for our page."""
     source, target = (
         {"code": code, "name": language_name(code)} for code in (model.src_lang, model.tgt_lang)
     )
@@ -76,7 +76,7 @@ def page_settings(model: Model, settings: ServerSettings) -> dict[str, Any]:
 
 
 def language_name(code: str) -> str:
-    """The English name, with what the code says beyond the language; the code where unknown."""
+    """The English name with the code's other parts, or the code if unknown."""
     base, separator, rest = code.replace("_", "-").partition("-")
     name = _NAME_OF.get(base.lower())
     if name is None:
@@ -90,11 +90,10 @@ def direction(code: str) -> str:
 
 
 def confidence(text: str, language: str) -> float:
-    """How far a text can be in a language at all: the percentage of letters in its script.
+    """How likely a text is in a language: the percentage of letters in its script.
 
-    A server with one model knows one source language, so it can rule a text out (Cyrillic letters
-    are no English) and not tell English from French. 0 for a text without letters or a language
-    whose script is not known.
+    A server knows one source language, so it can rule a text out (Cyrillic letters aren't English)
+    but not tell English from French. 0 for a text without letters or a language of unknown script.
     """
     script = script_of(language)
     if script is None or not text:

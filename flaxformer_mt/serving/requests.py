@@ -31,7 +31,7 @@ _M = TypeVar("_M", bound="_Body")
 
 
 def _plain(value: Any, info: ValidationInfo) -> Any:
-    """JSON's 2.0 is the same number as 2; a form has all its values as texts."""
+    """JSON's 2.0 is the same number as 2; a form has only texts."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if info.context == FORM and isinstance(value, str):
@@ -114,8 +114,6 @@ class AttentionRequest(_Body):
 
 @dataclasses.dataclass(frozen=True)
 class TranslateTask:
-    """`POST /translate` in either form, and its texts."""
-
     form: TranslateRequest | LibreTranslateRequest
     texts: tuple[Sentences, ...]
 
@@ -123,7 +121,7 @@ class TranslateTask:
 class Reader:
     """Checks requests against a server's settings and its model. Every method raises Refusal.
 
-    `kind` is JSON or FORM. The forms are the server's own: they have its limits.
+    `kind` is JSON or FORM. The forms have the server's limits.
     """
 
     def __init__(self, model: Model, settings: ServerSettings) -> None:
@@ -208,7 +206,7 @@ def _checked(form: type[_M], payload: Mapping[str, Any], kind: str) -> _M:
 
 
 def _refusal(error: pydantic.ValidationError) -> Refusal:
-    """Says what the first field that is wrong should be, of its alternatives all."""
+    """Says what the first wrong field should be, with all its alternatives."""
     errors = error.errors(include_url=False, include_input=False, include_context=False)
     field = errors[0]["loc"][0]
     of_field = [each for each in errors if each["loc"][0] == field]
@@ -226,7 +224,7 @@ async def read_payload(
 ) -> tuple[Mapping[str, Any], str]:
     """The body of a POST as a mapping, and whether it was `JSON` or `FORM`.
 
-    The values of a form are texts, or lists of them where a field is repeated. Raises Refusal.
+    A form's values are texts, or lists of them for repeated fields. Raises Refusal.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in (JSON, FORM):

@@ -2,10 +2,11 @@
 
 import dataclasses
 import re
-import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 
-LONGEST = 1000  # characters: about what models take at once, and what a turn at the model may cost
+from flaxformer_mt.decoding.segments import split_to_fit
+
+LONGEST = 1000  # characters: about what models take at once
 # What Unicode counts as the end of a line or paragraph (UAX 14).
 _LINE_ENDS = r"\r\n\v\f\x1c-\x1e\x85\u2028\u2029"
 _BLANK = rf"[^\S{_LINE_ENDS}]"
@@ -18,7 +19,7 @@ _ABBREVIATED = re.compile(
     re.IGNORECASE,
 )
 _CODE = re.compile(r">>[^<>\s]+<<")
-# No part of it can be tried from many places over the same characters: a text is read once.
+# No part can be retried over the same characters: a text is read once.
 _BREAK = re.compile(
     rf"(?P<line>[{_LINE_ENDS}]\s*)"
     # Latin, Greek, Cyrillic: a mark, a blank, and what does not go on in lower case.
@@ -30,10 +31,10 @@ _BREAK = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Sentences:
-    """A text as sentences with what stands around them: `glue[0]` before the first, and so on.
+    """A text as sentences with what is around them: `glue[0]` before the first, and so on.
 
     `glue` has one entry more than `texts`; sentences have no outer blanks and no line breaks.
-    `codes` has what the model is to read before each, which is not in it.
+    `codes` are what the model reads before each.
     """
 
     texts: tuple[str, ...]
@@ -41,22 +42,22 @@ class Sentences:
     codes: tuple[str, ...]
 
     def joined(self, translated: Sequence[str]) -> str:
-        """The text with each sentence exchanged."""
+        """The text with its sentences replaced."""
         inner = (text + after for text, after in zip(translated, self.glue[1:], strict=True))
         return self.glue[0] + "".join(inner)
 
 
 def codes_among(pieces: Iterable[str]) -> frozenset[str]:
-    """The pieces that tell a model of several languages which one to write, such as >>fra<<."""
+    """The pieces that tell a multilingual model which language to write, such as >>fra<<."""
     return frozenset(piece for piece in pieces if _CODE.fullmatch(piece))
 
 
 def split_sentences(text: str, *, at_marks: bool = True, codes: Collection[str] = ()) -> Sentences:
-    """Cuts at line breaks and, `at_marks`, at sentence ends; in doubt it does not cut.
+    """Cuts at line breaks and, `at_marks`, at sentence ends; if in doubt it doesn't cut.
 
-    What is longer than LONGEST nevertheless is cut at a blank, or anywhere if it has none. One of
-    `codes` that a sentence begins with holds for those after it too, until there is another; if it
-    stands alone there, it is no sentence, and is left out of the text.
+    What is still longer than LONGEST is cut as for a model that takes no more. If a sentence
+    begins with one of `codes`, the code holds for later sentences too, until another; a code by
+    itself is left out of the text.
 
     `split_sentences(text).joined(sentences) == text` for the sentences themselves.
     """
@@ -101,28 +102,13 @@ def _ends(text: str, start: int, match: re.Match[str]) -> bool:
 
 
 def _add(texts: list[str], glue: list[str], part: str, after: str) -> None:
-    """A sentence and the glue after it; its own outer blanks are glue."""
-    sentence = part.strip()
-    if not sentence:
-        glue[-1] += part + after
-        return
-    begin = part.index(sentence)
-    glue[-1] += part[:begin]
-    while len(sentence) > LONGEST:
-        head = sentence[: _place(sentence)].rstrip()
-        texts.append(head)
-        rest = sentence[len(head) :].lstrip()
-        glue.append(sentence[len(head) : len(sentence) - len(rest)])
-        sentence = rest
-    texts.append(sentence)
-    glue.append(part[len(part.rstrip()) :] + after)
-
-
-def _place(sentence: str) -> int:
-    """Where to cut a sentence that is too long."""
-    for place in range(LONGEST, LONGEST // 2, -1):
-        if sentence[place].isspace():
-            return place
-    # Not before an accent that would lose its letter, if there is such a place.
-    inner = range(LONGEST, LONGEST // 2, -1)
-    return next((place for place in inner if not unicodedata.combining(sentence[place])), LONGEST)
+    """Adds a sentence, cut if it is too long, and the glue after it; outer blanks are glue."""
+    at = 0
+    for piece in split_to_fit(part, lambda text: len(text) <= LONGEST):
+        if piece.text:
+            start = part.index(piece.text, at)
+            glue[-1] += part[at:start]
+            texts.append(piece.text)
+            glue.append("")
+            at = start + len(piece.text)
+    glue[-1] += part[at:] + after

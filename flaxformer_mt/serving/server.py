@@ -22,7 +22,7 @@ from flaxformer_mt.serving.model_info import Model
 from flaxformer_mt.serving.service import Service
 from flaxformer_mt.serving.settings import ServerSettings, SettingsError
 
-_HEAD_BYTES = 64 * 1024  # of a request beside its body: the head, and the marks of chunks
+_HEAD_BYTES = 64 * 1024  # of a request besides its body: head and chunk marks
 _HEADERS = 100
 _PIPELINED = 16  # requests of one connection that wait for the answers of those before them
 _OTHER_FILES = 64  # open at most, beside the connections of clients
@@ -33,7 +33,7 @@ class ServerError(FlaxformerError):
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening address; port 0 takes a free one, "" all addresses. Raises ServerError."""
+    """A listening socket; port 0: any free port, "": all addresses. Raises ServerError."""
     try:
         family, *_, place = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -48,14 +48,13 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def address(listener: socket.socket) -> str:
-    """Where a browser finds it."""
     host, port = listener.getsockname()[:2]
     named = {"0.0.0.0": "localhost", "::": "localhost"}.get(host, host)
     return f"http://{f'[{named}]' if ':' in named else named}:{port}"
 
 
 def _sockets(connections: int) -> int:
-    """How many may be open: those beyond `connections` get an answer that says so."""
+    """How many sockets may be open: those beyond `connections` get a refusal."""
     return 2 * connections + 16
 
 
@@ -78,7 +77,7 @@ def allow_files(connections: int) -> None:
 
 
 class TranslationServer(uvicorn.Server):
-    """Serves until a signal or `stop()`, and then answers what it has accepted."""
+    """Serves until a signal or `stop()`, then answers what it has accepted."""
 
     def __init__(
         self,
@@ -110,9 +109,9 @@ class TranslationServer(uvicorn.Server):
             log_config=None,
             access_log=False,
             server_header=False,
-            # Addresses of clients are not used, so those that proxies report are not either.
+            # Clients' addresses aren't used, nor those reported by proxies.
             proxy_headers=False,
-            # The application answers those beyond `connections`; this is for what floods it.
+            # The application refuses those beyond `connections`; this is against floods.
             limit_concurrency=_sockets(settings.connections),
             timeout_keep_alive=max(1, round(settings.body_seconds)),
             timeout_graceful_shutdown=max(1, round(settings.drain_seconds)),
@@ -120,8 +119,8 @@ class TranslationServer(uvicorn.Server):
         super().__init__(config)
 
     def run_until_stopped(self) -> None:
-        """Raises ServerError if the model cannot be made ready or its thread ends early."""
-        # What uvicorn complains of goes where our own lines go.
+        """Raises ServerError if the model can't be used or its thread ends early."""
+        # uvicorn's complaints go where our own lines go.
         logger = logging.getLogger("uvicorn.error")
         logger.handlers, logger.propagate = [_Lines(self._say)], False
         logger.setLevel(logging.ERROR)
@@ -135,7 +134,7 @@ class TranslationServer(uvicorn.Server):
 
     @property
     def model_at_work(self) -> bool:
-        """Whether the model's thread outlives the server: nothing can interrupt it."""
+        """Whether the model's thread outlives the server: it can't be interrupted."""
         return self._service.batcher.at_work
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -144,10 +143,10 @@ class TranslationServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
-        """SIGINT and SIGTERM end the server in order, and then it has done what it was told.
+        """SIGINT and SIGTERM end the server in order; then it has done what it was told.
 
-        (uvicorn's own raises the signal again after that, which makes a clean stop look like a
-        crash to whoever started the process.) A second signal waits for neither requests nor model.
+        (uvicorn would raise the signal again, so that a clean stop looks like a crash to whoever
+        started the process.) A second signal waits for neither requests nor model.
         """
 
         def stop(name: str) -> None:
@@ -176,11 +175,10 @@ class TranslationServer(uvicorn.Server):
 
 class BoundedProtocol(HttpToolsProtocol):
     """A connection that is closed when its client sends more than a request may have, never
-    finishes a request's head, or does not read its answer. (uvicorn closes idle ones.)
-    """
+    finishes a request's head, or doesn't read its answer. (uvicorn closes idle ones.)"""
 
     patience = 10.0  # seconds
-    most_bytes = 0  # of a request as it is sent: with its head and the marks of its chunks
+    most_bytes = 0  # of a request with its head and chunk marks
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)

@@ -23,22 +23,20 @@ from flaxformer_mt.serving.requests import AttentionRequest, Reader, TranslateTa
 from flaxformer_mt.serving.settings import ServerSettings
 
 _FAILING_AFTER = 3  # batches in a row
-# Seconds after the last of them, twice as many after each further one, up to 16 minutes. Whoever
-# sends nothing to a server that is failing would never learn that it is not any more.
+# Seconds after the last of them: without requests a server wouldn't learn that it has recovered.
 _FAILING_FOR = 60.0
-_MOST_DOUBLINGS = 4
-_TOLD_WITHIN = 1.0  # seconds, in which requests that are given up at the end get their 503
+_TOLD_WITHIN = 1.0  # seconds for abandoned requests to get their 503 at the end
 _T = TypeVar("_T")
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _SENTENCES = (1, 2, 4, 8, 16, 32, 64, 128)
 
-prometheus.disable_created_metrics()  # a time beside each value, which nobody asks for
+prometheus.disable_created_metrics()  # a time beside each value
 
 
 class Service:
-    """One per application: requests go in checked, results come out, or a Refusal is raised.
+    """One per application: takes checked requests, returns results or raises Refusal.
 
-    `say` gets lines for the operator. `failed` gets the reason if the model cannot be made ready or
+    `say` gets lines for the operator. `failed` gets the reason if the model can't be made ready or
     its thread ends early; the server should then end.
     """
 
@@ -64,7 +62,7 @@ class Service:
             self.engine.run,
             take=self.engine.take,
             capacity=settings.waiting_sentences,
-            prepare=self._prepare,
+            prepare=lambda: next(self._warm_up, False),
             prepared=lambda: say("warm"),
             failed=self._break_off,
             report=self._report,
@@ -82,11 +80,9 @@ class Service:
     def state(self) -> State:
         if self._stopping:
             return "stopping"
-        further = self._failures - _FAILING_AFTER
-        if further >= 0:
-            seconds = _FAILING_FOR * 2 ** min(further, _MOST_DOUBLINGS)
-            if time.monotonic() - self._last_failure < seconds:
-                return "failing"
+        recent = time.monotonic() - self._last_failure < _FAILING_FOR
+        if self._failures >= _FAILING_AFTER and recent:
+            return "failing"
         return "ok" if self.batcher.warm else "warming"
 
     def start(self) -> None:
@@ -94,16 +90,16 @@ class Service:
         self.say("ready")
 
     def begin_stop(self) -> None:
-        """From now on `drain_seconds` are left for what was accepted."""
+        """Gives accepted requests `drain_seconds` from now."""
         if not self._stopping:
             self._stopping = True
             self._deadline = time.monotonic() + self.settings.drain_seconds
 
     async def stop(self) -> None:
-        """Returns when the model has done what was accepted, or its time is over.
+        """Returns when the model has done what was accepted, or time is over.
 
-        A model that compiles for nobody, which may take minutes, is not waited for. Neither is one
-        that hangs: nothing can interrupt its thread.
+        It doesn't wait for a model that only warms up, which may take minutes, or that hangs: its
+        thread can't be interrupted.
         """
         self.begin_stop()
         for_nobody = self.batcher.only_preparing
@@ -116,7 +112,6 @@ class Service:
             await asyncio.sleep(0.01)
 
     async def translate(self, task: TranslateTask) -> list[list[Translated]]:
-        """The sentences of each text."""
         form = task.form
         sentences = [
             Sentence(each, form.n_best if form.alignment else 0, code)
@@ -132,7 +127,6 @@ class Service:
         return [[next(found) for _ in text.texts] for text in task.texts]
 
     async def attend(self, request: AttentionRequest) -> Attended:
-        """The translation that was looked at, and its attention."""
         (found,) = await self.batcher.submit(ATTENTION, [request])
         heads, rows, columns = found.weights.shape
         if found.weights.size > (most := self.settings.max_attention_weights):
@@ -143,7 +137,7 @@ class Service:
         return found
 
     async def within_limits(self, request: Request, work: Coroutine[Any, Any, _T]) -> _T:
-        """Work for a client, given up when it takes too long or the client leaves."""
+        """Work for a client, abandoned when it takes too long or the client leaves."""
         seconds = self.settings.seconds
         done, gone = await _until_one(work, _disconnected(request), seconds)
         if done is not None:
@@ -154,9 +148,9 @@ class Service:
         raise unavailable(late, retry_after=5, reason="time")
 
     def explain(self, error: Exception) -> str:
-        """Tells the operator of an error that no client caused; returns the id it was given.
+        """Tells the operator about an error that no client caused; returns its id.
 
-        What an error says may quote a text, so that is shown only where texts may be.
+        An error's message may quote a text, so it is shown only if texts may be logged.
         """
         number = uuid.uuid4().hex[:12]
         trace = "".join(_trace(error, texts=self.settings.log == "text"))
@@ -164,9 +158,6 @@ class Service:
         return number
 
     # --- what the batcher calls -------------------------------------------------------------------
-
-    def _prepare(self) -> bool:
-        return next(self._warm_up, False)
 
     def _progress(self, done: int, count: int, what: str) -> None:
         self.warmed = (done, count)
@@ -186,7 +177,7 @@ class Service:
 async def _until_one(
     work: Coroutine[Any, Any, _T], other: Coroutine[Any, Any, Any], seconds: float
 ) -> tuple[asyncio.Task[_T] | None, asyncio.Task[Any] | None]:
-    """The tasks that have ended once one has or `seconds` are over; the rest is cancelled."""
+    """The tasks that are done once one is or `seconds` are over; the other is cancelled."""
     tasks = asyncio.create_task(work), asyncio.create_task(other)
     try:
         await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -203,8 +194,8 @@ async def _disconnected(request: Request) -> None:
 
 
 def _trace(error: BaseException, *, texts: bool) -> Iterator[str]:
-    """Where an error and those that it came of were raised, and what they say if `texts`: escaped,
-    since a text of a client's could otherwise pass for lines of the log."""
+    """Where an error and its causes were raised and, if `texts`, what they say: escaped, since a
+    client's text could look like lines of the log."""
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     if cause is not None:
         yield from _trace(cause, texts=texts)
@@ -215,7 +206,7 @@ def _trace(error: BaseException, *, texts: bool) -> Iterator[str]:
 
 
 class Metrics:
-    """What `GET /metrics` shows; `waiting` tells how many sentences are in the queue."""
+    """What `GET /metrics` shows; `waiting` gives the number of sentences in the queue."""
 
     def __init__(self, model: Model, waiting: Callable[[], int]) -> None:
         compiled = watch_compilations()
@@ -261,5 +252,4 @@ class Metrics:
         self._failed_batches.inc(failed)
 
     def text(self) -> bytes:
-        """In Prometheus' text format 0.0.4."""
         return prometheus.generate_latest(self._registry)

@@ -20,7 +20,7 @@ class SettingsError(UserError):
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """A number's flag, and what `serve --help` says of it and under which heading."""
+    """A number's flag, its help and the help's heading."""
 
     flag: str
     help: str
@@ -43,7 +43,7 @@ def _of_server(default: float, flag: str, help: str, metavar: str = "N", *, leas
 class ServerSettings:
     """Limits of one request, limits of the server, and whom it serves; seconds are wall time.
 
-    Raises SettingsError, which names flags, for settings that contradict each other.
+    Raises SettingsError, which names flags, for contradictory settings.
     """
 
     max_characters: int = _of_request(5000, "--max-characters", "in all texts")
@@ -112,20 +112,19 @@ class ServerSettings:
                 )
 
     def most_hypotheses(self, beam_size: int) -> int:
-        """What a request may ask for of a model with this beam."""
         return min(self.max_n_best, beam_size)
 
 
 def flags() -> Mapping[str, Option]:
-    """How settings are given on the command line, by field, in the order of `--help`."""
+    """The settings that have flags, by field, in the order of `--help`."""
     fields = dataclasses.fields(ServerSettings)
     return {each.name: each.metadata["option"] for each in fields if "option" in each.metadata}
 
 
 def read_keys(text: str, name: str) -> frozenset[str]:
-    """One API key a line of the file `name`; blank lines and those that begin with `#` are none.
+    """One API key per line of the file `name`, except blank lines and those that begin with `#`.
 
-    Raises SettingsError for a key that no client can send, and where there is none.
+    Raises SettingsError for a key that no client can send, and if there is none.
     """
     lines = [(number, line.strip()) for number, line in enumerate(text.split("\n"), start=1)]
     keys = {key: number for number, key in lines if key and not key.startswith("#")}

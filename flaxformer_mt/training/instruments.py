@@ -71,7 +71,7 @@ class Goodput:
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Of each kind, up to now."""
+        """Of each kind, until now."""
         self._count()
         return self._seconds
 
@@ -127,7 +127,6 @@ class Goodput:
         write_json(self._path, account)
 
     def table(self) -> str:
-        """Every kind that took time, as text."""
         wall = sum(self.seconds.values())
         starts = "1 start" if self.starts == 1 else f"{self.starts} starts"
         lines = [f"goodput {100 * self.share:.1f}% of {duration(wall)} in {starts}"]
@@ -182,8 +181,6 @@ def find_peak(
 
 @dataclasses.dataclass(frozen=True)
 class Utilization:
-    """Turns token counts and seconds into a share of `peak`."""
-
     model: ModelConfig
     tgt_vocab_size: int
     peak: Peak
@@ -259,7 +256,7 @@ class Profiler:
             jax.profiler.start_trace(str(self._folder), profiler_options=options)
 
     def step(self, number: int) -> contextlib.AbstractContextManager[object]:
-        """Around the dispatch of a step: names it in the trace."""
+        """Wraps a step's dispatch: names it in the trace."""
         if not self.running:
             return contextlib.nullcontext()
         return jax.profiler.StepTraceAnnotation("train", step_num=number)

@@ -12,8 +12,8 @@ from jaxtyping import Array, Float, Int
 
 Scalar = Float[Array, ""]
 
-# In fewer bits than float32 no logit counts as further above the label's than this: the sum of a
-# vocabulary's exponents stays below float32's largest number. Exact while a token's loss is less.
+# Below float32, logits count as at most this far above the label's, so that the sum of a
+# vocabulary's exponents stays finite in float32. It is exact while a token's loss is less.
 _MOST_NATS = 75.0
 
 
@@ -21,8 +21,8 @@ _MOST_NATS = 75.0
 class LossSums:
     """Sums over the target positions that count; all float32 scalars.
 
-    `objective` is the smoothed cross-entropy above its lowest possible value (nats), which training
-    minimises; `nll` the plain negative log-likelihood (nats), from which perplexity is reported.
+    `objective` (nats) is the smoothed cross-entropy above its lowest possible value, which training
+    minimises; `nll` (nats) is the plain negative log-likelihood, for perplexity.
     """
 
     objective: Scalar
@@ -31,10 +31,10 @@ class LossSums:
 
 
 def smoothing_constant(smoothing: float, vocab_size: int) -> float:
-    """Entropy (nats) of the smoothed target: the loss that even a perfect model has.
+    """Entropy (nats) of the smoothed target: even a perfect model's loss.
 
-    The label has mass 1 - smoothing; the rest lies evenly on the other types (tensor2tensor; the
-    paper's section 5.4 does not say where it goes).
+    The label has mass 1 - smoothing; the rest is spread evenly over the other types (tensor2tensor;
+    the paper's section 5.4 doesn't say).
     """
     if smoothing == 0:
         return 0.0
@@ -56,12 +56,10 @@ def smoothed_cross_entropy(
 ) -> LossSums:
     """Loss of `hidden @ table.T + bias` against `labels`, summed over positions with weight 1.
 
-    At most about `chunk` positions (0: all) have logits at any moment. The gradient of
-    `objective` is computed in the same pass, while those logits are at hand: a custom rule that
-    costs no second softmax; `nll` is a report without a gradient. Matrix products take `dtype`
-    operands and accumulate in float32, as do the softmax's exponents. Rows of the table from
-    `types` on (default: none) stand for no type: they have no probability, no share of the
-    smoothing and no gradient.
+    At most about `chunk` positions (0: all) have logits at any moment. A custom rule computes the
+    gradient of `objective` in the same pass, without a second softmax; `nll` has no gradient.
+    Matrix products and exponents take `dtype` operands and accumulate in float32. Rows of the table
+    from `types` on (default: none) are padding: they get no probability, smoothing or gradient.
     """
     form = LossForm(smoothing, chunk, dtype, table.shape[0] if types is None else types)
     objective, nll = _fused(form, hidden, table, bias, labels, weights)
@@ -70,7 +68,7 @@ def smoothed_cross_entropy(
 
 @dataclasses.dataclass(frozen=True)
 class LossForm:
-    """What is known of a loss when it is compiled, as `smoothed_cross_entropy` says it."""
+    """What is static in a loss; see `smoothed_cross_entropy`."""
 
     smoothing: float
     chunk: int
@@ -116,8 +114,6 @@ _fused.defvjp(_fused_forward, _fused_backward)
 
 
 class _Softmax(NamedTuple):
-    """The softmax matrix as each chunk multiplies by it."""
-
     table: Array  # [vocab, d_model], in the products' dtype
     bias: Array | None  # [vocab]
     table_sum: Array  # [d_model], of the real types
@@ -132,9 +128,9 @@ def _softmax(form: LossForm, table: Array, bias: Array | None) -> _Softmax:
 
 
 def slice_width(rows: int, length: int, chunk: int) -> int:
-    """How many positions of each row have logits at one time.
+    """How many positions of each row have logits at a time.
 
-    As many in each slice, or the last one would be mostly padding, which costs as much as text.
+    All slices have the same width, since a last one of padding would cost as much as text.
     """
     if chunk == 0:
         return length
@@ -152,7 +148,7 @@ def _by_chunks(
     *,
     with_gradient: bool,
 ) -> tuple[tuple[Scalar, Scalar], Any]:
-    # Chunks are cut along the length, not over flattened positions: rows are split over devices.
+    # Cut along the length, not over flattened positions, since rows are split over devices.
     rows, length, d_model = hidden.shape
     width = slice_width(rows, length, form.chunk)
     count = -(-length // width)
@@ -205,7 +201,7 @@ def _one_chunk(
         logits = logits + bias[None, None]
     if real is not None:
         logits = jnp.where(real[None, None], logits, -jnp.inf)
-    # The label's logit and the sum over all types are products with d_model terms, not passes over
+    # The label's logit and the sum over all types are products of d_model terms, not passes over
     # vocab.
     label_logit = product("rld,rld->rl", h, jnp.take(t, labels, axis=0))
     logit_sum = product("rld,d->rl", h, table_sum)
@@ -216,7 +212,7 @@ def _one_chunk(
         relative_to = logits.max(axis=-1)
         exponent = jnp.exp(logits - relative_to[..., None])
     else:
-        # At hand before the large product, unlike the maximum, which is one more pass over vocab.
+        # Known before the large product, unlike the maximum, which is another pass over vocab.
         relative_to = label_logit
         exponent = jnp.exp(jnp.minimum(logits - label_logit[..., None], _MOST_NATS))
         exponent = exponent.astype(form.dtype)

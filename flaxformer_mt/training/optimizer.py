@@ -22,7 +22,7 @@ def learning_rate(config: ScheduleConfig, d_model: int) -> optax.Schedule:
     """lr = factor * d_model^-0.5 * min(step^-0.5, step * warmup^-1.5), with step counted from 1.
 
     `peak` gives the same curve by its highest value, at step `warmup_steps`. The schedule takes the
-    number of updates already made (0 before the first) and returns a float32 scalar.
+    number of earlier updates and returns a float32 scalar.
     """
     warmup = config.warmup_steps
     match config.kind:
@@ -41,15 +41,14 @@ def learning_rate(config: ScheduleConfig, d_model: int) -> optax.Schedule:
 
 
 def path_name(path: tuple[Any, ...]) -> str:
-    """A parameter's path as text, `encoder/layer_0/attention/query`."""
     return "/".join(str(getattr(key, "key", getattr(key, "idx", key))) for key in path)
 
 
 def trainable(params: Params, freeze: tuple[str, ...]) -> Params:
     """A tree of `"train"` / `"frozen"` labels; patterns are globs over parameter paths.
 
-    A box of logical axis names is labelled as a whole. Raises FreezeError for a pattern without a
-    match, and if nothing is left to train.
+    A box of logical axis names gets one label. Raises FreezeError for a pattern without a match,
+    and if nothing is left to train.
     """
     names = [path_name(path) for path, _ in jax.tree.leaves_with_path(params, _is_box)]
     for pattern in freeze:
@@ -70,10 +69,8 @@ def trainable(params: Params, freeze: tuple[str, ...]) -> Params:
 
 
 def without_frozen_gradients(params: Params, freeze: tuple[str, ...]) -> Params:
-    """The same parameters; frozen ones get a gradient of zero at no cost.
-
-    Norm, clipping and the check for finiteness are then of what trains alone.
-    """
+    """The same parameters; frozen ones get a zero gradient at no cost, so norm, clipping and the
+    check for finiteness cover only what trains."""
     if not freeze:
         return params
     return jax.tree.map(

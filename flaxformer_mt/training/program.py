@@ -38,10 +38,10 @@ from flaxformer_mt.training.step import Metrics, UpdateLayout, make_eval_step, m
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """What `train` calls; made once by `build`. All functions run on `mesh`.
+    """What `train` calls, made by `build`. All functions run on `mesh`.
 
-    Batches are host arrays: of a global batch the rows of `share`, which are all, unless the mesh
-    spans several processes.
+    Batches are host arrays with the rows of `share`: all rows, unless the mesh spans several
+    processes.
     """
 
     config: ExperimentConfig
@@ -57,7 +57,7 @@ class Program:
 
 
 def with_dtype(config: ExperimentConfig, device: jax.Device) -> ExperimentConfig:
-    """The config with `model.dtype` as a run on this device records it: "auto" is settled."""
+    """The config with `model.dtype` "auto" settled for this device, as runs record it."""
     if config.model.dtype != "auto":
         return config
     model = dataclasses.replace(config.model, dtype=fastest_dtype(device))
@@ -73,8 +73,8 @@ def build(
 ) -> Program:
     """Model, optimizer and jitted steps of a config on `devices` (default: all).
 
-    On devices that are only described, such as a TPU topology's, the functions can be lowered and
-    compiled but not called. Raises MeshError and FreezeError.
+    On devices that are only described, such as a TPU topology's, the functions can be compiled but
+    not called. Raises MeshError and FreezeError.
     """
     mesh = make_mesh(config.mesh, devices)
     config = with_dtype(config, mesh.devices.flat[0])
@@ -100,7 +100,7 @@ def build(
             f"mesh.fsdp = {split} devices split {batches}"
         )
 
-    @jax.jit  # which keeps the trace: it is wanted for the shapes and again for the values
+    @jax.jit  # caches the trace, which is needed for shapes and values
     def boxed_state() -> TrainState:
         """Parameters still carry their logical axis names here."""
         params = initial_params(model, jax.random.key(config.training.seed))
@@ -117,8 +117,8 @@ def build(
             )
             shardings = dataclasses.replace(
                 shardings,
-                # In float32 a step's end gathers what it has updated. In bfloat16 the next step's
-                # start does: only the owner of a part keeps it in float32.
+                # In float32 a step's end gathers what it has updated; in bfloat16 the next step's
+                # start does, since only a part's owner keeps it in float32.
                 params=layout.update if narrow else layout.params,
                 opt_state=spread_over_data(boxed.opt_state, shardings.opt_state),
                 ema=spread_over_data(boxed.ema, shardings.ema),
@@ -167,12 +167,13 @@ def build(
 
 
 def init_and_precompile(program: Program, shapes: Sequence[Shape]) -> TrainState:
-    """A drawn state; the training step for the shapes is compiled by then, in threads beside it.
+    """A drawn state; meanwhile threads compile the training step for the shapes.
 
-    The compiler needs no Python: drawing a state, which is compiled as well, costs no time then.
+    The compiler needs no Python, so drawing a state, which is compiled as well, takes no extra
+    time.
     """
     with ThreadPoolExecutor(len(shapes), thread_name_prefix="compile") as pool:
-        # JAX keeps what was compiled for these avals and shardings: the first call finds it.
+        # JAX caches these programs: the first call finds them.
         compiled = [pool.submit(_compile, program, shape) for shape in shapes]
         state = program.init()
         for done in compiled:

@@ -45,7 +45,7 @@ class Progress:
     def validated(
         self, step: int, scores: Mapping[str, float], settings: TrainingConfig
     ) -> Progress:
-        """After a validation. Of equal values the earlier is the best, which must be finite."""
+        """After a validation. Of equal values the earlier is the best; it must be finite."""
         value, higher = scores[settings.best_metric], settings.best_metric == "bleu"
         better = math.isfinite(value) and (
             self.best is None or (value > self.best if higher else value < self.best)
@@ -57,7 +57,7 @@ class Progress:
     def outcome(
         self, step: int, settings: TrainingConfig, stopping: str | None = None
     ) -> Outcome | None:
-        """How training ends after `step`, if it does: `stopping` says why it is asked to."""
+        """How training ends after `step`, if it does; `stopping` says why it is asked to."""
         if settings.patience and self.stale >= settings.patience:
             best = "there was none"
             if self.best is not None:
@@ -88,7 +88,7 @@ class Progress:
         )
 
     def restored(self, checkpoint: Progress) -> Progress:
-        """This, of a run that has gone back, where `checkpoint` stands."""
+        """A checkpoint's progress with what survives a rollback of this one."""
         return dataclasses.replace(
             checkpoint,
             left_out=self.left_out,
@@ -97,12 +97,12 @@ class Progress:
         )
 
     def saved(self, step: int) -> Progress:
-        """As a checkpoint of `step` has it: beyond the place where it diverged, all is repaired."""
+        """As a checkpoint of `step` has it: saving beyond the place of divergence ends it."""
         return self if step <= self.diverged else dataclasses.replace(self, rollbacks=0)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Progress:
-        """The inverse of `dataclasses.asdict`; older checkpoints lack some of the fields."""
+        """The inverse of `dataclasses.asdict`; older checkpoints lack some fields."""
         return cls(
             **{
                 **values,
@@ -118,7 +118,7 @@ class DivergenceError(UserError):
 
 
 class Due(NamedTuple):
-    """What is due after a step; after the last one validation may be due without a checkpoint."""
+    """What is due after a step; after the last one, validation may be due without a checkpoint."""
 
     report: bool = False
     validation: bool = False
@@ -126,7 +126,7 @@ class Due(NamedTuple):
 
 
 def due_after(step: int, settings: TrainingConfig, *, waiting: Due) -> Due:
-    """What is due after `step`; validations and checkpoints that were `waiting` still are."""
+    """What is due after `step`, including validations and checkpoints that were `waiting`."""
 
     def every(interval: int) -> bool:  # 0: never
         return interval > 0 and step % interval == 0
@@ -166,7 +166,6 @@ def restored(
 def snapshot(
     state: TrainState, step: int, progress: Progress, metrics: Mapping[str, float], kind: Kind
 ) -> Snapshot:
-    """What a checkpoint holds."""
     return Snapshot(
         step=step,
         params=state.params,
@@ -179,12 +178,11 @@ def snapshot(
 
 
 def _moments(state: TrainState) -> dict[str, Any]:
-    """Everything of the state that is neither parameters nor their average."""
+    """Everything in the state but the parameters and their average."""
     return {name: getattr(state, name) for name in ("step", "opt_state", "bad_run", "skipped")}
 
 
 def keep_policy(settings: TrainingConfig) -> KeepPolicy:
-    """Which checkpoints outlive the next ones."""
     return KeepPolicy(
         keep_latest=settings.keep_latest,
         keep_best=settings.keep_best,

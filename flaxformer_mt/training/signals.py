@@ -17,7 +17,7 @@ _PROCESS = 128  # above any signal's number
 class StopRequest:
     """While entered, the first SIGINT or SIGTERM sets `received`; a second one acts as usual.
 
-    Preempted machines send SIGTERM some tens of seconds before they go: time for one checkpoint.
+    Preempted machines send SIGTERM some tens of seconds before they stop: time for one checkpoint.
     """
 
     def __init__(self, processes: Processes = ALONE) -> None:
@@ -28,7 +28,7 @@ class StopRequest:
         self._previous: dict[int, Any] = {}
 
     def ask(self) -> Any:
-        """What any process says of a stop, for `hear`: computed on the devices, not waited for."""
+        """What any process says about a stop, for `hear`: computed on the devices, not awaited."""
         mine = 0
         if self.received is not None:
             mine = self._processes.number * _PROCESS + signal.Signals[self.received].value
@@ -39,7 +39,7 @@ class StopRequest:
 
     @property
     def reason(self) -> str | None:
-        """Why to stop, if so: of several processes what all of them know."""
+        """Why to stop, if so: for several processes, what all of them know."""
         if self._processes.count == 1:
             return f"{self.received} received" if self.received else None
         if self._heard == 0:
@@ -48,7 +48,7 @@ class StopRequest:
         return f"{signal.Signals(number).name} received by process {process}"
 
     def __enter__(self) -> StopRequest:
-        # In another thread Python sets no handlers, and signals are the program's that started it.
+        # Python sets handlers only in the main thread.
         here = threading.current_thread() is threading.main_thread()
         for number in (signal.SIGINT, signal.SIGTERM) if here else ():
             self._previous[number] = signal.signal(number, self._handle)
@@ -60,7 +60,7 @@ class StopRequest:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self.received = signal.Signals(number).name
         self._restore()
-        # Not by print: the signal may have come in the middle of one.
+        # Not with print: the signal may have interrupted one.
         with contextlib.suppress(OSError):
             os.write(2, f"\n{self.received}: stopping after {self.after}\n".encode())
 

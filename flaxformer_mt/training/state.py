@@ -19,9 +19,9 @@ Params = Any
 class TrainState:
     """The carried state of training; every leaf is an array.
 
-    `step` counts batches seen and so drives the randomness; the optimizer's own count advances only
-    with applied updates. `bad_run` is the number of consecutive updates skipped for a non-finite
-    loss or gradient, `skipped` their total. `ema` is None unless a moving average is kept.
+    `step` counts batches and drives the randomness; the optimizer's own count advances only with
+    applied updates. `bad_run` is the number of consecutive updates skipped for a non-finite loss or
+    gradient, `skipped` their total. `ema` is None unless a moving average is kept.
     """
 
     step: jax.Array
@@ -35,7 +35,6 @@ class TrainState:
 def start_state(
     params: Params, optimizer: optax.GradientTransformation, *, keep_ema: bool
 ) -> TrainState:
-    """The state before the first step."""
     zero = jnp.zeros((), jnp.int32)
     return TrainState(
         step=zero,
@@ -63,7 +62,7 @@ class StartError(UserError):
 
 
 def check_same_form(params: Any, abstract: Any, origin: str) -> None:
-    """Raises StartError naming every parameter whose shape differs or that one side lacks."""
+    """Raises StartError naming every parameter that is missing or has another shape."""
     have = {path_name(p): leaf.shape for p, leaf in jax.tree_util.tree_leaves_with_path(params)}
     want = {path_name(p): leaf.shape for p, leaf in jax.tree_util.tree_leaves_with_path(abstract)}
     problems = [

@@ -30,7 +30,7 @@ def batch_loss(
     batch: Batch,
     dropout_key: jax.Array | None,
 ) -> LossSums:
-    """Loss sums of one batch; with a key dropout is on, without one the model is deterministic."""
+    """Loss sums of one batch; without a key there is no dropout."""
     parts = rows_split()  # of the rows, one a device
     variables: dict[str, Any] = {"params": params}
     table: Any = nn.with_logical_constraint(softmax_table(params, config.model), ("vocab", None))
@@ -70,14 +70,12 @@ def batch_loss(
 
 
 def step_key(seed: int, step: jax.Array) -> jax.Array:
-    """The dropout key of a step, of these two alone: step n is the same after any restart."""
+    """A step's dropout key depends on nothing else: step n is the same after any restart."""
     return jax.random.fold_in(jax.random.key(seed), step)
 
 
 @dataclasses.dataclass(frozen=True)
 class UpdateLayout:
-    """Shardings of each parameter: as the model uses it, and as it is updated."""
-
     params: Any
     update: Any
 
@@ -91,11 +89,11 @@ def make_train_step(
     """`(state, batch) -> (state, metrics)`, to be jitted with the state donated.
 
     The gradient is that of the smoothed loss summed over the batch's target tokens and divided by
-    their number, whether or not the batch is split into micro-batches. An update whose loss or
-    gradient is not finite leaves parameters, moments and average as they were, and is counted.
+    their number, also with micro-batches. An update whose loss or gradient isn't finite changes no
+    parameters, moments or average, and is counted.
 
-    With a `layout` the gradients are summed into the parts that it names and each device updates
-    its own; what the step is jitted with says how the parameters are laid out then.
+    With a `layout`, gradients are summed into the parts that it names and each device updates its
+    own; the jitted step's shardings say how the parameters are laid out then.
     """
     settings = config.training.optimizer
     narrow = config.training.exchange_dtype != "float32"
@@ -134,9 +132,9 @@ def make_train_step(
             used = jax.lax.with_sharding_constraint(used, layout.params)
         (loss, nll), grads = gradient(used, batch, tokens, key)
         if layout is not None:
-            # Whole first: asked for parts at once, the partitioner would cut each gradient's
-            # product into a ring of small ones. A sum of which each device uses a part is
-            # scattered anyhow.
+            # Whole first: if asked for parts at once, the partitioner would cut each gradient's
+            # product into a ring of small ones. A sum whose parts different devices use is
+            # scattered anyway.
             grads = jax.lax.with_sharding_constraint(grads, layout.params)
             grads, before = (
                 jax.lax.with_sharding_constraint(tree, layout.update) for tree in (grads, before)
@@ -182,10 +180,10 @@ def make_train_step(
 
 
 def _exchanged(params: Params, config: ExperimentConfig) -> Params:
-    """The parameters as devices exchange them: matrices in `training.exchange_dtype`.
+    """The parameters as devices exchange them: matrices in `training.exchange_dtype`, with
+    gradients of that type.
 
-    Their gradients have the same type. Vectors (biases, normalisation) are a thousandth of the
-    traffic and stay in float32.
+    Vectors (biases, normalisation) are a thousandth of the traffic and stay in float32.
     """
     dtype = config.training.exchange_dtype
     if dtype == "float32":
@@ -199,7 +197,7 @@ def _exchanged(params: Params, config: ExperimentConfig) -> Params:
 
 
 def _split_rows(x: jax.Array, parts: int) -> jax.Array:
-    # Row i goes to micro-batch i % parts: each device keeps rows of its own in every micro-batch.
+    # Row i goes to micro-batch i % parts: each device has rows in every micro-batch.
     return jnp.moveaxis(x.reshape(x.shape[0] // parts, parts, *x.shape[1:]), 1, 0)
 
 

@@ -69,7 +69,6 @@ class Window:
 
     @property
     def sums(self) -> Sums:
-        """A copy of the sums as they stand now."""
         return dataclasses.replace(self._sums, seconds=time.perf_counter() - self._start)
 
     def add(self, metrics: Mapping[str, np.ndarray], *, positions: int) -> None:
@@ -194,7 +193,6 @@ class Telemetry:
             self._bar.set_description_str("")
 
     def message(self, text: str) -> None:
-        """A line for the reader, not a measurement."""
         if self._bar is not None:
             self._bar.write(text, file=self._stream)
         else:

@@ -34,15 +34,13 @@ class TrackerError(UserError):
 
 
 class Sample(NamedTuple):
-    """One sentence of the validation set, translated."""
-
     source: str
     reference: str
     hypothesis: str
 
 
 def as_text(samples: Sequence[Sample]) -> str:
-    """Samples for people: three lines each, and an empty one between them."""
+    """Samples as text: three lines each, separated by empty lines."""
     return "\n".join(
         "".join(f"{name:10} {text}\n" for name, text in sample._asdict().items())
         for sample in samples
@@ -61,7 +59,7 @@ def check_installed(names: Sequence[str]) -> None:
 
 
 class Tracker(Protocol):
-    """A run at one tracker. `Trackers` meets what a method raises, and calls it again later."""
+    """A run at one tracker. `Trackers` catches what a method raises, and calls it again later."""
 
     def show(self, step: int, values: Mapping[str, float]) -> None:
         """Numbers by tag, such as "train/loss"."""
@@ -86,12 +84,12 @@ class _Followed:
 
 
 class Trackers:
-    """The trackers of a run, none until they are opened. They never cost a run its training.
+    """The trackers of a run. They never stop training.
 
-    One that can't be opened is an error, since nothing is lost by it. One that fails later is told
-    of once. What it doesn't take waits, in order, and is tried again with a report after a minute,
-    then two, four ..., so that a network that comes back leaves no gap and one that doesn't holds
-    up little. What hasn't arrived at the end is counted and told of.
+    One that can't be opened is an error, since nothing is lost yet. One that fails later is
+    reported once. What it doesn't take waits, in order, and is tried again with a report after one
+    minute, then two, four ..., so a network that comes back leaves no gap and one that doesn't
+    delays little. Reports that never arrive are counted at the end.
     """
 
     def __init__(self, say: Callable[[str], object]) -> None:
@@ -178,11 +176,9 @@ class Trackers:
 class Board:
     """TensorBoard's event files in `folder`; a report is in its file when `show` returns.
 
-    (tensorboardX's usual writer hands events to a thread, where the last report can get lost.)
-
-    A file is begun with the first report, and after a failure: readers stop at a torn record. It
-    says where its session starts: later steps of a killed run, or of one that went back, are
-    hidden.
+    (tensorboardX's usual writer uses a thread, which can lose the last report.) A file begins with
+    the first report, and after a failure, since readers stop at a torn record. It says where its
+    session starts, which hides later steps of a killed or rolled-back run.
     """
 
     def __init__(self, folder: Path, config: str) -> None:
@@ -222,7 +218,7 @@ class Board:
         self._after = step
 
     def rewind(self, step: int) -> None:
-        """What was shown of steps after `step` is hidden once there is another report."""
+        """The next report hides what was shown of steps after `step`."""
         self.close()
         self._after = step
 
@@ -244,9 +240,9 @@ def _preformatted(tag: str, content: str) -> Any:
 
 
 class Wandb:
-    """A run of W&B, whose own process sends what it is given, or keeps it where it is offline.
+    """A run of W&B, whose own process sends reports, or stores them when offline.
 
-    W&B takes no step back: of steps that are done again the first report stays.
+    W&B can't go back: of repeated steps the first report stays.
     """
 
     def __init__(self, run: RunDirectory, config: ExperimentConfig, known: str | None) -> None:
@@ -264,7 +260,7 @@ class Wandb:
             allow_val_change=True,
             # Beside a run that the program may have of its own.
             reinit="create_new",
-            # Without a network it would wait for one for ever. What isn't sent stays in `dir`.
+            # Otherwise it waits for a network forever. Unsent reports stay in `dir`.
             settings=wandb.Settings(finish_timeout=300, finish_timeout_raises=True),
         )
         self.id: str = self._run.id
@@ -285,13 +281,13 @@ class Wandb:
 
 
 class Mlflow:
-    """A run of MLflow, where `MLFLOW_TRACKING_URI` says or else in its local database.
+    """A run of MLflow, at `MLFLOW_TRACKING_URI` or in its local database.
 
-    Its numbers can't be taken back: of steps that are done again the first report stays.
+    Numbers can't be taken back: of repeated steps the first report stays.
     """
 
     def __init__(self, run: RunDirectory, config: ExperimentConfig, known: str | None) -> None:
-        # Else a server that is down holds up training for minutes at each report.
+        # Otherwise a server that is down delays each report by minutes.
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
         from mlflow import MlflowClient
@@ -305,7 +301,7 @@ class Mlflow:
             experiment = found.experiment_id if found else self._client.create_experiment(title)
             made = self._client.create_run(experiment, run_name=run.path.name)
             self.id: str = made.info.run_id
-            # MLflow lets none be changed: what a later start changes is in config.json alone.
+            # MLflow's parameters can't change; config.json has later starts' settings.
             params = [Param(key, str(value)) for key, value in flatten(config).items()]
             for first in range(0, len(params), 100):  # its limit
                 self._client.log_batch(self.id, params=params[first : first + 100])

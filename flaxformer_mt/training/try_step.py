@@ -22,7 +22,7 @@ class TrialError(FlaxformerError):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Trial:
-    """Seconds; bytes of one device. A figure that the backend does not give is None."""
+    """Seconds, and bytes of one device. A figure that the backend doesn't give is None."""
 
     shape: Shape
     compile_seconds: float
@@ -37,9 +37,9 @@ class Trial:
 
 
 def try_step(program: Program, shape: Shape, *, longest: int, steps: int = 3) -> Trial:
-    """Compiles the training step for `shape` and does it on full rows, once and `steps` times more.
+    """Compiles the training step for `shape` and runs it on full rows, once and `steps` times more.
 
-    `longest` is the length of a sentence in them. Raises TrialError if memory doesn't suffice.
+    `longest` is the length of their sentences. Raises TrialError if memory doesn't suffice.
     """
     begin = time.perf_counter()
     try:
@@ -84,7 +84,7 @@ def try_step(program: Program, shape: Shape, *, longest: int, steps: int = 3) ->
 
 
 def full_batch(shape: Shape, program: Program, *, longest: int) -> Batch:
-    """This process's rows of a batch without padding, of random tokens that every side has."""
+    """This process's rows of a batch without padding, of random tokens."""
     rows = shape.rows * len(program.share.numbers) // program.share.count
     random, fields = np.random.default_rng(0), {}
     for side, length, vocab_size in (

@@ -15,8 +15,8 @@ from flaxformer_mt.training.program import Program
 from flaxformer_mt.training.telemetry import perplexity
 
 _EXCHANGED = 4  # batches: some thousands of target tokens, whose mean tells hundredths of a nat
-# Nats a token. A parser, most of whose tokens follow from those before, had 0.17 after 600 steps; a
-# model that settings kept from its source 0.001.
+# Nats per token. A parser, most of whose tokens follow from those before, had 0.17 after 600 steps;
+# a model prevented from using its source had 0.001.
 _LITTLE = 0.02
 
 # Parameters and step -> scores by name, such as {"bleu": 41.0}: the same ones in every process.
@@ -24,7 +24,7 @@ Evaluator = Callable[[Any, int], Mapping[str, float]]
 
 
 def loss_evaluator(program: Program, pairs: TokenPairs, report: Callable[[str], None]) -> Evaluator:
-    """`validation_loss` of these pairs; `report` gets what there is to doubt about it.
+    """`validation_loss` of these pairs; `report` gets reasons to doubt it.
 
     Raises PlanError if the pairs fit no batch.
     """
@@ -40,11 +40,11 @@ def loss_evaluator(program: Program, pairs: TokenPairs, report: Callable[[str], 
 
 
 def validation_loss(program: Program, pairs: TokenPairs, params: Any) -> dict[str, float]:
-    """`loss` (plain negative log-likelihood, nats a target token) and `perplexity` of all pairs.
+    """`loss` (plain negative log-likelihood, nats per target token) and `perplexity` of all pairs.
 
-    And `source_gain`: how much higher the loss is with the source of another pair of like length.
-    Near 0, the decoder has learnt its language and nothing of the sentence. It is of at most four
-    batches, spread over the lengths, and left out where no batch has two pairs.
+    `source_gain` is how much higher the loss is with another pair's source of similar length; near
+    0, the model ignores its source. It is computed on at most four batches, spread over the
+    lengths, and left out if no batch has two pairs.
     """
     batch_config, share = program.config.data.batch, program.share
     own = [program.eval_step(params, batch) for batch in one_pass(pairs, batch_config, share=share)]
@@ -62,8 +62,8 @@ def validation_loss(program: Program, pairs: TokenPairs, params: Any) -> dict[st
 
 
 def doubt(scores: Mapping[str, float], step: int, config: ExperimentConfig) -> str | None:
-    """What to tell a user whose model, its warm-up behind it, makes nothing of its source."""
-    # A loss that is not finite has its own end (DivergenceError) and says nothing of the source.
+    """What to tell a user whose model still ignores its source after warm-up."""
+    # A loss that isn't finite ends differently (DivergenceError).
     gain = scores.get("source_gain", math.nan)
     if not math.isfinite(gain) or gain > _LITTLE or step <= config.training.schedule.warmup_steps:
         return None

@@ -8,7 +8,7 @@ import pytest
 
 SLOW_IMPORT = """
 import os, signal, sys
-from flaxformer_mt.__main__ import main
+from flaxformer_mt.cli.main import main
 signal.signal(signal.SIGINT, signal.default_int_handler)
 class Finder:
     def find_spec(name, *_):
@@ -16,7 +16,7 @@ class Finder:
             os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, Finder)
 sys.argv = ["flaxformer-mt", "train", "--workdir", "nowhere"]
-main()
+sys.exit(main())
 """
 
 
@@ -26,12 +26,12 @@ def test_ctrl_c_while_a_command_is_imported_ends_it_without_a_trace():
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs Linux's /dev/full")
-def test_standard_output_that_cannot_be_written_is_named():
+def test_standard_output_that_cannot_be_written_is_an_error_without_a_trace():
     command = [sys.executable, "-m", "flaxformer_mt", "config", "--config", "quickstart"]
     with open("/dev/full", "w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
-    message = "standard output: cannot be written: No space left on device"
-    assert (done.returncode, done.stderr) == (1, f"flaxformer-mt config: error: {message}\n")
+    message = "flaxformer-mt config: error: No space left on device; free some; the same command"
+    assert done.returncode == 1 and done.stderr == f"{message} then resumes\n"
 
 
 def test_closed_streams_are_no_bug():

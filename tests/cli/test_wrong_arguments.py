@@ -60,7 +60,7 @@ CALLS = [
     ("attention --workdir . --src a --output a.svg --size big", "'big' is not a size"),
     # A server.
     ("serve --workdir . --port 65536", "'65536' must be an integer from 0 to 65,535"),
-    ("serve --workdir . --timeout inf", "'inf' must be a number of seconds > 0"),
+    ("serve --workdir . --timeout inf", "'inf' must be a finite number"),
     ("serve --workdir . --queue 10 --max-sentences 11", "but only 10 can wait"),
 ]
 

@@ -10,11 +10,10 @@ import pytest
 from flaxformer_mt.data.vocabulary import BOS, EOS
 from flaxformer_mt.decoding.segments import OverlongError
 from flaxformer_mt.model import Transformer
-from flaxformer_mt.model.parameters import stack_layers
 from tests.decoding.examples import as_part, forcing
 from tests.decoding.runs import PAIRS
 from tests.model import reference
-from tests.model.examples import build, tiny_config
+from tests.model.examples import build, stack_layers, tiny_config
 
 PIECES = types.SimpleNamespace(pieces=lambda ids: [str(token) for token in ids])
 BOTH: Any = types.SimpleNamespace(src=PIECES, tgt=PIECES)

@@ -10,12 +10,7 @@ import pytest
 
 from flaxformer_mt.data.corpus import CorpusError
 from flaxformer_mt.evaluation import evaluation_files
-from flaxformer_mt.evaluation.compare import (
-    common_case,
-    common_text,
-    common_tokenizer,
-    find_system,
-)
+from flaxformer_mt.evaluation.compare import common_scoring, common_text, find_system
 from flaxformer_mt.evaluation.evaluation_files import System, keep, kept_names, read_kept
 from flaxformer_mt.evaluation.metrics import ScoringError
 from flaxformer_mt.evaluation.scoring import Scoring, assess
@@ -138,13 +133,14 @@ def test_all_were_scored_in_one_way(tmp_path: Path) -> None:
     ways = {"cased": {}, "raw": {"tokenizer": "none"}, "blind": {"lowercase": True}}
     found = (find_system(str(kept(tmp_path, name, **how))) for name, how in ways.items())
     plain, (cased, raw, blind) = System(name="a", hypotheses=[]), found
-    assert common_tokenizer([plain]) is None and common_tokenizer([raw, plain]) == "none"
+    assert common_scoring([plain]) == Scoring()
+    assert common_scoring([raw, plain]).tokenizer == "none"
     with pytest.raises(ScoringError, match=r"different tokenisation \(13a, none\): choose one"):
-        common_tokenizer([cased, raw])
-    assert common_case([blind, plain])
-    assert not common_case([cased, plain]) and not common_case([plain])
+        common_scoring([cased, raw])
+    assert common_scoring([blind, plain]).lowercase
+    assert not common_scoring([cased, plain]).lowercase
     with pytest.raises(ScoringError, match="some of the systems were evaluated with --lowercase"):
-        common_case([cased, blind])
+        common_scoring([cased, blind])
 
 
 @needs_clients

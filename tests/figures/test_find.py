@@ -7,8 +7,7 @@ import shlex
 import numpy as np
 
 from flaxformer_mt.decoding.teacher_forcing import Attention
-from flaxformer_mt.figures.find import command, find_heads, highlights, table, to_json
-from flaxformer_mt.figures.sentences import Sentence
+from flaxformer_mt.figures.find import Sentence, command, find_heads, highlights, table, to_json
 from tests.figures.examples import made_up
 
 SHORT = ("▁a", "▁cat", "▁ran", "</s>")

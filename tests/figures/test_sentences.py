@@ -5,7 +5,7 @@ import pytest
 from flaxformer_mt.decoding.segments import OverlongError
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.figures import FigureError
-from flaxformer_mt.figures.sentences import attend, sentence_of, sentences_of
+from flaxformer_mt.figures.find import attend, sentence_of, sentences_of
 from tests.decoding.runs import PAIRS, make_run
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from flaxformer_mt.config.schema import ModelConfig
@@ -13,6 +14,16 @@ from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.parameters import initial_params
 
 VOCAB = 13
+
+
+def stack_layers(params: Any) -> dict[str, Any]:
+    """The inverse of `unstack_layers`."""
+    stacked = dict(params)
+    for stack in ("encoder", "decoder"):
+        rest = dict(params[stack])
+        layers = [rest.pop(name) for name in sorted(rest) if name.startswith("layers_")]
+        stacked[stack] = rest | {"layers": jax.tree.map(lambda *x: jnp.stack(x), *layers)}
+    return stacked
 
 
 def tiny_config(**changes: Any) -> ModelConfig:

@@ -7,8 +7,16 @@ import pytest
 
 from flaxformer_mt.model import CHUNK, Transformer
 from flaxformer_mt.model.cache import grown, room
-from flaxformer_mt.model.parameters import stack_layers
-from tests.model.examples import VOCAB, build, call, hidden_of, pack, random_params, tiny_config
+from tests.model.examples import (
+    VOCAB,
+    build,
+    call,
+    hidden_of,
+    pack,
+    random_params,
+    stack_layers,
+    tiny_config,
+)
 
 ROWS, BEAMS, SRC_LENGTH, TGT_LENGTH = 2, 3, 5, 6
 

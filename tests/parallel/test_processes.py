@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from flaxformer_mt.cli.processes import add_processes, cluster
+from flaxformer_mt.cli.arguments import add_processes, cluster
 from flaxformer_mt.parallel import ALONE, Cluster, ProcessError, batch_share, joined
 
 
@@ -89,8 +89,8 @@ def test_flags_say_who_is_who(capsys):
         ("--coordinator host:1", "go together"),
         ("--num-processes 2 --process-id 0", "go together"),
         ("--coordinator host --num-processes 2 --process-id 0", "write HOST:PORT"),
-        ("--coordinator host:1 --num-processes 2 --process-id 2", "must lie between"),
-        ("--heartbeat 0", "at least 1 second"),
+        ("--coordinator host:1 --num-processes 2 --process-id 2", "must be below"),
+        ("--heartbeat 0", "must be an integer from 1"),
     ]:
         with pytest.raises(SystemExit) as stop:
             parsed(wrong)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.decoding.teacher_forcing import Attention
+from flaxformer_mt.figures.find import Sentence
 from flaxformer_mt.figures.maps import Picked
-from flaxformer_mt.figures.sentences import Sentence
 from flaxformer_mt.reproduction import pictures
 from tests.figures.examples import made_up
 
