@@ -23,6 +23,8 @@ from flaxformer_mt.training.state import with_params
 from flaxformer_mt.training.telemetry import Telemetry, Window
 from flaxformer_mt.training.validation import Evaluator
 
+_MEASURED = 30  # steps until their time says what training will take
+
 
 @dataclasses.dataclass(kw_only=True, eq=False)
 class Training:
@@ -74,6 +76,7 @@ class Training:
         # of all processes, padding included), and what is said of a stop.
         self.pending: tuple[Any, Any, int, Any] | None = None
         self.warm = False  # a step has been done
+        self.measured = 0  # steps of this start
         self.due = Due()
 
     def run(self) -> Outcome:
@@ -201,6 +204,9 @@ class Training:
         self.stop.hear(stop)
         self.window.add(metrics, positions=positions)
         self.telemetry.step(self.window.perplexity)
+        self.measured += 1
+        if self.measured == _MEASURED:
+            self.telemetry.cost(self.window.sums, self.settings.steps - self.step)
         if metrics["bad_run"]:
             self.skipped.append(batch)
         else:

@@ -192,6 +192,15 @@ class Telemetry:
         finally:
             self._bar.set_description_str("")
 
+    def cost(self, sums: Sums, steps_left: int) -> None:
+        """Says what the rest of training takes here."""
+        if sums.steps and steps_left > 0:
+            each = sums.seconds / sums.steps
+            self.message(
+                f"about {duration(steps_left * each)} for the {steps_left:,} steps left, at "
+                f"{each:.2g} s each, plus validation and compiling"
+            )
+
     def message(self, text: str) -> None:
         if self._bar is not None:
             self._bar.write(text, file=self._stream)

@@ -3,6 +3,7 @@
 import dataclasses
 import gc
 import math
+import re
 import types
 import weakref
 from collections.abc import Callable
@@ -185,7 +186,8 @@ def test_initial_parameters_are_a_checkpoint_and_not_kept(tmp_path):
     assert len(held) == count, "the run has a checkpoint of its own"
 
 
-def test_a_report_counts_tokens_epochs_and_padding(tmp_path):
+def test_a_report_counts_tokens_epochs_and_padding(tmp_path, monkeypatch):
+    monkeypatch.setattr(loop, "_MEASURED", 3)
     run = Run(tmp_path, {"training.steps": 8, "training.log_every": 4})
     run.start()
     lines = [line for line in run.log() if line["kind"] == "train"]
@@ -200,7 +202,8 @@ def test_a_report_counts_tokens_epochs_and_padding(tmp_path):
     # An untrained model makes nothing of its source, which is said after the warm-up.
     assert run.shown.count("step 8: the model ignores its source so far: the validation") == 1
     assert run.shown.count("compiling...\n") == run.shown.count("validating...\n") == 1
-    assert run.shown.count("\n") == len(run.log()) + 3
+    assert run.shown.count("\n") == len(run.log()) + 4
+    assert re.search(r"^about 0:00:\d\d for the [345] steps left, at .* s each, ", run.shown, re.M)
 
 
 def test_rates_leave_validation_and_saving_out(tmp_path, monkeypatch):
