@@ -1,19 +1,30 @@
 """`files` without a variant: sizes by the corpus, in every command that takes a config."""
 
+from unittest import mock
+
+import pytest
+
 from flaxformer_mt.api.settings import continued, settled
+from flaxformer_mt.cli import dry_run
 from flaxformer_mt.rundir.layout import RunDirectory, read_record
 from tests.cli.conftest import settings
+from tests.cli.test_bad_runs import Reached
 
 
-def test_a_run_records_the_sizes_that_its_text_asks_for(run, corpus, tmp_path):
+def test_a_run_records_the_sizes_that_its_text_asks_for(
+    run, corpus, tmp_path, monkeypatch, capfdbinary
+):
     """What every command says of them before they are settled, too."""
     text = [word for word in settings(corpus) if ".data.train" in word or ".data.valid" in word]
     arguments = ["--config", "files", f"--config.data.folder={corpus}", *text]
     said = "sizes for 120 pairs: 2 + 2 layers of width 128, 500 types, 1,000 steps of 2,048 tokens"
     shown = run("config", *arguments)
     assert shown.errors.strip() == said and "model.d_model = 128\n" in shown.output
-    tried = run("train", "--dry-run", *arguments, "--workdir", tmp_path / "tried")
-    assert tried.status == 0 and said in tried.errors and "1,000 steps" in tried.output
+    with monkeypatch.context() as patched, pytest.raises(Reached):
+        patched.setattr(dry_run, "build", built := mock.Mock(side_effect=Reached))
+        run("train", "--dry-run", *arguments, "--workdir", tmp_path / "tried")
+    assert said in capfdbinary.readouterr().err.decode()
+    assert built.call_args[0][0].training.steps == 1000
     assert said in run("prepare", *arguments, "--workdir", tmp_path / "run").errors
     record = read_record(RunDirectory(tmp_path / "run")).config
     assert record["sizes"] == "given" and record["training"]["steps"] == 1000
