@@ -162,7 +162,7 @@ else
 fi
 
 manifest() {
-    local text spot_line= settings=
+    local text spot_line='' settings=''
     text=$(cat "$template")
     printf -v settings '%s, ' ${variables[@]+"${variables[@]}"}
     settings=${settings%, }
