@@ -15,7 +15,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -307,3 +307,63 @@ class BucketSink(_Continued):
             for part in map(self._part, range(self._parts)):
                 with part.open("rb") as stream:
                     shutil.copyfileobj(stream, joined, 1 << 20)
+
+
+class ShardedSink(_Continued):
+    """Several outputs in order: each of that part of the input which ends at one of `ends`, a line.
+
+    `open_shard` gives the sink of each, which continues what it has. The record says how many are
+    finished. Raises OutputError.
+    """
+
+    def __init__(
+        self,
+        record: str,
+        ends: Sequence[int],
+        open_shard: Callable[[int], Sink],
+        *,
+        restart: bool = False,
+    ) -> None:
+        super().__init__(paths.as_path(record), restart)
+        self._ends, self._open, self._finished = ends, open_shard, 0
+        self._shard = Sink()
+
+    def begin(self, identity: Mapping[str, Any]) -> Consumed:
+        self._identity = {**identity, "shards": f"{len(self._ends)} of {self._ends[-1]:,} lines"}
+        done = Consumed()
+        with _explained(self._record):
+            if not self._restart and paths.exists(self._record):
+                done, self._finished = self._told()
+        return self._continue(done)
+
+    def write(self, data: bytes) -> None:
+        self._shard.write(data)
+
+    def commit(self, consumed: Consumed) -> None:
+        self._shard.commit(consumed)
+        if consumed.lines >= self._ends[self._finished]:
+            self._end_shard(consumed)
+
+    def finish(self) -> None:
+        with _explained(self._record):
+            self._record.unlink(missing_ok=True)
+        self.kept = ""
+
+    def close(self) -> None:
+        self._shard.close()
+
+    def _continue(self, done: Consumed) -> Consumed:
+        """Begins the shard after those that are finished; what is done with what it has."""
+        if self._finished == len(self._ends):
+            return done
+        self._shard = self._open(self._finished)
+        done = max(self._shard.begin(self._identity), done, key=lambda each: each.lines)
+        self.kept = self._shard.kept
+        return self._end_shard(done) if done.lines >= self._ends[self._finished] else done
+
+    def _end_shard(self, done: Consumed) -> Consumed:
+        self._shard.finish()
+        self._finished += 1
+        with _explained(self._record):
+            self._tell(done, self._finished)
+        return self._continue(done)

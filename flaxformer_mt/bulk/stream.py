@@ -68,10 +68,8 @@ def windows(lines: Lines | TwoInputs | Shard, *, window: int) -> Iterator[Window
         yield found
 
 
-def shard_of(
-    whole: Lines | TwoInputs, index: int, count: int, *, window: int
-) -> tuple[int, int, int]:
-    """Part `index` of `count`, in whole windows: lines before it, its last line, bytes of text.
+def shard_ends(whole: Lines | TwoInputs, count: int, *, window: int) -> list[tuple[int, int]]:
+    """Lines and bytes of text before each of `count` parts of whole windows, and in all.
 
     Reads the whole input. Raises InputError and CorpusError.
     """
@@ -80,9 +78,7 @@ def shard_of(
         if each.error is not None:
             raise each.error
         ends.append((whole.number, ends[-1][1] + each.size))
-    last = len(ends) - 1
-    (start, before), (stop, size) = ends[last * index // count], ends[last * (index + 1) // count]
-    return start, stop, size - before
+    return [ends[(len(ends) - 1) * part // count] for part in range(count + 1)]
 
 
 def stream(

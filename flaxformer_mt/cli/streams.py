@@ -19,14 +19,22 @@ from typing import Any, BinaryIO, cast
 import flaxformer_mt as fm
 from flaxformer_mt.api import say
 from flaxformer_mt.bulk.reading import Lines, Shard, TwoInputs
-from flaxformer_mt.bulk.sinks import BucketSink, Consumed, FileSink, OutputError, Sink, StreamSink
+from flaxformer_mt.bulk.sinks import (
+    BucketSink,
+    Consumed,
+    FileSink,
+    OutputError,
+    ShardedSink,
+    Sink,
+    StreamSink,
+)
 from flaxformer_mt.bulk.stream import (
     WINDOW,
     Made,
     ScoreSettings,
     TranslateSettings,
     Window,
-    shard_of,
+    shard_ends,
     stream,
 )
 from flaxformer_mt.cli.arguments import as_asked, weights
@@ -46,6 +54,7 @@ OUTPUT = {
     "interruption the same command resumes it (default: standard output)",
     "--shard I/N": "process only part I of N, from 0 to N-1, into FILE.shard-I-of-N, to share "
     "work between machines or array tasks",
+    "--output-shards N:int": "write all N shards of an input file instead of FILE",
     "--join N:int": "write FILE from its N finished shards",
     "--restart": "start over, discarding earlier output",
     "--engine local|ray": "ray: share the work among the machines of a Ray cluster, each with "
@@ -58,27 +67,41 @@ OUTPUT = {
 
 
 @contextlib.contextmanager
-def writing(options: argparse.Namespace, inputs: Sequence[str | None]) -> Iterator[Sink]:
-    """Where `--output` leads. Raises OutputError for a folder, "" and one of the inputs."""
+def writing(
+    options: argparse.Namespace, inputs: Sequence[str | None], ends: Sequence[int] = ()
+) -> Iterator[Sink]:
+    """Where `--output` leads, in shards if they have `ends`.
+
+    Raises OutputError for a folder, "" and one of the inputs.
+    """
     path: str | None = options.output
     if path is None:
         yield StreamSink(sys.stdout.buffer)
         return
     if not path:
         raise OutputError("--output is empty: name a file, or leave it out for standard output")
-    for kept in (path, f"{path}.part", f"{path}.part.json"):
-        if any(name is not None and _same(name, kept) for name in inputs):
-            raise OutputError(f"{kept}: is also the input; choose another --output")
-    if "://" in path:
-        sink: Sink = BucketSink(path, restart=options.restart)
-    elif os.path.isdir(path):
-        raise OutputError(f"{path}: is a folder; --output must be a file")
-    elif os.path.exists(path) and not os.path.isfile(path):
+    if not ends and "://" not in path and os.path.exists(path) and not os.path.isfile(path):
+        if os.path.isdir(path):
+            raise OutputError(f"{path}: is a folder; --output must be a file")
         with _device(path) as device:
             yield StreamSink(device, path)
         return
+    names = [_shard_name(path, number, len(ends)) for number in range(len(ends))]
+    for kept in (
+        f"{name}{part}" for name in names or [path] for part in ("", ".part", ".part.json")
+    ):
+        if any(name is not None and _same(name, kept) for name in inputs):
+            raise OutputError(f"{kept}: is also the input; choose another --output")
+
+    def opened(name: str) -> Sink:
+        kind = BucketSink if "://" in name else FileSink
+        return kind(name, restart=options.restart)
+
+    if ends:
+        open_shard, record = (lambda number: opened(names[number])), f"{path}.shards.json"
+        sink: Sink = ShardedSink(record, ends, open_shard, restart=options.restart)
     else:
-        sink = FileSink(path, restart=options.restart)
+        sink = opened(path)
     with contextlib.closing(sink):
         yield sink
 
@@ -165,28 +188,38 @@ def streamed(
     if options.engine == "local" and (options.ray_address or options.ray_chips):
         parser.error("--ray-address and --ray-chips need --engine ray")
     named = [options.input, getattr(options, "src", None), getattr(options, "tgt", None)]
-    if options.join or options.shard:
+    asked = [options.shard, options.join, options.output_shards]
+    if any(asked):
         if options.output is None:
-            parser.error("--shard and --join need --output")
-        if options.join and options.shard:
-            parser.error("--shard writes one part and --join joins them all: give only one")
+            parser.error("--shard, --output-shards and --join need --output")
+        if sum(map(bool, asked)) > 1:
+            parser.error(
+                "--shard writes one part, --output-shards all and --join joins them: give only one"
+            )
         if options.join:
             return _joined(options)
-    shard = _shard(options, parser, named) if options.shard else None
+        if not any(named):
+            flag = "--shard" if options.shard else "--output-shards"
+            parser.error(f"{flag} reads the input twice: name a file instead of standard input")
+    index, count = _shard(options, parser) if options.shard else (0, options.output_shards)
     try:
         with contextlib.ExitStack() as stack:
             # Only an output file can be continued by a second call.
             stack.enter_context(sigterm_stops(options.output is not None))
             lines: Lines | TwoInputs | Shard
-            if shard is not None:
+            ends: list[int] = []
+            if count:
                 with reading() as whole:
-                    part = shard_of(whole, *shard, window=options.window or WINDOW)
-                if part[0] == part[1]:
+                    parts = shard_ends(whole, count, window=options.window or WINDOW)
+                ends = [] if options.shard else [stop for stop, _ in parts[1:]]
+            if options.shard:
+                (start, before), (stop, size) = parts[index : index + 2]
+                if start == stop:
                     say(f"--shard {options.shard}: nothing to do; lower --window for more parts")
-                lines = Shard(stack.enter_context(reading()), *part)
+                lines = Shard(stack.enter_context(reading()), start, stop, size - before)
             else:
                 lines = stack.enter_context(reading())
-            sink = stack.enter_context(writing(options, named))
+            sink = stack.enter_context(writing(options, named, ends))
             window = options.window or (1 if lines.interactive else WINDOW)
             begin = functools.partial(_begun, options, weights(options.weights, parser), settings)
             begin = functools.partial(begin, window)
@@ -254,16 +287,12 @@ def _each(
     return ((window, make(window)) for window in windows)
 
 
-def _shard(
-    options: argparse.Namespace, parser: argparse.ArgumentParser, named: Sequence[str | None]
-) -> tuple[int, int]:
+def _shard(options: argparse.Namespace, parser: argparse.ArgumentParser) -> tuple[int, int]:
     """Which part of how many; names `options.output` for it."""
     found = re.fullmatch(r"(\d+)/(\d+)", options.shard)
     index, count = map(int, found.groups()) if found else (0, 0)
     if not index < count:
         parser.error(f"--shard {options.shard}: must be I/N with I from 0 to N-1, such as 0/16")
-    if not any(named):
-        parser.error("--shard reads the input twice: name a file instead of standard input")
     options.output = _shard_name(options.output, index, count)
     return index, count
 

@@ -1,13 +1,15 @@
 """Files that appear whole, and that a second call goes on with where it is the same call."""
 
+import contextlib
 import errno
+import itertools
 import json
 import os
 from pathlib import Path
 
 import pytest
 
-from flaxformer_mt.bulk.sinks import Consumed, FileSink, OutputError
+from flaxformer_mt.bulk.sinks import Consumed, FileSink, OutputError, ShardedSink
 
 WHO = {"weights": "average", "n_best": 1}
 TWO = Consumed(lines=2, size=8, sha256="ab", sums={"split": 1})
@@ -141,3 +143,42 @@ def test_a_full_disk_is_explained_and_the_record_tells_of_no_more_than_is_there(
     sink, done = begun(path)
     sink.close()
     assert done == Consumed()
+
+
+def test_shards_are_complete_after_a_kill_at_any_moment(tmp_path, monkeypatch):
+    def work(folder):
+        names = [str(folder / f"out.shard-{number}") for number in range(3)]
+        sink = ShardedSink(f"{folder}/out.shards.json", [2, 2, 5], lambda n: FileSink(names[n]))
+        with contextlib.closing(sink):
+            done = sink.begin(WHO)
+            for line in range(done.lines + 1, 6):
+                sink.write(b"%d\n" % line)
+                sink.commit(Consumed(lines=line))
+            sink.finish()
+
+    def counted(action):
+        def act(*arguments, **options):
+            if next(moments) == kill:
+                raise Killed
+            return action(*arguments, **options)
+
+        return act
+
+    moments = itertools.count()
+    for name in ("replace", "unlink", "fsync"):
+        monkeypatch.setattr(os, name, counted(getattr(os, name)))
+    for kill in itertools.count():
+        folder, moments = tmp_path / str(kill), itertools.count()
+        folder.mkdir()
+        with contextlib.suppress(Killed):
+            work(folder)
+        if next(moments) <= kill:
+            break
+        work(folder)
+        made = {path.name: path.read_bytes() for path in folder.iterdir()}
+        assert made == {
+            "out.shard-0": b"1\n2\n",
+            "out.shard-1": b"",
+            "out.shard-2": b"3\n4\n5\n",
+        }
+    assert kill > 15

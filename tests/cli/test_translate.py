@@ -180,12 +180,25 @@ def test_shards_are_joined_to_what_one_call_writes(run, workdir, tmp_path, comma
     assert done.status == 0 and "resuming after line 9" in done.errors
     assert run(*call, "--join", 3).last == f"{out}: joined from 3 shards"
     assert out.read_text() == whole.output
+    shards = {path: path.read_bytes() for path in tmp_path.glob("out.shard-*")}
+    for path in (out, *shards):
+        path.unlink()
+    source.write_bytes(good.replace(b"\n", b"\xff\n", 10).replace(b"\xff\n", b"\n", 9))
+    assert run(*call, "--output-shards", 3).status == 2
+    source.write_bytes(good)
+    done = run(*call, "--output-shards", 2)
+    assert done.status == 2 and "out.shards.json: was written with shards '3 of 12" in done.last
+    done = run(*call, "--output-shards", 3)
+    assert done.status == 0 and "resuming after line 9" in done.errors
+    assert {path: path.read_bytes() for path in tmp_path.glob("out*")} == shards
     done = run(*call, "--shard", "0/9")
     assert "--shard 0/9: nothing to do" in done.errors
     assert (tmp_path / "out.shard-0-of-9").read_bytes() == b""
     for wrong in ("3/3", "1", "x/2"):
         assert f"--shard {wrong}: must be I/N" in run(*call, "--shard", wrong).last
-    assert "--shard reads the input twice" in run(*call[:3], "--output", out, "--shard", "0/2").last
+    for flag in (("--shard", "0/2"), ("--output-shards", 2)):
+        assert f"{flag[0]} reads the input twice" in run(*call[:3], "--output", out, *flag).last
+    assert "give only one" in run(*call, "--output-shards", 2, "--join", 2).last
 
 
 def test_a_cluster_needs_its_package_and_its_flag(run, workdir, monkeypatch):
