@@ -1,0 +1,255 @@
+"""Two Ray nodes of one core against one: `prepare`, `translate`, kills, and what follows for TPUs.
+
+    python -m benchmarks.scale_out --europarl FOLDER --run DIR --workdir DIR [--kills 12]
+
+Needs the extra `ray`. FOLDER is as for data_pipeline, `--run` a trained run directory. The head
+node has no core of its own; the caller works beside the nodes, so run it on four idle cores or read
+the ratios as lower bounds. Kills go in turn to a worker, a node and the command itself.
+"""
+
+import argparse
+import contextlib
+import functools
+import itertools
+import lzma
+import math
+import os
+import pickle
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import RESULTS
+from flaxformer_mt.bulk.reading import open_lines
+from flaxformer_mt.bulk.sinks import FileSink
+from flaxformer_mt.bulk.stream import WINDOW, Made, Window, stream
+from flaxformer_mt.cluster import Workers, workers
+from flaxformer_mt.config import load_config
+from flaxformer_mt.data.prepare import prepare
+from flaxformer_mt.progress import Meter
+from flaxformer_mt.reproduction.result_file import write_result
+
+WARM = 20.0  # seconds for workers to start
+VICTIMS = ("worker", "node", "driver")
+BILLION = 1e9
+# `plan --decode` for base on a v5e, beam 4, 64 rows (docs/performance.md): ms a step with room for
+# this many positions.
+PLANNED = {32: 1.00, 82: 1.52}
+ROWS, TOKENS = 64, 28  # of a batch; of a target sentence of WMT14 English-German with its end mark
+
+
+class Nodes:
+    """A Ray cluster on this machine: a head without cores, and nodes of one core."""
+
+    def __init__(self, count: int) -> None:
+        from ray.cluster_utils import Cluster
+
+        head = {"num_cpus": 0, "include_dashboard": False}
+        self.cluster = Cluster(initialize_head=True, head_node_args=head)
+        for _ in range(count):
+            self.cluster.add_node(num_cpus=1)
+        self.address = str(self.cluster.address)
+
+    def kill(self, victim: str, driver: subprocess.Popen[Any]) -> None:
+        if victim == "driver":
+            driver.kill()
+            driver.wait()
+            return
+        node = next(node for node in self.cluster.list_all_nodes() if not node.head)
+        if victim == "node":
+            self.cluster.remove_node(node, allow_graceful=False)
+            self.cluster.add_node(num_cpus=1)
+            return
+        raylet = node.all_processes["raylet"][0].process.pid
+        for child in Path(f"/proc/{raylet}/task/{raylet}/children").read_text().split():
+            if b"ray::_Worker" in Path(f"/proc/{child}/cmdline").read_bytes():
+                os.kill(int(child), signal.SIGKILL)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.scale_out")
+    parser.add_argument("--europarl", required=True, type=Path, metavar="FOLDER")
+    parser.add_argument("--run", required=True, type=Path, metavar="DIR", help="a trained run")
+    parser.add_argument("--workdir", required=True, type=Path, metavar="DIR", help="new folder")
+    parser.add_argument("--pairs", type=int, default=200_000, metavar="N", help="to prepare")
+    parser.add_argument("--lines", type=int, default=2_000, metavar="N", help="to translate")
+    parser.add_argument("--kills", type=int, default=12, metavar="N")
+    options = parser.parse_args(arguments)
+    begin, folder = time.perf_counter(), options.workdir.absolute()
+    folder.mkdir(parents=True)
+    cut(options.europarl, folder, options.pairs, options.lines)
+    config = load_config("files:base", settings(folder))
+    prepare(config.data, seed=1, directory=folder / "alone")
+    metrics: dict[str, float] = {}
+    for count in (1, 2):
+        nodes = Nodes(count)
+        for name, rate in measured(folder, config.data, options.run, nodes, count).items():
+            metrics[f"{name}_{count}"] = rate
+        if count == 2:
+            metrics |= kill_in_turn(folder, options.run, nodes, options.kills)
+        nodes.cluster.shutdown()
+    for name in ("prepare_pairs_per_second", "translate_lines_per_second"):
+        metrics[f"{name.partition('_')[0]}_ratio"] = metrics[f"{name}_2"] / metrics[f"{name}_1"]
+    fed = metrics["prepare_pairs_per_driver_second_2"] / metrics["prepare_pairs_per_second_1"]
+    metrics["prepare_cores_that_a_caller_feeds"] = fed
+    metrics["translate_lines_per_driver_second"] = driver_rate(folder)
+    metrics |= billion(metrics["translate_lines_per_driver_second"])
+    write_result(
+        RESULTS / "scale_out.json",
+        command="python -m benchmarks.scale_out --europarl FOLDER --run DIR --workdir DIR",
+        config="files:base",
+        seconds=time.perf_counter() - begin,
+        metrics=metrics,
+        signatures={},
+    )
+    for name, value in metrics.items():
+        print(f"{name}: {value:,.3f}")
+    return int(metrics["kills_equal"] < options.kills)
+
+
+def cut(europarl: Path, folder: Path, pairs: int, lines: int) -> None:
+    """Plain text, which workers can read: train and valid, and the source to translate."""
+    for side in ("en", "fr"):
+        for part, name in (("train-500k", "train"), ("dev", "valid")):
+            with lzma.open(europarl / f"{part}.{side}.xz", "rb") as file:
+                text = b"".join(itertools.islice(file, pairs))
+            (folder / f"{name}.{side}").write_bytes(text)
+    with open(folder / "train.en", "rb") as english:
+        (folder / "source").write_bytes(b"".join(itertools.islice(english, lines)))
+
+
+def settings(folder: Path) -> list[str]:
+    sides = [
+        f"data.{of}.{side}={name}.{language}"
+        for of, name in (("train.europarl", "train"), ("valid", "valid"))
+        for side, language in (("src", "en"), ("tgt", "fr"))
+    ]
+    vocabulary = ["data.vocabulary.size=8000", "data.vocabulary.sample=20000"]
+    return [f"data.folder={folder}", "data.tgt_lang=fr", *sides, *vocabulary]
+
+
+def measured(folder: Path, data: Any, run: Path, nodes: Nodes, count: int) -> dict[str, float]:
+    """Rates from the moment when workers are there; of `prepare` where its vocabulary is there."""
+    place, output = folder / f"nodes-{count}", folder / f"output-{count}"
+    shutil.copytree(folder / "alone" / "vocabulary", place / "vocabulary")
+    began: list[float] = []
+
+    @contextlib.contextmanager
+    def timed(begin: Any) -> Iterator[Workers]:
+        call = functools.partial(workers, address=nodes.address, say=print, chips=1, kinds=("CPU",))
+        with call(begin) as found:
+            time.sleep(WARM)  # until the other node's worker is there too
+            began.extend((time.perf_counter(), time.process_time()))
+            yield found
+
+    store = prepare(data, seed=1, directory=place, cluster=timed)
+    wall, own = time.perf_counter() - began[0], time.process_time() - began[1]
+    command = translate(run, folder, output, nodes)
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    rate = re.search(r"([\d,.]+) lines/s", done.stderr.splitlines()[-1])
+    assert rate and made_by(place) == made_by(folder / "alone"), done.stderr
+    return {
+        "prepare_pairs_per_second": len(store.train) / wall,
+        "prepare_pairs_per_driver_second": len(store.train) / own,
+        "translate_lines_per_second": float(rate[1].replace(",", "")),
+    }
+
+
+def translate(run: Path, folder: Path, output: Path, nodes: Nodes | None) -> list[str]:
+    command = [sys.executable, "-m", "flaxformer_mt", "translate", "--workdir", str(run)]
+    command += ["--input", f"{folder}/source", "--output", str(output), "--window", "64"]
+    return command + on(nodes)
+
+
+def preparing(folder: Path, place: Path, nodes: Nodes | None) -> list[str]:
+    command = [sys.executable, "-m", "flaxformer_mt", "prepare", "--config", "files:base"]
+    command += ["--workdir", str(place), *(f"--config.{each}" for each in settings(folder))]
+    return command + on(nodes)
+
+
+def on(nodes: Nodes | None) -> list[str]:
+    return ["--engine", "ray", "--ray-address", nodes.address] if nodes else []
+
+
+def made_by(place: Path) -> list[bytes]:
+    """Every file of a store, or the lines of an output."""
+    if place.is_dir():
+        found = (
+            path for path in (place / "data").rglob("*") if path.suffix not in (".json", ".svg")
+        )
+        return [path.read_bytes() for path in sorted(found)]
+    return place.read_bytes().splitlines(keepends=True)
+
+
+def kill_in_turn(folder: Path, run: Path, nodes: Nodes, kills: int) -> dict[str, float]:
+    """Commands with a kill at a random moment each, run again where the command itself was killed.
+
+    What differs is counted in lines of an output, and in files of a store.
+    """
+    chance, found = random.Random(0), Counter[str]()
+    commands: list[tuple[str, Callable[[Path, Nodes | None], list[str]]]] = [
+        ("prepare", lambda place, nodes: preparing(folder, place, nodes)),
+        ("translate", lambda place, nodes: translate(run, folder, place, nodes)),
+    ]
+    for number in range(kills):
+        victim, (what, command) = VICTIMS[number % 3], commands[number // 3 % 2]
+        whole, place = folder / f"{what}-whole", folder / f"{what}-{number}"
+        if not whole.exists():
+            begin = time.perf_counter()
+            subprocess.run(command(whole, None), check=True, capture_output=True)
+            found[f"{what} takes"] = round(time.perf_counter() - begin)
+        with subprocess.Popen(command(place, nodes), stderr=subprocess.PIPE, text=True) as process:
+            time.sleep(chance.uniform(0.2, 0.9) * found[f"{what} takes"])
+            nodes.kill(victim, process)
+            process.communicate()
+        if process.returncode:
+            subprocess.run(command(place, nodes), check=True, capture_output=True)
+        made, wanted = Counter(made_by(place)), Counter(made_by(whole))
+        found["kills_lost"] += (wanted - made).total()
+        found["kills_doubled"] += (made - wanted).total()
+        found["kills_equal"] += made_by(place) == made_by(whole)
+        found[f"kills_of_{victim}"] += 1
+    return {name: float(found[name]) for name in found if "kills" in name} | {"kills": kills}
+
+
+def driver_rate(folder: Path) -> float:
+    """Lines a second that the caller reads, sends, gets back and writes, as if it did only that."""
+
+    def sent(windows: Iterable[Window]) -> Iterator[tuple[Window, Made]]:
+        for window in windows:
+            arrived = pickle.loads(pickle.dumps(window))
+            made = Made(output=b"".join(line + b"\n" for line in arrived.lines))
+            yield window, pickle.loads(pickle.dumps(made))
+
+    begin = time.process_time()
+    with open_lines(str(folder / "train.en")) as lines:
+        meter = Meter("", print, share=lines.share)
+        sink = FileSink(f"{folder}/copied")
+        stream(lines, sink, sent, identity={}, window=WINDOW, meter=meter)
+    return lines.number / (time.process_time() - begin)
+
+
+def billion(driver: float) -> dict[str, float]:
+    """Hours and chip-hours for 10^9 sentences of TOKENS, at the planned step and full batches."""
+    (short, fast), (long, slow) = PLANNED.items()
+    step = fast + (slow - fast) * (TOKENS - short) / (long - short)
+    a_chip = ROWS / (TOKENS * step / 1e3)
+    found = {"v5e_sentences_per_second_and_chip": a_chip}
+    for chips in (8, 256):
+        hours = BILLION / (a_chip * chips) / 3600
+        found[f"v5e_{chips}_hours"] = hours
+        found[f"v5e_{chips}_chip_hours"] = hours * chips
+        found[f"v5e_{chips}_callers"] = math.ceil(a_chip * chips / driver)
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())
