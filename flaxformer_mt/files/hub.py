@@ -108,7 +108,9 @@ def _explained(what: str) -> Iterator[None]:
             404: "not found on the hub, or not readable; a private or gated one needs a token: "
             f"{_SIGN_IN}",
         }.get(404 if absent else error.response.status_code)
-        raise HubError(f"{what}: {said or f'the hub answered {_first_line(error)}'}") from error
+        # What the hub refuses it refuses again; another answer may be better next time.
+        answer = said or f"the hub answered {_first_line(error)}"
+        raise HubError(f"{what}: {answer}") from None if said else error
     except errors.LocalEntryNotFoundError as error:
         if error.__cause__ is None:
             raise HubError(f"{what}: not downloaded yet") from None

@@ -124,14 +124,12 @@ def test_a_trained_run_gets_no_new_vocabulary(prepared):
     assert not (workdir / "vocabulary").exists()
 
 
-def test_a_damaged_average_keeps_nothing_from_training(prepared, capfdbinary):
+def test_a_damaged_average_keeps_nothing_from_training(prepared):
     workdir, overrides = prepared
     (workdir / "checkpoints" / "average" / "meta").mkdir(parents=True)
     (workdir / "checkpoints" / "average" / "meta" / "metadata").write_text("{}")
     with pytest.raises(Reached):
         train(workdir, overrides)
-    told = capfdbinary.readouterr().err.decode()
-    assert "average: meta does not match its checksum; run `average` again; until then" in told
 
 
 def test_weights_to_start_from_are_looked_for_first(prepared, tmp_path):
