@@ -1,7 +1,8 @@
 """Two Ray nodes of one core against one: `prepare`, `translate`, kills, and what follows for TPUs.
 
-    python -m benchmarks.scale_out --europarl FOLDER --run DIR --workdir DIR [--kills 12]
+    python -m benchmarks.scale_out --europarl FOLDER --run DIR --workdir DIR --step-ms 1.0
 
+--step-ms is a step of base's search on one chip, as `plan --decode` tells it for 64 rows.
 Needs the extra `ray`. FOLDER is as for data_pipeline, `--run` a trained run directory. The head
 node has no core of its own; the caller works beside the nodes, so run it on four idle cores or read
 the ratios as lower bounds. Kills go in turn to a worker, a node and the command itself.
@@ -27,6 +28,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from benchmarks import RESULTS
 from flaxformer_mt.bulk.reading import open_lines
 from flaxformer_mt.bulk.sinks import FileSink
@@ -40,10 +43,7 @@ from flaxformer_mt.reproduction.result_file import write_result
 WARM = 20.0  # seconds for workers to start
 VICTIMS = ("worker", "node", "driver")
 BILLION = 1e9
-# `plan --decode` for base on a v5e, beam 4, 64 rows (docs/performance.md): ms a step with room for
-# this many positions.
-PLANNED = {32: 1.00, 82: 1.52}
-ROWS, TOKENS = 64, 28  # of a batch; of a target sentence of WMT14 English-German with its end mark
+ROWS = 64  # of a batch, in the planned step
 
 
 class Nodes:
@@ -81,14 +81,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--workdir", required=True, type=Path, metavar="DIR", help="new folder")
     parser.add_argument("--pairs", type=int, default=200_000, metavar="N", help="to prepare")
     parser.add_argument("--lines", type=int, default=2_000, metavar="N", help="to translate")
+    parser.add_argument("--step-ms", required=True, type=float, metavar="MS")
     parser.add_argument("--kills", type=int, default=12, metavar="N")
     options = parser.parse_args(arguments)
     begin, folder = time.perf_counter(), options.workdir.absolute()
     folder.mkdir(parents=True)
     cut(options.europarl, folder, options.pairs, options.lines)
     config = load_config("files:base", settings(folder))
-    prepare(config.data, seed=1, directory=folder / "alone")
-    metrics: dict[str, float] = {}
+    targets = prepare(config.data, seed=1, directory=folder / "alone").train.sides["tgt"]
+    tokens = float(targets.lengths(np.arange(len(targets))).mean())
+    metrics: dict[str, float] = {"planned_step_ms": options.step_ms, "tokens_a_sentence": tokens}
     for count in (1, 2):
         nodes = Nodes(count)
         for name, rate in measured(folder, config.data, options.run, nodes, count).items():
@@ -101,10 +103,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     fed = metrics["prepare_pairs_per_driver_second_2"] / metrics["prepare_pairs_per_second_1"]
     metrics["prepare_cores_that_a_caller_feeds"] = fed
     metrics["translate_lines_per_driver_second"] = driver_rate(folder)
-    metrics |= billion(metrics["translate_lines_per_driver_second"])
+    metrics |= billion(options.step_ms, tokens, metrics["translate_lines_per_driver_second"])
     write_result(
         RESULTS / "scale_out.json",
-        command="python -m benchmarks.scale_out --europarl FOLDER --run DIR --workdir DIR",
+        command="python -m benchmarks.scale_out --europarl FOLDER --run DIR --workdir DIR "
+        f"--step-ms {options.step_ms}",
         config="files:base",
         seconds=time.perf_counter() - begin,
         metrics=metrics,
@@ -237,11 +240,9 @@ def driver_rate(folder: Path) -> float:
     return lines.number / (time.process_time() - begin)
 
 
-def billion(driver: float) -> dict[str, float]:
-    """Hours and chip-hours for 10^9 sentences of TOKENS, at the planned step and full batches."""
-    (short, fast), (long, slow) = PLANNED.items()
-    step = fast + (slow - fast) * (TOKENS - short) / (long - short)
-    a_chip = ROWS / (TOKENS * step / 1e3)
+def billion(step_ms: float, tokens: float, driver: float) -> dict[str, float]:
+    """Hours and chip-hours for 10^9 sentences of so many tokens, at that step and full batches."""
+    a_chip = ROWS / (tokens * step_ms / 1e3)
     found = {"v5e_sentences_per_second_and_chip": a_chip}
     for chips in (8, 256):
         hours = BILLION / (a_chip * chips) / 3600
