@@ -62,12 +62,14 @@ def forcing(model, params, mesh=None, **changes) -> TeacherForcing:
     return TeacherForcing(params, model, dataclasses.replace(CONFIG, **changes), mesh)
 
 
-def beam_search(step, cache, limits, weights, rules, *, length, prefix=(), words=0, phrases=None):
-    """The hypotheses, and how many steps finding them took; all rows have one prefix."""
+def beam_search(
+    step, cache, limits, weights, rules, *, length, prefix=(), words=0, source=(0,), phrases=None
+):
+    """The hypotheses, and how many steps they took; all rows have one prefix and one source."""
     rows = len(limits)
     prefixes = jnp.broadcast_to(jnp.array(prefix, jnp.int32), (rows, len(prefix)))
     seeds, words = jnp.zeros((rows, 2), jnp.uint32), jnp.full(rows, words)
-    source = jnp.zeros((rows, 1), jnp.int32)
+    source = jnp.broadcast_to(jnp.array(source, jnp.int32), (rows, len(source)))
     rows = Sentences(jnp.asarray(limits), prefixes, seeds, words, source, phrases=phrases)
     state = advance(step, begin(cache, rows, rules, length=length), weights, rules, until=length)
     return state.finished, state.position

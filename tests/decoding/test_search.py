@@ -232,6 +232,19 @@ def test_of_a_known_leaf_the_search_knows_the_probability_of_any_leaf():
     assert not after[:, [5, 8]].any() and not after[1, 7]
 
 
+def test_a_search_says_a_known_leaf_that_the_model_does_not_expect():
+    """Any other leaf is likelier than a bracket, and the right one least likely of all."""
+    table = jnp.log(jnp.array([1e-9, 1e-9, 0.01, 1e-9, 0.1, 0.05, 0.02, 0.02, 1e-6, 0.8]))
+
+    def step(tokens, index, cache):
+        return jnp.broadcast_to(table, (*tokens.shape, 10)), cache
+
+    asked = [12], Weights(0.0), Rules(beam_size=2, trees=OF_SOURCE)
+    given = {"length": 12, "words": 2, "source": (8, 8, EOS)}
+    (best,) = found(searched(beam_search(step, {"beams": {}}, *asked, **given)), 0)
+    assert best.tokens == (8, 8, EOS) and best.log_prob > -6
+
+
 @pytest.mark.parametrize(
     "asked", [{"beam": 1}, {"beam": 4, "n_best": 3}, {"beam": 3, "sample": True}]
 )
