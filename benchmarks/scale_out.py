@@ -2,10 +2,10 @@
 
     python -m benchmarks.scale_out --europarl FOLDER --run DIR --workdir DIR --step-ms 1.0
 
---step-ms is a step of base's search on one chip, as `plan --decode` tells it for 64 rows.
-Needs the extra `ray`. FOLDER is as for data_pipeline, `--run` a trained run directory. The head
-node has no core of its own; the caller works beside the nodes, so run it on four idle cores or read
-the ratios as lower bounds. Kills go in turn to a worker, a node and the command itself.
+--step-ms is a step of base's search on one chip, as `plan --decode` gives it for 64 rows.
+Needs the extra `ray` and two idle cores. FOLDER is as for data_pipeline, `--run` a trained run
+directory. One node, Ray's own processes and the caller share one core; two nodes share two, as if
+each were a machine. Kills go in turn to a worker, a node and the command itself.
 """
 
 import argparse
@@ -43,32 +43,43 @@ from flaxformer_mt.reproduction.result_file import write_result
 WARM = 20.0  # seconds for workers to start
 VICTIMS = ("worker", "node", "driver")
 BILLION = 1e9
+CORES = os.sched_getaffinity(0)
 ROWS = 64  # of a batch, in the planned step
 
 
 class Nodes:
-    """A Ray cluster on this machine: a head without cores, and nodes of one core."""
+    """A Ray cluster on this machine: a head without cores, and nodes of one core.
+
+    Each node has a core to itself; the head and whatever this process starts later have the first
+    `count` cores in common.
+    """
 
     def __init__(self, count: int) -> None:
         from ray.cluster_utils import Cluster
 
+        self.cores = sorted(CORES)[:count]
+        os.sched_setaffinity(0, self.cores)
         head = {"num_cpus": 0, "include_dashboard": False}
         self.cluster = Cluster(initialize_head=True, head_node_args=head)
-        for _ in range(count):
-            self.cluster.add_node(num_cpus=1)
+        self.nodes = [self.add(core) for core in self.cores]
         self.address = str(self.cluster.address)
+
+    def add(self, core: int) -> Any:
+        os.sched_setaffinity(0, {core})
+        node = self.cluster.add_node(num_cpus=1)
+        os.sched_setaffinity(0, self.cores)
+        return node
 
     def kill(self, victim: str, driver: subprocess.Popen[Any]) -> None:
         if victim == "driver":
             driver.kill()
             driver.wait()
             return
-        node = next(node for node in self.cluster.list_all_nodes() if not node.head)
         if victim == "node":
-            self.cluster.remove_node(node, allow_graceful=False)
-            self.cluster.add_node(num_cpus=1)
+            self.cluster.remove_node(self.nodes[0], allow_graceful=False)
+            self.nodes[0] = self.add(self.cores[0])
             return
-        raylet = node.all_processes["raylet"][0].process.pid
+        raylet = self.nodes[0].all_processes["raylet"][0].process.pid
         for child in Path(f"/proc/{raylet}/task/{raylet}/children").read_text().split():
             if b"ray::_Worker" in Path(f"/proc/{child}/cmdline").read_bytes():
                 os.kill(int(child), signal.SIGKILL)
@@ -107,7 +118,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     write_result(
         RESULTS / "scale_out.json",
         command="python -m benchmarks.scale_out --europarl FOLDER --run DIR --workdir DIR "
-        f"--step-ms {options.step_ms}",
+        f"--step-ms {options.step_ms} --pairs {options.pairs} --lines {options.lines} "
+        f"--kills {options.kills}",
         config="files:base",
         seconds=time.perf_counter() - begin,
         metrics=metrics,
