@@ -157,7 +157,7 @@ def render_table(results: Sequence[Result]) -> str:
             f"{show_seconds(result.seconds)} | `{command}`{more} |"
         )
     if leads := speed_table.leads(results):
-        said = "Tokens per second in training, in multiples of the fastest other package's"
+        said = "Training speed as a multiple of the fastest other package's"
         lines += ["", f"{said}: {leads}."]
     return "\n".join(lines)
 
