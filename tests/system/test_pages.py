@@ -38,6 +38,7 @@ STORIES = ("guide",)
 SETTINGS: dict[str, dict[str, object]] = {
     # The imported model has sizes of its own.
     "interoperability": {key: v for key, v in SMALL.items() if not key.startswith("model.")},
+    "README": SMALL | {"data.batch.tokens": 2048},  # eight packed rows of the longest lines
     "guide": SMALL | {"data.vocabulary.size": 600},  # the types of bytes among them
     "parsing": SMALL | {"data.vocabulary.size": 360},  # bytes and brackets among them
 }
