@@ -16,7 +16,7 @@ from tests.reproduction.made_up import COMMIT, TOY, experiment, result, write
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
-# In the order of the page, which is that of docs/reproducing.md's command.
+# In the order of the page, which is that of CONTRIBUTING.md's command.
 OTHERS = ("multi30k_tiny", "multi30k_tiny_seeds", "multi30k_tiny_raw", "tatoeba", "craft")
 OTHERS += ("quickstart",)
 C_N2 = experiment("table3/c_N2")
