@@ -5,18 +5,18 @@
     flaxformer-mt average --workdir runs/europarl
     flaxformer-mt evaluate --workdir runs/europarl
 
-FOLDER holds `train-500k`, `dev` and `test`, each as `.en.xz` and `.fr.xz`, cut from Europarl v7,
-which is part of the paper's own English-French text: 500,000 pairs, and 2,000 and 3,000 of the last
-quarter of 2000, which is held out. Beside them the test set of 2014 has to be put, as
-`newstest2014.en-fr.en.xz` and `.fr.xz`.
+FOLDER holds `train-500k` (500,000 pairs), `dev` (2,000) and `test` (3,000), each as `.en.xz` and
+`.fr.xz`, from Europarl v7, which is part of the paper's English-French text. `dev` and `test` are
+from the last quarter of 2000, which `train-500k` leaves out. FOLDER also needs WMT's test set of
+2014, as `newstest2014.en-fr.en.xz` and `.fr.xz`.
 
-`base`  the paper's base model and batch; more dropout and fewer updates, for a seventieth of its
-        text: some 25 epochs
+`base`  the paper's base model and batch, with more dropout and fewer updates (some 25 epochs) for a
+        seventieth of its text
 
-Cost: 1.8e17 FLOPs by formula, a fifth of the paper's base model. Not trained by this project: at
-the rate recorded for base (benchmarks/results/training_speed_base.json) it would take nearly four
-days of two CPU cores. By `plan`, on 8 TPU v5e: 23.5 ms a step at the longest shape, eight minutes,
-1.0 chip hours and 2.1 GiB a chip, by the compiler's estimates.
+Cost: 1.8e17 FLOPs by formula, a fifth of the paper's base model. Not yet trained by
+this project: at the rate recorded for base (benchmarks/results/training_speed_base.json), it would
+take nearly four days on two CPU cores. On 8 TPU v5e, `plan` estimates 23.5 ms a step at the longest
+shape, eight minutes, 1.0 chip hours and 2.1 GiB a chip.
 """
 
 from ml_collections import ConfigDict

@@ -1,17 +1,17 @@
-"""Your own parallel text: two files, one a side, and nothing else to know.
+"""Your own parallel text: two files, one per side, and nothing else to set.
 
     flaxformer-mt train --config files --workdir runs/mine \\
         --config.data.train=train.en,train.de --config.data.valid=valid.en,valid.de
 
-Without a variant the model, the vocabulary, batches, steps and patience suit the number of pairs,
-which is counted when the run is made, and the run records them. A variant fixes them:
+Without a variant, the number of training pairs, counted when the run is created, sets the model,
+vocabulary, batches, steps and patience, and the run records them. A variant fixes them:
 
 `tiny`   as for 20,000 pairs: 2 + 2 layers of width 128, 2,000 types, 1,000 steps
 `small`  as for a few hundred thousand: 4 + 4 layers of width 256, 8,000 types, 20,000 steps
 `base`   as from a million on: the paper's base model and recipe
 
 Cost on two CPU cores: `tiny` minutes, `small` a day. The score depends on the text: 20,000 pairs of
-the built-in grammar make 90 BLEU on held-out sentences.
+the built-in grammar give 90 BLEU on held-out sentences.
 """
 
 from ml_collections import ConfigDict

@@ -9,25 +9,26 @@
 
 FOLDER holds train, valid and test, each as .src and .tgt (docs/parsing.md).
 
-`wsj_only`         about 40,000 sentences of the Wall Street Journal, sections 2 to 21; section 22
-                   for choices; the paper: F1 91.3 on section 23
-`semi_supervised`  those and 17 million sentences parsed by others (highconf.src, highconf.tgt):
-                   F1 92.7
+`wsj_only`         about 40,000 sentences of the Wall Street Journal, sections 2 to 21, validated on
+                   section 22; the paper: F1 91.3 on section 23
+`semi_supervised`  these and 17 million automatically parsed sentences (highconf.src,
+                   highconf.tgt); the paper: F1 92.7
 `craft`            a small model for a treebank of some 20,000 sentences, such as CRAFT's
 
 The paper gives 4 layers, d_model 1024, a vocabulary of 16,000 or 32,000, beam 21, length penalty
-0.3 and outputs of at most the input's length + 300. All else is its base model's, but for dropout
-and learning rate, which were chosen on section 22 and are not told: these, with the warm-up, are
-those of the authors' tensor2tensor (`transformer_parsing_base`, `_big`). Nor are the steps told.
+0.3 and outputs of at most the input's length + 300. Everything else is as in its base model, except
+dropout and learning rate, which the authors chose on section 22. The paper doesn't give their
+values; here they, and the warm-up, come from the authors' tensor2tensor
+(`transformer_parsing_base`, `_big`). Nor does the paper give the number of steps.
 
-`craft` searches for trees only (`decoding.outputs`) and needs `trees linearize --leaves words`.
-Trained for 104 minutes on one busy CPU core, it reaches F1 74.7 on CRAFT's 2,780 development trees;
-after 14,000 of its 20,000 steps it was 72.3. With tags for leaves it was 36.2 after 75 minutes: the
-model lost count of words, and 85% of leaves 0 to 4 had the tags of their words, but 27% of leaves
-25 to 29. With XX and an unrestricted search F1 was 27.7 after 9,000 steps, and 2,038 outputs were
-malformed. After 500 steps `source_gain` was 0.63 with words, 0.065 with tags and 0.007 with XX (one
-seed each, by hand). This project does not train the other two variants; the paper's treebank needs
-a licence.
+`craft` generates only trees (`decoding.outputs`) and needs `trees linearize --leaves words`. In 104
+minutes on one busy CPU core, it reaches F1 74.7 on CRAFT's 2,780 development trees (72.3 after
+14,000 of its 20,000 steps). With tags as leaves, F1 was 36.2 after 75 minutes, because the model
+lost count of words: 85% of leaves 0 to 4 had their word's tag, but only 27% of leaves 25 to 29.
+With XX and an unrestricted search, F1 was 27.7 after 9,000 steps, and 2,038 outputs were malformed.
+After 500 steps, `source_gain` was 0.63 with words, 0.065 with tags and 0.007 with XX (one seed
+each, by hand). This project hasn't trained the other two variants: the paper's treebank needs a
+licence.
 """
 
 from ml_collections import ConfigDict

@@ -4,8 +4,8 @@
         --config.data.folder=FOLDER
     flaxformer-mt evaluate --workdir runs/a_h1 --weights latest
 
-FOLDER is that of `wmt14_en_de`. Rows are measured on newstest2013, by the last checkpoint: the
-table is of beam search without averaging (section 6.2). Paper: perplexity per word-piece, BLEU.
+FOLDER is as for `wmt14_en_de`. Rows are scored on newstest2013 with the last checkpoint: the paper
+used beam search without averaging here (section 6.2). Its perplexity per word piece, and BLEU:
 
 `base`                            4.92 25.8
 `a_h1`                            number of heads at equal cost: 5.29 24.9
@@ -19,10 +19,10 @@ table is of beam search without averaging (section 6.2). Paper: perplexity per w
 `e_learned_positions`             a learned table instead of sinusoids: 4.92 25.7
 `big`                             300,000 steps, dropout 0.3: 4.33 26.4
 
-Cost: 100,000 steps each; the paper's base took 12 hours on 8 P100, its big 3.5 days. The paper's
-column of parameters is not that of 37,000 types: all rows but `big` agree with about 41,100, and
-`big` (213 million) with 35,400 to 36,300, so no one vocabulary explains both. Not yet trained by
-this project at full scale.
+Cost: 100,000 steps each; the paper's base took 12 hours on 8 P100, its big 3.5 days. No single
+vocabulary explains the paper's numbers of parameters: all rows but `big` fit about 41,100 types,
+`big` (213 million) fits 35,400 to 36,300, and none fits 37,000. Not yet trained by this project at
+full scale.
 """
 
 from typing import Any
@@ -31,7 +31,7 @@ from ml_collections import ConfigDict
 
 from flaxformer_mt.config import paper_big, paper_wmt14
 
-# What each row has another value of than the base model.
+# What each row changes in the base model.
 ROWS: dict[str, dict[str, Any]] = {
     "base": {},
     "a_h1": {"model.num_heads": 1, "model.d_k": 512, "model.d_v": 512},

@@ -1,4 +1,4 @@
-"""Tatoeba English to German: everyday sentences of six words, of which many have several right
+"""Tatoeba English to German: everyday sentences of some six words, often with several right
 translations.
 
     flaxformer-mt train --config configs/tatoeba.py --workdir runs/tatoeba \\
@@ -6,15 +6,15 @@ translations.
     flaxformer-mt average --workdir runs/tatoeba
     flaxformer-mt evaluate --workdir runs/tatoeba
 
-FOLDER holds `train`, `dev` and `test-tatoeba-v2021-08-07`, each as `.en.xz` and `.de.xz`: some
-157,000 pairs (CC BY 2.0 FR) that are in none of the other two.
+FOLDER holds `train`, `dev` and `test-tatoeba-v2021-08-07`, each as `.en.xz` and `.de.xz`.
+`train` has some 157,000 pairs (CC BY 2.0 FR), none of them in the other two.
 
-Cost: two hours on two slow CPU cores (float32, 167 GFLOP/s; a device a core, docs/performance.md).
-Score: 34.1 sacreBLEU on the test set's 17,565 sentences, 43.6 on the 1,585 of `dev`. A model of a
-thousand times this text has 43.7 on the test set (OPUS-MT). By length: up to ten words 39.4, 11 to
-20 words 22.6, 21 to 30 words 6.8. Of the training pairs 92.8% have at most ten words and 187 in all
-21 to 30 (counted by hand), and translations of such sentences end too early (0.91 and 0.66 of the
-references' length).
+Cost: two hours on two slow CPU cores (float32, 167 GFLOP/s; one device per core,
+docs/performance.md). Score: 34.1 sacreBLEU on the test set's 17,565 sentences, 43.6 on the 1,585 of
+`dev`. OPUS-MT, trained on a thousand times as much text, has 43.7 on the test set. By length: up to
+ten words 39.4, 11 to 20 words 22.6, 21 to 30 words 6.8. Of the training pairs, 92.8% have at most
+ten words and only 187 have 21 to 30 (counted by hand), and translations of longer sentences end
+too early (at 0.91 and 0.66 of the references' length).
 """
 
 from ml_collections import ConfigDict
@@ -42,7 +42,7 @@ def get_config(variant: str = "") -> ConfigDict:
     config.model.d_model = 256
     config.model.d_ff = 1024
     config.model.num_heads = 4
-    # Two hours of a CPU are some nine epochs. Other values were not tried.
+    # Two hours on a CPU are some nine epochs. Other values weren't tried.
     config.model.dropout = 0.1
 
     config.data.vocabulary.size = 6000

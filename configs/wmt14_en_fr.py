@@ -12,7 +12,7 @@ FOLDER holds train.en, train.fr (about 36 million pairs), newstest2013.* and new
 `big`   300,000 steps, dropout 0.1; the paper: BLEU 41.8 (its text says 41.0)
 `base_tfds`, `big_tfds`  the same on `wmt14_translate/fr-en` of TensorFlow Datasets
 
-The cost of a step is that of English to German. Not yet trained by this project at full scale.
+A step costs the same as for English to German. Not yet trained by this project at full scale.
 """
 
 from ml_collections import ConfigDict
