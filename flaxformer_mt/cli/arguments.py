@@ -81,7 +81,7 @@ class _WithDefaults(argparse.ArgumentDefaultsHelpFormatter):
     """Shows defaults, except for switches and values that are determined later."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        if action.default in (None, False, "") or action.default == []:
+        if "default: " in (action.help or "") or action.default in (None, False, "", []):
             return action.help
         return super()._get_help_string(action)
 

@@ -41,9 +41,9 @@ from flaxformer_mt.rundir.checkpoint_choice import Chosen, chosen_weights
 from flaxformer_mt.rundir.layout import open_run
 from flaxformer_mt.rundir.paths import as_path, write_json
 
-_EPILOG = """Rows are queries: the pieces that attend; in the decoder, the piece about to come.
-`-ing` continues a word; ‹end› is the end mark. An HTML file holds all kinds, layers and heads:
---kind, --layer, --head and --query choose what it opens with."""
+_EPILOG = """Rows are queries: the pieces that attend; in the decoder, the piece about to be
+generated. `-ing` continues a word; ‹end› is the end mark. An HTML file holds all kinds, layers and
+heads: --kind, --layer, --head and --query choose what it opens with."""
 # Flags of only one of the two ways to call it.
 _OF_PICTURES = ("src", "tgt", "layer", "head", "query")
 _OF_FIND = ("input", "target", "draw", "pronouns")
@@ -56,7 +56,7 @@ _PICTURE = {
     "decoder-to-source attention (default: cross; with --find: all)",
     "--layer N:int": "from 1 (default: the last)",
     "--head N:int...": "from 1 (default: all heads of the layer)",
-    "--query WORD": "only from this word, or from the row with this number",
+    "--query WORD": "show only the lines of this word, or of the row with this number",
     "--style lines|heat": "lines between pieces, as in the paper's figures 3 to 5, or heat maps",
 }
 _FIND = {

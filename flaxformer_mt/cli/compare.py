@@ -33,7 +33,7 @@ _WHAT = {
     "--ref FILE": "reference, if the systems include none",
     "--src FILE": "source, for COMET and scores by source length",
     **TESTSET,
-    "--set NAME": "run directories: which evaluation",
+    "--set NAME": "run directories: the evaluation to compare",
     f"--method {'|'.join(METHODS)}|both": "significance test",
     "--trials N:int": f"trials of approximate randomization (default: {TRIALS}); --resamples is "
     "for the bootstrap",

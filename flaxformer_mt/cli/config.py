@@ -19,7 +19,7 @@ from flaxformer_mt.errors import nearest
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     rest, overrides = take_overrides(arguments)
     parser = make_parser(prog, purpose)
-    flags(parser, CONFIG | {"--json": "as JSON"})
+    flags(parser, CONFIG | {"--json": "print JSON"})
     explained = "explain every setting, or those under GROUP, such as training.schedule"
     parser.add_argument("--explain", nargs="?", const="", metavar="GROUP", help=explained)
     options = parser.parse_args(rest)

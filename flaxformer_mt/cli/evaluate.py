@@ -99,7 +99,7 @@ def evaluate_run(
         if options.tgt_lang is None:
             parser.error(
                 f"--langpair {options.langpair}: this run translates {data.src_lang} to "
-                f"{data.tgt_lang}; if you mean the pair, add --tgt-lang with the target language"
+                f"{data.tgt_lang}; to score this pair anyway, add its --tgt-lang"
             )
     tokenizer = "none" if data.tokenized else None
     how = scoring(options, parser, language=data.tgt_lang, tokenizer=tokenizer)

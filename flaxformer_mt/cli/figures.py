@@ -39,7 +39,7 @@ _WHAT = {
     "without validation, checkpoints and pauses",
     "--values NAME...": "curves: names from metrics.jsonl to draw (default: loss, perplexity, "
     "bleu, learning_rate, tgt_tokens_per_second)",
-    "--warmup N:int...": "schedule: warm-up steps, one curve each (paper: 4000)",
+    "--warmup N:int...": "schedule: warm-up steps, one curve each (default: 1000 4000 16000)",
     "--steps N:int": "schedule: last step",
     "--length N:int": "positions: number of positions",
     "--d-model N:int": "schedule, positions: width (default: the paper's 512; positions: 128, "

@@ -26,7 +26,7 @@ COMMANDS = {
     "attention": "draw what each head attends to; find heads worth a picture",
     "figures": "draw training curves of runs, and the paper's learning rate and positions",
     "serve": "serve a trained model over HTTP, with a web page",
-    "reproduce": "run the rows of the paper's tables and report what is reproduced",
+    "reproduce": "train the rows of the paper's tables and report the results",
     "doctor": "check a machine: devices, numbers, collectives, checkpoints, speed",
     "plan": "compile the training step for TPUs you don't have: memory, time, cost",
     "export": "export a model to CTranslate2, Hugging Face or StableHLO, and compare the outputs",

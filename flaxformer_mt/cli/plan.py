@@ -16,7 +16,7 @@ _REPORT = {
     "--lengths SRC,TGT": "positions per row (default: the longest, which need the most memory); "
     "with --decode, of a source and its output",
     "--price-per-chip-hour X:float": "also show what the run would cost",
-    "--json": "as JSON",
+    "--json": "print JSON",
     "--save-hlo FILE": "write the compiled step's HLO text",
 }
 _INSTEAD = {

@@ -38,7 +38,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     if status:
         return status
     average.main(["--workdir", options.workdir], prog, purpose)
-    say("\nscores on held-out sentences, whose words and constructions never met in training:")
+    say("\nscores on held-out sentences, which use words in new constructions:")
     evaluate.main(["--workdir", options.workdir], prog, purpose)
 
     translator = fm.Translator.load(options.workdir)

@@ -43,8 +43,8 @@ _TEXT = {
     "--test SRC TGT": "--corpus: its files in --folder (Table 3 is scored on valid)",
 }
 _RESULTS = {
-    "--results DIR": "result files (default: DIR/results)",
-    "--report FILE": "default: DIR/reproduction.md",
+    "--results DIR": "folder of result files (default: DIR/results)",
+    "--report FILE": "where to write the report (default: DIR/reproduction.md)",
     "--check": "report: write nothing; fail if the report is out of date",
 }
 _REPEATABLE = {
@@ -107,7 +107,7 @@ def _run(
         # They differ only in seeds, all of which are compared.
         settings, results = of_table[0].settings, options.results
         if write_orderings(settings, run_of=rows.run_of, results=results) is None:
-            say("no ordering to test yet: that takes the base and another row with the same seed")
+            say("no rows to compare yet: that needs the base and another row with the same seed")
     _report(options)
     for outcome in outcomes:
         print(f"{outcome.experiment.name}: {outcome.kind} {outcome.message}".rstrip())
@@ -196,7 +196,7 @@ def _check(
     files = [(name, path) for name in ("plan", "also") for path in getattr(options, name)]
     for name, value in (*places, *files):
         if value is not None and is_remote(as_path(value)):
-            parser.error(f"--{name} {value}: several runs share files in it: use a local folder")
+            parser.error(f"--{name} {value}: use a local folder; several runs share its files")
 
 
 def _experiments(
@@ -212,7 +212,7 @@ def _experiments(
     of_files = options.folder is not None and options.text != "tfds"
     if of_files and len({row.spec.partition(":")[0] for row in rows}) > 1:
         raise RowError(
-            f"--folder {options.folder}: holds one language pair, but these rows are of two: "
+            f"--folder {options.folder}: holds one language pair, but these rows have two: "
             f"choose rows with --only ({', '.join(row.name for row in rows)})"
         )
     found, refused = [], []

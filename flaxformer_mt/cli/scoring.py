@@ -61,7 +61,7 @@ def add_scoring(parser: argparse.ArgumentParser) -> None:
     for name, default, help in (
         ("--comet-gpus", 0, "GPUs for COMET"),
         ("--resamples", RESAMPLES, "bootstrap resamples for 95%% intervals (0: none)"),
-        ("--seed", SEED, "seed of all resampling; sacreBLEU's default"),
+        ("--seed", SEED, "seed for all resampling, sacreBLEU's by default"),
     ):
         group.add_argument(name, metavar="N", type=count, default=default, help=help)
 

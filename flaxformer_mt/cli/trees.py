@@ -56,12 +56,12 @@ _SCORE = {
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = make_parser(prog, purpose, _EPILOG)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    linearizing = actions.add_parser("linearize", help="treebanks to source and target text")
+    linearizing = actions.add_parser("linearize", help="turn treebanks into source and target text")
     flags(linearizing, _LINEARIZE, leaves="xx")
     flags(linearizing, _OUTPUTS, required=True)
-    rebuilding = actions.add_parser("rebuild", help="sentences and linearised trees to trees")
+    rebuilding = actions.add_parser("rebuild", help="turn linearised trees into trees")
     flags(rebuilding, _REBUILD, malformed="repair")
-    flags(actions.add_parser("score", help="EVALB's labelled bracket scores"), _SCORE)
+    flags(actions.add_parser("score", help="compute EVALB's labelled bracket scores"), _SCORE)
     options = parser.parse_args(arguments)
     if options.action == "linearize":
         _check_files(options.trees, [options.output_src, options.output_tgt], parser)

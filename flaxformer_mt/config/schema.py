@@ -130,7 +130,7 @@ class CorpusConfig:
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class VocabularyConfig:
     kind: Literal["bpe", "unigram"] = setting("bpe", "SentencePiece model type")
-    size: int = setting(37000, "number of types, special tokens included (per side, if not shared)")
+    size: int = setting(37000, "types (entries), special tokens included (per side, if not shared)")
     shared: bool = setting(True, "one vocabulary for both sides")
     tgt_types: Literal["pieces", "words", "brackets"] = setting(
         "pieces",
@@ -194,7 +194,7 @@ class BatchConfig:
         1 << 20, "pairs shuffled into batches together; a corpus is read window by window"
     )
     multiple: int = setting(
-        8, "a shape's rows are a multiple of this, which the mesh's data size must divide"
+        8, "each shape has a multiple of this many rows; the mesh's data size must divide it"
     )
 
 

@@ -25,7 +25,7 @@ from flaxformer_mt.reproduction.result_file import ABSOLUTE_PATH, NAME
 RULE = """\
 S times the steps, the warm-up (with the same peak learning rate) and the steps between checkpoints
 (averaging as many); the first S x 4.5 million training pairs (EN-FR: 36 million; parsing: 40,000,
-and 17 million of others' trees), so that each is seen as often as in the paper. Validation runs
+and 17 million parsed automatically), so that each is seen as often as in the paper. Validation runs
 about ten times, without translating, and decides nothing. Batch, model, vocabulary and search stay
 the same."""
 PAPER = "paper"  # the paper's own text, in names of files
