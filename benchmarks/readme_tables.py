@@ -34,12 +34,12 @@ ROWS = {
     "quickstart": ("Quickstart, held-out sentences: sacreBLEU", "{sacrebleu_13a:.2f}"),
     "training_speed_base": (
         "Training the base model: target tokens per second",
-        "{base_ours_bfloat16_tokens_per_second:,.0f}; "
+        "here {base_ours_bfloat16_tokens_per_second:,.0f}; "
         "eole {base_eole_bfloat16_tokens_per_second:,.0f}",
     ),
     "decoding_speed": (
         "Beam search with the base model: target tokens per second",
-        "{ours_bfloat16_beam_4_tokens_per_second:,.0f}; CTranslate2 "
+        "here {ours_bfloat16_beam_4_tokens_per_second:,.0f}; CTranslate2 "
         "{ctranslate2_float32_beam_4_tokens_per_second:,.0f}, with int8 "
         "{ctranslate2_int8_beam_4_tokens_per_second:,.0f}",
     ),
@@ -157,7 +157,7 @@ def render_table(results: Sequence[Result]) -> str:
             f"{show_seconds(result.seconds)} | `{command}`{more} |"
         )
     if leads := speed_table.leads(results):
-        said = "Training speed as a multiple of the fastest other package's"
+        said = "Training speed relative to the fastest other package"
         lines += ["", f"{said}: {leads}."]
     return "\n".join(lines)
 

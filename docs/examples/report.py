@@ -1,7 +1,7 @@
 """A training report of your own: python report.py RUN REPORTS.csv.
 
-Trains the run a hundred steps more, and writes what it reports into a table. Any tracker can stand
-in the place of the file.
+Trains the run for a hundred more steps, and writes its reports to a table. Any tracker can replace
+the file.
 """
 
 import csv

@@ -1,7 +1,7 @@
 """Two models together: python rescore.py RUN OTHER_RUN < sentences. The runs share a vocabulary.
 
 An ensemble averages the models' probabilities at each step of one search. Rescoring is cheaper:
-one model proposes a list, and the other has its say about whole sentences.
+one model proposes a list of translations, and the other scores them.
 """
 
 import sys
