@@ -1,4 +1,4 @@
-"""What a result says of the training behind it, which may be older than what scored it."""
+"""What a result says of the training behind it, of several seeds, and of a parser's output."""
 
 import dataclasses
 import json
@@ -8,11 +8,10 @@ import time
 
 import pytest
 
-from benchmarks import craft, europarl, tatoeba, trained_run
+from benchmarks import craft, trained_run
+from benchmarks.multi30k import write_seeds
 from benchmarks.readme_tables import render_section
-from flaxformer_mt.config import load_config
-from flaxformer_mt.data.corpus import CorpusError
-from flaxformer_mt.reproduction.result_file import read_result
+from flaxformer_mt.reproduction.result_file import Machine, read_result, write_result
 from flaxformer_mt.rundir.layout import FORMAT_VERSION, RunDirectory, RunRecord, Start
 from flaxformer_mt.training.signals import StopRequest
 
@@ -70,64 +69,6 @@ def test_a_result_names_the_code_that_trained_its_run(run):
     assert found["training"].startswith("4 starts, 2026-01-01T00:00:00 to 2026-01-02T00:00:00; ")
 
 
-def test_a_parsers_result_does_as_well(run, monkeypatch):
-    monkeypatch.setattr(craft, "linearized", lambda *_: None)
-    monkeypatch.setattr(craft, "trained", lambda *_, **__: run)
-    monkeypatch.setattr(craft, "parsed", lambda *_: {"f1": 90.0})
-    text = run.path.parent / "text"
-    text.mkdir()
-    (text / "test.out").write_text("(S XX )S\n")
-    assert craft.main(["--treebank", "FOLDER", "--workdir", str(text.parent)]) == 0
-    assert (text.parent / "craft.test.hyp.xz").exists()
-    result = read_result(run.path.parent / "craft.json")
-    assert json.loads(result.details["trained_by"]) == [{"commit": TRAINED, "packages": {}}]
-
-
-EUROPARL = {"europarl": "europarl", "europarl_newstest2014": "newstest2014"}
-
-
-@pytest.mark.parametrize(
-    ("benchmark", "spec", "names", "more"),
-    [
-        (tatoeba, "tatoeba", {"tatoeba": "tatoeba_test_v2021_08_07"}, ""),
-        (europarl, "europarl", EUROPARL, " --seconds 9 --config.training.steps=7"),
-    ],
-)
-def test_a_corpus_is_trained_and_scored_on_its_test_sets(
-    run, monkeypatch, benchmark, spec, names, more
-):
-    scored: list[str] = []
-
-    def trains(workdir, asked, overrides, *, seconds, **_):
-        changed = ["training.steps=7"] if more else []
-        assert (workdir, asked, overrides) == ("DIR", spec, ["data.folder=FOLDER", *changed])
-        assert seconds == (9.0 if more else None)
-        return run
-
-    def evaluates(arguments, *_):
-        said = dict(zip(arguments[::2], arguments[1::2], strict=True))
-        assert said["--workdir"] == str(run)
-        assert said["--set"] == "valid" or said["--folder"] == "FOLDER"
-        bleu = {"sacrebleu_13a": 30.0, "bleu_paper": 31.0}
-        scores = {"metrics": {"chrf": 50.0 + len(scored), **bleu}, "signatures": {}}
-        scored.append(said["--set"])
-        (run.evaluation / f"{said['--set']}.json").write_text(json.dumps(scores))
-        (run.evaluation / f"{said['--set']}.hyp.txt").write_text("a\n")
-
-    monkeypatch.setattr(trained_run, "read_pairs", lambda *_, **__: iter(()))
-    monkeypatch.setattr(trained_run, "trained", trains)
-    monkeypatch.setattr(trained_run.evaluate, "main", evaluates)
-    assert benchmark.main(["--data", "FOLDER", "--workdir", "DIR", *more.split()]) == 0
-    assert scored == ["valid", *names.values()]
-    tests = [test.name for test in load_config(spec).data.test]
-    for place, (name, test) in enumerate(names.items(), start=1):
-        result = read_result(run.path.parent / f"{name}.json")
-        assert test in tests
-        assert result.metrics["chrf"] == 50 + place and result.metrics["valid_chrf"] == 50
-        command = f"python -m {benchmark.__name__} --data FOLDER --workdir DIR{more}"
-        assert result.command == command
-
-
 def test_training_is_stopped_after_its_seconds_and_what_comes_before_is_not():
     before = signal.getsignal(signal.SIGTERM)
     with trained_run.stopped_after(0.05):
@@ -139,10 +80,85 @@ def test_training_is_stopped_after_its_seconds_and_what_comes_before_is_not():
     assert stop.received == "SIGTERM" and signal.getsignal(signal.SIGTERM) is before
 
 
-def test_a_test_set_that_is_not_there_is_named_before_training(tmp_path, monkeypatch):
-    for side in ("en", "fr"):
-        with lzma.open(tmp_path / f"test.{side}.xz", "wt") as file:
-            file.write("a\n")
-    monkeypatch.setattr(trained_run, "trained", lambda *_, **__: pytest.fail("it trains"))
-    with pytest.raises(CorpusError, match=r"newstest2014\.en-fr\.en\.xz"):
-        europarl.main(["--data", str(tmp_path), "--workdir", "DIR"])
+MACHINE = Machine(cores=2, memory_gib=24.0, accelerator="none")
+
+
+def recorded(folder, name, bleu, *, seconds=60.0, command="python -m benchmarks.multi30k"):
+    write_result(
+        folder / f"{name}.json",
+        command=command,
+        config="multi30k:tiny",
+        seconds=seconds,
+        metrics={"bleu_tokenized_lc": bleu, "chrf": 66.0, "steps": 16_000},
+        signatures={"bleu_tokenized_lc": "nrefs:1|tok:none"},
+        machine=MACHINE,
+    )
+
+
+def test_several_seeds_have_a_mean_and_a_spread(tmp_path):
+    recorded(tmp_path, "multi30k_tiny", 40.0, command="first")
+    recorded(tmp_path, "multi30k_tiny_bfloat16", 50.0)
+    write_seeds("multi30k_tiny", "multi30k:tiny", tmp_path)
+    assert not (tmp_path / "multi30k_tiny_seeds.json").exists(), "one seed has no spread"
+    # A seed counts once, and 1 is the config's own.
+    recorded(tmp_path, "multi30k_tiny_seed_1", 60.0)
+    recorded(tmp_path, "multi30k_tiny_seed_2", 41.0, command="second")
+    recorded(tmp_path, "multi30k_tiny_seed_2_bfloat16", 50.0)
+    recorded(tmp_path, "multi30k_tiny_seed_13_bfloat16", 42.0, command="third")
+    # Other weights or another search than these three:
+    for name in ("gnmt_1_6", "seed_2_gnmt_1_6", "raw"):
+        recorded(tmp_path, f"multi30k_tiny_{name}", 10.0)
+    for _ in range(2):  # its own result is none of them
+        write_seeds("multi30k_tiny", "multi30k:tiny", tmp_path)
+    found = read_result(tmp_path / "multi30k_tiny_seeds.json")
+    bleu = {"": 41.0, "_lowest": 40.0, "_highest": 42.0, "_deviation": 1.0}
+    for end, value in bleu.items():
+        assert found.metrics[f"bleu_tokenized_lc{end}"] == pytest.approx(value)
+    assert found.metrics["seeds"] == 3 and found.seconds == 180.0
+    assert "sacrebleu_13a" not in found.metrics and "steps" not in found.metrics
+    assert sorted(found.command.split("; ")) == ["first", "second", "third"]
+    assert found.signatures == {"bleu_tokenized_lc": "nrefs:1|tok:none"}
+    left_out = {name: text for name, text in found.details.items() if text.startswith("left out")}
+    assert left_out == {
+        "multi30k_tiny_bfloat16": "left out: seed 1 counts once, by multi30k_tiny",
+        "multi30k_tiny_seed_1": "left out: seed 1 counts once, by multi30k_tiny",
+        "multi30k_tiny_seed_2_bfloat16": "left out: seed 2 counts once, by multi30k_tiny_seed_2",
+    }
+
+
+TREES = [
+    "(TOP (S (NP (PRP She)) (VP (VBZ sleeps)) (. .)))",
+    "(TOP (S (NP (DT The) (NN dog)) (VP (VBZ sees) (NP (PRP her)))))",
+    "(TOP (NP (NN Abstract)))",
+]
+
+
+@pytest.fixture
+def text(tmp_path, capsys):
+    for name, trees in {"train": TREES, "dev": TREES[:2]}.items():
+        with lzma.open(tmp_path / f"{name}.trees.xz", "wt", encoding="utf-8") as file:
+            file.write("\n".join(trees) + "\n")
+    craft.linearized(tmp_path, tmp_path / "text", valid=1)
+    return tmp_path / "text"
+
+
+def test_outputs_are_scored_repaired_and_not(text, monkeypatch):
+    """The second output leaves its brackets open, and has the object outside the verb phrase."""
+    outputs = ["(S (NP XX )NP (VP XX )VP XX )S", "(S (NP XX XX )NP (VP XX )VP (NP XX"]
+
+    def translated(arguments, *_):
+        place = arguments[arguments.index("--output") + 1]
+        with open(place, "x", encoding="utf-8") as file:
+            file.write("\n".join(outputs) + "\n")
+        return 0
+
+    monkeypatch.setattr(craft.translate, "main", translated)
+    (text / "test.out").write_text("of an earlier call\n")
+    found = craft.parsed(RunDirectory(text.parent / "run"), text)
+    # Gold: 3 + 4 constituents. Repaired: 3 + 3 of the second one's 4 are right.
+    assert found["recall"] == pytest.approx(100 * 6 / 7)
+    assert found["precision"] == pytest.approx(100 * 6 / 7)
+    # Not repaired: nothing of the second one.
+    assert found["unrepaired_recall"] == pytest.approx(100 * 3 / 7)
+    assert found["unrepaired_precision"] == 100
+    assert (found["sentences"], found["malformed"], found["error_sentences"]) == (2, 1, 0)
