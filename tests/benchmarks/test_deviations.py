@@ -1,17 +1,13 @@
-"""The measurement of deviations, at toy size, and the table that is made of it."""
+"""Deviations from the paper: what is measured, and the table that is made of it."""
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
-import pytest
-
-from benchmarks.deviations.__main__ import main, summary
+from benchmarks.deviations.__main__ import summary
 from benchmarks.deviations.forms import SEARCHED, TRAINED
 from benchmarks.deviations.page import render
 from flaxformer_mt.config import load_config
-from flaxformer_mt.reproduction.result_file import Result, read_result
-from tests.system.conftest import SMALL
+from flaxformer_mt.reproduction.result_file import Result
 
 BLEU = "sacrebleu_13a"
 PRE = "layer normalisation before each sub-layer"
@@ -64,31 +60,3 @@ def test_seeds_that_diverged_are_counted_beside_the_mean_of_the_others() -> None
     assert table["the paper's form"][2] == "**3 of 3 diverged**"
     assert table[PRE][2:4] == ["96.00", ""]
     assert table["greedy search"][2] == "3 of 3 diverged"
-
-
-@pytest.mark.extended
-def test_a_few_steps_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flaxformer_mt.reproduction.result_file.git_commit", lambda: "0" * 40)
-    sizes = {"train.grammar": 100, "valid": 4, "test.grammar": 4}
-    settings = SMALL | {"data.batch.max_shapes": 1}
-    settings |= {f"data.{corpus}.size": size for corpus, size in sizes.items()}
-    del settings["training.steps"], settings["training.save_every"]
-    status = main(
-        [
-            *("--workdir", str(tmp_path / "runs"), "--output", str(tmp_path / "deviations.json")),
-            *("--steps", "3", "--paper-seeds", "1", "--only", "norm_pre"),
-            *(f"--config.{key}={value}" for key, value in settings.items()),
-        ]
-    )
-    assert status == 0
-    result = read_result(tmp_path / "deviations.json")
-    assert result.command.endswith("--workdir DIR --steps 3 --paper-seeds 1 --only norm_pre")
-    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["norm_pre-1", "paper-1"]
-    measured = {form.name for form in SEARCHED} | {"paper", "norm_pre"}
-    assert all(f"{name}_{BLEU}" in result.metrics for name in measured)
-    assert result.details["training"].startswith("2 starts, ")
-    systems = {"paper-1", "norm_pre-1", *(f"paper-1-{form.name}" for form in SEARCHED)}
-    kept = {f"deviations.{system}.hyp.xz" for system in systems}
-    assert kept == set(result.hypotheses) == {path.name for path in tmp_path.glob("*.xz")}
-    assert result.metrics["steps"] == 3 and result.metrics["norm_pre_perplexity"] > 1
-    assert "not measured yet" in render(result)

@@ -1,21 +1,10 @@
-"""`training_speed`: batches, contestants as processes, and the arithmetic of what they report."""
+"""`training_speed`: the batches that contestants get, and the arithmetic of their reports."""
 
-import dataclasses
-import json
-import stat
-import sys
-from pathlib import Path
-
-import jax
 import numpy as np
 import pytest
 
 from benchmarks import training_speed
 from benchmarks.learning_curves import table
-from benchmarks.peer_environments import Environments
-from benchmarks.training_contest import Contest, Contestant
-from benchmarks.training_contestants.contest import Job, Rows, write_batches
-from benchmarks.training_contestants.flax_linen import FlaxTrainer, Translation, _tokens
 from benchmarks.training_report import (
     TOLERANCE,
     Disqualified,
@@ -26,10 +15,7 @@ from benchmarks.training_report import (
 )
 from benchmarks.training_speed import CONTESTANTS
 from benchmarks.training_workloads import (
-    WORKLOADS,
     Work,
-    Workload,
-    job_of,
     real,
     synthetic,
     work_of,
@@ -38,7 +24,6 @@ from flaxformer_mt.config import load_config
 from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD
 from flaxformer_mt.model.flops import shape_flops
-from flaxformer_mt.model.parameters import count_by_formula
 
 
 def test_every_contestant_has_its_file_and_environment():
@@ -123,92 +108,6 @@ def test_another_model_is_disqualified():
             check_parameters("peer", count, 1_000_000)
 
 
-TOY = Workload(
-    experiment="quickstart",
-    overrides=(
-        *("model.encoder_layers=1", "model.decoder_layers=1", "model.d_model=8", "model.d_ff=16"),
-        *("model.num_heads=2", "model.d_k=4", "model.d_v=4", "data.vocabulary.size=40"),
-    ),
-    shape=Shape(8, 6, 5),
-    steps=2,
-)
-PARAMETERS = 40 * 8 + 3 * 4 * 64 + 2 * (2 * 8 * 16 + 16 + 8) + 5 * 16
-
-# Answers as a contestant does, whatever module it is asked to run.
-STAND_IN = """\
-import json, sys
-def say(**answer): print(json.dumps(answer), flush=True)
-if sys.argv[2].endswith("ceiling"):
-    for line in sys.stdin: say(flops=2e9)
-    sys.exit()
-job = json.load(open(sys.argv[3]))
-say(parameters={parameters}, setup="a stand-in, " + job["precision"], loss=1.0)
-for line in sys.stdin:
-    if line == "run\\n": say(seconds=0.5, loss=1.0, peak_bytes=2**20, device_bytes={device})
-    else: say(shapes=1, seconds=0.1)
-"""
-
-
-def interpreter(folder: Path, name: str, text: str) -> Path:
-    """A stand-in for the Python of a peer's environment."""
-    script = folder / f"{name}.py"
-    script.write_text(text, encoding="utf-8")
-    path = folder / name
-    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{script}" "$@"\n', encoding="utf-8")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return path
-
-
-def stand_in(parameters: int = PARAMETERS, device: int | None = None) -> str:
-    return STAND_IN.replace("{parameters}", str(parameters)).replace("{device}", str(device))
-
-
-def test_peers_take_turns_and_their_failures_are_told(tmp_path, capsys):
-    peers = {
-        "broken": "raise ImportError('no module of mine in /opt/some/where/lib.so')",
-        "larger": stand_in(parameters=PARAMETERS * 2),
-        "mute": "import sys; sys.exit(3)",
-        "chatty": "print('hello')",
-    }
-    texts = {"torch": stand_in(device=3 * 2**20), **peers}
-    present = {name: interpreter(tmp_path, name, text) for name, text in texts.items()}
-    environments = Environments(tmp_path / "environments", install=False, present=present)
-    contestants = {
-        "good": Contestant("any", "torch"),
-        "half": Contestant("any", "torch", bfloat16=True, compiled=True),
-        "gone": Contestant("any", "joeynmt"),
-        **{name: Contestant("any", name) for name in peers},
-    }
-    # JAX's own matrix products, which take seconds to start, are left out.
-    it = Contest(tmp_path, environments, contestants, packages={"torch": "torch"})
-    entered = ["good", "half", *peers, "gone"]
-    metrics, signatures = it.workload("toy", TOY, entered, rounds=2, data=None)
-    assert metrics["toy_good_tokens_per_second"] == 2 * 8 * 5 / 0.5
-    assert signatures["toy_good_tokens_per_second"] == "a stand-in, float32"
-    assert metrics["toy_good_peak_memory_mib"] == 1
-    assert it.ceilings() == {"float32": 2e9, "bfloat16": 2e9}
-    for name, reason in {
-        "broken": "ImportError: no module of mine in .../lib.so",
-        "larger": "+100.0%",
-        "mute": "ended with status 3 and said nothing",
-        "chatty": "'hello', which is no JSON",
-        "gone": "--install makes it",
-    }.items():
-        assert metrics[f"toy_{name}_failed"] == 1
-        assert reason in signatures[f"toy_{name}_failed"]
-        assert f"toy_{name}_tokens_per_second" not in metrics
-    said = capsys.readouterr().out
-    assert "broken" in said and "could not run: ImportError" in said
-    # What a contestant is, its job says.
-    job = json.loads((tmp_path / "toy" / "half.json").read_text())
-    assert job["precision"] == "bfloat16" and job["compiled"] and job["d_ff"] == 16
-    assert job["overrides"][-1] == "model.dtype=bfloat16"
-    assert signatures["toy_half_tokens_per_second"] == "a stand-in, bfloat16"
-    assert metrics["toy_half_device_memory_mib"] == 3
-    flops = 1e9 * metrics["toy_gflops_a_token"] * metrics["toy_half_tokens_per_second"]
-    assert metrics["toy_half_share_of_ceiling"] == pytest.approx(flops / 2e9)
-
-
 TOKENS = np.cumsum([10] * 90)
 FALLING = [9 - step / 30 for step in range(90)]
 
@@ -223,36 +122,3 @@ def test_losses_are_compared_at_the_same_numbers_of_tokens():
     assert metrics["ours_loss_after_1_thirds"] == pytest.approx(np.mean(FALLING[10:30]))
     assert metrics["loss_below_peer"] == pytest.approx(0.5)
     assert signatures["peer_loss_after_2_thirds"] == "B"
-
-
-VOCABULARY = 50
-
-
-@pytest.fixture
-def job(tmp_path) -> Job:
-    path = tmp_path / "batches.npz"
-    batches = synthetic(Shape(4, 6, 5), VOCABULARY, 2)
-    write_batches(path, [dataclasses.asdict(batch) for batch in batches])
-    workload = dataclasses.replace(
-        WORKLOADS["tiny"], overrides=("model.d_model=32", "model.d_k=8", "model.d_v=8")
-    )
-    return job_of(workload, VOCABULARY, path, bfloat16=False, compiled=False)
-
-
-@pytest.mark.extended
-def test_it_has_the_parameters_of_the_model_and_learns(job):
-    trainer = FlaxTrainer(dataclasses.replace(job, dropout=0.0, warmup_steps=20))
-    config = dataclasses.replace(WORKLOADS["tiny"].load().model, d_model=32, d_k=8, d_v=8)
-    assert trainer.parameters == sum(count_by_formula(config, VOCABULARY, VOCABULARY).values())
-    trainer.step(0)
-    first = trainer.loss()
-    for number in range(60):
-        trainer.step(number % 2)
-    assert trainer.loss() < first - 1.5
-    # Padding changes nothing.
-    model = Translation(dataclasses.replace(job, dropout=0.0))
-    rows = Rows(np.array([[5, 6, 2]]), np.array([[1, 7]]), np.array([[7, 2]]))
-    wider = Rows(*(np.pad(array, [(0, 0), (0, 2)]) for array in dataclasses.astuple(rows)))
-    params = model.init(jax.random.key(0), _tokens(rows))
-    narrow, wide = model.apply(params, _tokens(rows)), model.apply(params, _tokens(wider))
-    np.testing.assert_allclose(narrow, wide[:, :2], atol=1e-5)
