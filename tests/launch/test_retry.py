@@ -87,13 +87,3 @@ def test_request_to_stop_while_waiting(tmp_path):
     _, stderr = process.communicate(timeout=50)
     assert process.returncode == 75
     assert stderr.endswith("asked to stop (SIGTERM) while waiting\n")
-
-
-def test_dry_run_runs_nothing(tmp_path):
-    done = run("retry.sh", "--retries", "4", "--dry-run", "touch", "a b", "it's", cwd=tmp_path)
-    assert done.returncode == 0
-    assert done.stdout.splitlines() == [
-        "# up to 5 times, until its exit status is 0 or 2; 10 s to 600 s between attempts",
-        r"touch 'a b' 'it'\''s'",
-    ]
-    assert list(tmp_path.iterdir()) == []

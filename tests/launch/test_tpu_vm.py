@@ -138,16 +138,6 @@ def test_suspended_queued_resource_is_asked_for_again(queue):
 
 
 @pytest.mark.extended
-def test_queue_that_fails_and_no_capacity_are_tried_again(queue):
-    queue.write("created", "WAITING_FOR_RESOURCES", "FAILED")
-    queue.write("creates", "1", "1", "0")
-    done = queue.run(*TPU, "--retries", "3", "--type", "v4-8", "--queued", "--", "train")
-    assert done.returncode == 1
-    assert queue.calls().count("create queued-resources") == 4
-    assert "mt: FAILED before it was ready" in done.stderr
-
-
-@pytest.mark.extended
 @pytest.mark.parametrize(
     ("ends", "options", "status", "runs", "said"),
     [
