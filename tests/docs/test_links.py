@@ -46,17 +46,6 @@ def test_every_page_is_in_the_site_s_menu():
     assert sorted(menu) == sorted(page.name for page in guides())
 
 
-@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
-def test_lists_begin_after_a_blank_line(page):
-    """GitHub does not need it; the site's Markdown takes the list for the paragraph's next line."""
-    before = ""
-    for number, line in prose(page):
-        starts = re.match(r"(?:[-*]|\d+\.) ", line) or line.startswith("|")
-        same = re.match(r"(?:[-*]|\d+\.) |  |\||<", before)
-        assert not starts or not before or same, f"{page.name}:{number}: {line}"
-        before = line
-
-
 @pytest.mark.parametrize("page", guides(), ids=lambda page: page.name)
 def test_every_mark_is_understood_and_has_a_block(page):
     """A misspelt mark would hide that a block is not run."""

@@ -2,7 +2,6 @@
 
 import functools
 import gzip
-import json
 import lzma
 import os
 import re
@@ -238,68 +237,3 @@ def test_two_files(tmp_path, rows, suffix, ended, block):
             return
     assert pairs == sound_pairs(zip(*sides, strict=True))
     assert len(pairs) + drops.total == len(rows)
-
-
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["t", "en", "de"]), inner),
-    max_leaves=5,
-)
-TEXTS = st.fixed_dictionaries({"en": st.text(), "de": st.text() | VALUES})
-RECORDS = SIDE | (VALUES | TEXTS.map(lambda texts: {"t": texts})).map(
-    lambda value: json.dumps(value).encode()
-)
-
-
-@pytest.mark.extended
-@fuzzed
-@given(st.lists(RECORDS, max_size=6))
-def test_json_lines(tmp_path, records):
-    (tmp_path / "a.jsonl").write_bytes(b"".join(record + b"\n" for record in records))
-    drops, corpus = Drops(), CorpusConfig(kind="jsonl", path="a.jsonl", src="t.en", tgt="t.de")
-    try:
-        pairs = list(read_pairs(corpus, str(tmp_path), drops=drops))
-    except CorpusError as error:
-        assert re.search("name says plain text|is UTF-16", str(error))
-        return
-    rows = []
-    for record in of_lines(records):
-        try:
-            texts = json.loads(record.decode())["t"]
-            rows.append((texts["en"].encode(), texts["de"].encode()))
-        except (ValueError, TypeError, KeyError, AttributeError):
-            rows.append((b"", b""))
-    assert pairs == sound_pairs(rows)
-    assert len(pairs) + drops.total == len(records)
-
-
-@pytest.mark.extended
-@fuzzed
-@given(
-    st.sampled_from([".gz", ".xz", ".zst"]),
-    st.floats(0, 1, exclude_max=True),
-    st.none() | st.integers(1, 255),
-)
-def test_damaged_archives(tmp_path, suffix, where, flip):
-    """Cut anywhere, or with any byte changed: no damaged text passes for a whole file."""
-    rows = [(b"line %d" % number, b"Zeile %d" % (number * 7919)) for number in range(400)]
-    for side, name in enumerate(("src", "tgt")):
-        text = b"".join(row[side] + b"\n" for row in rows)
-        (tmp_path / f"{name}{suffix}").write_bytes(PACKERS[suffix](text))
-    broken = tmp_path / f"tgt{suffix}"
-    data = broken.read_bytes()
-    at = int(where * len(data))
-    changed = b"" if flip is None else bytes([data[at] ^ flip]) + data[at + 1 :]
-    broken.write_bytes(data[:at] + changed)
-    corpus, pairs = CorpusConfig(src=f"src{suffix}", tgt=f"tgt{suffix}"), list[Pair]()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text_files, "BLOCK", 100)
-        try:
-            for pair in read_pairs(corpus, str(tmp_path), drops=Drops()):
-                pairs.append(pair)
-        except CorpusError as error:
-            assert str(broken) in str(error)
-            # Changed text is noticed at its checksum, which stands behind it.
-            assert flip is not None or pairs == sound_pairs(rows)[: len(pairs)]
-        else:  # A byte that says nothing, such as the time in a gzip file's head.
-            assert flip is not None and pairs == sound_pairs(rows)
