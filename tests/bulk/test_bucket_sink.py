@@ -132,14 +132,3 @@ def test_restarted_with_fewer_parts_none_is_left(gcs, bucket, file):
     sink.finish()
     assert gcs.names(f"{bucket}/") == [file]
     assert gcs.objects[file] == b"one\n"
-
-
-@pytest.mark.extended
-@pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")  # gcsfs, to aiohttp
-def test_an_output_of_many_megabytes_is_joined(gcs, file):
-    sink, _ = begun(file)
-    parts = [bytes([64 + number]) * (9 << 20) for number in range(1, 4)]
-    for number, data in enumerate(parts, start=1):
-        commit(sink, number, data)
-    sink.finish()
-    assert gcs.objects[file] == b"".join(parts)

@@ -1,5 +1,7 @@
 """Wrong arguments: one line that names them, before anything is read or begun."""
 
+import json
+
 import pytest
 
 CALLS = [
@@ -81,6 +83,8 @@ def test_one_group_of_settings_is_explained_by_itself(run):
     assert run("config", "--explain", "model.dropout").output.count("\n") == 1
     every = run("config", "--explain").output.splitlines()
     assert {*shown} < {*every}
+    big = run("config", "--config", "wmt14_en_de:big", "--json").output
+    assert json.loads(big)["model"]["d_model"] == 1024
 
 
 @pytest.mark.parametrize("content", [b"\0\1\2\xff", "def get_config(v): pass".encode("utf-16")])

@@ -35,13 +35,6 @@ def test_an_average_is_used_until_training_goes_on(run: Run, trained: Path, tmp_
     assert done.status == 0 and "with the weights 'best, step" in done.errors
 
 
-def test_config_shows_and_explains(run: Run) -> None:
-    shown = run("config", "--config", "wmt14_en_de:big", "--config.training.seed=7", "--json")
-    config = json.loads(shown.output)
-    assert config["model"]["d_model"] == 1024 and config["training"]["seed"] == 7
-    assert "model.d_model = 512: width of embeddings" in run("config", "--explain").output
-
-
 def test_a_dry_run_makes_no_run_and_what_it_leaves_is_trained_and_observed(
     run: Run, corpus: Path, tmp_path: Path
 ) -> None:

@@ -1,9 +1,6 @@
-"""`train` as a user runs it: killed and stopped, on a full disk, and from another run's weights."""
+"""`train` as a user runs it: killed and stopped, and from another run's weights."""
 
-import json
 import os
-import re
-import resource
 import signal
 import subprocess
 from pathlib import Path
@@ -14,9 +11,8 @@ from flaxformer_mt.rundir.checkpoint_choice import list_steps
 from flaxformer_mt.rundir.checkpoints import load_params
 from flaxformer_mt.rundir.digests import tree_digest
 from flaxformer_mt.rundir.layout import open_run, read_status
-from flaxformer_mt.rundir.metrics_log import read_metrics
 from tests.cli.conftest import Run, run
-from tests.system.conftest import run_program, started, tiny, wait_until
+from tests.system.conftest import started, tiny, wait_until
 
 __all__ = ["run"]
 
@@ -130,31 +126,3 @@ def test_fine_tuning_takes_weights_and_vocabulary_along(
     assert run("prepare", *other).status == 0
     done = run("train", *other, "--init-from", trained)
     assert done.status == 2 and "differs from this run's" in done.last
-
-
-@pytest.mark.extended
-def test_a_full_disk_ends_training_and_the_same_command_resumes(
-    corpus: Path, tmp_path: Path
-) -> None:
-    steps = 400
-    settings = ("steps=" + str(steps), "validate_every=200", "save_every=50", "log_every=20")
-    train = ("train", *tiny(corpus), "--config.data.batch.max_shapes=1", "--workdir", tmp_path)
-    command = [*train, *(f"--config.training.{setting}" for setting in settings)]
-    training = started(*command)
-    try:
-        wait_until(lambda: newest(tmp_path), training)
-        # A limit on the size of files fails as a full disk does: in mid-file.
-        resource.prlimit(training.pid, resource.RLIMIT_FSIZE, (500, resource.RLIM_INFINITY))
-        said = training.communicate(timeout=500)[1]
-    finally:
-        training.kill()
-    assert "Traceback" not in said
-    kept = list_steps(tmp_path / "checkpoints")
-    assert training.returncode == 1 and kept and steps not in kept
-    assert re.search("train: error: .* (could not be saved|cannot be written)", said), said
-    again = run_program(*command)
-    assert again.returncode == 0 and f"resuming after step {max(kept)}" in again.stderr
-    ended = json.loads((tmp_path / "status.json").read_text())
-    assert ended["state"] == "finished" and ended["step"] == steps
-    reported = {line["step"] for line in read_metrics(tmp_path / "metrics.jsonl")}
-    assert sorted(reported) == list(range(20, steps + 1, 20))
