@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -306,16 +307,17 @@ def test_a_beam_that_its_groups_do_not_divide(run, workdir, in_groups):
 
 
 def test_a_server_is_told_that_its_search_is_diverse(run, workdir, in_groups, monkeypatch):
-    told: list[bool] = []
+    told: list[int] = []
 
     def server(translator: Any, model: Model, *_: Any, **__: Any) -> SimpleNamespace:
         told.append(model.diverse)
-        return SimpleNamespace(model_at_work=False, run_until_stopped=lambda: None)
+        return SimpleNamespace(model_at_work=model.diverse, run_until_stopped=lambda: None)
 
     monkeypatch.setattr("flaxformer_mt.serving.server.TranslationServer", server)
+    monkeypatch.setattr(os, "_exit", told.append)  # as long as the model's thread is at work
     for folder in (workdir, in_groups):
         assert run("serve", "--workdir", folder, "--port", 0).status == 0
-    assert told == [False, True]
+    assert told == [False, True, 0]
 
 
 def test_a_person_is_asked_for_each_line_and_told_no_rates(run, workdir, monkeypatch):

@@ -41,7 +41,7 @@ def serve(translator, act, **settings):
     thread.start()
     server.run_until_stopped()
     ended = time.monotonic()
-    assert not translator.open.is_set()
+    assert not translator.open.is_set() and server.model_at_work
     translator.open.set()
     thread.join(30)
     return ended - told[0], said

@@ -122,6 +122,19 @@ def programs():
 
 
 @pytest.mark.extended
+def test_programs_of_another_model_hide_none(translator):
+    """They are the process's: here, one sentence of the shorter shape has them already."""
+    translator.compile(["a"], n_best=2)
+    translator.translate(["a"], n_best=2)
+    engine = Engine(translator, widest=2, largest=3)
+    warmed(engine)
+    before = programs()
+    for texts in (["a"], ["a"] * 2, ["a"] * 3):
+        engine.run(engine.key_of(2), [Sentence(text) for text in texts])
+    assert programs() == before
+
+
+@pytest.mark.extended
 @pytest.mark.parametrize("small", [True, False])
 def test_no_mixture_of_lengths_and_ends_compiles_and_no_shape_is_run_twice(
     translator, monkeypatch, small

@@ -28,11 +28,12 @@ from tests.conftest import ROOT, WARNINGS, environment
 from tests.system.conftest import tiny
 
 pytestmark = pytest.mark.timeout(1800)
-STEPS, HEARTBEAT, PATIENCE = 30, 10, 500  # the last two in seconds
+STEPS, HEARTBEAT, PATIENCE = 10, 10, 500  # the last two in seconds
+MORE = "training.steps=30"
 SETTINGS = {
-    "training.seed": 6,  # whose outputs score, and no better after step 30 than after 15
+    "training.seed": 9,  # whose outputs score, and no better after step 10 than after 5
     "training.steps": STEPS,
-    "training.validate_every": 15,
+    "training.validate_every": 5,
     "training.save_every": 5,
     "training.keep_for_average": 20,
     "training.schedule.warmup_steps": 10,
@@ -200,7 +201,7 @@ def test_two_equal_one(runs: Runs, one: Path, two: Answers) -> None:
     assert_equal_reports(runs["undisturbed"], one)
     scores = [line for line in reports(runs["undisturbed"]) if line["kind"] == "valid"]
     assert len(scores) == 2 and all(line["chrf"] > 0 for line in scores)
-    for step in (15, STEPS):
+    for step in (5, STEPS):
         ours, theirs = (run / "samples" / f"step-{step}.txt" for run in (runs["undisturbed"], one))
         assert ours.read_text() == theirs.read_text()
     # The first traces and counts for all.
@@ -251,25 +252,27 @@ def test_kills_and_stops_leave_no_trace(runs: Runs, one: Path, two: Answers) -> 
         statuses = group.end()
     assert statuses[1] == -signal.SIGKILL and statuses[0] not in (0, 75), group.said()
 
-    runs.copy("from one", "one", until=15)
+    runs.copy("from one", "one", until=5)
+    runs.copy("longer", "undisturbed", until=STEPS)
     newest = max(list_steps(runs["disturbed"] / "checkpoints"))
     jobs = [
-        runs.job("disturbed", *FSDP, stop_process=1, stop_after=newest + 5),
-        runs.job("disturbed", *FSDP),
+        runs.job("disturbed", *FSDP, MORE, stop_process=1, stop_after=newest + 5),
+        runs.job("disturbed", *FSDP, MORE),
+        runs.job("longer", *FSDP, MORE),
         runs.job("from one", *FSDP),
         runs.job("undisturbed", *FSDP),
     ]
     answers = work_off(runs, "going on", 2, jobs)
-    assert answers.by_process == [[75, 0, 0, 0]] * 2
+    assert answers.by_process == [[75, 0, 0, 0, 0]] * 2
     said, other = answers.said
     assert other.strip() == "SIGTERM: stopping after this step"
     assert "SIGTERM received by process 1" in said, "a stop of one is a stop of all"
     account = json.loads((runs["disturbed"] / "goodput.json").read_text())
-    assert (account["starts"], account["step"]) == (3, STEPS)
-    assert digests(runs["disturbed"], STEPS) == digests(runs["undisturbed"], STEPS)
-    assert reports(runs["disturbed"]) == reports(runs["undisturbed"])
+    assert (account["starts"], account["step"]) == (3, 30)
+    assert digests(runs["disturbed"], 30) == digests(runs["longer"], 30)
+    assert reports(runs["disturbed"]) == reports(runs["longer"])
     # What one process has saved is theirs to go on with.
-    assert "resuming after step 15" in said
+    assert "resuming after step 5" in said
     assert_equal_reports(runs["from one"], one)
     # A finished run is finished for all.
     assert "nothing to do" in said
@@ -291,7 +294,7 @@ def test_two_evaluate_as_one(runs: Runs, two: Answers) -> None:
     assert by_two["valid.hyp.txt"] == by_one["valid.hyp.txt"]
     scores, wanted = (json.loads(found["valid.json"]) for found in (by_two, by_one))
     # The first one has chosen for all, and what one process would have.
-    assert scores["weights"] == "best, step 15"
+    assert scores["weights"] == "best, step 5"
     assert scores | {"seconds": 0} == wanted | {"seconds": 0}
 
 

@@ -57,12 +57,12 @@ def test_killed_and_stopped_runs_end_as_an_undisturbed_one(
 ) -> None:
     """SIGKILL at some step, then SIGTERM at another, then on: bit-equal parameters."""
     disturbed, undisturbed = tmp_path / "disturbed", tmp_path / "undisturbed"
-    train = ("train", *tiny(corpus), "--config.training.validate_every=100000")
-    workers = ("--config.data.workers=2", "--workdir", disturbed)
+    train = ("train", *tiny(corpus), "--config.training.validate_every=100000", "--workdir")
     last = 0
     for number in (signal.SIGKILL, signal.SIGTERM):
-        endless = "--config.training.steps=100000"
-        training = started(*train, *workers, endless, new_group=True)
+        changes = ("training.steps=100000", f"data.workers={int(number == signal.SIGTERM)}")
+        endless = (*train, disturbed, *(f"--config.{change}" for change in changes))
+        training = started(*endless, new_group=True)
         try:
             wait_until(lambda last=last: newest(disturbed) > last, training)
             if number == signal.SIGTERM:
@@ -71,8 +71,8 @@ def test_killed_and_stopped_runs_end_as_an_undisturbed_one(
             kill(training)
         last = newest(disturbed)
     steps = f"--config.training.steps={last + 3}"
-    for place in (workers, ("--workdir", undisturbed)):
-        done = run(*train, *place, steps)
+    for workdir in (disturbed, undisturbed):
+        done = run(*train, workdir, steps)
         assert done.status == 0, done.errors
     one, other = (
         tree_digest(load_params(open_run(path), last + 3)) for path in (undisturbed, disturbed)

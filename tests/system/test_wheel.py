@@ -58,10 +58,10 @@ def test_wheel_holds_the_package_and_the_configs_and_nothing_else(wheel: Path) -
 
 def test_an_installed_command_finds_the_built_in_configs(wheel: Path, tmp_path: Path) -> None:
     """In an environment with the wheel, this one's dependencies, and not its source."""
-    venv.create(tmp_path / "env", with_pip=True)
+    venv.create(tmp_path / "env")
     python, command = (tmp_path / "env" / "bin" / name for name in ("python", "flaxformer-mt"))
-    install = ["-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-cache-dir"]
-    run(python, *install, wheel, folder=tmp_path)
+    install = ["--python", python, "install", "--quiet", "--no-index", "--no-deps"]
+    run(sys.executable, "-m", "pip", *install, "--no-cache-dir", wheel, folder=tmp_path)
     # A path in a .pth file is searched for modules, but .pth files in it are not followed: the
     # dependencies are found, an editable install of the source tree is not.
     asked = "import site, flaxformer_mt as f; print(site.getsitepackages()[0], f.__file__)"
