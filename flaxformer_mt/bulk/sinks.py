@@ -114,18 +114,11 @@ class _Continued(Sink):
 
     def _told(self) -> tuple[Consumed, int]:
         """What is done, and how much output it made. Raises OutputError for another identity."""
-        try:
-            record = paths.read_json(self._record)
-            if (version := record.get("format")) != FORMAT:
+        with paths.document(self._record, "start over with --restart") as record:
+            if (version := record["format"]) != FORMAT:
                 raise ValueError(f"has format {version}, but this program reads {FORMAT}")
             done, made = Consumed(**record["consumed"]), int(record["output"])
             then: dict[str, Any] = dict(record["identity"])
-            if not all(isinstance(number, int) for number in (done.lines, done.size)):
-                raise ValueError("its counts are not integers")
-        except (RunDirectoryError, AttributeError, KeyError, TypeError, ValueError) as error:
-            raise OutputError(
-                f"{self._record}: cannot be resumed: {error}; start over with --restart"
-            ) from error
         if not done.lines:
             return Consumed(), 0
         # As they look after a round trip through JSON.
@@ -300,7 +293,7 @@ class BucketSink(_Continued):
 
     def _ask(self, path: Path, action: Callable[[], T]) -> T:
         with _explained(path, self._folder):
-            return paths.asking(path, "written", lambda: paths.persistently(action))
+            return paths.asking(path, "written", action)
 
     def _join(self, whole: Path) -> None:
         with whole.open("wb") as joined:

@@ -10,9 +10,7 @@ import contextlib
 import functools
 import hashlib
 import json
-import logging
 import os
-import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -30,14 +28,11 @@ from flaxformer_mt.rundir.paths import (
     files_below,
     is_primary,
     is_remote,
-    persistently,
 )
 
 # The file that completes each folder.
 INDEX = {"vocabulary": "vocabulary.json", "data": "manifest.json"}
 FILES = "files.json"
-_VERIFIED = 1 << 24  # bytes up to which a file's digest is verified at each use
-_LOGGER = logging.getLogger(__name__)
 
 
 def cache_folder() -> Path:
@@ -50,8 +45,8 @@ def cache_folder() -> Path:
 def local_copy(folder: Path) -> Path:
     """A run's `vocabulary` or `data` as a local folder: itself, or its copy in the cache.
 
-    A damaged copy is downloaded again. Raises RunDirectoryError if the folder is incomplete, can't
-    be fetched, or isn't what was uploaded.
+    Raises RunDirectoryError if the folder is incomplete, can't be fetched, or isn't what was
+    uploaded. Whoever opens a copy verifies it.
     """
     if not is_remote(folder):
         return folder
@@ -63,9 +58,6 @@ def local_copy(folder: Path) -> Path:
     files = asking(folder, "read", lambda: _described(folder))
     place = _place_of(files)
     with _usable():
-        if place.exists() and (damage := _damage(place, files)):
-            _LOGGER.warning("%s: is damaged, %s: downloading it again", place, damage)
-            shutil.rmtree(place)
         if not place.exists():
             place.parent.mkdir(parents=True, exist_ok=True)
             try:
@@ -116,13 +108,13 @@ def upload_folder(local: Path, remote: Path) -> None:
 
     def upload(name: str) -> None:
         with explained(remote / name, "written"):
-            persistently(lambda: copy(local / name, remote / name))
+            copy(local / name, remote / name)
 
     index = INDEX[remote.name]
     _at_once(functools.partial(upload, name) for name in files if name != index)
     listed = json.dumps({"files": files}, indent=2).encode()
     with explained(remote / FILES, "written"):
-        persistently(lambda: (remote / FILES).write_bytes(listed))
+        (remote / FILES).write_bytes(listed)
     upload(index)
 
 
@@ -162,34 +154,16 @@ def _sha256(path: Path) -> str:
 def _fetch(remote: Path, local: Path, expected: dict[str, Any]) -> None:
     local.parent.mkdir(parents=True, exist_ok=True)
     try:
-        asking(remote, "read", lambda: persistently(lambda: copy(remote, local)))
+        asking(remote, "read", lambda: copy(remote, local))
     except FileNotFoundError as error:
         raise RunDirectoryError(f"{remote}: is missing; upload the folder again") from error
-    if difference := _difference(local, expected):
-        raise RunDirectoryError(
-            f"{remote}: has {difference}: it is damaged or was replaced; upload the folder again"
-        )
-
-
-def _difference(path: Path, expected: dict[str, Any]) -> str:
-    """How a file's size or sha256 differs from the expected one, in words; "" if it doesn't."""
     for what, value in expected.items():
-        found = path.stat().st_size if what == "size" else _sha256(path)
+        found = local.stat().st_size if what == "size" else _sha256(local)
         if found != value:
-            return f"{what} {found}, but {FILES} says {value}"
-    return ""
-
-
-def _damage(place: Path, files: dict[str, Any]) -> str:
-    """What is wrong with a copy; of large files only the size is checked."""
-    for name, expected in files.items():
-        if not (place / name).is_file():
-            return f"{name} is missing"
-        small = expected["size"] <= _VERIFIED
-        looked_at = expected if small else {"size": expected["size"]}
-        if difference := _difference(place / name, looked_at):
-            return f"{name} has {difference}"
-    return ""
+            raise RunDirectoryError(
+                f"{remote}: has {what} {found}, but {FILES} says {value}: it is damaged or was "
+                "replaced; upload the folder again"
+            )
 
 
 def _place_of(files: dict[str, Any]) -> Path:

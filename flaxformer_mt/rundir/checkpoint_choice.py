@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from flaxformer_mt.rundir import CheckpointError, DamagedError, UnreadError
 from flaxformer_mt.rundir.layout import RunDirectory
-from flaxformer_mt.rundir.paths import COMMITTED, asking, is_remote, remove, replace
+from flaxformer_mt.rundir.paths import COMMITTED, asking, is_remote, remove
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,7 +58,6 @@ def steps_to_keep(
 
 
 AVERAGE = "average"
-BEFORE = "average.before"
 
 # Why a checkpoint was saved: the run's first weights, an interval, its end between intervals, a
 # stop.
@@ -92,20 +91,14 @@ def is_there(folder: Path) -> bool:
 
 def has_average(directory: Path) -> bool:
     """Whether a checkpoints directory holds averaged parameters."""
-    return is_there(average_folder(directory))
-
-
-def average_folder(directory: Path) -> Path:
-    """Where averaged parameters are or go: under another name, if replacing them was killed."""
-    place, before = directory / AVERAGE, directory / BEFORE
-    return before if not is_remote(place) and not place.is_dir() and before.is_dir() else place
+    return is_there(directory / AVERAGE)
 
 
 def existing_average(directory: Path) -> Path:
     """Where averaged parameters lie. Raises CheckpointError if there are none."""
     if not has_average(directory):
         raise CheckpointError(f"{directory.parent}: has no averaged parameters; run `average`")
-    return average_folder(directory)
+    return directory / AVERAGE
 
 
 def select_step(directory: Path, which: Literal["best", "latest"] | int) -> int:
@@ -279,34 +272,27 @@ def average_checkpoints(
 def write_average(run: RunDirectory, params: Any, steps: Sequence[int]) -> None:
     """Stores averaged parameters as `checkpoints/average`, replacing older ones when done.
 
-    After a kill or a CheckpointError the older ones stay. In a bucket, where folders can't be
-    renamed, a reader sees the older ones, then none, then the new ones.
+    In a bucket, where folders can't be renamed, these go first. Raises CheckpointError.
     """
     import orbax.checkpoint as ocp
 
     from flaxformer_mt.rundir.checkpoint_format import composite, first_line, hush
 
     hush()
-    place = run.checkpoints / AVERAGE
-    aside = run.checkpoints / f"{AVERAGE}.new"
-    before = run.checkpoints / BEFORE
+    place, aside = run.checkpoints / AVERAGE, run.checkpoints / f"{AVERAGE}.new"
     meta = {"steps": list(steps), "newest": max([*steps, *list_steps(run.checkpoints)])}
     arguments = composite({"params": params}, {"meta": meta})
     try:
-        for leftover in run.checkpoints.glob(f"{AVERAGE}.new*"):
-            (remove if is_remote(leftover) else shutil.rmtree)(leftover)
-        with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as writer:
-            writer.save(aside, args=arguments)
         if is_remote(place):
-            replace(place, aside)
-            return
-        if place.exists():
-            if before.exists():
-                shutil.rmtree(before)
-            place.rename(before)
-        aside.rename(place)
-        if before.exists():
-            shutil.rmtree(before)
+            remove(place)
+        else:
+            for leftover in run.checkpoints.glob(f"{AVERAGE}.new*"):
+                shutil.rmtree(leftover)
+        with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as writer:
+            writer.save(place if is_remote(place) else aside, args=arguments)
+        if not is_remote(place):
+            shutil.rmtree(place, ignore_errors=True)
+            aside.rename(place)
     except Exception as error:  # Orbax and TensorStore raise anything.
         raise CheckpointError(f"{place}: cannot be written: {first_line(error)}") from error
 

@@ -33,7 +33,6 @@ from flaxformer_mt.rundir.paths import COMMITTED, is_remote
 T = TypeVar("T")
 
 META_VERSION = 1
-_WAITS = (0.2, 1.0, 5.0)  # seconds before reading again; a bucket's clients retry themselves
 _PATIENCE = 120  # seconds until all hosts list the same files: NFS may lag by 60
 _MISSING = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR}
 _REFUSED = re.compile("RESOURCE_EXHAUSTED|PERMISSION_DENIED")
@@ -44,13 +43,14 @@ def composite(trees: Mapping[str, Any], documents: Mapping[str, Any]) -> ocp.arg
     """Orbax arguments that save `trees` of arrays, JSON `documents`, and their description.
 
     `documents["meta"]` gets format version, leaves and checksums. Digests are taken here, before
-    the caller can donate the arrays. Raises CheckpointError for what couldn't be restored.
+    the caller can donate the arrays.
     """
-    documents = {name: _frozen_json(name, content) for name, content in documents.items()}
-    meta = documents.pop("meta") | {
+    # A copy: a thread saves it while the caller may change the content.
+    copied: dict[str, Any] = json.loads(json.dumps(documents))
+    meta = copied.pop("meta") | {
         "format_version": META_VERSION,
-        "leaves": {name: _describe(name, tree) for name, tree in trees.items()},
-        "documents": {name: _checksum(content) for name, content in documents.items()},
+        "leaves": {name: _describe(tree) for name, tree in trees.items()},
+        "documents": {name: _checksum(content) for name, content in copied.items()},
     }
     # Orbax refuses a tree without leaves, such as the state of plain gradient descent.
     items: dict[str, Any] = {
@@ -58,8 +58,8 @@ def composite(trees: Mapping[str, Any], documents: Mapping[str, Any]) -> ocp.arg
         for name, tree in trees.items()
         if meta["leaves"][name]
     }
-    documents["meta"] = {"content": meta, "sha256": _checksum(meta)}
-    items |= {name: ocp.args.JsonSave(content) for name, content in documents.items()}
+    copied["meta"] = {"content": meta, "sha256": _checksum(meta)}
+    items |= {name: ocp.args.JsonSave(content) for name, content in copied.items()}
     return ocp.args.Composite(**items)
 
 
@@ -150,19 +150,11 @@ def check_form(folder: Path, meta: Mapping[str, Any], name: str, wanted: Mapping
             )
 
 
-def _describe(name: str, tree: Any) -> dict[str, Any]:
-    leaves = flatten_paths(tree)
-    for path, leaf in leaves.items():
-        if not isinstance(leaf, (jax.Array, np.ndarray)):
-            raise CheckpointError(
-                f"{name}: {path} is a {type(leaf).__name__}, but only arrays can be saved"
-            )
-        if isinstance(leaf, np.ndarray) and leaf.dtype != jax.dtypes.canonicalize_dtype(leaf.dtype):
-            raise CheckpointError(f"{name}: {path} is {leaf.dtype}, which JAX cannot restore")
+def _describe(tree: Any) -> dict[str, Any]:
     digests = tree_digest(tree)
     return {
         path: {"dtype": str(leaf.dtype), "shape": list(leaf.shape), "digest": digests[path]}
-        for path, leaf in leaves.items()
+        for path, leaf in flatten_paths(tree).items()
     }
 
 
@@ -202,14 +194,6 @@ def _read_json(folder: Path, name: str) -> dict[str, Any]:
     return document
 
 
-def _frozen_json(name: str, content: Any) -> Any:
-    """A copy: a thread saves it while the caller may change `content`."""
-    try:
-        return json.loads(json.dumps(content))
-    except (TypeError, ValueError) as error:
-        raise CheckpointError(f"{name} is not plain JSON: {error}") from error
-
-
 def _checksum(content: Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
@@ -241,24 +225,20 @@ def listed_alike(directory: Path, list_steps: Callable[[Path], list[int]]) -> li
 
 
 def reading(folder: Path, name: str, read: Callable[[], T]) -> T:
-    """The item `name` of the checkpoint in `folder`, read again where the machine fails.
+    """The item `name` of the checkpoint in `folder`.
 
-    Raises DamagedError if files are missing or wrong, UnreadError if the machine keeps failing.
+    Raises DamagedError if files are missing or wrong, UnreadError if the machine fails.
     """
-    for wait in (*(() if is_remote(folder) else _WAITS), None):
-        try:
-            if not is_remote(folder):
-                os.stat(folder / name)  # Orbax takes any failure for absence
-            return read()
-        except Exception as error:  # Orbax and TensorStore raise anything, from KeyError on
-            said = f"{folder}: {name} cannot be read: {first_line(error)}"
-            if not _is_the_machine_s(folder, error):
-                raise DamagedError(said) from error
-            if wait is None:
-                advice = "run the command again; if that persists, move the folder elsewhere"
-                raise UnreadError(f"{said}; {advice}") from error
-        time.sleep(wait)
-    raise AssertionError("the last attempt returns or raises")
+    try:
+        if not is_remote(folder):
+            os.stat(folder / name)  # Orbax takes any failure for absence
+        return read()
+    except Exception as error:  # Orbax and TensorStore raise anything, from KeyError on
+        said = f"{folder}: {name} cannot be read: {first_line(error)}"
+        if not _is_the_machine_s(folder, error):
+            raise DamagedError(said) from error
+        advice = "run the command again; if that persists, move the folder elsewhere"
+        raise UnreadError(f"{said}; {advice}") from error
 
 
 def _is_the_machine_s(folder: Path, error: Exception) -> bool:
@@ -294,10 +274,7 @@ def _os_errors(error: BaseException) -> set[int]:
 
 
 def hush() -> None:
-    """Silences Orbax for this process: users get one exception, once.
-
-    A failed operation logs its failure several times, and each of its abandoned reads complains.
-    """
+    """Silences Orbax for this process, which logs a failure several times: users get one error."""
     for logger in ("absl", "asyncio"):
         logging.getLogger(logger).addFilter(_is_news)  # adding it again has no effect
     if getattr(sys.unraisablehook, "func", None) is not _complain:
@@ -314,7 +291,7 @@ def first_line(error: BaseException) -> str:
 
 def _is_news(record: logging.LogRecord) -> bool:
     abandoned = "exception was never retrieved" in record.getMessage()
-    return not abandoned and "/orbax/checkpoint/" not in record.pathname.replace("\\", "/")
+    return not abandoned and "/orbax/checkpoint/" not in record.pathname
 
 
 def _complain(hook: Callable[[Any], Any], unraisable: Any) -> None:

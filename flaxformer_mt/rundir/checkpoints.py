@@ -110,25 +110,18 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         self,
         abstract_params: Any,
         abstract_opt_state: Any,
-        step: Literal["latest", "best"] | int = "latest",
         *,
         abstract_ema: Any = None,
     ) -> Snapshot:
-        """The snapshot of `step`, every leaf checked, placed as the abstract trees say.
+        """The newest intact snapshot, every leaf checked, placed as the abstract trees say.
 
-        "latest" is the newest intact step; damaged ones after it are reported and renamed to
-        `damaged-STEP`. Raises CheckpointError for a named or best step that is damaged, another
-        model's, or one that the machine fails to read (UnreadError).
+        Damaged ones after it are reported and renamed to `damaged-STEP`. Raises CheckpointError for
+        another model's, and UnreadError for one that the machine fails to read.
         """
         self.wait()
         abstract = {"params": abstract_params, "opt_state": abstract_opt_state}
         if abstract_ema is not None:
             abstract["ema"] = abstract_ema
-        if step != "latest":
-            # This policy may call another step best than the one it was saved under.
-            best = self.best_step() if step == "best" else None
-            chosen = choice.select_step(self.directory, step) if best is None else best
-            return _read(self.directory / str(chosen), abstract)
         damaged: dict[int, str] = {}
         for candidate in reversed(self.steps()):
             try:
@@ -153,12 +146,6 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
     def latest_step(self) -> int | None:
         """The newest step, if any."""
         return max(self.steps(), default=None)
-
-    def best_step(self) -> int | None:
-        """The step with the best value of the policy's metric, if any."""
-        metas = {step: self._metas[step] for step in self.steps() if step in self._metas}
-        metrics = {step: meta["metrics"] for step, meta in metas.items()}
-        return next(iter(choice.ranked(metrics, self.policy.metric, self.policy.mode)), None)
 
     def close(self) -> None:
         """Waits for the last save and ends. Raises CheckpointError if that failed."""

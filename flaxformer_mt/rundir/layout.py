@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import errno
 import os
 import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from flaxformer_mt.rundir import WorkdirError
-from flaxformer_mt.rundir.paths import as_path, exists, explained, is_remote, read_json, write_json
+from flaxformer_mt.rundir.paths import as_path, document, exists, explained, is_remote, write_json
 from flaxformer_mt.versions import git_commit, package_versions
 
 FORMAT_VERSION = 1  # raised when older readers would misread; every version up to it loads
@@ -118,10 +117,7 @@ def make_folder(run: RunDirectory) -> None:
     except FileExistsError:
         raise WorkdirError(f"{path}: is a file; choose a directory for the run") from None
     except OSError as error:
-        advice = "; choose a shorter name" if error.errno == errno.ENAMETOOLONG else ""
-        raise WorkdirError(
-            f"{path}: cannot create a run directory: {error.strerror or error}{advice}"
-        ) from error
+        raise WorkdirError(f"{path}: cannot create a run directory: {error.strerror}") from error
     if not os.access(path, os.W_OK | os.X_OK):
         raise WorkdirError(f"{path}: is not writable; choose another directory for the run")
 
@@ -150,45 +146,26 @@ def read_record(run: RunDirectory) -> RunRecord:
                 f"{run}: not a run directory: config.json is missing; give the directory you gave "
                 "to `train --workdir`"
             )
-    try:
-        content = read_json(run.config_file)
-    except WorkdirError as error:
-        raise WorkdirError(f"{error}; restore it from a copy") from error
-    version = content.get("format_version") if isinstance(content, dict) else None
-    if type(version) is not int or version < 1:
-        raise WorkdirError(
-            f"{run.config_file}: has no format_version, so it was not written by flaxformer-mt "
-            "or was damaged; restore it from a copy or choose another directory"
-        )
-    if version > FORMAT_VERSION:
-        raise WorkdirError(
-            f"{run}: has format version {version}, but this flaxformer-mt reads up to "
-            f"{FORMAT_VERSION}; upgrade flaxformer-mt"
-        )
-    try:
+    with document(run.config_file, "restore it from a copy") as content:
+        version = content["format_version"]
+        if version > FORMAT_VERSION:
+            raise WorkdirError(
+                f"{run}: has format version {version}, but this flaxformer-mt reads up to "
+                f"{FORMAT_VERSION}; upgrade flaxformer-mt"
+            )
         starts = tuple(
             Start(**start | {"command_line": tuple(start["command_line"])})
             for start in content["starts"]
         )
-        config = dict(content["config"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise WorkdirError(
-            f"{run.config_file}: is not a valid record ({type(error).__name__}: {error}); restore "
-            "it from a copy"
-        ) from error
-    return RunRecord(format_version=version, config=config, starts=starts)
+        return RunRecord(format_version=version, config=dict(content["config"]), starts=starts)
 
 
-def record_start(
-    run: RunDirectory, config: Mapping[str, Any], command_line: Sequence[str]
-) -> RunRecord:
+def record_start(run: RunDirectory, config: Mapping[str, Any], command_line: Sequence[str]) -> None:
     """Records a later start of a run and its configuration. Raises RunDirectoryError."""
     before = read_record(run)
-    record = dataclasses.replace(
-        before, config=config, starts=(*before.starts, _this_start(command_line))
-    )
+    starts = (*before.starts, _this_start(command_line))
+    record = dataclasses.replace(before, config=config, starts=starts)
     write_json(run.config_file, dataclasses.asdict(record))
-    return record
 
 
 def _this_start(command_line: Sequence[str]) -> Start:
@@ -235,16 +212,5 @@ def read_status(run: RunDirectory) -> Status | None:
     """The last status, or None before the first. Raises RunDirectoryError."""
     if not exists(run.status_file):
         return None
-    try:
-        status = Status(**read_json(run.status_file))
-    except WorkdirError as error:
-        raise WorkdirError(f"{error}; delete it") from error
-    except (KeyError, TypeError, ValueError) as error:
-        raise WorkdirError(
-            f"{run.status_file}: is not a valid status ({type(error).__name__}: {error}); delete it"
-        ) from error
-    if status.state not in get_args(State):
-        raise WorkdirError(
-            f"{run.status_file}: unknown state {status.state!r}; upgrade flaxformer-mt"
-        )
-    return status
+    with document(run.status_file, "delete it") as content:
+        return Status(**content)

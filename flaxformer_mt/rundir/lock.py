@@ -24,7 +24,7 @@ from typing import Any
 from flaxformer_mt.files.reading import parse_json
 from flaxformer_mt.rundir import CheckpointError, RunDirectoryError
 from flaxformer_mt.rundir.layout import RunDirectory
-from flaxformer_mt.rundir.paths import asking, explained, is_primary, is_remote, persistently
+from flaxformer_mt.rundir.paths import asking, explained, is_primary, is_remote
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -107,12 +107,8 @@ class RemoteHolding(Holding):
         self._generation, found = self._read()
         deadline = time.monotonic() + dead_after
         if self._generation:
-            _LOGGER.warning(
-                "%s: in use by %s; waiting up to %.0f s to see whether it is alive",
-                self._run,
-                _name(found),
-                dead_after,
-            )
+            waiting = f"waiting up to {dead_after:.0f} s to see whether it is alive"
+            _LOGGER.warning("%s: in use by %s; %s", self._run, _name(found), waiting)
             while self._generation and time.monotonic() < deadline:
                 time.sleep(min(self._beat / 4, dead_after))
                 before, (self._generation, found) = self._generation, self._read()
@@ -126,7 +122,7 @@ class RemoteHolding(Holding):
     def check(self) -> None:
         # By writing: a suspended machine may wake up after the thread's last beat is outdated.
         try:
-            persistently(self._write)
+            self._write()
         except RunDirectoryError as error:
             raise CheckpointError(
                 f"{error}; saving nothing until the run's owner is known"
@@ -150,25 +146,22 @@ class RemoteHolding(Holding):
                 self._write()
 
     def _write(self) -> None:
-        with self._writing, explained(self._run.lock_file, "written"):
-            self._replace()
-
-    def _replace(self) -> None:
         from google.api_core.exceptions import PreconditionFailed
 
-        while not self._lost_to:
-            now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-            data = json.dumps({**self._content, "time": now}).encode()
-            try:
-                self._blob.upload_from_string(data, if_generation_match=self._generation)
-            except PreconditionFailed:
-                self._generation, found = self._read()
-                # Ours, if the answer to a write was lost, or removed.
-                if self._generation and found.get("token") != self._content["token"]:
-                    self._lost_to = _name(found)
-            else:
-                self._generation = self._blob.generation
-                return
+        with self._writing, explained(self._run.lock_file, "written"):
+            while not self._lost_to:
+                now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+                data = json.dumps({**self._content, "time": now}).encode()
+                try:
+                    self._blob.upload_from_string(data, if_generation_match=self._generation)
+                except PreconditionFailed:
+                    self._generation, found = self._read()
+                    # Ours, if the answer to a write was lost, or removed.
+                    if self._generation and found.get("token") != self._content["token"]:
+                        self._lost_to = _name(found)
+                else:
+                    self._generation = self._blob.generation
+                    return
 
     def _read(self) -> tuple[int, dict[str, Any]]:
         """The generation of the lock and what it says; 0 if there is none."""

@@ -24,64 +24,49 @@ _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 class MetricsLog(contextlib.AbstractContextManager["MetricsLog"]):
     """An append-only log whose every line has an integer `step` and survives the process.
 
-    Opening cuts a last line torn by a kill, and drops lines of steps after `resume_step` (counted
-    in `dropped`), which training repeats. Raises RunDirectoryError.
+    Opening cuts a last line torn by a kill. Raises RunDirectoryError.
     """
 
-    def __init__(self, path: Path, *, resume_step: int | None = None) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self._descriptor = -1
-        self.dropped = 0
         with explained(path, "opened"):
             with contextlib.suppress(FileNotFoundError):
                 os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-            self._descriptor = os.open(path, flags, 0o644)
-        if resume_step is not None:
-            self.dropped = self.rewind(resume_step)
+            self._file = open(path, "ab", buffering=0)
 
     def write(self, step: int, values: Mapping[str, Any]) -> None:
         """Appends a report of numbers (also NumPy's and JAX's) and text, whole or not at all.
 
         Raises RunDirectoryError.
         """
-        line = {"step": int(step)} | {name: _plain(name, value) for name, value in values.items()}
+        line = {name: _plain(value) for name, value in {"step": step, **values}.items()}
         data = json.dumps(line, ensure_ascii=False, allow_nan=False).encode() + b"\n"
-        size = os.fstat(self._descriptor).st_size
+        size = self._file.seek(0, os.SEEK_END)
         with explained(self.path, "written"):
             try:
                 while data:
-                    data = data[os.write(self._descriptor, data) :]
+                    data = data[self._file.write(data) :]
             except OSError:
                 # A piece of a line would run into the next one.
-                os.ftruncate(self._descriptor, size)
+                self._file.truncate(size)
                 raise
 
-    def rewind(self, step: int) -> int:
-        """Drops the lines of steps after `step` and returns how many. Raises RunDirectoryError."""
+    def rewind(self, step: int) -> None:
+        """Drops the lines of steps after `step`, which training repeats."""
         lines = self.path.read_bytes().splitlines(keepends=True)
         kept = [
             line
             for number, line in enumerate(lines, start=1)
             if _parse(self.path, number, line)["step"] <= step
         ]
-        if len(kept) == len(lines):
-            return 0
-        with explained(self.path, "rewritten"):
-            write_whole(self.path, b"".join(kept))
-            descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-        os.close(self._descriptor)
-        self._descriptor = descriptor
-        return len(lines) - len(kept)
-
-    def close(self) -> None:
-        """Ends writing; a second call does nothing."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        if len(kept) < len(lines):
+            with explained(self.path, "rewritten"):
+                write_whole(self.path, b"".join(kept))
+                self._file.close()
+                self._file = open(self.path, "ab", buffering=0)
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        self._file.close()
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
@@ -106,16 +91,11 @@ def _parse(path: Path, number: int, line: bytes) -> dict[str, Any]:
     }
 
 
-def _plain(name: str, value: Any) -> Any:
-    if name == "step":
-        raise ValueError("pass a report's step as the argument, not among its values")
-    if hasattr(value, "item"):
-        value = value.item()
+def _plain(value: Any) -> Any:
+    value = value.item() if hasattr(value, "item") else value
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    raise TypeError(f"metric {name!r} is a {type(value).__name__}, not a number or text")
+    return value
 
 
 Report = Mapping[str, Any]

@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
@@ -91,16 +90,6 @@ def asking(path: Path, verb: str, action: Callable[[], T]) -> T:
         return action()
 
 
-def persistently(action: Callable[[], T], *, waits: tuple[float, ...] = (1, 4, 16)) -> T:
-    """What `action` returns, tried again after each of `waits` seconds (after clients' retries)."""
-    for wait in waits:
-        try:
-            return action()
-        except Exception:
-            time.sleep(wait)
-    return action()
-
-
 def reason(error: BaseException) -> str:
     """An error of a store's client in one line."""
     text = " ".join(str(error).split())[:300]
@@ -130,12 +119,8 @@ def _installed(module: str) -> bool:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Writes `content`, whole or not at all. Raises RunDirectoryError, also for other than JSON."""
-    try:
-        text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-    except (TypeError, ValueError) as error:
-        raise RunDirectoryError(f"{path}: the content is not plain JSON: {error}") from error
-    write_text(path, text)
+    """Writes plain JSON, whole or not at all. Raises RunDirectoryError."""
+    write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:
@@ -174,6 +159,23 @@ def read_json(path: Path) -> Any:
 
 
 @contextlib.contextmanager
+def document(path: Path, advice: str) -> Iterator[Any]:
+    """The content of a JSON file, for a block whose errors mean that it is damaged.
+
+    Raises WorkdirError with `advice`, and RunDirectoryError for what can't be read.
+    """
+    try:
+        content = read_json(path)
+    except WorkdirError as error:
+        raise WorkdirError(f"{error}; {advice}") from error
+    try:
+        yield content
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        why = f"{type(error).__name__}: {error}"
+        raise WorkdirError(f"{path}: is not valid ({why}); {advice}") from error
+
+
+@contextlib.contextmanager
 def writing(path: Path) -> Iterator[TextIO]:
     """A local UTF-8 file that appears whole at the end of the block. Raises RunDirectoryError."""
     if is_remote(path):
@@ -191,17 +193,6 @@ def remove(folder: Path) -> None:
     """Removes a checkpoint, its sign of completion first."""
     (folder / COMMITTED).unlink(missing_ok=True)
     folder.rmtree(missing_ok=True)  # type: ignore[attr-defined]
-
-
-def replace(place: Path, source: Path) -> None:
-    """Moves the checkpoint `source` to `place`, always the old one, none or the new one."""
-    remove(place)
-    for path in files_below(source):
-        name = path.relative_to(source)
-        if str(name) != COMMITTED:
-            copy(path, place / name)
-    copy(source / COMMITTED, place / COMMITTED)
-    remove(source)
 
 
 def files_below(folder: Path) -> Iterator[Path]:

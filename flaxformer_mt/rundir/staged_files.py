@@ -14,7 +14,7 @@ from pathlib import Path
 from flaxformer_mt.rundir import RunDirectoryError
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.lock import Holding
-from flaxformer_mt.rundir.paths import asking, is_primary, is_remote, persistently, reason
+from flaxformer_mt.rundir.paths import asking, is_primary, is_remote, reason
 
 INTERVAL = 60.0  # seconds between uploads
 
@@ -73,7 +73,7 @@ class StagedFiles(GrowingFiles):
         self._ended.set()
         self._thread.join()
         try:
-            persistently(self._upload_changed)
+            self._upload_changed()
         except Exception as error:
             raise RunDirectoryError(
                 f"{self._run}: could not upload the last metrics and samples: {reason(error)}; "

@@ -16,7 +16,7 @@ from flaxformer_mt.errors import UserError
 from flaxformer_mt.model.flops import training_flops
 from flaxformer_mt.parallel.chips import chip_of, product_flops
 from flaxformer_mt.rundir import RunDirectoryError
-from flaxformer_mt.rundir.paths import read_json, write_json
+from flaxformer_mt.rundir.paths import document, write_json
 
 
 def duration(seconds: float) -> str:
@@ -100,13 +100,11 @@ class Goodput:
         if not path.exists():
             return
         try:
-            past = read_json(path)
-            seconds = {kind: float(past["seconds"].get(kind, 0.0)) for kind in KINDS}
-            starts, step = int(past["starts"]), int(past["step"])
-        except (RunDirectoryError, KeyError, TypeError, ValueError, AttributeError) as error:
-            known = isinstance(error, RunDirectoryError)
-            problem = error if known else f"is not valid ({type(error).__name__}: {error})"
-            report(f"goodput restarts from zero: {path.name}: {problem}")
+            with document(path, "goodput restarts from zero") as past:
+                seconds = {kind: float(past["seconds"].get(kind, 0.0)) for kind in KINDS}
+                starts, step = int(past["starts"]), int(past["step"])
+        except RunDirectoryError as error:
+            report(str(error))
             return
         for kind, value in seconds.items():
             self._seconds[kind] += value

@@ -284,9 +284,9 @@ def open_telemetry(
     start: int,
     told: Report | None = None,
 ) -> Iterator[Telemetry]:
-    """The reports of a run that resumes after step `start`; later reports are dropped."""
+    """The reports of a run that resumes after step `start`."""
     with (
-        MetricsLog(run.metrics, resume_step=start) as log,
+        MetricsLog(run.metrics) as log,
         contextlib.closing(
             Telemetry(
                 log=log,

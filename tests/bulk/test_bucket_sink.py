@@ -39,7 +39,6 @@ def of_three_parts(file):
 
 def refuse(gcs, monkeypatch, method, number=0):
     """Refuses the requests of this method after the first `number`."""
-    monkeypatch.setattr(sinks.paths, "persistently", lambda action: action())
     seen = iter(range(100))
     gcs.fault = lambda verb, name: 403 if verb in method and next(seen) >= number else None
 

@@ -1,7 +1,6 @@
 """The mean of checkpoints, and where it is kept."""
 
 import dataclasses
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +12,6 @@ from flaxformer_mt.rundir import CheckpointError
 from flaxformer_mt.rundir.checkpoint_choice import (
     average_checkpoints,
     averaged_steps,
-    default_weights,
     write_average,
 )
 from flaxformer_mt.rundir.checkpoints import load_params
@@ -96,35 +94,6 @@ def test_the_stored_average_is_loaded_and_replaced(run, saved, monkeypatch):
     assert averaged_steps(run) == [1, 2, 3]
     write_average(run, tree(7), [7])
     assert_mean(load_params(run, "average"), 7)
-
-
-class Killed(BaseException):
-    """Stands for a kill -9: nothing of ours runs after it."""
-
-
-@pytest.mark.parametrize("failure", [OSError(5, "Input/output error"), Killed()])
-def test_the_average_of_before_outlives_a_failure_between_the_renamings(
-    run, saved, monkeypatch, failure
-):
-    saved(snapshot(1))
-    write_average(run, tree(5), [5])
-    rename = Path.rename
-
-    def fail(self, target):
-        if self.name == "average.new":
-            raise failure
-        return rename(self, target)
-
-    monkeypatch.setattr(Path, "rename", fail)
-    for _ in range(2):
-        with pytest.raises((CheckpointError, Killed)):
-            write_average(run, tree(7), [7])
-        assert default_weights(run) == "average" and averaged_steps(run) == [5]
-        assert_mean(load_params(run, "average"), 5)
-    monkeypatch.undo()
-    write_average(run, tree(7), [7])
-    assert averaged_steps(run) == [7]
-    assert sorted(path.name for path in run.checkpoints.iterdir()) == ["1", "average"]
 
 
 def test_a_damaged_one_is_named(run, saved):

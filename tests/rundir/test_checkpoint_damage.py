@@ -95,11 +95,8 @@ def test_damage_costs_one_checkpoint(run, saved, damage, capfd):
     DAMAGES[damage](run.checkpoints / "2")
     reports: list[str] = []
     with Checkpoints(run.checkpoints, KEEP_ALL, report=reports.append) as checkpoints:
-        with pytest.raises(CheckpointError, match=r"checkpoints/2: "):
-            checkpoints.restore(*FORM, 2)
-        assert checkpoints.steps() == [1, 2], "asked for by name, it is refused and left"
         assert_same(checkpoints.restore(*FORM), snapshot(1))
-        assert checkpoints.steps() == [1] and checkpoints.best_step() is None
+        assert checkpoints.steps() == [1]
         (report,) = reports
         assert str(run.checkpoints / "2") in report
         assert report.endswith("set aside as damaged-2, going back to step 1")
@@ -165,24 +162,12 @@ def failing(monkeypatch) -> dict[str, tuple[Exception, int]]:
 
         return original(folder, name, flaky)
 
-    monkeypatch.setattr(checkpoint_format, "_WAITS", (0.0, 0.0))
     monkeypatch.setattr(checkpoint_format, "reading", reading)
     return faults
 
 
 def of_the_system(number: int) -> OSError:
     return OSError(number, os.strerror(number), "/some/file")
-
-
-@pytest.mark.parametrize(
-    ("item", "number"), [("meta", errno.EIO), ("position", errno.ESTALE), ("params", errno.EMFILE)]
-)
-def test_a_failure_that_passes_is_not_noticed(run, saved, failing, item, number):
-    saved(snapshot(1), snapshot(2))
-    with Checkpoints(run.checkpoints, KeepPolicy(), report=pytest.fail) as checkpoints:
-        failing[f"2/{item}"] = of_the_system(number), 2
-        assert_same(checkpoints.restore(*FORM), snapshot(2))
-        assert checkpoints.steps() == [1, 2]
 
 
 def wrapped(text: str) -> Exception:
@@ -222,7 +207,7 @@ def test_a_step_that_does_not_say_what_it_is_worth_is_kept(run, saved, failing, 
     if damaged:
         halve(run.checkpoints / "1" / "meta" / "metadata")
     else:
-        failing["1/meta"] = of_the_system(errno.EIO), 3
+        failing["1/meta"] = of_the_system(errno.EIO), 1
     reports: list[str] = []
     with Checkpoints(run.checkpoints, few, report=reports.append) as checkpoints:
         checkpoints.save(snapshot(3, bleu=35.0))
@@ -231,7 +216,6 @@ def test_a_step_that_does_not_say_what_it_is_worth_is_kept(run, saved, failing, 
         return
     assert len(reports) == 1 and reports[0].endswith("; keeping it for now")
     with Checkpoints(run.checkpoints, few) as checkpoints:
-        assert checkpoints.best_step() == 1
         checkpoints.save(snapshot(4, bleu=36.0))
     assert list_steps(run.checkpoints) == [1, 4]
 

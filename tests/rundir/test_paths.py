@@ -13,7 +13,6 @@ from flaxformer_mt.rundir.paths import (
     as_path,
     is_primary,
     is_remote,
-    persistently,
     read_json,
     write_json,
     write_text,
@@ -64,18 +63,6 @@ def test_missing_libraries_name_the_extra(missing, monkeypatch):
     assert str(raised.value) == (
         f"gs://b/run: {missing} not installed; buckets need it: pip install 'flaxformer-mt[gcs]'"
     )
-
-
-def test_persistence_ends():
-    calls = []
-
-    def fail():
-        calls.append(1)
-        raise OSError("no")
-
-    with pytest.raises(OSError, match="no"):
-        persistently(fail, waits=(0, 0))
-    assert len(calls) == 3
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])

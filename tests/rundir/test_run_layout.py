@@ -68,8 +68,6 @@ def test_a_run_is_not_made_over_another_nor_of_what_is_no_json(tmp_path):
         create(tmp_path / "file", CONFIG, [])
     with pytest.raises(RunDirectoryError, match="Not a directory"):
         create(tmp_path / "file" / "run", CONFIG, [])
-    with pytest.raises(RunDirectoryError, match="not plain JSON"):
-        create(tmp_path / "other", {"path": Path("x")}, [])
 
 
 @pytest.mark.parametrize(
@@ -91,13 +89,11 @@ def test_what_is_no_run_directory_cannot_be_opened(tmp_path, prepare, message):
     ("name", "content", "message"),
     [
         ("config", b'{"format_version": 99}', "format version 99.*up to 1; upgrade flaxformer-mt"),
-        ("config", b'{"config": {}}', "has no format_version"),
-        ("config", b"[]", "has no format_version"),
-        ("config", b'{"format_version": 1, "config": {}}', r"a valid record \(KeyError: 'starts'"),
+        ("config", b"[]", r"config\.json: is not valid \(TypeError"),
+        ("config", b'{"format_version": 1, "config": {}}', r"is not valid \(KeyError: 'starts'"),
         ("config", b'{\n"format_version": 1,\n', r"config\.json:3: is not JSON.*restore it from a"),
-        ("status", b"{}", "is not a valid status.*delete it"),
-        ("status", b"[]", "is not a valid status"),
-        ("status", b'{"state": "asleep", "step": 1, "reason": ""}', "unknown state 'asleep'"),
+        ("status", b"{}", "is not valid.*delete it"),
+        ("status", b"[]", "is not valid"),
         ("status", b'{"state"', r"status\.json:1: is not JSON.*; delete it"),
     ],
 )

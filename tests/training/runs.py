@@ -9,7 +9,8 @@ from typing import Any
 
 from flaxformer_mt.data.batch import Batch
 from flaxformer_mt.data.store import TokenPairs
-from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
+from flaxformer_mt.rundir.checkpoint_choice import select_step
+from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot, _read
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.metrics_log import read_metrics
 from flaxformer_mt.training.instruments import Goodput, Profiler
@@ -106,7 +107,10 @@ class Run:
         others = ("step", "opt_state", "bad_run", "skipped")
         moments = {name: getattr(state, name) for name in others}
         with self.checkpoints() as checkpoints:
-            return checkpoints.restore(state.params, moments, step, abstract_ema=state.ema)
+            named = select_step(checkpoints.directory, step)
+            abstract = {"params": state.params, "opt_state": moments, "ema": state.ema}
+            abstract = {name: tree for name, tree in abstract.items() if tree is not None}
+            return _read(checkpoints.directory / str(named), abstract)
 
     def log(self) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl without their times."""
