@@ -147,45 +147,30 @@ def _model_and_data(config: ExperimentConfig) -> Iterator[str]:
     if model.positions == "sinusoidal" and model.d_model % 2:
         yield f"'model.d_model' = {model.d_model} must be even for sinusoidal positions"
     if model.tie == "all" and not data.vocabulary.shared:
-        yield (
-            "'model.tie' = 'all' needs 'data.vocabulary.shared' = true "
-            "(or set 'model.tie' to 'target')"
-        )
+        yield "'model.tie' = 'all' needs 'data.vocabulary.shared' = true (or set it to 'target')"
     yield from undecided(data)
     if data.filter.max_length > model.max_length:
-        yield (
-            f"'data.filter.max_length' = {data.filter.max_length} must be at most "
-            f"'model.max_length' = {model.max_length}"
-        )
+        most = f"'model.max_length' = {model.max_length}"
+        yield f"'data.filter.max_length' = {data.filter.max_length} must be at most {most}"
     if 0 < data.filter.max_ratio < 1:
         yield f"'data.filter.max_ratio' = {data.filter.max_ratio} must be 0 (off) or at least 1"
 
 
 def _target_words(vocabulary: VocabularyConfig) -> Iterator[str]:
     if 1 <= vocabulary.size <= _MARKS:
-        yield (
-            f"'data.vocabulary.size' = {vocabulary.size} must be at least {_MARKS + 1}: four "
-            "special tokens and a piece"
-        )
+        yield f"'data.vocabulary.size' = {vocabulary.size} must be at least {_MARKS + 1}"
     if not 0 < vocabulary.character_coverage <= 1:
         coverage = vocabulary.character_coverage
         yield f"'data.vocabulary.character_coverage' = {coverage} must lie in (0, 1]"
     if vocabulary.tgt_types == "words" and vocabulary.shared:
-        yield (
-            "'data.vocabulary.tgt_types' = 'words' needs 'data.vocabulary.shared' = false: the "
-            "source is split into pieces"
-        )
+        yield "'data.vocabulary.tgt_types' = 'words' needs 'data.vocabulary.shared' = false"
     if vocabulary.tgt_types == "brackets":
         for name, wanted in (("shared", True), ("byte_fallback", True), ("sampling", 0.0)):
             if getattr(vocabulary, name) != wanted:
-                yield (
-                    f"'data.vocabulary.tgt_types' = 'brackets' needs 'data.vocabulary.{name}' = "
-                    f"{str(wanted).lower()}: trees have the very tokens of their sources"
-                )
+                needed = f"'data.vocabulary.{name}' = {str(wanted).lower()}"
+                yield f"'data.vocabulary.tgt_types' = 'brackets' needs {needed}"
     if vocabulary.tgt_words and vocabulary.tgt_types == "pieces":
-        yield (
-            "'data.vocabulary.tgt_words' needs 'data.vocabulary.tgt_types' = 'words', or 'brackets'"
-        )
+        yield "'data.vocabulary.tgt_words' needs '.tgt_types' = 'words' or 'brackets'"
     for word in vocabulary.tgt_words:
         if not word or re.search(r"[\s\u2581]", word):
             yield f"'data.vocabulary.tgt_words': {word!r} is not one word"
@@ -218,15 +203,9 @@ def _mixture(data: DataConfig) -> Iterator[str]:
         if item.weight < 0:
             yield f"'data.train.{item.name}.weight' = {item.weight} must not be negative"
         elif weighted and not item.weight:
-            yield (
-                f"'data.train.{weighted[0]}.weight' is set but 'data.train.{item.name}.weight' is "
-                "not: a mixture needs a weight for every corpus"
-            )
+            yield f"'data.train.{item.name}.weight' must be set too, as every corpus's in a mixture"
     if data.epoch_pairs and not weighted:
-        yield (
-            "'data.epoch_pairs' is for mixtures, where every corpus has a weight; without weights "
-            "an epoch is every pair once"
-        )
+        yield "'data.epoch_pairs' is for mixtures, where every corpus has a weight"
 
 
 def _validation(data: DataConfig) -> Iterator[str]:
@@ -241,15 +220,10 @@ def _validation(data: DataConfig) -> Iterator[str]:
 def _batches(config: ExperimentConfig) -> Iterator[str]:
     batch, accumulation = config.data.batch, config.training.optimizer.accumulation
     if accumulation > 0 and batch.multiple % accumulation:
-        yield (
-            f"'data.batch.multiple' = {batch.multiple} must be divisible by "
-            f"'training.optimizer.accumulation' = {accumulation}"
-        )
+        key = f"'training.optimizer.accumulation' = {accumulation}"
+        yield f"'data.batch.multiple' = {batch.multiple} must be divisible by {key}"
     if batch.form == "pack" and config.model.positions == "learned":
-        yield (
-            "'data.batch.form' = 'pack' needs 'model.positions' = 'sinusoidal': a packed row is "
-            "longer than the table of learned positions"
-        )
+        yield "'data.batch.form' = 'pack' needs 'model.positions' = 'sinusoidal'"
     if batch.form == "bucket" and (batch.src_length or batch.tgt_length):
         yield "'data.batch.src_length' and '.tgt_length' need 'data.batch.form' = 'pack'"
     if bool(batch.src_length) != bool(batch.tgt_length):
@@ -268,23 +242,15 @@ def unused_settings(config: ExperimentConfig, overrides: Iterable[str] = ()) -> 
             yield text
     training = config.training
     if training.patience > 0 and not training.validate_every:
-        yield (
-            f"'training.patience' = {training.patience} counts validations, but "
-            "'training.validate_every' = 0 turns them off: change one of them"
-        )
+        yield f"'training.patience' = {training.patience} needs 'training.validate_every' > 0"
     yield from contradicted(config.data)
     for key, corpus in _corpora(config.data):
         if corpus.weight and not key.startswith("data.train."):
-            yield (
-                f"'{key}.weight' = {corpus.weight}: only training corpora have weights; set it to 0"
-            )
+            yield f"'{key}.weight' = {corpus.weight}: only training corpora have weights"
         if re.search(r"[\s\u2581]", corpus.tag) or corpus.tag in _WRITTEN_MARKS:
             yield f"'{key}.tag' = {corpus.tag!r} must be one word other than a mark such as </s>"
     if any(corpus.name == "valid" for corpus in config.data.test):
-        yield (
-            "'data.test.valid': the name is taken, since `evaluate --set valid` means "
-            "'data.valid': rename the test set"
-        )
+        yield "'data.test.valid': `--set valid` means 'data.valid': rename the test set"
 
 
 def _of_other_kinds(config: ExperimentConfig) -> Iterator[tuple[str, str]]:
@@ -293,30 +259,20 @@ def _of_other_kinds(config: ExperimentConfig) -> Iterator[tuple[str, str]]:
     for kind, name, default in (("paper", "factor", 1.0), ("peak", "peak", 0.0)):
         value = getattr(schedule, name)
         if kind != schedule.kind and value != default:
-            yield (
-                f"'{group}.{name}' = {value} has no effect with '{group}.kind' = "
-                f"'{schedule.kind}': set kind to '{kind}', or {name} to {default}",
-                f"{group}.{name}",
-            )
+            other = f"has no effect with '{group}.kind' = '{schedule.kind}'"
+            yield f"'{group}.{name}' = {value} {other}: set one of them", f"{group}.{name}"
     for key, corpus in _corpora(config.data):
         read = CORPUS_SETTINGS[corpus.kind].all
         for name in ("src", "tgt", "path", "size"):
             if (value := getattr(corpus, name)) and name not in read:
                 others = (kind for kind, found in CORPUS_SETTINGS.items() if name in found.all)
                 kinds = " or ".join(f"'{kind}'" for kind in others)
-                yield (
-                    f"'{key}.{name}' = {value!r} has no effect on a corpus of kind "
-                    f"'{corpus.kind}' (only on {kinds}): set '{key}.kind', or "
-                    f"{key}.{name}={'0' if name == 'size' else ''}",
-                    f"{key}.{name}",
-                )
+                said = f"has no effect on a corpus of kind '{corpus.kind}' (only on {kinds})"
+                yield f"'{key}.{name}' = {value!r} {said}", f"{key}.{name}"
         # A plain name doesn't ask for part of a corpus.
         if "split" not in read and corpus.split not in SPLITS:
-            yield (
-                f"'{key}.split' = {corpus.split!r} has no effect on a corpus of kind "
-                f"'{corpus.kind}', which is read whole: set it to 'train'",
-                f"{key}.split",
-            )
+            whole = f"a corpus of kind '{corpus.kind}' is read whole: set it to 'train'"
+            yield f"'{key}.split' = {corpus.split!r}: {whole}", f"{key}.split"
 
 
 def _corpora(data: DataConfig) -> Iterator[tuple[str, CorpusConfig]]:

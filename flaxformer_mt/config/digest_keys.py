@@ -74,8 +74,7 @@ def check_resume(
     if fixed:
         listed = "; ".join(f"'{key}' was {a!r}, is now {b!r}" for key, (a, b) in fixed.items())
         raise ConfigError(
-            f"{run}: this run was started with different settings: {listed}. A run can't change "
-            "these: set them back, or start a new --workdir (with --init-from to reuse this run's "
-            "weights)."
+            f"{run}: this run was started with different settings: {listed}; set them back, or "
+            "start a new --workdir (with --init-from to reuse this run's weights)."
         )
     return changed

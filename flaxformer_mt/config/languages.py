@@ -51,10 +51,8 @@ def contradicted(data: DataConfig) -> Iterator[str]:
         language = re.split("[-_]", said)[0]
         if found and language in _ISO_639_1 and language not in found:
             code, where = next(iter(found.values()))
-            yield (
-                f"'data.{side}_lang' = '{said}', but {where} ends in '{code}': set "
-                f"data.{side}_lang={code}, or rename the file"
-            )
+            where += f" ends in '{code}': set data.{side}_lang={code}, or rename the file"
+            yield f"'data.{side}_lang' = '{said}', but {where}"
 
 
 def _endings(data: DataConfig, side: str) -> dict[str, tuple[str, str]]:

@@ -92,9 +92,7 @@ def load_config(
         told = f"{spec}: {error}" if type(error) is ValueError else _explained(error, path)
         raise ConfigError(told) from error
     if not isinstance(config, ConfigDict):
-        raise ConfigError(
-            f"{path}: get_config returned {config!r}, not a ConfigDict: start from default_config()"
-        )
+        raise ConfigError(f"{path}: get_config returned {config!r}, not a ConfigDict")
     complete(config, spec)
     # Before an override can set a default on purpose.
     value = functools.partial(functools.reduce, lambda node, part: node[part])

@@ -82,10 +82,7 @@ def assemble(
         raise PlanError(f"{len(counts)} rows do not fit {shape}")
     size, rest = divmod(shape.rows, share.count)
     if rest:
-        raise PlanError(
-            f"{shape.rows} rows cannot be split into {share.count} parts: "
-            f"data.batch.multiple must be a multiple of {share.count}"
-        )
+        raise PlanError(f"{shape.rows} rows: data.batch.multiple must be n x {share.count}")
     rows = size * len(share.numbers)
     if share.count > 1:
         counts = np.pad(counts, (0, shape.rows - len(counts)))

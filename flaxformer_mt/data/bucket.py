@@ -129,10 +129,8 @@ def _buckets(
     bucket = np.maximum(src, tgt)
     if len(bucket) and bucket.max() >= len(shapes):
         pair = int(bucket.argmax())
-        raise PlanError(
-            f"pair {pair} with {src_lengths[pair]} source and {tgt_lengths[pair]} target tokens "
-            f"fits no shape; the longest is {shapes[-1]}"
-        )
+        lengths = f"{src_lengths[pair]} source and {tgt_lengths[pair]} target tokens"
+        raise PlanError(f"pair {pair} with {lengths} fits no shape; the longest is {shapes[-1]}")
     return bucket
 
 

@@ -33,8 +33,8 @@ _HANGUL_T = range(0x11A8, 0x11C3)
 # Marks that text has in either order: Arabic vowel signs, Hebrew points.
 _POINTS = (range(0x064B, 0x0656), range(0x05B0, 0x05C8))
 _SHOWS_NOTHING = _INVISIBLE + "\u200c\u200d\u2581"
+# Halfwidth voicing marks, which compose only once nfkc has made them full marks.
 _KANA_MARKS = ("\uff9e", "\uff9f")
-"""Halfwidth voicing marks, which compose only once nfkc has made them full marks."""
 
 
 def is_blank(text: str) -> bool:

@@ -41,9 +41,8 @@ def packed_shape(
         src_length, tgt_length = batch.src_length, batch.tgt_length
         if longest[0] > src_length or longest[1] > tgt_length:
             raise PlanError(
-                f"the longest source has {longest[0]} and the longest target {longest[1]} tokens; "
-                f"data.batch.src_length is {src_length} and .tgt_length is {tgt_length}: raise "
-                f"them, or lower data.filter.max_length"
+                f"the longest pair's {longest[0]} source or {longest[1]} target tokens exceed "
+                "data.batch.src_length or .tgt_length: raise them, or lower data.filter.max_length"
             )
     else:
         counts = np.ones(len(src_lengths), np.int64) if counts is None else counts
@@ -63,9 +62,7 @@ def plan_packed(
     room = np.array([[shape.src_length], [shape.tgt_length]])
     for side, lengths, limit in zip(("source", "target"), both, room[:, 0], strict=True):
         if len(lengths) and lengths.max() > limit:
-            raise PlanError(
-                f"pair {lengths.argmax()} has {lengths.max()} {side} tokens; {shape} holds {limit}"
-            )
+            raise PlanError(f"pair {lengths.argmax()} has over {limit} {side} tokens")
     batches = int(np.ceil((both.sum(axis=1) / room[:, 0]).max(initial=0) / shape.rows / _FILL))
     slots = _deal(both, room, batches * shape.rows, random)
     while too_long := _exchange(slots, both, room, random):

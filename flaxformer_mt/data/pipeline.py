@@ -75,9 +75,7 @@ class Batches(Iterator[tuple[Batch, Position]], contextlib.AbstractContextManage
         self.delivered = position  # the place of the batch that `next` gave last
         self.epochs_done = float(position.epoch)  # after the last batch, with fraction
         self.seconds_waited = 0.0  # seconds that `next` has waited for data in all
-        self._error: BaseException | None = None
         self._held: _Item | None = None  # fetched and not given yet
-        self._closed = False
         dataset: Any = _Stream(planner, position, frozenset(skip), share)
         if workers:
             # Grain passes absl's flags to its workers, if they are parsed.
@@ -114,28 +112,20 @@ class Batches(Iterator[tuple[Batch, Position]], contextlib.AbstractContextManage
         return self._held.batch.shape
 
     def _fetched(self) -> _Item:
-        if self._error is not None:
-            raise self._error
-        if self._closed:
-            raise RuntimeError("the stream of batches is closed")
         begin = time.perf_counter()
         try:
             item = next(self._iterator)
         except BaseException as error:
-            self._error = error
-            if isinstance(error, RuntimeError) and "terminated unexpectedly" in str(error):
-                self._error = WorkerError(
-                    f"a data worker died: {error}; it may have run out of memory: lower "
-                    "data.workers (0: a thread of the trainer)"
-                )
             self.close()
-            raise self._error from error
+            if isinstance(error, RuntimeError) and "terminated unexpectedly" in str(error):
+                advice = "it may have run out of memory: lower data.workers (0: a thread)"
+                raise WorkerError(f"a data worker died: {error}; {advice}") from error
+            raise
         self.seconds_waited += time.perf_counter() - begin
         return item if isinstance(item, _Item) else _from_flat(item)
 
     def close(self) -> None:
         """End the thread or the processes; calling it again does nothing."""
-        self._closed = True
         self._end()
 
     def __exit__(self, *_: Any) -> None:

@@ -39,9 +39,8 @@ def rows_within(batch: BatchConfig, length: int) -> int:
     rows = batch.tokens // length // batch.multiple * batch.multiple
     if rows == 0:
         raise PlanError(
-            f"{batch.multiple} rows (data.batch.multiple) of {length} positions exceed "
-            f"data.batch.tokens = {batch.tokens:,}: raise it, or lower data.filter.max_length or "
-            "data.batch.multiple"
+            f"{batch.multiple} rows of {length} positions exceed data.batch.tokens = "
+            f"{batch.tokens:,}: raise it, or lower data.filter.max_length or data.batch.multiple"
         )
     return rows
 

@@ -148,6 +148,4 @@ def planned_pass(pairs: TokenPairs, batch: BatchConfig) -> Plan:
 
 
 def _elsewhere(position: Position, inside: str) -> PlanError:
-    return PlanError(
-        f"{position} lies outside {inside}: it belongs to another corpus or data.batch setting"
-    )
+    return PlanError(f"{position} lies outside {inside}, of another corpus or data.batch setting")

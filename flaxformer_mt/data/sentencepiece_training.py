@@ -80,13 +80,11 @@ def _normalizing(form: normalization.Form | Literal["none"]) -> dict[str, Any]:
 def _explain(message: str, config: VocabularyConfig) -> str:
     """SentencePiece's complaint, with the setting to change."""
     if found := re.search(r"Vocabulary size too high .*<= (\d+)", message):
-        return (
-            f"data.vocabulary.size is {config.size:,}, but the training text yields at most "
-            f"{int(found[1]):,} types: set it to {int(found[1]):,} or less"
-        )
+        most = f"{int(found[1]):,}"
+        return f"data.vocabulary.size: the training text yields {most} types: set {most} or less"
     if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
         return (
-            f"data.vocabulary.size is {config.size:,}, but characters and special tokens alone "
-            f"take {int(found[1]):,} types: raise it, or lower data.vocabulary.character_coverage"
+            f"data.vocabulary.size is {config.size:,}, but characters and marks alone take "
+            f"{int(found[1]):,}: raise it, or lower data.vocabulary.character_coverage"
         )
     return f"SentencePiece could not train a vocabulary of {config.size:,} types: {message}"

@@ -50,10 +50,6 @@ class StoreWriter(contextlib.AbstractContextManager["StoreWriter"]):
         tgt_lengths: Int64[np.ndarray, " pairs"],
     ) -> None:
         """Adds pairs: sentences end to end, each with its end mark, and their lengths."""
-        if len(src_lengths) != len(tgt_lengths):
-            raise store.StoreError(
-                f"{len(src_lengths)} source but {len(tgt_lengths)} target sentences"
-            )
         if not self._corpora[split]:
             self.begin_corpus(split, "")
         longest = 0

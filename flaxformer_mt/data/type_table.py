@@ -30,10 +30,7 @@ class TypeTable:
         if not all(isinstance(piece, str) for piece in self.pieces):
             raise VocabularyError("is not a JSON list of pieces")
         if self.pieces[: len(MARKS)] != MARKS:
-            raise VocabularyError(
-                f"the first types are {', '.join(self.pieces[: len(MARKS)])}, not "
-                f"{', '.join(MARKS)}"
-            )
+            raise VocabularyError(f"the first types must be {', '.join(MARKS)}")
         if len(self.ids) < len(self.pieces):
             twice = next(p for number, p in enumerate(self.pieces) if self.ids[p] != number)
             raise VocabularyError(f"the piece {twice!r} has more than one id")

@@ -39,8 +39,7 @@ from flaxformer_mt.files.reading import explained, load_json, read_file
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 _MARKS = {"pad": PAD, "bos": BOS, "eos": EOS, "unk": UNK}
 
-FORMATS = (1, 2)
-"""1: ids are the models' own; 2: of a model with a table, those of the table."""
+FORMATS = (1, 2)  # 1: ids are the models' own; 2: of a model with a table, those of the table
 INDEX = "vocabulary.json"
 _ADVICE = "; restore it from a copy: a model works only with its own vocabulary"
 BLANK = "\u2581"
@@ -49,12 +48,9 @@ BLANK = "\u2581"
 class Type(NamedTuple):
     """One type of a vocabulary."""
 
-    text: str
-    """As it is written in the model: U+2581 stands for a blank."""
-    score: float
-    """BPE: the later it is joined, the lower; unigram: logarithm of its probability."""
-    plain: bool
-    """A piece of text: no mark, no unknown, no byte."""
+    text: str  # as it is written in the model: U+2581 stands for a blank
+    score: float  # BPE: the later it is joined, the lower; unigram: logarithm of its probability
+    plain: bool  # a piece of text: no mark, no unknown, no byte
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,10 +70,8 @@ class Vocabulary:
         BOS, EOS, UNK`.
         """
         path = Path(path)
-        try:
+        with explained(VocabularyError, path, ""):
             vocabulary = cls(read_file(path))
-        except OSError as error:
-            raise VocabularyError(f"{path}: cannot be read: {error.strerror}") from error
         if table is not None:
             with explained(VocabularyError, Path(table), _ADVICE):
                 pieces = tuple(load_json(Path(table)))
@@ -86,10 +80,7 @@ class Vocabulary:
             except VocabularyError as error:
                 raise VocabularyError(f"{table}: {error}{_ADVICE}") from error
         if sha256 not in (None, vocabulary.digest):
-            raise VocabularyError(
-                f"{path}: does not match its record: its sha256 begins with "
-                f"{vocabulary.digest[:12]}, the recorded one with {sha256[:12]}; restore the file"
-            )
+            raise VocabularyError(f"{path}: does not match its record in {INDEX}; restore it")
         try:
             if not vocabulary.model:
                 raise RuntimeError("the file is empty")
@@ -296,24 +287,15 @@ class Vocabularies:
         with explained(VocabularyError, index_file, _ADVICE):
             index = load_json(index_file)
             if index["format"] not in FORMATS:
-                raise VocabularyError(
-                    f"{index_file}: has format {index['format']}; this program reads "
-                    f"{' and '.join(map(str, FORMATS))}"
-                )
+                raise VocabularyError(f"{index_file}: has unknown format {index['format']}")
             loaded = {}
             for name in ["shared"] if index["shared"] else ["src", "tgt"]:
-                record, files = index[name], dict[str, Path]()
-                for key, file in (("model", f"{name}.model"), ("table", f"{name}.table.json")):
-                    # An index may have been made to name any file of the machine.
-                    if record.get(key, file) != file:
-                        raise VocabularyError(
-                            f"{index_file}: names {record[key]!r} instead of {file}; restore it "
-                            "from a copy"
-                        )
-                    if key in record:
-                        files[key] = index_file.with_name(file)
+                # By their own names: an index may have been made to name any file of the machine.
+                has_table = "table" in index[name]
                 loaded[name] = Vocabulary.load(
-                    files["model"], sha256=str(record["sha256"]), table=files.get("table")
+                    index_file.with_name(f"{name}.model"),
+                    sha256=str(index[name]["sha256"]),
+                    table=index_file.with_name(f"{name}.table.json") if has_table else None,
                 )
         sides = list(loaded.values())  # one if it is shared
         return cls(sides[0], sides[-1])

@@ -19,7 +19,9 @@ def test_sides_and_sets_that_are_one_file_are_pointed_out(run, corpus):
         *("--workdir", corpus.parent / "one"),
     )
     assert done.status == 0
-    assert "data.valid.src has the contents of data.train.mine.src: valida" in done.errors
+    assert (
+        "data.valid.src: validation text is the training text of data.train.mine.src" in done.errors
+    )
     done = run(
         *("prepare", *settings(corpus, data__train__mine__tgt="train.en", data__tgt_lang="de")),
         *("--workdir", corpus.parent / "two"),
@@ -53,7 +55,7 @@ def test_validation_that_fits_no_batch_is_told_by_what_prepares(run, corpus):
     for command in (("prepare",), ("train", "--dry-run")):
         done = run(*command, *settings(corpus, **changes), "--workdir", corpus.parent / command[0])
         assert done.status == 2
-        assert "data.valid: 8 rows (data.batch.multiple) of " in done.last
+        assert "data.valid: 8 rows of " in done.last
         assert "exceed data.batch.tokens = 512: raise it, or lower" in done.last
 
 

@@ -53,7 +53,7 @@ OF_WORDS = {"tgt_types": "words", "shared": False}
         ("training.seed", 10**22, "must be at most 2,147,483,647"),
         ("data.train.mine.size", 3 * 10**9, "'data.train.mine.size' = 3000000000 must be at most"),
         ("decoding.beam_size", 9_000_000, "'decoding.beam_size' = 9000000 must be at most 65,536"),
-        ("data.vocabulary.size", 4, "must be at least 5: four special tokens and a piece"),
+        ("data.vocabulary.size", 4, "must be at least 5"),
         ("model.dropout", 1.0, "'model.dropout' = 1.0 must lie in [0, 1)"),
         ("training.patience", -1, "'training.patience' = -1 must not be negative"),
         ("training.optimizer.epsilon", 0, "'training.optimizer.epsilon' = 0.0 must be positive"),
@@ -69,7 +69,7 @@ OF_WORDS = {"tgt_types": "words", "shared": False}
         ("data.filter.max_ratio", 0.5, "'data.filter.max_ratio' = 0.5 must be 0 (off) or at least"),
         ("data.vocabulary.character_coverage", 0, "character_coverage' = 0.0 must lie in (0, 1]"),
         ("data.vocabulary", {"tgt_types": "words"}, "'data.vocabulary.tgt_types' = 'words' needs"),
-        ("data.vocabulary", {"tgt_words": ["a"]}, "needs 'data.vocabulary.tgt_types' = 'words'"),
+        ("data.vocabulary", {"tgt_words": ["a"]}, "needs '.tgt_types' = 'words'"),
         (
             "data.vocabulary",
             {"tgt_types": "brackets"},

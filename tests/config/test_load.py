@@ -97,13 +97,17 @@ def test_corpora_are_added_and_changed_by_name():
 @pytest.mark.parametrize(
     ("spec", "override", "wanted"),
     [
-        ("wmt14_en_de", "training.schedule.peak=0.001", "set kind to 'peak', or peak to 0.0"),
-        ("multi30k", "training.schedule.factor=2", "set kind to 'paper', or factor to 1.0"),
+        (
+            "wmt14_en_de",
+            "training.schedule.peak=0.001",
+            "'training.schedule.kind' = 'paper': set one",
+        ),
+        ("multi30k", "training.schedule.factor=2", "'training.schedule.kind' = 'peak': set one"),
         ("quickstart", "data.train.grammar.src=mine.en", "kind 'synthetic' (only on 'files' or"),
         ("multi30k", "data.train.multi30k.path=a.tsv", "kind 'files' (only on 'tsv' or 'jsonl'"),
-        ("multi30k", "data.train.multi30k.split=train[:9]", "kind 'files', which is read whole"),
+        ("multi30k", "data.train.multi30k.split=train[:9]", "kind 'files' is read whole"),
         ("multi30k", "data.valid.weight=2", "only training corpora have weights"),
-        ("table3", "training.patience=3", "counts validations, but 'training.validate_every' = 0"),
+        ("table3", "training.patience=3", "needs 'training.validate_every' > 0"),
     ],
 )
 def test_what_nothing_would_read_is_a_mistake(spec, override, wanted):

@@ -62,7 +62,7 @@ def test_what_does_not_fit_is_an_error():
         (Shape(1, 9, 9), 1, "2 rows do not fit"),
         (Shape(2, 2, 9), 1, "pair 0 has 3 src tokens; the shape holds 2"),
         (Shape(2, 9, 3), 1, "pair 1 has 4 tgt tokens; the shape holds 3"),
-        (Shape(8, 9, 9), 3, r"8 rows cannot be split into 3 parts: .*multiple"),
+        (Shape(8, 9, 9), 3, r"8 rows: .*multiple must be n x 3"),
     ):
         with pytest.raises(PlanError, match=message):
             assemble(pairs, np.array([1, 0]), shape, share=Share((0,), parts))

@@ -110,9 +110,8 @@ def test_batches_stand_ready_within_a_bound_and_an_error_is_raised_by_next(monke
     assert 2 <= len(done) <= 12
     for _ in range(broken - 1):
         next(batches)
-    for _ in range(2):
-        with pytest.raises(OSError, match="the disk is gone"):
-            next(batches)
+    with pytest.raises(OSError, match="the disk is gone"):
+        next(batches)
 
 
 def test_closing_or_dropping_the_stream_ends_the_thread():
@@ -121,8 +120,6 @@ def test_closing_or_dropping_the_stream_ends_the_thread():
     next(closed)
     closed.close()
     closed.close()
-    with pytest.raises(RuntimeError, match="closed"):
-        next(closed)
     del dropped  # the fixture waits for both threads
 
 

@@ -121,7 +121,7 @@ def test_saved_and_loaded(tmp_path):
     content = file.read_text()
     for text, message in (
         (content.replace("fra", "deu"), "does not match its record"),
-        (content.replace("<pad>", "pad"), "shared.table.json: the first types are pad, <s>"),
+        (content.replace("<pad>", "pad"), "shared.table.json: the first types must be <pad>, <s>"),
         ("[1, 2]", "shared.table.json: is not a JSON list of pieces"),
         (json.dumps([*MARKS, "a", "b", "a"]), "shared.table.json: the piece 'a' has more than"),
         (None, "shared.table.json: cannot be read"),

@@ -86,15 +86,12 @@ def test_training_is_deterministic_and_silent(kind, capfd):
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
 def test_impossible_sizes_name_a_possible_one(kind):
-    message = (
-        r"^data\.vocabulary\.size is 30,000, but the training text yields at most ([\d,]+) types: "
-        r"set it to \1 or less$"
-    )
+    message = r"^data\.vocabulary\.size: the training text yields ([\d,]+) types: set \1 or less$"
     with pytest.raises(VocabularyError, match=message) as caught:
         train(TOY, VocabularyConfig(kind=kind, size=30_000))
-    largest = int(str(caught.value).partition("at most ")[2].partition(" ")[0].replace(",", ""))
+    largest = int(str(caught.value).partition("yields ")[2].partition(" ")[0].replace(",", ""))
     assert train(TOY, VocabularyConfig(kind=kind, size=largest)).size == largest
-    with pytest.raises(VocabularyError, match=r"size is 10, but .* alone take \d+ types"):
+    with pytest.raises(VocabularyError, match=r"size is 10, but .* alone take \d+:"):
         train(TOY, VocabularyConfig(kind=kind, size=10))
 
 
@@ -137,14 +134,10 @@ def test_saved_vocabularies_load_and_are_never_replaced(saved):
 
 def test_damage_is_refused_by_name(saved, capfd):
     index = json.loads((saved / "vocabulary.json").read_text())
-    elsewhere = {"src": index["src"] | {"model": "../../secret"}}
-    device = {"src": index["src"] | {"table": "/dev/zero"}}
     for name, data, message in (
-        ("vocabulary.json", json.dumps(index | elsewhere), "names '../../secret' instead of"),
-        ("vocabulary.json", json.dumps(index | device), "names '/dev/zero' instead of src.table"),
         ("vocabulary.json", "{", "1: is not JSON"),
         ("vocabulary.json", "{}", "is damaged: KeyError"),
-        ("vocabulary.json", '{"format": 9}', "has format 9; this program reads 1"),
+        ("vocabulary.json", '{"format": 9}', "has unknown format 9"),
         ("vocabulary.json", json.dumps(index), ""),
         ("src.model", "", "does not match its record"),
         ("src.model", None, "cannot be read: No such file"),

@@ -178,9 +178,7 @@ def _rows(path: AnyPath, keys: tuple[str, str]) -> Iterator[Any]:
                 )
                 yield from zip(src.to_pylist(), tgt.to_pylist(), strict=True)
     except (pa.ArrowException, OSError) as error:
-        raise CorpusError(
-            f"{path}: cannot be read as parquet: {error}; download or write it again"
-        ) from error
+        raise CorpusError(f"{path}: cannot be read as parquet: {error}; write it again") from error
 
 
 def _place(schema: Any, key: str, path: AnyPath) -> list[str]:
@@ -191,9 +189,8 @@ def _place(schema: Any, key: str, path: AnyPath) -> list[str]:
     kind, fields = None, list(schema)
     for name in names:
         if name not in (present := {field.name: field.type for field in fields}):
-            raise CorpusError(
-                f"{path}: has no column {key!r}; there: {', '.join(map(repr, present)) or 'none'}"
-            )
+            there = ", ".join(map(repr, present)) or "none"
+            raise CorpusError(f"{path}: has no column {key!r}; there: {there}")
         kind = present[name]
         fields = kind.fields if pa.types.is_struct(kind) else []
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):

@@ -41,16 +41,11 @@ def require_file(setting: str, folder: str, key: str) -> AnyPath:
         exists = path.exists()
         if exists and not path.is_dir():
             if isinstance(path, Path) and not path.is_file():
-                raise CorpusError(
-                    f"{key}: {path} is a pipe or a device, but a corpus is read several times: "
-                    "write its text to a file first"
-                )
+                raise CorpusError(f"{key}: {path} is a pipe or a device: write it to a file")
             return path
     what = "is not a file" if exists else "does not exist"
-    raise CorpusError(
-        f"{key}: {path} {what}; set {key}, or data.folder, where relative paths start (now "
-        f"{folder!r})"
-    )
+    where = f"or data.folder, where relative paths start (now {folder!r})"
+    raise CorpusError(f"{key}: {path} {what}; set {key}, {where}")
 
 
 def require_matches(pattern: str, folder: str, key: str) -> tuple[AnyPath, ...]:
@@ -65,10 +60,8 @@ def require_matches(pattern: str, folder: str, key: str) -> tuple[AnyPath, ...]:
             found = list(bucket_path(f"{store}://{bucket}").glob("/".join(inner)))
         found = [path for path in found if not path.is_dir()]
     if not found:
-        raise CorpusError(
-            f"{key}: no file matches {located}; set {key}, or data.folder, where relative paths "
-            f"start (now {folder!r})"
-        )
+        where = f"or data.folder, where relative paths start (now {folder!r})"
+        raise CorpusError(f"{key}: no file matches {located}; set {key}, {where}")
     return tuple(sorted(found, key=lambda path: (path.name, str(path))))
 
 
@@ -103,10 +96,6 @@ def reaching(path: AnyPath | str) -> Iterator[None]:
                 raise
             raise CorpusError(f"{path}: cannot be read: {error.strerror or error}") from error
         if isinstance(error, ImportError):
-            raise CorpusError(
-                f"{path}: needs the object store's client ({error}): for gs:// install "
-                '"flaxformer-mt[gcs]", for other stores the fsspec package'
-            ) from error
-        raise CorpusError(
-            f"{path}: the object store refused it: {type(error).__name__}: {error}"
-        ) from error
+            client = 'for gs:// install "flaxformer-mt[gcs]", else the fsspec package'
+            raise CorpusError(f"{path}: needs the store's client: {client} ({error})") from error
+        raise CorpusError(f"{path}: refused: {type(error).__name__}: {error}") from error

@@ -84,10 +84,7 @@ READERS: dict[str, Callable[[AnyPath, int, int | None], Iterator[bytes]]] = {
 
 
 def _damaged(path: AnyPath, count: int, why: str) -> CorpusError:
-    return CorpusError(
-        f"{path}: cannot be read beyond record {count:,}: {why}; the file is damaged or "
-        "incomplete: download or write it again"
-    )
+    return CorpusError(f"{path}: cannot be read beyond record {count:,}: {why}; download it again")
 
 
 def _close_quietly(reader: Any) -> str:

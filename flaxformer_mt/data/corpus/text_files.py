@@ -35,13 +35,7 @@ _MAGIC = {
     b"\xff\xfe": "UTF-16",
     b"\xfe\xff": "UTF-16",
 }
-_SUFFIXES = {
-    ".gz": "gzip",
-    ".xz": "xz",
-    ".zst": "zstandard",
-    ".bz2": "bzip2",
-    ".zip": "zip",
-}
+_SUFFIXES = {".gz": "gzip", ".xz": "xz", ".zst": "zstandard", ".bz2": "bzip2", ".zip": "zip"}
 # For `zstd --long=31`, which very large corpora use.
 _ZSTD_OPTIONS: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 31}
 _DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, zstd.ZstdError)
@@ -70,8 +64,8 @@ class TextFiles:
     """Two line-aligned files, or one with source, tab and target per line."""
 
     files: Mapping[str, AnyPath]
+    # Where each is read from, if not from its start.
     places: Mapping[str, Place] = dataclasses.field(default_factory=dict)
-    """Where each is read from, if not from its start."""
 
     @property
     def label(self) -> str:
@@ -141,8 +135,7 @@ def require_stamp(path: AnyPath, stamp: tuple[int, int]) -> None:
     """Raises CorpusError for a file that has changed, or is another one on this machine."""
     if not path.exists() or paths.stamp(path) != stamp:
         raise CorpusError(
-            f"{path}: is missing on a machine of the cluster, or differs in size or time from the "
-            "file on the machine that runs the command: all must read the same one"
+            f"{path}: is missing on a machine of the cluster, or has another size or time there"
         )
 
 
@@ -186,10 +179,7 @@ def damage(path: AnyPath, error: Exception, *, after: int) -> CorpusError | None
     """The error of a file that failed `after` so many lines; None for a bug."""
     if not isinstance(error, _DAMAGE) and not paths.is_remote(path):
         return None
-    return CorpusError(
-        f"{path}: cannot be read beyond line {after:,}: {error}; the file is damaged or "
-        "incomplete: download it again"
-    )
+    return CorpusError(f"{path}: cannot be read beyond line {after:,}: {error}; download it again")
 
 
 def _split(data: bytes, *, first: bool) -> list[bytes]:
@@ -209,9 +199,7 @@ def open_text(path: AnyPath) -> Iterator[tuple[BinaryIO, BinaryIO]]:
     """
     named = _SUFFIXES.get(path.suffix.lower(), "")
     if named in ("bzip2", "zip"):
-        raise CorpusError(
-            f"{path}: {named} files are not supported: use .gz, .xz, .zst or plain text"
-        )
+        raise CorpusError(f"{path}: {named} files are not supported: use .gz, .xz, .zst or text")
     with paths.open_binary(path) as raw:
         if raw.seekable():
             head = raw.read(8)
@@ -248,9 +236,8 @@ class _XzStreams(io.RawIOBase):
     """
 
     def __init__(self, raw: BinaryIO) -> None:
-        self._raw = raw
+        self._raw, self._given = raw, 0
         self._decoder = lzma.LZMADecompressor(format=lzma.FORMAT_XZ)
-        self._given = 0
 
     def tell(self) -> int:
         return self._given
@@ -259,28 +246,19 @@ class _XzStreams(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        while True:
+        text = b""
+        while not text:
+            data = b""
             if self._decoder.eof:
-                given = self._next_stream()
-                if not given:
+                data = self._decoder.unused_data.lstrip(b"\0")
+                while not data and (block := self._raw.read(_XZ_BLOCK)):
+                    data = block.lstrip(b"\0")
+                if not data:
                     return 0
-            else:
-                given = self._raw.read(_XZ_BLOCK) if self._decoder.needs_input else b""
-                if self._decoder.needs_input and not given:
-                    raise EOFError("the file ends within a stream")
-            text = self._decoder.decompress(given, max_length=len(buffer))
-            if text:
-                buffer[: len(text)] = text
-                self._given += len(text)
-                return len(text)
-
-    def _next_stream(self) -> bytes:
-        """Its first bytes, none at the end of the file."""
-        begins = self._decoder.unused_data.lstrip(b"\0")
-        while not begins:
-            data = self._raw.read(_XZ_BLOCK)
-            if not data:
-                return b""
-            begins = data.lstrip(b"\0")
-        self._decoder = lzma.LZMADecompressor(format=lzma.FORMAT_XZ)
-        return begins
+                self._decoder = lzma.LZMADecompressor(format=lzma.FORMAT_XZ)
+            elif self._decoder.needs_input and not (data := self._raw.read(_XZ_BLOCK)):
+                raise EOFError("the file ends within a stream")
+            text = self._decoder.decompress(data, max_length=len(buffer))
+        buffer[: len(text)] = text
+        self._given += len(text)
+        return len(text)

@@ -65,10 +65,8 @@ class TfdsSplit:
                 try:
                     features = parse(record).features.feature
                 except DecodeError as error:
-                    raise CorpusError(
-                        f"{part.path}: a record is not in TFDS's format ({error}); the file is "
-                        "damaged: download or prepare it again"
-                    ) from error
+                    damage = f"a record is not in TFDS's format ({error}): prepare it again"
+                    raise CorpusError(f"{part.path}: {damage}") from error
                 src = features[self.src].bytes_list.value
                 tgt = features[self.tgt].bytes_list.value
                 yield (src[0], tgt[0]) if len(src) == len(tgt) == 1 else (record,)
@@ -95,16 +93,12 @@ def open_set(corpus: CorpusConfig, folder: str, key: str, *, make: bool) -> Tfds
     for setting in ("src", "tgt"):
         language = getattr(corpus, setting)
         if language not in languages:
-            raise CorpusError(
-                f"{key}.{setting}: {name} has no language {language!r}, only "
-                f"{', '.join(map(repr, sorted(languages))) or 'none'}"
-            )
+            known = ", ".join(map(repr, sorted(languages))) or "none"
+            raise CorpusError(f"{key}.{setting}: {name} has no language {language!r}, only {known}")
     file_format = builder.info.file_format.value
     if file_format not in shards.READERS:
-        raise CorpusError(
-            f"{key}.path: {name} in {builder.data_dir} is stored as {file_format}, which cannot "
-            f"be read: prepare it as {' or '.join(shards.READERS)}"
-        )
+        known = " or ".join(shards.READERS)
+        raise CorpusError(f"{key}.path: {name} is stored as {file_format}: prepare it as {known}")
     return TfdsSplit(
         label=f"{name} {corpus.split}",
         parts=_parts(builder, corpus.split, key),
@@ -135,8 +129,8 @@ def _prepared(corpus: CorpusConfig, folder: str, key: str, *, make: bool) -> Any
         raise CorpusError(f"{key}.path: {corpus.path} is not prepared in {data_dir}")
     if not isinstance(data_dir, Path):
         raise CorpusError(
-            f"{key}.path: {corpus.path} is not prepared in {data_dir}, and preparing needs a "
-            f"local disk: set {key}.data_dir to a local folder, and copy the result"
+            f"{key}.path: {corpus.path} is not prepared in {data_dir}: set {key}.data_dir to a "
+            "local folder, and copy the result"
         )
     archives = paths.locate(corpus.archives, folder) if corpus.archives else None
     if not (archives is None or isinstance(archives, Path)):
@@ -157,10 +151,10 @@ def _parts(builder: Any, split: str, key: str) -> tuple[ShardPart, ...]:
         instructions = splits[split].file_instructions
     # TFDS refuses slices in many ways.
     except (AssertionError, AttributeError, KeyError, TypeError, ValueError) as error:
+        known = ", ".join(sorted(splits)) or "none"
         raise CorpusError(
-            f"{key}.split: {builder.info.full_name} has no split {split!r}, only "
-            f"{', '.join(sorted(splits)) or 'none'} and slices such as 'train[:10%]' "
-            f"({type(error).__name__}: {error})"
+            f"{key}.split: {builder.info.full_name} has no split {split!r}, only {known} and "
+            f"slices such as 'train[:10%]' ({error!r})"
         ) from error
     located = (paths.locate(str(one.filename), "") for one in instructions)
     return tuple(
@@ -219,10 +213,7 @@ def _make(name: str, data_dir: Path, archives: Path | None, key: str) -> Any:
             # Another process may have made it first.
             if (Path(builder.data_dir) / "dataset_info.json").exists():
                 return tfds.builder_from_directory(str(builder.data_dir))
-            raise CorpusError(
-                f"{key}.path: {name} cannot be prepared from its archives: "
-                f"{type(error).__name__}: {error}"
-            ) from error
+            raise CorpusError(f"{key}.path: {name} cannot be prepared: {error!r}") from error
     return tfds.builder_from_directory(str(builder.data_dir))
 
 
@@ -235,15 +226,12 @@ def _builder(name: str, data_dir: Path, key: str) -> Any:
     try:
         return tfds.builder(name, data_dir=str(data_dir), file_format="array_record")
     except tfds.core.DatasetNotFoundError as error:
-        raise CorpusError(
-            f"{key}.path: TFDS {tfds.__version__} has no dataset {name!r}, and none is prepared "
-            f"in {data_dir}"
-        ) from error
+        none = f"has no dataset {name!r}, and none is prepared in {data_dir}"
+        raise CorpusError(f"{key}.path: TFDS {tfds.__version__} {none}") from error
     except ValueError as error:
         known = [one.name for one in tfds.builder_cls(name.partition("/")[0]).BUILDER_CONFIGS]
-        raise CorpusError(
-            f"{key}.path: {name!r}: {error}; its configurations: {', '.join(known) or 'none'}"
-        ) from error
+        names = ", ".join(known) or "none"
+        raise CorpusError(f"{key}.path: {name!r}: {error}; its configurations: {names}") from error
 
 
 class _Archives:

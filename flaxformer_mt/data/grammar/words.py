@@ -161,14 +161,13 @@ def _adverbs(kind: str) -> tuple[Adverb, ...]:
 
 
 NOUNS = tuple(map(Noun, _rows("nouns")))
+# Of nouns: what verbs and adjectives select.
 CATEGORIES = tuple(dict.fromkeys(noun.category for noun in NOUNS))
-"""Of nouns: what verbs and adjectives select."""
+# Of people: only professions are predicates ("a good teacher"), by natural gender.
 PEOPLE = ("person", "profession_m", "profession_f")
-"""Categories of people: only professions are predicates ("a good teacher"), by natural gender."""
 MASS = frozenset(noun.category for noun in NOUNS if noun.mass)
 ADJECTIVES = tuple(map(Adjective, _rows("adjectives")))
-VERBS = tuple(map(Verb, _rows("verbs")))
-"""In the order of their frames, which say what arguments they take."""
+VERBS = tuple(map(Verb, _rows("verbs")))  # by frames, which say what arguments they take
 COPULA = VERBS[-1]
 MODALS = tuple(map(Modal, _rows("modals")))
 

@@ -14,8 +14,7 @@ from flaxformer_mt.data.corpus import EXAMPLES, Drops, Example, Place, Source
 from flaxformer_mt.data.prepare import filters
 from flaxformer_mt.data.vocabulary import BLANK, UNK, Vocabularies
 
-CHUNK = 4096
-"""Records that are encoded at a time."""
+CHUNK = 4096  # records that are encoded at a time
 Places = Int64[np.ndarray, " records"]
 
 
@@ -87,21 +86,15 @@ class Fates:
 class Encoded:
     """What became of a chunk."""
 
-    read: int
-    """Records of it."""
-    size: int
-    """Bytes of their lines."""
+    read: int  # records of it
+    size: int  # bytes of their lines
     fates: Fates
-    src: Int32[np.ndarray, " src_tokens"]
-    """Kept sources end to end, EOS after each."""
-    src_lengths: Int32[np.ndarray, " kept"]
-    """In tokens, EOS included."""
+    src: Int32[np.ndarray, " src_tokens"]  # kept sources end to end, EOS after each
+    src_lengths: Int32[np.ndarray, " kept"]  # in tokens, EOS included
     tgt: Int32[np.ndarray, " tgt_tokens"]
     tgt_lengths: Int32[np.ndarray, " kept"]
-    hashes: UInt64[np.ndarray, " kept"]
-    """Of the kept pairs' texts; none where duplicates are not looked for."""
-    text: tuple[bytes, bytes]
-    """Validation: the sentences of each side, one a line; others: nothing."""
+    hashes: UInt64[np.ndarray, " kept"]  # of the pairs' texts, if duplicates are looked for
+    text: tuple[bytes, bytes]  # validation: each side's sentences, one a line; others: nothing
 
     def keep(self, mask: Bool[np.ndarray, " kept"]) -> None:
         """Leaves out the tokens of the other pairs."""
@@ -120,15 +113,13 @@ class Settings:
 
     vocabularies: Vocabularies
     data: DataConfig
-    scripts: tuple[str, str]
-    """Of the two languages, where the filter looks at them."""
+    scripts: tuple[str, str]  # of the two languages, where the filter looks at them
 
 
 def encode_part(part: Chunk | Range, settings: Settings) -> list[Encoded]:
     """A part of a corpus, read wherever its files can be reached unless it is read already.
 
-    Parts that follow each other give what their whole does; duplicates are the only thing that is
-    looked for over parts, by `Encoded.hashes`. Raises CorpusError.
+    Only duplicates are looked for over parts, by `Encoded.hashes`. Raises CorpusError.
     """
     chunks = part.chunks() if isinstance(part, Range) else [part]
     return [encode_chunk(chunk, settings) for chunk in chunks]
@@ -137,8 +128,7 @@ def encode_part(part: Chunk | Range, settings: Settings) -> list[Encoded]:
 def encode_chunk(chunk: Chunk, settings: Settings) -> Encoded:
     """Check, filter, encode, and filter by length; a dropped record has one reason.
 
-    Only what the model cannot take is left out of validation, which is sides that are empty or too
-    long or words without a type: the other filters clean what is learned from.
+    Validation leaves out only what the model cannot take.
     """
     fates, training = Fates(chunk), chunk.split == "train"
     defects: dict[tuple[str, str], dict[int, str]] = {}

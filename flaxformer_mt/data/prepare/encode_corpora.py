@@ -39,10 +39,8 @@ from flaxformer_mt.errors import FAILED
 from flaxformer_mt.progress import Meter
 
 Encode = Callable[[Chunk], Encoded]
-SHORT = 5
-"""A corpus of fewer chunks is encoded before a process has started."""
-_AHEAD = 3
-"""Chunks under way for each worker: none waits for the reader, and memory stays small."""
+SHORT = 5  # a corpus of fewer chunks is encoded before a process has started
+_AHEAD = 3  # chunks under way for each worker: none waits for the reader, and memory stays small
 
 
 @dataclasses.dataclass
@@ -132,9 +130,7 @@ def require_pairs(accounts: Sequence[Account], weighted: Collection[str]) -> Non
     """
     for account in accounts:
         if account.key in weighted and not account.kept:
-            raise PrepareError(
-                f"{account.key}: has a weight in the mixture, but no pairs are left: {account}"
-            )
+            raise PrepareError(f"{account}; a corpus with a weight may not be empty")
     for split in ("train", "valid"):
         of_split = [account for account in accounts if account.split == split]
         if not any(account.kept for account in of_split):
@@ -193,10 +189,7 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
                     return
                 yield under_way.popleft().result()
         except BrokenProcessPool as error:
-            raise WorkerDied(
-                "a worker process of `prepare` was killed, perhaps for lack of memory; the same "
-                "command starts over"
-            ) from error
+            raise WorkerDied("a worker process was killed, perhaps out of memory") from error
 
     def _submit(self, chunk: Chunk) -> Future[Encoded]:
         if self._pool is None:
@@ -218,8 +211,7 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
             sys.modules["__main__"] = main
 
 
-_encode: Encode
-"""In a worker process: what it was started with."""
+_encode: Encode  # in a worker process: what it was started with
 
 
 def _start(encode: Encode) -> None:

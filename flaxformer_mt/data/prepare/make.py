@@ -107,10 +107,8 @@ def valid_text(directory: Path) -> tuple[list[str], list[str]]:
             return src, tgt
     except UnicodeDecodeError:
         pass
-    raise StoreError(
-        f"{directory}: {' or '.join(VALID_TEXT)} does not match {MANIFEST}: restore the text, or "
-        "delete the folder and run `prepare` again"
-    )
+    names, advice = " or ".join(VALID_TEXT), "delete the folder and run `prepare` again"
+    raise StoreError(f"{directory}: {names} does not match {MANIFEST}: restore it, or {advice}")
 
 
 def _make(
@@ -138,10 +136,7 @@ def _make(
     sample, records = 0, list[int]()
     if found := (place / vocabulary.INDEX).exists():
         vocabularies = Vocabularies.load(place)
-        report(
-            f"prepare: using the vocabulary in {place}, {sizes(vocabularies)}; data.vocabulary.* "
-            "has no effect, except .sampling"
-        )
+        report(f"prepare: using the vocabulary in {place}, {sizes(vocabularies)}")
         known = set(vocabularies.src.pieces())
         for _, key, corpus in named_corpora(config):
             if corpus.tag and corpus.tag not in known:
@@ -187,10 +182,7 @@ def _require_free_places(directory: Path) -> None:
         if place.exists() and not place.is_dir():
             raise PrepareError(f"{place}: is a file, but must be a folder; move it away")
         if place.exists() and index and not (place / index).exists() and any(place.iterdir()):
-            raise PrepareError(
-                f"{place}: holds files but no {index}: not made by `prepare`, or incomplete; move "
-                "it away, or restore it from a copy"
-            )
+            raise PrepareError(f"{place}: holds files but no {index}: move it away, or restore it")
 
 
 def _text_digests(contents: Iterable[bytes]) -> dict[str, str]:
@@ -205,9 +197,7 @@ def _put_vocabulary(directory: Path) -> None:
         try:
             os.replace(made, place)
         except OSError as error:
-            raise PrepareError(
-                f"{place}: cannot be written: {error.strerror}; free space for {made} there"
-            ) from error
+            raise PrepareError(f"{place}: cannot be written: {error.strerror}") from error
 
 
 def _scripts(config: DataConfig) -> tuple[str, str]:
@@ -217,7 +207,5 @@ def _scripts(config: DataConfig) -> tuple[str, str]:
     if src and tgt:
         return src, tgt
     side, language = ("tgt", config.tgt_lang) if src else ("src", config.src_lang)
-    raise PrepareError(
-        f"data.{side}_lang = {language!r}: data.filter.script needs this language's script: add "
-        f"it to the code, such as {language + '-Latn'!r}, or set data.filter.script to 0"
-    )
+    advice = f"write the code as {language + '-Latn'!r}, or set data.filter.script to 0"
+    raise PrepareError(f"data.{side}_lang = {language!r}: its script is unknown: {advice}")

@@ -101,10 +101,7 @@ def repeated(described: Files) -> list[str]:
         if corpus == other_corpus:
             found.append(f"{other['key']} and {file['key']} have the same contents")
         elif corpus == "data.valid":
-            found.append(
-                f"{file['key']} has the contents of {other['key']}: validation on training text "
-                "says nothing about new text"
-            )
+            found.append(f"{file['key']}: validation text is the training text of {other['key']}")
     return found
 
 
@@ -116,9 +113,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     with explained(PrepareError, path, advice):
         manifest = load_json(path)
         if manifest["format"] != FORMAT:
-            raise PrepareError(
-                f"{path}: has format {manifest['format']}, but this program reads {FORMAT}"
-            )
+            raise PrepareError(f"{path}: has format {manifest['format']}, not {FORMAT}")
         for key in ("settings", "inputs", "corpora", "vocabulary", "store"):
             manifest[key]
     return manifest
@@ -142,22 +137,16 @@ def verify_store(
         except corpora.CorpusError as error:
             report(f"prepare: {error} (using the store made from it)")
     if changes:
-        raise PrepareError(
-            f"{data} was prepared from other data or settings: {'; '.join(changes)}. Set them "
-            "back, or use a new directory"
-        )
+        said = f"was prepared from other data or settings: {'; '.join(changes)}"
+        raise PrepareError(f"{data} {said}. Set them back, or use a new directory")
     vocabularies = Vocabularies.load(directory / "vocabulary")
     if vocabularies.digest != manifest["vocabulary"]["digest"]:
-        raise PrepareError(
-            f"{directory / 'vocabulary'}: is not the vocabulary that {data} was prepared with; "
-            "restore it, or use a new directory"
-        )
+        place = directory / "vocabulary"
+        raise PrepareError(f"{place}: is not the vocabulary that {data} was prepared with")
     store = Store.open(data, vocabulary_digest=vocabularies.digest, thorough=thorough)
     if store.digest != manifest["store"]:
-        raise PrepareError(
-            f"{data / INDEX}: is not the store that {MANIFEST} records; delete {data.resolve()} "
-            f"and run `prepare` again"
-        )
+        advice = f"delete {data.resolve()} and run `prepare` again"
+        raise PrepareError(f"{data / INDEX}: is not the store that {MANIFEST} records; {advice}")
     report(f"prepare: {len(store.train):,} training pairs in {data} are up to date")
     return store
 

@@ -128,10 +128,8 @@ def nothing_left(split: str, drops: Sequence[Drops]) -> PrepareError:
     if not whole.total:
         return PrepareError(f"data.{split}: the corpus is empty")
     first = next(example for one in drops for example in one.examples)
-    return PrepareError(
-        f"data.{split}: all {whole.total:,} pairs were dropped: {whole.describe()}; the first: "
-        f"{first}"
-    )
+    dropped = f"all {whole.total:,} pairs were dropped: {whole.describe()}"
+    return PrepareError(f"data.{split}: {dropped}; the first: {first}")
 
 
 def text_bytes(*sources: Source) -> int | None:

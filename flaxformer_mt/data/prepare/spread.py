@@ -28,10 +28,8 @@ from flaxformer_mt.data.prepare.encode import CHUNK, Encoded, Range, Settings, e
 from flaxformer_mt.data.prepare.manifest import sha256_of
 from flaxformer_mt.versions import package_versions
 
-Cluster = Callable[[Begin], AbstractContextManager[Workers]]
-"""Has workers begin."""
-SPAN = 4 * CHUNK
-"""Records of a task, which opens each file once."""
+Cluster = Callable[[Begin], AbstractContextManager[Workers]]  # has workers begin
+SPAN = 4 * CHUNK  # records of a task, which opens each file once
 _COUNTED = 64 * BLOCK
 _AHEAD = 4  # tasks for each worker, whose tokens may wait here
 
@@ -58,9 +56,7 @@ class Spread:
         self._workers = workers
         for name, here in _versions().items():
             if (there := workers.told[name]) != here:
-                raise ClusterError(
-                    f"the cluster's machines have {name} {there}, but here is {here}"
-                )
+                raise ClusterError(f"the cluster has {name} {there}, but here is {here}")
         seekable = [source for source in sources if corpora.is_seekable(source)]
         files = {str(path): path for source in seekable for path in source.files.values()}
         stamps = {name: paths.stamp(path) for name, path in files.items()}

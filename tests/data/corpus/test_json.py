@@ -83,6 +83,6 @@ def test_shards_that_are_missing_or_damaged_are_named(tmp_path):
     flipped = data[:place] + bytes([data[place] ^ 0xFF]) + data[place + 1 :]
     for damaged in (data[:-1], b"", b"text\n" * 9000, flipped):
         path.write_bytes(damaged)
-        message = rf"^{path}: cannot be read beyond record .*: download or write it again$"
+        message = rf"^{path}: cannot be read beyond record .*; download it again$"
         with pytest.raises(CorpusError, match=message):
             list(read_pairs(of_shards("a-*"), str(tmp_path)))

@@ -77,8 +77,7 @@ def test_without_a_counter_a_defect_is_an_error(tmp_path):
     with pytest.raises(CorpusError) as caught:
         list(read_pairs(corpus, str(tmp_path), key="data.test.a"))
     assert str(caught.value) == (
-        f"{tmp_path / 'a.en'}:2: empty side: the source is blank (data.test.a); this corpus may "
-        "not skip pairs: correct the line"
+        f"{tmp_path / 'a.en'}:2: empty side: the source is blank (data.test.a)"
     )
     for src, tgt, counts in ((b"a\n" * 7, b"b\n" * 4, (7, 4)), (b"a\n" * 2, b"b\n" * 3, (2, 3))):
         with pytest.raises(CorpusError) as caught:
@@ -101,7 +100,9 @@ def test_missing_files_name_the_setting(tmp_path, monkeypatch):
     with pytest.raises(CorpusError, match=r"data\.train\.a\.src: .* is not a file"):
         list(read_pairs(corpus, str(tmp_path), key="data.train.a"))
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(CorpusError, match=r"data\.valid\.path: .*/pipe is a pipe or a device, but"):
+    with pytest.raises(
+        CorpusError, match=r"data\.valid\.path: .*/pipe is a pipe or a device: write"
+    ):
         list(read_pairs(CorpusConfig(kind="tsv", path="pipe"), str(tmp_path), key="data.valid"))
     # Paths stand in the folder unless absolute.
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -122,7 +123,7 @@ def test_truncated_archives_are_errors_that_tell_the_line(tmp_path, suffix):
     path = tmp_path / f"a.en{suffix}"
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     # What the half holds was read, though it is less than is read at a time.
-    message = rf"^{path}: cannot be read beyond line \d?\d,\d+: .* incomplete: download it again$"
+    message = rf"^{path}: cannot be read beyond line \d?\d,\d+: .*; download it again$"
     with pytest.raises(CorpusError, match=message):
         read(corpus, tmp_path)
 
@@ -135,8 +136,8 @@ def test_a_file_must_be_what_its_name_says(tmp_path):
         ("a.en.xz", gzip.compress(b"a\n", mtime=0), "is gzip data, but its name says xz data"),
         ("a.en", gzip.compress(b"a\n", mtime=0), "is gzip data, but its name says plain text"),
         ("a.en", zstd.compress(b"a\n"), "is zstandard data, but its name says plain text"),
-        ("a.en.bz2", b"", "bzip2 files are not supported: use .gz, .xz, .zst or plain text"),
-        ("a.en.zip", b"", "zip files are not supported: use .gz, .xz, .zst or plain text"),
+        ("a.en.bz2", b"", "bzip2 files are not supported: use .gz, .xz, .zst or text"),
+        ("a.en.zip", b"", "zip files are not supported: use .gz, .xz, .zst or text"),
     ):
         (tmp_path / name).write_bytes(data)
         with pytest.raises(CorpusError, match=f"^{tmp_path / name}: {message}"):
@@ -148,7 +149,7 @@ def test_archives_after_each_other_are_read_to_the_last_byte(tmp_path, suffix):
     first, second = (PACKERS[suffix](b"%d\tand so on\n" % number * 500) for number in (1, 2))
     assert len(read(one_file(tmp_path, first + second, suffix), tmp_path)[0]) == 1000
     for behind in (bytes([second[0] ^ 1]) + second[1:], second[: len(second) // 2], b"1\t2\n" * 30):
-        with pytest.raises(CorpusError, match="the file is damaged or incomplete"):
+        with pytest.raises(CorpusError, match=r"beyond line \d+: .*; download it again"):
             read(one_file(tmp_path, first + behind, suffix), tmp_path)
 
 

@@ -169,7 +169,7 @@ def test_wmt14_is_made_from_its_archives(fake_wmt14, tmp_path, no_network, capsy
 def test_missing_damaged_and_malicious_archives_are_named(fake_wmt14, tmp_path, monkeypatch):
     corpus, path = wmt14(tmp_path / "data", fake_wmt14), fake_wmt14 / "dev.tgz"
     path.write_bytes(path.read_bytes()[:-1] + b"?")
-    with pytest.raises(CorpusError, match=rf"(?s)cannot be prepared .*dev\.tgz.*{path}.*checksum"):
+    with pytest.raises(CorpusError, match=rf"(?s)cannot be prepared: .*dev\.tgz.*{path}.*checksum"):
         open_source(corpus)
     path.unlink()
     message = (

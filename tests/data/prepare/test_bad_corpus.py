@@ -95,8 +95,8 @@ def test_examples_are_the_first_lines_of_their_reason(config, tmp_path):
     with pytest.raises(PrepareError) as caught:
         prepare(unknown, seed=1, directory=tmp_path / "run")
     assert str(caught.value) == (
-        "data.tgt_lang = 'xx': data.filter.script needs this language's script: add it to the "
-        "code, such as 'xx-Latn', or set data.filter.script to 0"
+        "data.tgt_lang = 'xx': its script is unknown: write the code as 'xx-Latn', or set "
+        "data.filter.script to 0"
     )
     assert not (tmp_path / "run").exists()
     named = dataclasses.replace(config, tgt_lang="xx-Latn")
