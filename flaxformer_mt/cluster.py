@@ -213,10 +213,8 @@ class Workers:
         self.told = self.told or told
         for name in {**self.told, **told}:
             if (here := told.get(name)) != (there := self.told.get(name)):
-                raise ClusterError(
-                    f"the machines of the cluster differ in {name}: on {seat.address} it is "
-                    f"{here!r}, on others {there!r}"
-                )
+                there = f"{name} is {here!r} on {seat.address} and {there!r} on others"
+                raise ClusterError(f"the machines of the cluster differ: {there}")
         seat.begun = True
 
     def _lose(self, seat: _Seat, why: Exception) -> None:
@@ -262,10 +260,7 @@ class Workers:
             where = ", ".join(dict.fromkeys(began))
             self._say(f"ray: {len(began)} worker{'s' * (len(began) > 1)} on {where}")
         elif not self._seats and max(self._deaths.values(), default=0) >= DEATHS:
-            raise ClusterError(
-                f"{DEATHS} workers on each machine of the cluster died while starting, perhaps out "
-                "of memory"
-            )
+            raise ClusterError(f"{DEATHS} workers on each machine died while starting")
         elif not self._seats and not self._alone:
             self._say(f"ray: waiting for a machine with {self._chips or 1} {kind} or more")
         self._alone = not self._seats

@@ -87,9 +87,7 @@ def _library() -> Any:
     try:
         return importlib.import_module("huggingface_hub")
     except ImportError as error:
-        raise HubError(
-            f"the hub needs huggingface_hub, which is not installed: {install('hub')}"
-        ) from error
+        raise HubError(f"huggingface_hub is not installed: {install('hub')}") from error
 
 
 @contextlib.contextmanager
@@ -114,10 +112,8 @@ def _explained(what: str) -> Iterator[None]:
     except errors.LocalEntryNotFoundError as error:
         if error.__cause__ is None:
             raise HubError(f"{what}: not downloaded yet") from None
-        raise HubError(
-            f"{what}: the hub cannot be reached, and no earlier download exists: "
-            f"{_first_line(error.__cause__)}"
-        ) from error.__cause__
+        why = _first_line(error.__cause__)
+        raise HubError(f"{what}: the hub cannot be reached: {why}") from error.__cause__
     except Exception as error:  # a damaged answer, a refused model card, the network, the disk
         reason = error if error.__cause__ is None else error.__cause__
         raise HubError(f"{what}: {_first_line(reason)}") from error

@@ -40,9 +40,8 @@ def bucket_path(address: str) -> epath.Path:
     TensorStore or other processes write. Nothing may make an fsspec file system before.
     """
     if not address.startswith(_SCHEMES):
-        raise StorageError(
-            f"{address}: is neither a local path nor in a supported store: {', '.join(_SCHEMES)}"
-        )
+        stores = ", ".join(_SCHEMES)
+        raise StorageError(f"{address}: is neither a local path nor in a store ({stores})")
     import fsspec.config
     from etils import epath
 

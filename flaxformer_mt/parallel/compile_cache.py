@@ -48,11 +48,8 @@ def keep_compiled(folder: Path, *, limit: int = LIMIT) -> Path | None:
         if not chosen:
             _trim(place, limit)
     except OSError as error:
-        warnings.warn(
-            f"{place}: cannot store compiled programs: {error.strerror or error}; set "
-            "JAX_COMPILATION_CACHE_DIR to another folder",
-            stacklevel=2,
-        )
+        why = f"{error.strerror or error}; set JAX_COMPILATION_CACHE_DIR to another folder"
+        warnings.warn(f"{place}: cannot store compiled programs: {why}", stacklevel=2)
         return None
     jax.config.update("jax_compilation_cache_dir", str(place))
     if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
@@ -135,10 +132,7 @@ def _slower_without(shared: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # whatever a bucket's client raises
-        warnings.warn(
-            f"{shared}: cannot share compiled programs: {type(error).__name__}: {error}",
-            stacklevel=2,
-        )
+        warnings.warn(f"{shared}: cannot share compiled programs: {error!r}", stacklevel=2)
 
 
 def _take_the_place_of_jax_cache(place: Path, shared: Path | None = None) -> None:

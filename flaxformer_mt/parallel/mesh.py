@@ -53,11 +53,8 @@ def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -
         sizes[sizes.index(-1)] = len(devices) // fixed
     if math.prod(sizes) != len(devices):
         asked = " x ".join(f"{name} {size}" for name, size in zip(AXES, sizes, strict=True))
-        raise MeshError(
-            f"'mesh': {asked} does not make {len(devices)} device(s); set one of mesh.data, "
-            "mesh.fsdp, mesh.tensor to -1, or all three so that their product is the number of "
-            "devices"
-        )
+        advice = "set one of mesh.data, mesh.fsdp, mesh.tensor to -1, or all three to fit"
+        raise MeshError(f"'mesh': {asked} does not make {len(devices)} device(s); {advice}")
     # Auto axes: linen's sharding constraints are hints to the partitioner, not assertions.
     return Mesh(_grid(devices, sizes), AXES, axis_types=(AxisType.Auto,) * len(AXES))
 
@@ -71,9 +68,7 @@ def _grid(devices: Sequence[jax.Device], sizes: Sequence[int]) -> np.ndarray:
         return mesh_utils.create_device_mesh(sizes, devices, allow_split_physical_axes=True)
     data, *others = sizes
     if data % slices:
-        raise MeshError(
-            f"'mesh.data' = {data} must be a multiple of the {slices} slices, which share the batch"
-        )
+        raise MeshError(f"'mesh.data' = {data} must be a multiple of the {slices} slices")
     return mesh_utils.create_hybrid_device_mesh(
         (data // slices, *others),
         (slices, *(1 for _ in others)),
@@ -226,11 +221,11 @@ def _check_even(path: Any, leaf: Any, sharding: NamedSharding) -> None:
     for size, over in zip(leaf.shape, sharding.spec, strict=False):
         if size % (parts := _parts(sharding.mesh, over)):
             axes = (over,) if isinstance(over, str) else over
+            name = jax.tree_util.keystr(path, simple=True, separator="/")
             raise MeshError(
-                f"'mesh': {jax.tree_util.keystr(path, simple=True, separator='/')} "
-                f"{list(leaf.shape)} cannot be split evenly over {' x '.join(axes)} = {parts}: "
-                f"make its axis of {size} a multiple of {parts} (for a vocabulary: "
-                f"model.vocab_multiple = {parts}), or change the mesh"
+                f"'mesh': {name} {list(leaf.shape)} cannot be split evenly over "
+                f"{' x '.join(axes)} = {parts}: change the mesh, or the axis of {size} (of a "
+                f"vocabulary: model.vocab_multiple = {parts})"
             )
 
 

@@ -139,9 +139,7 @@ def make_deterministic() -> None:
 
     if xla_bridge.backends_are_initialized():
         if jax.default_backend() == "gpu":
-            raise DeterminismError(
-                "'training.deterministic' = true is too late: this process already uses its GPUs; "
-                f"start a new one, or set XLA_FLAGS={FLAG} beforehand"
-            )
+            advice = f"start a new process, or set XLA_FLAGS={FLAG} beforehand"
+            raise DeterminismError(f"'training.deterministic' = true is too late: {advice}")
         return
     os.environ["XLA_FLAGS"] = f"{flags} {FLAG}".strip()

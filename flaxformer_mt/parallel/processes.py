@@ -153,12 +153,8 @@ def joined(cluster: Cluster | None, *, heartbeat: int | None = None) -> Iterator
                 status = error.code
             _leave_at_exit(status)
             if not isinstance(error, (ProcessError, SystemExit)):
-                print(
-                    f"process {processes.number} of {processes.count} has failed: "
-                    f"{type(error).__name__}",
-                    file=sys.stderr,
-                    flush=True,
-                )
+                who = f"process {processes.number} of {processes.count}"
+                print(f"{who} has failed: {type(error).__name__}", file=sys.stderr, flush=True)
         raise
 
 
@@ -218,9 +214,8 @@ def _join(cluster: Cluster | None, heartbeat: int) -> Processes:
     processes = Processes(jax.process_index(), jax.process_count())
     if jax.default_backend() == "cpu" and jax.local_device_count() > 1:
         raise ProcessError(
-            f"{jax.local_device_count()} CPU devices in each of {processes.count} processes: "
-            "their collectives can deadlock (seen with jaxlib 0.10); remove "
-            "xla_force_host_platform_device_count from XLA_FLAGS, for one device per process"
+            f"{jax.local_device_count()} CPU devices in each of {processes.count} processes can "
+            "deadlock: remove xla_force_host_platform_device_count from XLA_FLAGS"
         )
     return processes
 

@@ -51,10 +51,8 @@ def local_copy(folder: Path) -> Path:
     if not is_remote(folder):
         return folder
     if not _is_complete(folder):
-        raise RunDirectoryError(
-            f"{folder}: missing or incomplete (no {INDEX[folder.name]}); run `prepare --workdir "
-            f"{folder.parent}`"
-        )
+        advice = f"run `prepare --workdir {folder.parent}`"
+        raise RunDirectoryError(f"{folder}: incomplete (no {INDEX[folder.name]}); {advice}")
     files = asking(folder, "read", lambda: _described(folder))
     place = _place_of(files)
     with _usable():
@@ -160,10 +158,8 @@ def _fetch(remote: Path, local: Path, expected: dict[str, Any]) -> None:
     for what, value in expected.items():
         found = local.stat().st_size if what == "size" else _sha256(local)
         if found != value:
-            raise RunDirectoryError(
-                f"{remote}: has {what} {found}, but {FILES} says {value}: it is damaged or was "
-                "replaced; upload the folder again"
-            )
+            damage = f"has {what} {found}, but {FILES} says {value}; upload the folder again"
+            raise RunDirectoryError(f"{remote}: {damage}")
 
 
 def _place_of(files: dict[str, Any]) -> Path:

@@ -126,10 +126,8 @@ def best_steps(directory: Path, n: int) -> list[int]:
         metrics = {step: meta["metrics"] for step, meta in metas.items()}
         if order := ranked(metrics, best["metric"], best["mode"]):
             return order[:n]
-    raise CheckpointError(
-        f"{directory}: no checkpoint has a validation result, so none is best; there are "
-        f"{joined(list_steps(directory))}"
-    )
+    there = joined(list_steps(directory))
+    raise CheckpointError(f"{directory}: none of the checkpoints {there} has a validation result")
 
 
 def kind_of(meta: Mapping[str, Any]) -> Kind:
@@ -179,10 +177,8 @@ def stale_average(run: RunDirectory) -> str | None:
     newest = max(list_steps(run.checkpoints), default=made)
     if newest <= made:
         return None
-    return (
-        f"{run}: the average is of steps {joined(meta['steps'])}, but the run is now at step "
-        f"{newest}; run `average` again"
-    )
+    averaged = f"the average is of steps {joined(meta['steps'])}"
+    return f"{run}: {averaged}, but the run is now at step {newest}; run `average` again"
 
 
 def _average_meta(run: RunDirectory) -> dict[str, Any]:
@@ -261,9 +257,8 @@ def average_checkpoints(
             total, first = jax.tree.map(lambda array: array.astype(np.float64), arrays), form
             continue
         if form != first:
-            raise CheckpointError(
-                f"{run}: checkpoints {steps[0]} and {step} belong to different models"
-            )
+            different = f"checkpoints {steps[0]} and {step} belong to different models"
+            raise CheckpointError(f"{run}: {different}")
         jax.tree.map(lambda sum_, array: np.add(sum_, array, out=sum_), total, arrays)
     mean = jax.tree.map(lambda sum_, array: (sum_ / len(steps)).astype(array.dtype), total, arrays)
     return mean, steps

@@ -70,10 +70,8 @@ def read_meta(folder: Path) -> dict[str, Any]:
     if not isinstance(content, dict) or document.get("sha256") != _checksum(content):
         raise DamagedError(f"{folder}: meta does not match its checksum")
     if content["format_version"] > META_VERSION:
-        raise CheckpointError(
-            f"{folder}: has format version {content['format_version']}, but this flaxformer-mt "
-            f"reads up to {META_VERSION}; upgrade flaxformer-mt"
-        )
+        version = content["format_version"]
+        raise CheckpointError(f"{folder}: has format version {version}: upgrade flaxformer-mt")
     return content
 
 
@@ -106,10 +104,8 @@ def read_tree(folder: Path, meta: Mapping[str, Any], name: str, abstract: Any) -
     digests = tree_digest(found)
     wrong = [path for path in wanted if digests[path] != meta["leaves"][name][path]["digest"]]
     if wrong:
-        raise DamagedError(
-            f"{folder}: {name}: {len(wrong)} of {len(wanted)} arrays do not match their digests, "
-            f"the first being {wrong[0]}"
-        )
+        share = f"{len(wrong)} of {len(wanted)} arrays do not match their digests"
+        raise DamagedError(f"{folder}: {name}: {share}, the first being {wrong[0]}")
     return jax.tree.unflatten(jax.tree.structure(abstract), [found[path] for path in wanted])
 
 
@@ -144,10 +140,9 @@ def check_form(folder: Path, meta: Mapping[str, Any], name: str, wanted: Mapping
     for path, leaf in wanted.items():
         form = (tuple(stored[path]["shape"]), stored[path]["dtype"])
         if form != (tuple(leaf.shape), str(leaf.dtype)):
-            raise CheckpointError(
-                f"{folder}: {name}: {path} is {form[1]}{list(form[0])}, but "
-                f"{leaf.dtype}{list(leaf.shape)} with these settings; {advice}"
-            )
+            ours = f"{leaf.dtype}{list(leaf.shape)} with these settings; {advice}"
+            theirs = f"{path} is {form[1]}{list(form[0])}"
+            raise CheckpointError(f"{folder}: {name}: {theirs}, but {ours}")
 
 
 def _describe(tree: Any) -> dict[str, Any]:
@@ -218,10 +213,8 @@ def listed_alike(directory: Path, list_steps: Callable[[Path], list[int]]) -> li
         time.sleep(1)
         steps = list_steps(directory)
     seen = ", ".join(str(step) for step in steps) or "none"
-    raise CheckpointError(
-        f"{directory}: hosts see different checkpoints; this one sees {seen}. All need the same "
-        "shared folder: check how it is mounted"
-    )
+    advice = "check how their shared folder is mounted"
+    raise CheckpointError(f"{directory}: hosts see different checkpoints (here {seen}): {advice}")
 
 
 def reading(folder: Path, name: str, read: Callable[[], T]) -> T:

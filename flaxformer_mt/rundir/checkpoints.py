@@ -134,10 +134,8 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         if not damaged:
             raise CheckpointError(f"{self.directory}: has no checkpoint")
         reasons = "\n".join(f"  {reason}" for reason in damaged.values())
-        raise CheckpointError(
-            f"{self.directory}: none of the checkpoints {choice.joined(sorted(damaged))} can be "
-            f"used; left in place:\n{reasons}"
-        )
+        all_of = f"none of the checkpoints {choice.joined(sorted(damaged))} can be used"
+        raise CheckpointError(f"{self.directory}: {all_of}; left in place:\n{reasons}")
 
     def steps(self) -> list[int]:
         """Steps on disk or on their way there, in order."""
@@ -173,9 +171,8 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
                     for leftover in self.directory.glob(_TEMPORARY):
                         shutil.rmtree(leftover)
         except OSError as error:
-            raise CheckpointError(
-                f"{self.directory}: cannot hold checkpoints: {error.strerror or error}"
-            ) from error
+            why = error.strerror or error
+            raise CheckpointError(f"{self.directory}: cannot hold checkpoints: {why}") from error
         form.everywhere(True)
         self._metas: dict[int, Mapping[str, Any]] = {}
         for step in form.listed_alike(self.directory, choice.list_steps):
@@ -222,10 +219,8 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
             self._close_manager()
         except Exception as second:
             error.add_note(f"and closing: {second}")
-        raise CheckpointError(
-            f"{self.directory}: a checkpoint could not be saved: {form.first_line(error)}; earlier "
-            "ones are intact"
-        ) from error
+        said = f"could not be saved: {form.first_line(error)}; earlier ones are intact"
+        raise CheckpointError(f"{self.directory}: a checkpoint {said}") from error
 
     def _set_aside(self, damaged: Mapping[int, str], used: int) -> None:
         if not damaged:

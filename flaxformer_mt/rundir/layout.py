@@ -92,15 +92,9 @@ def create(
     run = RunDirectory(as_path(path))
     make_folder(run)
     if has_record(run):
-        raise WorkdirError(
-            f"{run}: already holds a run; resume it with the same command line or choose another "
-            "directory"
-        )
+        raise WorkdirError(f"{run}: already holds a run; choose another directory")
     if exists(run.checkpoints):
-        raise WorkdirError(
-            f"{run}: has checkpoints but no config.json; restore config.json or choose another "
-            "directory"
-        )
+        raise WorkdirError(f"{run}: has checkpoints but no config.json; restore it from a copy")
     record = RunRecord(
         format_version=FORMAT_VERSION, config=config, starts=(_this_start(command_line),)
     )
@@ -142,17 +136,11 @@ def read_record(run: RunDirectory) -> RunRecord:
         if not is_remote(run.path) and not run.path.is_dir():
             raise WorkdirError(f"{run}: is a file, not a run directory")
         if not has_record(run):
-            raise WorkdirError(
-                f"{run}: not a run directory: config.json is missing; give the directory you gave "
-                "to `train --workdir`"
-            )
+            raise WorkdirError(f"{run}: not a run directory: config.json is missing")
     with document(run.config_file, "restore it from a copy") as content:
         version = content["format_version"]
         if version > FORMAT_VERSION:
-            raise WorkdirError(
-                f"{run}: has format version {version}, but this flaxformer-mt reads up to "
-                f"{FORMAT_VERSION}; upgrade flaxformer-mt"
-            )
+            raise WorkdirError(f"{run}: has format version {version}: upgrade flaxformer-mt")
         starts = tuple(
             Start(**start | {"command_line": tuple(start["command_line"])})
             for start in content["starts"]

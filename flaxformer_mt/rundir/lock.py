@@ -71,11 +71,8 @@ def _locked_here(run: RunDirectory, doing: str) -> Iterator[None]:
         except OSError as error:
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
                 raise _taken(run, _parsed(os.pread(descriptor, 4096, 0), run)) from error
-            warnings.warn(
-                f"{run}: this file system has no locks ({error.strerror}); make sure nothing else "
-                "writes to the run",
-                stacklevel=5,
-            )
+            advice = "make sure nothing else writes to the run"
+            warnings.warn(f"{run}: no locks here ({error.strerror}); {advice}", stacklevel=5)
         holder = {"pid": os.getpid(), "host": socket.gethostname(), "doing": doing}
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(holder).encode() + b"\n", 0)
@@ -124,14 +121,10 @@ class RemoteHolding(Holding):
         try:
             self._write()
         except RunDirectoryError as error:
-            raise CheckpointError(
-                f"{error}; saving nothing until the run's owner is known"
-            ) from error
+            raise CheckpointError(f"{error}; saving nothing until it can") from error
         if self._lost_to:
-            raise RunDirectoryError(
-                f"{self._run}: {self._lost_to} took over this run while the bucket was "
-                "unreachable from here; writing nothing more to it"
-            )
+            lost = f"{self._lost_to} took over this run; writing nothing more to it"
+            raise RunDirectoryError(f"{self._run}: {lost}")
 
     def release(self) -> None:
         self._ended.set()
@@ -190,7 +183,5 @@ def _name(found: dict[str, Any]) -> str:
 
 def _taken(run: RunDirectory, found: dict[str, Any]) -> RunDirectoryError:
     """The error for a run whose lock is `found`; old locks don't say what for."""
-    return RunDirectoryError(
-        f"{run}: {_name(found)} is {found.get('doing', 'working on it')}; wait for it, stop it, or "
-        "choose another directory"
-    )
+    holder = f"{_name(found)} is {found.get('doing', 'working on it')}"
+    return RunDirectoryError(f"{run}: {holder}; wait for it, or stop it")

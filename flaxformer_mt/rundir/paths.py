@@ -99,16 +99,13 @@ def reason(error: BaseException) -> str:
 def _in_bucket(scheme: str, rest: str) -> Any:
     bucket, _, name = rest.strip("/").partition("/")
     if scheme != "gs":
-        raise WorkdirError(
-            f"{scheme}://{rest}: is neither a local path nor a bucket's, gs://BUCKET/FOLDER"
-        )
+        raise WorkdirError(f"{scheme}://{rest}: is neither a local path nor gs://BUCKET/FOLDER")
     if not bucket or not name:
         raise WorkdirError(f"gs://{rest}: write a folder in a bucket: gs://BUCKET/FOLDER")
     missing = [name for name in ("gcsfs", "google.cloud.storage") if not _installed(name)]
     if missing:
-        raise WorkdirError(
-            f"gs://{rest}: {' and '.join(missing)} not installed; buckets need it: {install('gcs')}"
-        )
+        names = " and ".join(missing)
+        raise WorkdirError(f"gs://{rest}: {names} not installed: {install('gcs')}")
     return bucket_path(f"gs://{bucket}/{name}")
 
 

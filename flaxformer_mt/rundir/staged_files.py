@@ -75,10 +75,8 @@ class StagedFiles(GrowingFiles):
         try:
             self._upload_changed()
         except Exception as error:
-            raise RunDirectoryError(
-                f"{self._run}: could not upload the last metrics and samples: {reason(error)}; "
-                f"they are in {self.path}"
-            ) from error
+            told = f"could not upload the last metrics and samples: {reason(error)}"
+            raise RunDirectoryError(f"{self._run}: {told}; they are in {self.path}") from error
 
     def _every_interval(self) -> None:
         while not self._ended.wait(self._interval):

@@ -41,7 +41,7 @@ def test_sizes_that_the_devices_do_not_make(config, sizes):
         make_mesh(config, jax.devices()[:1])
     assert str(error.value) == (
         f"'mesh': {sizes} does not make 1 device(s); set one of mesh.data, mesh.fsdp, mesh.tensor "
-        "to -1, or all three so that their product is the number of devices"
+        "to -1, or all three to fit"
     )
 
 

@@ -40,7 +40,7 @@ def test_steps_are_chosen_by_name(run, saved):
         with pytest.raises(CheckpointError, match="has no checkpoint"):
             checkpoints.restore(*form)
         checkpoints.save(snapshot(40))
-    with pytest.raises(CheckpointError, match="none is best; there are 40"):
+    with pytest.raises(CheckpointError, match="none of the checkpoints 40 has a validation result"):
         load_params(run, "best")
     shots = {step: snapshot(step, bleu=step % 7, loss=step % 9) for step in (10, 20, 30)}
     saved(*shots.values())
@@ -117,7 +117,7 @@ def test_another_model_or_format_is_named_and_the_checkpoint_stays(run, saved, m
         with pytest.raises(CheckpointError, match="has no ema, which these settings need"):
             checkpoints.restore(params, opt_state, abstract_ema=params)
     monkeypatch.setattr(checkpoint_format, "META_VERSION", 0)
-    with pytest.raises(CheckpointError, match="format version 1, .* up to 0; upgrade"):
+    with pytest.raises(CheckpointError, match="format version 1: upgrade"):
         load_params(run, "latest")
     assert list_steps(run.checkpoints) == [1]
 

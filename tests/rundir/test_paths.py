@@ -61,7 +61,7 @@ def test_missing_libraries_name_the_extra(missing, monkeypatch):
     with pytest.raises(RunDirectoryError) as raised:
         as_path("gs://b/run")
     assert str(raised.value) == (
-        f"gs://b/run: {missing} not installed; buckets need it: pip install 'flaxformer-mt[gcs]'"
+        f"gs://b/run: {missing} not installed: pip install 'flaxformer-mt[gcs]'"
     )
 
 

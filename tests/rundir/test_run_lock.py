@@ -28,7 +28,7 @@ def test_a_second_holder_is_refused_and_told_who_holds(tmp_path):
     with pytest.raises(KeyError), locked(run, "preparing its data"):
         assert json.loads(run.lock_file.read_text())["pid"] == os.getpid()
         for _ in range(2):
-            refused(run, rf"process {os.getpid()} on .* is preparing its data; wait for it, stop")
+            refused(run, rf"process {os.getpid()} on .* is preparing its data; wait for it, or stop")
         # An earlier version's, or one that has not written yet, does not say what it does.
         for content, holder in [
             ('{"pid": 7, "host": "there"}', "process 7 on there is working on it"),
@@ -49,7 +49,7 @@ def test_a_place_without_locks_is_said(tmp_path, monkeypatch):
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", unsupported)
-    with pytest.warns(UserWarning, match="has no locks") as warned:
+    with pytest.warns(UserWarning, match="no locks here") as warned:
         with locked(RunDirectory(tmp_path), TRAINING):
             pass
     assert warned[0].filename == __file__
