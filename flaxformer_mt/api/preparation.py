@@ -24,11 +24,7 @@ if TYPE_CHECKING:
 
 
 def begin_folder(run: RunDirectory, config: ExperimentConfig) -> None:
-    """Makes the folder of a new run, unless its text can't be read: typos leave no folder behind.
-
-    Raises what `check_inputs` does; WorkdirError.
-    """
-    # A command that has no data to prepare loads none of it.
+    """Makes a new run's folder, unless its text can't be read. Raises as `check_inputs`."""
     from flaxformer_mt.data.prepare import check_inputs
 
     if not exists(run.data):
@@ -45,18 +41,15 @@ def prepared(
     cluster: Cluster | None = None,
     thorough: bool = False,
 ) -> Iterator[Store]:
-    """The store.
+    """The store; a run in a bucket has it and the vocabulary when this ends without an error.
 
-    A run in a bucket has it and the vocabulary when this ends without an error. The vocabulary of
-    `source`, another run, is taken along; a `cluster` does the work if it is given. Raises what
-    `data.prepare` does, and RunDirectoryError for a trained run without its vocabulary.
+    Takes the vocabulary of `source`, another run; a `cluster` does the work. Raises as
+    `data.prepare`, and RunDirectoryError for a trained run without its vocabulary.
     """
     if list_steps(run.checkpoints) and not exists(run.vocabulary / INDEX["vocabulary"]):
         # A newly trained one's ids would mean nothing to the model.
-        raise RunDirectoryError(
-            f"{run.vocabulary}: missing, but the checkpoints need it: restore it from a copy"
-        )
-    # Here, since only the first of several processes prepares.
+        advice = "missing, but the checkpoints need it: restore it from a copy"
+        raise RunDirectoryError(f"{run.vocabulary}: {advice}")
     from flaxformer_mt.data.prepare import prepare
 
     with preparing(run) as folder:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flaxformer_mt.api import config_of, say
-from flaxformer_mt.config import CorpusConfig
 from flaxformer_mt.data.corpus import CorpusError, read_pairs
 from flaxformer_mt.data.prepare import valid_text
 from flaxformer_mt.data.prepare.manifest import VALID_TEXT
@@ -51,18 +50,15 @@ def evaluate(
     """Translates test sets and scores them, by name: `evaluate("runs/mine")["test"].scores.bleu`.
 
     `test` is one of the run's `data.test`, or "valid"; text of your own, `{"name": (sources,
-    references)}`; or None for all of `data.test`. `translator` replaces `Translator.load(run)`:
-    with other weights or settings, or several runs. By default `scoring` is BLEU, chrF, TER and, if
-    it has rules for the language, the paper's BLEU.
+    references)}`; or None for all of `data.test`. `translator` replaces `Translator.load(run)`.
+    `scoring` is BLEU, chrF, TER and, if it has rules for the language, the paper's BLEU.
 
-    Scores and translations are saved in the run's evaluation folder, where `compare` finds them,
-    with a page of `examples` of the worst and best. Raises ScoringError, CorpusError,
-    RunDirectoryError, and what `Translator` raises.
+    Scores, translations and a page of `examples` are saved in the run's evaluation folder. Raises
+    ScoringError, CorpusError, RunDirectoryError, and what `Translator` raises.
     """
     opened = open_run(run)
     data = config_of(opened).data
     if isinstance(test, Mapping):
-        # One set's scores must not replace another's.
         if taken := test.keys() & {VALID, *(corpus.name for corpus in data.test)}:
             raise ScoringError(f"{taken.pop()!r} is already a set of this run: choose another name")
     else:
@@ -81,35 +77,25 @@ def evaluate(
 
 
 def sets_of_run(run: RunDirectory, name: str | None = None, *, folder: str | None = None) -> Sets:
-    """The text of one of the run's test sets, or of all; a defective line is an error.
-
-    Raises ScoringError for a set that the run doesn't have, and CorpusError.
-    """
+    """The text of one of the run's test sets, or of all. Raises ScoringError, CorpusError."""
     data = config_of(run).data
     own = {corpus.name: corpus for corpus in data.test}
     if name == VALID:
         if not all(exists(run.data / each) for each in VALID_TEXT):
-            raise ScoringError(
-                f"{run}: has no validation text ({' and '.join(VALID_TEXT)} are not in its "
-                "data/): give the files with --src FILE --ref FILE"
-            )
+            raise ScoringError(f"{run}: has no validation text: give files by --src and --ref")
         return {VALID: valid_text(run.data)}
     if name is not None and name not in own:
         raise ScoringError(f"{run}: has no test set {name!r}; it has {', '.join([*own, VALID])}")
     if not own:
-        raise ScoringError(
-            f"{run}: its config has no data.test: evaluate '{VALID}', or give the files with "
-            "--src FILE --ref FILE"
-        )
+        raise ScoringError(f"{run}: has no data.test: evaluate '{VALID}', or give --src and --ref")
     folder = data.folder if folder is None else folder
-    return {each: _configured(own[each], folder) for each in (own if name is None else [name])}
-
-
-def _configured(corpus: CorpusConfig, folder: str) -> tuple[list[str], list[str]]:
-    pairs = list(read_pairs(corpus, folder, key=f"data.test.{corpus.name}"))
-    if not pairs:
-        raise CorpusError(f"{corpus.src or corpus.path or corpus.name}: has no sentence to score")
-    return [pair.src for pair in pairs], [pair.tgt for pair in pairs]
+    found = {}
+    for each in own if name is None else [name]:
+        pairs = list(read_pairs(own[each], folder, key=f"data.test.{each}"))
+        if not pairs:
+            raise CorpusError(f"data.test.{each}: has no sentence to score")
+        found[each] = [pair.src for pair in pairs], [pair.tgt for pair in pairs]
+    return found
 
 
 def evaluations(
@@ -123,8 +109,7 @@ def evaluations(
 ) -> Iterator[Evaluation]:
     """Each set's translations and scores, saved in `directory`.
 
-    Several processes share the sentences of each set; only the first one scores. Sets are checked
-    before a model is loaded, so that a misspelt name costs no time.
+    Several processes share a set's sentences; the first one scores. All sets are checked first.
     """
     for name, (sources, references) in sets.items():
         one_set.check(name, sources, references, directory)
@@ -169,10 +154,8 @@ def average(
         # At least the newest, for a run that keeps none.
         params, steps = average_checkpoints(opened, max(1, kept) if last is None else last)
     write_average(opened, params, steps)
-    say(
-        f"averaged steps {', '.join(f'{step:,}' for step in steps)}; translate and evaluate now "
-        "use the average"
-    )
+    averaged = ", ".join(f"{step:,}" for step in steps)
+    say(f"averaged steps {averaged}; translate and evaluate now use the average")
     return steps
 
 
@@ -193,14 +176,10 @@ def export(
 
     `format` is "ctranslate2", "huggingface" or "stablehlo"; `quantization` is CTranslate2's. The
     folder appears once both programs' outputs have been compared on `sample`, a file of source
-    lines (default: the run's validation text); the result says how far they agree. `bound` is the
-    largest accepted difference of a token's log-probability. `checked=False` skips the comparison,
-    and the other program isn't needed.
+    lines (default: validation text), within `bound` of a token's log-probability, unless
+    `checked=False`. The result says how far they agree.
 
-    A folder for Hugging Face has a model card with the run's data, commands, and scores of these
-    weights; `license` is the hub's name of one. `push`, "ORG/NAME", uploads the folder to that
-    model on the hub.
-
+    A folder for Hugging Face has a model card, with a `license`; `push`, "ORG/NAME", uploads it.
     Raises ExportError, HubError, RunDirectoryError, and what `Translator.load` raises.
     """
     if format != "huggingface" and (push is not None or license):

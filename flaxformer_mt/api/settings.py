@@ -33,11 +33,9 @@ def load_config(
 
     `spec` is a built-in config (`files`, `files:base`), a config file, or a run directory with its
     recorded settings. `overrides` changes some, by the dotted names that `config --explain` lists:
-    `{"training.steps": 500, "data.train.mine.src": "train.en"}`. `files` takes its sizes from the
-    number of its corpus's pairs, if one is named.
+    `{"training.steps": 500, "data.train.mine.src": "train.en"}`.
 
-    Raises ConfigError, which names the setting and the nearest valid name, RunDirectoryError, and
-    what reading a corpus raises.
+    Raises ConfigError, which names the setting, RunDirectoryError, and what reading a corpus does.
     """
     run = RunDirectory(as_path(spec))
     if str(spec) not in built_in_names() and layout.has_record(run):
@@ -48,14 +46,10 @@ def load_config(
 def sized_config(
     spec: str, overrides: Overrides, *, recorded: ExperimentConfig | None = None
 ) -> ExperimentConfig:
-    """As `config.load_config`, with sizes settled by the corpus's pairs where they depend on it.
-
-    Raises CorpusError and PrepareError for a corpus that can't be counted.
-    """
+    """As `config.load_config`, with sizes settled by the corpus. Raises CorpusError too."""
     counted: list[int] = []
 
     def count(data: DataConfig) -> int:
-        # Few configs need it.
         from flaxformer_mt.data.prepare import count_pairs
 
         counted.append(count_pairs(data))
@@ -66,11 +60,10 @@ def sized_config(
         say(f"sizes for {TYPICAL:,} pairs, since no corpus is given: set data.train=SRC,TGT")
     elif counted:
         model, training = config.model, config.training
-        say(
-            f"sizes for {counted[0]:,} pairs: {model.encoder_layers} + {model.decoder_layers} "
-            f"layers of width {model.d_model}, {config.data.vocabulary.size:,} types, "
-            f"{training.steps:,} steps of {config.data.batch.tokens:,} tokens"
-        )
+        layers = f"{model.encoder_layers} + {model.decoder_layers} layers of width {model.d_model}"
+        steps = f"{training.steps:,} steps of {config.data.batch.tokens:,} tokens"
+        types = f"{config.data.vocabulary.size:,} types"
+        say(f"sizes for {counted[0]:,} pairs: {layers}, {types}, {steps}")
     return config
 
 
@@ -107,10 +100,7 @@ def settled(
 def continued(
     run: RunDirectory, config: ExperimentConfig
 ) -> tuple[ExperimentConfig, dict[str, tuple[Any, Any]]]:
-    """The settings that the run continues with, and how they differ from the recorded ones.
-
-    Before the first checkpoint any change is allowed. Raises ConfigError for a change that isn't.
-    """
+    """The settings that the run continues with, and how they differ. Raises ConfigError."""
     recorded = config_of(run)
     if config.model.dtype == "auto":
         model = dataclasses.replace(config.model, dtype=recorded.model.dtype)

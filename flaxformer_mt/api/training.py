@@ -25,7 +25,7 @@ from flaxformer_mt.rundir.checkpoints import Checkpoints, load_params
 from flaxformer_mt.rundir.layout import RunDirectory, Status, read_status, reopen, write_status
 from flaxformer_mt.rundir.lock import Holding, locked
 from flaxformer_mt.rundir.paths import as_path, is_remote
-from flaxformer_mt.rundir.staged_files import GrowingFiles, growing_files
+from flaxformer_mt.rundir.staged_files import growing_files
 from flaxformer_mt.training.instruments import (
     Goodput,
     Profiler,
@@ -60,15 +60,11 @@ def train(
 
     `on_report` is called with each training and validation report, as written to `metrics.jsonl`:
     `{"step": 500, "kind": "train", "loss": 2.1, ...}` (docs/observing.md). An error that it raises
-    ends training.
+    ends training. Ctrl-C, or interrupting a notebook's cell, saves a checkpoint and stops.
 
-    Ctrl-C, or interrupting a notebook's cell, saves a checkpoint and ends training as `stopped`.
-
-    `command` is recorded as what started it (default: the program's arguments), several `processes`
-    train together, and `profile` gives the first and last step to trace.
-
-    Raises ConfigError, StartError, RunDirectoryError, and what reading data and training raise. The
-    run's `status.json` says how it ended, `failed` too.
+    `command` is recorded as what started it, several `processes` train together, and `profile` is
+    the first and last step to trace. Raises ConfigError, StartError, RunDirectoryError, and what
+    reading data and training raise; `status.json` then says `failed`.
     """
     if processes.count == 1:
         share_one_heap()
@@ -90,29 +86,9 @@ def train(
             # A preempted TPU loses its disk, and base's step compiles for minutes.
             share_compiled(run.compiled)
         try:
-            with (
-                growing_files(run, holding=holding, report=say) as growing,
-                Trackers(say) as trackers,
-            ):
-                processes.first(lambda: trackers.open(run, growing.tensorboard, settings))
-
-                def before_save() -> None:
-                    holding.check()
-                    growing.upload()
-
-                outcome = _train(
-                    run,
-                    settings,
-                    init_from,
-                    growing,
-                    trackers,
-                    before_save,
-                    processes,
-                    goodput,
-                    profile,
-                    on_report,
-                )
-                trackers.state = outcome.state
+            outcome = _train(
+                run, settings, init_from, holding, processes, goodput, profile, on_report
+            )
         except Exception as error:
             # The status can't be written on a full disk, and must not be if another process has
             # taken the run over; the error must be shown all the same.
@@ -127,9 +103,8 @@ def train(
         write_status(run, status)
     say(goodput.table())
     if status.state == "stopped":
-        say(
-            f"stopped after step {status.step:,} ({status.reason}), saved; the same command resumes"
-        )
+        how = f"({status.reason}), saved; the same command resumes"
+        say(f"stopped after step {status.step:,} {how}")
     else:
         say(f"finished at step {status.step:,}: {status.reason}")
     return status
@@ -139,10 +114,7 @@ def train(
 def recorded(
     run: RunDirectory, config: ExperimentConfig, command: Sequence[str], processes: Processes
 ) -> Iterator[tuple[ExperimentConfig | None, Holding]]:
-    """Creates or continues the run: its settings (None: finished) and its lock.
-
-    The first process reads and writes the run's record and holds its lock.
-    """
+    """Creates or continues the run, for all processes: its settings (None: finished), its lock."""
     holding = Holding()
     with contextlib.ExitStack() as held:
 
@@ -205,16 +177,10 @@ def require_trained(run: RunDirectory, init_from: str) -> RunDirectory:
 def weights_of(
     source: RunDirectory, vocabularies: Vocabularies, program: Program, processes: Processes
 ) -> Callable[[], Any]:
-    """Reads the best parameters of another run: host arrays with this one's vocabulary and shapes.
-
-    The first process chooses them for all, since the other run may be training.
-    """
+    """Reads another run's best parameters, as the first process chooses them, into host arrays."""
     theirs = Vocabularies.load(local_copy(source.vocabulary))
     if theirs.digest != vocabularies.digest:
-        raise StartError(
-            f"{source}: its vocabulary ({theirs.digest[:12]}) differs from this run's "
-            f"({vocabularies.digest[:12]}); a new --workdir copies the vocabulary"
-        )
+        raise StartError(f"{source}: its vocabulary differs from this run's; use a new --workdir")
     which = processes.first(lambda: chosen_weights(source, "auto").checkpoint)
 
     def read() -> Any:
@@ -229,27 +195,33 @@ def _train(
     run: RunDirectory,
     config: ExperimentConfig,
     init_from: str | None,
-    growing: GrowingFiles,
-    trackers: Trackers,
-    before_save: Callable[[], None],
+    holding: Holding,
     processes: Processes,
     goodput: Goodput,
     profile: tuple[int, int] | None,
     on_report: Report | None,
 ) -> Outcome:
     settings = config.training
-    source = run_to_start_from(run, init_from, processes)
-    processes.first(lambda: prepare_only(run, config, source))
-    vocabularies, store = open_data(run)
-    sizes = vocabularies.src.size, vocabularies.tgt.size
-    program = build(config, src_vocab_size=sizes[0], tgt_vocab_size=sizes[1])
-    say(parameters.table(program.abstract.params, config.model, *sizes))
-    devices = list(program.mesh.devices.flat)
-    peak, line = find_peak(devices, settings.chip_tflops, config.model.dtype)
-    say(line)
-    initial = None if source is None else weights_of(source, vocabularies, program, processes)
-    folder = growing.profile if processes.is_first else None
     with contextlib.ExitStack() as stack:
+        growing = stack.enter_context(growing_files(run, holding=holding, report=say))
+        trackers = stack.enter_context(Trackers(say))
+        processes.first(lambda: trackers.open(run, growing.tensorboard, config))
+        source = run_to_start_from(run, init_from, processes)
+        processes.first(lambda: prepare_only(run, config, source))
+        vocabularies, store = open_data(run)
+        sizes = vocabularies.src.size, vocabularies.tgt.size
+        program = build(config, src_vocab_size=sizes[0], tgt_vocab_size=sizes[1])
+        say(parameters.table(program.abstract.params, config.model, *sizes))
+        devices = list(program.mesh.devices.flat)
+        peak, line = find_peak(devices, settings.chip_tflops, config.model.dtype)
+        say(line)
+        initial = None if source is None else weights_of(source, vocabularies, program, processes)
+        folder = growing.profile if processes.is_first else None
+
+        def before_save() -> None:
+            holding.check()
+            growing.upload()
+
         checkpoints = stack.enter_context(
             Checkpoints(run.checkpoints, keep_policy(settings), report=say, before_save=before_save)
         )
@@ -272,7 +244,7 @@ def _train(
             evaluators.append(
                 bleu_evaluator(program, vocabularies, run, telemetry.samples, processes)
             )
-        return Training(
+        outcome = Training(
             program=program,
             pairs=store.train,
             evaluators=evaluators,
@@ -280,9 +252,10 @@ def _train(
             telemetry=telemetry,
             stop=stop,
             clock=goodput,
-            # One process's trace: the others' devices do the same at the same time.
             profiler=Profiler() if profile is None else Profiler(*profile, folder),
             utilization=None if peak is None else Utilization(config.model, sizes[1], peak),
             initial_params=initial,
             resampler=resampler_for(config.data, vocabularies, settings.seed),
         ).run()
+        trackers.state = outcome.state
+        return outcome

@@ -29,8 +29,7 @@ def bleu_evaluator(
 ) -> Evaluator:
     """`(params, step) -> {"bleu": ..., "chrf": ...}` over the whole validation text of the run.
 
-    Each call gives `show` the step and a few sentences. Of several processes each translates its
-    share, and the first scores for all.
+    Each call gives `show` the step and a few sentences. Several processes share the text.
     """
     config = program.config
     sources, references = valid_text(local_copy(run.data))
@@ -57,8 +56,7 @@ def translate_together(
 ) -> list[Translation]:
     """`translator.translate_lines` of `lines` on the first process; [] on the others.
 
-    All call it with the same arguments; each translates every n-th line, so that their times are
-    alike.
+    Each translates every n-th line, so that their times are alike.
     """
     mine = list(translator.translate_lines(lines[processes.number :: processes.count]))
     if processes.count == 1:

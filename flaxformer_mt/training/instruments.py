@@ -24,7 +24,6 @@ def duration(seconds: float) -> str:
     return str(datetime.timedelta(seconds=round(seconds))) if math.isfinite(seconds) else "?"
 
 
-# Kind of time -> what it is called in the table.
 KINDS = {
     "steps": "training steps",
     "compile": "compiling a step",
@@ -71,7 +70,6 @@ class Goodput:
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Of each kind, until now."""
         self._count()
         return self._seconds
 
@@ -92,10 +90,7 @@ class Goodput:
         self.step = step
 
     def keep_in(self, path: Path, report: Callable[[str], None]) -> None:
-        """Adds what earlier starts left in the file, to which `keep` writes.
-
-        A file that can't be read is reported and replaced.
-        """
+        """Adds what earlier starts left in the file, to which `keep` writes."""
         self._path = path
         if not path.exists():
             return
@@ -147,9 +142,8 @@ def find_peak(
 ) -> tuple[Peak | None, str]:
     """The peak that MFU is a share of (None: unknown), and a line about it for people.
 
-    `chip_tflops`, if not 0, is one device's. Otherwise an accelerator's is taken from the chip
-    table, in bfloat16 whatever the model's dtype; a CPU's is measured now, in about half a second,
-    by a matmul in `dtype`, and counted once per process.
+    `chip_tflops`, if not 0, is one device's. Otherwise an accelerator's is from the chip table, in
+    bfloat16; a CPU's is measured by a matmul in `dtype`, and counted once per process.
     """
     if chip_tflops:
         flops, source = chip_tflops * 1e12, "training.chip_tflops"
@@ -158,10 +152,8 @@ def find_peak(
         begin = time.perf_counter()
         measured = product_flops(jax.local_devices()[0], dtype=dtype, size=1024, seconds=0.15)
         seconds = time.perf_counter() - begin
-        line = (
-            f"MFU baseline: {measured / 1e9:,.0f} GFLOP/s ({dtype} matmul, measured in "
-            f"{seconds:.1f} s)"
-        )
+        took = f"{dtype} matmul, measured in {seconds:.1f} s"
+        line = f"MFU baseline: {measured / 1e9:,.0f} GFLOP/s ({took})"
         processes = len({device.process_index for device in devices})
         if processes > 1:
             line += f", x {processes} processes"
@@ -170,10 +162,9 @@ def find_peak(
         flops, source = chip.bf16_flops, chip.name
         each = f"{flops / 1e12:,.0f} TFLOP/s per device ({source}, {chip.half})"
     else:
-        return None, (
-            f"MFU not reported: unknown peak of {devices[0].device_kind!r}; set "
-            "training.chip_tflops to a device's dense bfloat16 TFLOP/s"
-        )
+        advice = "set training.chip_tflops to a device's dense bfloat16 TFLOP/s"
+        unknown = f"unknown peak of {devices[0].device_kind!r}"
+        return None, f"MFU not reported: {unknown}; {advice}"
     return Peak(flops * len(devices), source), f"MFU baseline: {each} x {len(devices)}"
 
 
@@ -186,11 +177,7 @@ class Utilization:
     def share(
         self, *, src_tokens: float, tgt_tokens: float, sentences: float, seconds: float
     ) -> float:
-        """MFU of forward and backward pass, without padding.
-
-        Every token is taken to attend to a mean sentence's tokens, which is some thousandths too
-        few in all. Gradients of frozen parameters count, too.
-        """
+        """MFU of forward and backward pass, without padding, for sentences of mean length."""
         flops = training_flops(
             self.model,
             self.tgt_vocab_size,
@@ -231,9 +218,7 @@ def check_steps(first: int, last: int, *, start: int, total: int) -> None:
 class Profiler:
     """Traces steps `first` to `last` once, into `folder/plugins/profile/TIME/`; by default none.
 
-    Python calls are left out, since tracing them slows down the steps. No step may be running at
-    `begin` and `end`. All processes have one, so that all wait for the same steps; those without a
-    folder write nothing.
+    No step may be running at `begin` and `end`: all processes wait; one with a folder writes.
     """
 
     def __init__(self, first: int = 0, last: int = 0, folder: Path | None = None) -> None:

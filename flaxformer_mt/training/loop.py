@@ -41,18 +41,16 @@ class Training:
          the run is extended.
     While updates are skipped, 3. waits for one that isn't: parameters that give only non-finite
     gradients are no use in a checkpoint. `max_bad_updates` skipped in a row restore the last
-    checkpoint and leave out the batches that made them; after `max_rollbacks` restores without a
-    checkpoint beyond that place DivergenceError is raised. CheckpointError and RunDirectoryError
-    are raised for what can't be written, as on a full disk: a restart resumes from the last
-    checkpoint. A checkpoint trained on other pairs raises StoreError.
+    checkpoint and leave out the batches that made them. Raises DivergenceError after
+    `max_rollbacks` restores without a checkpoint beyond that place, CheckpointError and
+    RunDirectoryError for what can't be written, and StoreError for a checkpoint of other pairs.
 
-    Several processes do all this in step, on their shares of each batch. Their decisions agree:
-    metrics and `bad_run` come from the global batch, and evaluators give all the same scores. A
-    stop signal to one process reaches all of them one step later, so they save the same step.
+    Several processes do all this in step, on their shares of each batch, and decide alike: metrics
+    are the global batch's, evaluators give all the same scores, and a stop signal to one process
+    reaches all of them one step later.
 
     One of `evaluators` gives `training.best_metric`. `initial_params` reads the parameters (host
-    arrays, which aren't kept) that a run without a checkpoint begins with. Without `utilization`
-    reports have no MFU.
+    arrays) that a run without a checkpoint begins with.
     """
 
     program: Program
@@ -69,13 +67,11 @@ class Training:
 
     def __post_init__(self) -> None:
         self.config, self.settings = self.program.config, self.program.config.training
-        self.saved_step = -1  # of the last checkpoint on disk or on its way there
         self.skipped: list[Position] = []  # batches skipped since the last update
         self.reading = contextlib.ExitStack()
         # The dispatched step: its metrics, its batch and that batch's positions (source and target,
         # of all processes, padding included), and what is said of a stop.
         self.pending: tuple[Any, Any, int, Any] | None = None
-        self.warm = False  # a step has been done
         self.measured = 0  # steps of this start
         self.due = Due()
 
@@ -129,7 +125,6 @@ class Training:
         state, self.step, self.progress = restored(
             self.checkpoints, self.program, data=self.pairs.digest
         )
-        self.saved_step = -1 if state is None else self.step
         # If newer checkpoints were damaged, their steps are done and reported again.
         self.telemetry.rewind(self.step)
         self.clock.goes_on_after(self.step)
@@ -163,12 +158,10 @@ class Training:
             )
         if self.initial_params is not None:
             self.state = with_params(self.state, self.initial_params())
-            # From here on a restart doesn't need the other run.
             self.save({}, "start")
         return False
 
     def one_step(self) -> None:
-        """The next batch, the step on it, and meanwhile the metrics of the step before."""
         if self.profiler.begins_at(self.step + 1):
             self.settle()
             self.profiler.begin()
@@ -205,15 +198,14 @@ class Training:
         self.window.add(metrics, positions=positions)
         self.telemetry.step(self.window.perplexity)
         self.measured += 1
+        if self.measured == 1:
+            keep_freed_memory(jax.process_count())
         if self.measured == _MEASURED:
             self.telemetry.cost(self.window.sums, self.settings.steps - self.step)
         if metrics["bad_run"]:
             self.skipped.append(batch)
         else:
             self.skipped.clear()
-        if not self.warm:
-            self.warm = True
-            keep_freed_memory(jax.process_count())
 
     def report(self) -> None:
         left = self.settings.steps - self.step
@@ -222,7 +214,6 @@ class Training:
         self.clock.keep(self.step)
 
     def validate(self) -> None:
-        """Scores, the choice of the best, the checkpoint."""
         self.stop.after = "this validation"
         with self.clock("evaluation"), self.window.paused(), self.telemetry.doing("validating"):
             params = self.state.params if self.state.ema is None else self.state.ema
@@ -236,19 +227,14 @@ class Training:
         self.save(scores, "regular" if self.due.checkpoint else "end")
 
     def save(self, metrics: Mapping[str, float], kind: Kind) -> None:
-        """Begins a checkpoint of the settled state, unless the step has one."""
         self.due = Due()
-        if self.saved_step == self.step:
-            return
         with self.clock("checkpoints"), self.window.paused():
             self.progress = self.progress.saved(self.step)
             reached = dataclasses.replace(self.progress, window=self.window.sums)
             self.checkpoints.save(snapshot(self.state, self.step, reached, metrics, kind))
-            self.saved_step = self.step
         self.clock.keep(self.step)
 
     def roll_back(self) -> None:
-        """Restores the last checkpoint and leaves out the batches of the bad updates."""
         at, bad, most = self.step, self.skipped, self.settings.max_rollbacks
         past = self.progress.rolled_back(at, bad, most)
         self.skipped, self.pending, self.due, self.clock.step = [], None, Due(), at

@@ -1,6 +1,7 @@
 """Adam and the learning rate of the paper's section 5.3, with options off by default."""
 
 import fnmatch
+import functools
 from typing import Any, assert_never
 
 import flax.linen as nn
@@ -12,6 +13,7 @@ from flaxformer_mt.config import OptimizerConfig, ScheduleConfig
 from flaxformer_mt.errors import UserError
 
 Params = Any
+path_name = functools.partial(jax.tree_util.keystr, simple=True, separator="/")
 
 
 class FreezeError(UserError):
@@ -40,23 +42,16 @@ def learning_rate(config: ScheduleConfig, d_model: int) -> optax.Schedule:
     return schedule
 
 
-def path_name(path: tuple[Any, ...]) -> str:
-    return "/".join(str(getattr(key, "key", getattr(key, "idx", key))) for key in path)
-
-
 def trainable(params: Params, freeze: tuple[str, ...]) -> Params:
     """A tree of `"train"` / `"frozen"` labels; patterns are globs over parameter paths.
 
-    A box of logical axis names gets one label. Raises FreezeError for a pattern without a match,
-    and if nothing is left to train.
+    Raises FreezeError for a pattern without a match, and if nothing is left to train.
     """
     names = [path_name(path) for path, _ in jax.tree.leaves_with_path(params, _is_box)]
     for pattern in freeze:
         if not any(fnmatch.fnmatchcase(name, pattern) for name in names):
-            raise FreezeError(
-                f"'training.freeze': no parameter matches '{pattern}'; "
-                f"parameters: {', '.join(names)}"
-            )
+            there = f"parameters: {', '.join(names)}"
+            raise FreezeError(f"'training.freeze': no parameter matches '{pattern}'; {there}")
 
     def label(path: tuple[Any, ...], _: Any) -> str:
         frozen = any(fnmatch.fnmatchcase(path_name(path), pattern) for pattern in freeze)
@@ -83,10 +78,7 @@ def without_frozen_gradients(params: Params, freeze: tuple[str, ...]) -> Params:
 def make_optimizer(
     config: OptimizerConfig, schedule: optax.Schedule, freeze: tuple[str, ...] = ()
 ) -> optax.GradientTransformation:
-    """Adam (.9, .98, 1e-9) under `schedule`; clipping and decoupled weight decay where set.
-
-    Frozen parameters have no moments and get no update, weight decay included.
-    """
+    """Adam (.9, .98, 1e-9) under `schedule`, clipping and decay; none of it for what is frozen."""
     steps: list[optax.GradientTransformation] = []
     if config.clip_norm:
         steps.append(optax.clip_by_global_norm(config.clip_norm))

@@ -38,11 +38,7 @@ from flaxformer_mt.training.step import Metrics, UpdateLayout, make_eval_step, m
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """What `train` calls, made by `build`. All functions run on `mesh`.
-
-    Batches are host arrays with the rows of `share`: all rows, unless the mesh spans several
-    processes.
-    """
+    """What `train` calls, made by `build`, on `mesh`. Batches are host arrays of `share`'s rows."""
 
     config: ExperimentConfig
     model: Transformer
@@ -90,14 +86,10 @@ def build(
     rows, micro = config.data.batch.multiple, config.training.optimizer.accumulation
     split = mesh.shape["data"] * mesh.shape["fsdp"]
     if rows % (split * micro):
-        batches = (
-            f"the rows of each of training.optimizer.accumulation = {micro} micro-batches"
-            if micro > 1
-            else "a batch's rows"
-        )
+        batches = f"each of {micro} micro-batches" if micro > 1 else "a batch"
         raise MeshError(
-            f"'data.batch.multiple' = {rows} must be divisible by {split * micro}: mesh.data x "
-            f"mesh.fsdp = {split} devices split {batches}"
+            f"'data.batch.multiple' = {rows} must be divisible by {split * micro}: {split} devices "
+            f"(mesh.data x mesh.fsdp) split {batches}"
         )
 
     @jax.jit  # caches the trace, which is needed for shapes and values
@@ -167,22 +159,13 @@ def build(
 
 
 def init_and_precompile(program: Program, shapes: Sequence[Shape]) -> TrainState:
-    """A drawn state; meanwhile threads compile the training step for the shapes.
-
-    The compiler needs no Python, so drawing a state, which is compiled as well, takes no extra
-    time.
-    """
+    """A drawn state; meanwhile threads compile the training step for the shapes."""
     with ThreadPoolExecutor(len(shapes), thread_name_prefix="compile") as pool:
         # JAX caches these programs: the first call finds them.
-        compiled = [pool.submit(_compile, program, shape) for shape in shapes]
+        compiled = pool.map(lambda shape: program.lower_train_step(shape).compile(), shapes)
         state = program.init()
-        for done in compiled:
-            done.result()
+        list(compiled)  # raises what compiling has raised
     return state
-
-
-def _compile(program: Program, shape: Shape) -> None:
-    program.lower_train_step(shape).compile()
 
 
 def abstract_batch(shape: Shape, mesh: Mesh) -> Any:

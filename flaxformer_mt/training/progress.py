@@ -69,16 +69,12 @@ class Progress:
         return Outcome("stopped", step, stopping) if stopping else None
 
     def rolled_back(self, step: int, bad: Sequence[Position], most: int) -> Progress:
-        """What survives going back from `step`: the `bad` batches, and that it happened.
-
-        Raises DivergenceError if going back `most` times has not helped.
-        """
+        """What survives going back from `step` for the `bad` batches. Raises DivergenceError."""
         if self.rollbacks >= most:
             raise DivergenceError(
                 f"step {step:,}: loss or gradient was not finite in {len(bad)} consecutive "
-                f"updates, and {most} restores of an earlier checkpoint did not help. The learning "
-                "rate may be too high (training.schedule), the warm-up too short, or gradients "
-                "need clipping (training.optimizer.clip_norm). The last good checkpoint is kept"
+                f"updates, and {most} restores did not help. Try a lower learning rate, a longer "
+                "warm-up, or training.optimizer.clip_norm"
             )
         return dataclasses.replace(
             self,
@@ -155,10 +151,9 @@ def restored(
     if data and progress.data and data != progress.data:
         run = checkpoints.directory.parent
         raise StoreError(
-            f"{checkpoints.directory / str(found.step)}: was trained on different pairs (digest "
-            f"{progress.data[:12]}) than {run / 'data'} now holds ({data[:12]}): restore the "
-            f"original text, delete {run / 'data'} and run `prepare` again; or train on the new "
-            f"text in a new --workdir, with --init-from {run}"
+            f"{checkpoints.directory / str(found.step)}: was trained on different pairs than "
+            f"{run / 'data'} now holds: restore the text, delete {run / 'data'} and run `prepare` "
+            f"again; or train in a new --workdir, with --init-from {run}"
         )
     return state, found.step, dataclasses.replace(progress, data=data)
 
@@ -178,7 +173,6 @@ def snapshot(
 
 
 def _moments(state: TrainState) -> dict[str, Any]:
-    """Everything in the state but the parameters and their average."""
     return {name: getattr(state, name) for name in ("step", "opt_state", "bad_run", "skipped")}
 
 

@@ -10,7 +10,7 @@ from flax import struct
 
 from flaxformer_mt.errors import UserError
 from flaxformer_mt.parallel import place_whole
-from flaxformer_mt.training.optimizer import path_name
+from flaxformer_mt.rundir.digests import flatten_paths
 
 Params = Any
 
@@ -63,8 +63,10 @@ class StartError(UserError):
 
 def check_same_form(params: Any, abstract: Any, origin: str) -> None:
     """Raises StartError naming every parameter that is missing or has another shape."""
-    have = {path_name(p): leaf.shape for p, leaf in jax.tree_util.tree_leaves_with_path(params)}
-    want = {path_name(p): leaf.shape for p, leaf in jax.tree_util.tree_leaves_with_path(abstract)}
+    have, want = (
+        {path: leaf.shape for path, leaf in flatten_paths(tree).items()}
+        for tree in (params, abstract)
+    )
     problems = [
         f"{name}: {have.get(name, 'absent')} there, {want.get(name, 'absent')} here"
         for name in sorted({*have, *want})

@@ -95,7 +95,6 @@ class Window:
         self._start += seconds
 
     def waited(self, seconds: float) -> None:
-        """Counts time spent waiting for the next batch."""
         self._sums.waited += seconds
 
     @contextlib.contextmanager
@@ -140,16 +139,14 @@ class Window:
         return values
 
 
-# Called with the content of a line of `metrics.jsonl`.
 Report = Callable[[Mapping[str, Any]], object]
 
 
 class Telemetry:
     """Sends each report to the screen, the metrics log, `trackers` and the callback `told`.
 
-    Validation's sample translations go to the folder `samples` and to the trackers. On a terminal
-    there is a progress bar with reports above it; elsewhere each report is one plain line, so a
-    long job's log file stays readable. Raises RunDirectoryError for what can't be written.
+    Sample translations go to the folder `samples` and to the trackers. A terminal has a progress
+    bar with reports above it, a log file one plain line for each. Raises RunDirectoryError.
     """
 
     def __init__(
@@ -193,13 +190,10 @@ class Telemetry:
             self._bar.set_description_str("")
 
     def cost(self, sums: Sums, steps_left: int) -> None:
-        """Says what the rest of training takes here."""
         if sums.steps and steps_left > 0:
             each = sums.seconds / sums.steps
-            self.message(
-                f"about {duration(steps_left * each)} for the {steps_left:,} steps left, at "
-                f"{each:.2g} s each, plus validation and compiling"
-            )
+            left = f"{duration(steps_left * each)} for the {steps_left:,} steps left"
+            self.message(f"about {left}, at {each:.2g} s each, plus validation and compiling")
 
     def message(self, text: str) -> None:
         if self._bar is not None:
@@ -234,7 +228,6 @@ class Telemetry:
         self.message(f"validation at step {step:,} · {shown}{' · best so far' if best else ''}")
 
     def samples(self, step: int, samples: Sequence[Sample]) -> None:
-        """Some validation sentences, translated after `step`."""
         with explained(self._samples, "written"):
             self._samples.mkdir(exist_ok=True)
             (self._samples / f"step-{step}.txt").write_text(as_text(samples), encoding="utf-8")

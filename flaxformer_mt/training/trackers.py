@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flaxformer_mt.config import ExperimentConfig, flatten, to_dict, to_text
 from flaxformer_mt.errors import UserError, install
@@ -22,9 +22,8 @@ from flaxformer_mt.rundir.paths import exists, is_remote, read_json, reason, wri
 if TYPE_CHECKING:
     from tensorboardX.event_file_writer import EventsWriter
 
-_PROJECT = (
-    "flaxformer-mt"  # W&B's project and MLflow's experiment, unless the environment names one
-)
+# W&B's project and MLflow's experiment, unless the environment names one.
+_PROJECT = "flaxformer-mt"
 _PAUSE = 60.0  # seconds until a tracker that has failed is tried again, doubled each time ...
 _LONGEST = 3600.0  # ... up to this
 
@@ -53,31 +52,13 @@ def check_installed(names: Sequence[str]) -> None:
         # To Python a folder named `wandb`, such as W&B makes, is a package without an origin.
         found = name == "tensorboard" or getattr(importlib.util.find_spec(name), "origin", None)
         if not found:
-            raise TrackerError(
-                f"'training.trackers' has '{name}', which is not installed: {install(name)}"
-            )
-
-
-class Tracker(Protocol):
-    """A run at one tracker. `Trackers` catches what a method raises, and calls it again later."""
-
-    def show(self, step: int, values: Mapping[str, float]) -> None:
-        """Numbers by tag, such as "train/loss"."""
-
-    def samples(self, step: int, samples: Sequence[Sample]) -> None:
-        """Some of what validation has translated."""
-
-    def rewind(self, step: int) -> None:
-        """Training resumes after `step`: later steps, if already shown, are shown again."""
-
-    def close(self, state: State) -> None:
-        """Training has ended in this state, for now or for good."""
+            raise TrackerError(f"'training.trackers': '{name}' is not installed: {install(name)}")
 
 
 @dataclasses.dataclass
 class _Followed:
     name: str
-    tracker: Tracker
+    tracker: Board | Wandb | Mlflow
     waiting: list[Callable[[], None]] = dataclasses.field(default_factory=list)  # not yet taken
     again: float = 0.0  # when it is tried next
     pause: float = 0.0  # since it failed; 0: it has not
@@ -86,10 +67,8 @@ class _Followed:
 class Trackers:
     """The trackers of a run. They never stop training.
 
-    One that can't be opened is an error, since nothing is lost yet. One that fails later is
-    reported once. What it doesn't take waits, in order, and is tried again with a report after one
-    minute, then two, four ..., so a network that comes back leaves no gap and one that doesn't
-    delays little. Reports that never arrive are counted at the end.
+    One that can't be opened is an error. What a later one doesn't take waits, in order, and is
+    tried again with a report after one minute, then two, four ...; at the end what is left counts.
     """
 
     def __init__(self, say: Callable[[str], object]) -> None:
@@ -100,8 +79,7 @@ class Trackers:
     def open(self, run: RunDirectory, board: Path, config: ExperimentConfig) -> None:
         """Opens `training.trackers`, under the ids that the run has had there.
 
-        `board` is TensorBoard's folder. Raises TrackerError, and RunDirectoryError if the ids can't
-        be read or written.
+        Raises TrackerError, and RunDirectoryError for the file of ids.
         """
         file = run.trackers_file
         ids: dict[str, str] = read_json(file) if exists(file) else {}
@@ -114,15 +92,14 @@ class Trackers:
                 tracker = kind(run, config, known)
             except Exception as error:
                 hint = f"; {file} has its id: delete the file to start another run there"
-                raise TrackerError(
-                    f"{name}: the run can't be opened: {reason(error)}{hint if known else ''}"
-                ) from error
+                why = f"{reason(error)}{hint if known else ''}"
+                raise TrackerError(f"{name}: the run can't be opened: {why}") from error
             self.add(name, tracker)
             if tracker.id != known:
                 ids[name] = tracker.id
                 write_json(file, ids)
 
-    def add(self, name: str, tracker: Tracker) -> None:
+    def add(self, name: str, tracker: Any) -> None:
         self._all.append(_Followed(name, tracker))
 
     def show(self, step: int, values: Mapping[str, float]) -> None:
@@ -134,7 +111,7 @@ class Trackers:
     def rewind(self, step: int) -> None:
         self._send(lambda tracker: tracker.rewind(step))
 
-    def _send(self, call: Callable[[Tracker], None]) -> None:
+    def _send(self, call: Callable[[Any], None]) -> None:
         for each in self._all:
             each.waiting.append(functools.partial(call, each.tracker))
             if time.monotonic() >= each.again:
@@ -147,10 +124,7 @@ class Trackers:
                 del each.waiting[0]
         except Exception as error:
             if not each.pause:
-                self.say(
-                    f"{each.name}: {reason(error)}; training continues, and {each.name} gets the "
-                    "missing reports later"
-                )
+                self.say(f"{each.name}: {reason(error)}; it gets the missing reports later")
             each.pause = min(2 * each.pause, _LONGEST) or _PAUSE
             each.again = time.monotonic() + each.pause
             return
@@ -176,9 +150,8 @@ class Trackers:
 class Board:
     """TensorBoard's event files in `folder`; a report is in its file when `show` returns.
 
-    (tensorboardX's usual writer uses a thread, which can lose the last report.) A file begins with
-    the first report, and after a failure, since readers stop at a torn record. It says where its
-    session starts, which hides later steps of a killed or rolled-back run.
+    (tensorboardX's own writer uses a thread, which can lose the last.) A file begins with the first
+    report, or after a failure, and says where its session starts, which hides later steps.
     """
 
     def __init__(self, folder: Path, config: str) -> None:
@@ -233,17 +206,13 @@ class Board:
 
 
 def _preformatted(tag: str, content: str) -> Any:
-    """A text for TensorBoard, which reads Markdown."""
     from tensorboardX.summary import text
 
     return text(tag, "".join(f"    {line}\n" for line in content.splitlines()))
 
 
 class Wandb:
-    """A run of W&B, whose own process sends reports, or stores them when offline.
-
-    W&B can't go back: of repeated steps the first report stays.
-    """
+    """A run of W&B, which can't go back: of repeated steps the first report stays."""
 
     def __init__(self, run: RunDirectory, config: ExperimentConfig, known: str | None) -> None:
         import wandb
@@ -254,11 +223,9 @@ class Wandb:
             dir=os.environ.get("WANDB_DIR", None if is_remote(run.path) else run.path),
             id=known,
             resume="allow",
-            # The name that a person may have given it since stays.
             name=None if known else run.path.name,
             config=to_dict(config),
             allow_val_change=True,
-            # Beside a run that the program may have of its own.
             reinit="create_new",
             # Otherwise it waits for a network forever. Unsent reports stay in `dir`.
             settings=wandb.Settings(finish_timeout=300, finish_timeout_raises=True),
@@ -281,10 +248,7 @@ class Wandb:
 
 
 class Mlflow:
-    """A run of MLflow, at `MLFLOW_TRACKING_URI` or in its local database.
-
-    Numbers can't be taken back: of repeated steps the first report stays.
-    """
+    """A run of MLflow, which can't go back: of repeated steps the first report stays."""
 
     def __init__(self, run: RunDirectory, config: ExperimentConfig, known: str | None) -> None:
         # Otherwise a server that is down delays each report by minutes.
@@ -301,7 +265,6 @@ class Mlflow:
             experiment = found.experiment_id if found else self._client.create_experiment(title)
             made = self._client.create_run(experiment, run_name=run.path.name)
             self.id: str = made.info.run_id
-            # MLflow's parameters can't change; config.json has later starts' settings.
             params = [Param(key, str(value)) for key, value in flatten(config).items()]
             for first in range(0, len(params), 100):  # its limit
                 self._client.log_batch(self.id, params=params[first : first + 100])

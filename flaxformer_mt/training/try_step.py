@@ -39,7 +39,7 @@ class Trial:
 def try_step(program: Program, shape: Shape, *, longest: int, steps: int = 3) -> Trial:
     """Compiles the training step for `shape` and runs it on full rows, once and `steps` times more.
 
-    `longest` is the length of their sentences. Raises TrialError if memory doesn't suffice.
+    Raises TrialError if memory doesn't suffice.
     """
     begin = time.perf_counter()
     try:
@@ -59,11 +59,11 @@ def try_step(program: Program, shape: Shape, *, longest: int, steps: int = 3) ->
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error) and "out of memory" not in str(error).lower():
             raise
+        size = f"{shape.rows} rows of {shape.src_length} + {shape.tgt_length} positions"
         raise TrialError(
-            f"a batch of {shape.rows} rows of {shape.src_length} + {shape.tgt_length} positions "
-            f"does not fit in device memory: {str(error).splitlines()[0]}; lower "
-            "data.batch.tokens, split batches with training.optimizer.accumulation, set "
-            "model.remat=true, or shard parameters with mesh.fsdp"
+            f"a batch of {size} does not fit in device memory: {str(error).splitlines()[0]}; lower "
+            "data.batch.tokens, raise training.optimizer.accumulation or mesh.fsdp, or set "
+            "model.remat=true"
         ) from error
     memory: Any = compiled.memory_analysis()
     device = jax.local_devices()[0].memory_stats() or {}

@@ -24,10 +24,7 @@ Evaluator = Callable[[Any, int], Mapping[str, float]]
 
 
 def loss_evaluator(program: Program, pairs: TokenPairs, report: Callable[[str], None]) -> Evaluator:
-    """`validation_loss` of these pairs; `report` gets reasons to doubt it.
-
-    Raises PlanError if the pairs fit no batch.
-    """
+    """`validation_loss` of these pairs; `report` gets reasons to doubt it. Raises PlanError."""
     planned_pass(pairs, program.config.data.batch)
 
     def evaluate(params: Any, step: int) -> Mapping[str, float]:
@@ -63,15 +60,13 @@ def validation_loss(program: Program, pairs: TokenPairs, params: Any) -> dict[st
 
 def doubt(scores: Mapping[str, float], step: int, config: ExperimentConfig) -> str | None:
     """What to tell a user whose model still ignores its source after warm-up."""
-    # A loss that isn't finite ends differently (DivergenceError).
     gain = scores.get("source_gain", math.nan)
     if not math.isfinite(gain) or gain > _LITTLE or step <= config.training.schedule.warmup_steps:
         return None
     return (
-        f"step {step:,}: the model ignores its source so far: the validation text is as likely "
-        f"with other sentences' sources (source_gain {gain:.3f} nats per token). If this "
-        "persists, check that the training files are line-aligned, and try a lower learning rate "
-        "or a larger batch"
+        f"step {step:,}: the model ignores its source so far (source_gain {gain:.3f} nats per "
+        "token). If this persists, check that the training files are line-aligned, and try a lower "
+        "learning rate or a larger batch"
     )
 
 

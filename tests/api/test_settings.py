@@ -47,7 +47,7 @@ def test_what_an_override_says_in_vain_is_refused_with_and_without_a_config(tmp_
     none = ["training.patience=0", "training.validate_every=0"]
     quiet = RunDirectory(tmp_path / "quiet")
     create(quiet.path, to_dict(load_config("quickstart", none)), ["train"])
-    vain = "'training.patience' = 3 counts validations, but 'training.validate_every' = 0"
+    vain = "'training.patience' = 3 needs 'training.validate_every' > 0"
     for spec, overrides in ((None, []), ("quickstart", none)):
         with pytest.raises(ConfigError, match=vain):
             settled(quiet, spec, [*overrides, "training.patience=3"])

@@ -200,7 +200,7 @@ def test_a_report_counts_tokens_epochs_and_padding(tmp_path, monkeypatch):
         assert 0 < line["epoch"] < 1
     assert lines[1]["epoch"] == pytest.approx(2 * lines[0]["epoch"])
     # An untrained model makes nothing of its source, which is said after the warm-up.
-    assert run.shown.count("step 8: the model ignores its source so far: the validation") == 1
+    assert run.shown.count("step 8: the model ignores its source so far (source_gain") == 1
     assert run.shown.count("compiling...\n") == run.shown.count("validating...\n") == 1
     assert run.shown.count("\n") == len(run.log()) + 4
     assert re.search(r"^about 0:00:\d\d for the [345] steps left, at .* s each, ", run.shown, re.M)

@@ -107,7 +107,7 @@ def test_a_position_is_none_in_other_pairs(in_one_go, tmp_path):
     run.train_pairs = of_store(TRAIN, "a")
     assert run.start(stop_after=8).step == 8
     run.train_pairs = of_store(random_pairs(60, seed=9), "b")
-    with pytest.raises(StoreError, match=r"8: .* a{12}\) .*data now holds \(b{12}\)") as raised:
+    with pytest.raises(StoreError, match="8: was trained on different pairs") as raised:
         run.start()
     assert f"--init-from {tmp_path}" in str(raised.value)
     assert len(run.batches) == 8

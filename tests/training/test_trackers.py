@@ -145,9 +145,7 @@ def test_what_a_tracker_does_not_take_waits_in_order_and_the_others_go_on(clock)
         ill.down = True
         trackers.show(2, {"a": 2})
         trackers.samples(2, SAMPLES)
-        assert said == [
-            "ill: no network; training continues, and ill gets the missing reports later"
-        ]
+        assert said == ["ill: no network; it gets the missing reports later"]
         trackers.rewind(1)
         assert ill.tries == 2, "it is left alone for a minute"
         clock[0] += 60
@@ -236,7 +234,7 @@ def test_a_missing_package_is_an_error_before_there_is_a_run(name, tmp_path, mon
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setenv("FLAXFORMER_PROGRAM", "launch/local.sh")
-    asked = f"{name}', which is not installed: write FLAXFORMER_EXTRAS={name} before launch/local"
+    asked = f"{name}' is not installed: write FLAXFORMER_EXTRAS={name} before launch/local"
     with pytest.raises(TrackerError, match=asked):
         train(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
