@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 Name = Literal["text", "tsv", "jsonl"]
 NAMES: tuple[Name, ...] = ("text", "tsv", "jsonl")
-# Columns have no names, and an object has no order of columns.
 WRITABLE: dict[Name, tuple[Name, ...]] = {
     "text": ("text", "tsv", "jsonl"),
     "tsv": ("tsv", "text"),
@@ -60,10 +59,8 @@ class Form:
     """How lines are read and written.
 
     `column`, from 0, is translated in place, or with `append` after the last. `key` leads to a JSON
-    object's source (a dot into an object); its translation goes under `target_key`. Everything else
-    is passed through, an object to the byte. A tab in a column becomes a blank.
-
-    Raises ValueError if two keys are the same.
+    object's source (a dot into an object); its translation goes under `target_key`. All else is
+    passed through. Raises ValueError if two keys are the same.
     """
 
     read: Name = "text"
@@ -114,10 +111,7 @@ class Form:
         *,
         number: int = 1,
     ) -> bytes:
-        """The lines to write, with the hypotheses' `alignments`.
-
-        With `shown.n_best`, lines of text or columns begin with the source's `number` and a tab.
-        """
+        """The lines to write; lines of n-best lists begin with the source's `number` and a tab."""
         aligned: Sequence[Alignment | None] = alignments or [None] * len(translation.hypotheses)
         said = list(zip(translation.hypotheses, aligned, strict=True))
         if self.write == "jsonl":
@@ -146,10 +140,7 @@ class Form:
         record = _parsed_object(line)
         for name in self._fields() if self.write == "jsonl" else ():
             if name in record.value:
-                raise BadLine(
-                    f"already has {name!r}, where the translation goes: rename it, or choose "
-                    "another key for the translation"
-                )
+                raise BadLine(f"already has {name!r}: choose another key for the translation")
         source = _text_under(record, self.key)
         prefix = _text_under(record, self.prefix_key) if self.prefix_key else ""
         return dataclasses.replace(
@@ -161,7 +152,6 @@ class Form:
         )
 
     def _fields(self) -> list[str]:
-        """The keys that a translation adds to an object."""
         shown = self.shown
         fields = [self.target_key, *(["score", "log_prob"] if shown.scores else []), "at_limit"]
         fields += ["alignment"] if shown.alignments else []
@@ -195,11 +185,8 @@ class PairRecord:
 class PairForm:
     """How pairs are read and their scores written.
 
-    "files": two files' lines, to scores. "tsv": columns `src` and `tgt`, from 0, with scores added
-    as columns. "jsonl": texts under `source_key` and `target_key` (or tokens under `tokens_key`),
-    with scores added under `scored_key`.
-
-    Raises ValueError for a `scored_key` with a dot.
+    "files": two files' lines, to scores. "tsv": columns `src` and `tgt`, from 0, and scores.
+    "jsonl": texts under keys (or tokens under `tokens_key`), with scores under `scored_key`.
     """
 
     name: Literal["files", "tsv", "jsonl"]
@@ -215,7 +202,6 @@ class PairForm:
         _check_written("scores'", self.scored_key)
 
     def parse(self, line: bytes) -> PairRecord:
-        """What a line holds. Raises BadLine."""
         if self.name == "files":
             src, _, tgt = line.partition(b"\n")
             return PairRecord(_decoded(src, "the source "), _decoded(tgt, "the target "))
@@ -227,18 +213,14 @@ class PairForm:
     def _parse_json(self, line: bytes) -> PairRecord:
         record = _parsed_object(line)
         if self.scored_key in record.value:
-            raise BadLine(
-                f"already has {self.scored_key!r}, where scores go: rename it, or choose another"
-            )
+            raise BadLine(f"already has {self.scored_key!r}: choose another key for scores")
         source = _text_under(record, self.source_key)
         if not self.tokens_key:
             return PairRecord(source, _text_under(record, self.target_key), line=record.json)
         tokens = record.value.get(self.tokens_key)
         if not isinstance(tokens, list) or any(type(token) is not int for token in tokens):
-            raise BadLine(
-                f"has no list of integers under {self.tokens_key!r}: write it with `translate "
-                "--format jsonl --tokens`"
-            )
+            advice = "write it with `translate --format jsonl --tokens`"
+            raise BadLine(f"has no list of integers under {self.tokens_key!r}: {advice}")
         text = None
         with contextlib.suppress(BadLine):  # optional
             text = _text_under(record, self.target_key)
@@ -282,9 +264,7 @@ def columns_of(line: bytes, last: int) -> list[str]:
 
 def _check_written(whose: str, key: str) -> None:
     if "." in key:
-        raise ValueError(
-            f"the {whose} key must not contain a dot, which would mean an inner object: {key!r}"
-        )
+        raise ValueError(f"the {whose} key {key!r} must not contain a dot, an inner object's mark")
 
 
 def _parsed_object(line: bytes) -> Record:
@@ -295,13 +275,11 @@ def _parsed_object(line: bytes) -> Record:
 
 
 def _text_under(record: Record, key: str) -> str:
-    """The text under a key (a dot leads into an object), line breaks as blanks. Raises BadLine."""
     text: str = _readable(text_at, record.value, key).decode()
     return text.replace("\n", " ").replace("\r", " ")
 
 
 def _texts_under(record: Record, key: str | None) -> tuple[str, ...]:
-    """The list of texts under a key, which may be missing. Raises BadLine."""
     if key is None:
         return ()
     value = record.value

@@ -24,10 +24,7 @@ class InputError(UserError):
 
 @dataclasses.dataclass(eq=False)
 class Lines:
-    """The lines of one input without their ends, "\\n" or "\\r\\n", and how far they are read.
-
-    Messages have `name` and the line's number, from 1. Raises CorpusError while they are read.
-    """
+    """The lines of one input without their ends, and how far they are read. Raises CorpusError."""
 
     name: str
     stream: BinaryIO  # reads ahead in `text`
@@ -85,10 +82,7 @@ class Lines:
 
 @contextlib.contextmanager
 def open_lines(path: str | None) -> Iterator[Lines]:
-    """The lines of a file (plain, .gz, .xz, .zst; `gs://` too), or of standard input for None.
-
-    Raises CorpusError, also while lines are read.
-    """
+    """The lines of a file, packed or in a store too, or of standard input. Raises CorpusError."""
     if path is None:
         stream = sys.stdin.buffer
         size = _size_of(stream)
@@ -124,14 +118,11 @@ class TwoInputs:
             raise StopIteration
         if src is None or tgt is None:
             short, long = (self._src, self._tgt) if src is None else (self._tgt, self._src)
-            raise InputError(
-                f"{short.name}: ends after {short.number:,} lines, but {long.name} has more: both "
-                "need one line per pair"
-            )
+            ended = f"ends after {short.number:,} lines, but {long.name} has more"
+            raise InputError(f"{short.name}: {ended}: both need one line per pair")
         return src + b"\n" + tgt
 
     def share(self, done: int) -> float | None:
-        # `done` counts both sides.
         read = self._src.bytes_read + self._tgt.bytes_read
         return self._src.share(round(done * self._src.bytes_read / read)) if read else None
 

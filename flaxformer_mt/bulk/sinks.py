@@ -27,6 +27,7 @@ T = TypeVar("T")
 FORMAT = 2  # of the record
 EVERY = 60.0  # seconds between uploads
 PART = 1 << 23  # bytes that are uploaded earlier
+_ADVICE = "use the earlier command, or start over with --restart"
 
 
 class OutputError(UserError):
@@ -100,14 +101,11 @@ def _explained(path: str | Path, kept: str | Path = "") -> Iterator[None]:
 
 
 class _Continued(Sink):
-    """Output with a record."""
-
     def __init__(self, record: Path, restart: bool) -> None:
         self._record, self._restart = record, restart
         self._identity: dict[str, Any] = {}
 
     def _tell(self, consumed: Consumed, made: int) -> None:
-        """Records how much of the input is done, and how many bytes or parts it made."""
         done = dataclasses.asdict(consumed)
         record = {"format": FORMAT, "identity": self._identity, "output": made, "consumed": done}
         paths.write_json(self._record, record)
@@ -125,10 +123,8 @@ class _Continued(Sink):
         now = json.loads(json.dumps(self._identity))
         for name in {**then, **now}:
             if then.get(name) != now.get(name):
-                raise OutputError(
-                    f"{self._record}: was written with {name} {then.get(name)!r}, but now it is "
-                    f"{now.get(name)!r}: use the earlier command, or start over with --restart"
-                )
+                changed = f"with {name} {then.get(name)!r}, but now it is {now.get(name)!r}"
+                raise OutputError(f"{self._record}: was written {changed}: {_ADVICE}")
         return done, made
 
 
@@ -173,7 +169,6 @@ class FileSink(_Continued):
         self.close()
 
     def close(self) -> None:
-        """Closes FILE.part."""
         with contextlib.suppress(OSError, AttributeError):  # never opened
             self._stream.close()
 
@@ -202,25 +197,18 @@ class FileSink(_Continued):
         if self._restart or not (found or self._record.exists()):
             return Consumed(), 0
         if not self._record.exists():
-            raise OutputError(
-                f"{self._part}: exists without its record {self._record.name}: move it away, or "
-                "start over with --restart"
-            )
+            orphan = f"exists without its record {self._record.name}"
+            raise OutputError(f"{self._part}: {orphan}: move it away, or use --restart")
         done, size = self._told()
         if 0 < found < size:
-            raise OutputError(
-                f"{self._part}: has {found:,} bytes, but {self._record.name} says {size:,}: it "
-                "was changed; start over with --restart"
-            )
+            recorded = f"{self._record.name} says {size:,}; start over with --restart"
+            raise OutputError(f"{self._part}: has {found:,} bytes, but {recorded}")
         # Without output: it became FILE, or was taken away.
         return (Consumed(), 0) if found < size else (done, size)
 
 
 class BucketSink(_Continued):
-    """An object in a bucket, which another machine can continue. Raises OutputError.
-
-    FILE.part/ has the parts and the record, state.json. Two calls must not write the same FILE.
-    """
+    """An object in a bucket, made from parts and a record in FILE.part/. Raises OutputError."""
 
     def __init__(
         self,
@@ -261,7 +249,6 @@ class BucketSink(_Continued):
 
     def finish(self) -> None:
         self._upload()
-        # Joined beside it first, so that FILE is never partial.
         whole = self._folder / "whole"
         self._ask(whole, lambda: self._join(whole))
         self._ask(self._path, lambda: whole.replace(self._path))
@@ -303,10 +290,9 @@ class BucketSink(_Continued):
 
 
 class ShardedSink(_Continued):
-    """Several outputs in order: each of that part of the input which ends at one of `ends`, a line.
+    """Several outputs in order, each of the part of the input that ends at one of `ends`, a line.
 
-    `open_shard` gives the sink of each, which continues what it has. The record says how many are
-    finished. Raises OutputError.
+    `open_shard` gives the sink of each. The record says how many are finished.
     """
 
     def __init__(

@@ -69,10 +69,7 @@ def windows(lines: Lines | TwoInputs | Shard, *, window: int) -> Iterator[Window
 
 
 def shard_ends(whole: Lines | TwoInputs, count: int, *, window: int) -> list[tuple[int, int]]:
-    """Lines and bytes of text before each of `count` parts of whole windows, and in all.
-
-    Reads the whole input. Raises InputError and CorpusError.
-    """
+    """Lines and bytes of text before each of `count` parts of whole windows, and in all."""
     ends = [(0, 0)]
     for each in windows(whole, window=window):
         if each.error is not None:
@@ -92,9 +89,7 @@ def stream(
 ) -> dict[str, float]:
     """Writes what `work` makes of the lines, window by window; returns the sums.
 
-    `work` yields windows in order and may read ahead. Continues output of the same `identity` after
-    its last committed window. Lines before a refused one are written.
-
+    `work` yields windows in order and may read ahead. Continues output of the same `identity`.
     Raises InputError and CorpusError with file and line, OutputError, and what `work` raises.
     """
     done, digest = sink.begin(identity), hashlib.sha256()
@@ -149,13 +144,12 @@ def made_of(window: Window, parse: Callable[[bytes], T], make: Callable[[list[T]
 
 
 def _skip(lines: Lines | TwoInputs | Shard, done: Consumed, digest: Any) -> None:
-    """Reads what an earlier call has done. Raises OutputError for another input."""
     while lines.number < lines.start + done.lines and (line := next(lines, None)) is not None:
         digest.update(line + b"\n")
     if digest.hexdigest() != done.sha256:
         raise OutputError(
-            f"{lines.name}: its first {done.lines:,} lines differ from those the unfinished "
-            "output was made from; give the same input, or start over with --restart"
+            f"{lines.name}: its first {done.lines:,} lines differ from those the output was made "
+            "from; give the same input, or start over with --restart"
         )
 
 
@@ -211,10 +205,7 @@ class TranslateSettings:
         each = zip(records, translations, strict=True)
         for number, (record, translation) in enumerate(each, start=window.first):
             if translation.split:
-                notes.append(
-                    f"{window.name}:{number}: too long for the model; translated in pieces and "
-                    "rejoined"
-                )
+                notes.append(f"{window.name}:{number}: too long: translated in pieces")
             links = list(itertools.islice(aligned, len(translation.hypotheses)))
             output.append(self.form.render(record, translation, links, number=number))
         at_limit = sum(translation.at_limit for translation in translations)
@@ -232,16 +223,13 @@ class TranslateSettings:
         return plain | {"terminology": None if terms is None else terms.digest}
 
     def describe(self, sums: Mapping[str, float]) -> list[str]:
-        """Lines for people, at the end."""
         lines = []
         if split := int(sums.get("split", 0)):
             what = counted(split, "line")
             lines.append(f"{what} too long for the model: translated in pieces")
         if at_limit := int(sums.get("at_limit", 0)):
-            lines.append(
-                f"{counted(at_limit, 'translation')} reached the length limit and may be cut "
-                "short: see --max-ratio and --max-extra-tokens"
-            )
+            limited = f"{counted(at_limit, 'translation')} reached the length limit"
+            lines.append(f"{limited}: see --max-ratio and --max-extra-tokens")
         return lines
 
 
@@ -253,7 +241,6 @@ class ScoreSettings:
     overlong: Overlong = "refuse"
 
     def identity(self) -> dict[str, Any]:
-        """As of `TranslateSettings`."""
         return dataclasses.asdict(self)
 
     def make(self, window: Window, translator: Translator) -> Made:
@@ -285,7 +272,6 @@ class ScoreSettings:
         )
 
     def describe(self, sums: Mapping[str, float]) -> list[str]:
-        """Lines for people, with the perplexity."""
         pairs, tokens = int(sums.get("pairs", 0)), int(sums.get("tokens", 0))
         lines = [f"{pairs:,} pairs, {tokens:,} target tokens (end marks included)"]
         if tokens:
@@ -293,8 +279,5 @@ class ScoreSettings:
             perplexity = math.exp(min(-mean, 700.0))
             lines[0] += f": {mean:.4f} nats per token, perplexity {perplexity:.4f}"
         if otherwise := int(sums.get("encoded_otherwise", 0)):
-            lines.append(
-                f"{otherwise:,} texts encode into different tokens than the scored ones: scored "
-                "as text they would differ"
-            )
+            lines.append(f"{otherwise:,} texts encode into other tokens than the scored ones")
         return lines

@@ -39,6 +39,7 @@ SHORTLIST = {
     "once from the training text: faster with a large vocabulary; changes a few translations",
 }
 _PROCESSES = {
+    "--process-id I:count": "this process's number, from 0",
     "--coordinator HOST:PORT": "address of the first process",
     "--num-processes N:int": "number of processes",
     "--heartbeat SECONDS:int": "when a process dies, the others exit within this many seconds "
@@ -97,12 +98,12 @@ def flags(
     """Adds the arguments of a table: how each is written in a call, and its help.
 
     "--json" is a switch, "--input FILE" takes text, "--format text|tsv" one of these words, "--only
-    ROW..." one text or more, and "--valid SRC TGT" two. "N:int" is an integer ≥ 1 and "X:float" a
-    number > 0, shown as N and X. `repeatable` ones are collected in a list.
+    ROW..." one text or more, and "--valid SRC TGT" two. "N:int" is an integer ≥ 1, "N:count" ≥ 0,
+    and "X:float" a number > 0, shown as N and X. `repeatable` ones are collected in a list.
     """
     for form, help in table.items():
         more: dict[str, Any] = {"required": True} if required else {}
-        for ending, read in ((":int", positive), (":float", positive_number)):
+        for ending, read in ((":int", positive), (":count", count), (":float", positive_number)):
             if ending in form:
                 form, more["type"] = form.replace(ending, ""), read
         name, *words = form.split()
@@ -147,7 +148,6 @@ def add_weights(parser: argparse.ArgumentParser) -> None:
 
 
 def weights(text: str, parser: argparse.ArgumentParser) -> Any:
-    """`--weights` as `Translator.load` takes it."""
     if text in ("auto", "average", "best", "latest"):
         return text
     if re.fullmatch(r"[0-9]{1,18}", text):
@@ -184,18 +184,15 @@ def add_search(parser: argparse.ArgumentParser) -> None:
 
 
 def as_asked(options: argparse.Namespace, translator: fm.Translator) -> fm.Translator:
-    """The model with the settings and dtype given to the command.
-
-    Raises ConfigError for a diversity without groups, and for a beam that groups don't divide.
-    """
+    """The model with the settings and dtype given to the command. Raises ConfigError."""
     given = given_settings(options)
     config = dataclasses.replace(translator.config, **given)
     if "diversity" in given and config.diverse_groups == 1:
         raise ConfigError("--diversity needs more than one group: add --diverse-groups G")
     if not getattr(options, "sample", False) and config.beam_size % config.diverse_groups:
         raise ConfigError(
-            f"a beam of {config.beam_size} cannot be split into {config.diverse_groups} groups: "
-            "--beam-size must be a multiple of decoding.diverse_groups (--diverse-groups)"
+            f"--beam-size {config.beam_size} must be a multiple of the {config.diverse_groups} "
+            "groups (decoding.diverse_groups, --diverse-groups)"
         )
     translator = translator.with_config(**given)
     dtype = getattr(options, "dtype", None)
@@ -217,7 +214,6 @@ def add_sampling(parser: argparse.ArgumentParser) -> None:
 
 
 def sampling_of(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Sampling | None:
-    """What was asked for; None for search."""
     from flaxformer_mt.decoding.sampling import Sampling
 
     try:
@@ -242,13 +238,10 @@ def add_processes(parser: argparse.ArgumentParser) -> None:
         "TPU pod slices, GKE, Slurm and Open MPI are detected and need no flags. Elsewhere run "
         "the same command in every process, with the first three of these flags.",
     )
-    number = "this process's number, from 0"
-    group.add_argument("--process-id", type=count, metavar="I", help=number)
     flags(group, _PROCESSES)
 
 
 def cluster(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Cluster | None:
-    """What the flags of `add_processes` say, if any was given."""
     from flaxformer_mt.parallel import Cluster
 
     found = (options.coordinator, options.num_processes, options.process_id)

@@ -44,7 +44,6 @@ from flaxformer_mt.rundir.paths import as_path, write_json
 _EPILOG = """Rows are queries: the pieces that attend; in the decoder, the piece about to be
 generated. `-ing` continues a word; ‹end› is the end mark. An HTML file holds all kinds, layers and
 heads: --kind, --layer, --head and --query choose what it opens with."""
-# Flags of only one of the two ways to call it.
 _OF_PICTURES = ("src", "tgt", "layer", "head", "query")
 _OF_FIND = ("input", "target", "draw", "pronouns")
 _PICTURE = {
@@ -168,7 +167,6 @@ def _find(options: argparse.Namespace, which: Any) -> int:
 
 
 def _pronouns(options: argparse.Namespace) -> tuple[frozenset[str], frozenset[str]]:
-    """Of the source and of the target."""
     if options.pronouns is not None:
         given = frozenset(word.casefold() for word in options.pronouns)
         return given, given
@@ -190,7 +188,6 @@ def _write_found(
     if options.json:
         print_json(content)
         return
-    # The present ones, since the run's may change.
     model = ["--workdir", options.workdir, "--weights", str(chosen.checkpoint)]
     beam_size, length_penalty = translator.config.beam_size, translator.config.length_penalty
     decoding = ["--beam-size", str(beam_size), "--length-penalty", str(length_penalty)]

@@ -90,7 +90,6 @@ def examine(
 
 
 def _report(told: Sequence[Sequence[str]], *, as_json: bool) -> int:
-    """Prints the other processes' problems and the totals; returns the number of failures."""
     from flaxformer_mt.diagnosis.machine import Finding
 
     by_process = [[Finding(**item) for item in json.loads(text)] for (text,) in told]

@@ -22,11 +22,7 @@ _MIB = 1 << 20
 
 
 def dry_run(workdir: str, spec: str | None, overrides: Sequence[str], processes: Processes) -> int:
-    """Prepares the data if necessary and tries a step; leaves no record of a run and no checkpoint.
-
-    A later `train` in the same directory is bound only by the prepared data: its corpora,
-    languages, vocabulary, filter and seed (see `data/prepare/manifest.py`).
-    """
+    """Prepares the data if necessary and tries a step; leaves no record of a run."""
     if processes.count == 1:
         share_one_heap()
     run = RunDirectory(as_path(workdir))
@@ -37,10 +33,7 @@ def dry_run(workdir: str, spec: str | None, overrides: Sequence[str], processes:
         elif spec is None:
             raise ConfigError(f"{run}: no run here yet: give --config FILE[:VARIANT]")
         elif is_remote(run.path):
-            raise ConfigError(
-                f"{run}: no run here yet: start one with `prepare --workdir {run}`, or try the "
-                "config with a local --workdir"
-            )
+            raise ConfigError(f"{run}: no run here yet: `prepare` one, or try a local one")
         else:
             config = sized_config(spec, overrides)
             begin_folder(run, config)

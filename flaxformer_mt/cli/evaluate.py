@@ -28,7 +28,6 @@ from flaxformer_mt.cli.scoring import (
     TESTSET,
     add_scoring,
     check_testset_options,
-    count,
     given_text,
     language_of,
     scoring,
@@ -59,6 +58,9 @@ _WHAT = {
     "--folder DIR": "folder of the test files, if not data.folder",
     "--json": "print the scores as JSON",
 }
+_PAGE = {
+    "--examples N:count": "how many of the worst and best translations to show on a page (0: none)",
+}
 _OF_RUNS = set(
     "workdir weights set folder dtype coordinator num_processes process_id heartbeat".split()
 )
@@ -70,13 +72,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     add_search(parser)
     flags(parser, _WHAT)
     add_scoring(parser)
-    parser.add_argument(
-        "--examples",
-        type=count,
-        default=SHOWN,
-        metavar="N",
-        help="how many of the worst and best translations to show on a page (0: no page)",
-    )
+    flags(parser, _PAGE, examples=SHOWN)
     add_processes(parser)
     options = parser.parse_args(arguments)
     check_testset_options(options, parser)
@@ -97,13 +93,13 @@ def evaluate_run(
     data = config_of(run).data
     if options.langpair not in (None, f"{data.src_lang}-{data.tgt_lang}"):
         if options.tgt_lang is None:
+            pair = f"{data.src_lang} to {data.tgt_lang}"
             parser.error(
-                f"--langpair {options.langpair}: this run translates {data.src_lang} to "
-                f"{data.tgt_lang}; to score this pair anyway, add its --tgt-lang"
+                f"--langpair {options.langpair}: this run translates {pair}; "
+                "to score this pair anyway, add its --tgt-lang"
             )
     tokenizer = "none" if data.tokenized else None
     how = scoring(options, parser, language=data.tgt_lang, tokenizer=tokenizer)
-    # Every file is read before anything is translated, so that a misspelt name costs no time.
     sets = sets_of(options, parser, run=run, data=data, processes=processes)
     directory = run.evaluation if options.output is None else as_path(options.output)
     which = weights(options.weights, parser)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, cast
 
 from flaxformer_mt.api import say
 from flaxformer_mt.cli.arguments import flags, make_parser
-from flaxformer_mt.figures import FigureError
 from flaxformer_mt.figures.canvas import (
     Form,
     Layout,
@@ -23,7 +22,7 @@ from flaxformer_mt.figures.curves import all_notes, curves, curves_page
 from flaxformer_mt.figures.drawings import heat_maps, line_drawing
 from flaxformer_mt.figures.maps import Picked, weights_of
 from flaxformer_mt.figures.runs import AXES, panels, read_runs
-from flaxformer_mt.rundir.paths import as_path, is_remote, write_bytes, write_text
+from flaxformer_mt.rundir.paths import as_path, explained, is_remote, write_bytes, write_text
 
 if TYPE_CHECKING:
     from flaxformer_mt.decoding.teacher_forcing import Attention
@@ -100,9 +99,6 @@ def draw_curves(options: argparse.Namespace, parser: argparse.ArgumentParser) ->
     return 0
 
 
-# --- shared by commands that draw -----------------------------------------------------------------
-
-
 def add_size(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--size",
@@ -127,13 +123,10 @@ def drawn(picked: Picked, attention: Attention, *, style: str) -> Layout:
 
 
 def make_folder(name: str) -> Path:
-    """Makes a folder, unless it is in a bucket."""
     folder = as_path(name)
     if not is_remote(folder):
-        try:
+        with explained(folder, "created"):
             folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise FigureError(f"{name}: cannot be created: {error.strerror}") from error
     return folder
 
 

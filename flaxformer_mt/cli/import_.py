@@ -33,10 +33,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         report=say,
     )
     if parity is None:
-        say(
-            "outputs not compared with the original model: that needs PyTorch and transformers "
-            "(pip install torch transformers)"
-        )
+        say("outputs not compared with the original model: pip install torch transformers")
     else:
         say(f"compared with {parity}")
     say(

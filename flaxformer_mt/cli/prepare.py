@@ -9,12 +9,11 @@ from flaxformer_mt.api.preparation import begin_folder, planner_of, prepared
 from flaxformer_mt.api.settings import settled
 from flaxformer_mt.cli.arguments import CONFIG, WORKDIR, flags, make_parser, take_overrides
 from flaxformer_mt.cluster import workers
-from flaxformer_mt.config import ExperimentConfig, check_resume, differences, to_dict
+from flaxformer_mt.config import check_resume, differences, to_dict
 from flaxformer_mt.config.digest_keys import trains
 from flaxformer_mt.data.planner import planned_pass
 from flaxformer_mt.data.prepare import describe, read_manifest
 from flaxformer_mt.data.prepare.report import batches_as_text, shapes_table
-from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.errors import program
 from flaxformer_mt.rundir import layout
@@ -67,13 +66,9 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     print(describe(read_manifest(local_copy(run.data))))
     planned_pass(store.valid, config.data.batch)
     if options.inspect:
-        _show_batches(config, store, Vocabularies.load(local_copy(run.vocabulary)))
+        vocabularies = Vocabularies.load(local_copy(run.vocabulary))
+        planner = planner_of(config, store, vocabularies)
+        for text in (shapes_table(planner), *batches_as_text(planner, vocabularies)):
+            print(f"\n{text}")
     say(f"ready: {program()} train --workdir {options.workdir}")
     return 0
-
-
-def _show_batches(config: ExperimentConfig, store: Store, vocabularies: Vocabularies) -> None:
-    planner = planner_of(config, store, vocabularies)
-    print(f"\n{shapes_table(planner)}")
-    for text in batches_as_text(planner, vocabularies):
-        print(f"\n{text}")

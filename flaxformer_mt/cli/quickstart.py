@@ -57,10 +57,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 
 
 def write_text(folder: Path, data: DataConfig) -> None:
-    """The built-in corpora of `data` as files SPLIT.LANGUAGE with a sentence per line.
-
-    Raises UserError if one of the files exists, before it writes any.
-    """
+    """The built-in corpora of `data` as files SPLIT.LANGUAGE; UserError if one of them exists."""
     corpora = [c for c in (*data.train, data.valid, *data.test) if c.kind == "synthetic"]
     files = [
         [folder / f"{corpus.split}.{language}" for language in (data.src_lang, data.tgt_lang)]

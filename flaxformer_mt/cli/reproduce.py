@@ -62,7 +62,6 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     options = parser.parse_args(rest)
     _check(options, overrides, parser)
     workdir = Path(options.workdir)
-    # By default they stand beside the runs.
     options.results = Path(options.results or workdir / "results")
     options.report = Path(options.report or workdir / "reproduction.md")
     if options.what == "report":
@@ -84,7 +83,6 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 def _run(
     options: argparse.Namespace, experiments: Sequence[Experiment], command: Sequence[str]
 ) -> int:
-    """Runs what isn't done, compares, writes the report; returns the exit status."""
     from flaxformer_mt.cli.main import explained  # which imports the commands
     from flaxformer_mt.reproduction.run_rows import Ending, Rows
 
@@ -116,7 +114,6 @@ def _run(
 
 
 def _report(options: argparse.Namespace) -> int:
-    """Writes the report; with --check writes nothing, and status 1 means that it is out of date."""
     plans, others = (
         [read_result(Path(p)) for p in paths] for paths in (options.plan, options.also)
     )
@@ -138,7 +135,6 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _figures(workdir: Path, run_dir: str | None, *, dry_run: bool) -> int:
-    """Draws the formulas, and figures 3 to 5 from a run; status 1 if there is none."""
     from flaxformer_mt.reproduction.pictures import FIGURES, base_run, draw_formulas, draw_run
 
     found = open_run(run_dir) if run_dir is not None else base_run(workdir)
@@ -151,10 +147,7 @@ def _figures(workdir: Path, run_dir: str | None, *, dry_run: bool) -> int:
     folder = make_folder(str(workdir / "figures"))
     draw_formulas(folder, say=say)
     if found is None:
-        say(
-            f"figures 3 to 5 not drawn: {workdir} has no run of Table 2's base, English to "
-            "German: give a trained one with --run DIR"
-        )
+        say(f"figures 3 to 5 not drawn: {workdir} has no base run: give one with --run DIR")
         return 1
     draw_run(folder, found, say=say)
     return 0
@@ -202,7 +195,6 @@ def _check(
 def _experiments(
     options: argparse.Namespace, overrides: Sequence[str]
 ) -> tuple[list[Experiment], list[str]]:
-    """The chosen rows with all seeds of each, and why others can't be run."""
     corpus = None
     if options.corpus is not None:
         files = {part: tuple(getattr(options, part)) for part in ("train", "valid")}
@@ -211,10 +203,9 @@ def _experiments(
     rows = rows_of(options.what, options.only or ())
     of_files = options.folder is not None and options.text != "tfds"
     if of_files and len({row.spec.partition(":")[0] for row in rows}) > 1:
-        raise RowError(
-            f"--folder {options.folder}: holds one language pair, but these rows have two: "
-            f"choose rows with --only ({', '.join(row.name for row in rows)})"
-        )
+        names = ", ".join(row.name for row in rows)
+        folder = f"--folder {options.folder}: holds one language pair"
+        raise RowError(f"{folder}, but these rows have two: choose rows with --only ({names})")
     found, refused = [], []
     for row in rows:
         for seed in dict.fromkeys(options.seeds or (1,)):

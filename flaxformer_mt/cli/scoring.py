@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from flaxformer_mt.api import say
 from flaxformer_mt.api.runs import VALID, Sets, sets_of_run
-from flaxformer_mt.cli.arguments import count, flags
+from flaxformer_mt.cli.arguments import flags
 from flaxformer_mt.config import DataConfig
 from flaxformer_mt.evaluation.comet import MODEL, require_comet
 from flaxformer_mt.evaluation.evaluation_files import read_segments
@@ -32,6 +32,11 @@ _METRICS = {
     "--tgt-lang CODE": "target language for the paper's BLEU, which has rules for "
     f"{', '.join(LANGUAGES)} (default: from the run, --langpair or the reference's file name)",
     "--no-ter": "skip TER, the slowest metric",
+}
+_RESAMPLING = {
+    "--comet-gpus N:count": "GPUs for COMET",
+    "--resamples N:count": "bootstrap resamples for 95%% intervals (0: none)",
+    "--seed N:count": "seed for all resampling, sacreBLEU's by default",
 }
 TESTSET = {
     "--testset NAME": "a sacreBLEU test set, such as wmt14/full; needs --langpair",
@@ -58,12 +63,7 @@ def add_scoring(parser: argparse.ArgumentParser) -> None:
         help=f"also compute COMET, with the package unbabel-comet ({MODEL}, another name, or a "
         "path)",
     )
-    for name, default, help in (
-        ("--comet-gpus", 0, "GPUs for COMET"),
-        ("--resamples", RESAMPLES, "bootstrap resamples for 95%% intervals (0: none)"),
-        ("--seed", SEED, "seed for all resampling, sacreBLEU's by default"),
-    ):
-        group.add_argument(name, metavar="N", type=count, default=default, help=help)
+    flags(group, _RESAMPLING, comet_gpus=0, resamples=RESAMPLES, seed=SEED)
 
 
 def scoring(
@@ -74,10 +74,7 @@ def scoring(
     tokenizer: str | None = None,
     lowercase: bool = False,
 ) -> Scoring:
-    """What the flags of `add_scoring` say; the other arguments are defaults.
-
-    Raises CometError if COMET is asked for and missing.
-    """
+    """What the flags of `add_scoring` say; the other arguments are defaults. Raises CometError."""
     if options.tgt_lang is not None and not re.fullmatch(r"[a-z]{2,3}", options.tgt_lang):
         parser.error(f"--tgt-lang {options.tgt_lang}: write a code such as de")
     if options.comet_gpus and not options.comet:
@@ -126,7 +123,6 @@ def sets_of(
         testset = f"{options.testset}.{options.langpair}".replace("/", "_")
         name = options.name or (stem if options.testset is None else testset)
         if name in {*own, VALID}:
-            # One set's scores must not replace another's.
             parser.error(f"{name!r} is already a test set of this run: choose another --name")
         sources, references = given_text(options, processes)
         assert sources is not None and references is not None
@@ -137,10 +133,7 @@ def sets_of(
 def given_text(
     options: argparse.Namespace, processes: Processes | None = None
 ) -> tuple[list[str] | None, list[str] | None]:
-    """Sources and references from `--testset` or from `--src` and `--ref`; None if not given.
-
-    Raises ScoringError, and CorpusError for files that can't be read.
-    """
+    """Sources and references from `--testset`, or `--src` and `--ref`. Raises ScoringError."""
     if options.testset is None:
         files = (options.src, options.ref)
         sources, references = (None if path is None else read_segments(path) for path in files)

@@ -57,7 +57,6 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         examples=tuple(filter(None, map(str.strip, examples.split("\n")))),
         log=options.log,
     )
-    # Before the model is loaded, so that errors show at once.
     allow_files(settings.connections)
     with bind(options.host, options.port) as listener:
         translator, model = _load(options, chosen)
@@ -123,7 +122,6 @@ def _parser(prog: str, purpose: str) -> argparse.ArgumentParser:
         default=8000,
         help="port to listen on; 0: any free port",
     )
-    # The settings that are numbers, under the headings that they name.
     groups: dict[str, argparse._ArgumentGroup] = {}
     for name, option in limits().items():
         if option.group not in groups:

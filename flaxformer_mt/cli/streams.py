@@ -70,10 +70,7 @@ OUTPUT = {
 def writing(
     options: argparse.Namespace, inputs: Sequence[str | None], ends: Sequence[int] = ()
 ) -> Iterator[Sink]:
-    """Where `--output` leads, in shards if they have `ends`.
-
-    Raises OutputError for a folder, "" and one of the inputs.
-    """
+    """Where `--output` leads, in shards if they have `ends`. Raises OutputError."""
     path: str | None = options.output
     if path is None:
         yield StreamSink(sys.stdout.buffer)
@@ -107,7 +104,6 @@ def writing(
 
 
 def _same(name: str, other: str) -> bool:
-    """Whether both are one file, or one object."""
     if "://" in name:
         return name == other
     return os.path.isfile(name) and os.path.exists(other) and os.path.samefile(name, other)
@@ -115,7 +111,6 @@ def _same(name: str, other: str) -> bool:
 
 @contextlib.contextmanager
 def _device(path: str) -> Iterator[BinaryIO]:
-    """A pipe, /dev/null and the like. Raises OutputError if it cannot be opened."""
     try:
         device = cast(BinaryIO, open(path, "wb"))
     except OSError as error:
@@ -130,8 +125,7 @@ def _device(path: str) -> Iterator[BinaryIO]:
 def identity(translator: fm.Translator, **settings: Any) -> dict[str, Any]:
     """What decides the output, except the input: a different command must not resume it.
 
-    Settings within a mapping are named "its name.their name". The size of batches decides of
-    rounding alone, and what has run out of memory must be able to go on with smaller ones.
+    Not the size of batches: what has run out of memory may go on with smaller ones.
     """
     from flaxformer_mt.rundir.digests import tree_digest
 
@@ -182,7 +176,6 @@ def streamed(
     reading: Callable[[], contextlib.AbstractContextManager[Lines | TwoInputs]],
     settings: TranslateSettings | ScoreSettings,
 ) -> int:
-    """All lines through the run's model; returns the exit status."""
     from flaxformer_mt.parallel.compile_cache import watch_compilations, working_time
 
     if options.engine == "local" and (options.ray_address or options.ray_chips):
@@ -193,9 +186,7 @@ def streamed(
         if options.output is None:
             parser.error("--shard, --output-shards and --join need --output")
         if sum(map(bool, asked)) > 1:
-            parser.error(
-                "--shard writes one part, --output-shards all and --join joins them: give only one"
-            )
+            parser.error("give only one of --shard (one part), --output-shards (all), --join")
         if options.join:
             return _joined(options)
         if not any(named):
@@ -234,7 +225,6 @@ def streamed(
             terminal = sys.stderr.isatty()
             meter = Meter(what, say, share=lines.share, terminal=terminal, clock=clock)
             if isinstance(lines, Lines) and lines.interactive:
-                # A person sees each translation: no progress report needed.
                 meter = Meter(what, lambda line: None, share=lines.share)
                 lines.prompt = "> "
                 say("type a sentence and press Enter; Ctrl-D quits")
@@ -259,10 +249,6 @@ def _begun(
     settings: TranslateSettings | ScoreSettings,
     window: int,
 ) -> tuple[dict[str, Any], Callable[[Window], Made]]:
-    """The model as asked for: what decides of the output, and what makes it of a window.
-
-    In a worker of a cluster as well as here.
-    """
     if options.engine == "ray":  # a worker's process has not passed through `main`
         from flaxformer_mt.parallel.compile_cache import keep_compiled
         from flaxformer_mt.rundir.cache import cache_folder
@@ -288,7 +274,6 @@ def _each(
 
 
 def _shard(options: argparse.Namespace, parser: argparse.ArgumentParser) -> tuple[int, int]:
-    """Which part of how many; names `options.output` for it."""
     found = re.fullmatch(r"(\d+)/(\d+)", options.shard)
     index, count = map(int, found.groups()) if found else (0, 0)
     if not index < count:
@@ -320,7 +305,6 @@ def _joined(options: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _told(sink: Sink, meter: Meter) -> Iterator[None]:
-    """Says what is left of work that ends early."""
     try:
         yield
     except BaseException as error:

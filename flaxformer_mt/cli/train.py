@@ -61,7 +61,6 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     with joined(cluster(options, parser), heartbeat=options.heartbeat) as processes:
         place, spec = options.workdir, options.config
         if options.dry_run:
-            # Training doesn't need it.
             from flaxformer_mt.cli.dry_run import dry_run
 
             return dry_run(place, spec, overrides, processes)
@@ -84,7 +83,6 @@ def train_run(
     processes: Processes | None = None,
     profile: tuple[int, int] | None = None,
 ) -> int:
-    """Calls `api.training.train`; returns the exit status."""
     from flaxformer_mt.api.training import train
     from flaxformer_mt.parallel import ALONE
 

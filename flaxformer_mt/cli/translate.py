@@ -106,10 +106,8 @@ def _terminology(
 def _form(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Form:
     write = options.output_format or options.format
     if write not in WRITABLE[options.format]:
-        parser.error(
-            f"--output-format {write}: from {options.format} you can write "
-            f"{' or '.join(WRITABLE[options.format])}"
-        )
+        known = " or ".join(WRITABLE[options.format])
+        parser.error(f"--output-format {write}: from {options.format} you can write {known}")
     _check_flags(options, write, parser)
     try:
         return Form(

@@ -115,10 +115,8 @@ def _rebuild(options: argparse.Namespace) -> None:
             if sentence is None or line is None:
                 for _ in itertools.chain(src, predicted):
                     pass
-                raise InputError(
-                    f"{src.name} has {src.number:,} lines and {predicted.name} has "
-                    f"{predicted.number:,}: each sentence needs one linearised tree"
-                )
+                sizes = f"{src.name} has {src.number:,} lines and {predicted.name}"
+                raise InputError(f"{sizes} has {predicted.number:,}: each sentence needs one tree")
             words = linearization.tokens_of(sentence)
             rebuilt = rebuild(words, linearization.tokens_of(line))
             counts.add(rebuilt)
@@ -140,10 +138,8 @@ def _score(options: argparse.Namespace) -> None:
     try:
         of_parses = trees_of_parses(gold, len(predicted))
     except TreeError as error:
-        raise TreeError(
-            f"{options.gold} has {error} and {options.predicted} has {len(predicted):,}: each "
-            "sentence needs one tree, or (()) if it has no parse"
-        ) from error
+        sizes = f"{options.gold} has {error} and {options.predicted} has {len(predicted):,}"
+        raise TreeError(f"{sizes}: each sentence needs one tree, or (())") from error
     if told := describe_left_out(gold, of_parses):
         say(told)
     scores = list(map(score_sentence, of_parses, predicted))
@@ -165,9 +161,8 @@ def _text(lines: Lines) -> Iterator[str]:
         try:
             yield line.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise InputError(
-                f"{lines.name}:{lines.number}: is not UTF-8 text (byte {error.start + 1})"
-            ) from error
+            place = f"{lines.name}:{lines.number}"
+            raise InputError(f"{place}: is not UTF-8 text (byte {error.start + 1})") from error
 
 
 def _opened(path: str) -> contextlib.AbstractContextManager[Lines]:

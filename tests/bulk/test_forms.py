@@ -138,7 +138,7 @@ def test_objects_keep_their_own_text_to_the_byte():
         (b"", "malformed JSON"),
         (b'["source"]', "is JSON, but not an object"),
         (b'{"src": "a"}', "no text under the key: no key 'source'; keys there: 'src'"),
-        (b'{"source": 3}', "'source' is a number, not a string"),
+        (b'{"source": 3}', "'source' is 3, not a string"),
         (b'{"source": "\\ud800"}', "half a character"),
         (b'{"source": "a", "translation": "b"}', "already has 'translation'"),
         (b'{"source": "a", "score": 1}', "already has 'score'"),

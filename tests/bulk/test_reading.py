@@ -78,7 +78,9 @@ def test_damage_is_told_with_the_last_good_line(tmp_path):
     path = tmp_path / "text.gz"
     path.write_bytes(gzip.compress(b"word and word\n" * 300_000)[:-500])
     with open_lines(str(path)) as lines:
-        with pytest.raises(CorpusError, match=r"text.gz: cannot be read beyond line \d.*download it again"):
+        with pytest.raises(
+            CorpusError, match=r"text.gz: cannot be read beyond line \d.*download it again"
+        ):
             list(lines)
     # What is no text does not fill the memory.
     lines = Lines("x", io.BytesIO(b"short\n" + bytes(LONGEST + 1)))

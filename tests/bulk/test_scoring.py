@@ -88,4 +88,4 @@ def test_sums():
         "3 pairs, 9 target tokens (end marks included): -0.5000 nats per token, "
         f"perplexity {math.exp(4.5 / 9):.4f}"
     )
-    assert others.startswith("1 texts encode into different tokens than the scored ones")
+    assert others.startswith("1 texts encode into other tokens than the scored ones")

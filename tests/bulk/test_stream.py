@@ -153,10 +153,10 @@ def test_what_was_counted_is_gone_on_with(tmp_path):
     sums = run(text, FileSink(str(tmp_path / "out")))
     split, limit = TranslateSettings(form=Form()).describe(sums)
     assert split == "30 lines too long for the model: translated in pieces"
-    assert limit.startswith("3 translations reached the length limit and may be cut short")
+    assert limit.startswith("3 translations reached the length limit: see")
     said = []
     output(text, window=7, say=said.append)
-    assert said[0] == "in.txt:1: too long for the model; translated in pieces and rejoined"
+    assert said[0] == "in.txt:1: too long: translated in pieces"
     assert said[NOTES:] == ["more lines like these are only counted"]
 
 

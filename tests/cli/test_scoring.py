@@ -103,7 +103,7 @@ def test_the_validation_text_is_the_run_s_own(run, files, trained):
     """A copy on another machine is evaluated on it, and on what training has left of it."""
     call = ("evaluate", "--workdir", trained, "--beam-size", 2, "--no-ter", *FAST)
     done = run(*call, "--set", "valid")
-    assert done.status == 2 and f"{trained}: has no validation text (valid.src.txt" in done.last
+    assert done.status == 2 and f"{trained}: has no validation text: give files" in done.last
     trained.data.mkdir()
     for name, lines in zip(VALID_TEXT, (SOURCES, REFERENCES), strict=True):
         (trained.data / name).write_text("".join(f"{line}\u0085\n" for line in lines))
@@ -115,7 +115,7 @@ def test_the_validation_text_is_the_run_s_own(run, files, trained):
     assert kept == (trained.data / VALID_TEXT[0]).read_bytes()
     (trained.data / MANIFEST).write_text(json.dumps({**manifest, "format": 1, "valid_text": {}}))
     done = run(*call, "--set", "valid")
-    assert done.status == 2 and "does not match manifest.json: restore the text" in done.last
+    assert done.status == 2 and "does not match manifest.json: restore it" in done.last
     done = run(*call, "--set", "test")
     assert done.status == 2 and "has no test set 'test'; it has valid" in done.last
     done = run(*call)

@@ -295,11 +295,11 @@ def in_groups(tmp_path_factory):
 def test_a_beam_that_its_groups_do_not_divide(run, workdir, in_groups):
     options = ("--beam-size", 3, "--diverse-groups", 2)
     done = run("translate", "--workdir", workdir, *options, stdin=TEXT)
-    assert done.status == 2 and "a beam of 3 cannot be split into 2 groups" in done.last
+    assert done.status == 2 and "--beam-size 3 must be a multiple of the 2 groups" in done.last
     picture = ("--src", LINES[0], "--output", in_groups / "a.html")
     for command in (("translate",), ("attention", *picture), ("serve", "--port", 0)):
         done = run(*command, "--workdir", in_groups, "--beam-size", 3, stdin=TEXT)
-        assert done.status == 2 and "a beam of 3 cannot be split into 2 groups" in done.last
+        assert done.status == 2 and "--beam-size 3 must be a multiple of the 2 groups" in done.last
     # Draws have no groups.
     for options in (("--sample", "--beam-size", 3), ("--diversity", 0.3)):
         done = run("translate", "--workdir", in_groups, *options, stdin=TEXT)
