@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from flaxformer_mt.errors import FlaxformerError, UserError, install
+from flaxformer_mt.errors import FlaxformerError, UserError, first_line, install
 
 QUEUED = 2  # items at a worker: the next one is there when it has done one
 AHEAD = 16  # items for each worker whose results may wait for an earlier one's
@@ -84,10 +84,9 @@ def workers(
 ) -> Iterator[Workers]:
     """The workers of a cluster, of which one at least has begun.
 
-    Without an `address` it is that of RAY_ADDRESS, or of this machine, where one is started if
-    there is none. Every machine with TPUs has a worker for each `chips` of them, or for all; else
-    every one with GPUs, else every one with CPUs; `kinds` may leave some out. Raises NoRay,
-    ClusterError, and what `begin` raises.
+    The default `address` is RAY_ADDRESS's, or this machine's. Machines with TPUs have a worker for
+    each `chips` of them, or for all; else those with GPUs, else with CPUs, among `kinds`. Raises
+    NoRay, ClusterError, and what `begin` raises.
     """
     try:
         import ray
@@ -96,20 +95,19 @@ def workers(
 
     handler = signal.getsignal(signal.SIGTERM)
     try:
-        # Ray itself tries for a quarter of an hour.
         if found := re.fullmatch(r"([\w.-]+):(\d+)", address or os.environ.get("RAY_ADDRESS", "")):
             socket.create_connection((found[1], int(found[2])), timeout=30).close()
         # Workers' logs stay in Ray's folder: their standard error is no part of this command's.
         ray.init(address, log_to_driver=False, logging_level="ERROR")
     except (OSError, RuntimeError, ValueError) as error:
-        raise ClusterError(f"the Ray cluster cannot be reached: {_first_line(error)}") from error
+        raise ClusterError(f"the Ray cluster cannot be reached: {first_line(error)}") from error
     try:
         signal.signal(signal.SIGTERM, handler)  # Ray has put its own in its place
         made = Workers(ray, say, chips, kinds)
         made.start(begin)
         yield made
     except ray.exceptions.RayError as error:
-        raise ClusterError(f"the Ray cluster failed: {_first_line(error)}") from error
+        raise ClusterError(f"the Ray cluster failed: {first_line(error)}") from error
     finally:
         ray.shutdown()  # which ends the workers
 
@@ -139,10 +137,7 @@ class Workers:
             self._wait()
 
     def map(self, items: Iterable[Any], ahead: int = AHEAD) -> Iterator[tuple[Any, Any]]:
-        """Each item and what became of it, in order. Raises what the work on an item raises.
-
-        At most `ahead` for each worker are read before the first of them is given.
-        """
+        """Each item and what became of it, in order; raises what its work raises."""
         items, jobs, more = iter(items), collections.deque[_Job](), True
         while more or jobs:
             while more and len(jobs) < ahead * max(1, len(self._seats)):
@@ -175,7 +170,6 @@ class Workers:
                     self._pending[seat.actor.work.remote(job.item)] = seat, job
 
     def _wait(self) -> None:
-        """Takes what has ended by now, or looks for further machines after a while."""
         if self._pending:
             ended, _ = self._ray.wait(list(self._pending), timeout=_LOOK)
         else:
@@ -218,7 +212,6 @@ class Workers:
         seat.begun = True
 
     def _lose(self, seat: _Seat, why: Exception) -> None:
-        """What it had to do goes to the others, and another worker takes its place."""
         if self._seats.pop(seat.place, None) is None:
             return
         for call in [call for call, (other, _) in self._pending.items() if other is seat]:
@@ -229,7 +222,7 @@ class Workers:
             job.deaths += 1
         if len(seat.jobs) == 1 and seat.jobs[0].deaths >= DEATHS:
             text = f"{DEATHS} workers died on the same part of the work, perhaps out of memory"
-            seat.jobs.popleft().end(error=ClusterError(f"{text}; the last: {_first_line(why)}"))
+            seat.jobs.popleft().end(error=ClusterError(f"{text}; the last: {first_line(why)}"))
         self._waiting.extendleft(reversed(seat.jobs))
         self._say(f"ray: lost the worker on {seat.address}; others take over its work")
         self._recruit()
@@ -267,13 +260,8 @@ class Workers:
         self._looked = time.monotonic()
 
 
-# What a worker asks Ray for, by the kind of device that a machine has.
 _CLAIMS: dict[str, Callable[[int], dict[str, Any]]] = {
     "TPU": lambda count: {"num_cpus": 0, "resources": {"TPU": count}},
     "GPU": lambda count: {"num_cpus": 0, "num_gpus": count},
     "CPU": lambda count: {"num_cpus": count},
 }
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0]

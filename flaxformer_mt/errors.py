@@ -55,12 +55,13 @@ def install(extra: str) -> str:
     return f"pip install 'flaxformer-mt[{extra}]'"
 
 
-def exit_status(error: BaseException) -> int:
-    """FINAL if the same command would meet the same error again, as far as can be told.
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text, or its type."""
+    return next(filter(None, map(str.strip, str(error).splitlines())), type(error).__name__)
 
-    An error of ours raised from a failure of the machine or the network is only as final as that
-    failure.
-    """
+
+def exit_status(error: BaseException) -> int:
+    """FINAL if the same command would meet the same error again, as far as can be told."""
     return FINAL if _is_final(error) else FAILED
 
 

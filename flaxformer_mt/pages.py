@@ -14,10 +14,7 @@ from typing import Any
 
 
 def standalone(title: str, *, body: str, style: str, script: str = "", data: Any = None) -> str:
-    """The file's text: `body` is HTML. The script finds `data`, plain JSON, in the element `data`.
-
-    Raises ValueError for numbers that JSON doesn't have.
-    """
+    """The file's text: `body` is HTML, and the script finds JSON `data` in the element `data`."""
     policy = (
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
         "img-src data:; base-uri 'none'; form-action 'none'"

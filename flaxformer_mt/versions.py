@@ -5,7 +5,6 @@ import os
 import subprocess
 from pathlib import Path
 
-# Packages whose version can change a result.
 PACKAGES = (
     "flaxformer-mt",
     "jax",
@@ -22,7 +21,6 @@ PACKAGES = (
 
 
 def package_versions() -> dict[str, str]:
-    """Versions of the installed main dependencies."""
     versions = {}
     for name in PACKAGES:
         try:
@@ -35,9 +33,7 @@ def package_versions() -> dict[str, str]:
 def git_commit(package: Path | None = None) -> str | None:
     """The commit of the checkout that holds this package, with "-dirty" if tracked files differ.
 
-    FLAXFORMER_COMMIT names it for a copy of a checkout. Otherwise None if git or the checkout is
-    absent, or the package is installed below another project's checkout, as in a virtual
-    environment.
+    FLAXFORMER_COMMIT names it for a copy of a checkout; else None outside a checkout of our own.
     """
     package = (package or Path(__file__).parent).resolve()
     told = os.environ.get("FLAXFORMER_COMMIT") or None

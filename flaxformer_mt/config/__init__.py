@@ -26,12 +26,10 @@ from flaxformer_mt.config.presets import (
     wmt14_variant as wmt14_variant,
 )
 from flaxformer_mt.config.schema import (
-    BatchConfig as BatchConfig,
     CorpusConfig as CorpusConfig,
     DataConfig as DataConfig,
     DecodingConfig as DecodingConfig,
     ExperimentConfig as ExperimentConfig,
-    FilterConfig as FilterConfig,
     MeshConfig as MeshConfig,
     ModelConfig as ModelConfig,
     OptimizerConfig as OptimizerConfig,

@@ -16,7 +16,6 @@ from flaxformer_mt.config.schema import (
 )
 from flaxformer_mt.errors import nearest
 
-# PAD, BOS, EOS and UNK, which every vocabulary has.
 _MARKS = 4
 _WRITTEN_MARKS = ("<pad>", "<s>", "</s>", "<unk>")
 _LARGEST = 2**31 - 1  # what the libraries below take
@@ -129,7 +128,6 @@ def inconsistencies(config: ExperimentConfig) -> Iterator[str]:
 
 
 def _integers(section: Any, prefix: str = "") -> Iterator[tuple[str, int]]:
-    """Every integer in a config, with corpora's."""
     for field in dataclasses.fields(section):
         value, key = getattr(section, field.name), f"{prefix}{field.name}"
         if isinstance(value, int) and not isinstance(value, bool):
@@ -231,10 +229,7 @@ def _batches(config: ExperimentConfig) -> Iterator[str]:
 
 
 def unused_settings(config: ExperimentConfig, overrides: Iterable[str] = ()) -> Iterator[str]:
-    """Settings that nothing reads: an error in a new run, harmless in a recorded one.
-
-    If `overrides` change a `kind`, the config's settings for the former kind are allowed.
-    """
+    """Settings that nothing reads, except those of a `kind` that `overrides` change."""
     given = {override.partition("=")[0] for override in overrides}
     for text, key in _of_other_kinds(config):
         kind = f"{key.rpartition('.')[0]}.kind"
@@ -254,7 +249,6 @@ def unused_settings(config: ExperimentConfig, overrides: Iterable[str] = ()) -> 
 
 
 def _of_other_kinds(config: ExperimentConfig) -> Iterator[tuple[str, str]]:
-    """A message about each setting that its `kind` doesn't read, and the key."""
     group, schedule = "training.schedule", config.training.schedule
     for kind, name, default in (("paper", "factor", 1.0), ("peak", "peak", 0.0)):
         value = getattr(schedule, name)

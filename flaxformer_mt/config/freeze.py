@@ -67,10 +67,7 @@ def thaw(config: ExperimentConfig) -> ConfigDict:
 
 
 def complete(config: ConfigDict, origin: str) -> None:
-    """Gives a config its absent keys' defaults and unlocks it, in place, without checking values.
-
-    Raises ConfigError if something else stands where a group belongs.
-    """
+    """Gives a config its absent keys' defaults and unlocks it, in place. Raises ConfigError."""
     config.unlock()
     _fill(config, default_config(), "", origin)
     for split in ("train", "test"):
@@ -85,9 +82,7 @@ def _fill(config: ConfigDict, full: ConfigDict, prefix: str, origin: str) -> Non
             config[key] = value
         elif isinstance(value, ConfigDict):
             if not isinstance(config[key], ConfigDict):
-                raise ConfigError(
-                    f"{origin}: '{prefix}{key}' is a group of settings, not {config[key]!r}"
-                )
+                raise ConfigError(f"{origin}: '{prefix}{key}' is a group, not {config[key]!r}")
             _fill(config[key], value, f"{prefix}{key}.", origin)
         elif isinstance(value, float) and type(config[key]) is int:
             # An int would not accept a float later.
@@ -112,10 +107,7 @@ def _defaults(config: Any) -> dict[str, Any]:
 
 
 def freeze(config: Mapping[str, Any] | ConfigDict, origin: str) -> ExperimentConfig:
-    """The frozen form of a mapping, with defaults, and languages from files' names.
-
-    Raises ConfigError, which names `origin` (the file), the key and the nearest valid name.
-    """
+    """The frozen form of a mapping from `origin`, a file, with defaults. Raises ConfigError."""
     plain = config.to_dict() if isinstance(config, ConfigDict) else config
     frozen: ExperimentConfig = _build(ExperimentConfig, plain, "", origin)
     frozen = dataclasses.replace(frozen, data=with_languages(frozen.data))
@@ -150,9 +142,7 @@ def to_text(config: ExperimentConfig) -> str:
 
 def _build(cls: type, values: Any, prefix: str, origin: str) -> Any:
     if not isinstance(values, Mapping):
-        raise ConfigError(
-            f"{origin}: '{prefix.rstrip('.')}' is a group of settings, not {values!r}"
-        )
+        raise ConfigError(f"{origin}: '{prefix.rstrip('.')}' is a group, not {values!r}")
     hints = field_types(cls)
     built: dict[str, Any] = {}
     for name, value in values.items():

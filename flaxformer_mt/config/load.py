@@ -2,9 +2,9 @@
 
 import dataclasses
 import functools
-import importlib.util
 import os
 import re
+import runpy
 import traceback
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,17 +34,13 @@ BUILT_IN = [parent / "configs" for parent in Path(__file__).parents[1:3]]
 
 
 def built_in_names() -> list[str]:
-    """Names of the package's config files."""
     return sorted(
         {p.stem for folder in BUILT_IN for p in folder.glob("*.py") if p.stem != "__init__"}
     )
 
 
 def find_config(name: str) -> Path:
-    """The file of a path or of a built-in name: `quickstart`, or `configs/quickstart.py` anywhere.
-
-    Raises ConfigError with the nearest built-in name.
-    """
+    """The file of a path or of a built-in name: `quickstart`, `configs/quickstart.py`."""
     path = Path(name).expanduser()
     if path.is_file():
         return path
@@ -65,27 +61,16 @@ def load_config(
 ) -> ExperimentConfig:
     """`FILE[:variant]` and overrides, `a.b=value` or `{"a.b": value}`, to a frozen config.
 
-    Unused settings are allowed if `recorded`, a resumed run's, has them. Raises ConfigError naming
-    the file or override, the key and the nearest valid name.
-
-    With `sizes` = "corpus", settings that neither file nor overrides set are as recorded, or
-    `sized` by the `count` of pairs, with `sizes` "given" from then on; without a count, for
-    `TYPICAL` pairs.
+    Unused settings are allowed if `recorded`, a resumed run's, has them. With `sizes` = "corpus",
+    settings that nothing sets are as recorded, or `sized` by the `count` of pairs, else for
+    `TYPICAL` pairs. Raises ConfigError naming file or override, key and nearest valid name.
     """
     name, _, variant = spec.partition(":")
     path = find_config(name)
-    module_spec = importlib.util.spec_from_file_location(f"config_{path.stem}", path)
-    if module_spec is None or module_spec.loader is None:
-        raise ConfigError(f"{path}: not a Python file")
-    module = importlib.util.module_from_spec(module_spec)
     try:
-        module_spec.loader.exec_module(module)
-    except Exception as error:
-        raise ConfigError(_explained(error, path)) from error
-    get_config = getattr(module, "get_config", None)
-    if get_config is None:
-        raise ConfigError(f"{path}: defines no get_config(variant)")
-    try:
+        get_config = runpy.run_path(os.path.abspath(path)).get("get_config")
+        if get_config is None:
+            raise ConfigError("defines no get_config(variant)")
         config = get_config(variant)
     except Exception as error:
         # A config raises a plain ValueError for an unknown variant.
@@ -113,8 +98,6 @@ def _settle(
     recorded: ExperimentConfig | None,
     count: Callable[[DataConfig], int] | None,
 ) -> None:
-    """Gives these settings values by the corpus, as in `load_config`."""
-
     def put(values: Mapping[str, Any]) -> None:
         with config.ignore_type():
             config.update_from_flattened_dict(
@@ -144,7 +127,6 @@ def refuse_vain(
 
 
 def _explained(error: Exception, path: Path) -> str:
-    """An error of a config file's code, with its line, and a misspelt key's nearest name."""
     if isinstance(error, SyntaxError):
         where = f"{error.filename or path}:{error.lineno}" if error.lineno else str(path)
         return f"{where}: {error.msg}"
@@ -168,8 +150,7 @@ def _explained(error: Exception, path: Path) -> str:
 def apply_overrides(config: ConfigDict, overrides: Sequence[str] | Mapping[str, Any]) -> None:
     """Sets each `a.b=value` or `{"a.b": value}` in place, by the schema's types.
 
-    Two files, SRC,TGT, replace the corpus `data.train.NAME` or `data.valid`, or all corpora of
-    `data.train` or `data.test`.
+    Two files, SRC,TGT, replace `data.train.NAME`, `data.valid`, or all of `data.train` or `.test`.
     """
     if isinstance(overrides, Mapping):
         for key, value in overrides.items():
@@ -214,7 +195,6 @@ def _apply(config: ConfigDict, key: str, value: Any) -> None:
 
 
 def _replace(node: ConfigDict, name: str, value: Any, cls: Any, origin: str) -> None:
-    """Replaces a corpus, or all corpora, by two files."""
     sides = value.split(",") if isinstance(value, str) else list(value)
     if len(sides) != 2 or not all(isinstance(side, str) and side for side in sides):
         inside = "NAME.KEY" if is_corpora(cls) else "KEY"
@@ -230,7 +210,6 @@ def _replace(node: ConfigDict, name: str, value: Any, cls: Any, origin: str) -> 
 
 
 def parse_value(text: str, hint: Any, origin: str) -> Any:
-    """An override's text as the setting's type."""
     if hint == tuple[str, ...]:
         return tuple(part for part in text.split(",") if part)
     if typing.get_args(hint) or hint is str:

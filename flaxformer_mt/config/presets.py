@@ -19,7 +19,6 @@ def sized(pairs: int) -> dict[str, Any]:
     if pairs >= _MUCH:
         return {}
     little = pairs < _LITTLE
-    # Some ten passes, unless stopped early.
     steps = min(max(1000, pairs // 20) if little else max(5000, pairs // 10), 20_000)
     layers, width, heads = (2, 128, 4) if little else (4, 256, 4)
     return {
@@ -32,7 +31,6 @@ def sized(pairs: int) -> dict[str, Any]:
         "model.d_v": width // heads,
         # 20,000 pairs, each seen five times: 90 BLEU without dropout, 87 with 0.1.
         "model.dropout": (0.1 if pairs < 10_000 else 0.0) if little else 0.2,
-        # A few hundred pairs don't hold more pieces.
         "data.vocabulary.size": min(2000, max(500, pairs // 2)) if little else 8000,
         "data.batch.tokens": 2048 if little else 4096 if pairs < 4 * _LITTLE else 8192,
         "data.batch.max_shapes": 6 if little else 8,
@@ -70,10 +68,7 @@ def paper_big(config: ConfigDict, *, dropout: float) -> None:
 def paper_wmt14(
     tgt_lang: Literal["de", "fr"], *, text: Literal["files", "tfds"] = "files"
 ) -> ConfigDict:
-    """The base model on WMT 2014 from English, with the paper's vocabulary and batch (section 5.1).
-
-    `text`: files train.en, newstest2013.en and so on, or the nearest TensorFlow Datasets set.
-    """
+    """The base model on WMT 2014 from English, from files or TensorFlow Datasets (section 5.1)."""
     config = default_config()
     config.name = f"WMT14 en-{tgt_lang} base"
     config.model.dtype = "bfloat16"
@@ -96,12 +91,10 @@ def paper_wmt14(
 
 
 def wmt14_variant(variant: str, *, tgt_lang: Literal["de", "fr"], big_dropout: float) -> ConfigDict:
-    """The variants of `configs/wmt14_en_*.py`."""
     variant = variant or "base"
     if variant not in WMT14_VARIANTS:
-        raise ValueError(
-            f"unknown variant '{variant}'; valid variants: {', '.join(WMT14_VARIANTS)}"
-        )
+        known = ", ".join(WMT14_VARIANTS)
+        raise ValueError(f"unknown variant '{variant}'; valid variants: {known}")
     size, _, text = variant.partition("_")
     config = paper_wmt14(tgt_lang, text="tfds" if text == "tfds" else "files")
     config.name = f"WMT14 en-{tgt_lang} {size}"

@@ -73,8 +73,7 @@ def assemble(
 ) -> Batch:
     """The pairs at `indices`, `counts[r]` of them in row r (default 1), then padding rows.
 
-    Only the rows of `share` are read and returned. With `sources`, targets get the sources at those
-    indices. Raises PlanError.
+    Only `share`'s rows. Targets get the sources at `sources`, if given. Raises PlanError.
     """
     counts = np.ones(len(indices), np.int64) if counts is None else counts
     sources = indices if sources is None else sources
@@ -112,10 +111,7 @@ def _one_side(
     if len(counts) and np.diff(row_begins).max() > length:
         fullest = int(np.diff(row_begins).argmax())
         pair = int(indices[row == fullest][0])
-        raise PlanError(
-            f"the row of pair {pair} has {np.diff(row_begins)[fullest]} {side} tokens; the shape "
-            f"holds {length}"
-        )
+        raise PlanError(f"the row of pair {pair} has over {length} {side} tokens")
     tokens = pairs.sides[side].gather(indices)
     position = runs(np.zeros(len(lengths), np.int64), lengths).astype(np.int32)
     where = np.arange(len(tokens)) + np.repeat(row * length - row_begins[row], lengths)

@@ -24,8 +24,7 @@ def shapes_for(
 ) -> tuple[Shape, ...]:
     """At most `max_shapes` nested shapes that hold every pair with the least padding.
 
-    `counts[i]` pairs (default 1) have these lengths. A shape has the largest multiple of
-    `batch.multiple` rows with at most `batch.tokens` positions a side. Raises PlanError.
+    `counts[i]` pairs (default 1) have these lengths. Rows as in `rows_within`. Raises PlanError.
     """
     if len(src_lengths) == 0:
         raise PlanError("there are no pairs to batch")
@@ -34,10 +33,8 @@ def shapes_for(
     tgt_levels = _levels(tgt_lengths, counts)
     rows_within(batch, max(src_levels[-1], tgt_levels[-1]))  # the longest pair's
     # A state for each two candidate lengths; nested shapes ascend.
-    src_grid, tgt_grid = (
-        np.repeat(src_levels, len(tgt_levels)),
-        np.tile(tgt_levels, len(src_levels)),
-    )
+    src_grid = np.repeat(src_levels, len(tgt_levels))
+    tgt_grid = np.tile(tgt_levels, len(src_levels))
     cells = np.searchsorted(src_levels, src_lengths) * len(tgt_levels)
     cells += np.searchsorted(tgt_levels, tgt_lengths)
     within = np.bincount(cells, counts, minlength=len(src_grid)).astype(np.int64)
@@ -55,8 +52,7 @@ def plan_buckets(
 ) -> Plan:
     """Every pair exactly once: shuffled, cut into batches bucket by bucket, batches shuffled.
 
-    A pair's bucket is the first shape that holds it. Leftovers move up a bucket, so only the last
-    can end in a partial batch. Raises PlanError for a pair that fits no shape.
+    Leftovers move up a bucket, so only the last can end in a partial batch. Raises PlanError.
     """
     bucket = _buckets(src_lengths, tgt_lengths, shapes)
     order = random_order(random, bucket)
@@ -78,7 +74,6 @@ def plan_pass(src_lengths: Lengths, tgt_lengths: Lengths, shapes: Sequence[Shape
 
 
 def _levels(lengths: Lengths, counts: Int64[np.ndarray, " pairs"]) -> Int64[np.ndarray, " levels"]:
-    """Lengths that cut the side's tokens into equal shares, and the longest."""
     of_length = np.bincount(lengths, counts)
     values = np.flatnonzero(of_length)
     tokens = np.cumsum(values * of_length[values])
@@ -123,7 +118,6 @@ def _cheapest_chain(
 def _buckets(
     src_lengths: Lengths, tgt_lengths: Lengths, shapes: Sequence[Shape]
 ) -> Int64[np.ndarray, " pairs"]:
-    """The first shape that holds each pair."""
     src = np.searchsorted([shape.src_length for shape in shapes], src_lengths)
     tgt = np.searchsorted([shape.tgt_length for shape in shapes], tgt_lengths)
     bucket = np.maximum(src, tgt)

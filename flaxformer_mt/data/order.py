@@ -60,13 +60,10 @@ class Order:
 
     @property
     def windows(self) -> int:
-        """Windows of an epoch."""
         return max(1, round(self.pairs_per_epoch / self.window))
 
     def pairs(self, epoch: int, window: int) -> Int64[np.ndarray, " pairs"]:
         """The pairs of a window, part by part; plans shuffle them again."""
-        if not 0 <= window < self.windows:
-            raise IndexError(f"window {window} of an epoch of {self.windows}")
         if not self.mixed:
             start, stop = (self._bound(window + side) for side in (0, 1))
             whole = Part("", self.parts[0].first, self.pairs_per_epoch)
@@ -90,9 +87,7 @@ class Order:
     def _stream(
         self, part: Part, number: int, turn: int, start: int, stop: int
     ) -> Int64[np.ndarray, " pairs"]:
-        """Places `start` to `stop` of the part's pass `turn`."""
         if start == 0 and stop == part.size:
-            # The plan's own shuffle is enough.
             return part.first + np.arange(part.size)
         entropy = np.random.SeedSequence((self.seed, number, turn), spawn_key=(1,))
         keys = np.random.Philox(entropy)

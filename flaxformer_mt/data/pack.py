@@ -31,8 +31,7 @@ def packed_shape(
 ) -> Shape:
     """The shape of every batch: `batch.src_length` and `.tgt_length`, or lengths for this corpus.
 
-    Those are the shortest that hold the longest pair and several average ones, in the proportion of
-    the corpus's sides. `counts[i]` pairs have these lengths. Raises PlanError.
+    The shortest that hold the longest pair and several average ones, in the sides' proportion.
     """
     if len(src_lengths) == 0:
         raise PlanError("there are no pairs to batch")
@@ -120,7 +119,6 @@ def _deal(lengths: _Lengths, room: _Room, rows: int, random: np.random.Philox) -
         slot = np.full(rows, pairs, np.int32)
         slot[to] = take
         slots.append(slot)
-    # One more, for giving a pair away.
     slots.append(np.full(rows, pairs, np.int32))
     return np.stack(slots, axis=1)
 

@@ -47,13 +47,9 @@ class WorkerError(FlaxformerError):
 class Batches(Iterator[tuple[Batch, Position]], contextlib.AbstractContextManager["Batches"]):
     """Endless (batch, position of the next one), from the batch at `position` on.
 
-    The stream is a pure function of the pairs' lengths, `batch_config` and `seed`; one started at a
-    position continues an earlier one. Positions in `skip` are left out. Batches have only the rows
-    of `share`.
-
-    A thread or `workers` processes assemble batches ahead. `next` raises their errors: PlanError
-    for a position of another store or batch size, WorkerError if a process died. `close`, the end
-    of a `with` block or dropping the last reference ends them.
+    A pure function of the pairs' lengths, `batch_config` and `seed`, without positions in `skip`,
+    with the rows of `share`. A thread or `workers` processes assemble ahead. `next` raises
+    PlanError for a position of another store or batch size, WorkerError if a process died.
     """
 
     def __init__(
@@ -85,7 +81,7 @@ class Batches(Iterator[tuple[Batch, Position]], contextlib.AbstractContextManage
                 grain.MultiprocessingOptions(
                     num_workers=workers, per_worker_buffer_size=max(2, _AHEAD // workers)
                 ),
-                worker_init_fn=_begin_worker,
+                worker_init_fn=end_with_parent,
             )
         else:
             dataset = ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=_AHEAD)
@@ -125,7 +121,6 @@ class Batches(Iterator[tuple[Batch, Position]], contextlib.AbstractContextManage
         return item if isinstance(item, _Item) else _from_flat(item)
 
     def close(self) -> None:
-        """End the thread or the processes; calling it again does nothing."""
         self._end()
 
     def __exit__(self, *_: Any) -> None:
@@ -226,8 +221,3 @@ def _from_flat(flat: Int32[np.ndarray, " numbers"]) -> _Item:
     parts = np.split(numbers[11:], rows * np.cumsum(lengths)[:-1])
     batch = Batch(*(part.reshape(rows, -1) for part in parts))
     return _Item(batch, Position(*places[:3]), Position(*places[3:]), batches)
-
-
-def _begin_worker(number: int, count: int) -> None:
-    del number, count
-    end_with_parent()

@@ -75,7 +75,6 @@ class Plan:
         return len(self.shape_of)
 
     def __getitem__(self, index: int) -> tuple[Shape, Rows]:
-        """The shape of a batch and its rows."""
         row_starts = self.row_starts[self.starts[index] : self.starts[index + 1] + 1]
         pairs = self.pairs[row_starts[0] : row_starts[-1]]
         return self.shapes[self.shape_of[index]], Rows(pairs, np.diff(row_starts))
@@ -87,17 +86,15 @@ class Plan:
 
 
 def stream(seed: int, epoch: int, window: int) -> np.random.Philox:
-    """The random bits of a window's plan."""
     return np.random.Philox(np.random.SeedSequence((seed, epoch, window)))
 
 
 def random_order(
     random: np.random.Philox, group: Integer[np.ndarray, " items"]
 ) -> Int32[np.ndarray, " items"]:
-    """All items, group by group, in random order within each.
+    """All items, group by group, in random order within each, by bits that NumPy never changes.
 
-    From raw random bits, which NumPy keeps the same in every version. Sorting keys of group, bits
-    and item is faster than permuting, then grouping.
+    Sorting keys of group, bits and item is faster than permuting, then grouping.
     """
     number_bits = max(len(group) - 1, 1).bit_length()
     group_bits = max(int(group.max(initial=0)), 1).bit_length()

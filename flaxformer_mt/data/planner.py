@@ -65,7 +65,6 @@ class Planner:
         self.order = Order(pairs.parts, seed, window, epoch_pairs)
 
     def window(self, epoch: int, window: int) -> PlannedWindow:
-        """The batches of a window."""
         indices, pairs = self.order.pairs(epoch, window), self._pairs
         if self._resampler is not None:
             pairs = self._resampler.draw(pairs, indices, epoch, self._longest)
@@ -80,7 +79,6 @@ class Planner:
 
 
 def _expected_lengths(pairs: TokenPairs) -> LengthCounts:
-    """Source lengths, target lengths, and how often they occur together, in a mixture as drawn."""
     if not any(part.weight for part in pairs.parts):
         return pairs.length_counts()
     total = sum(part.weight for part in pairs.parts)
@@ -112,10 +110,9 @@ class Planned:
 def planned_batches(
     planner: Planner, position: Position, skip: Collection[Position] = ()
 ) -> Generator[Planned, None, None]:
-    """Every batch from `position` on, endlessly, except those in `skip`.
+    """Every batch from `position` on, endlessly, except those in `skip`. Raises PlanError.
 
-    A thread plans the next window; closing the iterator ends it. Raises PlanError for a position of
-    another store or batch size.
+    A thread plans the next window; closing the iterator ends it.
     """
     windows = planner.order.windows
     if position.epoch < 0 or not 0 <= position.window < windows:

@@ -28,7 +28,7 @@ def processors() -> int:
     return os.cpu_count() or 1
 
 
-def end_with_parent() -> None:
+def end_with_parent(*_: int) -> None:
     """In a worker process: it ends when its parent does, however that ends."""
     parent = multiprocessing.parent_process()
     assert parent is not None

@@ -27,10 +27,9 @@ def trained_model(
     words: bool,
     tags: Sequence[str] = (),
 ) -> bytes:
-    """A model of `config.size` pieces, or with a type for each of the `words`.
+    """A model of `config.size` pieces, or with a type for each of the `words`, and whole `tags`.
 
-    `tags` are pieces that are never split; `marks` has the ids of pad, bos, eos and unk. Raises
-    VocabularyError with the largest or smallest possible size.
+    `marks` has the ids of pad, bos, eos and unk. Raises VocabularyError.
     """
     kept = list(sentences)
     kind: dict[str, Any] = {
@@ -63,7 +62,6 @@ def trained_model(
 
 
 def _normalizing(form: normalization.Form | Literal["none"]) -> dict[str, Any]:
-    """The trainer's arguments for normalisation."""
     if form == "none":
         return {"normalization_rule_name": "identity", "remove_extra_whitespaces": True}
     sentencepiece.set_min_log_level(2)  # no report of the table of rules
@@ -78,7 +76,6 @@ def _normalizing(form: normalization.Form | Literal["none"]) -> dict[str, Any]:
 
 
 def _explain(message: str, config: VocabularyConfig) -> str:
-    """SentencePiece's complaint, with the setting to change."""
     if found := re.search(r"Vocabulary size too high .*<= (\d+)", message):
         most = f"{int(found[1]):,}"
         return f"data.vocabulary.size: the training text yields {most} types: set {most} or less"

@@ -109,7 +109,6 @@ def learn(pairs: TokenPairs, *, src_types: int, tgt_types: int, vocabulary: str)
 
 
 def _sample(pairs: TokenPairs) -> tuple[Tokens, Tokens]:
-    """Evenly spread pairs with at most CELLS cells, in their order."""
     chosen = np.linspace(0, len(pairs) - 1, min(len(pairs), CELLS // 16)).astype(np.int64)
     lengths = [side.lengths(chosen).astype(np.int64) for side in pairs.sides.values()]
     fits = np.maximum(*lengths) <= _LONGEST

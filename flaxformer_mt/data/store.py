@@ -94,7 +94,6 @@ class Sentences:
         return found
 
     def gather(self, indices: Integer[np.ndarray, " items"]) -> Int32[np.ndarray, " tokens"]:
-        """The sentences at `indices`, end to end."""
         if len(self.shards) == 1:
             return self.shards[0].gather(indices)
         lengths = self.lengths(indices)
@@ -157,7 +156,6 @@ class TokenPairs:
 
     @functools.cached_property
     def tgt_lengths(self) -> Int32[np.ndarray, " pairs"]:
-        """See `src_lengths`."""
         return np.concatenate([np.zeros(0, np.int32), *self.sides["tgt"].all_lengths()])
 
     def length_counts(self, first: int = 0, stop: int | None = None) -> LengthCounts:
@@ -198,10 +196,9 @@ class Store:
     def open(
         cls, directory: str | Path, *, vocabulary_digest: str | None = None, thorough: bool = False
     ) -> Store:
-        """Maps the store in `directory` and verifies every file's size and contents.
+        """Maps the store in `directory` and verifies every file. Raises StoreError.
 
-        Of files over 64 MB it reads blocks all over them, or every byte if `thorough` (about a
-        second per GB). Raises StoreError, also for another vocabulary than `vocabulary_digest`.
+        Of files over 64 MB it reads blocks, or every byte if `thorough` (about a second per GB).
         """
         index_file = Path(directory) / INDEX
         advice = f"; delete {os.path.realpath(directory)} and run `prepare` again"
@@ -209,15 +206,10 @@ class Store:
             text = read_file(index_file)
             index = parse_json(text, index_file)
             if index["format"] not in (1, FORMAT):
-                raise StoreError(
-                    f"{index_file}: has format {index['format']}, but this program reads {FORMAT}"
-                )
+                raise StoreError(f"{index_file}: has format {index['format']}, not {FORMAT}")
             made_with = index["vocabulary"]
             if vocabulary_digest not in (None, made_with):
-                raise StoreError(
-                    f"{index_file}: was made with another vocabulary (digest {made_with[:12]}, "
-                    f"not {vocabulary_digest[:12]}): run `prepare` in a new directory"
-                )
+                raise StoreError(f"{index_file}: was made with another vocabulary")
             splits = {
                 split: _open_split(index_file, index, split, thorough=thorough) for split in SPLITS
             }
@@ -296,14 +288,12 @@ def _open_array(
 ) -> np.ndarray:
     size = regular_size(path)
     folder = path.parent.resolve()
-    advice = f"another store's; delete {folder} and run `prepare` again"
+    advice = f"damaged or another store's; delete {folder} and run `prepare` again"
     if size != recorded["bytes"]:
-        raise StoreError(
-            f"{path}: has {size:,} bytes, but {INDEX} records {recorded['bytes']:,}: it is "
-            f"truncated or {advice}"
-        )
+        recorded_size = f"{INDEX} records {recorded['bytes']:,}"
+        raise StoreError(f"{path}: has {size:,} bytes, but {recorded_size}: {advice}")
     kind = "blocks" if "blocks" in recorded and not thorough else "sha256"
     if _digest(path, kind) != recorded[kind]:
-        raise StoreError(f"{path}: its contents do not match {INDEX}: it is damaged or {advice}")
+        raise StoreError(f"{path}: its contents do not match {INDEX}: {advice}")
     # An empty file cannot be mapped.
     return np.memmap(path, dtype, mode="r") if size else np.empty(0, dtype)

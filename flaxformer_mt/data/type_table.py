@@ -36,12 +36,10 @@ class TypeTable:
             raise VocabularyError(f"the piece {twice!r} has more than one id")
 
     def to_bytes(self) -> bytes:
-        """The pieces as a JSON list."""
         return (json.dumps(list(self.pieces), ensure_ascii=False, indent=0) + "\n").encode()
 
     @functools.cached_property
     def ids(self) -> Mapping[str, int]:
-        """The id of each piece."""
         return {piece: number for number, piece in enumerate(self.pieces)}
 
     @functools.cached_property

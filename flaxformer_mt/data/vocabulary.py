@@ -64,11 +64,7 @@ class Vocabulary:
     def load(
         cls, path: str | Path, *, sha256: str | None = None, table: str | Path | None = None
     ) -> Vocabulary:
-        """Read a model file and the file of its table; those of that digest if `sha256` is given.
-
-        Raises VocabularyError, also if there is no table and the marks have other ids than `PAD,
-        BOS, EOS, UNK`.
-        """
+        """Read a model, of this digest, and the table of its ids. Raises VocabularyError."""
         path = Path(path)
         with explained(VocabularyError, path, ""):
             vocabulary = cls(read_file(path))
@@ -91,10 +87,7 @@ class Vocabulary:
             return vocabulary
         for mark, expected in _MARKS.items():
             if (found := getattr(processor, f"{mark}_id")()) != expected:
-                raise VocabularyError(
-                    f"{path}: the {mark} token has id {found}, not {expected}; train the "
-                    "vocabulary with `prepare`"
-                )
+                raise VocabularyError(f"{path}: the {mark} token has id {found}, not {expected}")
         return vocabulary
 
     def __reduce__(self) -> tuple[type[Vocabulary], tuple[bytes, TypeTable | None]]:
@@ -162,7 +155,6 @@ class Vocabulary:
         if BLANK in sentence:
             spaced = sentence.replace(BLANK, " ")
             ids, spans = self.encode_with_spans(spaced)
-            # Where each character begins in both.
             now, was = (
                 itertools.accumulate((len(character.encode()) for character in text), initial=0)
                 for text in (spaced, sentence)
@@ -262,11 +254,7 @@ class Vocabularies:
         return hashlib.sha256(f"{self.src.digest} {self.tgt.digest}".encode()).hexdigest()
 
     def save(self, directory: str | Path) -> None:
-        """Write the models, a table of their pieces and `vocabulary.json` with their digests.
-
-        The folder appears complete or not at all. Raises VocabularyError if it exists and is not
-        empty.
-        """
+        """Write models, tables of their pieces and `vocabulary.json` into a new folder at once."""
         directory = Path(directory)
         if directory.exists() and any(directory.iterdir()):
             raise VocabularyError(f"{directory}: already exists; a vocabulary is never replaced")
@@ -310,8 +298,7 @@ def train(
 ) -> Vocabulary:
     """Train a SentencePiece model; the same sentences and settings give the same bytes.
 
-    With `words`, one of whole words: all of the sentences', and `config.tgt_words`. `tags` are
-    types of their own, never split. Raises as `trained_model` does.
+    With `words`, one of whole words. `tags` are never split. Raises as `trained_model` does.
     """
     text = itertools.chain(sentences, config.tgt_words) if words else sentences
     return Vocabulary(trained_model(text, config, _MARKS, words=words, tags=tags))
@@ -320,10 +307,7 @@ def train(
 def train_pair(
     pairs: Sequence[tuple[str, str]], config: VocabularyConfig, *, tags: Sequence[str] = ()
 ) -> Vocabularies:
-    """The vocabulary of a corpus: one of both sides' sentences if shared, else one a side.
-
-    `tags` are types of the source's; the target's brackets, if asked for, are types as well.
-    """
+    """The vocabulary of a corpus, or of each side; `tags` and brackets, if asked for, are types."""
     if config.shared:
         symbols = dict.fromkeys(tags)
         if config.tgt_types == "brackets":

@@ -12,8 +12,7 @@ def replacing(path: Path, *, aside: Path | None = None) -> Iterator[Path]:
     """Where to make the local file or folder that becomes `path` when the block ends.
 
     It is forced to disk first. A folder can only replace an empty one. After an error nothing is
-    left. A killed process leaves a place named for it, unless there is only one writer, which can
-    name `aside`, a place to clear first.
+    left; a killed process leaves a place named for it, or `aside`, which is cleared first.
     """
     if aside is None:
         aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from flaxformer_mt.errors import UserError, install
+from flaxformer_mt.errors import UserError, first_line, install
 
 _NAME = r"\w[\w.-]*/\w[\w.-]*"
 _SIGN_IN = "use `hf auth login` or set HF_TOKEN: https://huggingface.co/settings/tokens"
@@ -41,9 +41,9 @@ def fetch(
     kind: Literal["model", "dataset"] = "model",
     download: bool = True,
 ) -> Path:
-    """The local folder, named for the commit, of a repository's files that match one of `patterns`.
+    """The local folder of a repository's files that match `patterns`. Raises HubError.
 
-    Without `download`, or if the hub can't be reached, earlier downloads. Raises HubError.
+    Without `download`, or if the hub can't be reached, earlier downloads.
     """
     hub = _library()
     with _explained(f"{kind} {repository}"):
@@ -107,18 +107,13 @@ def _explained(what: str) -> Iterator[None]:
             f"{_SIGN_IN}",
         }.get(404 if absent else error.response.status_code)
         # What the hub refuses it refuses again; another answer may be better next time.
-        answer = said or f"the hub answered {_first_line(error)}"
+        answer = said or f"the hub answered {first_line(error)}"
         raise HubError(f"{what}: {answer}") from None if said else error
     except errors.LocalEntryNotFoundError as error:
         if error.__cause__ is None:
             raise HubError(f"{what}: not downloaded yet") from None
-        why = _first_line(error.__cause__)
+        why = first_line(error.__cause__)
         raise HubError(f"{what}: the hub cannot be reached: {why}") from error.__cause__
     except Exception as error:  # a damaged answer, a refused model card, the network, the disk
         reason = error if error.__cause__ is None else error.__cause__
-        raise HubError(f"{what}: {_first_line(reason)}") from error
-
-
-def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+        raise HubError(f"{what}: {first_line(reason)}") from error

@@ -36,8 +36,7 @@ def local_path(text: str | os.PathLike[str]) -> Path:
 def bucket_path(address: str) -> epath.Path:
     """The path of `gs://BUCKET/NAME`, or of another store's address. Raises StorageError.
 
-    Turns off fsspec's cache of listings, unless the user configured it: it would hide what
-    TensorStore or other processes write. Nothing may make an fsspec file system before.
+    Turns off fsspec's cache of listings, which would hide what others write, unless configured.
     """
     if not address.startswith(_SCHEMES):
         stores = ", ".join(_SCHEMES)
@@ -86,10 +85,7 @@ def load_json(path: Path) -> Any:
 
 @contextlib.contextmanager
 def explained(error: type[UserError], path: Path, advice: str) -> Iterator[None]:
-    """Raises `error` for whatever is wrong with the JSON file `path` and its content.
-
-    `advice` is for a missing or damaged file.
-    """
+    """Raises `error` for what is wrong with the JSON file `path`, maybe with `advice`."""
     try:
         yield
     except JsonError as found:

@@ -2,7 +2,6 @@
 
 from flaxformer_mt.parallel.mesh import (
     MOST_PARTS as MOST_PARTS,
-    RULES as RULES,
     MeshError as MeshError,
     batch_sharding as batch_sharding,
     batch_share as batch_share,

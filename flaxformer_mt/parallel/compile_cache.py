@@ -30,9 +30,8 @@ LIMIT = 8 << 30  # bytes
 def keep_compiled(folder: Path, *, limit: int = LIMIT) -> Path | None:
     """From now on this process keeps what it compiles in `folder`, up to `limit` bytes.
 
-    JAX_COMPILATION_CACHE_DIR names another folder, without a limit; with
-    JAX_ENABLE_COMPILATION_CACHE=false there is none. Returns the folder in use or None, and never
-    raises.
+    JAX_COMPILATION_CACHE_DIR names another folder, JAX_ENABLE_COMPILATION_CACHE=false none.
+    Returns the folder in use or None, and never raises.
     """
     settings: Any = jax.config
     if not settings.jax_enable_compilation_cache:
@@ -41,7 +40,6 @@ def keep_compiled(folder: Path, *, limit: int = LIMIT) -> Path | None:
     bounded = settings.jax_compilation_cache_max_size != -1
     if chosen and (bounded or "://" in chosen):
         return Path(chosen)
-    # Programs for one kind of CPU do not run on every other, and home folders are shared.
     place = Path(chosen) if chosen else folder / machine()
     try:
         place.mkdir(parents=True, exist_ok=True)
@@ -61,10 +59,7 @@ def keep_compiled(folder: Path, *, limit: int = LIMIT) -> Path | None:
 
 
 def share_compiled(folder: Path) -> None:
-    """Fetches compiled programs from `folder` of a bucket, and keeps new ones there as well.
-
-    JAX has the first of several processes write. Never raises.
-    """
+    """Fetches compiled programs from `folder` of a bucket, and keeps new ones there as well."""
     place = folder_in_use()
     if place is None or "://" in str(place):
         return
@@ -146,10 +141,7 @@ def _take_the_place_of_jax_cache(place: Path, shared: Path | None = None) -> Non
 
 
 class Entries:
-    """What JAX asks of a cache, safe for any number of processes.
-
-    `shared` is a folder in a bucket that gets every new entry, too.
-    """
+    """What JAX asks of a cache, for any number of processes; `shared` is a bucket's copy."""
 
     def __init__(self, folder: Path, shared: Path | None = None) -> None:
         self._path = self.path = folder
@@ -182,7 +174,6 @@ class Entries:
 
 
 def _trim(folder: Path, limit: int) -> None:
-    """Removes the least recently used entries beyond `limit` bytes, and partial old ones."""
     entries = []
     for path in folder.iterdir():
         with contextlib.suppress(OSError):  # another process does the same

@@ -38,13 +38,10 @@ class MeshError(UserError):
 
 
 def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -> Mesh:
-    """A mesh over `devices` (default: all); one axis may be -1, what is left.
+    """A mesh over `devices` (default: all); one axis may be -1, what is left. Raises MeshError.
 
     On TPUs neighbours in the mesh are neighbours on the chips' network where possible. Slices,
     which only the data-centre network joins, split the data axis, which has the least traffic.
-
-    Raises MeshError if the sizes don't multiply to the number of devices, or mesh.data isn't a
-    multiple of the number of slices.
     """
     devices = jax.devices() if devices is None else devices
     sizes = [config.data, config.fsdp, config.tensor]
@@ -61,7 +58,6 @@ def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -
 
 def _grid(devices: Sequence[jax.Device], sizes: Sequence[int]) -> np.ndarray:
     if devices[0].platform != "tpu":
-        # In order of hosts: the tensor axis stays within one.
         return np.asarray(devices).reshape(sizes)
     slices = len({getattr(device, "slice_index", 0) for device in devices})
     if slices == 1:
@@ -101,13 +97,9 @@ def batch_sharding(mesh: Mesh) -> NamedSharding:
 
 
 def batch_share(mesh: Mesh) -> tuple[tuple[int, ...], int]:
-    """The rows of a batch on this process's devices: which parts of how many equal ones.
-
-    If a row's devices belong to several processes, each has that part.
-    """
+    """The rows of a batch on this process's devices: which parts of how many equal ones."""
     if not mesh.is_multi_process:
         return (0,), 1
-    # The axes are (data, fsdp, tensor): each row of this table holds one part's devices.
     parts = mesh.devices.reshape(-1, mesh.shape["tensor"])
     here = jax.process_index()
     mine = (any(device.process_index == here for device in devices) for devices in parts)
@@ -230,6 +222,5 @@ def _check_even(path: Any, leaf: Any, sharding: NamedSharding) -> None:
 
 
 def _parts(mesh: Mesh | AbstractMesh, over: Any) -> int:
-    """Into how many parts a PartitionSpec's entry splits an array's axis."""
     axes = (over,) if isinstance(over, str) else over or ()
     return math.prod(mesh.shape[axis] for axis in axes)

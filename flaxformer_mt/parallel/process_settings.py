@@ -85,7 +85,6 @@ def available(root: Path = _ROOT) -> int:
 
 
 def _left_in_groups(root: Path) -> Iterator[int]:
-    """What its group and those above leave, in version 2 and in version 1 (cgroups(7))."""
     files = root / "sys/fs/cgroup"
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, controllers, own = line.split(":", 2)
@@ -128,10 +127,7 @@ class DeterminismError(UserError):
 
 
 def make_deterministic() -> None:
-    """Has XLA compile deterministic programs for GPUs; on CPUs and TPUs they are anyway.
-
-    Raises DeterminismError after a GPU was used, since XLA reads its flags when it starts.
-    """
+    """Has XLA compile deterministic programs for GPUs; DeterminismError if it has started."""
     flags = os.environ.get("XLA_FLAGS", "")
     if FLAG in flags.split():
         return

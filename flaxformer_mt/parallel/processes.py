@@ -56,14 +56,10 @@ class Processes:
 
     @property
     def is_first(self) -> bool:
-        """Whether this one writes and reports for all."""
         return self.number == 0
 
     def first(self, action: Callable[[], T]) -> T:
-        """Runs `action` in the first process only; all get its result, plain JSON.
-
-        If it raises, the others raise ProcessError.
-        """
+        """What `action` returns in the first process, plain JSON. If it raises: ProcessError."""
         if self.count == 1:
             return action()
         key = self._next_key()
@@ -110,7 +106,6 @@ class Processes:
 
     @functools.cached_property
     def _vote(self) -> tuple[NamedSharding, Callable[[jax.Array], jax.Array]]:
-        """A number for each device, and a program for the largest."""
         mesh = Mesh(np.asarray(jax.devices()), ("device",))
         everywhere = NamedSharding(mesh, PartitionSpec())
         return NamedSharding(mesh, PartitionSpec("device")), jax.jit(
@@ -132,10 +127,7 @@ def joined(cluster: Cluster | None, *, heartbeat: int | None = None) -> Iterator
 
     JAX recognises TPU pod slices (also on GKE), Slurm, Open MPI and Kubernetes; otherwise this
     process is alone. Must come before any use of a device. If a process dies or leaves this block
-    by an exception, JAX aborts the others within `heartbeat` seconds.
-
-    Raises ProcessError if the others can't be met, and for several CPU devices in each of several
-    processes.
+    by an exception, JAX aborts the others within `heartbeat` seconds. Raises ProcessError.
     """
     try:
         processes = _join(cluster, heartbeat or HEARTBEAT)
@@ -159,13 +151,9 @@ def joined(cluster: Cluster | None, *, heartbeat: int | None = None) -> Iterator
 
 
 def settled_status(error: Exception, status: int) -> int:
-    """The exit status after `error`, by itself `status`: the first process's, if it failed first.
-
-    A launcher may look at any process. The first ends last, since JAX then aborts the others.
-    """
+    """The exit status after `error`: the first process's, if it failed first. It ends last."""
     if _failed is None:
         return status
-    # Nobody is left to tell, or to hear it from, where the connection is lost as well.
     with contextlib.suppress(jax.errors.JaxRuntimeError):
         if isinstance(error, ProcessError):
             status = int(_client().blocking_key_value_get(_STATUS, 1000 * _PATIENCE))
@@ -202,7 +190,6 @@ def _join(cluster: Cluster | None, heartbeat: int) -> Processes:
             return ALONE
         raise
     except RuntimeError as error:
-        # A command called by a program that used JAX before.
         before = "must be called before" in str(error) and cluster is None
         if before and not jax.distributed.is_initialized() and jax.process_count() == 1:
             return ALONE
@@ -231,7 +218,6 @@ def _leave_at_exit(status: int) -> None:
 
 
 def _client() -> Any:
-    # JAX has no public door to its coordination service; Orbax enters by this one as well.
     from jax._src import distributed
 
     return distributed.global_state.client

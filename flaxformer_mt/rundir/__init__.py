@@ -8,10 +8,7 @@ class RunDirectoryError(FlaxformerError):
 
 
 class WorkdirError(RunDirectoryError):
-    """A path that is not a usable run directory, is of a later format, or has a damaged file.
-
-    Trying again does not help; another path, version or copy may.
-    """
+    """A path that is no usable run directory, or has a damaged file: trying again doesn't help."""
 
     exit_status = FINAL
 

@@ -30,7 +30,6 @@ from flaxformer_mt.rundir.paths import (
     is_remote,
 )
 
-# The file that completes each folder.
 INDEX = {"vocabulary": "vocabulary.json", "data": "manifest.json"}
 FILES = "files.json"
 
@@ -45,8 +44,7 @@ def cache_folder() -> Path:
 def local_copy(folder: Path) -> Path:
     """A run's `vocabulary` or `data` as a local folder: itself, or its copy in the cache.
 
-    Raises RunDirectoryError if the folder is incomplete, can't be fetched, or isn't what was
-    uploaded. Whoever opens a copy verifies it.
+    Whoever opens a copy verifies it. Raises RunDirectoryError.
     """
     if not is_remote(folder):
         return folder
@@ -74,9 +72,7 @@ def local_copy(folder: Path) -> Path:
 def preparing(run: RunDirectory) -> Iterator[Path]:
     """The local folder in which to `prepare` a run, with those of its folders that exist.
 
-    For a run in a bucket, a temporary folder; what is made there is uploaded at the end, the
-    vocabulary first. Needs the run's lock; only the first of several processes calls it. Raises
-    RunDirectoryError.
+    What is made for a run in a bucket is uploaded at the end. Needs the lock, in the first process.
     """
     if not is_remote(run.path):
         yield run.path
@@ -163,7 +159,6 @@ def _fetch(remote: Path, local: Path, expected: dict[str, Any]) -> None:
 
 
 def _place_of(files: dict[str, Any]) -> Path:
-    """Where a folder of these files is kept."""
     key = hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
     return cache_folder() / "folders" / key
 

@@ -90,7 +90,6 @@ def is_there(folder: Path) -> bool:
 
 
 def has_average(directory: Path) -> bool:
-    """Whether a checkpoints directory holds averaged parameters."""
     return is_there(directory / AVERAGE)
 
 
@@ -116,10 +115,7 @@ def select_step(directory: Path, which: Literal["best", "latest"] | int) -> int:
 
 
 def best_steps(directory: Path, n: int) -> list[int]:
-    """At most n steps, best first, by the newest checkpoint's metric.
-
-    Raises CheckpointError if no checkpoint was validated.
-    """
+    """At most n steps, best first, by the newest checkpoint's metric. Raises CheckpointError."""
     metas = dict(readable_metas(directory))
     if metas:
         best = metas[max(metas)]["best"]
@@ -159,7 +155,6 @@ def readable_metas(directory: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def joined(steps: Sequence[int]) -> str:
-    """Steps as a message lists them."""
     return ", ".join(str(step) for step in steps)
 
 
@@ -265,10 +260,7 @@ def average_checkpoints(
 
 
 def write_average(run: RunDirectory, params: Any, steps: Sequence[int]) -> None:
-    """Stores averaged parameters as `checkpoints/average`, replacing older ones when done.
-
-    In a bucket, where folders can't be renamed, these go first. Raises CheckpointError.
-    """
+    """Stores averaged parameters as `checkpoints/average`. Raises CheckpointError."""
     import orbax.checkpoint as ocp
 
     from flaxformer_mt.rundir.checkpoint_format import composite, first_line, hush

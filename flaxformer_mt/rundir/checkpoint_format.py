@@ -42,8 +42,7 @@ _OS_ERROR = re.compile(r"(?:os_error_code='|OS error )(\d+)")
 def composite(trees: Mapping[str, Any], documents: Mapping[str, Any]) -> ocp.args.Composite:
     """Orbax arguments that save `trees` of arrays, JSON `documents`, and their description.
 
-    `documents["meta"]` gets format version, leaves and checksums. Digests are taken here, before
-    the caller can donate the arrays.
+    Digests are taken here, before the caller can donate the arrays.
     """
     # A copy: a thread saves it while the caller may change the content.
     copied: dict[str, Any] = json.loads(json.dumps(documents))
@@ -86,9 +85,8 @@ def read_document(folder: Path, meta: Mapping[str, Any], name: str) -> dict[str,
 def read_tree(folder: Path, meta: Mapping[str, Any], name: str, abstract: Any) -> Any:
     """The tree `name` with the structure and shardings of `abstract`, every leaf checked.
 
-    Leaves of `abstract` are arrays or ShapeDtypeStructs, without a sharding for the first local
-    device. Raises CheckpointError for another form, DamagedError for missing files or wrong
-    digests, UnreadError where the machine fails.
+    Raises CheckpointError for another form, DamagedError for missing files or wrong digests,
+    UnreadError where the machine fails.
     """
     wanted = {path: _target(leaf) for path, leaf in flatten_paths(abstract).items()}
     check_form(folder, meta, name, wanted)
@@ -110,10 +108,7 @@ def read_tree(folder: Path, meta: Mapping[str, Any], name: str, abstract: Any) -
 
 
 def read_weights(folder: Path) -> dict[str, Any]:
-    """A checkpoint's parameters as nested dictionaries of arrays on the first local device.
-
-    The moving average if there is one, as in validation. Raises CheckpointError.
-    """
+    """A checkpoint's parameters, or their moving average, as nested dictionaries of arrays."""
     meta = read_meta(folder)
     weights = "ema" if "ema" in meta["leaves"] else "params"
     leaves = {
@@ -172,7 +167,6 @@ def _target(leaf: Any) -> jax.ShapeDtypeStruct:
 
 
 def _read_arrays(place: Path, wanted: Mapping[str, jax.ShapeDtypeStruct]) -> dict[str, Any]:
-    """The arrays by path."""
     # Without a Checkpointer, at whose end all processes would wait for one that couldn't read.
     with contextlib.closing(ocp.StandardCheckpointHandler()) as reader:
         if not epath.Path(place).exists():
@@ -182,7 +176,6 @@ def _read_arrays(place: Path, wanted: Mapping[str, jax.ShapeDtypeStruct]) -> dic
 
 
 def _read_json(folder: Path, name: str) -> dict[str, Any]:
-    # Orbax's own reader does no more than this.
     document = reading(folder, name, lambda: json.loads((folder / name / "metadata").read_bytes()))
     if not isinstance(document, dict):
         raise DamagedError(f"{folder}: {name} has changed since it was written")
@@ -206,7 +199,6 @@ def listed_alike(directory: Path, list_steps: Callable[[Path], list[int]]) -> li
     if jax.process_count() == 1:
         return steps
     for _ in range(_PATIENCE):  # counted, so that all give up in the same round
-        # JAX's int32 holds 31 bits.
         digest = np.int32(zlib.crc32(str(steps).encode()) >> 1)
         if len(np.unique(multihost_utils.process_allgather(digest))) == 1:
             return steps
@@ -218,10 +210,7 @@ def listed_alike(directory: Path, list_steps: Callable[[Path], list[int]]) -> li
 
 
 def reading(folder: Path, name: str, read: Callable[[], T]) -> T:
-    """The item `name` of the checkpoint in `folder`.
-
-    Raises DamagedError if files are missing or wrong, UnreadError if the machine fails.
-    """
+    """An item of a checkpoint. Raises DamagedError, and UnreadError where the machine fails."""
     try:
         if not is_remote(folder):
             os.stat(folder / name)  # Orbax takes any failure for absence
@@ -256,7 +245,6 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _os_errors(error: BaseException) -> set[int]:
-    """The operating system's error numbers, from Python and TensorStore."""
     codes: set[int] = set()
     for link in _chain(error):
         codes.update(int(code) for code in _OS_ERROR.findall(str(link)))
@@ -288,7 +276,6 @@ def _is_news(record: logging.LogRecord) -> bool:
 
 
 def _complain(hook: Callable[[Any], Any], unraisable: Any) -> None:
-    """Passes on all but failed reads' coroutines and closed event loops."""
     source = getattr(unraisable.object, "cr_code", None)
     abandoned = source is not None and "/orbax/checkpoint/" in source.co_filename
     if not abandoned and str(unraisable.exc_value) != "Event loop is closed":

@@ -52,8 +52,7 @@ class Snapshot:
 class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
     """The checkpoints of one run, for the process that trains and holds the run's lock.
 
-    Opening removes what a killed save left. `report` gets a sentence about each checkpoint that is
-    set aside; `before_save` is called before each save. Raises CheckpointError.
+    `report` gets a sentence about each checkpoint that is set aside. Raises CheckpointError.
     """
 
     def __init__(
@@ -73,10 +72,7 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         self._open()
 
     def save(self, snapshot: Snapshot) -> bool:
-        """Starts saving once the save before is done. False if the step exists.
-
-        Raises CheckpointError, also if the save before failed; the next save tries again.
-        """
+        """Starts saving once the save before is done. False if the step exists."""
         self.wait()
         if snapshot.step in self.steps():
             return False
@@ -93,7 +89,6 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         arguments = form.composite(trees, {"position": snapshot.position, "meta": meta})
         self._metas[snapshot.step] = meta
         try:
-            # force: the caller decides when to save.
             self._opened().save(snapshot.step, args=arguments, force=True)
         except Exception as error:
             self._failed(error)
@@ -142,7 +137,6 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         return sorted(self._opened().all_steps())
 
     def latest_step(self) -> int | None:
-        """The newest step, if any."""
         return max(self.steps(), default=None)
 
     def close(self) -> None:
@@ -214,7 +208,6 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
             manager.close()
 
     def _failed(self, error: Exception) -> None:
-        """Closes the manager, which is unusable after a failure; the next call makes a new one."""
         try:
             self._close_manager()
         except Exception as second:
@@ -240,10 +233,7 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
 def load_params(
     run: RunDirectory, which: Literal["best", "latest", "average"] | int
 ) -> dict[str, Any]:
-    """A run's parameters, as `read_weights`, without model or lock.
-
-    Raises CheckpointError that names the existing steps.
-    """
+    """A run's parameters, as `read_weights`, without model or lock. Raises CheckpointError."""
     form.hush()
     if which == "average":
         folder = choice.existing_average(run.checkpoints)

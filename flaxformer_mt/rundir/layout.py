@@ -85,10 +85,7 @@ class RunRecord:
 def create(
     path: str | os.PathLike[str], config: Mapping[str, Any], command_line: Sequence[str]
 ) -> RunDirectory:
-    """Makes `path` a run directory of the current format, with `config` as plain JSON.
-
-    It may hold other files, but no run or remains of one. Raises RunDirectoryError.
-    """
+    """Makes `path`, without a run, a run directory with `config`. Raises RunDirectoryError."""
     run = RunDirectory(as_path(path))
     make_folder(run)
     if has_record(run):
@@ -171,10 +168,7 @@ State = Literal["running", "stopped", "finished", "failed"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Status:
-    """`running` (even after a kill), `stopped` on request, `finished` or `failed`.
-
-    `reason` is one sentence for people.
-    """
+    """`running` (even after a kill), `stopped` on request, `finished` or `failed`, and why."""
 
     state: State
     step: int

@@ -41,10 +41,7 @@ class Holding:
 def locked(
     run: RunDirectory, doing: str, *, beat: float = 20.0, dead_after: float = 90.0
 ) -> Iterator[Holding]:
-    """Holds the run for this process; another one gets RunDirectoryError, "... is DOING; ...".
-
-    For a run in a bucket the first process holds it for all.
-    """
+    """Holds the run, in the first process of a bucket's; RunDirectoryError if another does."""
     if not is_remote(run.path):
         with _locked_here(run, doing):
             yield Holding()
@@ -157,7 +154,6 @@ class RemoteHolding(Holding):
                     return
 
     def _read(self) -> tuple[int, dict[str, Any]]:
-        """The generation of the lock and what it says; 0 if there is none."""
         from google.api_core.exceptions import NotFound
 
         with explained(self._run.lock_file, "read"):
@@ -182,6 +178,5 @@ def _name(found: dict[str, Any]) -> str:
 
 
 def _taken(run: RunDirectory, found: dict[str, Any]) -> RunDirectoryError:
-    """The error for a run whose lock is `found`; old locks don't say what for."""
     holder = f"{_name(found)} is {found.get('doing', 'working on it')}"
     return RunDirectoryError(f"{run}: {holder}; wait for it, or stop it")

@@ -22,10 +22,7 @@ _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 class MetricsLog(contextlib.AbstractContextManager["MetricsLog"]):
-    """An append-only log whose every line has an integer `step` and survives the process.
-
-    Opening cuts a last line torn by a kill. Raises RunDirectoryError.
-    """
+    """An append-only log whose lines have an integer `step`; opening cuts a torn last line."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -35,10 +32,7 @@ class MetricsLog(contextlib.AbstractContextManager["MetricsLog"]):
             self._file = open(path, "ab", buffering=0)
 
     def write(self, step: int, values: Mapping[str, Any]) -> None:
-        """Appends a report of numbers (also NumPy's and JAX's) and text, whole or not at all.
-
-        Raises RunDirectoryError.
-        """
+        """Appends a report, whole or not at all. Raises RunDirectoryError."""
         line = {name: _plain(value) for name, value in {"step": step, **values}.items()}
         data = json.dumps(line, ensure_ascii=False, allow_nan=False).encode() + b"\n"
         size = self._file.seek(0, os.SEEK_END)
@@ -47,7 +41,6 @@ class MetricsLog(contextlib.AbstractContextManager["MetricsLog"]):
                 while data:
                     data = data[self._file.write(data) :]
             except OSError:
-                # A piece of a line would run into the next one.
                 self._file.truncate(size)
                 raise
 

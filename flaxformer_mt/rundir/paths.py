@@ -31,10 +31,7 @@ T = TypeVar("T")
 
 
 def as_path(path: str | os.PathLike[str]) -> Path:
-    """The absolute path of a local file or folder, or the path of `gs://...`.
-
-    Raises WorkdirError for an empty path, another kind of address, or missing client libraries.
-    """
+    """The absolute local path, or the path of `gs://...`. Raises WorkdirError."""
     if not os.fspath(path):
         raise WorkdirError("'' is not a path: write . for the current directory")
     # After pathlib an address reads `gs:/`.
@@ -157,10 +154,7 @@ def read_json(path: Path) -> Any:
 
 @contextlib.contextmanager
 def document(path: Path, advice: str) -> Iterator[Any]:
-    """The content of a JSON file, for a block whose errors mean that it is damaged.
-
-    Raises WorkdirError with `advice`, and RunDirectoryError for what can't be read.
-    """
+    """The content of a JSON file, for a block whose errors mean that it is damaged."""
     try:
         content = read_json(path)
     except WorkdirError as error:
@@ -193,7 +187,6 @@ def remove(folder: Path) -> None:
 
 
 def files_below(folder: Path) -> Iterator[Path]:
-    """Every file in a local folder or a bucket's, in order."""
     for path in sorted(folder.iterdir()):
         if path.is_dir():
             yield from files_below(path)

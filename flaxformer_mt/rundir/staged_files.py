@@ -27,10 +27,7 @@ class GrowingFiles(RunDirectory):
 
 
 class StagedFiles(GrowingFiles):
-    """Growing files on this machine that a thread uploads every `interval` seconds.
-
-    A failed upload is reported once and doesn't end training: the next one sends whole files again.
-    """
+    """Growing files on this machine that a thread uploads every `interval` seconds."""
 
     def __init__(
         self,
@@ -48,7 +45,6 @@ class StagedFiles(GrowingFiles):
         self._sent: dict[Path, tuple[int, int]] = {}  # size and time of change when last uploaded
         self._lock = threading.Lock()
         self._ended = threading.Event()
-        self._failing = False
         for here, there in ((self.metrics, run.metrics), (self.goodput, run.goodput)):
             with contextlib.suppress(FileNotFoundError):
                 here.write_bytes(asking(there, "read", there.read_bytes))
@@ -60,13 +56,7 @@ class StagedFiles(GrowingFiles):
         try:
             self._upload_changed()
         except Exception as error:
-            if not self._failing:
-                self._report(f"{self._run}: could not upload metrics, retrying: {reason(error)}")
-            self._failing = True
-        else:
-            if self._failing:
-                self._report(f"{self._run}: metrics uploads work again")
-            self._failing = False
+            self._report(f"{self._run}: could not upload metrics, retrying: {reason(error)}")
 
     def close(self) -> None:
         """Ends the thread and uploads what is left. Raises RunDirectoryError if that fails."""
@@ -100,10 +90,7 @@ class StagedFiles(GrowingFiles):
 def growing_files(
     run: RunDirectory, *, holding: Holding | None = None, report: Callable[[str], None] = print
 ) -> Iterator[GrowingFiles]:
-    """A run's growing files for the process that trains; only the first of several writes them.
-
-    Raises RunDirectoryError, which says where files are kept that couldn't be uploaded in the end.
-    """
+    """A run's growing files, for the process that trains. Raises RunDirectoryError."""
     if not is_remote(run.path) or not is_primary():
         yield GrowingFiles(run.path)
         return
@@ -112,7 +99,6 @@ def growing_files(
     try:
         yield staged
     except BaseException:
-        # What ended training is the error to tell.
         try:
             staged.close()
         except RunDirectoryError as error:

@@ -36,7 +36,7 @@ def message(values: Any) -> str:
         ("model.norm", "rms", "'model.norm' = 'rms': must be one of 'post', 'pre'"),
         ("training.freeze", [1], "'training.freeze' = [1]: must be a list of strings"),
         ("data.train", ["a"], "'data.train' maps names to corpora, not ['a']"),
-        ("data.train.a", "x", "'data.train.a' is a group of settings, not 'x'"),
+        ("data.train.a", "x", "'data.train.a' is a group, not 'x'"),
     ],
 )
 def test_unknown_keys_and_wrong_types_are_named(key, value, wanted):

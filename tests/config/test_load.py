@@ -203,7 +203,7 @@ CHANGE = "def get_config(variant=''):\n    config = default_config()\n    {}\n  
             ": get_config returned 3, not a ConfigDict",
         ),
         ("def get_config():\n    pass\n", ": TypeError: get_config() takes 0 positional arguments"),
-        (PARTIAL.format('{"data": {"train": 3}}'), ": 'data.train' is a group of settings, not 3"),
+        (PARTIAL.format('{"data": {"train": 3}}'), ": 'data.train' is a group, not 3"),
     ],
 )
 def test_an_error_in_a_file_says_where(write, body, wanted):
@@ -256,7 +256,7 @@ def get_config(variant=""):
 
 def test_a_file_that_is_not_python_is_refused(tmp_path):
     (tmp_path / "config.yaml").write_text("a: 1\n")
-    with pytest.raises(ConfigError, match="config.yaml: not a Python file"):
+    with pytest.raises(ConfigError, match="config.yaml: defines no get_config"):
         load_config(str(tmp_path / "config.yaml"))
 
 

@@ -149,7 +149,7 @@ def test_truncated_changed_and_missing_files_are_refused_by_name(tmp_path):
                     Store.open(tmp_path / "data")
                 assert f"delete {folder} and run `prepare` again" in str(caught.value)
     assert Store.open(folder).digest == Store.open(write(tmp_path / "same")).digest
-    with pytest.raises(StoreError, match=r"store\.json: was made with another vocabulary .*vvvv"):
+    with pytest.raises(StoreError, match=r"store\.json: was made with another vocabulary"):
         Store.open(folder, vocabulary_digest="w" * 64)
 
 
@@ -159,7 +159,7 @@ def test_a_damaged_index_is_refused_by_name(tmp_path):
     changes: tuple[tuple[str | dict[str, object], str], ...] = (
         ("{", "1: is not JSON"),
         ("[]", " is damaged: TypeError"),
-        ('{"format": 7}', " has format 7, but this program reads 2"),
+        ('{"format": 7}', " has format 7, not 2"),
         ('{"format": 1}', " is damaged: KeyError"),
         ({"dtype": "|O"}, " is damaged: ValueError(\"dtype is '|O', not one of <u2, <u4"),
         ({"dtype": "<u2"}, "the offsets of train-00000.src do not match its tokens"),

@@ -84,11 +84,11 @@ def test_what_cannot_be_pushed_is_not_exported(
 
 def test_without_the_package_the_extra_is_named(run, trained, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    install = "huggingface_hub, which is not installed: pip install 'flaxformer-mt[hub]'"
+    install = "huggingface_hub is not installed: pip install 'flaxformer-mt[hub]'"
     done = run(*pushed(trained, tmp_path / "out"))
     assert done.status == 2 and done.last.endswith(install)
     done = run("import", "--from", "lab/en-de", "--workdir", tmp_path / "back")
-    assert done.status == 2 and "lab/en-de: no such folder here; the hub needs" in done.last
+    assert done.status == 2 and "no such folder here; huggingface_hub is not" in done.last
     assert done.last.endswith(install) and not list(tmp_path.iterdir())
 
 
@@ -122,7 +122,7 @@ def test_a_revision_is_imported_and_what_was_fetched_is_kept(hub, model, tmp_pat
     hub.shutdown()
     hub.server_close()
     import_marian("lab/marian", tmp_path / "three", ["x"])
-    with pytest.raises(HubError, match="lab/other: the hub cannot be reached, and no earlier"):
+    with pytest.raises(HubError, match="lab/other: the hub cannot be reached"):
         import_marian("lab/other", tmp_path / "four", ["x"])
 
 

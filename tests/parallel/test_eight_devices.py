@@ -276,14 +276,14 @@ def test_arrays_are_split_as_the_rules_say(results):
 
 def test_what_a_mesh_cannot_split_is_refused(results):
     assert results["rows"] == (
-        "'data.batch.multiple' = 4 must be divisible by 16: mesh.data x mesh.fsdp = 8 devices "
-        "split the rows of each of training.optimizer.accumulation = 2 micro-batches"
+        "'data.batch.multiple' = 4 must be divisible by 16: 8 devices (mesh.data x mesh.fsdp) "
+        "split each of 2 micro-batches"
     )
     assert results["micro_rows"].startswith("'data.batch.multiple' = 8 must be divisible by 16")
     assert "embedding/shared" in results["vocab"]
     assert results["vocab"].endswith(
-        "[17, 16] cannot be split evenly over tensor = 2: make its axis of 17 a multiple of 2 "
-        "(for a vocabulary: model.vocab_multiple = 2), or change the mesh"
+        "[17, 16] cannot be split evenly over tensor = 2: change the mesh, or the axis of 17 (of a "
+        "vocabulary: model.vocab_multiple = 2)"
     )
     assert results["padded"] == [16, 16]
     assert results["too_many"].startswith("'mesh': data 2 x fsdp 1 x tensor 2 does not make 8")

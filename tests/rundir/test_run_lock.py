@@ -28,7 +28,9 @@ def test_a_second_holder_is_refused_and_told_who_holds(tmp_path):
     with pytest.raises(KeyError), locked(run, "preparing its data"):
         assert json.loads(run.lock_file.read_text())["pid"] == os.getpid()
         for _ in range(2):
-            refused(run, rf"process {os.getpid()} on .* is preparing its data; wait for it, or stop")
+            refused(
+                run, rf"process {os.getpid()} on .* is preparing its data; wait for it, or stop"
+            )
         # An earlier version's, or one that has not written yet, does not say what it does.
         for content, holder in [
             ('{"pid": 7, "host": "there"}', "process 7 on there is working on it"),

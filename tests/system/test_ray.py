@@ -198,6 +198,6 @@ def test_what_ends_every_worker_is_told(cluster: Any) -> None:
     with pytest.raises(ClusterError, match="died while starting"):
         with begun(lambda: os._exit(1)):
             pass
-    with pytest.raises(ClusterError, match=r"differ in who: on [\d.]+ it is \d+, on others \d+"):
+    with pytest.raises(ClusterError, match=r"differ: who is \d+ on [\d.]+ and \d+ on others"):
         with begun(lambda: ({"who": os.getpid()}, work)) as found:
             list(found.map(range(5000)))

@@ -52,7 +52,6 @@ class JsonRecords:
         return Defect(self.label, *found.args) if isinstance(found, NoText) else None
 
     def _sentences(self, record: bytes) -> tuple[bytes, bytes] | NoText:
-        """The two sentences, or why there are none."""
         try:
             value = parsed(record)
             return text_at(value, self.src), text_at(value, self.tgt)
@@ -78,25 +77,18 @@ def text_at(value: Any, key: str) -> bytes:
     """The UTF-8 text under a key; a dot enters an object. Raises NoText."""
     for name in key.split("."):
         if not isinstance(value, dict):
-            raise NoText(NO_TEXT, f"expected an object with {key!r}, found {_kind(value)}")
+            raise NoText(NO_TEXT, f"no object with {key!r}: {json.dumps(value)[:40]}")
         if name not in value:
             present = ", ".join(map(repr, list(value)[:8])) or "none"
             raise NoText(NO_TEXT, f"no key {key!r}; keys there: {present}")
         value = value[name]
     if not isinstance(value, str):
-        raise NoText(NO_TEXT, f"{key!r} is {_kind(value)}, not a string")
+        raise NoText(NO_TEXT, f"{key!r} is {json.dumps(value)[:40]}, not a string")
     try:
         return value.encode("utf-8")
     except UnicodeEncodeError as error:
         surrogate = ord(value[error.start])
         raise NoText(INVALID_UTF8, f"half a character, U+{surrogate:04X}, in {key!r}") from None
-
-
-def _kind(value: Any) -> str:
-    if value is None or isinstance(value, bool):
-        return json.dumps(value)
-    names = {"dict": "an object", "list": "a list", "str": "a text"}
-    return names.get(type(value).__name__, "a number")
 
 
 HUB = "hf://datasets/"
@@ -131,10 +123,7 @@ class ParquetRecords:
 
 
 def open_files(corpus: CorpusConfig, folder: str, key: str, *, fetch: bool) -> ParquetRecords:
-    """The files of a corpus of kind `hf`: a local pattern, in a bucket, or on the hub.
-
-    Without `fetch`, the hub's must have been fetched before. Raises CorpusError.
-    """
+    """The files of a corpus of kind `hf`, of the hub only earlier ones without `fetch`."""
     if corpus.path.startswith(HUB):
         found = _of_hub(corpus.path, f"{key}.path", fetch=fetch)
     else:
@@ -144,9 +133,7 @@ def open_files(corpus: CorpusConfig, folder: str, key: str, *, fetch: bool) -> P
 
 
 def _of_hub(path: str, key: str, *, fetch: bool) -> tuple[AnyPath, ...]:
-    """Local copies of hf://datasets/ORG/NAME[@REVISION]/PATTERN."""
     parts = re.fullmatch("([^/]+/[^/]+)/(.+)", path.removeprefix(HUB))
-    # An address writes a branch's slashes as %2F.
     repository = parts and hub.address(urllib.parse.unquote(parts[1]))
     if parts is None or repository is None:
         raise CorpusError(f"{key}: {path}: write {HUB}ORG/NAME/PATTERN or ORG/NAME@REVISION")
@@ -160,7 +147,6 @@ def _of_hub(path: str, key: str, *, fetch: bool) -> tuple[AnyPath, ...]:
 
 
 def _rows(path: AnyPath, keys: tuple[str, str]) -> Iterator[Any]:
-    """Each row's texts in bytes, None for null. Raises CorpusError."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
@@ -182,7 +168,6 @@ def _rows(path: AnyPath, keys: tuple[str, str]) -> Iterator[Any]:
 
 
 def _place(schema: Any, key: str, path: AnyPath) -> list[str]:
-    """The names that lead from a column to a text. Raises CorpusError."""
     import pyarrow as pa
 
     names = [key] if key in schema.names else key.split(".")

@@ -72,7 +72,6 @@ class Drops:
             self.examples.append(Example(defect.file, line, defect.reason, defect.detail))
 
     def merge(self, later: Drops) -> None:
-        """Adds those of later lines."""
         before = dict(self.counts)
         for example in sorted(later.examples, key=lambda example: example.line):
             reason = example.reason

@@ -15,15 +15,11 @@ from flaxformer_mt.data.corpus.paths import AnyPath
 
 _BLOCK = 1024  # records of an ArrayRecord shard read at a time: one by one is ten times as slow
 
-# One record's limit: a length beyond it is a damaged length.
 _TFRECORD_LARGEST = 1 << 30
 
 
 def read_array_record(path: AnyPath, skip: int = 0, take: int | None = None) -> Iterator[bytes]:
-    """`take` records of a shard (None: the rest) after `skip`, in order.
-
-    Raises CorpusError for a damaged or short shard.
-    """
+    """`take` records of a shard (None: the rest) after `skip`, in order. Raises CorpusError."""
     try:
         from array_record.python.array_record_module import ArrayRecordReader
     except ImportError as error:
@@ -50,14 +46,10 @@ def read_array_record(path: AnyPath, skip: int = 0, take: int | None = None) -> 
 
 
 def read_tfrecord(path: AnyPath, skip: int = 0, take: int | None = None) -> Iterator[bytes]:
-    """As `read_array_record`. A record is length (uint64), checksum, bytes, checksum.
-
-    Checks the lengths' CRC-32C, so that no record is read out of place.
-    """
+    """As `read_array_record`, of records of length (uint64), checksum, bytes, checksum."""
     from tensorboardX.record_writer import masked_crc32c
 
     with paths.open_binary(path) as raw:
-        # Object stores' files are buffered.
         stream = io.BufferedReader(raw, 1 << 20) if isinstance(raw, io.RawIOBase) else raw
         number = 0
         while take is None or number < skip + take:

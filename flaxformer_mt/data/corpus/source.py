@@ -45,7 +45,6 @@ class BuiltIn:
     files: Mapping[str, AnyPath] = dataclasses.field(default_factory=dict)
 
     def records(self) -> Iterator[tuple[bytes, ...]]:
-        # Reads the grammar's lexicon.
         from flaxformer_mt.data import synthetic
 
         for src, tgt in synthetic.pairs(cast("synthetic.Split", self.split), self.size):
@@ -133,10 +132,9 @@ def part_of(source: Source, places: Mapping[str, Place]) -> Source:
 def open_split(
     data: DataConfig, split: str, *, fetch: bool = True
 ) -> list[tuple[str, CorpusConfig, Source]]:
-    """Each corpus of "train" or "valid": its key, its settings and its source.
+    """Each corpus of "train" or "valid": its key, its settings and its source. Raises CorpusError.
 
-    With `data.valid_fraction` the splits are parts of one corpus. Without `fetch`, sets of TFDS and
-    of the hub are left out. Raises CorpusError.
+    Without `fetch`, sets of TFDS and of the hub are left out.
     """
     corpora = {f"data.train.{corpus.name}": corpus for corpus in data.train}
     if split == "valid" and not data.valid_fraction:
@@ -158,10 +156,9 @@ def open_split(
 def open_source(
     corpus: CorpusConfig, folder: str = "", key: str = "", *, make: bool = True
 ) -> Source:
-    """The source that the settings under `key` name, its files' existence checked.
+    """The source that the settings under `key` name, in `folder`. Raises CorpusError.
 
-    Paths are relative to `folder`. With `make`, a TFDS set is prepared and one of the hub fetched
-    if need be, which may take long. Raises CorpusError, which names the setting.
+    With `make`, a TFDS set is prepared and one of the hub fetched if need be.
     """
     key = key or corpus.name or "corpus"
     if corpus.tag:
@@ -198,10 +195,9 @@ def open_source(
 def read_pairs(
     corpus: CorpusConfig, folder: str = "", *, drops: Drops | None = None, key: str = ""
 ) -> Iterator[Pair]:
-    """The pairs of the corpus under `key` in order, streaming.
+    """The pairs of the corpus under `key` in order, streaming. Raises CorpusError.
 
-    A pair with invalid UTF-8, a control character, an empty side, or not exactly two texts is
-    counted in `drops`, or without `drops`, as for test sets, an error. Raises CorpusError.
+    A defective one is counted in `drops`, or without `drops`, as for test sets, an error.
     """
     key = key or corpus.name or "corpus"
     source = open_source(corpus, folder, key)

@@ -64,7 +64,6 @@ class TextFiles:
     """Two line-aligned files, or one with source, tab and target per line."""
 
     files: Mapping[str, AnyPath]
-    # Where each is read from, if not from its start.
     places: Mapping[str, Place] = dataclasses.field(default_factory=dict)
 
     @property
@@ -134,13 +133,10 @@ def count_line_ends(
 def require_stamp(path: AnyPath, stamp: tuple[int, int]) -> None:
     """Raises CorpusError for a file that has changed, or is another one on this machine."""
     if not path.exists() or paths.stamp(path) != stamp:
-        raise CorpusError(
-            f"{path}: is missing on a machine of the cluster, or has another size or time there"
-        )
+        raise CorpusError(f"{path}: is missing or different on a machine of the cluster")
 
 
 def _blocks(path: AnyPath, place: Place) -> Iterator[list[bytes]]:
-    """Lines, many at a time, for speed."""
     count = place.line_ends
     begun = bytearray()  # the line that the next block continues
     try:
@@ -193,10 +189,7 @@ def _split(data: bytes, *, first: bool) -> list[bytes]:
 
 @contextlib.contextmanager
 def open_text(path: AnyPath) -> Iterator[tuple[BinaryIO, BinaryIO]]:
-    """The file's bytes, decompressed by its name and first bytes; and the file, maybe a pipe.
-
-    Raises CorpusError.
-    """
+    """The file's bytes, decompressed; and the file, maybe a pipe. Raises CorpusError."""
     named = _SUFFIXES.get(path.suffix.lower(), "")
     if named in ("bzip2", "zip"):
         raise CorpusError(f"{path}: {named} files are not supported: use .gz, .xz, .zst or text")

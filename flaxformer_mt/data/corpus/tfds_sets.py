@@ -55,7 +55,6 @@ class TfdsSplit:
         return {f"path[{number}]": path for number, path in enumerate(found)}
 
     def records(self) -> Iterator[tuple[bytes, ...]]:
-        """Records in the set's order."""
         from google.protobuf.message import DecodeError
         from tensorflow_datasets.proto import tf_example_pb2
 
@@ -78,10 +77,9 @@ class TfdsSplit:
 
 
 def open_set(corpus: CorpusConfig, folder: str, key: str, *, make: bool) -> TfdsSplit:
-    """The split and direction that a corpus of kind `tfds` names.
+    """The split and direction that a corpus of kind `tfds` names. Raises CorpusError.
 
-    `corpus.path` is a set's name, looked up in `data_dir`, or a prepared set's folder. With `make`,
-    an unprepared set is made from its archives. Raises CorpusError.
+    `corpus.path` is a set in `data_dir`, made from archives with `make`, or a prepared folder.
     """
     builder = _prepared(corpus, folder, key, make=make)
     name = builder.info.full_name
@@ -109,7 +107,6 @@ def open_set(corpus: CorpusConfig, folder: str, key: str, *, make: bool) -> Tfds
 
 
 def _prepared(corpus: CorpusConfig, folder: str, key: str, *, make: bool) -> Any:
-    """The builder of a prepared set."""
     import tensorflow_datasets as tfds
     from tensorflow_datasets.core import read_only_builder
 
@@ -149,7 +146,6 @@ def _parts(builder: Any, split: str, key: str) -> tuple[ShardPart, ...]:
     splits = builder.info.splits
     try:
         instructions = splits[split].file_instructions
-    # TFDS refuses slices in many ways.
     except (AssertionError, AttributeError, KeyError, TypeError, ValueError) as error:
         known = ", ".join(sorted(splits)) or "none"
         raise CorpusError(
@@ -163,11 +159,6 @@ def _parts(builder: Any, split: str, key: str) -> tuple[ShardPart, ...]:
 
 
 def _make(name: str, data_dir: Path, archives: Path | None, key: str) -> Any:
-    """Makes ArrayRecord shards of a set in `data_dir`; the builder that reads them.
-
-    Archives come from the folder `archives` or are downloaded. Raises CorpusError, which lists
-    missing archives, their sizes and the setting for them.
-    """
     import tensorflow_datasets as tfds
     from tensorflow_datasets.core.download import checksums
 
@@ -210,7 +201,6 @@ def _make(name: str, data_dir: Path, archives: Path | None, key: str) -> Any:
         except CorpusError:
             raise
         except Exception as error:  # whatever the set's own code raises
-            # Another process may have made it first.
             if (Path(builder.data_dir) / "dataset_info.json").exists():
                 return tfds.builder_from_directory(str(builder.data_dir))
             raise CorpusError(f"{key}.path: {name} cannot be prepared: {error!r}") from error
@@ -235,10 +225,7 @@ def _builder(name: str, data_dir: Path, key: str) -> Any:
 
 
 class _Archives:
-    """TFDS's download manager with archives from a folder, unpacked without TensorFlow.
-
-    `known` is what TFDS knows of archives by URL.
-    """
+    """TFDS's download manager, unpacking without TensorFlow; `known` is TFDS's list by URL."""
 
     def __init__(
         self, manager: Any, known: dict[str, Any], folder: Path | None, unpacked: Path
@@ -274,7 +261,6 @@ class _Archives:
         in_url = os.path.basename(urllib.parse.urlparse(url).path)
         name = (info.filename if info else None) or in_url
         if self._folder is not None and (path := self._folder / name).is_file():
-            # TFDS takes it from there, too, and checks size and digest if known.
             return Path(self._manager.download(url)) if info and info.filename else path
         if self._folder is None and self.failure is None:
             try:

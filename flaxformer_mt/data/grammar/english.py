@@ -11,7 +11,6 @@ _HAVE = ("have", "have", "has", "have")
 
 
 def sentence(tree: t.Sentence) -> str:
-    """The English text of a sentence, cased and punctuated."""
     out: list[str] = []
     if tree.before is not None:
         clause(out, tree.before)
@@ -26,7 +25,6 @@ def sentence(tree: t.Sentence) -> str:
 
 
 def clause(out: list[str], tree: t.Clause) -> None:
-    """Append a clause's tokens."""
     if tree.kind in CONJUNCTIONS:
         out.append(tree.kind)
     elif tree.kind == t.RELATIVE:
@@ -51,7 +49,6 @@ def clause(out: list[str], tree: t.Clause) -> None:
     part(out, tree.frequency)
     if verb:
         out.append(verb)
-    # A movable particle stands behind a pronoun (picks him up).
     target, particle = tree.in_place("object"), tree.verb.english_particle
     behind = tree.verb.movable and isinstance(target, Pronoun)
     if particle and not behind:

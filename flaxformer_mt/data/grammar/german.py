@@ -8,7 +8,6 @@ _AUXILIARIES = {
     "werden": ("werde", "wirst", "wird", "werden"),
 }
 _ASKED = {"where": "wo", "when": "wann", "why": "warum"}
-# Preposition and article that German writes as one word.
 _CONTRACTIONS = {
     ("in", "dem"): "im",
     ("an", "dem"): "am",
@@ -21,7 +20,6 @@ _CONTRACTIONS = {
 
 
 def sentence(tree: t.Sentence) -> str:
-    """The German text of a sentence, cased and punctuated."""
     out: list[str] = []
     if tree.before is not None:
         clause(out, tree.before)
@@ -37,7 +35,6 @@ def sentence(tree: t.Sentence) -> str:
 
 
 def clause(out: list[str], tree: t.Clause) -> None:
-    """Append a clause's tokens."""
     finite, particle, nonfinite = _verb_forms(tree)
     if tree.kind in t.VERB_SECOND:
         # One constituent before the finite verb; none in a yes-no question.
@@ -125,7 +122,6 @@ def _case(field: str) -> int:
 
 
 def _relative_pronoun(out: list[str], tree: t.Clause) -> None:
-    """It stands in the case of the argument that it stands for."""
     arguments = {w.NOMINATIVE: tree.subject, w.ACCUSATIVE: tree.object, w.DATIVE: tree.recipient}
     for case, argument in arguments.items():
         if isinstance(argument, t.Relativizer):

@@ -102,7 +102,6 @@ class Sentences(Phrases):
         return PAST if kind != t.IF and self.random() < 0.45 else NOW
 
     def _fronted(self) -> t.Clause:
-        """A statement with a time, place, object or comment in front."""
         clause = self.clause(t.FRONTED, relatives=0.8, adjuncts=0.3)
         draw = self.random()
         if draw < 0.35 and clause.frequency is None and clause.predicate is None:
@@ -118,7 +117,6 @@ class Sentences(Phrases):
         return clause
 
     def _question(self) -> t.Clause:
-        """A yes-no question, or one for a place, time, reason, subject or object."""
         clause = self.clause(t.QUESTION, relatives=0.3, adjuncts=0.5)
         draw = self.random()
         if draw < 0.4:
@@ -154,7 +152,6 @@ class Sentences(Phrases):
             clause.object = self.noun_phrase("which-object", (target.noun.category,))
 
     def _reported(self) -> t.Clause:
-        """A verb of saying or asking with its complement clause."""
         draw = self.random()
         kind = t.MAIN if draw < 0.7 else t.FRONTED if draw < 0.85 else t.QUESTION
         frame = "that" if self.chance(0.65) else "whether"
@@ -291,7 +288,6 @@ class Sentences(Phrases):
             else:
                 clause.object = self.noun_phrase(name, pool, adjective=0.4)
             if verb.frame == "placing":
-                # Onto what something is put: the accusative of direction.
                 surface = self.noun_phrase("path", ("furniture",), adjective=0.2)
                 clause.place = t.PrepositionalPhrase(w.ON, surface)
 
@@ -304,7 +300,6 @@ class Sentences(Phrases):
         return self.noun_phrase(name, pool)
 
     def _modify(self, clause: t.Clause, relatives: float) -> bool:
-        """Maybe a relative clause or a possessor; True when one on the object ends the clause."""
         draw = self.random()
         target, subject = clause.object, clause.subject
         if draw < 0.2 * relatives:
@@ -326,7 +321,6 @@ class Sentences(Phrases):
         return False
 
     def _relative(self, head: t.NounPhrase, outer: t.Clause) -> t.Clause:
-        """A relative clause with another verb than the outer one; its head is an argument."""
         category = head.noun.category
         gap = t.Relativizer(category in w.PEOPLE, head.column)
         draw = self.random()

@@ -16,7 +16,6 @@ FIRST, SECOND, THIRD, PLURAL_PERSON = range(4)  # rows of a verb's present: ich,
 PARADIGM_NAMES = ("weak", "mixed", "strong")
 ANY = "any"  # the tense of a time that fits all of them but the perfect
 
-# _ENDINGS[paradigm][case][column] of adjectives.
 _ENDINGS = (
     (("e", "e", "e", "en"), ("en", "e", "e", "en"), ("en",) * 4, ("en",) * 4),
     (("er", "e", "es", "en"), ("en", "e", "es", "en"), ("en",) * 4, ("en",) * 4),
@@ -161,7 +160,6 @@ def _adverbs(kind: str) -> tuple[Adverb, ...]:
 
 
 NOUNS = tuple(map(Noun, _rows("nouns")))
-# Of nouns: what verbs and adjectives select.
 CATEGORIES = tuple(dict.fromkeys(noun.category for noun in NOUNS))
 # Of people: only professions are predicates ("a good teacher"), by natural gender.
 PEOPLE = ("person", "profession_m", "profession_f")

@@ -28,10 +28,7 @@ class Chunk(NamedTuple):
 
 
 class Range(NamedTuple):
-    """The records of a corpus from `first`, counted from 0, up to `stop` or to the end.
-
-    Those before are not read if `places` say where the first one is in the corpus's files.
-    """
+    """The records of a corpus from `first`, from 0, up to `stop` or to the end."""
 
     split: str
     source: Source
@@ -46,7 +43,6 @@ class Range(NamedTuple):
         return itertools.islice(self.source.records(), self.first, self.stop)
 
     def chunks(self) -> Iterator[Chunk]:
-        """They, read in order; raises CorpusError."""
         records = self.records()
         line = self.first + 1
         while chunk := list(itertools.islice(records, CHUNK)):
@@ -68,10 +64,7 @@ class Fates:
     def drop(
         self, records: Places, reason: str, detail: str | Callable[[int], str], file: str = ""
     ) -> None:
-        """Drops those of the records, whose places are in order, that are still kept.
-
-        Of each call the first few are shown, so that the first few of all of them are.
-        """
+        """Drops those of the records, whose places are in order, that are still kept."""
         places = records[self._kept[records]]
         self._kept[places] = False
         if len(places):
@@ -117,19 +110,13 @@ class Settings:
 
 
 def encode_part(part: Chunk | Range, settings: Settings) -> list[Encoded]:
-    """A part of a corpus, read wherever its files can be reached unless it is read already.
-
-    Only duplicates are looked for over parts, by `Encoded.hashes`. Raises CorpusError.
-    """
+    """A part of a corpus, read wherever its files can be reached. Raises CorpusError."""
     chunks = part.chunks() if isinstance(part, Range) else [part]
     return [encode_chunk(chunk, settings) for chunk in chunks]
 
 
 def encode_chunk(chunk: Chunk, settings: Settings) -> Encoded:
-    """Check, filter, encode, and filter by length; a dropped record has one reason.
-
-    Validation leaves out only what the model cannot take.
-    """
+    """Check, filter, encode, and filter by length; of validation, only what must be left out."""
     fates, training = Fates(chunk), chunk.split == "train"
     defects: dict[tuple[str, str], dict[int, str]] = {}
     for place, columns in enumerate(chunk.records):
@@ -164,7 +151,6 @@ def _filter_text(
 ) -> None:
     places = fates.kept()
     if settings.data.filter.identical:
-        # But for blanks at the ends.
         same = np.array([a.strip() == b.strip() for a, b in zip(src, tgt, strict=True)], bool)
         fates.drop(places[same], filters.IDENTICAL, "source and target are identical")
     share, sides = settings.data.filter.script, ("source", "target")
@@ -204,7 +190,6 @@ def _filter_lengths(chunk: Chunk, encoded: Encoded, settings: Settings) -> None:
 
 
 def _filter_leaves(chunk: Chunk, encoded: Encoded, settings: Settings, places: Places) -> None:
-    """Drops the trees of `places` whose leaves are not, token by token, their sources' words."""
     signs = ("(", ")")
     pieces = [piece.removeprefix(BLANK) for piece in settings.vocabularies.tgt.pieces()]
     brackets = [number for number, piece in enumerate(pieces) if piece.startswith(signs)]
@@ -229,7 +214,6 @@ def record_bytes(records: Sequence[tuple[bytes, ...]]) -> int:
 
 
 def _sides(chunk: Chunk, fates: Fates) -> tuple[list[bytes], list[bytes]]:
-    """The sentences of the records that are kept so far."""
     kept = [chunk.records[place] for place in fates.kept()]
     return [src for src, _ in kept], [tgt for _, tgt in kept]
 

@@ -81,8 +81,7 @@ def encode_corpora(
 ) -> tuple[str, list[Account]]:
     """Writes the store and the validation text into an empty folder; its digest and accounts.
 
-    `workers` are as in `Workers`, unless the work is `spread` over a cluster; `records` is how many
-    each corpus has, as far as that is known.
+    `records` is how many each corpus has, as far as that is known.
     """
     config, vocabularies = settings.data, settings.vocabularies
     seen, accounts = Seen(), list[Account]()
@@ -123,11 +122,7 @@ def encode_corpora(
 
 
 def require_pairs(accounts: Sequence[Account], weighted: Collection[str]) -> None:
-    """Raises PrepareError if nothing is left to train or to validate on.
-
-    Nor may a corpus be empty that has a share in a mixture (`weighted`, by key): the shares of the
-    others would change.
-    """
+    """Raises PrepareError if nothing is left to train or validate on, or of a mixture's corpus."""
     for account in accounts:
         if account.key in weighted and not account.kept:
             raise PrepareError(f"{account}; a corpus with a weight may not be empty")
@@ -152,8 +147,7 @@ class WorkerDied(PrepareError):
 class Workers(contextlib.AbstractContextManager["Workers"]):
     """Encodes chunks in `count` processes, or in this one where that is 0.
 
-    What encodes one can be pickled. Without a count there is a process for each processor that this
-    one may use, and none until there is a corpus long enough to be worth their start.
+    Without a count by processors, and in processes only once a corpus is worth their start.
     """
 
     def __init__(self, encode: Encode, count: int | None = None) -> None:

@@ -18,7 +18,6 @@ DUPLICATE = "duplicate"
 UNKNOWN_WORD = "unknown target word"
 OTHER_LEAVES = "leaves other than the source's words"
 
-# Scripts that are written together, by their names in ISO 15924.
 _MIXED = {
     "Jpan": ("Hani", "Hira", "Kana"),
     "Kana": ("Hira", "Kana"),
@@ -131,18 +130,15 @@ def hashes(pairs: Iterable[tuple[bytes, bytes]]) -> UInt64[np.ndarray, " pairs"]
 
 
 class Seen:
-    """The pairs that came before: a set of 64-bit hashes for tens of millions.
+    """The pairs that came before: 64-bit hashes in sorted arrays, each twice as long as the next.
 
-    Among 41 million pairs, one is lost as another's duplicate with a chance of 1 in 22,000. Hashes
-    are in a few sorted arrays, each at least twice as long as the next: 330 MB for 41 million, and
-    up to three times as much while they are merged.
+    Of 41 million pairs (330 MB), one is lost as a duplicate with a chance of 1 in 22,000.
     """
 
     def __init__(self) -> None:
         self._sorted: list[UInt64[np.ndarray, " pairs"]] = []
 
     def add(self, keys: UInt64[np.ndarray, " pairs"]) -> Bool[np.ndarray, " pairs"]:
-        """Adds the hashes; True where one is new."""
         unique, first = np.unique(keys, return_index=True)
         new = np.ones(len(unique), bool)
         for known in self._sorted:

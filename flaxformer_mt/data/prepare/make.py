@@ -52,19 +52,13 @@ def prepare(
 ) -> Store:
     """The token store of a run directory, made on the first call and verified on later ones.
 
-    Writes `vocabulary/` (unless it is there, as in fine-tuning) and `data/`: the store, the
-    manifest, a picture of the lengths, and the validation sentences as text. `report` gets one line
-    of progress at a time; with `bar` there is one that is renewed on standard error instead.
-    `workers` is the number of processes that encode (0: this one alone), by default one for each
-    processor where the corpus is worth it; a `cluster` does their work if it is given. The result
-    does not depend on either. What a killed call left is removed. Of a store that is there every
-    byte is read if `thorough`.
+    Writes `vocabulary/` (unless it is there) and `data/`: the store, the manifest, a picture of the
+    lengths, and the validation text. `report` gets lines of progress; `bar`: on standard error.
+    `workers` processes encode (0: this one; default: by processors), or a `cluster`, with the same
+    result. Of a store that is there every byte is read if `thorough`.
 
-    Raises:
-      PrepareError: nothing is left to train or validate on, a filter does not know a language, a
-        worker process died, something cannot be written, or the directory was prepared with other
-        settings or from files that have changed; the message names them.
-      CorpusError, VocabularyError, StoreError, ClusterError: see there.
+    Raises PrepareError, also for a directory prepared with other settings or files, CorpusError,
+    VocabularyError, StoreError, ClusterError.
     """
     directory = Path(directory)
     data = directory / "data"
@@ -94,8 +88,7 @@ def prepare(
 def valid_text(directory: Path) -> tuple[list[str], list[str]]:
     """The validation sentences in a store's folder, here or in a bucket: sources and references.
 
-    Every sound pair is there, also one too long to be among the store's tokens. Raises StoreError
-    if it is not the text that the manifest records; PrepareError, CorpusError.
+    All sound pairs. Raises StoreError for other text than prepared; PrepareError, CorpusError.
     """
     with reaching(directory):
         contents = [(directory / name).read_bytes() for name in VALID_TEXT]
@@ -122,7 +115,6 @@ def _make(
     report: Report,
     bar: bool,
 ) -> None:
-    """Makes all of it aside, a vocabulary too where none is in its place."""
     aside, place = directory / ASIDE, directory / "vocabulary"
     # Before any training text is read or made: that takes hours, and this a moment.
     check_inputs(config)

@@ -65,10 +65,9 @@ def describe_inputs(
     known: Files = (),
     make: bool = False,
 ) -> list[dict[str, Any]]:
-    """Each file's key, path, size, time of change and sha256, in the order of the corpora.
+    """Each file's key, path, size, time of change and sha256, in order. Raises CorpusError.
 
     Unchanged files' digests come from `known`. With `make`, sets of TFDS or the hub are fetched.
-    Raises CorpusError.
     """
     digests = {(file["path"], file["size"], file["mtime_ns"]): file["sha256"] for file in known}
     described = []
@@ -91,7 +90,6 @@ def require_unchanged(recorded: Files) -> None:
 
 
 def repeated(described: Files) -> list[str]:
-    """Warnings of files with the same contents."""
     found, first = [], dict[str, dict[str, Any]]()
     for file in described:
         other = first.setdefault(file["sha256"], file)
@@ -124,8 +122,7 @@ def verify_store(
 ) -> Store:
     """The store in a run directory, if it is what `prepare` would make; corpora may be gone.
 
-    Verified as by `Store.open`. Raises PrepareError, which names changed settings or files;
-    VocabularyError, StoreError.
+    Raises PrepareError, which names changed settings or files; VocabularyError, StoreError.
     """
     data = directory / "data"
     manifest = read_manifest(data)
@@ -152,10 +149,7 @@ def verify_store(
 
 
 def _changed_settings(recorded: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
-    """Each setting that differs, as "KEY: THEN then, NOW now".
-
-    An unrecorded setting had its first default. Languages only matter to the script filter.
-    """
+    """Each setting that differs; unrecorded ones had their first default."""
     then = {key: first_default(key) for key in wanted if key not in recorded} | recorded
     if not (then["data.filter.script"] or wanted["data.filter.script"]):
         then |= {key: wanted[key] for key in ("data.src_lang", "data.tgt_lang")}
@@ -167,7 +161,6 @@ def _changed_settings(recorded: dict[str, Any], wanted: dict[str, Any]) -> list[
 
 
 def _changed_contents(recorded: Files, now: Files) -> list[str]:
-    """What differs between two descriptions, in words."""
     then = {file["key"]: file["sha256"] for file in recorded}
     changes = [
         f"{file['key']}: the contents of {file['path']} have changed"

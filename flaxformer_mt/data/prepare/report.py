@@ -8,7 +8,6 @@ from xml.sax.saxutils import escape
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from flaxformer_mt.data.batch import Batch
 from flaxformer_mt.data.order import Position
 from flaxformer_mt.data.planner import Planner, planned_batches
 from flaxformer_mt.data.store import TokenPairs
@@ -112,14 +111,12 @@ def picture(manifest: dict[str, Any]) -> str:
 
 
 def _histograms(sides: dict[str, Any], top: int) -> Iterator[str]:
-    """Both sides' histograms over one axis; the highest bar ends at `top`."""
     counts = {side: sides[side]["histogram"]["counts"] for side in ("src", "tgt")}
     bins, highest = max(map(len, counts.values())), max(map(max, counts.values()))
     bottom, across = top + _PLOT, (_WIDTH - _LEFT - 20) / bins
     labels: list[str] = []
     shown = (("src", "source", "#3b82f6"), ("tgt", "target", "#f97316"))
     for row, (side, name, colour) in enumerate(shown):
-        # Up or down to a bin's height, then along it.
         steps = (f"V{bottom - _PLOT * count / highest:.1f}h{across:.2f}" for count in counts[side])
         outline = f"M{_LEFT} {bottom}{''.join(steps)}V{bottom}Z"
         yield f'<path d="{outline}" fill="{colour}" fill-opacity=".35" stroke="{colour}"/>'
@@ -145,7 +142,6 @@ BORDER = " ‖ "  # stands between two pairs of one row
 
 
 def shapes_table(planner: Planner) -> str:
-    """The shapes of all batches, and the first window's use of them."""
     window = planner.window(0, 0)
     plan = window.plan
     times = np.bincount(plan.shape_of, minlength=len(planner.shapes))
@@ -166,24 +162,21 @@ def batches_as_text(
     """The first rows of the first training batches, one text per batch."""
     planned = planned_batches(planner, Position())
     for number, item in enumerate(itertools.islice(planned, batches), 1):
-        yield _batch_as_text(number, item.batch(), vocabularies, rows)
-
-
-def _batch_as_text(number: int, batch: Batch, vocabularies: Vocabularies, rows: int) -> str:
-    shape = batch.shape
-    fill = batch.src_tokens / batch.src.size, batch.tgt_tokens / batch.tgt_out.size
-    lines = [
-        f"batch {number}: {shape.rows} rows of {shape.src_length} source and {shape.tgt_length} "
-        f"target positions; {batch.sentences} pairs; filled {fill[0]:.1%} and {fill[1]:.1%}"
-    ]
-    sides = (
-        ("source", vocabularies.src, batch.src, batch.src_segment_ids),
-        ("target", vocabularies.tgt, batch.tgt_out, batch.tgt_segment_ids),
-    )
-    for row in range(min(rows, shape.rows)):
-        for name, vocabulary, ids, segments in sides:
-            pairs = range(1, int(segments[row].max()) + 1)
-            texts = vocabulary.decode([ids[row][segments[row] == pair].tolist() for pair in pairs])
-            used = int((segments[row] > 0).sum())
-            lines.append(f"  row {row} {name}, {used} of {len(ids[row])}: {BORDER.join(texts)}")
-    return "\n".join(lines)
+        batch, shape = item.batch(), item.shape
+        fill = batch.src_tokens / batch.src.size, batch.tgt_tokens / batch.tgt_out.size
+        lines = [
+            f"batch {number}: {shape.rows} rows of {shape.src_length} source and "
+            f"{shape.tgt_length} target positions; {batch.sentences} pairs; filled "
+            f"{fill[0]:.1%} and {fill[1]:.1%}"
+        ]
+        sides = (
+            ("source", vocabularies.src, batch.src, batch.src_segment_ids),
+            ("target", vocabularies.tgt, batch.tgt_out, batch.tgt_segment_ids),
+        )
+        for row in range(min(rows, shape.rows)):
+            for name, vocabulary, ids, segments in sides:
+                of_pair = [segments[row] == pair for pair in range(1, segments[row].max() + 1)]
+                texts = vocabulary.decode([ids[row][here].tolist() for here in of_pair])
+                used = int((segments[row] > 0).sum())
+                lines.append(f"  row {row} {name}, {used} of {len(ids[row])}: {BORDER.join(texts)}")
+        yield "\n".join(lines)

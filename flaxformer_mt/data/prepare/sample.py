@@ -27,11 +27,7 @@ T = TypeVar("T")
 
 
 def check_inputs(config: DataConfig) -> None:
-    """Reads the validation text and the beginning of training text, for early errors.
-
-    Raises PrepareError if there is nothing to train or validate on; CorpusError for files that are
-    missing, can't be read, or whose sides differ in length.
-    """
+    """Reads validation text and some training text. Raises PrepareError, CorpusError."""
     if not config.train:
         raise PrepareError("data.train has no corpus: set data.train=SRC,TGT")
     _count("valid", config, most=1 if config.valid_fraction else None)
@@ -39,10 +35,7 @@ def check_inputs(config: DataConfig) -> None:
 
 
 def count_pairs(config: DataConfig) -> int:
-    """How many pairs there are to train on, before filters; at most `ENOUGH` of a corpus.
-
-    Doesn't count sets of TFDS or the hub. Raises as `check_inputs`.
-    """
+    """How many pairs there are to train on, before filters, without sets of TFDS or the hub."""
     return _count("train", config, most=ENOUGH)
 
 
@@ -67,10 +60,7 @@ def train_vocabulary(
     spread: Spread | None = None,
     bar: bool = False,
 ) -> tuple[Vocabularies, int, list[int]]:
-    """The vocabulary, the number of its training pairs, and how many records each corpus has.
-
-    Raises PrepareError, CorpusError, VocabularyError.
-    """
+    """The vocabulary, the number of its training pairs, and how many records each corpus has."""
     sources = [source for _, _, source in corpora.open_split(config, "train")]
     counts = [0] * len(sources)
     size = config.vocabulary.sample
@@ -80,7 +70,6 @@ def train_vocabulary(
         drawn: list[Any] = sample(_records(sources, counts, meter, spread), size, seed)
     if spread:
         _read(drawn, sources, spread)
-    # Checked after drawing: checking a large corpus takes minutes.
     drops, sound = Drops(), list[Record]()
     for source, columns in drawn:
         if defect := source.check(columns):
@@ -165,7 +154,6 @@ def _text_bytes(path: AnyPath) -> int | None:
 def _records(
     sources: Sequence[Source], counts: list[int], meter: Meter, spread: Spread | None
 ) -> Iterator[tuple[Source, tuple[bytes, ...] | int]]:
-    """Every corpus's records, or their numbers if a cluster can read them; `counts` follows."""
     for number, source in enumerate(sources):
         if spread and (known := spread.size(source)) is not None:
             counts[number] = known
@@ -179,7 +167,6 @@ def _records(
 
 
 def _read(drawn: list[Any], sources: Sequence[Source], spread: Spread) -> None:
-    """Puts records in the places of their numbers."""
     for source in sources:
         places = [
             place
@@ -193,7 +180,6 @@ def _read(drawn: list[Any], sources: Sequence[Source], spread: Spread) -> None:
 
 
 def _sound_records(sources: Sequence[Source], drops: Drops) -> Iterator[Record]:
-    """The records that are pairs; `drops` counts the others."""
     for source in sources:
         for line, columns in enumerate(source.records(), 1):
             if defect := source.check(columns):

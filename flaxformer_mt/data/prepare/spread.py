@@ -105,7 +105,7 @@ class Spread:
 
     def encoder(self, settings: Settings) -> Callable[[str, Source], Iterator[Encoded]]:
         """What became of each chunk of a corpus, in order, as `encode_chunk` has it."""
-        self._workers.start(functools.partial(_begin_encoding, settings))
+        self._workers.start(_beginning(functools.partial(encode_part, settings=settings)))
         return self._encoded
 
     def _encoded(self, split: str, source: Source) -> Iterator[Encoded]:
@@ -130,17 +130,16 @@ def spread_over(cluster: Cluster | None, config: DataConfig) -> Iterator[Spread 
         yield None
         return
     splits = [corpora.open_split(config, split) for split in ("train", "valid")]
-    with cluster(_begin_reading) as workers:
+    with cluster(_beginning(operator.call)) as workers:
         yield Spread(workers, [source for opened in splits for _, _, source in opened])
 
 
-def _begin_reading() -> tuple[dict[str, Any], Callable[[Any], Any]]:
-    """What workers do until there is a vocabulary: they call what they get."""
-    return _versions(), operator.call
+def _beginning(work: Callable[[Any], Any]) -> Begin:
+    return functools.partial(_begun, work)
 
 
-def _begin_encoding(settings: Settings) -> tuple[dict[str, Any], Callable[[Any], Any]]:
-    return _versions(), functools.partial(encode_part, settings=settings)
+def _begun(work: Callable[[Any], Any]) -> tuple[dict[str, Any], Callable[[Any], Any]]:
+    return _versions(), work
 
 
 def _versions() -> dict[str, Any]:

@@ -141,7 +141,7 @@ def test_what_a_cluster_cannot_prepare(tmp_path, small_parts, monkeypatch):
     with monkeypatch.context() as patch:
         # Of another machine's file.
         patch.setattr(text_files, "require_stamp", lambda path, stamp: require_stamp(path, (1, 2)))
-        with pytest.raises(CorpusError, match=r"one\.en: is missing on a machine of the cluster"):
+        with pytest.raises(CorpusError, match=r"one\.en: is missing or different on a machine"):
             prepared()
     monkeypatch.setattr(make, "check_inputs", lambda config: None)
     with open(text / "two.de", "ab") as file:
