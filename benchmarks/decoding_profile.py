@@ -31,7 +31,7 @@ DTYPES: tuple[Literal["float32", "bfloat16"], ...] = ("float32", "bfloat16")
 # XLA's CPU backend gives products to YNN, with what it can fuse into them, or to Eigen.
 KINDS = {
     "products": re.compile(r"ynn|dot"),
-    "cache": re.compile(r"dynamic-update-slice|bitcast-convert"),
+    "cache": re.compile(r"dynamic-update-slice"),
 }
 # These contain others, which have a line each.
 CONTAINERS = re.compile(r"while|call|conditional")

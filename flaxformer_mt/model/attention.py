@@ -194,13 +194,13 @@ class MultiHeadAttention(nn.Module):
         mask: Bool[Array, "rows beams keys"],
     ) -> tuple[Float[Array, "rows beams d_model"], Float[Array, "rows heads beams keys"]]:
         """Attention of each beam's newest token over a row's cached keys and values, and its
-        weights."""
-        dtype = self.config.dtype
+        weights. Products with these have their type."""
+        dtype, cached = self.config.dtype, str(keys.dtype)
         queries = self._biased("query", product("brd,dhk->brhk", x, self.query, dtype))
         queries = queries * self.config.d_k**-0.5
-        scores = product("brhk,bhkl->bhrl", queries, keys, dtype)
+        scores = product("brhk,bhkl->bhrl", queries, keys, cached)
         weights = jax.nn.softmax(scores + mask_bias(mask)[:, None], axis=-1)
-        heads = product("bhrl,bhlv->bhrv", weights, values, dtype)
+        heads = product("bhrl,bhlv->bhrv", weights, values, cached)
         return self._biased("out", product("bhrv,hvd->brd", heads, self.out, dtype)), weights
 
     def _biases(self) -> dict[str, Array]:

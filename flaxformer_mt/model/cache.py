@@ -29,15 +29,16 @@ def start(
     *,
     beams: int,
     length: int,
+    dtype: str,
     coverage: bool = False,
 ) -> Cache:
     """The cache before the first token, with room for `length` positions.
 
-    A plain dict with one sentence per row, in `config.dtype` except for the last three:
+    A plain dict with one sentence per row:
 
-        "self"      {layer: {"key", "value"}}   zeros, keys = length * beams, position by position;
-                                                bfloat16 as its 16 bits (`read` gives the numbers)
-        "cross"     {layer: {"key", "value"}}   keys = src_length
+        "self"      {layer: {"key", "value"}}   zeros in `dtype`, keys = length * beams, position by
+                                                position
+        "cross"     {layer: {"key", "value"}}   in `config.dtype`, keys = src_length
         "beams"     {"ancestry"}                [rows, beams, length] int32
                     {"coverage"}                [rows, beams, src_length] float32, if asked for
         "src_mask"                              [rows, src_length] bool
@@ -49,8 +50,8 @@ def start(
     """
     rows, heads, keys = src_mask.shape[0], config.num_heads, length * beams
     empty = {
-        "key": _stored(jnp.zeros((rows, heads, config.d_k, keys), config.dtype)),
-        "value": _stored(jnp.zeros((rows, heads, keys, config.d_v), config.dtype)),
+        "key": jnp.zeros((rows, heads, config.d_k, keys), dtype),
+        "value": jnp.zeros((rows, heads, keys, config.d_v), dtype),
     }
     own = {"ancestry": jnp.zeros((rows, beams, length), jnp.int32)}
     if coverage:
@@ -96,28 +97,15 @@ def written(
     index: Int[Array, ""],
     dtype: str,
 ) -> KeysValues:
-    """`past` with position `index` of every beam, in `dtype`, in the slot of that beam's number."""
-    at = index * keys.shape[1]
-    keys = _stored(jnp.transpose(keys, (0, 2, 3, 1)).astype(dtype))
-    values = _stored(jnp.transpose(values, (0, 2, 1, 3)).astype(dtype))
+    """`past` with position `index` of every beam, rounded to `dtype`, in the slot of that beam's
+    number."""
+    at, kept = index * keys.shape[1], past["key"].dtype
+    keys = jnp.transpose(keys, (0, 2, 3, 1)).astype(dtype).astype(kept)
+    values = jnp.transpose(values, (0, 2, 1, 3)).astype(dtype).astype(kept)
     return {
         "key": jax.lax.dynamic_update_slice_in_dim(past["key"], keys, at, axis=3),
         "value": jax.lax.dynamic_update_slice_in_dim(past["value"], values, at, axis=2),
     }
-
-
-# XLA's CPU backend can't update bfloat16 arrays in place: it converts all of the array to float32
-# and back, which at each step would take a tenth of a base model's search time.
-def _stored(leaf: Float[Array, "..."]) -> Array:
-    """An array as a cache keeps it."""
-    bfloat16 = leaf.dtype == jnp.bfloat16
-    return jax.lax.bitcast_convert_type(leaf, jnp.uint16) if bfloat16 else leaf
-
-
-def read(leaf: Array) -> Float[Array, "..."]:
-    """The inverse of `_stored`."""
-    bits = leaf.dtype == jnp.uint16
-    return jax.lax.bitcast_convert_type(leaf, jnp.bfloat16) if bits else leaf
 
 
 def with_position(

@@ -212,8 +212,7 @@ class DecoderLayer(nn.Module):
         inner = around.enter(x)
         keys, values = self.self_attention.keys_values(inner)
         past = cache.written(past, keys, values, index, self.config.dtype)
-        own = cache.read(past["key"]), cache.read(past["value"])
-        inner, _ = self.self_attention.attend_cached(inner, *own, visible)
+        inner, _ = self.self_attention.attend_cached(inner, past["key"], past["value"], visible)
         x = around.leave(x, inner, deterministic=True)
 
         around = self.cross_attention_residual

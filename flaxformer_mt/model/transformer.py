@@ -29,6 +29,7 @@ class Transformer(nn.Module):
     config: ModelConfig
     src_vocab_size: int
     tgt_vocab_size: int
+    cache_dtype: str = ""  # of past keys and values in decoding; "": the config's
 
     def setup(self) -> None:
         self.embedding = Embedding(self.config, self.src_vocab_size, self.tgt_vocab_size)
@@ -108,6 +109,7 @@ class Transformer(nn.Module):
             self.config,
             beams=beams,
             length=length,
+            dtype=self.cache_dtype or self.config.dtype,
             coverage=coverage,
         )
 

@@ -1,10 +1,13 @@
 """Decoding with a cache, one position at a time, against the whole decoder at once."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from flaxformer_mt.decoding.batch_search import suited
 from flaxformer_mt.model import CHUNK, Transformer
 from flaxformer_mt.model.cache import grown, room
 from tests.model.examples import (
@@ -116,23 +119,16 @@ def test_a_cache_grows_between_steps():
         np.testing.assert_allclose(logits, expected[:, :, index], atol=2e-5, rtol=0)
 
 
-def test_a_cache_in_bfloat16_is_updated_in_place():
+def test_a_cpu_neither_updates_nor_converts_a_cache_in_bfloat16():
     """XLA's CPU backend has no bfloat16 update: it would convert the whole cache at every step."""
-    config = tiny_config(dtype="bfloat16")
-    model, params = build(config)
+    model, params = build(tiny_config(dtype="bfloat16"))
+    (model,), _ = suited((model,), (params,), jax.devices("cpu")[0])
     cache = start(model, params, sentences()[0])
-    step = jax.jit(
-        lambda past: model.apply(
-            {"params": params},
-            jnp.zeros((ROWS, BEAMS), jnp.int32),
-            jnp.int32(1),
-            past,
-            method=Transformer.decode_step,
-        )
-    )
-    shape = ",".join(map(str, cache["self"]["layers_0"]["key"].shape))
-    text = step.lower(cache).compile().as_text()
-    assert f"u16[{shape}]" in text and f"f32[{shape}]" not in text
+    form = ",".join(map(str, cache["self"]["layers_0"]["key"].shape))
+    jitted = jax.jit(functools.partial(model.apply, method="decode_step"))
+    lowered = jitted.lower({"params": params}, np.ones((ROWS, BEAMS), np.int32), 1, cache)
+    text = lowered.compile().as_text()
+    assert f"f32[{form}]" in text and f"bf16[{form}]" not in text
 
 
 def test_a_table_of_whole_chunks_is_read_in_place():
