@@ -22,8 +22,7 @@ from flaxformer_mt.parsing.evalb import (
     scores_table,
     trees_of_parses,
 )
-from flaxformer_mt.parsing.linearization import normal_form
-from flaxformer_mt.parsing.repair import Repairs, counted, flat, rebuild
+from flaxformer_mt.parsing.linearization import Repairs, counted, flat, normal_form, rebuild
 from flaxformer_mt.parsing.trees import Tree, TreeError, read
 from flaxformer_mt.rundir.paths import as_path, write_json, writing
 

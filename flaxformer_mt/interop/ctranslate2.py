@@ -32,8 +32,6 @@ MEAN_SHARES = {"float32": 1.0, "float16": 1.0, "int8": 1 / 15, "int7": 1 / 5}
 # x86 without VNNI adds two products of an unsigned and a signed byte in 16 bits, which overflow
 # (oneDNN, "Nuances of int8 computations"): 2 * 255 * 64 < 2^15.
 _SEVEN_BITS = 64
-# Not imported: its first line needs the package.
-_RUNNER = Path(__file__).with_name("ctranslate2_runner.py")
 _USE = """\
 from translate import Model
 
@@ -78,7 +76,6 @@ def write(translator: Translator, folder: Path, *, quantization: str) -> None:
     write_program(
         folder,
         translator,
-        _RUNNER,
         vocabularies.tgt.pieces([PAD, BOS, EOS, UNK]),
         beam_size=config.beam_size,
         length_penalty=length_penalty,
@@ -110,16 +107,17 @@ class Runtime(ParityRuntime):
         self._model = model(folder, compute_type=compute_type)
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
-        ids = {piece: number for number, piece in enumerate(self._src.pieces())}
+        # A run of unknown characters is one piece, which may look like a mark.
+        ids = {piece: n for n, piece in enumerate(self._src.pieces()) if n > UNK}
         return [[*(ids.get(piece, UNK) for piece in row), EOS] for row in self._model.encode(lines)]
 
     def search(
         self, sources: Rows, *, beam_size: int, limit: int, length_penalty: float = 0.0
     ) -> list[list[int]]:
         ids = {piece: number for number, piece in enumerate(self._tgt.pieces())}
-        outputs = self._model.search(
+        outputs = self._model.program.search(
             [self._src.pieces(source[:-1]) for source in sources],
-            limit=limit,
+            limit,
             beam_size=beam_size,
             length_penalty=length_penalty,
             no_repeat_ngram=0,
@@ -127,7 +125,7 @@ class Runtime(ParityRuntime):
         return [[ids[piece] for piece in output] for output in outputs]
 
     def log_probs(self, sources: Rows, targets: Rows) -> list[LogProbs]:
-        scores = self._model.translator.score_batch(
+        scores = self._model.program.translator.score_batch(
             [self._src.pieces(source[:-1]) for source in sources],
             [self._tgt.pieces(target) for target in targets],
         )

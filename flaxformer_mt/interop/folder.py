@@ -11,7 +11,7 @@ from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.vocabulary import UNK, Vocabularies, Vocabulary
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.files.atomic import replacing
-from flaxformer_mt.interop import ExportError
+from flaxformer_mt.interop import ExportError, runner
 
 
 def search_of(config: DecodingConfig, program: str) -> tuple[float, str]:
@@ -88,9 +88,9 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def write_program(
-    folder: Path, translator: Translator, runner: Path, marks: Sequence[object], **more: object
+    folder: Path, translator: Translator, marks: Sequence[object], **more: object
 ) -> None:
-    """Writes `translate.py`, a copy of `runner`, and what it reads besides weights.
+    """Writes `translate.py`, a copy of runner.py, and what it reads besides weights.
 
     `marks` stand for padding, begin, end and unknown; `more` is for `settings.json`.
     """
@@ -104,7 +104,7 @@ def write_program(
     }
     write_json(folder / "settings.json", settings)
     write_models(folder, translator.vocabularies)
-    (folder / "translate.py").write_bytes(runner.read_bytes())
+    (folder / "translate.py").write_bytes(Path(runner.__file__).read_bytes())
 
 
 def write_models(folder: Path, vocabularies: Vocabularies) -> None:

@@ -22,7 +22,7 @@ from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding.translator import Translator
-from flaxformer_mt.interop import package_of_extra, stablehlo_runner as runner
+from flaxformer_mt.interop import package_of_extra, runner
 from flaxformer_mt.interop.folder import write_program, write_readme
 from flaxformer_mt.interop.parity import LogProbs, Rows, Runtime as ParityRuntime
 from flaxformer_mt.model import Transformer
@@ -62,7 +62,6 @@ def write(translator: Translator, folder: Path) -> None:
     write_program(
         folder,
         translator,
-        Path(runner.__file__),
         [PAD, BOS, EOS, UNK],
         heads=config.num_heads,
         key_width=config.d_k,
@@ -151,11 +150,11 @@ class Runtime(ParityRuntime):
         self._model = runpy.run_path(str(folder / "translate.py"))["Model"](folder)
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
-        return self._model.encode(lines)
+        return list(map(self._model.program.ids_of, self._model.encode(lines)))
 
     def greedy(self, sources: Rows, limits: Sequence[int]) -> list[list[int]]:
-        return self._model.greedy(sources, limits)
+        return self._model.program.greedy(sources, limits)
 
     def log_probs(self, sources: Rows, targets: Rows) -> list[LogProbs]:
         with jax.default_matmul_precision("highest"):
-            return self._model.log_probs(sources, targets)
+            return self._model.program.log_probs(sources, targets)

@@ -1,15 +1,13 @@
 """Bracket scores of EVALB with COLLINS.prm (Sekine and Collins 1997), the published parse F1.
 
-A constituent is right if the other tree has one of its label over the same words; of equal ones,
-as many are right as both trees have. Before spans are taken, words with the tags `, : `` '' .` and
-traces are deleted, and constituents of such words alone. TOP does not count, ADVP equals PRT, and
-function tags are cut off labels. Counts are added up over the corpus.
+A constituent matches if the other tree has one with the same label over the same words. First,
+words tagged `, : `` '' .`, traces, and constituents of these alone are deleted. TOP doesn't count,
+ADVP equals PRT, and function tags are cut off labels. Counts are summed over the corpus.
 
-A sentence whose two trees have other words after that is an error, and one without a word in the
-predicted tree is skipped; neither counts further, so both are to be reported with the scores. Where
-EVALB would call an error what is only a punctuation mark with another tag, or without one (`XX`),
-the gold tree's tags say which words are deleted, whichever of the trees has traces; and that is
-counted too.
+A sentence is an error if its two trees then have different words, and is skipped if the predicted
+tree has none; both are reported but not scored. If only the tags of punctuation differ or are
+missing (`XX`), EVALB would report an error; here the gold tags decide which words are deleted, and
+that is counted too.
 """
 
 import collections
@@ -25,12 +23,12 @@ from flaxformer_mt.text_table import aligned
 DELETED_TAGS = frozenset((",", ":", "``", "''", ".", TRACE))
 _DELETED_LABELS = frozenset((*ROOTS, *DELETED_TAGS))
 _EQUAL = {"PRT": "ADVP"}
-CUTOFF = 40  # EVALB sums up the sentences of at most this many words once more
+CUTOFF = 40  # EVALB also sums the sentences of at most this many words
 
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-    """Counts of one sentence or of a corpus; shares lie in [0, 1], 0 where there is none."""
+    """Counts of one sentence or of a corpus."""
 
     sentences: int = 1
     errors: int = 0
@@ -38,17 +36,16 @@ class Score:
     gold: int = 0  # constituents
     predicted: int = 0
     matched: int = 0
-    exact: int = 0  # sentences in which every constituent is right
-    by_gold_tags: int = 0  # those whose predicted tags did not suffice to delete the punctuation
-    length: int = 0  # words of the gold tree, punctuation included and traces not
+    exact: int = 0  # sentences whose constituents all match
+    by_gold_tags: int = 0  # sentences whose punctuation is deleted by gold tags
+    length: int = 0  # words of the gold tree, with punctuation, without traces
 
     @property
     def f1(self) -> float:
-        """The harmonic mean of precision and recall."""
+        """Between 0 and 1."""
         return _share(2 * self.matched, self.gold + self.predicted)
 
     def to_json(self) -> dict[str, int | float]:
-        """Percentages, and the counts behind them."""
         scored = self.sentences - self.errors - self.skipped
         return {
             "f1": 100 * self.f1,
@@ -66,10 +63,9 @@ class Score:
 
 
 def trees_of_parses(gold: Sequence[Tree], count: int) -> tuple[Tree, ...]:
-    """The gold trees of `count` parses: all, or those with words where these are as many.
+    """The gold trees of `count` parses: all of them, or those with words if that is their number.
 
-    Trees of traces alone have no sentence, and `linearize` leaves them out. Raises TreeError, which
-    says how many trees there are and how many of them have no words.
+    `linearize` leaves out trees of traces alone. Raises TreeError, which counts the trees.
     """
     if len(gold) == count:
         return tuple(gold)
@@ -81,13 +77,12 @@ def trees_of_parses(gold: Sequence[Tree], count: int) -> tuple[Tree, ...]:
 
 
 def describe_left_out(gold: Sequence[Tree], kept: Sequence[Tree]) -> str:
-    """What to tell of the trees that `trees_of_parses` has left out; "" if there are none."""
     count = len(gold) - len(kept)
     return f"gold trees without words left out, as linearize does: {count:,}" if count else ""
 
 
 def score_sentence(gold: Tree, predicted: Tree) -> Score:
-    """The counts for one sentence; trees as they were read, normal form or not."""
+    """The counts for one sentence's trees, in normal form or not."""
     length = sum(tag != TRACE for tag in gold.tags)
     kept, kept_predicted = (
         [tag not in DELETED_TAGS for tag in tree.tags] for tree in (gold, predicted)
@@ -113,14 +108,13 @@ def score_sentence(gold: Tree, predicted: Tree) -> Score:
 
 
 def total(scores: Iterable[Score], *, longest: int | None = None) -> Score:
-    """The sum over sentences, those of at most `longest` words if that is given."""
+    """The sum over sentences (of at most `longest` words)."""
     kept = [score for score in scores if longest is None or score.length <= longest]
     names = [field.name for field in dataclasses.fields(Score)]
     return Score(**{name: sum(getattr(score, name) for score in kept) for name in names})
 
 
 def scores_json(scores: Sequence[Score]) -> dict[str, Any]:
-    """Both of EVALB's sums."""
     return {
         "scorer": "EVALB, COLLINS.prm",
         "all": total(scores).to_json(),
@@ -129,7 +123,6 @@ def scores_json(scores: Sequence[Score]) -> dict[str, Any]:
 
 
 def scores_table(scores: Sequence[Score]) -> str:
-    """The same for people."""
     every, short = (total(scores, longest=longest).to_json() for longest in (None, CUTOFF))
     rows = [
         [name.replace("_", " "), *(f"{n:.2f}" if isinstance(n, float) else f"{n:,}" for n in pair)]
@@ -139,9 +132,9 @@ def scores_table(scores: Sequence[Score]) -> str:
 
 
 def _kept_by_gold(gold: Tree, predicted: Tree) -> list[bool] | None:
-    """Which predicted words the gold tree's tags keep; None if the trees have other words.
+    """Which predicted words the gold tags keep; None if the trees have different words.
 
-    A treebank's tree holds traces, of which a parser's may know nothing: either may be without.
+    Either tree may have traces that the other lacks.
     """
     with_traces = (
         ([True] * len(tree.tags), [tag != TRACE for tag in tree.tags]) for tree in (gold, predicted)

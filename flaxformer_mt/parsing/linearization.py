@@ -1,22 +1,30 @@
-"""Trees as sequences of tokens, which a translation model can learn (Vinyals et al. 2015).
+"""Trees as token sequences, which a translation model can learn (Vinyals et al. 2015), and back.
 
     (TOP (S (NP (PRP She)) (VP (VBZ sleeps)) (. .)))
     She sleeps .
     (S (NP XX )NP (VP XX )VP XX )S
 
-Treebanks' trees come to their normal form before: traces go, and constituents of traces alone; so
-do function tags and indices of labels (NP-SBJ-1 and NP=2 become NP).
+The words are the source. In the target each word is a leaf: `XX`, its tag, or the word itself (Choe
+and Charniak 2016). Scores don't use tags, and Vinyals et al. gained about a point of F1 without
+them. A bracket and its label are one token.
 
-The words are the source. In the target each of them is a leaf: `XX`, its tag, or itself (Choe and
-Charniak 2016). Scores do not ask for tags, and without them Vinyals et al. had about a point of F1
-more. A bracket and its label are one token.
+A model may leave brackets open or lose count of the words. `rebuild` repairs this by fixed rules,
+from left to right, and counts each repair:
+
+- if a closing bracket's label differs from the open one's, the open one's is used, unless a bracket
+  further out has the closing label: then those inside it are closed first;
+- closing brackets with nothing open, constituents without words, unknown tokens and leaves beyond
+  the last word are left out;
+- brackets still open at the end are closed; words without a leaf then join the last outermost
+  constituent.
 """
 
 import collections
+import dataclasses
 import itertools
 import re
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
 
 from flaxformer_mt.parsing.trees import TRACE, Bracket, Tree
 
@@ -25,6 +33,14 @@ LEAF = "XX"
 TRACES = "traces removed"
 EMPTIED = "constituents of traces alone removed"
 SHORTENED = "labels shortened"
+UNKNOWN_TOKEN = "unknown tokens left out"
+STRAY = "closing brackets without an opening one left out"
+OTHER_LABEL = "closing brackets of another label taken for the open one's"
+UNCLOSED = "missing closing brackets added"
+EMPTY = "constituents without words left out"
+SURPLUS = "leaves beyond the last word left out"
+MISSING = "words without a leaf added"
+KINDS = (UNKNOWN_TOKEN, STRAY, OTHER_LABEL, UNCLOSED, EMPTY, SURPLUS, MISSING)
 
 # Penn Treebank II (Bies et al. 1995), and NML of its later editions.
 _PHRASES = (
@@ -35,13 +51,15 @@ TAGS = frozenset(
     "# $ '' , -LRB- -RRB- . : AFX CC CD DT EX FW HYPH IN JJ JJR JJS LS MD NN NNP NNPS NNS PDT POS "
     "PRP PRP$ RB RBR RBS RP SYM TO UH VB VBD VBG VBN VBP VBZ WDT WP WP$ WRB ``".split()
 )
+_TOKEN = re.compile(r"[()]?[^ \t\r\n\f\v()]+")
+_UNKNOWN = "⁇"  # how a vocabulary writes the unknown token
 
 
 def normal_form(tree: Tree) -> tuple[Tree, collections.Counter[str]]:
-    """The plain tree, and how often what was changed."""
+    """The tree without traces and with plain labels, and how often each was changed."""
     counts: collections.Counter[str] = collections.Counter()
     spoken = [tag != TRACE for tag in tree.tags]
-    # How many words are left of each place.
+    # How many words are left before each place.
     place = [0, *itertools.accumulate(spoken)]
     counts[TRACES] = len(spoken) - place[-1]
     brackets = []
@@ -57,22 +75,18 @@ def normal_form(tree: Tree) -> tuple[Tree, collections.Counter[str]]:
 
 
 def plain_label(label: str) -> str:
-    """NP of NP-SBJ-1, NP=2, NP|PP; a label that begins with such a sign is left as it is."""
+    """NP for NP-SBJ-1, NP=2 or NP|PP; a label that begins with such a sign is kept."""
     return re.split("[-=|]", label)[0] or label
 
 
 def linearize(tree: Tree, leaves: Leaves = "xx") -> list[str]:
-    """The target's tokens; the tree is in normal form."""
-    written = {"xx": (LEAF,) * len(tree.words), "tags": tree.tags, "words": tree.words}[leaves]
-    signs = {"open": "(", "close": ")"}
-    return [
-        written[step.place] if step.kind == "word" else signs[step.kind] + step.label
-        for step in tree.steps()
-    ]
+    """The target's tokens of a tree in normal form."""
+    written = {"xx": (LEAF,) * len(tree.words), "tags": tree.tags, "words": tree.words}
+    return list(tree.tokens(written[leaves]))
 
 
 def penn_tokens() -> tuple[str, ...]:
-    """Every token of the Penn Treebank's linearised trees, whether some text has it or not."""
+    """Every token that a linearised tree of the Penn Treebank may have."""
     brackets = (f"{sign}{label}" for label in _PHRASES.split() for sign in "()")
     return (LEAF, *brackets, *sorted(TAGS))
 
@@ -80,9 +94,9 @@ def penn_tokens() -> tuple[str, ...]:
 def bracket_types(
     types: Sequence[str],
 ) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
-    """Where among `types` each opening bracket and its closing one stand, and where leaves do.
+    """The places among `types` of each opening bracket with its closing one, and of leaves.
 
-    An empty text is neither, and so is a bracket without its counterpart.
+    Empty texts and brackets without a counterpart are neither.
     """
     places = {text: place for place, text in enumerate(types)}
     labels = [text[1:] for text in types if text[:1] == "("]
@@ -92,10 +106,117 @@ def bracket_types(
 
 
 def escaped(text: str) -> str:
-    """Round brackets as the Penn Treebank writes them in words: a tree's own are brackets."""
+    """Round brackets in words, as the Penn Treebank writes them."""
     return text.replace("(", "-LRB-").replace(")", "-RRB-")
 
 
 def tokens_of(line: str) -> list[str]:
-    """The words or tokens of a line; only blanks and tabs part them, as other spaces are text."""
+    """A line's tokens, separated by blanks and tabs; other spaces are text."""
     return [token for token in re.split("[ \t]+", line) if token]
+
+
+@dataclasses.dataclass(frozen=True)
+class Rebuilt:
+    """A tree over all words of its sentence, and the count of each kind of repair."""
+
+    tree: Tree
+    repairs: Mapping[str, int]
+
+
+def rebuild(words: Sequence[str], tokens: Sequence[str]) -> Rebuilt:
+    """The inverse of `linearize`, with repairs if the tokens aren't a tree's.
+
+    A leaf becomes its word's tag; a leaf that is the word itself only if it is a mark that is its
+    own tag. Round brackets in words are escaped.
+    """
+    written = tuple(map(escaped, words))
+    counts: collections.Counter[str] = collections.Counter()
+    found: list[_Constituent] = []
+    open_: list[_Constituent] = []
+    tags: list[str] = []
+    for token in tokens:
+        if token in written[len(tags) : len(tags) + 1]:
+            tags.append(token if token in TAGS else LEAF)
+        elif token == _UNKNOWN or not _TOKEN.fullmatch(token):
+            counts[UNKNOWN_TOKEN] += 1
+        elif token[0] == "(":
+            found.append(_Constituent(token[1:], len(tags), outermost=not open_))
+            open_.append(found[-1])
+        elif token[0] == ")":
+            _close(open_, token[1:], len(tags), counts)
+        elif len(tags) == len(words):
+            counts[SURPLUS] += 1
+        else:
+            tags.append(token)
+    counts[UNCLOSED] += len(open_)
+    for constituent in open_:
+        constituent.end = len(tags)
+    if missing := len(words) - len(tags):
+        counts[MISSING] += missing
+        outermost = [item for item in found if item.outermost and item.start < item.end]
+        if outermost and outermost[-1].end == len(tags):
+            outermost[-1].end = len(words)
+        tags += [LEAF] * missing
+    brackets = tuple(
+        Bracket(item.label, item.start, item.end) for item in found if item.start < item.end
+    )
+    counts[EMPTY] += len(found) - len(brackets)
+    return Rebuilt(Tree(written, tuple(tags), brackets), +counts)
+
+
+def flat(words: Sequence[str]) -> Tree:
+    """A tree without constituents."""
+    return rebuild(words, [LEAF] * len(words)).tree
+
+
+@dataclasses.dataclass
+class Repairs:
+    """How many sentences were malformed, and every repair by its kind."""
+
+    sentences: int = 0
+    malformed: int = 0
+    kinds: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+
+    def add(self, rebuilt: Rebuilt) -> None:
+        self.sentences += 1
+        self.malformed += bool(rebuilt.repairs)
+        self.kinds.update(rebuilt.repairs)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "sentences": self.sentences,
+            "malformed_sentences": self.malformed,
+            "repairs": {kind: self.kinds[kind] for kind in KINDS},
+        }
+
+    def lines(self) -> Iterator[str]:
+        share = f" ({self.malformed / self.sentences:.1%})" if self.sentences else ""
+        yield f"{self.sentences:,} sentences, of which {self.malformed:,}{share} were malformed"
+        yield from counted(self.kinds)
+
+
+def counted(counts: Mapping[str, int]) -> Iterator[str]:
+    for what, count in counts.items():
+        yield f"  {what}: {count:,}"
+
+
+@dataclasses.dataclass
+class _Constituent:
+    label: str
+    start: int
+    end: int = -1
+    outermost: bool = False
+
+
+def _close(
+    open_: list[_Constituent], label: str, place: int, counts: collections.Counter[str]
+) -> None:
+    if not open_:
+        counts[STRAY] += 1
+        return
+    labels = [constituent.label for constituent in reversed(open_)]
+    within = labels.index(label) if label in labels else 0
+    counts[UNCLOSED] += within
+    counts[OTHER_LABEL] += label not in labels
+    for _ in range(within + 1):
+        open_.pop().end = place

@@ -1,84 +1,67 @@
-"""Constituency trees, and the brackets that treebanks write them in.
+"""Constituency trees, and the bracketed text that treebanks write them in.
 
     (TOP (S (NP (PRP She)) (VP (VBZ sleeps)) (. .)))
 
-A tree is flat here: its words with their tags, and its constituents as labelled spans. So depth
-costs nothing, and what is compared in scoring is what there is. The outermost bracket, which some
-treebanks label TOP, ROOT or S1 and others not at all, is no constituent.
+A tree is stored flat: its words, their tags, and its constituents as labelled spans. The outermost
+bracket, labelled TOP, ROOT, S1 or not at all, isn't a constituent.
 """
 
 import dataclasses
 import re
 from collections.abc import Iterable, Iterator
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from flaxformer_mt.errors import UserError
 
 ROOTS = ("", "TOP", "ROOT", "S1")
-TRACE = "-NONE-"  # the tag of a word that nobody said
+TRACE = "-NONE-"  # the tag of a word that isn't spoken
 _PARENTHESES = ("(", ")")
-# Not `\S`: sentences have words with no-break blanks in them.
+# Not `\S`: a sentence's word may contain a no-break space.
 _SYMBOL = re.compile(r"[()]|[^ \t\r\n\f\v()]+")
 
 
 class TreeError(UserError):
-    """Text that is no tree; the message names the file and the line where they are known."""
+    """Text that isn't a tree; the message names the file and line if known."""
 
 
 class Bracket(NamedTuple):
-    """A constituent: words `start` to `end`, the latter not included, of which there is one."""
+    """A constituent over the words from `start` up to, but not including, `end`."""
 
     label: str
     start: int
     end: int
 
 
-class Step(NamedTuple):
-    """What one meets on the way through a tree from left to right."""
-
-    kind: Literal["open", "word", "close"]
-    label: str  # of the constituent, or the word's tag
-    place: int  # the word's; of a constituent, the first word's
-
-
 @dataclasses.dataclass(frozen=True)
 class Tree:
-    """A tree, in which `brackets` stand as they open: from left to right, outer ones first."""
+    """A tree whose `brackets` are in the order in which they open, outer ones first."""
 
     words: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     brackets: tuple[Bracket, ...] = ()
 
-    def steps(self) -> Iterator[Step]:
-        """Every opening, word and closing, in the order of the text."""
-        opening, open_ = 0, []
-        for place, tag in enumerate(self.tags):
-            while opening < len(self.brackets) and self.brackets[opening].start == place:
-                open_.append(self.brackets[opening])
-                yield Step("open", open_[-1].label, place)
-                opening += 1
-            yield Step("word", tag, place)
-            while open_ and open_[-1].end == place + 1:
-                closed = open_.pop()
-                yield Step("close", closed.label, closed.start)
+    def tokens(self, leaves: Iterable[str]) -> Iterator[str]:
+        """The tree from left to right: `(LABEL`, a leaf for each word, `)LABEL`."""
+        coming, open_ = list(reversed(self.brackets)), []
+        for place, leaf in enumerate(leaves, start=1):
+            while coming and coming[-1].start < place:
+                open_.append(coming.pop())
+                yield f"({open_[-1].label}"
+            yield leaf
+            while open_ and open_[-1].end == place:
+                yield f"){open_.pop().label}"
 
     def __str__(self) -> str:
-        """The tree in one line, within `(TOP ...)`."""
-        parts = ["(TOP"]
-        for step in self.steps():
-            if step.kind == "open":
-                parts.append(f" ({step.label}")
-            elif step.kind == "word":
-                parts.append(f" ({step.label} {self.words[step.place]})")
-            else:
-                parts.append(")")
-        return "".join((*parts, ")"))
+        """The tree on one line, within `(TOP ...)`."""
+        leaves = (f"({tag} {word})" for tag, word in zip(self.tags, self.words, strict=True))
+        parts = (")" if token[0] == ")" else f" {token}" for token in self.tokens(leaves))
+        return f"(TOP{''.join(parts)})"
 
 
 def read(lines: Iterable[str], name: str) -> Iterator[tuple[int, Tree]]:
-    """The trees in lines of text, each with the number of the line, from 1, that it begins in.
+    """The trees in `lines`, each with the number of its first line, counted from 1.
 
-    A tree may span lines, and a line may hold several. Raises TreeError: `name`, line, what.
+    A tree may span lines, and a line may hold several trees. Raises TreeError.
     """
     symbols: list[str] = []
     depth = begin = 0
@@ -114,20 +97,18 @@ def _tree(symbols: list[str]) -> Tree:
             if label in ROOTS and (not open_ or start == len(words)):
                 continue  # the outermost bracket, or one that says there is no parse
             if start == len(words):
-                raise TreeError(f"({label} ) holds no word")
+                raise TreeError(f"({label} ) contains no word")
             if not label:
                 raise TreeError("a bracket within the tree has no label")
             brackets[place] = Bracket(label, start, len(words))
             continue
         if symbol != "(":
-            raise TreeError(
-                f"{symbol!r} has no tag: a word stands in a bracket of its own, (TAG word)"
-            )
+            raise TreeError(f"{symbol!r} has no tag: write each word as (TAG word)")
         label = symbols[at] if symbols[at] not in _PARENTHESES else ""
         at += bool(label)
         if symbols[at] not in _PARENTHESES:
             if symbols[at + 1] != ")":
-                raise TreeError(f"({label} holds {symbols[at]!r} and more: a tag has one word")
+                raise TreeError(f"({label} contains more than {symbols[at]!r}: a tag has one word")
             tags.append(label)
             words.append(symbols[at])
             at += 2

@@ -26,7 +26,7 @@ from flaxformer_mt.model.flops import training_flops
 from flaxformer_mt.model.parameters import count_by_formula
 from flaxformer_mt.parsing import evalb, linearization
 from flaxformer_mt.parsing.evalb import describe_left_out, trees_of_parses
-from flaxformer_mt.parsing.repair import rebuild
+from flaxformer_mt.parsing.linearization import rebuild
 from flaxformer_mt.parsing.trees import Tree, TreeError, read
 from flaxformer_mt.reproduction.experiment import Experiment
 from flaxformer_mt.reproduction.planned import planned_flops, planned_parameters

@@ -19,8 +19,7 @@ from flaxformer_mt.decoding.segments import DecodingError, LineError, TargetErro
 from flaxformer_mt.decoding.translation import Decoded, chrf
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.model import Transformer
-from flaxformer_mt.parsing.linearization import tokens_of
-from flaxformer_mt.parsing.repair import rebuild
+from flaxformer_mt.parsing.linearization import rebuild, tokens_of
 from flaxformer_mt.rundir import CheckpointError
 from flaxformer_mt.rundir.checkpoint_choice import (
     Chosen,

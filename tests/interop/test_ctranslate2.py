@@ -145,7 +145,7 @@ def test_the_folders_search_is_the_runs_where_it_has_that(tmp_path: Path) -> Non
     written(made, tmp_path)
     model, asked = model_of(tmp_path), mock.Mock()
     asked.translate_batch.side_effect = lambda sources, **_: [mock.Mock(hypotheses=sources)]
-    model.translator = asked
+    model.program.translator = asked
     assert model.translate([LINES[0]]) == [LINES[0]]
     model.translate([LINES[0]], beam_size=1, length_penalty=0.0)
     names = ("beam_size", "length_penalty", "no_repeat_ngram_size")

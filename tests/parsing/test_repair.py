@@ -3,8 +3,7 @@
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from flaxformer_mt.parsing.linearization import linearize, penn_tokens, tokens_of
-from flaxformer_mt.parsing.repair import (
+from flaxformer_mt.parsing.linearization import (
     EMPTY,
     KINDS,
     MISSING,
@@ -15,7 +14,10 @@ from flaxformer_mt.parsing.repair import (
     UNKNOWN_TOKEN,
     Repairs,
     flat,
+    linearize,
+    penn_tokens,
     rebuild,
+    tokens_of,
 )
 from flaxformer_mt.parsing.trees import Bracket, Tree
 from tests.parsing.forests import SENTENCE, parse, trees

@@ -1,0 +1,251 @@
+"""Translates with the model in this file's folder: a CTranslate2 model, or StableHLO programs.
+
+    python translate.py < source.txt > target.txt
+
+Needs numpy and sentencepiece, and ctranslate2 or else jax and flatbuffers, but not the program that
+wrote the folder.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sentencepiece
+
+PROGRAMS = ("encoder", "decode_step")  # of StableHLO
+WEIGHTS = "weights.npz"
+STEP_OF_LENGTHS = 16  # each length is compiled, so there are few
+BATCH = 32
+
+# Zero-width marks, and the sign for a blank.
+_INVISIBLE = dict.fromkeys(map(ord, "\u200b\u200c\u200d\u2060\ufeff\u2581"))
+Pieces = Sequence[Sequence[str]]
+Ids = Sequence[Sequence[int]]
+
+
+class Model:
+    """The model and the vocabularies of a folder; `options` are for CTranslate2: its `device`,
+    "cpu" or "cuda", and `compute_type`."""
+
+    def __init__(self, folder: str | Path, **options: str) -> None:
+        folder = Path(folder)
+        self.settings: dict[str, Any] = json.loads((folder / "settings.json").read_text("utf-8"))
+        program = StableHLO if (folder / WEIGHTS).exists() else CTranslate2
+        self.program = program(folder, self.settings, **options)
+        self._src, self._tgt = (
+            sentencepiece.SentencePieceProcessor(model_file=str(folder / f"{side}.spm"))
+            for side in ("source", "target")
+        )
+        self._codes = frozenset(self.settings["codes"])
+
+    def translate(self, lines: Sequence[str], **search: float) -> list[str]:
+        """The translation of each line; that of a blank one is empty.
+
+        `search` replaces settings of CTranslate2: `beam_size`, `length_penalty`, `no_repeat_ngram`.
+        Raises ValueError for a line that is longer than the model takes.
+        """
+        # A single no-break space may have a token, which a model would turn into text.
+        sources = {
+            number: pieces
+            for number, pieces in enumerate(self.encode(lines))
+            if pieces and lines[number].translate(_INVISIBLE).strip()
+        }
+        longest = self.settings["max_length"] - 1
+        for number, pieces in sources.items():
+            if len(pieces) > longest:
+                raise ValueError(f"line {number + 1} has {len(pieces)} tokens of at most {longest}")
+        outputs = [""] * len(lines)
+        found = self.program.translate(list(sources.values()), **search)
+        for number, pieces in zip(sources, found, strict=True):
+            outputs[number] = self.decode(pieces)
+        return outputs
+
+    def encode(self, lines: Sequence[str]) -> list[list[str]]:
+        """Pieces of each line, without the end mark."""
+        found = []
+        for line in lines:
+            code, closing, rest = line.partition("<<")
+            # Some models are told the target language by a code, such as >>fra<<.
+            coded = code + closing in self._codes
+            text = (rest if coded else line).replace("\u2581", " ")
+            pieces = self._src.encode(text, out_type=str)
+            found.append([code + closing, *pieces] if coded else pieces)
+        return found
+
+    def decode(self, pieces: Sequence[str]) -> str:
+        """The text of target pieces, on one line."""
+        text = str(self._tgt.decode(list(pieces))).replace("\u2581", " ")
+        return text.replace("\r", " ").replace("\n", " ").strip(" ")
+
+
+def _limit(settings: dict[str, Any], length: int) -> int:
+    """The most tokens in the output for `length` tokens, end marks included."""
+    ratio, extra = settings["max_ratio"], settings["max_extra_tokens"]
+    return min(int(ratio * length) + extra, settings["max_length"])
+
+
+class CTranslate2:
+    def __init__(self, folder: Path, settings: dict[str, Any], **options: Any) -> None:
+        import ctranslate2
+
+        self.translator = ctranslate2.Translator(str(folder), **options)
+        self._settings = settings
+        self._marks = {settings[mark] for mark in ("pad", "bos", "eos")}
+
+    def translate(self, sources: Pieces, **search: float) -> list[list[str]]:
+        """The best output of each source."""
+        outputs: list[list[str]] = [[]] * len(sources)
+        # A call has one limit, so it gets sentences of one length.
+        for length in sorted(set(map(len, sources))):
+            numbers = [number for number, pieces in enumerate(sources) if len(pieces) == length]
+            limit = _limit(self._settings, length + 1) - 1
+            found = self.search([sources[number] for number in numbers], limit, **search)
+            for number, pieces in zip(numbers, found, strict=True):
+                outputs[number] = pieces
+        return outputs
+
+    def search(self, sources: Pieces, limit: int, **search: float) -> list[list[str]]:
+        """The best output of each source, of at most `limit` pieces without the end mark."""
+        how = self._settings | search
+        # A run of unknown characters is one piece, which may look like a mark.
+        known = [[how["unk"] if p in self._marks else p for p in pieces] for pieces in sources]
+        results = self.translator.translate_batch(
+            known,
+            max_batch_size=BATCH,
+            max_input_length=0,  # cuts nothing off
+            max_decoding_length=limit,
+            min_decoding_length=0,  # the default of 1 forbids empty translations
+            beam_size=how["beam_size"],
+            length_penalty=how["length_penalty"],
+            no_repeat_ngram_size=how["no_repeat_ngram"],
+            disable_unk=True,
+            suppress_sequences=[[how["pad"]], [how["bos"]]],
+        )
+        return [result.hypotheses[0] for result in results]
+
+
+class StableHLO:
+    """Greedy search with the exported programs."""
+
+    def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
+        import jax
+        import jax.export
+
+        self._settings = settings
+        self._params: dict[str, Any] = {}
+        with np.load(folder / WEIGHTS) as arrays:
+            for path, array in arrays.items():
+                *folders, name = path.split("/")
+                part = self._params
+                for each in folders:
+                    part = part.setdefault(each, {})
+                part[name] = jax.numpy.asarray(array)
+        programs = (bytearray((folder / f"{name}.jaxexport").read_bytes()) for name in PROGRAMS)
+        self._encoder, self._decode_step = (
+            jax.jit(jax.export.deserialize(program).call) for program in programs
+        )
+        src, self._pieces = (
+            json.loads((folder / f"{side}_pieces.json").read_text("utf-8"))
+            for side in ("source", "target")
+        )
+        # A run of unknown characters is one piece, which may look like a mark.
+        marks = {settings[mark] for mark in ("pad", "bos", "eos", "unk")}
+        self._ids = {piece: number for number, piece in enumerate(src) if number not in marks}
+
+    def translate(self, sources: Pieces) -> list[list[str]]:
+        """The greedy output of each source."""
+        outputs: list[list[str]] = [[]] * len(sources)
+        # Of like length together.
+        order = sorted(range(len(sources)), key=lambda number: len(sources[number]))
+        for start in range(0, len(order), BATCH):
+            numbers = order[start : start + BATCH]
+            batch = [self.ids_of(sources[number]) for number in numbers]
+            limits = [_limit(self._settings, len(ids)) for ids in batch]
+            for number, ids in zip(numbers, self.greedy(batch, limits), strict=True):
+                outputs[number] = [self._pieces[each] for each in ids]
+        return outputs
+
+    def ids_of(self, pieces: Sequence[str]) -> list[int]:
+        """Source ids, the end mark last."""
+        unknown, end = self._settings["unk"], self._settings["eos"]
+        return [*(self._ids.get(piece, unknown) for piece in pieces), end]
+
+    def greedy(self, sources: Ids, limits: Sequence[int]) -> list[list[int]]:
+        """The likeliest token at each position, until the end mark or the limit (it counted)."""
+        never = [self._settings[mark] for mark in ("pad", "bos", "unk")]
+        end, ends = self._settings["eos"], np.array(limits)
+        state = self._begin(sources, max(limits))
+        outputs = np.full((len(sources), max(limits)), end)
+        running = np.ones(len(sources), bool)
+        tokens = np.full(len(sources), self._settings["bos"], np.int32)
+        for index in range(max(limits)):
+            log_probs, state = self._step(tokens, index, state)
+            log_probs[:, never] = -np.inf
+            tokens = log_probs.argmax(axis=1).astype(np.int32)
+            tokens[index + 1 >= ends] = end
+            outputs[running, index] = tokens[running]
+            running &= tokens != end
+            if not running.any():
+                break
+        return [row[: row.tolist().index(end)].tolist() for row in outputs]
+
+    def log_probs(self, sources: Ids, targets: Ids) -> list[np.ndarray]:
+        """Natural log-probability of each target's tokens and of the end mark after them."""
+        length = max(map(len, targets)) + 1
+        state = self._begin(sources, length)
+        forced = np.full((len(targets), length + 1), self._settings["eos"], np.int32)
+        forced[:, 0] = self._settings["bos"]
+        for row, target in enumerate(targets):
+            forced[row, 1 : len(target) + 1] = target
+        rows, found = np.arange(len(targets)), []
+        for index in range(length):
+            log_probs, state = self._step(forced[:, index], index, state)
+            found.append(log_probs[rows, forced[:, index + 1]])
+        lengths = [len(target) + 1 for target in targets]
+        return [row[:end] for row, end in zip(np.stack(found, axis=1), lengths, strict=True)]
+
+    def _begin(self, sources: Ids, length: int) -> tuple[Any, Any]:
+        """An empty cache for outputs of `length` tokens, and what decoding needs of the sources."""
+        settings = self._settings
+        width, room = (
+            min(-(-most // STEP_OF_LENGTHS) * STEP_OF_LENGTHS, settings["max_length"])
+            for most in (max(map(len, sources)), length)
+        )
+        src = np.full((len(sources), width), settings["pad"], np.int32)
+        for row, ids in enumerate(sources):
+            src[row, : len(ids)] = ids
+        encoded = self._encoder(self._params, src, np.array(list(map(len, sources)), np.int32))
+        rows, heads = len(sources), settings["heads"]
+        empty = {
+            "key": np.zeros((rows, heads, settings["key_width"], room), np.float32),
+            "value": np.zeros((rows, heads, room, settings["value_width"]), np.float32),
+        }
+        return dict.fromkeys(encoded["cross"], empty), encoded
+
+    def _step(self, tokens: np.ndarray, index: int, state: Any) -> tuple[np.ndarray, Any]:
+        cache, encoded = state
+        log_probs, cache = self._decode_step(self._params, tokens, np.int32(index), cache, encoded)
+        return np.array(log_probs), (cache, encoded)
+
+
+def main() -> None:
+    """Standard input to standard output, line by line."""
+    try:
+        # Only line feeds end lines, so that every line has its translation.
+        *lines, rest = sys.stdin.buffer.read().decode("utf-8").removeprefix("\ufeff").split("\n")
+        lines += [rest] if rest else []
+        texts = Model(Path(__file__).parent).translate([line.rstrip("\r") for line in lines])
+    except UnicodeDecodeError as error:
+        sys.exit(f"the input is not UTF-8 text (byte {error.start + 1})")
+    except ValueError as error:
+        sys.exit(str(error))
+    sys.stdout.buffer.writelines(f"{text}\n".encode() for text in texts)
+
+
+if __name__ == "__main__":
+    main()
