@@ -24,8 +24,8 @@ from flaxformer_mt.data.vocabulary import EOS
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.evaluation.scoring import Scores, corpus_scores
 from flaxformer_mt.interop import QUANTIZATIONS, ctranslate2, huggingface
-from flaxformer_mt.interop.card import Card
-from flaxformer_mt.interop.export import Sample, export
+from flaxformer_mt.interop.export import export
+from flaxformer_mt.interop.huggingface import Card
 from flaxformer_mt.interop.parity import Reference, sample_lines
 from flaxformer_mt.reproduction.result_file import write_result
 from flaxformer_mt.rundir.layout import open_run, read_record
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     corpus = CorpusConfig(kind="files", src=options.src, tgt=options.ref)
     pairs = list(read_pairs(corpus, "", key="--src and --ref"))
     lines, references = [pair.src for pair in pairs], [pair.tgt for pair in pairs]
-    sample = Sample(*sample_lines(translator.vocabularies, run.data, None))
+    sample = sample_lines(translator.vocabularies, run.data, None)
     sources = [[*ids, EOS] for ids in translator.vocabularies.src.encode(lines)]
     limit = translator.model.config.max_length
     if too_long := sum(len(ids) > limit for ids in sources):

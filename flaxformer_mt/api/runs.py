@@ -188,7 +188,7 @@ def export(
         hub.check_push(push)
     from flaxformer_mt.decoding.translator import Translator
     from flaxformer_mt.interop import export as interop
-    from flaxformer_mt.interop.card import Card
+    from flaxformer_mt.interop.huggingface import Card
     from flaxformer_mt.interop.parity import sample_lines
 
     opened = open_run(run)
@@ -198,7 +198,7 @@ def export(
         data = local_copy(opened.data)
     compared = None
     if checked:
-        compared = interop.Sample(*sample_lines(translator.vocabularies, data, sample))
+        compared = sample_lines(translator.vocabularies, data, sample)
     parity = interop.export(
         translator,
         output,

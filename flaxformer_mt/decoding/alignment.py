@@ -123,7 +123,7 @@ class _Words:
         self._of_bytes = np.array([*of_bytes, len(self.texts)], np.int64)
 
     def of_pieces(self, part: str, spans: Sequence[tuple[int, int]]) -> Int[np.ndarray, " pieces"]:
-        """The word of each piece of the line's next part, by their spans; -1 if it has none."""
+        """The word of each piece of the line's next part; -1 if it has none."""
         start = self._line.index(part, self._characters)
         before = self._bytes + len(self._line[self._characters : start].encode())
         self._characters, self._bytes = start + len(part), before + len(part.encode())

@@ -98,7 +98,7 @@ def rules_for(
 
 
 def fewer_rows(rows: int, live: int) -> int:
-    """The smallest number of rows that `rows` may shrink to with room for `live` of them."""
+    """The smallest number of rows that `rows` may shrink to for `live` of them."""
     while rows // FEWER >= max(live, 1):
         rows //= FEWER
     return rows
@@ -195,7 +195,7 @@ def rows_of(state: State, chosen: np.ndarray) -> State:
 def joined(
     one: tuple[np.ndarray, State], other: tuple[np.ndarray, State]
 ) -> tuple[np.ndarray, State]:
-    """Two groups of sentences (numbers and host states) at the same position, as one."""
+    """Two groups (sentences' numbers and host states) at the same position, as one."""
 
     def both(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return np.concatenate([a, b]) if a.ndim else a
@@ -285,12 +285,9 @@ def lower_search(
     sharding: jax.sharding.Sharding,
     platforms: tuple[str, ...] | None = None,
 ) -> Lowered:
-    """One batch shape's search as a single program for `sharding`, with outputs of `length` tokens
-    (default: the most that the settings allow).
-
-    `params` may be abstract (`jax.ShapeDtypeStruct`). `platforms`, such as ("cuda",), replace the
-    sharding's own as targets.
-    """
+    """One batch shape's search as a single program for `sharding`; outputs have `length` tokens
+    (default: the most possible). `params` may be abstract. `platforms` replace the sharding's
+    own."""
     length = length or output_limit(config, src_length, model.config.max_length)
     rules = rules_for((model,), config)
 

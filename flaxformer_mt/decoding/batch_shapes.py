@@ -10,7 +10,7 @@ SHORTEST = 16  # source positions of the smallest batch shape
 
 
 class Batch(NamedTuple):
-    """The numbers of the sequences that share a batch, and its shape; other rows are padding."""
+    """The numbers of sequences that share a batch, and its shape; other rows are padding."""
 
     numbers: tuple[int, ...]
     rows: int
@@ -20,20 +20,15 @@ class Batch(NamedTuple):
 def plan_batches(
     lengths: Sequence[int], config: DecodingConfig, max_length: int, *, split: int = 1
 ) -> Iterator[Batch]:
-    """Batches over sources of these lengths, longest first, in few shapes.
-
-    A length is a power of two (or `max_length`). The rows are `split` equal parts, each the power
-    of two that fills `batch_tokens` = rows * beams * length, or a single row. Only the last batch
-    has fewer rows.
-    """
+    """Batches over sources of these lengths, longest first, in few shapes: a length is a power of
+    two (or `max_length`); the rows are `split` equal parts, each the power of two that fills
+    `batch_tokens` = rows * beams * length, or a single row. Only the last batch has fewer."""
     return in_batches(lengths, lambda most: _largest(most, config, max_length), split=split)
 
 
 def plan_groups(lengths: Sequence[int], config: DecodingConfig, max_length: int) -> Iterator[Batch]:
-    """One batch per length, of few lengths, with all its sources, longest first.
-
-    `rows` is how many are searched at a time: 4, 16, 64 ..., as far as `batch_tokens` goes.
-    """
+    """One batch per length, of few lengths, longest first; `rows` are searched at a time: 4, 16, 64
+    ..."""
     order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
 
     def src_length(number: int) -> int:
@@ -48,8 +43,8 @@ def plan_groups(lengths: Sequence[int], config: DecodingConfig, max_length: int)
 def in_batches(
     lengths: Sequence[int], largest: Callable[[int], tuple[int, int]], *, split: int
 ) -> Iterator[Batch]:
-    """Batches, longest first. `largest(longest)` gives a full batch's rows in each of `split` parts
-    (a power of two), and its length."""
+    """Batches, longest first. `largest(longest)` gives a full batch's rows in each of `split`
+    parts, and its length."""
     order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
     while order:
         rows, length = largest(lengths[order[0]])
@@ -67,7 +62,7 @@ def shapes_among(
     longest: int = 0,
 ) -> frozenset[tuple[int, int]]:
     """The shapes, (rows, source length), of batches over sources of these lengths, or over as many
-    where some are longer, up to `longest`."""
+    with some of up to `longest` tokens."""
     planned = plan_batches(lengths, config, max_length, split=split)
     shapes = {(batch.rows, batch.length) for batch in planned}
     longer = longest > max(lengths, default=longest)

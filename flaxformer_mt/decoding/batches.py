@@ -50,10 +50,8 @@ def translate_ids(
     sources: Sequence[Sequence[int]],
     config: DecodingConfig,
 ) -> list[list[int]]:
-    """The best output of each source (pieces + EOS), in order, without its end mark.
-
-    Compiled programs are kept for further calls with the same model. Raises DecodingError.
-    """
+    """The best output of each source (pieces + EOS), without its end mark. Programs are kept for
+    further calls. Raises DecodingError."""
     decoded = Decoder((params,), (model,), config).decode(sources)
     return [list(hypotheses[0].tokens) for hypotheses in decoded]
 
@@ -61,11 +59,10 @@ def translate_ids(
 class Decoder:
     """Searches with fixed models and settings. Raises ValueError for contradictory ones.
 
-    `params` holds the tree under "params" of each of `models`; several are an ensemble, whose
-    probability is their mean. A batch's sentences are split over the data axes of `mesh` (default:
-    this process's devices). With `sampling`, the beam holds that many draws. With a `shortlist`,
-    outputs use only its types for the batch's sources, and probabilities are relative to these.
-    With `trees`, outputs are trees over these types, without a shortlist.
+    `params` holds a tree for each of `models`; several are an ensemble, whose probability is their
+    mean. With `sampling`, the beam holds that many draws. With a `shortlist`, outputs use only its
+    types for the batch's sources, and probabilities are relative to these. With `trees`, outputs
+    are trees over these types, without a shortlist.
     """
 
     def __init__(
@@ -129,15 +126,13 @@ class Decoder:
         for number, (source, prefix) in enumerate(zip(sources, prefixes, strict=True)):
             length, limit = len(source), self._limit(len(source))
             if not 1 <= length <= self._longest:
+                what = f"source {number} has {length} tokens, end mark included"
                 raise DecodingError(
-                    f"source {number} has {length} tokens, end mark included; the model takes 1 "
-                    f"to {self._longest} (model.max_length)"
+                    f"{what}; the model takes 1 to {self._longest} (model.max_length)"
                 )
             if len(prefix) >= limit:
-                raise DecodingError(
-                    f"source {number}: the prefix has {len(prefix)} tokens; an output has at most "
-                    f"{limit}, end mark included"
-                )
+                why = f"has a prefix of {len(prefix)} tokens, but its translation has at most "
+                raise LineError(number, f"{why}{limit}, end mark included")
             for automaton in () if forbidden is None else forbidden[number]:
                 if forbids(automaton, prefix, room=limit - len(prefix)):
                     raise LineError(number, "its prefix has a forbidden phrase, or must end in one")
@@ -223,12 +218,9 @@ class Decoder:
     def _shortened(
         self, sources: Sequence[Sequence[int]], *needed: Sequence[int]
     ) -> tuple["Decoder", np.ndarray]:
-        """A decoder for these sources, and the target type that each of its ids stands for.
-
-        With a shortlist, its models have only these types' rows. Each size is compiled separately,
-        so it is rounded to a power of two (four for small models) by adding or dropping types.
-        Those of `needed` stay.
-        """
+        """A decoder with the shortlist's target types for these sources, and the type that each of
+        its ids stands for. Sizes are rounded to few by adding or dropping types, since each is
+        compiled; those of `needed` stay."""
         models = self._static["models"]
         whole = np.arange(models[0].tgt_vocab_size)
         if self._shortlist is None or self._rules.trees is not None:
@@ -288,11 +280,9 @@ class Decoder:
     def _searched(
         self, sources: Sources, numbers: np.ndarray, *, length: int
     ) -> Iterator[tuple[np.ndarray, Hypotheses]]:
-        """Source numbers (-1: padding) and the hypotheses of as many rows, as they finish.
-
-        When the cache is full or few sentences are left, finished ones leave and the cache grows:
-        early steps don't read room that only late ones need.
-        """
+        """Source numbers (-1: padding) and the hypotheses of as many rows, as they finish. When the
+        cache is full or few sentences are left, finished ones leave and the cache grows: early
+        steps don't read room that only late ones need."""
         parts, room = self._split, batch_search.more_room(0, length)
         state = self._begun(sources, length, room)
         while True:
@@ -318,12 +308,9 @@ class Decoder:
     def _refilled(
         self, sources: Sources, numbers: np.ndarray, *, length: int, rows: int
     ) -> Iterator[tuple[np.ndarray, Hypotheses]]:
-        """As `_searched`, for any multiple of `rows` rows, in batches of that size; the cache grows
-        once.
-
-        When many of a batch's sentences are finished, the rest wait for enough others that have
-        taken as many steps to fill a batch.
-        """
+        """As `_searched`, for any multiple of `rows` rows, in batches of that size. When many of a
+        batch's sentences are finished, the rest wait for others at the same step to fill a
+        batch."""
         rooms = batch_search.rooms_of_small(sources[0].shape[1], length)
         first, stride = rooms[0], max(STRIDE, length // STRIDE)
         new = list(range(0, len(numbers), rows))[::-1]

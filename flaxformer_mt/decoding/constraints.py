@@ -85,11 +85,9 @@ def to_come(
     token: Int[Array, "rows beams"],
     continues: Continues,
 ) -> Int[Array, "rows beams"]:
-    """How many constraint tokens are still to come after each hypothesis's next `token`.
-
-    Those of all unmet phrases, less the beginning of one that is under way; phrases aren't
-    overlapped, which could take fewer. No phrase begins with a type that continues a word.
-    """
+    """How many constraint tokens are to come after each hypothesis's next `token`: those of all
+    unmet phrases, less the beginning of one that is under way. No phrase begins with a type that
+    continues a word."""
     lengths, continues = phrases.lengths, jnp.asarray(continues)
     size = np.arange(1, phrases.tokens.shape[2] + 1)[None, None, None]
     longer = at.matched & (phrases.tokens[:, None] == token[:, :, None, None])
@@ -140,7 +138,7 @@ def with_phrases(
     phrases: Phrases,
     at: Standing,
 ) -> Found:
-    """The candidates `found`, and in rows with constraints each hypothesis's best, and the next
+    """The candidates `found` and, in rows with constraints, each hypothesis's best and the next
     token of each phrase that it hasn't met."""
     rows, beams, _ = logits.shape
     unmet = ~_kept(at, jnp.full((1, 1), False))

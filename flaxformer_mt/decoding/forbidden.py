@@ -71,10 +71,8 @@ def forbidden(phrases: tuple[str, ...], vocabulary: Vocabulary) -> Forbidden:
 def automata(
     shared: Sequence[str], own: Sequence[Sequence[str]], vocabulary: Vocabulary
 ) -> list[list[Forbidden]]:
-    """Each line's automata: for the phrases of all lines, and for its own.
-
-    Raises DecodingError for a blank phrase, LineError for a line's own.
-    """
+    """Each line's automata: for the phrases of all lines, and for its own. Raises DecodingError for
+    a blank phrase, LineError for a line's own."""
     common = [forbidden(tuple(shared), vocabulary)] if shared else []
     found = []
     for number, phrases in enumerate(own):
@@ -210,10 +208,8 @@ def table_of(
     size = power_of_two_at_least(states)  # few programs
     kind = _kind(2 * size)
     if (total := kind().itemsize * size * len(types)) > MOST_BYTES:
-        raise DecodingError(
-            f"the forbidden phrases of a batch need a table of {total / 2**30:.1f} GiB: lower "
-            "decoding.batch_tokens, or forbid fewer"
-        )
+        need = f"{total / 2**30:.1f} GiB"
+        raise DecodingError(f"a batch's forbidden phrases need {need}: lower decoding.batch_tokens")
     parts.append(np.zeros((size - states, len(types)), np.int16))
     return np.concatenate(parts).astype(kind), begins
 
@@ -243,8 +239,7 @@ def completes_phrase(
 
 
 def forbids(automaton: Forbidden, tokens: Sequence[int], *, room: int) -> bool:
-    """Whether every output that begins with `tokens` and has `room` more, end mark included, has a
-    phrase."""
+    """Whether every output that begins with `tokens` and has `room` more has a phrase."""
     state = 0
     for token in tokens:
         if (state := int(automaton.goes[state, token])) == _DEAD:

@@ -43,23 +43,18 @@ class Rules:
 
     def __post_init__(self) -> None:
         if not 1 <= self.n_best <= self.beam_size:
-            raise ValueError(
-                f"n_best = {self.n_best} must lie between 1 and beam_size = {self.beam_size}"
-            )
+            raise ValueError(f"n_best = {self.n_best} must be 1 to beam_size = {self.beam_size}")
         if self.groups < 1 or self.beam_size % self.groups:
             raise ValueError(
-                f"beam_size = {self.beam_size} must be divisible by the {self.groups} groups of "
-                "diverse beam search"
+                f"beam_size = {self.beam_size} must be divisible by {self.groups} groups"
             )
         if self.no_repeat < 0:
             raise ValueError(f"no_repeat = {self.no_repeat} must be at least 0")
 
     @property
     def slots(self) -> int:
-        """Finished hypotheses kept: in each group as many as it can have of `n_best`.
-
-        Groups may come to the same output, and then another is wanted in its place.
-        """
+        """Finished hypotheses kept: in each group as many as it can have of `n_best`, since groups
+        may come to the same output."""
         return min(self.n_best, self.beam_size // self.groups) * self.groups
 
 
@@ -97,10 +92,8 @@ def allowed(
     *,
     vocab: int,
 ) -> Allowed:
-    """Which types may be token number `position` of each hypothesis.
-
-    At a row's limit the end mark alone; before it, what its `prefix` has there, unless padding.
-    """
+    """Which types may be token number `position`: at a row's limit the end mark alone; before it,
+    what its `prefix` has there, unless padding."""
     free = np.ones(vocab, bool)
     free[[BOS, PAD, *rules.suppress]] = False
     free[EOS] = True
@@ -142,10 +135,8 @@ def repeats(
 
 
 def brackets_of(vocabularies: Vocabularies) -> Brackets:
-    """The types of a parser's target vocabulary. Raises DecodingError for another one.
-
-    In a vocabulary that both sides share, leaves are the tokens of the source.
-    """
+    """The types of a parser's target vocabulary; in one that both sides share, leaves are the
+    tokens of the source. Raises DecodingError for another vocabulary."""
     kinds, shared = vocabularies.tgt.types(), vocabularies.shared
     texts = [kind.text.removeprefix(BLANK) if kind.plain else "" for kind in kinds]
     pairs, leaves = bracket_types(texts)
@@ -154,10 +145,7 @@ def brackets_of(vocabularies: Vocabularies) -> Brackets:
         leaves = tuple(sorted(set(range(UNK + 1, len(kinds))).difference(*pairs)))
         within = tuple(each for each in leaves if not kinds[each].text.startswith(BLANK))
     if not pairs or not leaves:
-        raise DecodingError(
-            "decoding.outputs = trees needs a parser's target vocabulary; this one has no brackets "
-            "or no leaves"
-        )
+        raise DecodingError("decoding.outputs = trees needs a target vocabulary with brackets")
     return Brackets(pairs, leaves, within)
 
 
@@ -168,9 +156,8 @@ def pooled(
 ) -> Float[Array, "rows beams vocab"]:
     """The logits of a search that knows which leaf comes next, and which bracket closes.
 
-    It has the probability that any leaf comes, or that any bracket closes; where none may, the
-    other types have that. Else a model that has lost its place would rather open brackets for ever
-    than say a word that it does not expect.
+    It has the probability that any leaf comes, or that any bracket closes. Otherwise a model that
+    has lost its place would rather open brackets for ever than say a word that it does not expect.
     """
     for among in (trees.leaves, [close for _, close in trees.pairs]):
         its = np.isin(np.arange(logits.shape[-1]), among)
@@ -190,9 +177,8 @@ def breaks_tree(
 ) -> Bool[Array, "rows beams vocab"]:
     """The types that, as the next token, would make a tree of `words` leaves impossible.
 
-    With `trees.of_source` the leaves are the tokens of `source`, and `words` is their number.
-    `spare` tokens may follow the next one, the end mark included: no bracket is opened that there
-    would be no room to close, or no leaf to fill.
+    With `trees.of_source` the leaves are the tokens of `source`. `spare` tokens may follow the next
+    one: no bracket is opened that there would be no room to close, or no leaf to fill.
     """
     opening, closing = np.array(trees.pairs, np.int32).T
     deeper, is_leaf, closes = np.zeros(vocab, np.int32), np.zeros(vocab, bool), np.zeros(vocab, int)

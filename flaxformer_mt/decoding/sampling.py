@@ -73,7 +73,6 @@ def sampled(
 
     Drawn from softmax(logits / temperature) over the `top_k` likeliest allowed types (0: all), and
     of those the fewest whose probability reaches `top_p` (the nucleus of Holtzman et al., 2020).
-    Each hypothesis has its own key, so neighbours don't change a draw.
     """
     log_probs = jax.nn.log_softmax(logits, axis=-1)
     best = jnp.max(jnp.where(allowed, logits, -jnp.inf), axis=-1, keepdims=True)

@@ -43,8 +43,7 @@ Step = Callable[
 class Hypotheses(NamedTuple):
     """The best finished hypotheses of each row, best first, group by group.
 
-    `tokens` ends with the end mark and padding. An empty slot (in a row of padding, or if the
-    vocabulary has too few outputs) has score -inf and length 0.
+    `tokens` ends with the end mark and padding. An empty slot has score -inf and length 0.
     """
 
     tokens: Int[Array, "rows slots length"]
@@ -111,9 +110,9 @@ def coverage_penalty(coverage: Any) -> Any:
 def begin(cache: Cache, sentences: Sentences, rules: Rules, *, length: int) -> State:
     """The state before the first step of a search for outputs of at most `length` tokens.
 
-    Leaves of `cache["beams"]` have beams on axis 1 and follow their hypotheses; the rest stays.
-    With `rules.coverage` it is a sequence of mappings with "coverage", each source token's
-    attention so far [rows, beams, src_length].
+    Leaves of `cache["beams"]` have beams on axis 1 and follow their hypotheses; with
+    `rules.coverage` it is a sequence of mappings with "coverage", each source token's attention so
+    far.
     """
     rows, beams = sentences.limits.shape[0], rules.beam_size
     # One empty hypothesis per group: copies would fill it with the same continuations.
@@ -146,10 +145,8 @@ def advance(
     leave_at: Int[Array, ""] | int = 0,
 ) -> State:
     """Steps until position `until`, or until each of `parts` equal parts has at most `leave_at`
-    live rows.
-
-    `step(tokens, index, cache)` returns the logits of token number `index` and the new cache.
-    """
+    live rows. `step(tokens, index, cache)` returns the logits of token number `index` and the new
+    cache."""
 
     def more(state: State) -> Array:
         live = jnp.sum(~state.stopped.reshape(parts, -1), axis=1)

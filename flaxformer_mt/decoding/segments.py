@@ -78,10 +78,8 @@ def encode(vocabulary: Vocabulary, texts: Sequence[str]) -> list[list[int]]:
     except TypeError:
         for text in texts:
             if any("\ud800" <= character <= "\udfff" for character in text):
-                raise DecodingError(
-                    f"{text!a} is not Unicode text: it has half a surrogate pair, which comes "
-                    "from reading bytes that are not UTF-8"
-                ) from None
+                what = f"{text!a} is not Unicode text: it has half a surrogate pair"
+                raise DecodingError(what) from None
         raise
 
 
@@ -90,10 +88,7 @@ def listed(pairs: Iterable[tuple[str, Target]]) -> list[tuple[str, Target]]:
     pairs = list(pairs)
     for number, pair in enumerate(pairs):
         if isinstance(pair, str) or len(pair) != 2:
-            raise TypeError(
-                f"pair {number} is {pair!r}, not a (source, translation) tuple; put even a single "
-                "pair in a list"
-            )
+            raise TypeError(f"pair {number} is {pair!r}, not a (source, translation) tuple")
     return pairs
 
 
@@ -107,9 +102,7 @@ def cut_pairs(
     """Each pair's parts: one, unless a side has more than `max_length` tokens, end mark included.
 
     If the translation is given as tokens, the source is cut as `translate` cuts it, and the tokens
-    at the end marks between its parts; one more may be at the end. A text is cut near the same
-    place as its source, which is a guess.
-
+    at the end marks between its parts. A text is cut near the same place as its source, a guess.
     Raises OverlongError for `overlong` "refuse", TargetError for tokens that aren't a translation
     of the line, and DecodingError for text that isn't Unicode.
     """
@@ -161,10 +154,8 @@ def fits(vocabulary: Vocabulary, max_length: int) -> Callable[[str], bool]:
 def source_pieces(
     source: str, vocabulary: Vocabulary, max_length: int
 ) -> tuple[str, list[Piece], list[list[int]]]:
-    """What the model reads before each piece of a source, pieces that fit, and the tokens of both.
-
-    A language code at the source's beginning (`>>fra<<`) is read before each piece.
-    """
+    """What the model reads before each piece of a source (its language code, `>>fra<<`), pieces
+    that fit, and the tokens of both."""
     lead = vocabulary.language_code(source)
     fit = fits(vocabulary, max_length)
     pieces = split_to_fit(source.removeprefix(lead), lambda text: fit(lead + text))
@@ -178,10 +169,8 @@ def types_of(pieces: Sequence[str], tgt: Vocabulary) -> tuple[int, ...]:
     ids = {piece: number for number, piece in enumerate(tgt.pieces())}
     for piece in pieces:
         if piece not in ids or ids[piece] in (PAD, BOS, EOS):
-            raise DecodingError(
-                f"{piece!r} is not in the target vocabulary; a word's first piece begins with "
-                "'\u2581'"
-            )
+            what = f"{piece!r} is not in the target vocabulary"
+            raise DecodingError(f"{what}; a word's first piece begins with '\u2581'")
     return tuple(ids[piece] for piece in pieces)
 
 
@@ -192,19 +181,10 @@ def output_limit(config: DecodingConfig, source: int, longest: int) -> int:
 
 
 def prefix_tokens(
-    prefixes: Sequence[str],
-    tgt: Vocabulary,
-    pieces: Sequence[Sequence[Piece]],
-    sources: Sequence[Sequence[int]],
-    config: DecodingConfig,
-    *,
-    max_length: int,
+    prefixes: Sequence[str], tgt: Vocabulary, pieces: Sequence[Sequence[Piece]]
 ) -> list[list[int]]:
-    """The tokens that each piece's output begins with: a line's prefix for its first piece.
-
-    `pieces` are those of each line, `sources` the tokens of all. Raises LineError for a prefix that
-    the vocabulary can't spell or that leaves no room.
-    """
+    """The tokens that the output of each of the lines' `pieces` begins with: a line's prefix for
+    its first. Raises LineError for a prefix that the vocabulary can't spell."""
     found: list[list[int]] = []
     for line, (tokens, parts) in enumerate(zip(encode(tgt, prefixes), pieces, strict=True)):
         if not parts:
@@ -213,18 +193,8 @@ def prefix_tokens(
             text = prefixes[line].encode()
             spans = zip(*tgt.encode_with_spans(prefixes[line]), strict=True)
             unknown = {text[a:b].decode(): None for token, (a, b) in spans if token == UNK}
-            raise LineError(
-                line,
-                f"has the prefix {prefixes[line]!r}, but the target vocabulary cannot spell "
-                f"{', '.join(map(repr, unknown))}",
-            )
-        limit = output_limit(config, len(sources[len(found)]), max_length)
-        if len(tokens) >= limit:
-            raise LineError(
-                line,
-                f"has a prefix of {len(tokens)} tokens, but its translation has at most {limit}, "
-                "end mark included",
-            )
+            what = f"has the prefix {prefixes[line]!r}, but the target vocabulary cannot spell"
+            raise LineError(line, f"{what} {', '.join(map(repr, unknown))}")
         found += [tokens, *([] for _ in parts[1:])]
     return found
 
@@ -256,11 +226,8 @@ def _tokens_in_parts(
     if len(parts) == len(pieces) + 1 and not parts[-1]:
         parts.pop()
     if len(parts) != len(pieces):
-        raise TargetError(
-            number,
-            f"its source splits into {len(pieces)} parts, but its tokens into {len(parts)}: they "
-            "belong to another line or another model",
-        )
+        counts = f"{len(pieces)} parts, but its tokens into {len(parts)}"
+        raise TargetError(number, f"its source splits into {counts}: from another line or model?")
     longest = max(parts, key=len)
     if len(longest) >= max_length:
         message = describe_overlong(max_length, target=longest)
@@ -278,11 +245,7 @@ def _checked(number: int, tokens: Sequence[int], vocabulary: Vocabulary) -> list
     ids = [int(token) for token in tokens]
     for token in ids:
         if not 0 <= token < vocabulary.size or token in (PAD, BOS):
-            raise TargetError(
-                number,
-                f"token {token} cannot be in a translation: the vocabulary has {vocabulary.size} "
-                f"types, and {PAD} and {BOS} are special",
-            )
+            raise TargetError(number, f"token {token} cannot be in a translation")
     return ids
 
 
@@ -293,7 +256,7 @@ def _at_end_marks(tokens: Sequence[int]) -> list[list[int]]:
 
 
 def split_to_fit(text: str, fits: Callable[[str], bool]) -> list[Piece]:
-    """The text in pieces that fit, in order, without the blanks between them.
+    """The text in pieces that fit, without the blanks between them.
 
     A part that doesn't fit is cut in two at the sentence end nearest to its middle; if it has none,
     between clauses, then words, then inside a word. Raises ValueError if a single character doesn't
@@ -305,12 +268,9 @@ def split_to_fit(text: str, fits: Callable[[str], bool]) -> list[Piece]:
 def split_pair_to_fit(
     src: str, tgt: str, fits: Callable[[str, str], bool]
 ) -> list[tuple[Piece, Piece]]:
-    """A text and its translation in as many pieces, such that `fits(src, tgt)` for each pair.
-
-    The source is cut as by itself, the translation at its best kind of boundary nearest to the same
-    share of its length, since it isn't known which words belong together. Raises ValueError if a
-    single character doesn't fit.
-    """
+    """A text and its translation in as many pieces, such that `fits(src, tgt)` for each pair. The
+    translation is cut at its best kind of boundary nearest to the same share of its length. Raises
+    ValueError if a single character doesn't fit."""
     pairs = []
     waiting = [(Piece(src.strip(), ""), Piece(tgt.strip(), ""))]
     while waiting:

@@ -74,11 +74,9 @@ class Attention:
 
 @dataclasses.dataclass(frozen=True)
 class TeacherForcing:
-    """A model that is given translations. In float32 no result depends on the other lines.
-
-    `params` are on all devices of `mesh`, which share the rows of a batch of `config.batch_tokens`.
-    Raises DecodingError for results that aren't finite.
-    """
+    """A model that is given translations, on all devices of `mesh`, which share the rows of a batch
+    of `config.batch_tokens`. In float32 no result depends on the other lines. Raises DecodingError
+    for results that aren't finite."""
 
     params: Mapping[str, Any]
     model: Transformer
@@ -86,10 +84,8 @@ class TeacherForcing:
     mesh: Mesh
 
     def score(self, lines: Sequence[Sequence[Part]]) -> list[Scored]:
-        """Each line's scores, over its parts, in order; 0 for a line without parts.
-
-        In float32 they equal the search's for the same tokens.
-        """
+        """Each line's scores over its parts, 0 without parts; in float32 the search's for the same
+        tokens."""
         parts, config = list(itertools.chain.from_iterable(lines)), self.config
         log_probs = iter(self.log_probs(parts))
         added: Iterator[float] = itertools.repeat(0.0)
@@ -126,11 +122,9 @@ class TeacherForcing:
         return self._over_batches(parts, compute)
 
     def cross_weights(self, parts: Sequence[Part], layer: int) -> Iterator[np.ndarray]:
-        """Each part's weights [tgt, src] over the source in one layer, averaged over heads.
-
-        They are computed as they are consumed, about `_AT_ONCE` numbers at a time, since those of
-        thousands of long lines would be gigabytes. Raises ValueError for an unknown layer.
-        """
+        """Each part's weights [tgt, src] over the source in one layer, averaged over heads. They
+        are computed as they are consumed, about `_AT_ONCE` numbers at a time. Raises ValueError for
+        an unknown layer."""
         layers = self.model.config.decoder_layers
         if not 0 <= layer < layers:
             raise ValueError(f"layer = {layer}: the decoder has layers 0 to {layers - 1}")
@@ -212,8 +206,7 @@ class Pairs(NamedTuple):
 def batches(
     parts: Sequence[Part], *, batch_tokens: int, max_length: int, split: int, few: bool = False
 ) -> Iterator[tuple[tuple[int, ...], Pairs]]:
-    """The numbers of parts that share a batch, longest first, and its host arrays; other rows are
-    padding.
+    """The numbers of parts that share a batch, longest first, and its host arrays.
 
     Both sides have one length: a power of two or one and a half of one (or `max_length`); 32, 128
     or 512 if `few`. The rows are `split` equal parts, each the power of two that fills

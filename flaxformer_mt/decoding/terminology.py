@@ -161,11 +161,8 @@ def _add(terms: dict[tuple[str, ...], str], source: str, target: str) -> None:
 
 
 def phrase(text: str, vocabulary: Vocabulary, *, soft: bool = False) -> Phrase:
-    """The tokens of a text after a blank, if its script writes blanks.
-
-    `soft` leaves out the last token if it may be an ending: short, and less than half its word.
-    Raises DecodingError for a blank text and for what the vocabulary can't spell.
-    """
+    """The tokens of a text after a blank, if its script writes blanks. `soft` leaves out the last
+    token if it may be an ending: short, and less than half its word. Raises DecodingError."""
     (tokens,) = vocabulary.encode([text])
     if not tokens:
         raise DecodingError(f"the constraint {text!r} is blank")
@@ -199,11 +196,8 @@ def phrases_of(
     *,
     suppressed: Sequence[int],
 ) -> list[list[Phrase]]:
-    """The phrases of each piece of line `number`, without repetitions.
-
-    Raises LineError for phrases that can't be spelled or are suppressed, and if several pieces
-    would share `own`.
-    """
+    """The phrases of each piece of line `number`, without repetitions. Raises LineError for phrases
+    that can't be spelled or are suppressed, and if several pieces would share `own`."""
     if own and len(pieces) != 1:
         why = "is translated in parts" if pieces else "is blank"
         raise LineError(number, f"{why}, but its constraints apply to a whole translation")
@@ -216,9 +210,8 @@ def phrases_of(
                 terms = terminology.translations(piece)
                 each |= dict.fromkeys(phrase(term, vocabulary, soft=soft) for term in terms)
             for bad in sorted({token for one in each for token in one.tokens} & {*suppressed}):
-                raise DecodingError(
-                    f"the suppressed piece {vocabulary.pieces([bad])[0]!r} is part of a constraint"
-                )
+                bad_piece = vocabulary.pieces([bad])[0]
+                raise DecodingError(f"the suppressed piece {bad_piece!r} is part of a constraint")
             found.append(list(each))
     except DecodingError as error:
         raise LineError(number, str(error)) from None

@@ -114,9 +114,8 @@ def joined(
 ) -> Translation:
     """A line's translation from those of its pieces: each n-th of all pieces make one, best first.
 
-    Their sums may be ordered differently from the pieces' scores, since the penalty depends on
-    length. With `mbr` the best has the highest expected chrF (minimum Bayes risk, Kumar and Byrne,
-    2004), with all as references: `sampled` ones equally likely, others by their probabilities.
+    With `mbr` the best has the highest expected chrF (minimum Bayes risk, Kumar and Byrne, 2004),
+    with all as references: `sampled` ones equally likely, others by their probabilities.
     """
     if not pieces:
         return EMPTY

@@ -84,19 +84,18 @@ class Translator:
     ) -> None:
         """`params` is the tree under "params"; `name` says which weights these are.
 
-        They are copied to every device of this process, which share a batch's sentences. With
-        several processes all must call it together. `others`, with the same vocabularies, make it
-        an ensemble, which decides by mean probability. With a `shortlist`, `translate` chooses
-        among its types for a batch, and scores are relative to these.
-
-        Raises DecodingError if the vocabularies don't have the model's sizes.
+        They are copied to every device of this process, which share a batch's sentences; several
+        processes must call it together. `others`, with the same vocabularies, make it an ensemble,
+        which decides by mean probability. With a `shortlist`, `translate` chooses among its types
+        for a batch, and scores are relative to these. Raises DecodingError if the vocabularies
+        don't have the model's sizes.
         """
         rows, types = softmax_table(params, model.config).shape[0], vocabularies.tgt.size
         if rows != table_rows(model.config, types) or types != model.tgt_vocab_size:
-            raise DecodingError(
-                f"the parameters are for {rows} target types, but the target vocabulary has "
-                f"{types}: they do not belong together"
+            what = (
+                f"the parameters are for {rows} target types, but the target vocabulary has {types}"
             )
+            raise DecodingError(what)
         self.mesh = local_mesh()
         self.params = whole_on(params, self.mesh)
         self.model, self.vocabularies = model, vocabularies
@@ -130,11 +129,8 @@ class Translator:
         sizes = vocabularies.src.size, vocabularies.tgt.size
         described = sum(count_by_formula(config.model, *sizes).values())
         if described != (found := sum(count(params).values())):
-            raise DecodingError(
-                f"{run}: config.json and the vocabulary describe a model of {described:,} "
-                f"parameters, but the weights '{chosen.name}' have {found:,}: one of these was "
-                "changed; restore it from a copy"
-            )
+            what = f"{run}: config.json and the vocabulary describe {described:,} parameters, but "
+            raise DecodingError(f"{what}'{chosen.name}' has {found:,}: restore it from a copy")
         model = Transformer(config.model, *sizes)
         short = _shortlist(run, vocabularies) if shortlist else None
         name = chosen.name
@@ -148,18 +144,14 @@ class Translator:
         which: Which = "auto",
         shortlist: bool = False,
     ) -> Translator:
-        """The models of several run directories as one, with the first one's settings.
-
-        Raises as `load`, and DecodingError if their vocabularies differ.
-        """
+        """The models of several run directories as one, with the first one's settings. Raises as
+        `load`, and DecodingError if their vocabularies differ."""
         first = cls.load(run_dirs[0], which=which, shortlist=shortlist)
         others = [cls.load(run, which=which) for run in run_dirs[1:]]
         for run, other in zip(run_dirs[1:], others, strict=True):
             if other.vocabularies.digest != first.vocabularies.digest:
-                raise DecodingError(
-                    f"{run}: its vocabulary differs from that of {run_dirs[0]}: an ensemble's "
-                    "models must share one"
-                )
+                what = f"{run}: its vocabulary differs from that of {run_dirs[0]}"
+                raise DecodingError(f"{what}: an ensemble's models must share one")
         return cls(
             first.params,
             first.model,
@@ -182,10 +174,8 @@ class Translator:
         return other
 
     def with_dtype(self, dtype: Literal["float32", "bfloat16"]) -> Translator:
-        """The same weights with another `model.dtype` for products.
-
-        bfloat16 may change an output, and changes the third digit of scores.
-        """
+        """The same weights with another `model.dtype` for products; bfloat16 may change an
+        output."""
         other = copy.copy(self)
         other.members = tuple(
             (params, model.clone(config=dataclasses.replace(model.config, dtype=dtype)))
@@ -259,7 +249,7 @@ class Translator:
             numbers += [(first + number, place) for place in range(len(parts))]
         begun = None
         if prefixes is not None:
-            begun = prefix_tokens(prefixes, tgt, pieces, sources, config, max_length=longest)
+            begun = prefix_tokens(prefixes, tgt, pieces)
         banned = None
         if forbid or any(forbid_each or ()):
             if config.outputs == "trees":
@@ -287,8 +277,8 @@ class Translator:
     def compile(
         self, lines: Sequence[str], *, n_best: int = 1, longest: str = ""
     ) -> frozenset[tuple[int, int]]:
-        """Compiles what `translate` may need for lines as long as these, also with lines as long as
-        `longest` among them; returns the shapes of batches, (rows, source length)."""
+        """Compiles what `translate` may need for lines as long as these, also with some as long as
+        `longest`; returns the shapes of batches, (rows, source length)."""
         src, lengths = self.vocabularies.src, []
         *encoded, of_longest = encode(src, [*lines, longest])
         for line, tokens in zip(lines, encoded, strict=True):
@@ -319,10 +309,8 @@ class Translator:
         return self._forcing("scores are").score(self._cut(listed(pairs), overlong))
 
     def attend(self, src: str, tgt: Target) -> Attention:
-        """All attention weights as the model reads `src` and says `tgt` (text or tokens).
-
-        Raises OverlongError, TargetError and DecodingError.
-        """
+        """All attention weights as the model reads `src` and says `tgt` (text or tokens). Raises
+        OverlongError, TargetError and DecodingError."""
         forcing = self._forcing("attention is")
         ((part,),) = cut_pairs(
             [(src, tgt)], self.vocabularies, max_length=self.max_length, overlong="refuse"
@@ -385,9 +373,7 @@ def _shortlist(run: RunDirectory, vocabularies: Vocabularies) -> Shortlist:
             content = place.read_bytes()
         return Shortlist.read(content, place, vocabulary=digest)
     if not exists(run.data):
-        raise ShortlistError(
-            f"{run}: has no training text to learn a shortlist from; translate without one"
-        )
+        raise ShortlistError(f"{run}: has no training text to learn a shortlist from")
     store = Store.open(local_copy(run.data), vocabulary_digest=digest)
     _LOGGER.warning("learning a shortlist from %s pairs, once", f"{len(store.train):,}")
     sizes = {"src_types": vocabularies.src.size, "tgt_types": vocabularies.tgt.size}

@@ -1,8 +1,5 @@
-"""COMET (Rei et al., 2020), computed by the program `comet-score` of Unbabel's package.
-
-The package isn't a dependency. As of version 2.2 its requirements contradict JAX's (NumPy below 2),
-so it usually has its own environment: `uv tool install unbabel-comet` or `pipx install ...`.
-"""
+"""COMET (Rei et al., 2020), computed by the program `comet-score` of Unbabel's package, which has
+its own environment: its requirements contradict JAX's (NumPy below 2)."""
 
 import dataclasses
 import importlib.metadata
@@ -46,10 +43,8 @@ def require_comet() -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Comet(Metric):
-    """The mean of COMET's sentence scores, times 100 as papers print it.
-
-    `model` is a name on the Hugging Face hub or a checkpoint's path; the package uses `gpus` GPUs.
-    """
+    """The mean of COMET's sentence scores, times 100. `model` is a name on the Hugging Face hub or
+    a checkpoint's path."""
 
     sources: Sequence[str] = dataclasses.field(repr=False)
     model: str = MODEL

@@ -1,7 +1,5 @@
-"""Systems side by side on one test set, with significance tests against the first.
-
-Systems are files of hypotheses, or evaluations kept in run directories.
-"""
+"""Systems (files, or evaluations of runs) side by side, with significance tests against the
+first."""
 
 import dataclasses
 import html
@@ -118,11 +116,8 @@ def compare(
 
     A system is `[NAME=]PATH`: a file of hypotheses, a NAME.json written by `evaluate`, or a run
     directory (its `evaluation`, or its only one). By default the systems bring references and
-    sources, and are scored as before; `note` gets reasons for doubt.
-
-    Raises ScoringError for fewer than two systems, a name used twice, no resamples, sides that
-    aren't aligned, and missing or different references; CorpusError and RunDirectoryError for what
-    can't be read.
+    sources, and are scored as before; `note` gets reasons for doubt. Raises ScoringError,
+    CorpusError and RunDirectoryError.
     """
     found = [
         system if isinstance(system, System) else find_system(system, evaluation=evaluation)
@@ -180,10 +175,8 @@ def _cells(method: Method, test: Outcome) -> list[str]:
 
 
 def find_system(argument: str | os.PathLike[str], *, evaluation: str | None = None) -> System:
-    """The system that `[NAME=]PATH` names, as in `compare`.
-
-    Raises ScoringError, CorpusError and RunDirectoryError.
-    """
+    """The system that `[NAME=]PATH` names. Raises ScoringError, CorpusError and
+    RunDirectoryError."""
     argument = os.fspath(argument)
     match = re.fullmatch(r"([^=/]+)=(.+)", argument, re.DOTALL)
     name, path = ("", argument) if match is None or Path(argument).exists() else match.groups()
@@ -209,11 +202,8 @@ def common_text(
     need_sources: bool = False,
     note: Callable[[str], None] = lambda _: None,
 ) -> tuple[Sequence[str], Sequence[str] | None]:
-    """References and sources of all `systems`: as given, else those of the first that has them.
-
-    If their sources differ, there are none, and `note` is told. Raises ScoringError for no
-    reference, for a system scored on other text, and for different sources that are needed.
-    """
+    """References and sources of all `systems`: as given, else those of the first that has them. If
+    their sources differ, there are none, and `note` is told. Raises ScoringError."""
     brought = [(one.name, one.references) for one in systems if one.references is not None]
     if references is None and not brought:
         raise ScoringError("no reference to compare with: give --ref FILE")
@@ -221,8 +211,7 @@ def common_text(
     for name, others in brought:
         if line := _first_difference(others, references):
             raise ScoringError(
-                f"{name}: was evaluated on a different reference (line {line:,} differs): "
-                "evaluate all systems on one test set, or give files of hypotheses with --ref"
+                f"{name}: was evaluated on a different reference (line {line:,} differs)"
             )
     if sources is not None:
         return references, sources

@@ -43,7 +43,7 @@ class Evaluation:
 
 def check(name: str, sources: Sequence[str], references: Sequence[str], directory: Path) -> None:
     """Makes `directory`. Raises ScoringError for an invalid file name and for sides that are empty
-    or of unequal length, and RunDirectoryError if the directory can't be made."""
+    or of unequal length, and RunDirectoryError."""
     if len(sources) != len(references):
         raise ScoringError(f"{name}: {len(sources):,} sources for {len(references):,} references")
     if not sources:
@@ -62,12 +62,9 @@ def evaluate(
     examples: int = 0,
     translated: tuple[Sequence[Translation], float] | None = None,
 ) -> Evaluation:
-    """Translates `sources`, scores against `references`, and writes NAME.json and other files.
-
-    The JSON holds scores with signatures, the weights and the search settings; see also
+    """Translates `sources`, scores against `references`, and writes NAME.json and other files, as
     `evaluation_files.keep`. `translated` gives existing translations and how many seconds they
-    took. Raises as `check` and `keep`, or DecodingError.
-    """
+    took. Raises as `check` and `keep`, or DecodingError."""
     check(name, sources, references, directory)
     if translated is None:
         from flaxformer_mt.parallel.compile_cache import working_time

@@ -53,10 +53,7 @@ class System:
 
 
 def check_place(name: str, directory: Path) -> None:
-    """Makes `directory` and tests that it is writable.
-
-    Raises ScoringError for an invalid file name, and RunDirectoryError.
-    """
+    """Makes `directory`. Raises ScoringError for an invalid file name, and RunDirectoryError."""
     if not re.fullmatch(r"\w[\w.-]*", name):
         raise ScoringError(f"{name!r} cannot name files: use letters, digits, '_', '-' and '.'")
     try:
@@ -78,11 +75,10 @@ def keep(
     examples: int,
     origin: str,
 ) -> Files:
-    """Writes an evaluation, replacing an earlier one of this name.
+    """Writes an evaluation, with `examples` of the worst and best sentences in NAME.html.
 
     The old scores are removed first and the new ones written last, so two evaluations are never
-    read as one. NAME.html has `examples` of the worst and the best sentences, NAME.json `settings`
-    and the scores. Raises RunDirectoryError.
+    read as one. Raises RunDirectoryError.
     """
     files = files_of(directory, name)
     for path in (files.scores, files.sources, files.page):
@@ -101,10 +97,8 @@ def keep(
 
 
 def read_kept(directory: Path, name: str) -> System:
-    """The evaluation `name` in `directory`. Raises ScoringError if it isn't complete.
-
-    Versions before 0.1 kept no references and sources.
-    """
+    """The evaluation `name` in `directory`; versions before 0.1 kept no references and sources.
+    Raises ScoringError."""
     files = files_of(directory, name)
     if not exists(files.hypotheses):
         raise ScoringError(f"{files.hypotheses} does not exist: evaluate that run again")
@@ -141,9 +135,7 @@ def kept_scores(directory: Path, weights: str) -> list[dict[str, Any]]:
 
 def read_segments(path: str) -> list[str]:
     """The lines, blank ones too, of a UTF-8 file: plain, `.gz`, `.xz` or `.zst`; local or `gs://`.
-
-    Raises ScoringError and CorpusError, which name the file and the line.
-    """
+    Raises ScoringError and CorpusError."""
     located = locate(path, "")
     with reaching(located):
         if located.is_dir() or not located.exists():
@@ -154,7 +146,6 @@ def read_segments(path: str) -> list[str]:
         try:
             found.append(line.decode("utf-8"))
         except UnicodeDecodeError as error:
-            raise ScoringError(
-                f"{path}:{number}: is not UTF-8 text (byte {error.start + 1})"
-            ) from error
+            place = f"byte {error.start + 1}"
+            raise ScoringError(f"{path}:{number}: is not UTF-8 text ({place})") from error
     return found

@@ -1,9 +1,6 @@
-"""The metrics: a sentence's statistics, and the formula from their sums to a score.
-
-A corpus score is a function of statistics summed over sentences, so a resampled corpus is a row of
-weights times the sentences' statistics. Counts (for chrF, its n-grams), formulas and signatures are
-sacreBLEU's (Post, 2018): numbers and signatures agree with `sacrebleu` on the same files.
-"""
+"""The metrics: a sentence's statistics, and the formula from their sums to a score, so that a
+resampled corpus is a row of weights times the sentences' statistics. Numbers and signatures agree
+with `sacrebleu` (Post, 2018)."""
 
 from __future__ import annotations
 
@@ -104,10 +101,9 @@ def bleu_scores(totals: Totals, *, smooth: bool, effective_order: bool = False) 
     """BLEU, 0 to 100 (Papineni et al., 2002).
 
     `totals` holds the hypotheses' and references' tokens, then matching n-grams and those of the
-    hypotheses, n = 1 to 4. `smooth`: an order without a match counts as a half, a quarter and so
-    on of one (NIST's; sacreBLEU's `smooth:exp`); otherwise the score is then 0, as in Moses's
-    multi-bleu. `effective_order` leaves out orders that a short hypothesis can't have, for single
-    sentences.
+    hypotheses, n = 1 to 4. `smooth`: an order without a match counts as a half, a quarter and so on
+    of one (sacreBLEU's `smooth:exp`); otherwise the score is then 0. `effective_order` leaves out
+    orders that a short hypothesis can't have.
     """
     hypothesis, reference = totals[..., 0], totals[..., 1]
     matches, possible = totals[..., 2 : 2 + ORDER], totals[..., 2 + ORDER :]
@@ -125,10 +121,8 @@ def bleu_scores(totals: Totals, *, smooth: bool, effective_order: bool = False) 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Chrf(Metric):
-    """chrF2 (Popović, 2015) as in sacreBLEU: character n-grams, n = 1 to 6, without blanks.
-
-    The counts are, for each n, the n-grams of the hypothesis, of the reference, and common ones.
-    """
+    """chrF2 (Popović, 2015) as in sacreBLEU. The counts are, for each n from 1 to 6, the n-grams of
+    the hypothesis, of the reference, and common ones."""
 
     lowercase: bool = False
     name: str = "chrf"
@@ -163,11 +157,8 @@ class Chrf(Metric):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ter(Metric):
-    """Translation edit rate (Snover et al., 2006) as in sacreBLEU, which is Tercom's.
-
-    It compares blank-separated words and ignores case. The counts are the edits (insertions,
-    deletions, substitutions, shifts) and the reference's words.
-    """
+    """Translation edit rate (Snover et al., 2006) as in sacreBLEU, of words, without case. The
+    counts are the edits and the reference's words."""
 
     name: str = "ter"
     higher_is_better: bool = False
@@ -218,10 +209,8 @@ def measure(
 ) -> tuple[Measured, ...]:
     """Counts of each metric. Raises ScoringError for no sentences or sides of unequal length."""
     if len(hypotheses) != len(references):
-        raise ScoringError(
-            f"{len(hypotheses):,} hypotheses for {len(references):,} references: they must be "
-            "aligned line by line"
-        )
+        counts = f"{len(hypotheses):,} hypotheses for {len(references):,} references"
+        raise ScoringError(f"{counts}: they must be aligned line by line")
     if not references:
         raise ScoringError("no sentences to score")
     return tuple(Measured(metric, metric.counts(hypotheses, references)) for metric in metrics)

@@ -31,10 +31,8 @@ class Span(NamedTuple):
 
 
 def worst_and_best(assessment: Assessment, shown: int = SHOWN) -> list[int]:
-    """The numbers of the `shown` lowest and `shown` highest by chrF, lowest first.
-
-    By chrF, since a single sentence's BLEU mostly depends on one 4-gram.
-    """
+    """The numbers of the `shown` lowest and highest by chrF: a sentence's BLEU mostly depends on
+    one 4-gram."""
     order = np.argsort(_measured(assessment, Chrf).sentence_scores, kind="stable")
     if len(order) > 2 * shown:
         order = np.concatenate([order[:shown], order[len(order) - shown :]])

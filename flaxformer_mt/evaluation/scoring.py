@@ -35,10 +35,8 @@ _SUSPICIOUS_PERIODS = 100  # sacreBLEU's own threshold for asking whether text i
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Scores:
     """Corpus scores, 0 to 100, and what is needed to read them; JSON has the same fields.
-
-    Precisions, brevity penalty and lengths are those of the first metric, a BLEU: `sacrebleu_13a`,
-    or `bleu_tokenized` for tokenised text; with `_lc` if case is ignored or references have none.
-    """
+    Precisions, brevity penalty and lengths are those of the first metric, a BLEU (`_lc`: without
+    case)."""
 
     metrics: dict[str, float]  # by name
     signatures: dict[str, str]  # by metric name
@@ -77,11 +75,8 @@ def corpus_scores(
     tokenized: bool = False,
     lowercase: bool = False,
 ) -> Scores:
-    """Corpus BLEU and chrF of one hypothesis and one reference per sentence, as training needs.
-
-    BLEU tokenises both sides by mteval-v13a unless they are `tokenized` (`sacrebleu --tokenize
-    none --force`). Raises ScoringError as `measure`.
-    """
+    """Corpus BLEU (by mteval-v13a unless the text is `tokenized`) and chrF, as training needs.
+    Raises ScoringError as `measure`."""
     bleu = named_bleu(references, tokenizer="none" if tokenized else "13a", lowercase=lowercase)
     measured = measure([bleu, Chrf(lowercase=lowercase)], hypotheses, references)
     return scores_of(measured, hypotheses)
@@ -266,10 +261,8 @@ def assess(
     sources: Sequence[str] | None = None,
     scoring: Scoring | None = None,
 ) -> Assessment:
-    """Scores one hypothesis and one reference per sentence, with `sources` also by length.
-
-    Raises ScoringError for no sentences and for sides of unequal length.
-    """
+    """Scores one hypothesis and one reference per sentence, with `sources` also by length. Raises
+    ScoringError."""
     scoring = scoring or Scoring()
     if sources is not None and len(sources) != len(references):
         raise ScoringError(f"{len(sources):,} sources for {len(references):,} references")

@@ -1,15 +1,9 @@
 """Bootstrap resampling of a test set, and whether two systems differ by more than chance.
 
-A resample (Koehn, 2004) draws as many sentences as there are, with replacement. It is stored as
-counts per sentence, so its statistics are one matrix product. There are two paired tests, which
-follow sacreBLEU's, with its draws for the same seed, for every system and metric alike:
-
-- paired bootstrap resampling (Koehn, 2004): the systems are scored on resampled test sets;
-- approximate randomisation (Riezler and Maxwell, 2005): the systems' outputs are exchanged for
-  random sentences, since under the null hypothesis it doesn't matter whose they are.
-
-A p-value also counts chance differences equal to the real one (sacreBLEU: only larger ones), which
-matters only for ties: two equal systems have a p of 1.
+Two paired tests follow sacreBLEU's, with its draws for the same seed: paired bootstrap resampling
+(Koehn, 2004), which scores resampled test sets, and approximate randomisation (Riezler and Maxwell,
+2005), which exchanges the systems' outputs for random sentences. A p-value also counts chance
+differences equal to the real one (sacreBLEU: only larger ones).
 """
 
 import dataclasses

@@ -26,9 +26,7 @@ class NamedSet:
 
 def load_testset(name: str, langpair: str) -> NamedSet:
     """`wmt14/full`, `en-de` and the like, with the first reference that sacreBLEU scores it with.
-
-    Raises ScoringError: what is missing, and where it goes.
-    """
+    Raises ScoringError."""
     check_testset(name, langpair)
     if not (files := _on_disk(name, langpair)):
         _fetch(name, langpair)
@@ -52,9 +50,7 @@ def check_testset(name: str, langpair: str) -> None:
     if name not in DATASETS:
         close = difflib.get_close_matches(name, DATASETS, n=4, cutoff=0.5)
         meant = f", but {', '.join(close)}" if close else ""
-        raise ScoringError(
-            f"sacreBLEU has no test set {name!r}{meant}: list them with `sacrebleu --list`"
-        )
+        raise ScoringError(f"sacreBLEU has no test set {name!r}{meant} (`sacrebleu --list`)")
     pairs = DATASETS[name].langpairs
     if langpair not in pairs:
         raise ScoringError(f"{name} has no pair {langpair!r}: {', '.join(sorted(pairs))}")
@@ -67,10 +63,8 @@ def _file(name: str, langpair: str, ending: str) -> Path:
 
 
 def _on_disk(name: str, langpair: str) -> list[Path]:
-    """The source and the references where sacreBLEU keeps them, its first choice first; or nothing.
-
-    A set's choice depends on the pair, and a score by another reference has the same signature.
-    """
+    """The source and the references where sacreBLEU keeps them, its first choice first; or
+    nothing."""
     source = _file(name, langpair, "src")
     there = sorted(source.parent.glob(_file(name, langpair, "ref*").name))
     if wanted := [_file(name, langpair, ending) for ending in _wanted_references(name, langpair)]:
@@ -80,10 +74,8 @@ def _on_disk(name: str, langpair: str) -> list[Path]:
 
 
 def _wanted_references(name: str, langpair: str) -> list[str]:
-    """The endings of the files of references that sacreBLEU uses of a pair; none: any there is.
-
-    From WMT21 on a set has several, and its metadata say which are scored with.
-    """
+    """The endings of the files of references that sacreBLEU scores with (WMT21 and later); none:
+    any there is."""
     choose = getattr(DATASETS[name], "_get_langpair_allowed_refs", None)
     # A field "ref:B" is kept in a file whose name ends in "ref-B".
     return [] if choose is None else [field.replace(":", "-") for field in choose(langpair)]

@@ -70,10 +70,7 @@ def require_matplotlib() -> Any:
     try:
         import matplotlib
     except ImportError as error:
-        raise FigureError(
-            f"matplotlib is not installed: {install('figures')}; `attention` writes .html without "
-            "it"
-        ) from error
+        raise FigureError(f"matplotlib is not installed: {install('figures')}") from error
     return matplotlib
 
 
@@ -105,9 +102,7 @@ def rendered(
         least = (math.ceil(side * _SMALLEST_SCALE) for side in (natural.width, natural.height))
         raise FigureError(f"{asked} is too small to read: use at least {'x'.join(map(str, least))}")
     if size.width * size.height > _MOST_PIXELS or max(size.width, size.height) > 2**16 - 1:
-        raise FigureError(
-            f"{asked} is too large: at most {_MOST_PIXELS:,} in all and 65,535 per side"
-        )
+        raise FigureError(f"{asked} is too large: at most {_MOST_PIXELS:,}, 65,535 per side")
     with warnings.catch_warnings(), matplotlib.rc_context():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         matplotlib.rcdefaults()  # whatever style the user's own pictures have

@@ -81,10 +81,7 @@ def sentences_of(
     FigureError for files of unequal length, and if no line is usable.
     """
     if targets is not None and len(targets) != len(sources):
-        raise FigureError(
-            f"{len(sources):,} source lines but {len(targets):,} translations: both need one line "
-            "per pair"
-        )
+        raise FigureError(f"{len(sources):,} source lines but {len(targets):,} translations")
     src_fits = fits(translator.vocabularies.src, translator.max_length)
     tgt_fits = fits(translator.vocabularies.tgt, translator.max_length)
     given = [""] * len(sources) if targets is None else targets
@@ -102,10 +99,7 @@ def sentences_of(
         else:
             used.append(Sentence(number=number, src=src, tgt=tgt))
     if not used:
-        raise FigureError(
-            "no usable sentence: every line is blank or too long for the model "
-            f"({translator.max_length} tokens)"
-        )
+        raise FigureError("no usable sentence: every line is blank or too long for the model")
     if translated and targets is None:
         used = _translated(translator, used)
     return Sentences(used=tuple(used), left_out=left_out, beyond=beyond)

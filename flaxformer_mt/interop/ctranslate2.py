@@ -1,9 +1,6 @@
-"""A run's model as a CTranslate2 model, through that package's own specification.
-
-Supported are post- and pre-LN, sinusoids (as a table) and learned positions, ReLU and SiLU, all
-ways of tying, and heads up to d_model / num_heads wide. `translate.py` beside it translates without
-this program.
-"""
+"""A run's model as a CTranslate2 model, through that package's own specification: post- and pre-LN,
+sinusoids (as a table) and learned positions, ReLU and SiLU, all ways of tying, and heads up to
+d_model / num_heads wide."""
 
 import importlib
 import runpy
@@ -54,8 +51,7 @@ mark. Search settings are in `settings.json`; override them with
 
 
 def write(translator: Translator, folder: Path, *, quantization: str) -> None:
-    """Raises ExportError where CTranslate2 has no form for the model, before anything is written,
-    and where the package is missing."""
+    """Raises ExportError if CTranslate2 has no form for the model, or isn't installed."""
     package = package_of_extra("ctranslate2", "the format 'ctranslate2' is written by the package")
     spec = _spec(package, translator)
     vocabularies = translator.vocabularies
@@ -91,10 +87,8 @@ def write(translator: Translator, folder: Path, *, quantization: str) -> None:
 
 
 class Runtime(ParityRuntime):
-    """A written model in CTranslate2, on the CPU, by the folder's own `translate.py`.
-
-    With another `quantization` than the folder's, its weights are multiplied in that type.
-    """
+    """A written model in CTranslate2, on the CPU, by the folder's own `translate.py`; its weights
+    are multiplied in the type of `quantization`."""
 
     def __init__(self, folder: Path, vocabularies: Vocabularies, *, quantization: str) -> None:
         package = importlib.import_module("ctranslate2")

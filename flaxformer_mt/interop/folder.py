@@ -15,11 +15,8 @@ from flaxformer_mt.interop import ExportError, runner
 
 
 def search_of(config: DecodingConfig, program: str) -> tuple[float, str]:
-    """The length penalty of `program` that equals the run's, and Markdown notes that compare the
-    searches.
-
-    These programs only know an exponent of |Y|; for the run's other formula the penalty is 0.
-    """
+    """The length penalty of `program` that equals the run's (0 if none does, since these programs
+    only know an exponent of |Y|), and Markdown notes on the searches' differences."""
     alpha, average = config.length_penalty, config.length_norm == "average"
     notes = [f"- The beam size is {config.beam_size}, as in the run."]
     if alpha == 0:
@@ -48,8 +45,7 @@ def search_of(config: DecodingConfig, program: str) -> tuple[float, str]:
 
 
 def language_codes(vocabulary: Vocabulary) -> list[str]:
-    """The pieces, such as >>fra<<, that are a token of their own at the beginning of a line
-    (`TypeTable.encode`)."""
+    """The pieces, such as >>fra<<, that `TypeTable.encode` takes as one token."""
     if vocabulary.table is None:
         return []
     pieces = vocabulary.pieces()[UNK + 1 :]
@@ -62,11 +58,8 @@ def language_codes(vocabulary: Vocabulary) -> list[str]:
 
 @contextlib.contextmanager
 def appearing(destination: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yields a folder beside `destination`, which becomes it at the end, and is removed after an
-    error.
-
-    Raises ExportError if something exists there or can't be written.
-    """
+    """Yields a folder that becomes `destination` at the end, or is removed after an error. Raises
+    ExportError if something exists there or can't be written."""
     if "://" in str(destination):
         raise ExportError(f"{destination}: is not a local folder; write to one, then copy it")
     place = Path(os.path.abspath(destination))  # "." has no name
@@ -90,10 +83,8 @@ def write_json(path: Path, content: Any) -> None:
 def write_program(
     folder: Path, translator: Translator, marks: Sequence[object], **more: object
 ) -> None:
-    """Writes `translate.py`, a copy of runner.py, and what it reads besides weights.
-
-    `marks` stand for padding, begin, end and unknown; `more` is for `settings.json`.
-    """
+    """Writes `translate.py`, a copy of runner.py, and what it reads besides weights. `marks` stand
+    for padding, begin, end and unknown."""
     settings = {
         "max_length": translator.model.config.max_length,
         "max_ratio": translator.config.max_ratio,
@@ -122,8 +113,6 @@ def write_readme(
     header: str = "",
     where: str = "In this folder",
 ) -> None:
-    """Writes README.md: `header`, what to install, and the lines of Python that translate (run
-    `where`)."""
     text = f"""{header}# {title}
 
     pip install {install}

@@ -52,15 +52,12 @@ def import_marian(
     bound: float = BOUND,
     report: Callable[[str], None] = lambda line: None,
 ) -> Parity | None:
-    """Converts the checkpoint in `folder` into the new run directory `workdir`.
+    """Converts the checkpoint in `folder`, or of a model on the hub, "ORG/MODEL[@REVISION]", into
+    the new run directory `workdir`.
 
-    `folder` may also be a model on the hub, "ORG/MODEL" or "ORG/MODEL@REVISION", which is then
-    downloaded. If PyTorch and transformers are installed, both programs are compared on lines of
-    the file `sample` (default: pieces of the vocabulary); otherwise the result is None. The
-    directory appears when it is complete and has passed the comparison.
-
-    Raises ExportError for a model that this program can't represent, missing files, different
-    outputs, and a directory that can't be written; and HubError.
+    If PyTorch and transformers are installed, both programs are compared on lines of the file
+    `sample` (default: pieces of the vocabulary); otherwise the result is None. The directory
+    appears when it has passed the comparison. Raises ExportError and HubError.
     """
     source = _read(folder)
     try:
@@ -148,8 +145,6 @@ def _experiment(
 
 
 class _Folder(NamedTuple):
-    """The JSON files of a checkpoint; `vocab` and `target_vocab` are piece -> id."""
-
     path: Path
     name: str
     origin: str
@@ -185,14 +180,10 @@ def _read_folder(folder: Path, name: str, origin: str) -> _Folder:
         advice = "" if folder.exists() else advice
         raise ExportError(f"{folder}: no such folder{advice}")
     if not (folder / "config.json").exists():
-        raise ExportError(
-            f"{folder}: has no config.json: give the folder of a Hugging Face Marian model"
-        )
+        raise ExportError(f"{folder}: has no config.json of a Hugging Face Marian model")
     config = _json(folder / "config.json")
     if (kind := config.get("model_type")) != "marian":
-        raise ExportError(
-            f"{folder / 'config.json'}: model_type is {kind!r}; only 'marian' can be imported"
-        )
+        raise ExportError(f"{folder / 'config.json'}: model_type is {kind!r}, not 'marian'")
     vocab = _vocab(folder / "vocab.json")
     separate = (folder / "target_vocab.json").exists()
     return _Folder(
@@ -213,9 +204,7 @@ def _state(folder: Path) -> dict[str, np.ndarray]:
             safetensors = package_of_extra("safetensors.numpy", f"{file}: is read by the package")
             return safetensors.load_file(str(file))
         if not (file := folder / PICKLED).exists():
-            raise ExportError(
-                f"{folder}: has neither {SAFETENSORS} nor {PICKLED}; download one of them"
-            )
+            raise ExportError(f"{folder}: has neither {SAFETENSORS} nor {PICKLED}")
         torch = importlib.import_module("torch")
         # Arrays only: a pickle may otherwise run anything.
         loaded = torch.load(str(file), map_location="cpu", weights_only=True)
@@ -223,14 +212,10 @@ def _state(folder: Path) -> dict[str, np.ndarray]:
     except ExportError:
         raise
     except ImportError as error:
-        raise ExportError(
-            f"{file}: needs PyTorch, which is not installed: pip install torch, or download the "
-            f"model's {SAFETENSORS} instead"
-        ) from error
+        what = f"pip install torch, or download the model's {SAFETENSORS}"
+        raise ExportError(f"{file}: needs PyTorch: {what}") from error
     except Exception as error:  # their own error types, by version
-        first = (str(error) or type(error).__name__).split("\n")[0]
-        reason = "".join(each if each.isprintable() else " " for each in first)
-        raise ExportError(f"{file}: cannot be read: {reason}") from error
+        raise ExportError(f"{file}: cannot be read: {error!r}") from error
 
 
 def _json(path: Path, *, optional: bool = False) -> dict[str, Any]:

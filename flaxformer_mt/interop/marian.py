@@ -1,9 +1,8 @@
 """A Marian checkpoint's settings, ids and arrays in this program's terms.
 
-Their models differ from the paper's in settings that `ModelConfig` has. Their types are renumbered:
-here padding, begin, end and unknown are 0 to 3 in every vocabulary. Marian's decoder begins with
-padding instead of a begin mark: that type becomes the begin mark, and padding here is a type
-without a share in the softmax.
+Types are renumbered: here padding, begin, end and unknown are 0 to 3 in every vocabulary. Marian's
+decoder begins with padding instead of a begin mark: that type becomes the begin mark, and padding
+here is a type without a share in the softmax.
 
 Their kernels are [out, in]; their sinusoids have all sines before all cosines, so channels are in
 another order than here; every projection has a bias.
@@ -64,11 +63,8 @@ class Types:
 
 
 def model_config(config: Mapping[str, Any]) -> ModelConfig:
-    """The model that a `config.json` describes.
-
-    Raises ExportError for what has no form here, and KeyError, TypeError or ValueError for settings
-    that are missing or of another type.
-    """
+    """The model that a `config.json` describes. Raises ExportError for what has no form here, and
+    KeyError, TypeError or ValueError for settings that are missing or of another type."""
     problems = [
         f"{name} = {config[name]!r}"
         for name, value in _REQUIRED.items()
@@ -162,11 +158,9 @@ def to_state(weights: Weights, config: ModelConfig) -> dict[str, np.ndarray]:
 def from_state(
     state: State, config: ModelConfig, *, shared: bool, src_types: int, tgt_types: int
 ) -> Weights:
-    """The inverse of `to_state`, for any floating-point dtype.
-
-    `shared`: both sides may have one table; `config.tie` says whether they must. Raises ExportError
-    for arrays that are missing, unknown, or of another shape than `config` has.
-    """
+    """The inverse of `to_state`, for any floating-point dtype. `shared`: both sides may have one
+    table; `config.tie` says whether they must. Raises ExportError for missing, unknown and
+    misshapen arrays."""
     unknown = set(state)
 
     def read(name: str, *shape: int) -> np.ndarray:
@@ -178,19 +172,14 @@ def from_state(
             raise ExportError(f"the array '{name}' is {there}, but config.json describes {wanted}")
         array = np.asarray(state[name], np.float32)
         if not np.isfinite(array).all():
-            raise ExportError(
-                f"the array '{name}' has values that are not finite: the file is damaged, or "
-                "training diverged"
-            )
+            raise ExportError(f"the array '{name}' has values that are not finite")
         return array
 
     def tied(name: str, table: np.ndarray) -> None:
         """A tied table may be there several times, if it is the same each time."""
         unknown.discard(name)
         if name in state and not np.array_equal(state[name], table):
-            raise ExportError(
-                f"the array '{name}' differs from the table that config.json ties it to"
-            )
+            raise ExportError(f"the array '{name}' differs from the table that it is tied to")
 
     width = config.d_model
     if config.tie == "all":
@@ -235,10 +224,8 @@ def from_state(
 def _arrays(
     config: ModelConfig,
 ) -> Iterator[tuple[str, tuple[int, ...], str, tuple[int, ...]]]:
-    """Our path and shape, their name and shape, of every array of the layers.
-
-    Theirs is ours as a matrix [in, out], transposed.
-    """
+    """Our path and shape, their name and shape, of every array of the layers. Theirs is ours as a
+    matrix [in, out], transposed."""
     width, d_ff, heads = config.d_model, config.d_ff, config.num_heads
     split = (heads, width // heads)
     for stack, count in zip(STACKS, (config.encoder_layers, config.decoder_layers), strict=True):

@@ -27,10 +27,7 @@ COUNT = 32
 
 
 class Reference:
-    """Greedy outputs and log-probabilities of a run's model, from and to token ids.
-
-    Products are float32 at full precision, whatever `model.dtype` is and the hardware would round.
-    """
+    """Greedy outputs and log-probabilities of a run's model in float32 at full precision."""
 
     def __init__(self, translator: Translator) -> None:
         self.vocabularies = translator.vocabularies
@@ -44,7 +41,6 @@ class Reference:
         self._forcing = TeacherForcing(translator.params, model, search, translator.mesh)
 
     def limits(self, sources: Rows) -> list[int]:
-        """The most tokens that each source's output may have, the end mark included."""
         config = self._forcing.config
         return [output_limit(config, len(ids), self.longest) for ids in sources]
 
@@ -134,10 +130,8 @@ def compare(
     mean_share: float = 1.0,
 ) -> Parity:
     """Both runtimes' greedy outputs and log-probabilities on the lines that the model takes.
-
-    `bound` is for the largest difference, `mean_share` of it for the mean. Raises ExportError if
-    the tokenizers disagree, or no line is short enough for the model.
-    """
+    `mean_share` of `bound` is for the mean. Raises ExportError if the tokenizers disagree, or no
+    line is short enough."""
     vocabulary, longest = reference.vocabularies.src, reference.longest
     encoded = [[*ids, EOS] for ids in vocabulary.encode(lines)]
     kept = [number for number, ids in enumerate(encoded) if 1 < len(ids) <= longest]
@@ -195,12 +189,8 @@ def _gap(
 def sample_lines(
     vocabularies: Vocabularies, data: Path | None, file: str | os.PathLike[str] | None
 ) -> tuple[list[str], str]:
-    """At most `COUNT` source lines, none blank, and where they are from.
-
-    They are those of `file`, else of the validation text in the folder `data`, evenly spread, else
-    made from the vocabulary's pieces. Raises ExportError for a file without text, and as
-    `valid_text`.
-    """
+    """At most `COUNT` source lines, and where they are from: `file`, else the validation text in
+    the folder `data`, else the vocabulary's pieces. Raises ExportError, and as `valid_text`."""
     if file is not None:
         text = read_text(Path(file), ExportError).split("\n")
         if not (lines := [line.removesuffix("\r") for line in text if not is_blank(line)]):

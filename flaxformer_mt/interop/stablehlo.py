@@ -2,8 +2,7 @@
 
 `encoder.jaxexport` maps token ids of any number of sentences of any length to what decoding needs;
 `decode_step.jaxexport` maps a token of each and the cache to the next token's log-probabilities and
-the new cache. Both take the weights, in `weights.npz`, as an argument. `translate.py` beside them
-translates without this program.
+the new cache. Both take the weights, in `weights.npz`, as an argument.
 """
 
 import dataclasses
@@ -142,7 +141,7 @@ def _programs(model: Transformer, params: Mapping[str, Any]) -> dict[str, jax.ex
 
 
 class Runtime(ParityRuntime):
-    """The `Model` that the folder's own copy of the runner defines; ids are this program's."""
+    """The `Model` of the folder's own `translate.py`; ids are this program's."""
 
     def __init__(self, folder: Path) -> None:
         self.name = f"StableHLO in JAX {jax.__version__}"

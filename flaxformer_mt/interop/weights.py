@@ -54,10 +54,7 @@ def tables(weights: Weights, config: ModelConfig) -> tuple[np.ndarray, np.ndarra
 def linear(
     weights: Weights, path: str
 ) -> tuple[Float[np.ndarray, "in out"], Float[np.ndarray, " out"] | None]:
-    """The kernel [in, out] and bias of a projection of attention or of the feed-forward layer.
-
-    Columns of a projection to heads are head after head.
-    """
+    """The kernel [in, out] (heads side by side) and bias of a projection."""
     kernel = weights[path]
     if path.endswith(("/w_in", "/w_out")):
         return kernel, weights[path.replace("/w_", "/b_")]
@@ -67,11 +64,8 @@ def linear(
 
 
 def reorder_channels(weights: Weights, order: np.ndarray) -> Weights:
-    """The same function of token ids with the channels of d_model in another order.
-
-    Channel `n` of the result is channel `order[n]` of `weights`. Only position encodings tell
-    channels apart, so a model with other sinusoids is this one, reordered.
-    """
+    """The same function of token ids with channel `n` of d_model taken from `order[n]`: only
+    position encodings tell channels apart."""
     return {
         path: array
         if (name := path.rpartition("/")[2]) in _WITHOUT_D_MODEL
@@ -86,17 +80,12 @@ def interleaved_from_halves(d_model: int) -> np.ndarray:
 
 
 def usual_heads(weights: Weights, config: ModelConfig, program: str) -> Weights:
-    """The weights with d_k = d_v = d_model / num_heads, as most programs need.
-
-    Narrower heads are padded with zeros, and queries scaled for the other sqrt(d_k). Raises
-    ExportError for wider heads.
-    """
+    """The weights with d_k = d_v = d_model / num_heads: narrower heads are padded with zeros, and
+    queries scaled for the other sqrt(d_k). Raises ExportError for wider heads."""
     width = config.d_model // config.num_heads
     if config.d_model % config.num_heads or max(config.d_k, config.d_v) > width:
-        raise ExportError(
-            f"{program} divides d_model by the number of heads: model.d_k = {config.d_k} and "
-            f"model.d_v = {config.d_v} must equal {config.d_model} / {config.num_heads}"
-        )
+        sizes = f"model.d_k = {config.d_k} and model.d_v = {config.d_v}"
+        raise ExportError(f"{program} needs {sizes} to be {config.d_model} / {config.num_heads}")
     if config.d_k == config.d_v == width:
         return weights
     found = dict(weights)

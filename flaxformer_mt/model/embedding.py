@@ -138,11 +138,8 @@ class Embedding(nn.Module):
     def setup(self) -> None:
         config = self.config
         if config.tie == "all" and self.src_vocab_size != self.tgt_vocab_size:
-            raise ValueError(
-                f"model.tie = 'all' needs one shared vocabulary, but the source has "
-                f"{self.src_vocab_size} types and the target {self.tgt_vocab_size}: share the "
-                f"vocabulary, or set model.tie to 'target' or 'none'"
-            )
+            both = f"{self.src_vocab_size} and {self.tgt_vocab_size} types"
+            raise ValueError(f"model.tie = 'all' needs one shared vocabulary, not {both}")
         sizes = {
             SOURCE_TABLE[config.tie]: self.src_vocab_size,
             TARGET_TABLE[config.tie]: self.tgt_vocab_size,
@@ -206,10 +203,8 @@ class Embedding(nn.Module):
         if self.config.positions == "sinusoidal":
             return jnp.asarray(sinusoids(length, self.config.d_model))
         if length > self.config.max_length:
-            raise ValueError(
-                f"a {side} sequence of {length} positions exceeds the learned position table: "
-                f"model.max_length is {self.config.max_length}"
-            )
+            longest = f"model.max_length = {self.config.max_length}"
+            raise ValueError(f"{length} {side} positions exceed the learned table: {longest}")
         return self.position_tables[side].astype(jnp.float32)
 
     def _lookup(

@@ -179,18 +179,13 @@ def describe(name: str, slices: int = 1) -> Topology:
     """The topology `VERSION:AxB[xC]`, as libtpu knows it. Raises TopologyError."""
     named = re.fullmatch(r"([A-Za-z]\w*):(\d+(?:x\d+){0,2})", name)
     if not named:
-        raise TopologyError(
-            f"'{name}' is not a topology: write VERSION:SIDES in chips, {_EXAMPLES}"
-        )
+        raise TopologyError(f"'{name}' is not a topology: write VERSION:SIDES, {_EXAMPLES}")
     version, sides = named[1], tuple(map(int, named[2].split("x")))
     _check_version(name, version)
     if slices < 1:
         raise TopologyError(f"{slices} slices: must be at least 1")
     if importlib.util.find_spec("libtpu") is None:
-        raise TopologyError(
-            f"the TPU compiler is not installed here: {install('tpu')} (it runs on any x86 Linux "
-            "machine, without a TPU)"
-        )
+        raise TopologyError(f"the TPU compiler is not installed here: {install('tpu')}")
     options: dict[str, Any] = {"num_slices": slices} if slices > 1 else {}
     if version == "v4":
         options["chip_config_name"] = "megacore"  # a chip's two cores are one device
@@ -201,10 +196,8 @@ def describe(name: str, slices: int = 1) -> Topology:
             found = topologies.get_topology_desc(platform="tpu", topology_name=name, **options)
     except JaxRuntimeError as error:
         reason = str(error).splitlines()[0].removeprefix("INVALID_ARGUMENT: ")
-        raise TopologyError(
-            f"the compiler does not know the topology '{name}': {reason}; {_EXAMPLES}; sizes that "
-            f"exist: https://docs.cloud.google.com/tpu/docs/{version}"
-        ) from error
+        what = f"the compiler does not know the topology '{name}': {reason}"
+        raise TopologyError(f"{what}; {_EXAMPLES}") from error
     devices: tuple[Any, ...] = tuple(found.devices)
     kind = devices[0].device_kind
     chip = chip_of(kind)

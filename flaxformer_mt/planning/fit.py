@@ -27,11 +27,8 @@ def largest_shape(config: ExperimentConfig, shapes: Sequence[Shape] = ()) -> Sha
     if batch.form == "bucket":
         return shape_of(config, length, length)
     if not batch.src_length:
-        raise PlanningError(
-            "packed rows ('data.batch.form' = 'pack') get their length from the data: give a "
-            "prepared run with --workdir, or --lengths SRC,TGT, or set data.batch.src_length and "
-            ".tgt_length"
-        )
+        what = "the length of packed rows ('data.batch.form' = 'pack') is not known"
+        raise PlanningError(f"{what}: give --workdir, --lengths SRC,TGT, or data.batch.src_length")
     return shape_of(config, batch.src_length, batch.tgt_length)
 
 

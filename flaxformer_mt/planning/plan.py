@@ -262,7 +262,5 @@ def plan_decoding(
 def check_length(config: ExperimentConfig, length: int) -> None:
     """Raises PlanningError for a sentence that the model doesn't take."""
     if length > config.model.max_length:
-        raise PlanningError(
-            f"a sentence of {length} tokens is longer than 'model.max_length' = "
-            f"{config.model.max_length}: give shorter --lengths, or raise it"
-        )
+        most = f"'model.max_length' = {config.model.max_length}"
+        raise PlanningError(f"a sentence of {length} tokens is longer than {most}")

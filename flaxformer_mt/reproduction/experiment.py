@@ -189,17 +189,13 @@ def _changed(row: Row, key: str, base: Any, value: Any, ours: Any) -> Any:
         ratio = fractions.Fraction(value, base)
         exact = ratio * ours
         if exact.denominator != 1:
-            raise RowError(
-                f"{row.label}: has {value}/{base} of its base's {key}, which --config.{key}={ours} "
-                f"makes {float(exact):g}: choose a multiple of {ratio.denominator}"
-            )
+            what = f"{row.label}: has {value}/{base} of --config.{key}={ours}"
+            raise RowError(f"{what}: choose a multiple of {ratio.denominator}")
         return int(exact)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if value == ours or (is_number and (value > base) != (value > ours)):
-        raise RowError(
-            f"{row.label}: changes {key} from the paper's {base} to {value}, which does not apply "
-            f"to a base of {ours} (--config.{key}): leave out the override or the row"
-        )
+        what = f"{row.label}: changes {key} from the paper's {base} to {value}, not from {ours}"
+        raise RowError(f"{what}: leave out --config.{key} or the row")
     return value
 
 

@@ -345,9 +345,7 @@ def gold_trees(target: Path, count: int, *, say: Callable[[str], None]) -> tuple
         with open(path, encoding="utf-8") as lines:
             trees = tuple(tree for _, tree in read(lines, str(path)))
     except (OSError, UnicodeDecodeError) as error:
-        raise CorpusError(
-            f"{path}: cannot read the gold trees that {target.name} was made from: {error}"
-        ) from error
+        raise CorpusError(f"{path}: cannot read {target.name}'s gold trees: {error}") from error
     try:
         of_lines = trees_of_parses(trees, count)
     except TreeError as error:

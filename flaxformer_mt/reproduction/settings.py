@@ -44,16 +44,10 @@ class Corpus:
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.name):
-            raise RowError(
-                f"--corpus {self.name}: use lower-case letters, digits and '_', starting with a "
-                "letter"
-            )
+            raise RowError(f"--corpus {self.name}: must match {NAME.pattern}")
         # `paper_full` names the paper's text at full length.
         if self.name == PAPER or self.name.startswith(f"{PAPER}_"):
-            raise RowError(
-                f"--corpus {self.name}: names starting with 'paper' are reserved for the paper's "
-                "text: choose another name"
-            )
+            raise RowError(f"--corpus {self.name}: 'paper' is reserved: choose another name")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,10 +1,9 @@
 """Who may use the server: API keys, other sites' pages, host names.
 
-A browser lets any page send requests anywhere, also to a server on its user's machine, and a form
-needs no permission (https://fetch.spec.whatwg.org/#cors-safelisted-method). The browser says where
-a request comes from in `Sec-Fetch-Site` (https://www.w3.org/TR/fetch-metadata/) and `Origin`, which
-pages can't forge; other programs send neither. A page whose owner points its name to this machine
-(DNS rebinding) looks like this server's own, except for the name in `Host`.
+A browser lets any page send requests anywhere, and says where they come from in `Sec-Fetch-Site`
+(https://www.w3.org/TR/fetch-metadata/) and `Origin`; other programs send neither. A page whose
+owner points its name to this machine (DNS rebinding) looks like this server's own, except for
+`Host`.
 """
 
 import hashlib
@@ -21,11 +20,8 @@ _PORTS = {"http": ":80", "https": ":443"}
 
 
 class Refusal(Exception):
-    """A request that gets an error: its status, a message for the client, headers.
-
-    Messages repeat nothing of a request but short names of its keys. `reason` is a word for
-    metrics.
-    """
+    """A request that gets an error: its status, a message for the client, headers, and a word for
+    metrics."""
 
     def __init__(self, status: int, message: str, *, reason: str, **headers: str) -> None:
         super().__init__(message)
@@ -87,11 +83,8 @@ def _digest(key: str) -> bytes:
 
 class Origins:
     """`allowed` are origins whose pages may use the API ("*": any); `names` are the server's names
-    besides addresses and localhost, as in `Host`.
-
-    Other names are refused if `names` are given, or if only its own machine reaches the server
-    (`local`).
-    """
+    besides addresses and localhost. Others are refused if `names` are given, or if only its own
+    machine reaches the server (`local`)."""
 
     def __init__(self, allowed: Collection[str], names: Collection[str], *, local: bool) -> None:
         self._allowed, self._names = frozenset(allowed), frozenset(names)
@@ -99,24 +92,15 @@ class Origins:
         self._asks_for_names = local or bool(names)
 
     def check(self, scope: Scope) -> None:
-        """Raises Refusal for another host name, or another site's page; links from other sites are
-        allowed."""
+        """Raises Refusal for another host name, or another site's page except by a link."""
         headers = Headers(scope=scope)
         host = ",".join(headers.getlist("host")).lower()  # two are no name
         if host and self._asks_for_names and not self._is_called(_name(host)):
-            raise Refusal(
-                403,
-                f"this server does not answer to the name '{shown(host)}'; its operator can allow "
-                "it with --allowed-host",
-                reason="host",
-            )
+            name = f"this server is not called '{shown(host)}'"
+            raise Refusal(403, f"{name}; its operator can allow it: --allowed-host", reason="host")
         if self._is_foreign(scope["method"], headers, host):
-            raise Refusal(
-                403,
-                "pages from other sites may not use this server; its operator can allow them with "
-                "--cors, or its name behind a proxy with --allowed-host",
-                reason="origin",
-            )
+            what = "pages from other sites may not use this server"
+            raise Refusal(403, f"{what}; its operator can allow them: --cors", reason="origin")
 
     def _is_called(self, name: str) -> bool:
         if name in self._hosts or name == "localhost" or name.endswith(".localhost"):

@@ -200,11 +200,8 @@ def languages(model: Model) -> list[Language]:
 
 
 def attention(request: AttentionRequest, found: Attended) -> bytes:
-    """One layer of one kind of attention as JSON; each row of each head sums to 1.
-
-    For a thread. It is written row by row, since a single call would hold the interpreter, and all
-    other requests, until the last number.
-    """
+    """One layer's weights as JSON, for a thread: written row by row, since a single call would hold
+    the interpreter, and all other requests, until the last number."""
     about = AttentionAnswer(
         text=request.text,
         translation=found.translation,

@@ -1,7 +1,5 @@
-"""The ASGI application: routes, and what wraps every request.
-
-That is security headers, errors without details, and a count and a log line each.
-"""
+"""The ASGI application: routes, and what wraps every request: security headers, errors without
+details, and a count and a log line each."""
 
 import asyncio
 import contextlib
@@ -49,11 +47,8 @@ _ALWAYS = frozenset({"/health", "/metrics"})
 
 
 class App:
-    """Answers requests by `service`, whose thread runs during the application's lifespan.
-
-    `connections` gives the number of open ones; the server is `local` if only its own machine
-    reaches it.
-    """
+    """Answers requests by `service`. `connections` gives the number of open ones; the server is
+    `local` if only its own machine reaches it."""
 
     def __init__(self, service: Service, *, connections: Callable[[], int], local: bool) -> None:
         settings, model = service.settings, service.model

@@ -1,7 +1,7 @@
-"""Many requests, one model: a thread computes batches of what waits.
+"""Many requests, one model: a thread computes batches of what waits, so they grow with the load.
 
-Whenever the model is free it gets whatever waits, so batches grow with the load. Requests take
-turns sentence by sentence, so a long document delays a short question only by its share.
+Requests take turns sentence by sentence, so a long document delays a short question only by its
+share.
 """
 
 import asyncio
@@ -37,9 +37,8 @@ class Batcher:
 
     All methods belong to the event loop. Whenever nothing waits, the thread does a step of
     `prepare`, until it returns False; then `prepared` is called. If `run` fails for a batch of
-    several requests, each is tried separately, so that one can't spoil the others. `failed` is
-    called with what ended the thread's work early: an Exception of `prepare`, or anything else,
-    such as SystemExit.
+    several requests, each is tried separately. `failed` is called with what ended the thread's work
+    early.
     """
 
     def __init__(
@@ -94,10 +93,7 @@ class Batcher:
 
     def submit(self, key: Hashable, items: Sequence[Any]) -> asyncio.Future[list[Any]]:
         """Accepts the items; the future gets their results in order. Cancelling it withdraws them.
-
-        Raises Refusal if the queue is full or closed. The future gets what `run` raises for this
-        request's items, or a RuntimeError if the thread's work has ended.
-        """
+        Raises Refusal if the queue is full or closed."""
         if self.closed:
             raise unavailable("the server is stopping", retry_after=5, reason="stopping")
         if (waiting := self.waiting) + len(items) > self._capacity:

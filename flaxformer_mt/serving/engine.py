@@ -61,7 +61,7 @@ class Translated:
 
 @dataclasses.dataclass(frozen=True)
 class Attended:
-    """One layer's attention. All layers' may be many times as large, and answers wait to be
+    """One layer's attention: all layers' may be many times as large, and answers wait to be
     written."""
 
     translation: str
@@ -75,9 +75,9 @@ class Engine:
     """Runs batches on a translator; used only by the model's thread.
 
     Each number of hypotheses is another compiled program, so there are two: for the best one, and
-    for `widest`, from which requests for fewer take a part. If the search is `diverse`, n
-    hypotheses aren't the n best of more, and each n is a program. For the same reason batches have
-    few sizes, 1, 4, 16 ..., and are filled by repetition.
+    for `widest`, from which requests for fewer take a part (unless the search is `diverse`, which
+    has one for each). For the same reason batches have few sizes, 1, 4, 16 ..., and are filled by
+    repetition.
     """
 
     def __init__(
@@ -112,11 +112,8 @@ class Engine:
         return max([fitting[-1], *(min(size, waiting) for size in sizes if size <= 2 * waiting)])
 
     def run(self, key: Key, items: Sequence[Any]) -> Sequence[Any]:
-        """The results of one batch.
-
-        Raises Refusal for a pair that is too long for the model, and for terms and forbidden
-        phrases that the search can't satisfy.
-        """
+        """The results of one batch. Raises Refusal for a pair that is too long, and for terms and
+        forbidden phrases that the search can't satisfy."""
         if key == ATTENTION:
             return [self._attend(item) for item in items]
         return self._translate(key, items)
@@ -124,8 +121,8 @@ class Engine:
     def prepare(
         self, key: Key, texts: Sequence[str], *, longest: str
     ) -> frozenset[tuple[int, int]]:
-        """Compiles all that a batch of this many sentences may need, up to the length of `longest`,
-        and runs it. Returns the shapes of its searches, (rows, source length)."""
+        """Compiles and runs a batch of this many sentences of up to the length of `longest`.
+        Returns the shapes of its searches, (rows, source length)."""
         filled = self._filled(key, texts)
         shapes = self.translator.compile(filled, n_best=key.n_best, longest=longest)
         self.run(key, [Sentence(text) for text in texts])
@@ -212,14 +209,10 @@ def warm_up(
     engine: Engine, *, words: int, progress: Callable[[int, int, str], None]
 ) -> Iterator[bool]:
     """Runs batches of every size, with sentences of up to about `words` words; yields True per
-    step.
-
-    `progress` is called with the steps done, their number, and what the last one was.
+    step. `progress` is called with the steps done, their number, and what the last one was.
 
     Decoding lengths are at most powers of two and one and a half of them. Sentences repeat a short
-    word of one to three tokens 5, 7, 11, 15, 23, 31 ... times, to meet each length. Which programs
-    a search needs depends on when its sentences end, so all are compiled before it runs. Longer
-    sentences compile when they come, and perhaps sentences that are split. Lengths whose single
+    word of one to three tokens 5, 7, 11, 15, 23, 31 ... times, to meet each. Lengths whose single
     sentence has a shape that was met before are skipped.
     """
     every = (n - 1 for power in range(2, 20) for n in (2**power * 3 // 2, 2**power * 2))

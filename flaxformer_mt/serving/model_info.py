@@ -90,11 +90,8 @@ def direction(code: str) -> str:
 
 
 def confidence(text: str, language: str) -> float:
-    """How likely a text is in a language: the percentage of letters in its script.
-
-    A server knows one source language, so it can rule a text out (Cyrillic letters aren't English)
-    but not tell English from French. 0 for a text without letters or a language of unknown script.
-    """
+    """The percentage of letters in the language's script: 0 for a text without letters or an
+    unknown script. It can rule a language out, but not tell English from French."""
     script = script_of(language)
     if script is None or not text:
         return 0.0

@@ -119,10 +119,8 @@ class TranslateTask:
 
 
 class Reader:
-    """Checks requests against a server's settings and its model. Every method raises Refusal.
-
-    `kind` is JSON or FORM. The forms have the server's limits.
-    """
+    """Checks requests against a server's settings and its model. `kind` is JSON or FORM. Every
+    method raises Refusal."""
 
     def __init__(self, model: Model, settings: ServerSettings) -> None:
         self.model, self.settings = model, settings
@@ -222,10 +220,8 @@ def _refusal(error: pydantic.ValidationError) -> Refusal:
 async def read_payload(
     request: Request, *, limit: int, seconds: float
 ) -> tuple[Mapping[str, Any], str]:
-    """The body of a POST as a mapping, and whether it was `JSON` or `FORM`.
-
-    A form's values are texts, or lists of them for repeated fields. Raises Refusal.
-    """
+    """The body of a POST as a mapping, and whether it was `JSON` or `FORM` (texts, or lists of them
+    for repeated fields). Raises Refusal."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in (JSON, FORM):
         raise Refusal(415, f"send {JSON}, or a form as {FORM}", reason="request")

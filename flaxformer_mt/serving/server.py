@@ -59,10 +59,7 @@ def _sockets(connections: int) -> int:
 
 
 def allow_files(connections: int) -> None:
-    """Raises the process's limit of open files to what `connections` need.
-
-    Raises SettingsError if the hard limit is lower.
-    """
+    """Raises the process's limit of open files to what `connections` need, or SettingsError."""
     needed = _sockets(connections) + _OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if needed <= soft or soft == resource.RLIM_INFINITY:
@@ -143,11 +140,8 @@ class TranslationServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
-        """SIGINT and SIGTERM end the server in order; then it has done what it was told.
-
-        (uvicorn would raise the signal again, so that a clean stop looks like a crash to whoever
-        started the process.) A second signal waits for neither requests nor model.
-        """
+        """SIGINT and SIGTERM end the server in order (uvicorn would raise the signal again, as if
+        it had crashed). A second signal waits for neither requests nor model."""
 
         def stop(name: str) -> None:
             if self.should_exit:
@@ -174,8 +168,8 @@ class TranslationServer(uvicorn.Server):
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """A connection that is closed when its client sends more than a request may have, never
-    finishes a request's head, or doesn't read its answer. (uvicorn closes idle ones.)"""
+    """A connection that is closed when its client sends too much, never finishes a request's head,
+    or doesn't read its answer. (uvicorn closes idle ones.)"""
 
     patience = 10.0  # seconds
     most_bytes = 0  # of a request with its head and chunk marks

@@ -34,11 +34,8 @@ prometheus.disable_created_metrics()  # a time beside each value
 
 
 class Service:
-    """One per application: takes checked requests, returns results or raises Refusal.
-
-    `say` gets lines for the operator. `failed` gets the reason if the model can't be made ready or
-    its thread ends early; the server should then end.
-    """
+    """Takes checked requests, returns results or raises Refusal. `say` gets lines for the operator;
+    `failed` gets the reason if the model can't be used: the server should then end."""
 
     def __init__(
         self,
@@ -96,11 +93,8 @@ class Service:
             self._deadline = time.monotonic() + self.settings.drain_seconds
 
     async def stop(self) -> None:
-        """Returns when the model has done what was accepted, or time is over.
-
-        It doesn't wait for a model that only warms up, which may take minutes, or that hangs: its
-        thread can't be interrupted.
-        """
+        """Returns when the model has done what was accepted, or time is over. It doesn't wait for a
+        model that only warms up, or that hangs: its thread can't be interrupted."""
         self.begin_stop()
         for_nobody = self.batcher.only_preparing
         left = 0.0 if for_nobody else self._deadline - time.monotonic()
@@ -130,10 +124,8 @@ class Service:
         (found,) = await self.batcher.submit(ATTENTION, [request])
         heads, rows, columns = found.weights.shape
         if found.weights.size > (most := self.settings.max_attention_weights):
-            raise too_large(
-                f"{rows} x {columns} tokens with {heads} heads have {found.weights.size} weights; "
-                f"at most {most} per request"
-            )
+            size = f"{rows} x {columns} tokens with {heads} heads have {found.weights.size} weights"
+            raise too_large(f"{size}; at most {most} per request")
         return found
 
     async def within_limits(self, request: Request, work: Coroutine[Any, Any, _T]) -> _T:
@@ -148,10 +140,7 @@ class Service:
         raise unavailable(late, retry_after=5, reason="time")
 
     def explain(self, error: Exception) -> str:
-        """Tells the operator about an error that no client caused; returns its id.
-
-        An error's message may quote a text, so it is shown only if texts may be logged.
-        """
+        """Tells the operator about an error that no client caused; returns its id."""
         number = uuid.uuid4().hex[:12]
         trace = "".join(_trace(error, texts=self.settings.log == "text"))
         self.say(f"error {number}\n{trace}".rstrip("\n"))
@@ -194,8 +183,7 @@ async def _disconnected(request: Request) -> None:
 
 
 def _trace(error: BaseException, *, texts: bool) -> Iterator[str]:
-    """Where an error and its causes were raised and, if `texts`, what they say: escaped, since a
-    client's text could look like lines of the log."""
+    """Where an error and its causes were raised and, if `texts`, what they say: escaped."""
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     if cause is not None:
         yield from _trace(cause, texts=texts)

@@ -1,8 +1,4 @@
-"""How a server runs, and the limits of one request.
-
-The numeric fields of ServerSettings say how they are given on the command line; `serve` makes its
-flags from them.
-"""
+"""How a server runs, and the limits of one request, with their flags."""
 
 import dataclasses
 import re
@@ -41,10 +37,7 @@ def _of_server(default: float, flag: str, help: str, metavar: str = "N", *, leas
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ServerSettings:
-    """Limits of one request, limits of the server, and whom it serves; seconds are wall time.
-
-    Raises SettingsError, which names flags, for contradictory settings.
-    """
+    """Limits of one request and of the server, and whom it serves. Raises SettingsError."""
 
     max_characters: int = _of_request(5000, "--max-characters", "in all texts")
     max_texts: int = _of_request(64, "--max-texts", "texts in one list")
@@ -92,24 +85,18 @@ class ServerSettings:
             if isinstance(value, float) and not 0 < value < float("inf"):
                 raise SettingsError(f"{option.flag} {value} must be a positive number of seconds")
         if self.max_sentences > self.waiting_sentences:
-            raise SettingsError(
-                f"a request may have {self.max_sentences} sentences, but only "
-                f"{self.waiting_sentences} can wait: raise --queue, or lower --max-sentences"
-            )
+            what = f"a request may have {self.max_sentences} sentences, but only "
+            raise SettingsError(f"{what}{self.waiting_sentences} can wait: raise --queue")
         if "" in self.keys:
             raise SettingsError("an API key must not be empty")
         for origin in self.cors_origins:
             if not re.fullmatch(r"\*|null|[a-z][a-z0-9+.-]*://[^/\sA-Z]+", origin):
-                raise SettingsError(
-                    f"--cors {origin!r} is not an origin: write it like https://example.org, in "
-                    "lower case and without a path"
-                )
+                what = "is not a lower-case origin without a path, such as https://example.org"
+                raise SettingsError(f"--cors {origin!r} {what}")
         for host in self.allowed_hosts:
             if not re.fullmatch(r"[^\s:/\[\]A-Z]+(:[0-9]{1,5})?", host):
-                raise SettingsError(
-                    f"--allowed-host {host!r} is not a host name: write it like "
-                    "translate.example.org, in lower case and without http://"
-                )
+                what = "is not a lower-case host name, such as translate.example.org"
+                raise SettingsError(f"--allowed-host {host!r} {what}")
 
     def most_hypotheses(self, beam_size: int) -> int:
         return min(self.max_n_best, beam_size)
@@ -123,16 +110,12 @@ def flags() -> Mapping[str, Option]:
 
 def read_keys(text: str, name: str) -> frozenset[str]:
     """One API key per line of the file `name`, except blank lines and those that begin with `#`.
-
-    Raises SettingsError for a key that no client can send, and if there is none.
-    """
+    Raises SettingsError."""
     lines = [(number, line.strip()) for number, line in enumerate(text.split("\n"), start=1)]
     keys = {key: number for number, key in lines if key and not key.startswith("#")}
     for key, number in keys.items():
         if not (key.isascii() and key.isprintable()):
-            raise SettingsError(
-                f"{name}:{number}: the key must be printable ASCII, since it is sent in a header"
-            )
+            raise SettingsError(f"{name}:{number}: the key must be printable ASCII")
     if not keys:
         raise SettingsError(f"{name}: has no key; write one per line")
     return frozenset(keys)

@@ -199,7 +199,7 @@ def test_refuses_what_the_model_cannot_take():
         translate_ids(params, model, [[EOS], [5] * 24 + [EOS]], CONFIG)
     with pytest.raises(DecodingError, match="source 0 has 0 tokens"):
         translate_ids(params, model, [[]], CONFIG)
-    with pytest.raises(DecodingError, match="source 0: the prefix has 24 tokens"):
+    with pytest.raises(DecodingError, match="has a prefix of 24 tokens"):
         decoded([[5, EOS]], prefixes=[[5] * 24])
     broken = jax.tree.map(lambda leaf: leaf * jnp.nan, params)
     with pytest.raises(DecodingError, match="not finite"):
@@ -354,7 +354,7 @@ def test_groups_give_different_outputs_each_once_and_best_first():
         return sum(len({each.tokens[:1] for each in hypotheses}) for hypotheses in found)
 
     assert first_tokens(6) > first_tokens(1)
-    with pytest.raises(ValueError, match="beam_size = 6 must be divisible by the 4 groups"):
+    with pytest.raises(ValueError, match="beam_size = 6 must be divisible by 4 groups"):
         first_tokens(4)
     # Draws have no groups.
     drawn = searched(3, 2, sampling=Sampling(seed=3))

@@ -268,7 +268,7 @@ def test_the_best_tree_is_found():
 
 
 def test_contradictory_rules_are_errors():
-    with pytest.raises(ValueError, match="n_best = 3 must lie between 1 and beam_size = 2"):
+    with pytest.raises(ValueError, match="n_best = 3 must be 1 to beam_size = 2"):
         Rules(beam_size=2, n_best=3)
     with pytest.raises(ValueError, match="at least 0"):
         Rules(beam_size=2, no_repeat=-1)

@@ -60,7 +60,7 @@ def test_a_parser_s_outputs_are_trees(translator):
         for line, translation in zip(lines, parser.translate(lines, **asked), strict=True):
             for each in translation.hypotheses:
                 assert not rebuild(tokens_of(line), tokens_of(each.text)).repairs
-    with pytest.raises(DecodingError, match="no brackets"):
+    with pytest.raises(DecodingError, match="target vocabulary with brackets"):
         translator.with_config(outputs="trees").translate(LINES)
 
 
@@ -203,7 +203,7 @@ def test_what_does_not_belong_together_is_named(run, translator, tmp_path):
     copy = shutil.copytree(run.path, tmp_path / "run")
     text = (copy / "config.json").read_text()
     (copy / "config.json").write_text(text.replace('"d_model": 16', '"d_model": 32'))
-    with pytest.raises(DecodingError, match="describe a model of .* 'best, step 2' have .*restore"):
+    with pytest.raises(DecodingError, match="describe .* 'best, step 2' has .*restore"):
         Translator.load(copy)
 
 
@@ -220,7 +220,7 @@ def test_a_pair_alone_or_texts_for_tokens_are_refused(translator):
     for ask in (translator.score, translator.align):
         assert len(ask(zip(LINES, LINES, strict=True))) == len(LINES)
         for pairs in ("ab", ("ab", "cd"), ["ab"], [("ab", "cd", "ef")]):
-            with pytest.raises(TypeError, match="not a .source, translation. tuple; put even"):
+            with pytest.raises(TypeError, match="not a .source, translation. tuple"):
                 ask(pairs)
     with pytest.raises(TargetError, match="must be a str or a sequence of token ids"):
         translator.attend("ab", ["4", "5"])

@@ -17,9 +17,9 @@ from flaxformer_mt.data.vocabulary import EOS
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.evaluation.scoring import Scoring
 from flaxformer_mt.interop import ExportError, huggingface
-from flaxformer_mt.interop.card import Card
 from flaxformer_mt.interop.export import export
 from flaxformer_mt.interop.folder import search_of
+from flaxformer_mt.interop.huggingface import Card
 from flaxformer_mt.interop.import_run import import_marian
 from flaxformer_mt.interop.parity import Reference
 from flaxformer_mt.interop.weights import from_model, reorder_channels
@@ -121,9 +121,9 @@ These weights have not been evaluated.
     [
         ({"norm": "pre"}, "its layers are post-LN, but model.norm = 'pre'"),
         ({"positions": "learned"}, "its positions are sinusoids, but model.positions = 'learned'"),
-        ({"d_k": 9}, "divides d_model by the number of heads: model.d_k = 9 and model.d_v = 8"),
+        ({"d_k": 9}, "needs model.d_k = 9 and model.d_v = 8"),
         ({"d_v": 12}, "model.d_k = 8 and model.d_v = 12"),
-        ({"num_heads": 3, "d_k": 4, "d_v": 4}, "must equal 16 / 3"),
+        ({"num_heads": 3, "d_k": 4, "d_v": 4}, "to be 16 / 3"),
     ],
 )
 def test_what_it_cannot_hold_is_refused(form, reason: str, tmp_path: Path) -> None:

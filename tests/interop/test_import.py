@@ -111,7 +111,7 @@ def change(path: Path, **values: Any) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"model_type": "bart"}, "model_type is 'bart'; only 'marian' can be imported"),
+        ({"model_type": "bart"}, "model_type is 'bart', not 'marian'"),
         ({"normalize_before": True}, "not supported here: normalize_before = True"),
         ({"activation_function": "gelu"}, "not supported here: activation_function = 'gelu'"),
         ({"decoder_ffn_dim": 7}, "encoder_ffn_dim = 48 and decoder_ffn_dim = 7"),
@@ -144,7 +144,7 @@ def test_other_models_are_refused(folder: Path, tmp_path: Path, values, message:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("config.json", None, "marian: has no config.json: give the folder of"),
+        ("config.json", None, "marian: has no config.json"),
         ("config.json", b"{", "config.json:1: is not JSON"),
         ("config.json", b"[]", "config.json: is not a JSON object"),
         ("vocab.json", None, "vocab.json: cannot be read"),
@@ -206,7 +206,7 @@ def test_what_is_not_there_is_named(
         import_marian(tmp_path / "absent", tmp_path / "run", ["x"])
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(ExportError, match="needs PyTorch, which is not installed: pip"):
+    with pytest.raises(ExportError, match="needs PyTorch: pip"):
         import_marian(folder, tmp_path / "run", ["x"])
 
 
@@ -277,5 +277,5 @@ def test_a_tied_table_may_be_there_twice_if_it_is_the_same(tmp_path: Path, name:
     put_arrays(tmp_path / "marian", {name: table})
     imported(tmp_path)
     put_arrays(tmp_path / "marian", {name: table + np.float16(0.5)})
-    with pytest.raises(ExportError, match="differs from the table that config.json ties"):
+    with pytest.raises(ExportError, match="differs from the table that it is tied"):
         import_marian(tmp_path / "marian", tmp_path / "other", ["x"])

@@ -11,8 +11,8 @@ import pytest
 from flaxformer_mt.config import DataConfig
 from flaxformer_mt.data.vocabulary import BOS, EOS
 from flaxformer_mt.decoding.translator import Translator
-from flaxformer_mt.interop.card import Card
-from flaxformer_mt.interop.export import Sample, export
+from flaxformer_mt.interop.export import export
+from flaxformer_mt.interop.huggingface import Card
 from flaxformer_mt.interop.import_run import import_marian
 from flaxformer_mt.interop.parity import Reference
 from tests.interop import marian_models
@@ -82,7 +82,7 @@ def test_an_exported_model_is_the_same(form, tmp_path: Path) -> None:
     """Random weights exaggerate nothing: epsilon 1e-6 in place of 1e-5 is not seen either."""
     made = translator(**form)
     form = {"form": "huggingface", "card": Card(data=DataConfig(src_lang="en", tgt_lang="de"))}
-    sample = Sample(LINES, "lines")
+    sample = (LINES, "lines")
     parity = export(made, tmp_path / "out", **form, sample=sample, bound=TOLERANCE)
     assert parity is not None and parity.same_output == parity.sentences == len(LINES)
     # By what the folder says alone, as its README has it.

@@ -62,7 +62,7 @@ def test_a_search_that_does_not_fit_and_a_source_too_long_are_told():
 @pytest.mark.parametrize(
     ("name", "slices", "message"),
     [
-        ("v5e:2,4", 1, "is not a topology: write VERSION:SIDES in chips, for example v5e:2x4"),
+        ("v5e:2,4", 1, "is not a topology: write VERSION:SIDES, for example v5e:2x4"),
         ("v9:2x2", 1, "unknown TPU version 'v9'; versions: v2, v3, v4, v5e"),
         ("v5litepod:8", 1, "did you mean v5e"),
         ("v5e:2x4", 0, "must be at least 1"),
@@ -96,7 +96,7 @@ def test_shapes_without_data():
 @pytest.mark.parametrize(
     ("batch", "lengths", "message"),
     [
-        ({"form": "pack"}, None, "give a prepared run with --workdir, or --lengths"),
+        ({"form": "pack"}, None, "give --workdir, --lengths"),
         ({}, (64, 257), "a sentence of 257 tokens is longer than 'model.max_l"),
         ({"tokens": 256}, None, "raise it, or lower data.filter.max_length"),
     ],

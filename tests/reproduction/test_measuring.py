@@ -48,7 +48,7 @@ def test_gold_trees_without_words_have_no_line(tmp_path, target):
     (tmp_path / "test.trees").write_text(GOLD * 2)
     with pytest.raises(CorpusError, match="has 2 trees and .* has 3 lines"):
         gold_trees(target, 3, say=silent)
-    with pytest.raises(CorpusError, match=r"other\.trees: cannot read the gold trees"):
+    with pytest.raises(CorpusError, match=r"other\.trees: cannot read other"):
         gold_trees(tmp_path / "other.tgt", 1, say=silent)
     with pytest.raises(CorpusError, match="sentence 1: its gold tree has different words"):
         parse_f1(["A dog barks ."], ["(S XX XX XX XX )S"], gold_trees(target, 2, say=silent)[:1])

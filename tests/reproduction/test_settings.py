@@ -34,9 +34,9 @@ def test_what_cannot_stand_in_a_result_is_refused():
         ({"overrides": ("training.seed=2",)}, "use --seeds"),
         ({"overrides": ("data.valid.src=/srv/valid.en",)}, "this machine's paths"),
         ({"corpus": {"train": ("/srv/train.en", "train.de")}}, "this machine's paths"),
-        ({"corpus": {"name": "Multi30k"}}, "lower-case letters"),
-        ({"corpus": {"name": "paper"}}, "--corpus paper: .* reserved for the paper's text"),
-        ({"corpus": {"name": "paper_full"}}, "--corpus paper_full: .* reserved for the paper's"),
+        ({"corpus": {"name": "Multi30k"}}, "must match"),
+        ({"corpus": {"name": "paper"}}, "--corpus paper: .* is reserved: choose"),
+        ({"corpus": {"name": "paper_full"}}, "--corpus paper_full: .* is reserved"),
         ({"text": "tfds", "corpus": {}}, "is the paper's text"),
     ):
         with pytest.raises(RowError, match=message):
