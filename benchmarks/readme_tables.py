@@ -39,9 +39,10 @@ ROWS = {
     ),
     "decoding_speed": (
         "Beam search with the base model: target tokens per second",
-        "here {ours_bfloat16_beam_4_tokens_per_second:,.0f}; CTranslate2 "
-        "{ctranslate2_float32_beam_4_tokens_per_second:,.0f}, with int8 "
-        "{ctranslate2_int8_beam_4_tokens_per_second:,.0f}",
+        "here {ours_bfloat16_beam_4_tokens_per_second:,.0f}, with a shortlist "
+        "{ours_bfloat16_shortlist_beam_4_tokens_per_second:,.0f}; CTranslate2 with int8 "
+        "{ctranslate2_int8_beam_4_tokens_per_second:,.0f}, with a vocabulary map "
+        "{ctranslate2_int8_vmap_beam_4_tokens_per_second:,.0f}",
     ),
     "interop": (
         "The same model exported: BLEU here, in CTranslate2, in transformers",
@@ -53,12 +54,12 @@ ROWS = {
 SHOWN, LISTED = 4, 12
 # The order of the page: its topics, by how the names of their results begin. Real text comes first.
 TOPICS = {
-    "Translation of real text": ("tatoeba", "europarl", "multi30k"),
+    "Translation of real text": ("tatoeba", "europarl", "multi30k", "back_translation"),
     "Translation of the built-in grammar": ("quickstart", "deviations"),
     "Parsing": ("craft",),
     "Training": ("training_speed", "learning_curves", "attention_speed", "first_contact"),
     "Decoding and serving": ("decoding", "serving", "invariance", "interop"),
-    "Data, recovery, tests": ("data_pipeline", "survive", "test_suite"),
+    "Data, recovery, tests": ("data_pipeline", "scale_out", "survive", "test_suite"),
     "Planned for TPUs": ("plan",),
     "Other": ("",),
 }
@@ -86,7 +87,12 @@ LABELS = {
     "source_tokens_per_second": "source tokens/s",
     "target_tokens_per_second": "target tokens/s",
     "train_seconds": "training",
+    "sacrebleu_13a_without": "sacreBLEU (13a) without back-translation",
     "prepare_pairs_per_second": "prepared pairs/s",
+    "prepare_ratio": "prepared on two nodes, to one",
+    "translate_ratio": "translated on two nodes, to one",
+    "kills": "times killed",
+    "kills_equal": "equal output after it",
     "europarl_bucket_pairs_per_second": "pairs/s of Europarl in buckets",
     "europarl_bucket_padding": "padding share of these",
     "memory_of_41m_mib": "MiB for 41 million pairs",
@@ -102,6 +108,7 @@ LABELS = {
     "beam_4_times_ctranslate2_float32": "ratio to CTranslate2's float32",
     "bfloat16_beam_4_times_ctranslate2_float32": "the same with bfloat16",
     "bfloat16_beam_4_times_ctranslate2_int8": "bfloat16 to CTranslate2's int8",
+    "bfloat16_shortlist_beam_4_times_ctranslate2_int8": "the same with a shortlist",
     "float32_tokens_per_second": "tokens/s in float32",
     "float32_products_share": "share of matrix products in float32",
     "bfloat16_tokens_per_second": "tokens/s in bfloat16",
