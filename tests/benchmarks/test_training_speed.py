@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from benchmarks import training_speed
 from benchmarks.learning_curves import table
 from benchmarks.training_report import (
     TOLERANCE,
@@ -13,7 +12,6 @@ from benchmarks.training_report import (
     ratio,
     workload_metrics,
 )
-from benchmarks.training_speed import CONTESTANTS
 from benchmarks.training_workloads import (
     Work,
     real,
@@ -24,15 +22,6 @@ from flaxformer_mt.config import load_config
 from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD
 from flaxformer_mt.model.flops import shape_flops
-
-
-def test_every_contestant_has_its_file_and_environment():
-    folder = training_speed.RESULTS.parent
-    for contestant in CONTESTANTS.values():
-        assert (folder / "training_contestants" / f"{contestant.module}.py").exists()
-        if contestant.environment != training_speed.HERE:
-            assert (folder / "peers" / f"{contestant.environment}.txt").exists()
-
 
 SHAPE = Shape(4, 6, 5)
 
