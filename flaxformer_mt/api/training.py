@@ -38,7 +38,7 @@ from flaxformer_mt.training.program import Program, build, with_dtype
 from flaxformer_mt.training.progress import Outcome, keep_policy
 from flaxformer_mt.training.signals import StopRequest
 from flaxformer_mt.training.state import StartError, check_same_form
-from flaxformer_mt.training.telemetry import Report, Silence, Telemetry, open_telemetry
+from flaxformer_mt.training.telemetry import Report, Silence, Telemetry
 from flaxformer_mt.training.trackers import Trackers, check_installed
 from flaxformer_mt.training.validation import loss_evaluator
 
@@ -233,9 +233,10 @@ def _train(
         telemetry: Telemetry = Silence()
         if processes.is_first:
             goodput.keep_in(growing.goodput, say)
-            telemetry = stack.enter_context(
-                open_telemetry(growing, trackers, settings, start=start, told=on_report)
+            telemetry = Telemetry(
+                growing, trackers, start=start, total=settings.steps, told=on_report
             )
+            stack.enter_context(telemetry)
         evaluators = [loss_evaluator(program, store.valid, telemetry.message)]
         if settings.validate_bleu:
             # Decoding and metrics are a quarter of our modules: load them only if needed.

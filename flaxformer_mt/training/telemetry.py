@@ -6,13 +6,11 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
 import tqdm
 
-from flaxformer_mt.config import TrainingConfig
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.metrics_log import MetricsLog
 from flaxformer_mt.rundir.paths import explained
@@ -21,16 +19,8 @@ from flaxformer_mt.training.trackers import Sample, Trackers, as_text
 
 # Keys of reports that differ between runs of the same settings.
 TIMES = frozenset(
-    {
-        "src_tokens_per_second",
-        "tgt_tokens_per_second",
-        "data_wait",
-        "seconds_per_step",
-        "eta_seconds",
-        "training_seconds",
-        "mfu",
-        "goodput",
-    }
+    "src_tokens_per_second tgt_tokens_per_second data_wait seconds_per_step eta_seconds "
+    "training_seconds mfu goodput".split()
 )
 
 
@@ -142,26 +132,25 @@ class Window:
 Report = Callable[[Mapping[str, Any]], object]
 
 
-class Telemetry:
-    """Sends each report to the screen, the metrics log, `trackers` and the callback `told`.
+class Telemetry(contextlib.AbstractContextManager["Telemetry"]):
+    """Sends each report to the screen, the run's metrics log, `trackers` and the callback `told`.
 
-    Sample translations go to the folder `samples` and to the trackers. A terminal has a progress
-    bar with reports above it, a log file one plain line for each. Raises RunDirectoryError.
+    Sample translations go to the run and to the trackers. A terminal has a progress bar with
+    reports above it, a log file one plain line for each. Raises RunDirectoryError.
     """
 
     def __init__(
         self,
-        *,
-        log: MetricsLog,
-        samples: Path,
+        run: RunDirectory,
         trackers: Trackers,
+        *,
         start: int,
         total: int,
         stream: TextIO | None = None,
         told: Report | None = None,
     ) -> None:
-        self._log, self._total, self._told = log, total, told
-        self._samples, self._trackers = samples, trackers
+        self._log, self._total, self._told = MetricsLog(run.metrics), total, told
+        self._samples, self._trackers = run.samples, trackers
         trackers.say = self.message  # above the bar
         self._stream = stream or sys.stderr
         self._bar = None  # off a terminal, where a disabled one would still have its thread
@@ -247,9 +236,10 @@ class Telemetry:
             self._bar.n = step
             self._bar.refresh()
 
-    def close(self) -> None:
-        if self._bar is not None:
-            self._bar.close()
+    def __exit__(self, *_: object) -> None:
+        with self._log:
+            if self._bar is not None:
+                self._bar.close()
 
 
 class Silence(Telemetry):
@@ -265,30 +255,4 @@ class Silence(Telemetry):
     def doing(self, what: str) -> Iterator[None]:
         yield
 
-    step = message = training = validation = samples = rewind = close = _nothing
-
-
-@contextlib.contextmanager
-def open_telemetry(
-    run: RunDirectory,
-    trackers: Trackers,
-    settings: TrainingConfig,
-    *,
-    start: int,
-    told: Report | None = None,
-) -> Iterator[Telemetry]:
-    """The reports of a run that resumes after step `start`."""
-    with (
-        MetricsLog(run.metrics) as log,
-        contextlib.closing(
-            Telemetry(
-                log=log,
-                samples=run.samples,
-                trackers=trackers,
-                start=start,
-                total=settings.steps,
-                told=told,
-            )
-        ) as telemetry,
-    ):
-        yield telemetry
+    step = message = training = validation = samples = rewind = _nothing

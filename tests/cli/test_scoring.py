@@ -119,7 +119,7 @@ def test_the_validation_text_is_the_run_s_own(run, files, trained):
     done = run(*call, "--set", "test")
     assert done.status == 2 and "has no test set 'test'; it has valid" in done.last
     done = run(*call)
-    assert done.status == 2 and "config has no data.test: evaluate 'valid', or give" in done.last
+    assert done.status == 2 and "has no data.test: evaluate 'valid', or give" in done.last
 
 
 def test_own_files_may_have_blank_lines(run, files, trained):

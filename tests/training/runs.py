@@ -18,7 +18,7 @@ from flaxformer_mt.training.loop import Training
 from flaxformer_mt.training.program import Program
 from flaxformer_mt.training.progress import Outcome, keep_policy
 from flaxformer_mt.training.signals import StopRequest
-from flaxformer_mt.training.telemetry import TIMES, open_telemetry
+from flaxformer_mt.training.telemetry import TIMES, Telemetry
 from flaxformer_mt.training.trackers import Trackers
 from flaxformer_mt.training.validation import Evaluator, loss_evaluator
 from tests.training.examples import program, random_pairs, tiny
@@ -79,7 +79,8 @@ class Run:
             ):
                 trackers.open(run, run.tensorboard, config)
                 start = checkpoints.latest_step() or 0
-                with open_telemetry(run, trackers, config.training, start=start) as telemetry:
+                total = config.training.steps
+                with Telemetry(run, trackers, start=start, total=total) as telemetry:
                     losses = loss_evaluator(program, self.valid_pairs, telemetry.message)
                     return Training(
                         program=program,

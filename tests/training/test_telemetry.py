@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flaxformer_mt.rundir.metrics_log import MetricsLog, read_metrics
+from flaxformer_mt.rundir.layout import RunDirectory
+from flaxformer_mt.rundir.metrics_log import read_metrics
 from flaxformer_mt.training import telemetry
 from flaxformer_mt.training.instruments import Peak, Utilization
 from flaxformer_mt.training.telemetry import Sums, Telemetry, Window, duration, perplexity
@@ -49,17 +50,9 @@ class Terminal(io.StringIO):
 @contextlib.contextmanager
 def open_screen(folder: Path, stream: io.StringIO, start: int = 0) -> Iterator[Telemetry]:
     with (
-        MetricsLog(folder / "metrics.jsonl") as log,
         Trackers(print) as trackers,
-        contextlib.closing(
-            Telemetry(
-                log=log,
-                samples=folder / "samples",
-                trackers=trackers,
-                start=start,
-                total=100_000,
-                stream=stream,
-            )
+        Telemetry(
+            RunDirectory(folder), trackers, start=start, total=100_000, stream=stream
         ) as telemetry,
     ):
         trackers.add("tensorboard", Board(folder / "board", "the = config"))
