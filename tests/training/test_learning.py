@@ -25,10 +25,10 @@ SETTINGS = {
     "data.batch.max_shapes": 1,
     "training.schedule.peak": 0.01,
     "training.schedule.warmup_steps": 100,
-    "training.steps": 700,
+    "training.steps": 500,
     "training.log_every": 100,
     "training.validate_every": 0,
-    "training.save_every": 700,
+    "training.save_every": 500,
     "training.loss_chunk": 0,
     # The average smooths what a rate that is high for so short a training leaves rough.
     "training.optimizer.ema_decay": 0.98,
