@@ -6,17 +6,8 @@ import subprocess
 from pathlib import Path
 
 PACKAGES = (
-    "flaxformer-mt",
-    "jax",
-    "jaxlib",
-    "flax",
-    "optax",
-    "orbax-checkpoint",
-    "numpy",
-    "sentencepiece",
-    "sacrebleu",
-    "sacremoses",
-    "ml-collections",
+    "flaxformer-mt jax jaxlib flax optax orbax-checkpoint numpy sentencepiece sacrebleu sacremoses "
+    "ml-collections".split()
 )
 
 

@@ -75,10 +75,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 def _linearize(options: argparse.Namespace) -> None:
     changes: collections.Counter[str] = collections.Counter()
     count = 0
-    with (
-        writing(as_path(options.output_src)) as src,
-        writing(as_path(options.output_tgt)) as tgt,
-    ):
+    with writing(as_path(options.output_src)) as src, writing(as_path(options.output_tgt)) as tgt:
         for name in options.trees:
             for number, tree in _trees(name):
                 plain, changed = normal_form(tree)

@@ -102,11 +102,7 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
             self._failed(error)
 
     def restore(
-        self,
-        abstract_params: Any,
-        abstract_opt_state: Any,
-        *,
-        abstract_ema: Any = None,
+        self, abstract_params: Any, abstract_opt_state: Any, *, abstract_ema: Any = None
     ) -> Snapshot:
         """The newest intact snapshot, every leaf checked, placed as the abstract trees say.
 

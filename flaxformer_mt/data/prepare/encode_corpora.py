@@ -22,13 +22,7 @@ from typing import Any
 
 from flaxformer_mt.data import corpus as corpora
 from flaxformer_mt.data.corpus import Drops
-from flaxformer_mt.data.prepare.encode import (
-    Chunk,
-    Encoded,
-    Range,
-    Settings,
-    encode_chunk,
-)
+from flaxformer_mt.data.prepare.encode import Chunk, Encoded, Range, Settings, encode_chunk
 from flaxformer_mt.data.prepare.filters import DUPLICATE, Seen
 from flaxformer_mt.data.prepare.manifest import VALID_TEXT, PrepareError, Report
 from flaxformer_mt.data.prepare.sample import nothing_left, share_of, text_bytes
