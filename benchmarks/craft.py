@@ -21,7 +21,7 @@ from typing import Any
 from benchmarks import RESULTS
 from benchmarks.trained_run import seconds_trained, trained, training_details, training_metrics
 from flaxformer_mt.cli import translate, trees
-from flaxformer_mt.evaluation.evaluation_files import read_segments
+from flaxformer_mt.evaluation.evaluate import read_segments
 from flaxformer_mt.reproduction.result_file import write_result
 from flaxformer_mt.rundir.layout import RunDirectory
 

@@ -34,8 +34,7 @@ from benchmarks.training_report import check_parameters
 from benchmarks.training_speed import CONTESTANTS, add_environments, environments_of
 from benchmarks.training_workloads import WORKLOADS
 from flaxformer_mt.figures.canvas import rendered
-from flaxformer_mt.figures.curves import curves
-from flaxformer_mt.figures.runs import Axis, RunLog, Series, panels
+from flaxformer_mt.figures.curves import Axis, RunLog, Series, curves, panels
 from flaxformer_mt.reproduction.result_file import this_machine, write_result
 
 PICTURE = ROOT / "docs" / "learning_curves.svg"

@@ -18,7 +18,7 @@ from flaxformer_mt.cli.arguments import take_overrides
 from flaxformer_mt.config import load_config
 from flaxformer_mt.data.corpus import read_pairs
 from flaxformer_mt.errors import STOPPED
-from flaxformer_mt.evaluation.evaluation_files import read_kept
+from flaxformer_mt.evaluation.evaluate import read_kept
 from flaxformer_mt.reproduction.result_file import Result, trained_by, write_result
 from flaxformer_mt.rundir.layout import RunDirectory, open_run, read_record
 from flaxformer_mt.rundir.metrics_log import read_metrics

@@ -20,7 +20,7 @@ from benchmarks.serving.fuzz import fuzz
 from benchmarks.serving.hostile import attack
 from benchmarks.serving.load import Load, drive
 from benchmarks.serving.process import ServerProcess, serving
-from flaxformer_mt.evaluation.evaluation_files import read_segments
+from flaxformer_mt.evaluation.evaluate import read_segments
 from flaxformer_mt.reproduction.result_file import write_result
 from flaxformer_mt.rundir.layout import open_run, read_record
 

@@ -16,8 +16,7 @@ from flaxformer_mt.data.corpus import CorpusError, read_pairs
 from flaxformer_mt.data.prepare import valid_text
 from flaxformer_mt.data.prepare.manifest import VALID_TEXT
 from flaxformer_mt.evaluation import evaluate as one_set
-from flaxformer_mt.evaluation.evaluate import Evaluation
-from flaxformer_mt.evaluation.evaluation_files import kept_scores
+from flaxformer_mt.evaluation.evaluate import Evaluation, kept_scores
 from flaxformer_mt.evaluation.metrics import ScoringError
 from flaxformer_mt.evaluation.page import SHOWN
 from flaxformer_mt.evaluation.scoring import Scoring

@@ -19,10 +19,10 @@ from flaxformer_mt.cli.arguments import (
 )
 from flaxformer_mt.cli.figures import add_size, drawn, make_folder, write_page, write_picture
 from flaxformer_mt.data.normalization import is_blank
-from flaxformer_mt.evaluation.evaluation_files import read_segments
+from flaxformer_mt.evaluation.evaluate import read_segments
 from flaxformer_mt.figures import FigureError
-from flaxformer_mt.figures.attention_page import attention_page
 from flaxformer_mt.figures.canvas import Form, check_form, require_matplotlib
+from flaxformer_mt.figures.drawings import attention_page
 from flaxformer_mt.figures.find import (
     Found,
     attend,

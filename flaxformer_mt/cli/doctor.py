@@ -67,7 +67,6 @@ def examine(
 
     from flaxformer_mt.diagnosis import machine
     from flaxformer_mt.diagnosis.step import check_experiment, check_step
-    from flaxformer_mt.diagnosis.storage import check_cache, check_checkpoint, check_space
     from flaxformer_mt.parallel.compile_cache import folder_in_use
 
     device = jax.local_devices()[0]
@@ -79,9 +78,9 @@ def examine(
         "step": lambda: check_step(device),
         "collective": machine.check_collective,
         "speed": lambda: machine.check_speed(device),
-        "checkpoint": lambda: check_checkpoint(place, processes),
-        "space": lambda: check_space(place, folder),
-        "cache": lambda: check_cache(folder),
+        "checkpoint": lambda: machine.check_checkpoint(place, processes),
+        "space": lambda: machine.check_space(place, folder),
+        "cache": lambda: machine.check_cache(folder),
     }
     if config is not None:
         checks["config"] = functools.partial(check_experiment, config)

@@ -33,8 +33,7 @@ from flaxformer_mt.cli.scoring import (
     scoring,
     sets_of,
 )
-from flaxformer_mt.evaluation.evaluate import Evaluation
-from flaxformer_mt.evaluation.evaluation_files import check_place, keep, read_segments
+from flaxformer_mt.evaluation.evaluate import Evaluation, check_place, keep, read_segments
 from flaxformer_mt.evaluation.page import SHOWN
 from flaxformer_mt.evaluation.scoring import assess
 from flaxformer_mt.rundir.checkpoint_choice import Chosen, chosen_weights

@@ -18,10 +18,9 @@ from flaxformer_mt.figures.canvas import (
     rendered,
     require_matplotlib,
 )
-from flaxformer_mt.figures.curves import all_notes, curves, curves_page
+from flaxformer_mt.figures.curves import AXES, all_notes, curves, curves_page, panels, read_runs
 from flaxformer_mt.figures.drawings import heat_maps, line_drawing
 from flaxformer_mt.figures.maps import Picked, weights_of
-from flaxformer_mt.figures.runs import AXES, panels, read_runs
 from flaxformer_mt.rundir.paths import as_path, explained, is_remote, write_bytes, write_text
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from flaxformer_mt.api.runs import VALID, Sets, sets_of_run
 from flaxformer_mt.cli.arguments import flags
 from flaxformer_mt.config import DataConfig
 from flaxformer_mt.evaluation.comet import MODEL, require_comet
-from flaxformer_mt.evaluation.evaluation_files import read_segments
+from flaxformer_mt.evaluation.evaluate import read_segments
 from flaxformer_mt.evaluation.metrics import TOKENIZERS
 from flaxformer_mt.evaluation.paper_protocol import LANGUAGES
 from flaxformer_mt.evaluation.scoring import Scoring

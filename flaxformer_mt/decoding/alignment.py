@@ -46,8 +46,7 @@ def align_parts(
     *,
     layer: int,
 ) -> list[Alignment]:
-    """Each line's alignment: a line is its source, its translation (None: the parts') and its
-    parts."""
+    """Each line's alignment: a line is its source, translation (None: the parts') and parts."""
     parts = list(itertools.chain.from_iterable(of for _, _, of in lines))
     weights = iter(forcing.cross_weights(parts, layer))
     aligned = []

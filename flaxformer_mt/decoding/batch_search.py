@@ -126,7 +126,6 @@ def begin(
     length: int,
     room: int,
 ) -> State:
-    """Encodes the sources and begins their searches."""
     positions = jnp.broadcast_to(jnp.arange(src.shape[1]), src.shape)
     segment_ids = (positions < src_lengths[:, None]).astype(jnp.int32)
     caches = []
@@ -270,7 +269,6 @@ def is_small(params: Params, mesh: Mesh) -> bool:
 
 
 def parts_of(mesh: Mesh) -> int:
-    """How many parts, one per device, a batch's rows are split into."""
     return int(mesh.shape["data"] * mesh.shape["fsdp"])
 
 
@@ -286,8 +284,7 @@ def lower_search(
     platforms: tuple[str, ...] | None = None,
 ) -> Lowered:
     """One batch shape's search as a single program for `sharding`; outputs have `length` tokens
-    (default: the most possible). `params` may be abstract. `platforms` replace the sharding's
-    own."""
+    (default: the most possible). `params` may be abstract."""
     length = length or output_limit(config, src_length, model.config.max_length)
     rules = rules_for((model,), config)
 

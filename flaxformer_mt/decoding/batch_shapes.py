@@ -27,8 +27,7 @@ def plan_batches(
 
 
 def plan_groups(lengths: Sequence[int], config: DecodingConfig, max_length: int) -> Iterator[Batch]:
-    """One batch per length, of few lengths, longest first; `rows` are searched at a time: 4, 16, 64
-    ..."""
+    """One batch per length, of few lengths, longest first; `rows` (4, 16, 64 ...) go at a time."""
     order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
 
     def src_length(number: int) -> int:

@@ -190,7 +190,6 @@ class Decoder:
     def _without(
         self, forbidden: Sequence[Sequence[Forbidden]], types: np.ndarray, rows: Sentences
     ) -> tuple["Decoder", Sentences]:
-        """A decoder with a batch's table of automata, and the rows with their states in it."""
         if not (width := max(map(len, forbidden))):
             return self, rows
         found = [automaton for own in forbidden for automaton in own]
@@ -209,7 +208,6 @@ class Decoder:
         types: np.ndarray,
         rows: Sentences,
     ) -> tuple["Decoder", Sentences]:
-        """A decoder that knows which types continue a word, and the rows with their phrases."""
         having = arranged(phrases, types, len(rows.limits))
         other = copy.copy(self)
         other._weights = self._weights._replace(continues=whole_on(continues, self._mesh))
@@ -309,8 +307,7 @@ class Decoder:
         self, sources: Sources, numbers: np.ndarray, *, length: int, rows: int
     ) -> Iterator[tuple[np.ndarray, Hypotheses]]:
         """As `_searched`, for any multiple of `rows` rows, in batches of that size. When many of a
-        batch's sentences are finished, the rest wait for others at the same step to fill a
-        batch."""
+        batch's sentences are finished, the rest wait for others at the same step."""
         rooms = batch_search.rooms_of_small(sources[0].shape[1], length)
         first, stride = rooms[0], max(STRIDE, length // STRIDE)
         new = list(range(0, len(numbers), rows))[::-1]

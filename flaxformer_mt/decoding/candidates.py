@@ -137,7 +137,6 @@ def best(values: Float[Array, "rows of"], count: int) -> tuple[Values, Places]:
 
 
 def by_passes(values: Float[Array, "rows of"], *, count: int) -> tuple[Values, Places]:
-    """`lax.top_k`, one maximum after another."""
     # Values that were found sink below all others.
     left, found = jnp.maximum(values, jnp.finfo(values.dtype).min), []
     for _ in range(count):

@@ -26,8 +26,6 @@ Continues = Bool[Array, " vocab"]
 
 
 class Phrases(NamedTuple):
-    """The phrases of each row's outputs, padded to few sizes."""
-
     tokens: Int[Array, "rows phrases length"]
     open: Bool[Array, "rows phrases"]  # its last word may go on; else it must end there
 
@@ -38,8 +36,6 @@ class Phrases(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """Hypotheses' progress with their row's phrases."""
-
     met: Bool[Array, "rows beams phrases"]
     ending: Bool[Array, "rows beams phrases"]  # met, unless the next token continues its last word
     matched: Bool[Array, "rows beams phrases length"]  # the last k tokens are its first k

@@ -35,8 +35,6 @@ _Symbol = tuple[int, int]  # a byte and which of these it is
 
 
 class Reading(NamedTuple):
-    """What matters of the text so far."""
-
     places: frozenset[int]  # bytes of `_Phrases.text` before which the text's end may stand
     in_word: bool = False
     at_blank: bool = True
@@ -172,7 +170,6 @@ def _symbols(text: str) -> list[_Symbol]:
 
 
 def continues_word(vocabulary: Vocabulary) -> Bool[np.ndarray, " vocab"]:
-    """Which types continue a word that ends before them; bytes may."""
     spelled, alphabet = _spelled(vocabulary)
     kinds = np.array([kind for _, kind in alphabet] + [_BLANK])
     found: np.ndarray = np.isin(kinds[spelled[:, 0]], (_LETTER, _RAW))

@@ -53,8 +53,6 @@ class Hypotheses(NamedTuple):
 
 
 class Sentences(NamedTuple):
-    """What each row is searched with."""
-
     limits: Int[Array, " rows"]  # tokens of an output, the end mark included; 0: a row of padding
     prefix: Int[Array, "rows prefix"]  # what outputs begin with, padded; may have width 0
     seeds: UInt[Array, "rows seed"]  # for sampling: two sentences with the same draw the same
@@ -111,8 +109,7 @@ def begin(cache: Cache, sentences: Sentences, rules: Rules, *, length: int) -> S
     """The state before the first step of a search for outputs of at most `length` tokens.
 
     Leaves of `cache["beams"]` have beams on axis 1 and follow their hypotheses; with
-    `rules.coverage` it is a sequence of mappings with "coverage", each source token's attention so
-    far.
+    `rules.coverage` it is a sequence of mappings with "coverage", each source token's attention.
     """
     rows, beams = sentences.limits.shape[0], rules.beam_size
     # One empty hypothesis per group: copies would fill it with the same continuations.
@@ -145,7 +142,7 @@ def advance(
     leave_at: Int[Array, ""] | int = 0,
 ) -> State:
     """Steps until position `until`, or until each of `parts` equal parts has at most `leave_at`
-    live rows. `step(tokens, index, cache)` returns the logits of token number `index` and the new
+    live rows. `step(tokens, index, cache)` gives the logits of token number `index`, and the
     cache."""
 
     def more(state: State) -> Array:
@@ -212,7 +209,6 @@ def _step(step: Step, state: State, weights: Weights, rules: Rules) -> State:
         return length_penalty(length, weights.alpha, average=weights.average)
 
     def apart(x: Array) -> Array:
-        """Each group of each row by itself."""
         return x.reshape(x.shape[0] * rules.groups, x.shape[1] // rules.groups, *x.shape[2:])
 
     def whole(x: Array) -> Array:

@@ -140,14 +140,12 @@ def cut_pairs(
 
 
 def describe_overlong(max_length: int, **tokens: Sequence[int]) -> str:
-    """What to say about a line whose `source`, `target` or both are too long."""
     counts = [(side, len(ids) + 1) for side, ids in tokens.items() if len(ids) >= max_length]
     said = " and ".join(f"the {side} has {count} tokens" for side, count in counts)
     return f"{said}, end mark included; the model takes {max_length} (model.max_length)"
 
 
 def fits(vocabulary: Vocabulary, max_length: int) -> Callable[[str], bool]:
-    """Whether a text has at most `max_length` tokens, the end mark included."""
     return lambda text: len(encode(vocabulary, [text])[0]) < max_length
 
 
@@ -287,7 +285,6 @@ def split_pair_to_fit(
 
 
 def _halves(piece: Piece, share: float) -> tuple[tuple[Piece, Piece], float]:
-    """A text cut in two at the best place near a share of its length, and that place's share."""
     text = piece.text
     if len(text) < 2:
         return (Piece(text, ""), Piece("", piece.glue)), share

@@ -38,8 +38,6 @@ _AT_ONCE = 1 << 25  # attention weights of a layer that are held: 128 MiB
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Scored:
-    """The model's scores for a given translation."""
-
     log_prob: float = 0.0  # natural logarithm: the sum of token_log_probs
     score: float = 0.0  # log_prob / length penalty + coverage penalty
     tokens: tuple[int, ...] = ()  # an end mark after each part of the line
@@ -67,7 +65,7 @@ class Attention:
         return f"<Attention: {layers} layers of {heads} heads, pieces: {tgt} target, {src} source>"
 
     def _repr_html_(self) -> str:
-        from flaxformer_mt.figures.attention_page import framed
+        from flaxformer_mt.figures.drawings import framed
 
         return framed(self)
 
@@ -84,7 +82,7 @@ class TeacherForcing:
     mesh: Mesh
 
     def score(self, lines: Sequence[Sequence[Part]]) -> list[Scored]:
-        """Each line's scores over its parts, 0 without parts; in float32 the search's for the same
+        """Each line's scores over its parts, 0 without; in float32 the search's for the same
         tokens."""
         parts, config = list(itertools.chain.from_iterable(lines)), self.config
         log_probs = iter(self.log_probs(parts))
@@ -111,7 +109,6 @@ class TeacherForcing:
         return scored
 
     def log_probs(self, parts: Sequence[Part]) -> list[Float[np.ndarray, " tokens"]]:
-        """The log-probability of each part's tokens and end mark."""
 
         def compute(pairs: Pairs) -> Array:
             rows, length = pairs.src.shape
@@ -162,7 +159,6 @@ class TeacherForcing:
     def _over_batches(
         self, parts: Sequence[Part], compute: Callable[[Pairs], Array]
     ) -> list[np.ndarray]:
-        """What `compute` gives for each part: from [rows, length, ...], its own target's."""
         found: list[Any] = [None] * len(parts)
 
         def computed() -> Iterator[tuple[Any, Any, Any]]:

@@ -18,8 +18,6 @@ NO_NUMBERS = "not finite: its parameters are damaged or training diverged; use a
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Decoded:
-    """One output of the search, without its end mark, and its scores."""
-
     tokens: tuple[int, ...]
     log_prob: float  # natural logarithm, the end mark's included
     score: float  # log_prob / length penalty + coverage penalty

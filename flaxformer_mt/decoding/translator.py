@@ -168,14 +168,12 @@ class Translator:
         return f"<Translator: the weights '{self.name}', {size:,} parameters, beam {beam}>"
 
     def with_config(self, **settings: Any) -> Translator:
-        """The same model with some decoding settings changed, such as `beam_size=1`."""
         other = copy.copy(self)
         other.config = dataclasses.replace(self.config, **settings)
         return other
 
     def with_dtype(self, dtype: Literal["float32", "bfloat16"]) -> Translator:
-        """The same weights with another `model.dtype` for products; bfloat16 may change an
-        output."""
+        """The same weights with another `model.dtype` for products, which may change an output."""
         other = copy.copy(self)
         other.members = tuple(
             (params, model.clone(config=dataclasses.replace(model.config, dtype=dtype)))

@@ -1,13 +1,17 @@
-"""What the machine has: versions, devices, their speed, and whether they can communicate."""
+"""What the machine has: versions, devices, their speed and communication, storage for runs."""
 
 import contextlib
 import dataclasses
+import functools
 import importlib.metadata
 import json
 import os
 import platform
 import re
+import shutil
+import tempfile
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -21,6 +25,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from flaxformer_mt.errors import install
 from flaxformer_mt.parallel import Processes
 from flaxformer_mt.parallel.chips import chip_of, product_flops, upload_bandwidth
+from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy
+from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
+from flaxformer_mt.rundir.paths import is_remote
 from flaxformer_mt.versions import git_commit
 
 _GIB = 1 << 30
@@ -37,6 +44,10 @@ _EXPECTED = 0.5  # of the peak, for one large product; healthy devices reach 0.7
 _SLOW_UPLOAD = 1e9  # bytes/s; a batch has some hundred kilobytes
 _SUMMED = 1 << 26  # bytes of float32 per device: about a quarter of a base model's gradient
 _TRIES = 3
+_SAVED = 1 << 26  # a quarter of the base model's parameters
+_GB = 1e9
+_ENOUGH = 20 * _GB  # some checkpoints of the base model with its moments
+_TOO_LITTLE = 1 * _GB
 
 State = Literal["ok", "warn", "FAIL"]
 Value = float | str | None
@@ -74,7 +85,6 @@ def examined(name: str, check: Check) -> Iterator[Finding]:
 def noted(
     name: str, text: str, advice: str = "", values: Mapping[str, Value] | None = None
 ) -> Finding:
-    """A warning if there is advice, otherwise ok."""
     return Finding(name, "warn" if advice else "ok", text, advice, values or {})
 
 
@@ -93,7 +103,6 @@ def _over_devices(*axes: str) -> NamedSharding:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python, installed libraries, the GPU driver and this code."""
     found = {"python": platform.python_version()}
     for name in _PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -106,7 +115,6 @@ def versions() -> dict[str, str]:
 
 
 def check_versions() -> Iterator[Finding]:
-    """Whether the versions that must be equal are."""
     found = versions()
     text = ", ".join(f"{name} {version}" for name, version in found.items())
     wrong = mismatched(found)
@@ -124,7 +132,6 @@ def mismatched(found: Mapping[str, str]) -> str:
 
 
 def check_devices(processes: Processes) -> Iterator[Finding]:
-    """JAX's devices, and whether they are the machine's."""
     devices, here = jax.devices(), jax.local_devices()
     kinds = Counter(device.device_kind for device in devices)
     text = ", ".join(f"{count} x {kind}" for kind, count in kinds.items())
@@ -159,7 +166,6 @@ def _overlooked(platform: str) -> str:
 
 
 def _memory(devices: list[jax.Device]) -> Iterator[Finding]:
-    """The fullest device's; CPUs don't count theirs."""
     stats = [found for device in devices if (found := device.memory_stats())]
     counted = [(found.get("bytes_in_use", 0), found.get("bytes_limit", 0)) for found in stats]
     if not counted or not counted[0][1]:
@@ -171,7 +177,6 @@ def _memory(devices: list[jax.Device]) -> Iterator[Finding]:
 
 
 def check_speed(device: jax.Device) -> Iterator[Finding]:
-    """How fast a device multiplies, and how fast data gets to it."""
     if device.platform == "cpu":
         flops = product_flops(device, dtype="float32", size=1024, seconds=0.5)
         yield noted("product", f"float32 {flops / 1e9:,.0f} GFLOP/s", values={"flops": flops})
@@ -195,7 +200,6 @@ def check_speed(device: jax.Device) -> Iterator[Finding]:
 
 
 def check_collective() -> Iterator[Finding]:
-    """A sum over all devices, of numbers that name them."""
     count = jax.device_count()
     if count == 1:
         yield noted("collective", "one device: nothing to exchange")
@@ -220,7 +224,6 @@ def check_collective() -> Iterator[Finding]:
 
 
 def check_processes(processes: Processes) -> Iterator[Finding]:
-    """Whether all processes run the same code on the same kind of device."""
     if processes.count == 1:
         return
     mine = json.dumps([versions(), jax.local_devices()[0].device_kind, jax.local_device_count()])
@@ -233,3 +236,81 @@ def check_processes(processes: Processes) -> Iterator[Finding]:
     else:
         text = f"{processes.count} processes with the same versions and devices"
         yield noted("processes", text)
+
+
+def check_checkpoint(place: Path, processes: Processes) -> Iterator[Finding]:
+    name = processes.first(lambda: f"doctor-{uuid.uuid4().hex[:8]}")
+    folder = place / name
+    try:
+        if missing := _without(folder, processes):
+            text = f"{place} is not the same folder for process {', '.join(map(str, missing))}"
+            advice = "--workdir must be on a shared file system or in a bucket"
+            yield Finding("checkpoint", "FAIL", text, advice)
+        else:
+            yield _there_and_back(folder, place)
+    finally:
+        processes.first(lambda: _remove(folder))
+
+
+def check_space(place: Path, cache: Path | None) -> Iterator[Finding]:
+    folders = [] if is_remote(place) else [place]
+    folders += [cache] if cache is not None and "://" not in str(cache) else []
+    for folder in dict.fromkeys(folders):
+        existing = next(path for path in (folder, *folder.parents) if path.exists())
+        free = shutil.disk_usage(existing).free
+        advice = "a checkpoint takes 0.7 GB (base) or 2.5 GB (big), and several are kept"
+        state: State = "FAIL" if free < _TOO_LITTLE else "warn" if free < _ENOUGH else "ok"
+        text = f"{free / _GB:,.0f} GB free in {folder}"
+        yield Finding("space", state, text, "" if state == "ok" else advice, {"free": float(free)})
+
+
+def check_cache(folder: Path | None) -> Iterator[Finding]:
+    if folder is None:
+        advice = "unset JAX_ENABLE_COMPILATION_CACHE, or choose a writable folder with "
+        advice += "FLAXFORMER_CACHE"
+        yield noted("cache", "compiled programs are not stored: each start recompiles", advice)
+    elif "://" in str(folder):
+        yield noted("cache", f"compiled programs are stored in {folder} (not tested)")
+    else:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=folder).close()
+            yield noted("cache", f"compiled programs are stored in {folder}")
+        except OSError as error:
+            text = f"{folder} cannot be written: {error.strerror or error}"
+            yield noted("cache", text, "set FLAXFORMER_CACHE to another folder")
+
+
+def _without(folder: Path, processes: Processes) -> list[int]:
+    """The processes that don't see the first one's folder."""
+    if processes.count == 1 or is_remote(folder):
+        return []
+    processes.first(functools.partial(folder.mkdir, parents=True))
+    told = processes.gather(["yes" if folder.exists() else "no"])
+    return processes.first(lambda: [n for n, (answer,) in enumerate(told) if answer == "no"])
+
+
+def _there_and_back(folder: Path, place: Path) -> Finding:
+    width = _SAVED // 4 // 64 // jax.device_count()
+    table = spread(64, width, lambda n: np.random.default_rng(n).random((64, width), np.float32))
+    abstract = {"table": jax.ShapeDtypeStruct(table.shape, table.dtype, sharding=table.sharding)}
+    start = time.perf_counter()
+    with Checkpoints(folder, KeepPolicy()) as checkpoints:
+        checkpoints.save(Snapshot(step=1, params={"table": table}, opt_state={}, position={"n": 1}))
+        checkpoints.wait()
+        saved = time.perf_counter() - start
+        found = checkpoints.restore(abstract, {}).params["table"]
+    restored = time.perf_counter() - start - saved
+    text = f"{_SAVED / 1e6:.0f} MB to {place} in {saved:.1f} s and back in {restored:.1f} s"
+    values = {"bytes": float(_SAVED), "save_seconds": saved, "restore_seconds": restored}
+    shards = zip(found.addressable_shards, table.addressable_shards, strict=True)
+    if not all(np.array_equal(a.data, b.data) for a, b in shards):
+        return Finding("checkpoint", "FAIL", f"{text}; it came back changed", "try another disk")
+    return noted("checkpoint", f"{text}, digests as saved", values=values)
+
+
+def _remove(folder: Path) -> None:
+    if is_remote(folder):
+        folder.rmtree(missing_ok=True)  # type: ignore[attr-defined]
+    else:
+        shutil.rmtree(folder, ignore_errors=True)

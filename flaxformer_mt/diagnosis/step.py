@@ -48,8 +48,6 @@ def tiny_config(dtype: str) -> ExperimentConfig:
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One step's loss and the change of each parameter."""
-
     loss: float
     moved: list[np.ndarray]
 
@@ -69,7 +67,6 @@ def check_step(device: jax.Device) -> Iterator[Finding]:
 
 
 def compared(dtype: str, tolerance: float, device: jax.Device, reference: jax.Device) -> Finding:
-    """The finding for one type, relative to the largest change of a parameter."""
     start = jax.device_get(_program(dtype, reference).init())
     wanted = one_step(_program(dtype, reference), start)
     found = one_step(_program(dtype, device), start)

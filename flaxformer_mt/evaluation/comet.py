@@ -43,8 +43,8 @@ def require_comet() -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Comet(Metric):
-    """The mean of COMET's sentence scores, times 100. `model` is a name on the Hugging Face hub or
-    a checkpoint's path."""
+    """The mean of COMET's sentence scores, times 100. `model` is a hub's name or a checkpoint's
+    path."""
 
     sources: Sequence[str] = dataclasses.field(repr=False)
     model: str = MODEL
@@ -78,13 +78,10 @@ class Comet(Metric):
             try:
                 (sentences,) = json.loads(output.read_text(encoding="utf-8")).values()
                 found = [float(sentence["COMET"]) for sentence in sentences]
+                if len(found) != len(hypotheses) or not all(map(math.isfinite, found)):
+                    raise ValueError(f"{len(found):,} for {len(hypotheses):,} sentences")
             except (ValueError, KeyError, TypeError) as error:
                 raise self._failed(f"its scores cannot be read: {error!r}") from error
-        if len(found) != len(hypotheses) or not all(map(math.isfinite, found)):
-            raise CometError(
-                f"COMET gave {len(found):,} scores for {len(hypotheses):,} sentences, or some "
-                "that are not numbers: try another version of unbabel-comet (tested: 2.2)"
-            )
         return np.array([[100 * score, 1.0] for score in found], np.float64).reshape(-1, 2)
 
     def score(self, totals: Totals) -> Values:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from flaxformer_mt.evaluation.evaluation_files import System, kept_names, read_kept, read_segments
+from flaxformer_mt.evaluation.evaluate import System, kept_names, read_kept, read_segments
 from flaxformer_mt.evaluation.metrics import ScoringError
 from flaxformer_mt.evaluation.scoring import Assessment, Scoring, assess
 from flaxformer_mt.evaluation.significance import (
@@ -39,8 +39,6 @@ _LEGEND = f"""\
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Compared:
-    """One system's scores and, by method and metric, its tests against the baseline."""
-
     name: str
     assessment: Assessment
     tests: Mapping[Method, Mapping[str, Outcome]]
@@ -57,8 +55,6 @@ class Compared:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """What `compare` found. The first system is the baseline."""
-
     systems: tuple[Compared, ...]
     methods: tuple[Method, ...]
     scoring: Scoring
@@ -175,8 +171,7 @@ def _cells(method: Method, test: Outcome) -> list[str]:
 
 
 def find_system(argument: str | os.PathLike[str], *, evaluation: str | None = None) -> System:
-    """The system that `[NAME=]PATH` names. Raises ScoringError, CorpusError and
-    RunDirectoryError."""
+    """The system that `[NAME=]PATH` names. Raises ScoringError, CorpusError, RunDirectoryError."""
     argument = os.fspath(argument)
     match = re.fullmatch(r"([^=/]+)=(.+)", argument, re.DOTALL)
     name, path = ("", argument) if match is None or Path(argument).exists() else match.groups()

@@ -49,12 +49,10 @@ class Metric:
         raise NotImplementedError
 
     def counts(self, hypotheses: Lines, references: Lines) -> Counts:
-        """The rows of a non-empty corpus."""
         pairs = zip(hypotheses, references, strict=True)
         return np.array([self.row(*pair) for pair in pairs], np.float64)
 
     def score(self, totals: Totals) -> Values:
-        """Scores of whole corpora, from sums of counts."""
         raise NotImplementedError
 
     def sentence_scores(self, counts: Counts) -> SentenceScores:
@@ -157,8 +155,8 @@ class Chrf(Metric):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ter(Metric):
-    """Translation edit rate (Snover et al., 2006) as in sacreBLEU, of words, without case. The
-    counts are the edits and the reference's words."""
+    """Translation edit rate (Snover et al., 2006) as in sacreBLEU; counts edits and reference
+    words."""
 
     name: str = "ter"
     higher_is_better: bool = False
@@ -182,8 +180,6 @@ class Ter(Metric):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Measured:
-    """A metric's counts for each sentence of a corpus, `[sentences, statistics]`."""
-
     metric: Metric
     counts: Counts
 
@@ -200,7 +196,6 @@ class Measured:
         return self.metric.sentence_scores(self.counts)
 
     def of(self, chosen: np.ndarray) -> Measured:
-        """The same for some of the sentences, by a mask or indices."""
         return Measured(self.metric, self.counts[chosen])
 
 

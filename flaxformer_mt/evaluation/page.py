@@ -24,15 +24,12 @@ _ORDERS = {
 
 
 class Span(NamedTuple):
-    """A stretch of words; `differs` if the other side lacks it."""
-
     text: str
     differs: bool
 
 
 def worst_and_best(assessment: Assessment, shown: int = SHOWN) -> list[int]:
-    """The numbers of the `shown` lowest and highest by chrF: a sentence's BLEU mostly depends on
-    one 4-gram."""
+    """The `shown` lowest and highest by chrF: a sentence's BLEU mostly depends on one 4-gram."""
     order = np.argsort(_measured(assessment, Chrf).sentence_scores, kind="stable")
     if len(order) > 2 * shown:
         order = np.concatenate([order[:shown], order[len(order) - shown :]])
@@ -44,7 +41,6 @@ def _measured(assessment: Assessment, kind: type) -> Measured:
 
 
 def differences(one: str, other: str) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
-    """Both texts as stretches of blank-separated words that the other has or lacks."""
     ours, theirs = one.split(), other.split()
     if len(ours) * len(theirs) > _COMPARABLE:
         return (Span(one, False),), (Span(other, False),)
@@ -59,10 +55,7 @@ def differences(one: str, other: str) -> tuple[tuple[Span, ...], tuple[Span, ...
 
 
 def page(name: str, assessment: Assessment, *, origin: str, shown: int = SHOWN) -> str:
-    """The page of the evaluation `name` with the `shown` worst and best sentences.
-
-    `origin` says whose translations these are.
-    """
+    """The page of the evaluation `name` with the `shown` worst and best sentences of `origin`."""
     examples = [_example(assessment, number) for number in worst_and_best(assessment, shown)]
     total = assessment.scores.sentences
     count = f"all {total:,}" if len(examples) == total else f"{len(examples):,} of {total:,}"

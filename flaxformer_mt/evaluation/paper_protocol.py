@@ -103,7 +103,6 @@ def tokenize(text: str, language: str) -> str:
 
 
 def _without_period(word: str, after: str | None, language: str) -> str:
-    """The word with its last period split off, unless it is an abbreviation."""
     stem = word[:-1]
     if not word.endswith(".") or not stem:
         return word

@@ -34,9 +34,8 @@ _SUSPICIOUS_PERIODS = 100  # sacreBLEU's own threshold for asking whether text i
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Scores:
-    """Corpus scores, 0 to 100, and what is needed to read them; JSON has the same fields.
-    Precisions, brevity penalty and lengths are those of the first metric, a BLEU (`_lc`: without
-    case)."""
+    """Corpus scores, 0 to 100, and what is needed to read them. Precisions, brevity penalty and
+    lengths are those of the first metric, a BLEU (`_lc`: without case)."""
 
     metrics: dict[str, float]  # by name
     signatures: dict[str, str]  # by metric name
@@ -75,8 +74,8 @@ def corpus_scores(
     tokenized: bool = False,
     lowercase: bool = False,
 ) -> Scores:
-    """Corpus BLEU (by mteval-v13a unless the text is `tokenized`) and chrF, as training needs.
-    Raises ScoringError as `measure`."""
+    """Corpus BLEU (by mteval-v13a unless `tokenized`) and chrF. Raises ScoringError as
+    `measure`."""
     bleu = named_bleu(references, tokenizer="none" if tokenized else "13a", lowercase=lowercase)
     measured = measure([bleu, Chrf(lowercase=lowercase)], hypotheses, references)
     return scores_of(measured, hypotheses)
@@ -121,8 +120,6 @@ def scores_of(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Bucket:
-    """Corpus scores of the sentences whose source has `low` to `high` words."""
-
     low: int
     high: int | None  # None: no bound
     sentences: int
@@ -192,7 +189,6 @@ class Scoring:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Why a number that the reader may expect is missing."""
         if self.tokenizer == "none" or self.lowercase or self.has_paper_bleu:
             return ()
         what = f"'{self.language}'" if self.language else "an unknown target language"
@@ -231,7 +227,6 @@ class Assessment:
         return content
 
     def score_rows(self) -> tuple[list[str], list[list[str]]]:
-        """A header, and each score with its interval and signature."""
         rows = []
         for name, score in self.scores.metrics.items():
             found = self.intervals.get(name)
@@ -240,7 +235,6 @@ class Assessment:
         return ["metric", "score", "95% interval", "signature"], rows
 
     def length_rows(self) -> tuple[list[str], list[list[str]]]:
-        """A header, and the scores by length of the source."""
         names = list(self.scores.metrics)
         rows = []
         for bucket in self.buckets:
@@ -261,8 +255,7 @@ def assess(
     sources: Sequence[str] | None = None,
     scoring: Scoring | None = None,
 ) -> Assessment:
-    """Scores one hypothesis and one reference per sentence, with `sources` also by length. Raises
-    ScoringError."""
+    """Scores one hypothesis per sentence, with `sources` also by length. Raises ScoringError."""
     scoring = scoring or Scoring()
     if sources is not None and len(sources) != len(references):
         raise ScoringError(f"{len(sources):,} sources for {len(references):,} references")

@@ -117,7 +117,6 @@ def approximate_randomization(
     trials: int = TRIALS,
     seed: int = SEED,
 ) -> list[Outcome]:
-    """A test for each metric; both systems have their metrics in the same order."""
     rng = np.random.default_rng(seed)
     sentences = len(baseline[0].counts)
     found: list[list[Samples]] = [[] for _ in baseline]

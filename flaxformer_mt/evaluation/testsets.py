@@ -8,7 +8,7 @@ from pathlib import Path
 import sacrebleu.utils
 from sacrebleu.dataset import DATASETS
 
-from flaxformer_mt.evaluation.evaluation_files import read_segments
+from flaxformer_mt.evaluation.evaluate import read_segments
 from flaxformer_mt.evaluation.metrics import ScoringError
 
 STALL_SECONDS = 20.0  # without a byte, after which a download is given up
@@ -16,8 +16,6 @@ STALL_SECONDS = 20.0  # without a byte, after which a download is given up
 
 @dataclasses.dataclass(frozen=True)
 class NamedSet:
-    """A test set's text; `further_references` counts those besides the ones given here."""
-
     name: str
     sources: list[str]
     references: list[str]
@@ -25,8 +23,7 @@ class NamedSet:
 
 
 def load_testset(name: str, langpair: str) -> NamedSet:
-    """`wmt14/full`, `en-de` and the like, with the first reference that sacreBLEU scores it with.
-    Raises ScoringError."""
+    """`wmt14/full`, `en-de` and the like, with sacreBLEU's first reference. Raises ScoringError."""
     check_testset(name, langpair)
     if not (files := _on_disk(name, langpair)):
         _fetch(name, langpair)
@@ -57,14 +54,12 @@ def check_testset(name: str, langpair: str) -> None:
 
 
 def _file(name: str, langpair: str, ending: str) -> Path:
-    """Where sacreBLEU keeps a side of a set."""
     folder = Path(sacrebleu.utils.SACREBLEU_DIR) / name
     return folder / f"{name.replace('/', '_')}.{langpair}.{ending}"
 
 
 def _on_disk(name: str, langpair: str) -> list[Path]:
-    """The source and the references where sacreBLEU keeps them, its first choice first; or
-    nothing."""
+    """The source and references where sacreBLEU keeps them, its first choice first; or nothing."""
     source = _file(name, langpair, "src")
     there = sorted(source.parent.glob(_file(name, langpair, "ref*").name))
     if wanted := [_file(name, langpair, ending) for ending in _wanted_references(name, langpair)]:
@@ -74,8 +69,7 @@ def _on_disk(name: str, langpair: str) -> list[Path]:
 
 
 def _wanted_references(name: str, langpair: str) -> list[str]:
-    """The endings of the files of references that sacreBLEU scores with (WMT21 and later); none:
-    any there is."""
+    """The endings of the references that sacreBLEU scores with (WMT21 and later); none: any."""
     choose = getattr(DATASETS[name], "_get_langpair_allowed_refs", None)
     # A field "ref:B" is kept in a file whose name ends in "ref-B".
     return [] if choose is None else [field.replace(":", "-") for field in choose(langpair)]

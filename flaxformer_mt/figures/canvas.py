@@ -1,8 +1,5 @@
-"""Pictures as files: matplotlib without global state, sized in pixels, with fitting fonts.
-
-A picture has a natural size in pixels, 96 per inch as in browsers. Lengths and type follow its
-scale.
-"""
+"""Pictures as files: matplotlib without global state, with fitting fonts. A picture has a natural
+size in pixels, 96 per inch as in browsers; lengths and type follow its scale."""
 
 from __future__ import annotations
 
@@ -81,11 +78,11 @@ def rendered(
     size: Size | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> bytes:
-    """The file's content: of exactly `size` pixels (default: the natural size).
+    """The file's content: of exactly `size` pixels (default: the natural size); the same layout
+    gives the same bytes.
 
-    A size of another shape gives more room to one side. The same layout gives the same bytes. `say`
-    gets characters that no font has, which become boxes; an SVG uses the viewer's fonts. Raises
-    FigureError for a size that is too small to read or too large to draw.
+    `say` gets characters that no font has; an SVG uses the viewer's fonts. Raises FigureError for a
+    size that is too small to read or too large to draw.
     """
     matplotlib = require_matplotlib()
     natural = layout.natural
@@ -129,7 +126,6 @@ def rendered(
 
 
 def _style(pixel: float) -> dict[str, Any]:
-    """Settings for pictures in which a pixel of the layout is `pixel` points."""
     sizes = {"major.size": 3 * pixel, "major.width": pixel, "major.pad": 3 * pixel}
     ticks: dict[str, Any] = {**sizes, "color": QUIET, "labelsize": "small"}
     return {
@@ -175,7 +171,6 @@ def compact(value: float) -> str:
 
 
 def legend(figure: Figure, pixel: float, labels: Sequence[str], notes: Sequence[str] = ()) -> None:
-    """One line per label below the panels, in `head_colours`, and the notes."""
     from matplotlib.lines import Line2D
 
     colours = head_colours(len(labels))
@@ -211,7 +206,6 @@ def widest(texts: Iterable[str], pixels: float) -> float:
 
 
 def _fonts(texts: Iterable[str]) -> tuple[list[str], set[str]]:
-    """Font families that cover the texts, FONT first, and characters that none has."""
     from matplotlib.font_manager import fontManager, get_font
 
     families = [FONT]

@@ -75,11 +75,8 @@ def sentences_of(
     most: int,
     translated: bool = True,
 ) -> Sentences:
-    """The first `most` usable lines, with their `targets` or the model's translations.
-
-    Without `translated`, a sentence has the empty translation, enough for encoder attention. Raises
-    FigureError for files of unequal length, and if no line is usable.
-    """
+    """The first `most` usable lines, with their `targets` or the model's translations (without
+    `translated`, empty ones, enough for encoder attention). Raises FigureError."""
     if targets is not None and len(targets) != len(sources):
         raise FigureError(f"{len(sources):,} source lines but {len(targets):,} translations")
     src_fits = fits(translator.vocabularies.src, translator.max_length)
@@ -130,8 +127,6 @@ def _translated(translator: Translator, sentences: Sequence[Sentence]) -> list[S
 
 @dataclasses.dataclass(frozen=True)
 class Search:
-    """Finds the heads with the largest value of a statistic, for some kinds of attention."""
-
     name: str
     statistic: str
     kinds: tuple[Kind, ...]
@@ -149,10 +144,8 @@ _SHOWN = "distance entropy diagonal previous next mark far reach structure".spli
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Example:
-    """A sentence in which a head does what it was found for, and its strongest such link.
-
-    `row` and `column` count from 1; `query` and `key` are their pieces as labels.
-    """
+    """A sentence in which a head does what it was found for, and its strongest such link, from
+    1."""
 
     sentence: Sentence
     value: float
@@ -165,8 +158,6 @@ class Example:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Head:
-    """A head that was found; layer and head count from 1."""
-
     search: Search
     kind: Kind
     layer: int
@@ -177,8 +168,6 @@ class Head:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Found:
-    """Statistics of all heads over `sentences` sentences, and the heads that stand out."""
-
     sums: dict[Kind, Sums]
     heads: tuple[Head, ...]
     sentences: int
@@ -199,8 +188,7 @@ def find_heads(
     """Measures every head on the sentences, at least one.
 
     `attend` is called again for the examples, since maps aren't kept. `pronouns` are in lower case.
-    Each search names at most `top` heads with values above 0, and for each at most this many
-    `examples`.
+    Each search names at most `top` heads with values above 0, each with `examples`.
     """
     sums: dict[Kind, Sums] = {}
     values: list[dict[Kind, dict[str, Float64[np.ndarray, "layers heads"]]]] = []
@@ -301,7 +289,6 @@ def legend(found: Found) -> str:
 
 
 def highlights(found: Found, *, model: Sequence[str], decoding: Sequence[str]) -> str:
-    """The heads of each search, with examples and the first one's `command`."""
     blocks = []
     for search in dict.fromkeys(head.search for head in found.heads):
         lines = [f"{search.name} (by {search.statistic!r})"]
@@ -318,8 +305,6 @@ def highlights(found: Found, *, model: Sequence[str], decoding: Sequence[str]) -
 
 
 def command(head: Head, example: Example, *, model: Sequence[str], decoding: Sequence[str]) -> str:
-    """The command that draws an example, with `model` and `decoding` flags for the model and its
-    search."""
     words = ["flaxformer-mt", "attention", *model, "--src", example.sentence.src]
     if head.kind != "encoder":  # which knows of no translation
         given = example.sentence.tokens is None
@@ -329,7 +314,6 @@ def command(head: Head, example: Example, *, model: Sequence[str], decoding: Seq
 
 
 def to_json(found: Found) -> dict[str, Any]:
-    """All statistics of all heads, and the heads found; undefined values are null."""
     heads = []
     for kind, layer, head, values in _all_heads(found):
         of_head = {name: None if math.isnan(value) else value for name, value in values.items()}
@@ -359,7 +343,6 @@ def _head_json(head: Head) -> dict[str, Any]:
 
 
 def _all_heads(found: Found) -> Iterator[tuple[Kind, int, int, dict[str, float]]]:
-    """Each head's statistics by name; layer and head count from 1."""
     for kind, sums in found.sums.items():
         values = sums.values()
         for layer, head in np.ndindex(sums.shape):

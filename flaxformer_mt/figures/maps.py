@@ -41,10 +41,7 @@ _VISIBLE |= dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFF
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Picked:
     """Some heads of one layer; `layer` and `heads` count from 1, as in the paper's captions.
-
-    Row i is the query of `rows[i]`, in the decoder the piece to be said; column j is the key of
-    `columns[j]`. `queries` are the rows to show (None: all).
-    """
+    `queries` are the rows to show (None: all)."""
 
     kind: Kind
     layer: int
@@ -85,11 +82,8 @@ def pick(
     heads: Sequence[int] = (),
     query: str | None = None,
 ) -> Picked:
-    """What to draw: by default the last layer and all heads; they count from 1.
-
-    `query` is a row's number, from 1, or a word, wherever it occurs. Raises FigureError for what
-    doesn't exist, naming what does.
-    """
+    """What to draw: by default the last layer and all heads; they count from 1. `query` is a row's
+    number, from 1, or a word. Raises FigureError for what doesn't exist."""
     weights = weights_of(found, kind)
     layers, count = weights.shape[:2]
     layer = layers if layer is None else layer
@@ -155,19 +149,16 @@ def words(pieces: Sequence[str]) -> list[tuple[str, range]]:
 
 
 def whole_word(pieces: Sequence[str], place: int) -> tuple[int, ...]:
-    """The places of a piece's word, without the punctuation around it."""
     (span,) = (span for _, span in words(pieces) if place in span)
     apart = punctuation(pieces)
     return tuple(other for other in span if other == place or other not in apart)
 
 
 def core(word: str) -> str:
-    """A word without the punctuation around it, in lower case."""
     return re.sub(r"^[\W_]+|[\W_]+$", "", word).casefold() or word.casefold()
 
 
 def punctuation(pieces: Sequence[str]) -> tuple[int, ...]:
-    """The places of pieces without letters or digits, except marks."""
     return tuple(
         place
         for place, piece in enumerate(pieces)

@@ -43,11 +43,8 @@ def schedule(warmups: Sequence[int], *, d_model: int, steps: int) -> Layout:
 
 
 def positions(length: int, *, d_model: int) -> Layout:
-    """The sinusoids of section 3.5: their values, and how similar positions are by them.
-
-    The second panel has the dot product of each two positions relative to a position's with itself,
-    which depends only on their distance. Raises FigureError for an odd `d_model`.
-    """
+    """The sinusoids of section 3.5, and the dot product of each two positions relative to a
+    position's with itself. Raises FigureError for an odd `d_model`."""
     if d_model % 2:
         raise FigureError(f"d_model {d_model} is odd: sines and cosines come in pairs")
     table = sinusoids(length, d_model)

@@ -1,12 +1,11 @@
 """Statistics of heads: sums over the queries of many sentences, for all heads at once.
 
-Queries and keys are the sentence's pieces. The mark among every map's keys (the source's end mark,
-the decoder's begin mark) is counted separately, since heads rest there. The end mark's own query is
-left out, and the decoder's first, which sees only the mark.
+The mark among every map's keys (the source's end mark, the decoder's begin mark) is counted
+separately, since heads rest there. The end mark's own query is left out, and the decoder's first.
 
 An offset is how many pieces after the query's own place a key is. In the decoder the query is the
-piece to be said, and the nearest key, the piece before it, is at -1; over the source, a query's own
-place is in proportion.
+piece to be said, and the nearest key is at -1; over the source, a query's own place is in
+proportion.
 """
 
 from __future__ import annotations
@@ -56,11 +55,8 @@ DEFINITIONS = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sums:
-    """Sums over queries; adding two sets' sums gives those of both.
-
-    `shape` is layers, heads. `of` has the sums by the names of DEFINITIONS, and "pieces", the
-    weight on pieces, and "links", the largest weights.
-    """
+    """Sums over queries; `shape` is layers, heads. `of` has the sums by the names of DEFINITIONS,
+    and "pieces", the weight on pieces, and "links", the largest weights."""
 
     shape: tuple[int, int]
     queries: int
@@ -187,5 +183,4 @@ def _entropy(shares: Float64[np.ndarray, "*axes keys"]) -> Float64[np.ndarray, "
 def _or_nan(
     count: int | Float64[np.ndarray, "*axes"],
 ) -> Float64[np.ndarray, "*axes"]:
-    """A divisor that gives NaN for 0."""
     return np.where(np.asarray(count) > 0, count, np.nan)

@@ -181,7 +181,6 @@ def _fill_layer(spec: Any, weights: Weights, path: str, *, cross: bool) -> None:
 
 
 def _fill_linear(spec: Any, weights: Weights, *paths: str) -> None:
-    """One product for projections of the same input, transposed as CTranslate2 has it."""
     together = [linear(weights, path) for path in paths]
     spec.weight = np.ascontiguousarray(np.concatenate([kernel.T for kernel, _ in together]))
     biases = [bias for _, bias in together if bias is not None]

@@ -51,8 +51,6 @@ _METRICS = ("sacrebleu", "bleu", "chrf", "ter", "comet")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Card:
-    """A model card: what a run says about its model, and what its owner adds."""
-
     data: DataConfig
     commands: Sequence[Sequence[str]] = ()  # words of each that made the run
     evaluations: Sequence[Mapping[str, Any]] = ()  # of these weights, as in NAME.json
@@ -115,7 +113,6 @@ def _origin(corpus: CorpusConfig) -> str:
 
 
 def _public(word: str) -> str:
-    """A word of a command, with absolute paths cut to their last part."""
     return re.sub(r"(^|[=,])[/~][^=,:]*/", r"\1", word)
 
 
@@ -191,7 +188,6 @@ def _config(translator: Translator) -> dict[str, Any]:
 
 
 def _write_tokenizer(translator: Translator, folder: Path, card: Card) -> None:
-    """The files of a `MarianTokenizer` with this program's ids."""
     vocabularies = translator.vocabularies
     src, tgt = vocabularies.src.pieces(), vocabularies.tgt.pieces()
     write_models(folder, vocabularies)
@@ -215,7 +211,6 @@ def _write_tokenizer(translator: Translator, folder: Path, card: Card) -> None:
 
 
 def missing() -> list[str]:
-    """The packages for running a folder that aren't installed."""
     return [name for name in ("torch", "transformers") if importlib.util.find_spec(name) is None]
 
 

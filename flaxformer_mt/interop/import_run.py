@@ -118,7 +118,6 @@ def _vocabulary(path: Path, types: Types) -> Vocabulary:
 def _experiment(
     source: _Folder, model: ModelConfig, vocabularies: Vocabularies
 ) -> ExperimentConfig:
-    """The checkpoint's model and languages; other settings at their defaults."""
     tree = default_config()
     tree.name = source.name
     tree.model.update(to_dict(ExperimentConfig(model=model))["model"])
@@ -156,7 +155,6 @@ class _Folder(NamedTuple):
 
 
 def _read(place: str | os.PathLike[str]) -> _Folder:
-    """The checkpoint in a folder or on the hub. Raises ExportError and HubError."""
     folder = Path(place)
     repository = None if folder.exists() else hub.address(str(place))
     if repository is None:

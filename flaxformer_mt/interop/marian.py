@@ -56,8 +56,6 @@ BIAS = "final_logits_bias"
 
 @dataclasses.dataclass(frozen=True)
 class Types:
-    """One side's types: their pieces in this program's order, and their ids in the folder."""
-
     table: TypeTable
     ids: tuple[int, ...]
 
@@ -136,7 +134,6 @@ def renumbered(weights: Weights, config: ModelConfig, src: Types, tgt: Types) ->
 
 
 def to_state(weights: Weights, config: ModelConfig) -> dict[str, np.ndarray]:
-    """The arrays of a checkpoint, with tied tables once, without sinusoids."""
     weights = reorder_channels(weights, np.argsort(interleaved_from_halves(config.d_model)))
     source, target, softmax = tables(weights, config)
     state: dict[str, np.ndarray] = {}

@@ -51,7 +51,6 @@ class Reference:
             return translate_ids(forcing.params, forcing.model, sources, forcing.config)
 
     def log_probs(self, sources: Rows, targets: Rows) -> list[LogProbs]:
-        """Natural log-probability of every token of each target and of the end mark after it."""
         parts = [
             Part("", tuple(source[:-1]), "", tuple(target))
             for source, target in zip(sources, targets, strict=True)
@@ -72,8 +71,7 @@ class Runtime:
     def search(
         self, sources: Rows, *, beam_size: int, limit: int, length_penalty: float = 0.0
     ) -> list[list[int]]:
-        """The best output of each source, of at most `limit` tokens, as one batch; penalty
-        |Y|^length_penalty."""
+        """The best outputs of at most `limit` tokens, as one batch; penalty |Y|^length_penalty."""
         raise NotImplementedError
 
     def greedy(self, sources: Rows, limits: Sequence[int]) -> list[list[int]]:
@@ -88,8 +86,6 @@ class Runtime:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Parity:
-    """How far two runtimes agree on a sample."""
-
     runtime: str
     sample: str
     sentences: int
@@ -176,7 +172,6 @@ def compare(
 def _gap(
     reference: Reference, source: Sequence[int], ours: Sequence[int], theirs: Sequence[int]
 ) -> float:
-    """The difference in log-probability of the first two tokens that differ."""
     a, b = [*ours, EOS], [*theirs, EOS]
     at = next(
         (n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)) - 1

@@ -98,7 +98,6 @@ class CTranslate2:
         self._marks = {settings[mark] for mark in ("pad", "bos", "eos")}
 
     def translate(self, sources: Pieces, **search: float) -> list[list[str]]:
-        """The best output of each source."""
         outputs: list[list[str]] = [[]] * len(sources)
         # A call has one limit, so it gets sentences of one length.
         for length in sorted(set(map(len, sources))):
@@ -130,8 +129,6 @@ class CTranslate2:
 
 
 class StableHLO:
-    """Greedy search with the exported programs."""
-
     def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
         import jax
         import jax.export
@@ -158,7 +155,6 @@ class StableHLO:
         self._ids = {piece: number for number, piece in enumerate(src) if number not in marks}
 
     def translate(self, sources: Pieces) -> list[list[str]]:
-        """The greedy output of each source."""
         outputs: list[list[str]] = [[]] * len(sources)
         # Of like length together.
         order = sorted(range(len(sources)), key=lambda number: len(sources[number]))
@@ -210,7 +206,6 @@ class StableHLO:
         return [row[:end] for row, end in zip(np.stack(found, axis=1), lengths, strict=True)]
 
     def _begin(self, sources: Ids, length: int) -> tuple[Any, Any]:
-        """An empty cache for outputs of `length` tokens, and what decoding needs of the sources."""
         settings = self._settings
         width, room = (
             min(-(-most // STEP_OF_LENGTHS) * STEP_OF_LENGTHS, settings["max_length"])

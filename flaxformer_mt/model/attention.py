@@ -35,11 +35,8 @@ def attention_mask(
     *,
     causal: bool = False,
 ) -> Mask:
-    """True where a query may attend to a key: same segment, not padding (segment 0), not later.
-
-    `causal` compares indices in the row, which are in token order within a segment (paper, section
-    3.2.3). A padding query's row is all False.
-    """
+    """True where a query may attend to a key: same segment, not padding (segment 0), not later
+    (`causal`, paper, section 3.2.3). A padding query's row is all False."""
     same_segment = query_segment_ids[:, :, None] == key_segment_ids[:, None, :]
     mask = same_segment & (key_segment_ids[:, None, :] != 0)
     if causal:
@@ -50,11 +47,8 @@ def attention_mask(
 
 
 def mask_bias(mask: Bool[Array, "..."]) -> Float[Array, "..."]:
-    """The mask as a float32 term of the scores: 0 where allowed, -1e9 elsewhere.
-
-    It is finite, so a row with nothing to attend to gets a finite average instead of NaN. Such rows
-    are padding, which no real position reads.
-    """
+    """The mask as a float32 term of the scores: 0 where allowed, -1e9 elsewhere: finite, so that a
+    row with nothing to attend to gets no NaN."""
     return jnp.where(mask, jnp.float32(0), jnp.float32(MASKED))
 
 
@@ -149,7 +143,6 @@ class MultiHeadAttention(nn.Module):
         *,
         deterministic: bool,
     ) -> Float[Array, "rows queries d_model"]:
-        """Attention of `x` over `memory` (`x` itself in self-attention)."""
         keys, values = self.keys_values(memory)
         return self.attend(x, keys, values, mask, deterministic=deterministic)
 
@@ -170,7 +163,6 @@ class MultiHeadAttention(nn.Module):
         *,
         deterministic: bool,
     ) -> Float[Array, "rows queries d_model"]:
-        """Attention of `x` over projected keys and values."""
         dtype = self.config.dtype
         queries = self._biased("query", product("bld,dhk->blhk", x, self.query, dtype))
         queries = queries * self.config.d_k**-0.5
@@ -215,7 +207,6 @@ class MultiHeadAttention(nn.Module):
         return biases
 
     def _biased(self, name: str, projected: Float[Array, "..."]) -> Float[Array, "..."]:
-        """The projection plus its bias, if any; the last axes are the bias's."""
         if name not in self.biases:
             return projected
         bias = self.biases[name]

@@ -33,7 +33,6 @@ def softmax_table(
 def softmax_bias(
     params: Mapping[str, Any], config: ModelConfig
 ) -> Float[Array, " tgt_vocab"] | None:
-    """What is added to `softmax_table`'s logits, if the model has it."""
     return params["embedding"][SOFTMAX_BIAS] if config.logits_bias else None
 
 
@@ -47,10 +46,8 @@ def table_rows(config: ModelConfig, types: int) -> int:
 def of_types(
     params: Mapping[str, Any], config: ModelConfig, types: Int[Array, " some"]
 ) -> dict[str, Any]:
-    """Parameters for `Transformer.of_types`: the target's tables have these types' rows only.
-
-    The source's table stays whole and is no longer shared with the target.
-    """
+    """Parameters for `Transformer.of_types`: the target's tables have these types' rows only, and
+    the source's is no longer shared."""
     tables = params["embedding"]
     padding = table_rows(config, types.size) - types.size
 
@@ -70,12 +67,9 @@ def of_types(
 def table_copies(
     params: Mapping[str, Any], config: ModelConfig, count: int
 ) -> dict[str, dict[str, Float[Array, "copies vocab d_model"]]]:
-    """The collection "copies": each vocabulary table once for each of `count` parts of the rows.
-
-    Each of the devices that split the rows has one copy. A copy collects its gradient from lookups
-    and softmax where it arises, and the copies' gradients are summed once. Each use of a single
-    table would be summed over all devices separately.
-    """
+    """The collection "copies": each vocabulary table once for each of `count` parts of the rows. A
+    copy collects its gradient from lookups and softmax where it arises, and the copies' gradients
+    are summed once, not for each use."""
     names = {tables[config.tie] for tables in (SOURCE_TABLE, TARGET_TABLE, SOFTMAX_TABLE)}
 
     def copies(table: Array) -> Array:

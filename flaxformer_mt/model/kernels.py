@@ -25,11 +25,8 @@ def declare(
 
 
 def glorot_flattened(input_axes: int, *, gain: float = 1.0) -> Initializer:
-    """Glorot uniform of a kernel as the matrix it stands for, times `gain`.
-
-    The first `input_axes` axes are the matrix's rows, the rest its columns: d x (h * d_k) for
-    attention projections. Fans of a three-axis kernel as it stands would be wrong.
-    """
+    """Glorot uniform of a kernel as the matrix it stands for, times `gain`; the first `input_axes`
+    axes are its rows."""
 
     def init(key: Array, shape: Any, dtype: Any = jnp.float32, out_sharding: Any = None) -> Array:
         fan_in, fan_out = math.prod(shape[:input_axes]), math.prod(shape[input_axes:])

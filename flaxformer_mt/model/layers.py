@@ -126,7 +126,6 @@ class Residual(nn.Module):
         return self.norm(x) if self.config.norm == "pre" else x
 
     def leave(self, x: Hidden, sublayer: Hidden, *, deterministic: bool) -> Hidden:
-        """`x` joined with the sub-layer's output."""
         x = x + self.dropout(sublayer, deterministic=deterministic)
         x = nn.with_logical_constraint(x, ("batch", "length", "act_embed"))
         return self.norm(x) if self.config.norm == "post" else x
@@ -172,7 +171,6 @@ class DecoderLayer(nn.Module):
         *,
         deterministic: bool,
     ) -> Hidden:
-        """Masked self-attention, attention over the source, then the feed-forward network."""
         around = self.self_attention_residual
         inner = around.enter(x)
         inner = self.self_attention(inner, inner, self_mask, deterministic=deterministic)
@@ -202,12 +200,8 @@ class DecoderLayer(nn.Module):
         Float[Array, "rows beams d_model"], KeysValues, Float[Array, "rows heads beams src_length"]
     ]:
         """The layer at position `index` of every beam, `past` with that position added, and what
-        each beam attends to in the source.
-
-        `past` and `source` are the layer's parts of a cache (`model/cache.py`). A row's beams are
-        queries over the same keys: those of the source, and those of all slots, among which
-        `visible` marks a beam's own. Nothing is copied for them.
-        """
+        each beam attends to in the source. Beams are queries over the same keys, among which
+        `visible` marks a beam's own."""
         around = self.self_attention_residual
         inner = around.enter(x)
         keys, values = self.self_attention.keys_values(inner)

@@ -23,9 +23,6 @@ STACKS = ("encoder", "decoder")
 def initial_params(model: Transformer, key: Array) -> dict[str, Any]:
     """Freshly drawn parameters, each leaf boxed with its logical axis names (`nn.meta.unbox`).
 
-    Pure: `jax.eval_shape` gives the abstract tree, and `jax.jit` with output shardings draws each
-    device's part in place. The tree is the one under "params".
-
     All layers of a stack are drawn at once, as with `scan_layers`: that compiles faster, and both
     forms start from the same numbers.
     """
@@ -53,10 +50,7 @@ def initial_params(model: Transformer, key: Array) -> dict[str, Any]:
 def count_by_formula(
     config: ModelConfig, src_vocab_size: int, tgt_vocab_size: int
 ) -> dict[str, int]:
-    """Parameters of each part, from the sizes; parts that a model lacks are 0.
-
-    The paper's base and big with 37,000 tied types have 63.0 and 214.2 million in all.
-    """
+    """Parameters of each part, from the sizes; parts that a model lacks are 0."""
     d_model, d_ff = config.d_model, config.d_ff
     attention = 2 * d_model * config.num_heads * (config.d_k + config.d_v)
     if config.attention_bias:

@@ -55,7 +55,6 @@ class Decoder(nn.Module):
         return x if self.norm is None else self.norm(x)
 
     def cross_keys_values(self, encoded: Hidden) -> dict[str, KeysValues]:
-        """Each layer's keys and values of the source, by layer name."""
         return {
             name: layer.cross_keys_values(encoded) for name, layer in self._single_layers().items()
         }
@@ -117,7 +116,6 @@ def _run(
     *,
     deterministic: bool,
 ) -> Hidden:
-    """`x` through the layers, each called as layer(x, *context)."""
 
     def apply_layer(layer: nn.Module, x: Array, *context: Array) -> tuple[Array, None]:
         return layer(x, *context, deterministic=deterministic), None

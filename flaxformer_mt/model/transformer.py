@@ -54,11 +54,8 @@ class Transformer(nn.Module):
         tgt_positions: Int[Array, "rows tgt_length"],
         deterministic: bool,
     ) -> Hidden:
-        """The decoder's hidden states, float32, before the softmax matrix.
-
-        The loss multiplies by that matrix (`softmax_table`, `softmax_bias`) piece by piece, so that
-        all logits are never in memory at once. `deterministic=False` needs a "dropout" key.
-        """
+        """The decoder's hidden states, float32; the loss multiplies by the softmax matrix piece by
+        piece. `deterministic=False` needs a "dropout" key."""
         encoded = self.encode(
             src,
             src_segment_ids=src_segment_ids,
@@ -84,7 +81,6 @@ class Transformer(nn.Module):
         src_positions: Int[Array, "rows src_length"],
         deterministic: bool,
     ) -> Hidden:
-        """The encoder's output, float32."""
         x = self.embedding.source(src, src_positions, deterministic=deterministic)
         mask = attention_mask(src_segment_ids, src_segment_ids)
         return self.encoder(x, mask, deterministic=deterministic)
@@ -98,11 +94,9 @@ class Transformer(nn.Module):
         length: int,
         coverage: bool = False,
     ) -> Cache:
-        """The state of decoding before its first token, for outputs of at most `length` tokens.
-
-        One sentence per row: every token with a segment id other than 0 is the source. See
-        `model/cache.py`; `coverage` also records how much each source token has been attended to.
-        """
+        """The state of decoding before its first token, for outputs of at most `length` tokens,
+        with one sentence per row; `coverage` also records how much each source token has been
+        attended to."""
         return cache.start(
             self.decoder.cross_keys_values(encoded),
             src_segment_ids != 0,

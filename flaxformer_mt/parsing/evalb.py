@@ -42,7 +42,6 @@ class Score:
 
     @property
     def f1(self) -> float:
-        """Between 0 and 1."""
         return _share(2 * self.matched, self.gold + self.predicted)
 
     def to_json(self) -> dict[str, int | float]:

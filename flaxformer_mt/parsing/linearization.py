@@ -165,14 +165,11 @@ def rebuild(words: Sequence[str], tokens: Sequence[str]) -> Rebuilt:
 
 
 def flat(words: Sequence[str]) -> Tree:
-    """A tree without constituents."""
     return rebuild(words, [LEAF] * len(words)).tree
 
 
 @dataclasses.dataclass
 class Repairs:
-    """How many sentences were malformed, and every repair by its kind."""
-
     sentences: int = 0
     malformed: int = 0
     kinds: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)

@@ -30,10 +30,8 @@ KINDS = frozenset(
 
 @dataclasses.dataclass(frozen=True)
 class Collective:
-    """All collectives of one kind on one network in a step, on one device.
-
-    `bytes` go in, `sent` bytes go out by the best ring algorithm, in at least `seconds`.
-    """
+    """All collectives of one kind on one network in a step, on one device. `bytes` go in, `sent`
+    bytes go out by the best ring algorithm."""
 
     kind: str
     network: str  # "ICI": between chips of a slice; "DCN": between slices
@@ -44,19 +42,16 @@ class Collective:
 
 
 def is_collective(item: Instruction) -> bool:
-    """Whether an instruction is part of a collective, or a transfer by hosts between slices."""
     opcode = item.opcode.removesuffix("-start").removesuffix("-done")
     return opcode in KINDS or (opcode in ("send", "recv") and "xla_megascale" in item.rest)
 
 
-def collectives(
-    program: Program, topology: Topology, mesh: Mesh, *, unknown_trips: int = 1
-) -> tuple[Collective, ...]:
+def collectives(program: Program, topology: Topology, mesh: Mesh) -> tuple[Collective, ...]:
     """The collectives of one run, with loops multiplied out, slowest first. Raises HloError."""
     devices = list(mesh.devices.flat)
     found: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0, 0, 0.0, 0.0])
     in_pieces: set[str] = set()
-    for execution in executions(program, unknown_trips=unknown_trips):
+    for execution in executions(program):
         item = execution.instruction
         if not is_collective(item) or item.opcode.endswith(("-done", "recv")):
             continue
@@ -92,10 +87,8 @@ def collectives(
 def _routes(
     kind: str, size: int, groups: Groups, topology: Topology, devices: list[jax.Device]
 ) -> Iterator[tuple[str, float, float]]:
-    """(network, bytes sent, seconds) of one collective; two if it spans slices.
-
-    Between slices each device sends what it holds after a reduce-scatter within its slice.
-    """
+    """(network, bytes sent, seconds) of one collective; two if it spans slices, between which each
+    device sends what it holds after a reduce-scatter within its slice."""
     chip = topology.chip
     if kind == "collective-permute":
         slices = slice_numbers(devices)
@@ -131,10 +124,9 @@ def _sent(kind: str, size: float, parties: int) -> float:
 def expected_bytes(abstract_params: Any, mesh: Mesh, dtype: str) -> int | None:
     """What a device must send a step, gradients and parameters; None for `tensor` > 1.
 
-    Matrices go in `dtype`, vectors in float32. For P bytes of parameters on `data` D and `fsdp` F:
-    with F = 1 a ring's all-reduce of gradients, 2 P (D - 1) / D; with F > 1 parameters are gathered
-    twice and gradients reduce-scattered, 3 P (F - 1) / F, and their parts all-reduced over `data`,
-    2 (P / F) (D - 1) / D.
+    For P bytes of parameters on `data` D and `fsdp` F: with F = 1 a ring's all-reduce of gradients,
+    2 P (D-1)/D; with F > 1 parameters are gathered twice and gradients reduce-scattered, 3 P
+    (F-1)/F, and their parts all-reduced over `data`, 2 (P/F) (D-1)/D.
     """
     data, fsdp, tensor = (mesh.shape[axis] for axis in ("data", "fsdp", "tensor"))
     if tensor > 1:
@@ -154,11 +146,8 @@ def expected_bytes(abstract_params: Any, mesh: Mesh, dtype: str) -> int | None:
 
 
 def replica_groups(attributes: str, devices: int) -> Groups:
-    """The groups in a collective's attributes, or a permutation's (source, target) pairs.
-
-    Devices are numbered as in `mesh.devices.flat` (of one slice); `devices` is the number of all.
-    Raises HloError for a form that isn't one of XLA's three.
-    """
+    """The groups in a collective's attributes, or a permutation's (source, target) pairs, as
+    numbers in `mesh.devices.flat` (of one slice). Raises HloError."""
     if found := _LISTED.search(attributes):
         listed = re.findall(r"\{([\d,]+)\}", found[1])
         return tuple(tuple(_numbers(group)) for group in listed) or (tuple(range(devices)),)
@@ -173,10 +162,8 @@ def replica_groups(attributes: str, devices: int) -> Groups:
 
 
 def _mesh_groups(mesh: str, device_ids: str | None, axes: str) -> np.ndarray:
-    """`mesh['a'=2,'b'=4] {'b'}`: one group per place along the other axes.
-
-    `'b':(2)2` is part of an axis: after 2, the next 2. `device_ids`: `[4,2]T(1,0)` or numbers.
-    """
+    """`mesh['a'=2,'b'=4] {'b'}`: one group per place along the other axes. `'b':(2)2` is part of an
+    axis: after 2, the next 2. `device_ids`: `[4,2]T(1,0)` or numbers."""
     sizes = {name: int(size) for name, size in re.findall(r"'([^']+)'=(\d+)", mesh)}
     if device_ids is None:
         order = np.arange(math.prod(sizes.values()))
@@ -208,7 +195,6 @@ def _mesh_groups(mesh: str, device_ids: str | None, axes: str) -> np.ndarray:
 
 
 def _iota(sizes: str, axes: str | None) -> np.ndarray:
-    """Numbers from 0 in an array of these sizes, transposed."""
     order = np.arange(math.prod(_numbers(sizes))).reshape(_numbers(sizes))
     return order.transpose(_numbers(axes)) if axes else order
 

@@ -48,11 +48,8 @@ class Memory:
     peak: int
 
     def needed(self, limit: int) -> int:
-        """What a device of `limit` bytes must have free, at most.
-
-        The sum, or, where that exceeds an accepted program's limit, the peak: pieces that are never
-        needed together share memory (a big batch under `remat`: 19.8 GiB in all, 14.4 at once).
-        """
+        """What a device of `limit` bytes must have free, at most: the sum or, where that exceeds
+        the limit of an accepted program, the peak (pieces share memory)."""
         together = self.arguments + self.outputs - self.aliased + self.temporaries
         whole = max(self.peak, together) + self.code
         return whole if whole <= limit else self.peak + self.code
@@ -60,8 +57,6 @@ class Memory:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TooLarge:
-    """The compiler's refusal, with `needed` and `available` bytes."""
-
     needed: int
     available: int
     message: str
@@ -69,8 +64,6 @@ class TooLarge:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Compilation:
-    """A compiled program, or why the compiler refused it."""
-
     seconds: float
     memory: Memory | None = None
     hlo: Program | None = None
@@ -227,10 +220,8 @@ def slice_numbers(devices: Sequence[Any]) -> tuple[int, ...]:
 
 
 def usable_links(topology: Topology, devices: Sequence[Any]) -> int:
-    """Links on which the worst-placed of these devices can send to others at a time, at least 1.
-
-    One for each side of the slice in which they differ, two for a side that is a ring.
-    """
+    """Links on which the worst-placed of these devices can send to others at a time: one for each
+    side of the slice in which they differ, two for a side that is a ring."""
     links, wraps = 0, topology.chip.wraps_at
     for axis, side in enumerate(topology.sides):
         spanned = len({device.coords[axis] for device in devices})

@@ -29,10 +29,8 @@ _NOISE = frozenset(
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where in the model an operation belongs; layers of a stack are one place.
-
-    Phases besides the gradient's are `update`, `search` and the compiler's own, `compiler:`.
-    """
+    """Where in the model an operation belongs; layers of a stack are one place. Phases besides the
+    gradient's are `update`, `search` and the compiler's own, `compiler:`."""
 
     phase: str
     modules: tuple[str, ...]  # from the outermost one, with the loss
@@ -59,7 +57,7 @@ class Compute:
 
     `seconds` are estimated cycles over the clock. `unestimated` operations, mostly asynchronous
     copies from HBM to VMEM, are bounded by their bytes over the memory's bandwidth.
-    `guessed_loops`: some loop's number of passes is unknown before it runs.
+    `guessed_loops`: some loop's number of passes is unknown.
     """
 
     cycles: int
@@ -71,12 +69,10 @@ class Compute:
 
     @property
     def unestimated_seconds(self) -> float:
-        """Synchronous operations without an estimate."""
         return sum(cost.seconds for cost in self.unestimated if not cost.asynchronous)
 
     @property
     def copy_seconds(self) -> float:
-        """All asynchronous copies."""
         return sum(cost.seconds for cost in self.unestimated if cost.asynchronous)
 
     @property
@@ -162,7 +158,6 @@ def place(op_name: str, opcode: str) -> Place:
 
 
 def part_of(at: Place) -> str:
-    """The innermost module of a place; attention by its products."""
     if at.phase == "compiler:":
         return "the compiler's own"
     if at.phase == "update":
@@ -186,7 +181,6 @@ def part_of(at: Place) -> str:
 
 
 def _moved(item: Instruction, operands: int) -> int:
-    """Most bytes that an instruction reads and writes; `operands` are the bytes it takes."""
     if item.opcode.endswith("-start"):
         return abs(item.bytes - operands)  # its result holds the operand as well
     if item.opcode == "dynamic-update-slice":

@@ -18,9 +18,7 @@ _REMEDIED = ("training.optimizer.accumulation", "model.remat", "data.batch.multi
 
 def largest_shape(config: ExperimentConfig, shapes: Sequence[Shape] = ()) -> Shape:
     """The shape that takes the most memory: the longest of `shapes`, or that the config allows.
-
-    Raises PlanningError if the config leaves a packed row's length to the data.
-    """
+    Raises PlanningError if the config leaves a packed row's length to the data."""
     if shapes:
         return longest(shapes)
     batch, length = config.data.batch, config.data.filter.max_length
@@ -33,10 +31,7 @@ def largest_shape(config: ExperimentConfig, shapes: Sequence[Shape] = ()) -> Sha
 
 
 def shape_of(config: ExperimentConfig, src_length: int, tgt_length: int) -> Shape:
-    """As many rows of these lengths as the config's budget holds.
-
-    Raises PlanError if there is none, PlanningError for a pair longer than the model takes.
-    """
+    """As many rows of these lengths as the budget holds. Raises PlanError, PlanningError."""
     batch, length = config.data.batch, max(src_length, tgt_length)
     if batch.form == "bucket":
         check_length(config, length)
@@ -45,8 +40,6 @@ def shape_of(config: ExperimentConfig, src_length: int, tgt_length: int) -> Shap
 
 @dataclasses.dataclass(frozen=True)
 class Need:
-    """Memory that a batch of `rows` rows takes, or would take, on each device."""
-
     rows: int
     needed: int
     available: int
@@ -55,18 +48,13 @@ class Need:
 
 @dataclasses.dataclass(frozen=True)
 class Fit:
-    """The `largest` that fits, if any, and every compilation `tried`."""
-
     largest: Need | None
     tried: tuple[Need, ...]
 
 
 def search(measure: Callable[[int], Need], *, start: int, multiple: int) -> Fit:
-    """The most rows, a multiple of `multiple`, that fit by `measure`.
-
-    Guesses lie on the line through two measurements, if possible on either side of the limit. Ends
-    within a tenth of the memory or after a few compilations.
-    """
+    """The most rows, a multiple of `multiple`, that fit by `measure`: guesses lie on the line
+    through two measurements. Ends within a tenth of the memory or after a few compilations."""
     tried: dict[int, Need] = {}
 
     def look(rows: int) -> Need:
@@ -100,7 +88,6 @@ def search(measure: Callable[[int], Need], *, start: int, multiple: int) -> Fit:
 
 
 def _crossing(a: Need, b: Need) -> int:
-    """Rows at which the line through two measurements reaches the target, at least 0."""
     if a.needed == b.needed:
         return 2 * max(a.rows, b.rows)
     slope = (b.needed - a.needed) / (b.rows - a.rows)
@@ -115,7 +102,6 @@ class Remedy:
     plan: Plan
 
     def flags(self, before: ExperimentConfig) -> str:
-        """What it changes, as flags of `train`."""
         old, new = flatten(before), flatten(self.config)
         changed = {key: str(new[key]).lower() for key in _REMEDIED if new[key] != old[key]}
         return " ".join(f"--config.{key}={value}" for key, value in changed.items())
@@ -124,11 +110,9 @@ class Remedy:
 def remedies(
     measure: Callable[[int, bool], Remedy | None], *, accumulation: int, remat: bool
 ) -> list[Remedy]:
-    """What was tried, in order, for a batch that doesn't fit as it is.
-
-    First only remat; then doubling micro-batches without it until these fit; then with it, up to as
-    many. `measure(micro_batches, remat)` compiles; None: the batch can't be split that far.
-    """
+    """What was tried, in order, for a batch that doesn't fit: only remat; then doubling
+    micro-batches without it until these fit; then with it, up to as many. `measure(micro_batches,
+    remat)` compiles; None: the batch can't be split that far."""
     tried: list[Remedy] = []
 
     def split_until_it_fits(count: int, again: bool, most: int) -> int:

@@ -38,13 +38,11 @@ class Instruction:
     rest: str
 
     def attribute(self, pattern: str) -> str | None:
-        """The first group of a pattern in `rest`."""
         found = re.search(pattern, self.rest)
         return found[1] if found else None
 
     @property
     def operands(self) -> list[str]:
-        """Names of the instructions whose results it takes."""
         return _NAME.findall(self.arguments)
 
     @property
@@ -54,18 +52,15 @@ class Instruction:
 
     @property
     def cycles(self) -> int | None:
-        """The compiler's estimate of one execution."""
         found = self.attribute(r'"estimated_cycles":"(\d+)"')
         return None if found is None else int(found)
 
     @property
     def called(self) -> dict[str, str]:
-        """Computations by attribute: `calls`, `to_apply`, `body`, ..."""
         return dict(_CALLED.findall(self.rest))
 
     @property
     def bytes(self) -> int:
-        """Size of the result."""
         return shape_bytes(self.shape)
 
 
@@ -88,11 +83,8 @@ class Program:
         return sum(known[name].bytes for name in instruction.operands if name in known)
 
     def trips(self, computation: str, loop: Instruction) -> int | None:
-        """How often a `while` runs its body, if known before it runs.
-
-        The compiler says so, or it is `jax.lax.scan`'s loop: a counter from a constant, by one,
-        below another constant.
-        """
+        """How often a `while` runs its body, if known: the compiler says so, or it is
+        `jax.lax.scan`'s loop, a counter from a constant, by one, below another constant."""
         if found := loop.attribute(r'"known_trip_count":\{"n":"(\d+)"\}'):
             return int(found)
         condition = loop.called["condition"]
@@ -117,10 +109,8 @@ class Program:
 
 @dataclasses.dataclass(frozen=True)
 class Execution:
-    """An instruction and how often a run executes it.
-
-    `fused`: its time is in another instruction's. `guessed`: in a loop of unknown length.
-    """
+    """An instruction and how often a run executes it. `fused`: its time is in another
+    instruction's. `guessed`: in a loop of unknown length."""
 
     computation: str
     instruction: Instruction
@@ -187,7 +177,6 @@ def shape_bytes(shape: str) -> int:
 
 
 def _split(text: str) -> tuple[str, str]:
-    """The operands' text and what follows their closing parenthesis."""
     depth = 1
     for found in re.finditer(r"[()]", text):
         depth += 1 if found[0] == "(" else -1

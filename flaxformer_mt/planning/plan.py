@@ -50,7 +50,6 @@ class Compiled:
 
     @property
     def needed_bytes(self) -> int:
-        """Memory that it takes or would take."""
         if self.memory is not None:
             return self.memory.needed(self.hbm_bytes)
         assert self.refused is not None
@@ -59,11 +58,8 @@ class Compiled:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan(Compiled):
-    """One step of a config on a topology.
-
-    `step_seconds` adds compute, with copies overlapping, and collectives, without. A real step may
-    be shorter (overlap) or longer (launches, waiting for data).
-    """
+    """One step of a config on a topology. `step_seconds` adds compute, with copies overlapping, and
+    collectives, without."""
 
     chips: int
     devices: int
@@ -94,7 +90,6 @@ class Plan(Compiled):
 
     @property
     def positions_per_second(self) -> float:
-        """Source and target positions of the whole batch, with padding."""
         return self.shape.positions / self.step_seconds if self.step_seconds else 0.0
 
     @property
@@ -175,7 +170,6 @@ def plan(
 def _known(
     config: ExperimentConfig, topology: Topology, found: Compilation, compute: Compute | None
 ) -> dict[str, Any]:
-    """The fields of `Compiled`."""
     return {
         "config": config.name,
         "topology": str(topology),
@@ -191,7 +185,6 @@ def _known(
 
 
 def to_json(plan: Plan) -> dict[str, Any]:
-    """The plan's fields and properties as JSON values."""
     followed = (
         *("fits", "needed_bytes", "collective_bytes", "collective_seconds"),
         *("positions_per_second", "hours", "chip_hours", "cost"),
@@ -201,10 +194,8 @@ def to_json(plan: Plan) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DecodePlan(Compiled):
-    """One batch of the longest sources on one device.
-
-    `seconds` counts `max_length` passes of the search's loop, `step` and `seconds_per_token` one.
-    """
+    """One batch of the longest sources on one device; `seconds` counts `max_length` passes of the
+    search's loop, `step` and `seconds_per_token` one."""
 
     rows: int
     src_length: int
@@ -223,10 +214,8 @@ def plan_decoding(
     src_vocab_size: int,
     tgt_vocab_size: int,
 ) -> DecodePlan:
-    """Compiles the search for a full batch of sources and outputs of at most these `lengths`.
-
-    The default is the longest that model and settings allow. Raises PlanningError.
-    """
+    """Compiles the search for a full batch of sources and outputs of at most these `lengths`
+    (default: the longest possible). Raises PlanningError."""
     longest, tgt_length = lengths or (config.model.max_length, config.model.max_length)
     check_length(config, longest)
     config = with_dtype(config, topology.devices[0])

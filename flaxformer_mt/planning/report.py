@@ -45,8 +45,6 @@ lengthen it), memory fragmentation and numerical results."""
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Request:
-    """What to plan for; a `workdir`'s vocabulary and batch shapes are used."""
-
     topology: str
     slices: int = 1
     workdir: str | None = None
@@ -57,15 +55,12 @@ class Request:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """For people and for programs; whether it fits."""
-
     text: str
     values: Any
     fits: bool = True
 
 
 def report_step(config: ExperimentConfig, request: Request, say: Say) -> Report:
-    """The training step: memory, time, communication, cost."""
     result = _plan(config, request, _shape(config, request), say)
     return Report("\n".join(_lines(result)), to_json(result), result.fits)
 
@@ -95,7 +90,6 @@ def report_shardings(config: ExperimentConfig, request: Request, say: Say) -> Re
 
 
 def report_decoding(config: ExperimentConfig, request: Request, say: Say) -> Report:
-    """Beam search on one device."""
     sizes = _vocabulary_sizes(config, request)
     topology = describe(request.topology, request.slices)
     say(f"compiling beam search for one device of {topology}")
@@ -105,10 +99,8 @@ def report_decoding(config: ExperimentConfig, request: Request, say: Say) -> Rep
 
 
 def report_fit(config: ExperimentConfig, request: Request, say: Say) -> Report:
-    """Remedies if the config's token budget doesn't fit, and the largest that fits.
-
-    If that is smaller than the config's, also with remat.
-    """
+    """Remedies if the config's token budget doesn't fit, and the largest that fits, if smaller than
+    the config's also with remat."""
     asked = _shape(config, request)
     made: dict[tuple[int, int, bool], Plan] = {}
     parts = config.training.optimizer.accumulation
@@ -177,7 +169,6 @@ def _plan(config: ExperimentConfig, request: Request, shape: Shape, say: Say) ->
 
 
 def _vocabulary_sizes(config: ExperimentConfig, request: Request) -> dict[str, int]:
-    """Source and target types for `build`: the run's or the config's."""
     if request.workdir is None:
         src, tgt = expected_types(config.data.vocabulary)
     else:
@@ -198,7 +189,6 @@ def _shape(config: ExperimentConfig, request: Request) -> Shape:
 
 
 def _lines(plan: Plan) -> Iterator[str]:
-    """The whole report of a step."""
     shape, compute = plan.shape, plan.compute
     mesh = " x ".join(f"{axis} {size}" for axis, size in plan.mesh.items())
     form = f"{plan.dtype}, {'scanned' if plan.scan_layers else 'unrolled'} layers"
@@ -306,7 +296,6 @@ def _costs(costs: tuple[Cost, ...], total: float, shown: int = 15) -> Iterator[s
 
 
 def decoding_as_text(plan: DecodePlan) -> str:
-    """The report of beam search on one device."""
     lines = [
         f"{plan.config}, beam search on one {plan.chip}: {plan.rows} sources of "
         f"{plan.src_length} positions, beam {plan.beam_size}, at most {plan.max_length} tokens",
@@ -338,7 +327,6 @@ def _unestimated(compute: Compute, seconds: float) -> Iterator[str]:
 
 
 def remedies_as_text(config: ExperimentConfig, plain: Plan, tried: Sequence[fit.Remedy]) -> str:
-    """What was tried to keep the config's batch, and the fastest of it."""
     tokens, needed = config.data.batch.tokens, plain.needed_bytes / _GIB
     lines = [f"data.batch.tokens = {tokens:,} as it is takes {needed:.2f} GiB, too much"]
     for remedy in tried:
@@ -353,7 +341,6 @@ def remedies_as_text(config: ExperimentConfig, plain: Plan, tried: Sequence[fit.
 
 
 def fit_as_text(remat: bool, found: fit.Fit, best: Plan | None, asked: Shape) -> str:
-    """What a search found, with or without remat."""
     form = "with remat" if remat else "without remat"
     if found.largest is None or best is None:
         return f"{form}: not even {min(need.rows for need in found.tried)} rows fit"

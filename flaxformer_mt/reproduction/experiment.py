@@ -37,10 +37,8 @@ _OURS = frozenset({"model.dtype", "training.seed"})
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """A row, resolved: `config`, with training corpora cut to `pairs`.
-
-    `variant` is a digest of overrides that decide something, for names.
-    """
+    """A row, resolved: `config`, with training corpora cut to `pairs`. `variant` is a digest of
+    overrides that decide something."""
 
     row: Row
     settings: Settings
@@ -51,11 +49,9 @@ class Experiment:
 
     @property
     def name(self) -> str:
-        """Name of its result file: `table3_c_n2_paper_full_seed_1`."""
         return f"{self.stem(self.row.name.lower())}_seed_{self.seed}"
 
     def stem(self, what: str) -> str:
-        """How names of files about `what` of its table begin, for any seed."""
         stem = f"{self.row.table}_{what}_{self.settings.extent}"
         return f"{stem}_{self.variant}" if self.variant else stem
 
@@ -68,7 +64,6 @@ class Experiment:
 
     @property
     def kept_as(self) -> str:
-        """The name under which the run keeps its translations of the test set."""
         return f"{self.test}_{self.variant}" if self.variant else self.test
 
     @property
@@ -77,13 +72,11 @@ class Experiment:
 
     @property
     def scoring(self) -> Scoring:
-        """How its translations are scored."""
         tokenizer = "none" if self.config.data.tokenized else "13a"
         return Scoring(tokenizer=tokenizer, language=self.config.data.tgt_lang, ter=False)
 
     @property
     def is_the_paper_s(self) -> bool:
-        """Whether only place, seed and precision differ from the paper's experiment."""
         if self.settings.scale != 1 or self.settings.corpus is not None:
             return False
         paper = options.load_on(self.settings.text, self.row.spec)
@@ -108,11 +101,9 @@ class Experiment:
 
 
 def resolve(row: Row, settings: Settings) -> Experiment:
-    """The experiment of a row: overrides change the base, then the row changes it, then scaling.
-
-    A row changes sizes and step counts by their ratio to the paper's base, the rest to its value.
-    Raises RowError for a row that doesn't apply to this base, ConfigError for wrong overrides.
-    """
+    """The experiment of a row: overrides change the base, then the row changes it (sizes and step
+    counts by their ratio to the paper's base), then scaling. Raises RowError for a row that doesn't
+    apply to this base, ConfigError for wrong overrides."""
     base = options.load_on(settings.text, row.base, settings.overrides)
     config = _with_changes(row, base)
     data, pairs, test = config.data, row.pairs, row.test
@@ -161,7 +152,6 @@ def again(details: Mapping[str, str]) -> Experiment:
 
 
 def _with_changes(row: Row, ours: ExperimentConfig) -> ExperimentConfig:
-    """`ours` with the row's changes to its base in the paper."""
     base, changed = (flatten(options.paper_config(spec)) for spec in (row.base, row.spec))
     present = flatten(ours)
     changes = {
@@ -180,7 +170,6 @@ def _with_changes(row: Row, ours: ExperimentConfig) -> ExperimentConfig:
 
 
 def _changed(row: Row, key: str, base: Any, value: Any, ours: Any) -> Any:
-    """The row's value of `key` for a base of `ours` instead of the paper's `base`."""
     if ours == base:
         return value
     if key in _COUNTS:

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from flaxformer_mt import __version__
-from flaxformer_mt.evaluation.evaluation_files import read_kept
+from flaxformer_mt.evaluation.evaluate import read_kept
 from flaxformer_mt.evaluation.metrics import Measured, ScoringError, measure
 from flaxformer_mt.evaluation.paper_protocol import PaperBleu, protocol_note
 from flaxformer_mt.evaluation.significance import approximate_randomization, paired_bootstrap
@@ -37,11 +37,9 @@ class Scored:
 def write_orderings(
     settings: Settings, *, run_of: Callable[[Experiment], RunDirectory], results: Path
 ) -> Result | None:
-    """Compares each row of Table 3 with the base, over all seeds in `results`, and writes that.
-
-    Only rows measured with these settings, whose runs exist. None if no row shares a seed with the
-    base. Raises ConfigError, ScoringError, ResultError.
-    """
+    """Compares each row of Table 3 with the base, over all seeds measured with these settings, and
+    writes that; None if no row shares a seed with the base. Raises ConfigError, ScoringError and
+    ResultError."""
     base, *others = (_done(row, settings, run_of, results) for row in rows_of("table3"))
     metrics: dict[str, float] = {}
     used: dict[str, str] = {}
@@ -73,7 +71,6 @@ def write_orderings(
 def _done(
     row: Row, settings: Settings, run_of: Callable[[Experiment], RunDirectory], results: Path
 ) -> dict[int, Scored]:
-    """A row's measured experiments by seed."""
     found = {}
     for seed in sorted({int(one.metrics["seed"]) for one in read_records(results).of(row)}):
         try:
@@ -95,10 +92,8 @@ def group_of(result: Result) -> str:
 
 def verdict(row: Row, metrics: Mapping[str, float]) -> Verdict | None:
     """Whether the paper's order of BLEU holds; None if the paper has none, or none was tested.
-
-    Decided if all seeds agree and approximate randomization gives p < 0.05. Older results have only
-    the bootstrap's one-sided p, which calls too many equal systems different.
-    """
+    Decided if all seeds agree and approximate randomization gives p < 0.05 (older results only have
+    the bootstrap's p)."""
     expected = row.values["bleu"] - _BASE.values["bleu"]
     ours = _of_row(row, metrics)
     if expected == 0 or not ours:
@@ -112,13 +107,11 @@ def verdict(row: Row, metrics: Mapping[str, float]) -> Verdict | None:
 
 
 def _of_row(row: Row, metrics: Mapping[str, float]) -> dict[str, float]:
-    """A comparison's metrics of one row, without the row's name."""
     start = f"{row.name.lower()}_"
     return {k.removeprefix(start): v for k, v in metrics.items() if k.startswith(start)}
 
 
 def _compared(pairs: Sequence[tuple[Scored, Scored]]) -> tuple[dict[str, float], str]:
-    """Base and row over all seeds; tests draw or exchange a sentence with all its outputs."""
     base, row = ([_measured(one) for one in seeds] for seeds in zip(*pairs, strict=True))
     # Per sentence, the counts of all seeds: BLEU of their outputs taken together.
     together = [
@@ -155,7 +148,6 @@ def _measured(scored: Scored) -> Measured:
 
 
 def setting(group: str) -> str:
-    """Text and scale of a group, for a heading."""
     settings = json.loads(group)
     corpus, scale = settings["corpus"], settings["scale"]
     what = "the paper's text" if corpus is None else f"the text `{corpus['name']}`"
@@ -165,13 +157,11 @@ def setting(group: str) -> str:
 
 
 def overrides(group: str) -> str:
-    """A sentence on the group's base."""
     listed = json.loads(group)["overrides"]
     return f" The base has {', '.join(f'`{one}`' for one in listed)}." if listed else ""
 
 
 def described(found: Result) -> Iterator[str]:
-    """The comparison, as a section of the page."""
     header = [
         *("row", "paper: BLEU against base", "ours", "95% interval", "p", "seeds that agree"),
         *("the paper's order", "paper: perplexity against base", "ours"),

@@ -33,8 +33,8 @@ class Row:
 
     `spec` is its config as `--config` takes it, a variation of `base`. `values` are the paper's:
     `bleu`, `perplexity` (of a word-piece), `f1` in percent, `millions` of parameters, training
-    `flops`. `pairs` counts each corpus's training pairs. The mean of the last `average` checkpoints
-    (0: only the last) is scored on `test`: `valid` or one of `data.test`.
+    `flops`. The mean of the last `average` checkpoints (0: only the last) is scored on `test`:
+    `valid` or one of `data.test`.
     """
 
     table: Table

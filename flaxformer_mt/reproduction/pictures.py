@@ -62,10 +62,9 @@ def draw_attention(
 ) -> list[str]:
     """Replaces figures 3 to 5: the encoder's heads that best show what the paper's showed.
 
-    As there, figure 3 is what one word looks at, by all heads of a layer; figure 4 a head's map,
-    and what it and the layer's next best make of the pronoun; figure 5 two heads' maps. Searches
-    the first `SENTENCES` of `sources` that fit the model. Returns the names of figures without a
-    head. Raises FigureError if no sentence can be used.
+    Figure 3 is what one word looks at, by all heads of a layer; figure 4 a head's map, and what it
+    and the layer's next best make of the pronoun; figure 5 two heads' maps. Returns the names of
+    figures without a head. Raises FigureError if no sentence can be used.
     """
     sentences = sentences_of(translator, sources, most=SENTENCES, translated=False)
     found = find_heads(
@@ -89,7 +88,6 @@ def draw_attention(
 
 
 def _two_heads(best: Head, found: Found) -> tuple[int, ...]:
-    """The best head, and its layer's next best if that does anything of the kind."""
     values = np.nan_to_num(found.sums[best.kind].values()[best.search.statistic][best.layer - 1])
     others = [head for head in range(1, len(values) + 1) if head != best.head]
     second = max(others, key=lambda head: values[head - 1], default=None)
@@ -99,7 +97,6 @@ def _two_heads(best: Head, found: Found) -> tuple[int, ...]:
 
 
 def _draw(best: Head, both: tuple[int, ...], stem: Path, translator: Translator, say: Say) -> None:
-    """All pictures of a figure, for the sentence in which the best head shows it most."""
     # Heads (none: all), and whether for one word only.
     views: dict[str, list[tuple[tuple[int, ...], bool]]] = {
         "long distance": [((), True)],

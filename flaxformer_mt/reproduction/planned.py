@@ -1,7 +1,7 @@
 """What training a row would take: by formula, and by the TPU's own compiler.
 
-`benchmarks.plan` compiles whole steps of base and big for several chips; `plan_rows` compiles every
-row's step with one and two layers, which gives the line that more layers lie on.
+`benchmarks.plan` compiles whole steps of base and big; `plan_rows` compiles every row's step with
+one and two layers, which gives the line that more layers lie on.
 """
 
 import dataclasses
@@ -66,7 +66,6 @@ class Planned:
 
 
 def planned_steps(config: ExperimentConfig, plans: Sequence[Result]) -> Iterator[Planned]:
-    """The whole steps among `plans` that are this config's."""
     wanted = _step(config)
     for plan in plans:
         for name in plan.metrics:
@@ -104,7 +103,6 @@ def _planned(plan: Result, found: re.Match[str], commits: Sequence[str], *, whol
 
 
 def is_plan(result: Result) -> bool:
-    """Whether it is a result of one of the two benchmarks."""
     rows = tuple(f"{key_of(row)}_" for row in ROWS)
     return any(
         _WHOLE.fullmatch(name) or (name.startswith(rows) and name.endswith("_step_ms"))
@@ -113,12 +111,10 @@ def is_plan(result: Result) -> bool:
 
 
 def key_of(row: Row) -> str:
-    """What the row's metrics begin with."""
     return row.label.replace("/", "_").lower()
 
 
 def step_digest(config: ExperimentConfig) -> str:
-    """Sixteen digits of what decides the step's program."""
     text = json.dumps(_step(config), sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

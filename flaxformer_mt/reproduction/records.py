@@ -30,8 +30,6 @@ MEANING = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Failure:
-    """A row that failed: its experiment in `details`, and why."""
-
     name: str
     command: str
     message: str
@@ -72,7 +70,6 @@ class Standing:
 
     @property
     def status(self) -> str:
-        """A key of MEANING."""
         if self.full:
             return FULL
         if self.reduced:

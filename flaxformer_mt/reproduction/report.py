@@ -37,10 +37,8 @@ SCORES = {
 
 
 def report(records: Records, plans: Sequence[Result] = (), others: Sequence[Result] = ()) -> str:
-    """The whole page as Markdown. Raises ConfigError for a broken config.
-
-    `plans` are results of `benchmarks.plan` and `plan_rows`, `others` scores on other text.
-    """
+    """The whole page as Markdown; `plans` are results of `benchmarks.plan` and `plan_rows`,
+    `others` scores on other text. Raises ConfigError."""
     return "\n\n".join(_sections(records, plans, others)) + "\n"
 
 
@@ -102,7 +100,6 @@ def _summary(standings: Sequence[Standing]) -> str:
 
 
 def _table(name: Table, standings: Sequence[Standing]) -> str:
-    """The paper's values, ours at full scale and the cost by formula."""
     header = ["row", "", "config", *_COLUMNS[name], "FLOPs, formula", "status"]
     rows = []
     for one in standings:
@@ -113,7 +110,6 @@ def _table(name: Table, standings: Sequence[Standing]) -> str:
 
 
 def _value(name: str, digits: int) -> Callable[[Standing], str]:
-    """The paper's value, if it has one."""
     return lambda one: f"{one.row.values[name]:.{digits}f}" if name in one.row.values else ""
 
 
@@ -191,7 +187,6 @@ def _remarks() -> str:
 
 
 def _compiled(standings: Sequence[Standing]) -> Iterator[str]:
-    """The TPU compiler's estimates of whole steps, and of every row's by layers."""
     whole = [
         (one.row.label.removeprefix("table2/en_de_"), step, one.config.training.steps)
         for one in standings
@@ -255,7 +250,6 @@ def _source(steps: Sequence[_Step]) -> str:
 
 
 def _measurements(results: Sequence[Result]) -> Iterator[str]:
-    """A section per table and settings, with a table per kind of measurement and a line per row."""
     groups: dict[tuple[int, str], dict[tuple[str, ...], list[Result]]] = {}
     for result in results:
         table = TABLES.index(row_of(result.details["row"]).table)
@@ -332,7 +326,6 @@ def _score(metric: str, results: Sequence[Result]) -> str:
 
 
 def _other_text(results: Sequence[Result]) -> Iterator[str]:
-    """A line for each result."""
     shown = [metric for metric in SCORES if any(metric in one.metrics for one in results)]
     header = ["result", "config", *(SCORES[metric] for metric in shown)]
     header += ["steps", "machine that scored", "scored by", "trained by", "command"]

@@ -38,11 +38,8 @@ class ResultError(UserError):
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """What a result was measured on. `accelerator` is "none" on a CPU.
-
-    `instructions` are the fastest for matrix products, such as "avx512_bf16". `cpu` and they are
-    empty if unknown, and in older results.
-    """
+    """What a result was measured on. `accelerator` is "none" on a CPU; `instructions` are the
+    fastest for matrix products. `cpu` and they are empty if unknown."""
 
     cores: int
     memory_gib: float
@@ -60,11 +57,10 @@ class Machine:
 class Result:
     """One measured result.
 
-    `command` is as typed in the repository's root, with relative paths; `config` as `--config`
-    takes it; `commit` the full hash, with "-dirty" if tracked files differed, or "release X.Y.Z";
-    `seconds` the command's wall-clock time. `metrics` are finite numbers; `signatures` say how some
-    were computed (sacreBLEU's strings); `details` are words. `hypotheses` maps files of
-    translations beside the result, for `evaluate --hypotheses`, to their text's SHA-256.
+    `command` is as typed in the repository's root; `config` as `--config` takes it; `commit` the
+    full hash, with "-dirty" if tracked files differed, or "release X.Y.Z"; `seconds` wall-clock
+    time. `signatures` say how some `metrics` were computed; `details` are words. `hypotheses` maps
+    files of translations beside the result to their text's SHA-256.
     """
 
     name: str
@@ -92,7 +88,6 @@ def this_machine(accelerator: str | None = None) -> Machine:
 
 
 def _cpu(information: Path = Path("/proc/cpuinfo")) -> tuple[str, str]:
-    """Name and best instructions of Linux's first CPU, if known."""
     try:
         lines = information.read_text(encoding="utf-8").split("\n\n")[0].splitlines()
     except OSError:
@@ -169,17 +164,13 @@ def read_results(folder: Path) -> list[Result]:
 
 
 def parse(content: Any, path: Path) -> Result:
-    """The result in the JSON value `content` of `path`.
-
-    Raises ResultError naming the first key that is missing, unknown or not of its type.
-    """
+    """The result in the JSON value `content` of `path`. Raises ResultError naming a key."""
 
     def check(holds: bool, complaint: str) -> None:
         if not holds:
             raise ResultError(f"{path}: {complaint}")
 
     def typed(value: Any, kind: str, where: str) -> None:
-        """Checks a value, and what is in it, by the name of its type."""
         if kind in forms or kind.startswith("Mapping"):
             whole = where or "the result"
             check(isinstance(value, dict), f"{whole} must be an object")
@@ -237,12 +228,10 @@ def trained_by(*records: RunRecord) -> dict[str, str]:
 
 
 def training_commits(result: Result) -> list[str]:
-    """The commits that trained a result's runs, if known, each once."""
     return list(dict.fromkeys(short(commit) for commit, _ in _training_codes(result)))
 
 
 def mixture(result: Result) -> str | None:
-    """What trained the result's run, unless only what measured it."""
     trained = _training_codes(result)
     measured: _Code = (result.commit, dict(result.versions))
     if all(code == measured for code in trained):

@@ -56,10 +56,8 @@ class Outcome:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rows:
-    """Runs below `workdir`, results in `results`.
-
-    `explain` gives the message of an error that isn't a bug, else None. Runs record `command`.
-    """
+    """Runs below `workdir`, results in `results`. `explain` gives the message of an error that
+    isn't a bug, else None. Runs record `command`."""
 
     workdir: Path
     results: Path
@@ -155,7 +153,6 @@ def listing(experiments: Iterable[Experiment], results: Path) -> str:
 
 
 def _changes(run: RunDirectory, experiment: Experiment) -> list[str]:
-    """Changed settings of where and how a run is computed, not of how it is scored."""
     recorded = freeze(layout.read_record(run).config, str(run.config_file))
     return [
         f"{key}={','.join(map(str, new)) if isinstance(new, list | tuple) else new}"
@@ -167,10 +164,8 @@ def _changes(run: RunDirectory, experiment: Experiment) -> list[str]:
 def first_pairs(
     data: DataConfig, pairs: Mapping[str, int], *, folder: Path, say: Say
 ) -> DataConfig:
-    """`data` with at most the first `pairs[NAME]` sound pairs of each training corpus NAME.
-
-    They are written below `folder` once per set of files. Raises CorpusError, RunDirectoryError.
-    """
+    """`data` with at most the first `pairs[NAME]` sound pairs of each training corpus NAME, written
+    below `folder` once per set of files. Raises CorpusError, RunDirectoryError."""
 
     def first(corpus: CorpusConfig) -> CorpusConfig:
         count = pairs.get(corpus.name)
@@ -291,7 +286,6 @@ def measure(experiment: Experiment, run: RunDirectory, test: TestSet, *, results
 
 
 def _scores(found: Evaluation) -> dict[str, float]:
-    """Scores with their intervals, the paper's BLEU first."""
     metrics: dict[str, float] = {}
     for name in sorted(found.scores.metrics, key=lambda name: name != "bleu_paper"):
         metrics[name] = found.scores.metrics[name]
@@ -301,7 +295,6 @@ def _scores(found: Evaluation) -> dict[str, float]:
 
 
 def _counts(experiment: Experiment, run: RunDirectory) -> dict[str, float]:
-    """The run's size and cost, from its records."""
     model = experiment.config.model
     manifest, reports = read_manifest(run.data), read_metrics(run.metrics)
     sizes, lengths = manifest["vocabulary"]["sizes"], manifest["lengths"]["train"]
@@ -335,11 +328,8 @@ def _counts(experiment: Experiment, run: RunDirectory) -> dict[str, float]:
 
 
 def gold_trees(target: Path, count: int, *, say: Callable[[str], None]) -> tuple[Tree, ...]:
-    """The bracketed trees that `target` linearises, from NAME.trees beside it.
-
-    EVALB needs their part-of-speech tags to leave out punctuation. `say` gets a line about trees
-    without words. Raises CorpusError and TreeError.
-    """
+    """The bracketed trees that `target` linearises, from NAME.trees beside it: EVALB needs their
+    tags. Raises CorpusError and TreeError."""
     path = target.with_suffix(".trees")
     try:
         with open(path, encoding="utf-8") as lines:

@@ -78,7 +78,6 @@ class Settings:
 
     @property
     def extent(self) -> str:
-        """Text and scale in file names: `paper_full`, `toy_scale_0_05`."""
         text = self.corpus.name if self.corpus else PAPER
         text += "" if self.text == "files" else f"_{self.text}"
         scale = f"scale_{self.scale!r}".replace(".", "_").replace("-", "m")
@@ -125,10 +124,8 @@ class Settings:
 
 
 def load_on(text: Text, spec: str, overrides: Sequence[str] = ()) -> ExperimentConfig:
-    """The config `spec` on that form of the paper's text, then overrides.
-
-    Raises RowError if TensorFlow Datasets lacks it, ConfigError.
-    """
+    """The config `spec` on that form of the paper's text, then overrides. Raises RowError,
+    ConfigError."""
     if text == "tfds":
         overrides = [*_from_tfds(spec, paper_config(spec).data), *overrides]
     return load_config(spec, overrides) if overrides else paper_config(spec)
@@ -141,7 +138,6 @@ def paper_config(spec: str) -> ExperimentConfig:
 
 
 def placed(text: Text, data: DataConfig, folder: str) -> DataConfig:
-    """`data` with its files, or prepared sets of `tfds` without another place, in `folder`."""
     if text == "files":
         return dataclasses.replace(data, folder=folder)
     # A relative one would start from `data.folder`.
@@ -167,10 +163,7 @@ def _from_tfds(spec: str, data: DataConfig) -> Iterator[str]:
 
 
 def scaled(config: ExperimentConfig, scale: float) -> ExperimentConfig:
-    """The share `scale`, in (0, 1], of an experiment: everything counted in steps shrinks alike.
-
-    So the learning rate and the averaged part of training are the same at the same share of it.
-    """
+    """The share `scale`, in (0, 1], of an experiment: everything counted in steps shrinks alike."""
     if scale == 1:
         return config
     training = config.training
@@ -192,11 +185,8 @@ def scaled(config: ExperimentConfig, scale: float) -> ExperimentConfig:
 
 
 def validating_at_checkpoints(config: ExperimentConfig) -> ExperimentConfig:
-    """Validation as often as before, but at checkpoints.
-
-    It saves one, and the last 5 of more frequent ones would cover less than the paper's, which are
-    ten minutes apart.
-    """
+    """Validation as often as before, but at checkpoints: it saves one, and the last 5 of more
+    frequent ones would cover less than the paper's, which are ten minutes apart."""
     training = config.training
     intervals = max(1, round(training.validate_every / training.save_every))
     every = training.save_every * intervals if training.validate_every else 0
@@ -204,11 +194,8 @@ def validating_at_checkpoints(config: ExperimentConfig) -> ExperimentConfig:
 
 
 def scaled_schedule(schedule: ScheduleConfig, scale: float) -> ScheduleConfig:
-    """The same curve over a share S of training.
-
-    The paper's formula peaks at factor * d_model^-0.5 * warmup^-0.5. With S times the warm-up and
-    sqrt(S) times the factor, step S * t has the learning rate of step t.
-    """
+    """The same curve over a share S of training: with S times the warm-up and sqrt(S) times the
+    factor, step S * t has the learning rate of step t."""
     warmup = share_of(schedule.warmup_steps, scale)
     root = math.sqrt(warmup / schedule.warmup_steps) if schedule.kind == "paper" else 1.0
     return dataclasses.replace(schedule, warmup_steps=warmup, factor=schedule.factor * root)

@@ -11,7 +11,7 @@ import hmac
 import ipaddress
 import re
 import socket
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from starlette.datastructures import Headers
 from starlette.types import Scope
@@ -20,8 +20,7 @@ _PORTS = {"http": ":80", "https": ":443"}
 
 
 class Refusal(Exception):
-    """A request that gets an error: its status, a message for the client, headers, and a word for
-    metrics."""
+    """A request that gets an error: status, message for the client, headers, a word for metrics."""
 
     def __init__(self, status: int, message: str, *, reason: str, **headers: str) -> None:
         super().__init__(message)
@@ -47,26 +46,20 @@ def shown(text: str) -> str:
     return plain + ("…" if len(text) > 40 else "")
 
 
-class Keys:
-    """The accepted keys; without any, no key is needed.
+def admit(keys: Collection[str], key: object) -> None:
+    """Raises Refusal unless `key` is one of `keys`, or there are none.
 
-    All digests are compared each time, so the time depends neither on where a wrong key differs nor
-    on its length.
+    All digests are compared, so the time depends neither on where a wrong key differs nor on its
+    length.
     """
-
-    def __init__(self, keys: Iterable[str]) -> None:
-        self._digests = [_digest(key) for key in keys]
-
-    def admit(self, key: object) -> None:
-        """Raises Refusal for an invalid key, if one is needed."""
-        if not self._digests:
-            return
-        if key is None:
-            how = "an API key is needed: 'Authorization: Bearer KEY', or 'api_key' in the body"
-            raise Refusal(401, how, reason="key", www_authenticate="Bearer")
-        digest = _digest(key) if isinstance(key, str) else b""
-        if not sum(hmac.compare_digest(known, digest) for known in self._digests):
-            raise Refusal(403, "the API key is not valid", reason="key")
+    if not keys:
+        return
+    if key is None:
+        how = "an API key is needed: 'Authorization: Bearer KEY', or 'api_key' in the body"
+        raise Refusal(401, how, reason="key", www_authenticate="Bearer")
+    digest = _digest(key) if isinstance(key, str) else b""
+    if not sum(hmac.compare_digest(_digest(known), digest) for known in keys):
+        raise Refusal(403, "the API key is not valid", reason="key")
 
 
 def key_in_headers(headers: Mapping[str, str]) -> str | None:
@@ -128,7 +121,6 @@ class Origins:
 
 
 def is_local(listener: socket.socket) -> bool:
-    """Whether only its own machine can reach a listening socket."""
     try:
         return ipaddress.ip_address(listener.getsockname()[0]).is_loopback
     except ValueError:

@@ -240,7 +240,6 @@ class _Untitled(GenerateJsonSchema):
 
 
 def openapi(reader: Reader) -> Json:
-    """OpenAPI 3.1: all paths, requests and answers."""
     model, text = reader.model, "A dog runs home."
     # By path: what it does, what it takes (with examples), what it answers.
     operations: dict[str, tuple[str, Any, Mapping[str, Json], Any]] = {

@@ -18,7 +18,7 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from flaxformer_mt.serving import answers
-from flaxformer_mt.serving.access import Keys, Origins, Refusal, key_in_headers, unavailable
+from flaxformer_mt.serving.access import Origins, Refusal, admit, key_in_headers, unavailable
 from flaxformer_mt.serving.answers import json_response, openapi
 from flaxformer_mt.serving.model_info import page_settings
 from flaxformer_mt.serving.requests import read_payload
@@ -54,7 +54,6 @@ class App:
         settings, model = service.settings, service.model
         self.service = service
         self._connections = connections
-        self._keys = Keys(settings.keys)
         self._origins = Origins(settings.cors_origins, settings.allowed_hosts, local=local)
         routes = [
             Route("/translate", self._post(self._translate), methods=["POST"]),
@@ -80,7 +79,6 @@ class App:
         self._app = self._readable(self._router)
 
     def _readable(self, app: ASGIApp) -> ASGIApp:
-        """Lets pages of the allowed origins read `app`'s answers, refusals as well."""
         if not self.service.settings.cors_origins:
             return app
         return CORSMiddleware(
@@ -135,7 +133,6 @@ class App:
                 self.service.say(f"{scope['method'][:10]} {path} {status} {seconds * 1e3:.0f} ms")
 
     async def _error(self, scope: Scope, receive: Receive, send: Send) -> Response | None:
-        """Handles the request; returns an answer if there was an error."""
         try:
             self._admit(scope)
             await self._app(scope, receive, send)
@@ -171,12 +168,12 @@ class App:
         async def respond(request: Request) -> Response:
             key = key_in_headers(request.headers)
             if key is not None:  # before anything is read
-                self._keys.admit(key)
+                admit(settings.keys, key)
             payload, kind = await read_payload(
                 request, limit=settings.max_body_bytes, seconds=settings.body_seconds
             )
             if key is None:
-                self._keys.admit(payload.get("api_key"))
+                admit(settings.keys, payload.get("api_key"))
             return json_response(await answer(request, payload, kind))
 
         return respond
@@ -207,7 +204,7 @@ class App:
         return json_response(health, 503, {"retry-after": "5"})
 
     async def _metrics(self, request: Request) -> Response:
-        self._keys.admit(key_in_headers(request.headers))
+        admit(self.service.settings.keys, key_in_headers(request.headers))
         kind = "text/plain; version=0.0.4; charset=utf-8"
         headers = {"cache-control": "no-store", "content-type": kind}
         return Response(self.service.metrics.text(), headers=headers)

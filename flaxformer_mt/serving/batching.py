@@ -20,8 +20,6 @@ Report = Callable[[int, int, float, Exception | None], None]
 
 @dataclasses.dataclass(eq=False)
 class _Ticket:
-    """One request; its items from `taken` on are waiting."""
-
     key: Hashable
     items: Sequence[Any]
     future: asyncio.Future[list[Any]]
@@ -37,8 +35,7 @@ class Batcher:
 
     All methods belong to the event loop. Whenever nothing waits, the thread does a step of
     `prepare`, until it returns False; then `prepared` is called. If `run` fails for a batch of
-    several requests, each is tried separately. `failed` is called with what ended the thread's work
-    early.
+    several requests, each is tried separately. `failed` is called with what ended the thread.
     """
 
     def __init__(
@@ -71,12 +68,10 @@ class Batcher:
 
     @property
     def waiting(self) -> int:
-        """How many items wait, without those of abandoned requests."""
         return sum(len(t.items) - t.taken for t in self._queue if not t.future.done())
 
     @property
     def only_preparing(self) -> bool:
-        """Whether the thread prepares and nobody waits for an answer."""
         return self._preparing and not self._unanswered
 
     @property

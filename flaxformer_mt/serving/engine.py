@@ -52,8 +52,6 @@ class Sentence:
 
 @dataclasses.dataclass(frozen=True)
 class Translated:
-    """A sentence's translations, with an alignment for each that needs one, if possible."""
-
     sentence: Sentence
     translation: Translation
     alignments: list[Alignment | None]
@@ -61,8 +59,7 @@ class Translated:
 
 @dataclasses.dataclass(frozen=True)
 class Attended:
-    """One layer's attention: all layers' may be many times as large, and answers wait to be
-    written."""
+    """One layer's attention: all may be many times as large, and answers wait to be written."""
 
     translation: str
     rows: tuple[str, ...]
@@ -93,7 +90,6 @@ class Engine:
         return Key(searched, tuple((terms or {}).items()), tuple(forbid))
 
     def searches(self) -> list[Key]:
-        """The keys that requests without terms and forbidden phrases may need."""
         return list(dict.fromkeys(self.key_of(n_best) for n_best in range(1, self.widest + 1)))
 
     def sizes(self, key: Key) -> list[int]:
@@ -161,7 +157,6 @@ class Engine:
         return found
 
     def align(self, pairs: Sequence[tuple[str, str]]) -> list[Alignment | None]:
-        """Alignments; None for a pair that is too long for the model."""
         filled = [*pairs, *list(pairs[-1:]) * (-len(pairs) % ALIGNED_TOGETHER)]
         starts = range(0, len(filled), ALIGNED_TOGETHER)
         parts = [self._each_that_can(filled[n : n + ALIGNED_TOGETHER]) for n in starts]

@@ -85,7 +85,6 @@ def language_name(code: str) -> str:
 
 
 def direction(code: str) -> str:
-    """`ltr` or `rtl`, as HTML's `dir` has it."""
     return "rtl" if script_of(code) in _RIGHT_TO_LEFT else "ltr"
 
 

@@ -165,7 +165,6 @@ class Reader:
         )
 
     def translate(self, payload: Mapping[str, Any], kind: str = JSON) -> TranslateTask:
-        """LibreTranslate's form has `q`, ours `text`."""
         ours = "q" not in payload or "text" in payload
         form = _checked(self.translate_form if ours else self.libre_form, payload, kind)
         given, at_marks, codes = form.given, form.sentences, self.model.codes

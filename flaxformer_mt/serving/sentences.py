@@ -39,7 +39,6 @@ class Sentences:
     codes: tuple[str, ...]
 
     def joined(self, translated: Sequence[str]) -> str:
-        """The text with its sentences replaced."""
         inner = (text + after for text, after in zip(translated, self.glue[1:], strict=True))
         return self.glue[0] + "".join(inner)
 

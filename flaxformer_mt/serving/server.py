@@ -74,8 +74,6 @@ def allow_files(connections: int) -> None:
 
 
 class TranslationServer(uvicorn.Server):
-    """Serves until a signal or `stop()`, then answers what it has accepted."""
-
     def __init__(
         self,
         translator: Translator,

@@ -87,7 +87,6 @@ class Service:
         self.say("ready")
 
     def begin_stop(self) -> None:
-        """Gives accepted requests `drain_seconds` from now."""
         if not self._stopping:
             self._stopping = True
             self._deadline = time.monotonic() + self.settings.drain_seconds
@@ -194,8 +193,6 @@ def _trace(error: BaseException, *, texts: bool) -> Iterator[str]:
 
 
 class Metrics:
-    """What `GET /metrics` shows; `waiting` gives the number of sentences in the queue."""
-
     def __init__(self, model: Model, waiting: Callable[[], int]) -> None:
         compiled = watch_compilations()
         self.open_requests = 0

@@ -16,8 +16,6 @@ class SettingsError(UserError):
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """A number's flag, its help and the help's heading."""
-
     flag: str
     help: str
     group: str
@@ -103,7 +101,6 @@ class ServerSettings:
 
 
 def flags() -> Mapping[str, Option]:
-    """The settings that have flags, by field, in the order of `--help`."""
     fields = dataclasses.fields(ServerSettings)
     return {each.name: each.metadata["option"] for each in fields if "option" in each.metadata}
 

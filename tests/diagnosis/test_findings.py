@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from flaxformer_mt.diagnosis import machine, step as training_step, storage
+from flaxformer_mt.diagnosis import machine, step as training_step
 from flaxformer_mt.diagnosis.machine import Finding, check_collective, examined
 from flaxformer_mt.diagnosis.step import (
     TOLERANCES,
@@ -113,24 +113,24 @@ def test_one_wrong_number_among_the_parameters_is_seen(monkeypatch, size, state)
 @pytest.mark.extended
 def test_a_checkpoint_in_a_bucket_goes_there_and_back_and_leaves_nothing(gcs, bucket):
     place = as_path(f"gs://{bucket}/runs")
-    (finding,) = storage.check_checkpoint(place, ALONE)
+    (finding,) = machine.check_checkpoint(place, ALONE)
     assert finding.state == "ok" and "digests as saved" in finding.text, finding
     assert not [name for name in gcs.objects if "doctor" in name]
-    assert not list(storage.check_space(place, None))
+    assert not list(machine.check_space(place, None))
 
 
 def test_a_place_that_cannot_be_written_or_is_full_is_seen(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
-    (finding,) = examined("checkpoint", lambda: storage.check_checkpoint(tmp_path / "file", ALONE))
+    (finding,) = examined("checkpoint", lambda: machine.check_checkpoint(tmp_path / "file", ALONE))
     assert finding.state == "FAIL"
-    (cache,) = storage.check_cache(tmp_path / "file")
+    (cache,) = machine.check_cache(tmp_path / "file")
     assert cache.state == "warn" and "FLAXFORMER_CACHE" in cache.advice
-    (off,) = storage.check_cache(None)
+    (off,) = machine.check_cache(None)
     assert off.state == "warn" and "not stored" in off.text
     for free, state in ((5e8, "FAIL"), (5e9, "warn"), (5e10, "ok")):
         usage = SimpleNamespace(free=free)
-        monkeypatch.setattr(storage.shutil, "disk_usage", lambda _, usage=usage: usage)
-        (space,) = storage.check_space(tmp_path / "not" / "yet", None)
+        monkeypatch.setattr(machine.shutil, "disk_usage", lambda _, usage=usage: usage)
+        (space,) = machine.check_space(tmp_path / "not" / "yet", None)
         assert space.state == state
 
 

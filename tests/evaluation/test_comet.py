@@ -50,7 +50,7 @@ def test_the_program_s_scores_are_averaged_and_stand_with_the_others(program: No
     ("model", "message"),
     [
         ("broken", "failed: no such model; models are downloaded from the Hugging Face hub"),
-        ("short", "gave 2 scores for 3 sentences"),
+        ("short", "2 for 3 sentences"),
         ("odd", "its scores cannot be read"),
     ],
 )

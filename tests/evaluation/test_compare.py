@@ -6,7 +6,7 @@ import json
 import pytest
 
 from flaxformer_mt.evaluation.compare import compare
-from flaxformer_mt.evaluation.evaluation_files import System
+from flaxformer_mt.evaluation.evaluate import System
 from flaxformer_mt.evaluation.metrics import ScoringError
 from flaxformer_mt.evaluation.scoring import Scoring
 from flaxformer_mt.evaluation.significance import approximate_randomization, paired_bootstrap

@@ -6,8 +6,7 @@ import json
 import pytest
 
 from flaxformer_mt.decoding.translator import Translator
-from flaxformer_mt.evaluation.evaluate import check, evaluate
-from flaxformer_mt.evaluation.evaluation_files import kept_names, read_kept
+from flaxformer_mt.evaluation.evaluate import check, evaluate, kept_names, read_kept
 from flaxformer_mt.evaluation.metrics import ScoringError
 from flaxformer_mt.evaluation.scoring import Scoring, assess, corpus_scores
 from flaxformer_mt.rundir import RunDirectoryError

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from flaxformer_mt.data.corpus import CorpusError
-from flaxformer_mt.evaluation import evaluation_files
+from flaxformer_mt.evaluation import evaluate
 from flaxformer_mt.evaluation.compare import common_scoring, common_text, find_system
-from flaxformer_mt.evaluation.evaluation_files import System, keep, kept_names, read_kept
+from flaxformer_mt.evaluation.evaluate import System, keep, kept_names, read_kept
 from flaxformer_mt.evaluation.metrics import ScoringError
 from flaxformer_mt.evaluation.scoring import Scoring, assess
 from flaxformer_mt.rundir import RunDirectoryError
@@ -174,7 +174,7 @@ def test_nothing_of_the_evaluation_before_stays(
     for broken in ("set.hyp.txt", "set.ref.txt", "set.src.txt"):
         kept(tmp_path, examples=2)
         with monkeypatch.context() as patched:
-            patched.setattr(evaluation_files, "write_text", functools.partial(fail, broken))
+            patched.setattr(evaluate, "write_text", functools.partial(fail, broken))
             with pytest.raises(RunDirectoryError, match="the disk is full"):
                 kept(tmp_path, examples=2)
         assert kept_names(tmp_path) == []

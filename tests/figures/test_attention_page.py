@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flaxformer_mt.figures.attention_page import UNITS, attention_page
+from flaxformer_mt.figures.drawings import UNITS, attention_page
 from flaxformer_mt.figures.maps import KINDS, pick, shown, weights_of
 from tests.figures.examples import SOURCE, TARGET, Reader, data_of, made_up
 

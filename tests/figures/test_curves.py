@@ -8,9 +8,8 @@ import pytest
 
 from flaxformer_mt.figures import FigureError
 from flaxformer_mt.figures.canvas import rendered
-from flaxformer_mt.figures.curves import curves, curves_page
+from flaxformer_mt.figures.curves import curves, curves_page, panels, read_runs
 from flaxformer_mt.figures.paper import positions, schedule
-from flaxformer_mt.figures.runs import panels, read_runs
 from tests.figures.examples import Reader, svg_texts
 from tests.figures.test_runs import make, train, valid
 

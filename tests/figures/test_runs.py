@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.figures import FigureError
-from flaxformer_mt.figures.runs import panels, read_runs
+from flaxformer_mt.figures.curves import panels, read_runs
 from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.layout import Status, write_status
 from flaxformer_mt.rundir.metrics_log import MetricsLog

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from flaxformer_mt.evaluation.evaluation_files import read_kept
+from flaxformer_mt.evaluation.evaluate import read_kept
 from flaxformer_mt.evaluation.metrics import Measured, measure
 from flaxformer_mt.evaluation.significance import approximate_randomization
 from flaxformer_mt.reproduction.experiment import Experiment

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from flaxformer_mt.evaluation.evaluation_files import read_segments
+from flaxformer_mt.evaluation.evaluate import read_segments
 from flaxformer_mt.reproduction import result_file
 from flaxformer_mt.reproduction.result_file import (
     Machine,
