@@ -154,7 +154,7 @@ def _skip(lines: Lines | TwoInputs | Shard, done: Consumed, digest: Any) -> None
 
 
 if TYPE_CHECKING:
-    from flaxformer_mt.decoding.sampling import Sampling
+    from flaxformer_mt.decoding.candidates import Sampling
     from flaxformer_mt.decoding.terminology import Terminology
     from flaxformer_mt.decoding.translator import Translator
 

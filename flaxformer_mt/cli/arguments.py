@@ -18,7 +18,7 @@ from flaxformer_mt.config.consistency import LARGEST_BEAM
 from flaxformer_mt.config.freeze import field_types
 
 if TYPE_CHECKING:
-    from flaxformer_mt.decoding.sampling import Sampling
+    from flaxformer_mt.decoding.candidates import Sampling
     from flaxformer_mt.parallel import Cluster
 
 _OVERRIDE = re.compile(r"--config\.([^=]+)(?:=(.*))?", re.DOTALL)
@@ -214,7 +214,7 @@ def add_sampling(parser: argparse.ArgumentParser) -> None:
 
 
 def sampling_of(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Sampling | None:
-    from flaxformer_mt.decoding.sampling import Sampling
+    from flaxformer_mt.decoding.candidates import Sampling
 
     try:
         sampling = Sampling(

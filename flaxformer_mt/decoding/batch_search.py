@@ -17,8 +17,8 @@ from jaxtyping import Array, Int
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.vocabulary import PAD, UNK
 from flaxformer_mt.decoding import search
+from flaxformer_mt.decoding.candidates import SEED_WORDS, Sampling
 from flaxformer_mt.decoding.rules import Brackets, Rules
-from flaxformer_mt.decoding.sampling import SEED_WORDS, Sampling
 from flaxformer_mt.decoding.search import Sentences, State, Step, Weights
 from flaxformer_mt.decoding.segments import output_limit
 from flaxformer_mt.model import CHUNK, Transformer

@@ -30,9 +30,9 @@ from flaxformer_mt.decoding.batch_shapes import (
     power_of_two_at_least,
     shapes_among,
 )
+from flaxformer_mt.decoding.candidates import Sampling, seed_words
 from flaxformer_mt.decoding.forbidden import Forbidden, forbids, table_of
 from flaxformer_mt.decoding.rules import Brackets
-from flaxformer_mt.decoding.sampling import Sampling, seed_words
 from flaxformer_mt.decoding.search import Hypotheses, Sentences, State, Weights
 from flaxformer_mt.decoding.segments import DecodingError, LineError, output_limit
 from flaxformer_mt.decoding.terminology import Constraints, Phrase, arranged

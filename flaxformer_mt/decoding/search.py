@@ -20,7 +20,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, UInt
 
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD
-from flaxformer_mt.decoding.candidates import best, diverse_candidates, take, top_candidates
+from flaxformer_mt.decoding.candidates import (
+    best,
+    diverse_candidates,
+    keys_of,
+    sampled,
+    take,
+    top_candidates,
+)
 from flaxformer_mt.decoding.constraints import (
     Phrases,
     from_banks,
@@ -31,7 +38,6 @@ from flaxformer_mt.decoding.constraints import (
 )
 from flaxformer_mt.decoding.forbidden import completes_phrase
 from flaxformer_mt.decoding.rules import Rules, allowed, pooled
-from flaxformer_mt.decoding.sampling import keys_of, sampled
 
 Cache = dict[str, Any]
 Step = Callable[

@@ -8,8 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from flaxformer_mt.config.schema import ModelConfig
-from flaxformer_mt.model.dropout import Dropout
-from flaxformer_mt.model.kernels import declare, einsum_float32, glorot_flattened, product
+from flaxformer_mt.model.kernels import Dropout, declare, einsum_float32, glorot_flattened, product
 
 Hidden = Float[Array, "rows length d_model"]
 Mask = Bool[Array, "rows queries keys"]

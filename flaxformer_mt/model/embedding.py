@@ -12,8 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.config.schema import ModelConfig
-from flaxformer_mt.model.dropout import Dropout
-from flaxformer_mt.model.kernels import declare, embedding_normal
+from flaxformer_mt.model.kernels import Dropout, declare, embedding_normal
 
 # Each use's table, by `config.tie`.
 SOURCE_TABLE = {"all": "shared", "target": "source", "none": "source"}
@@ -133,7 +132,7 @@ class Embedding(nn.Module):
         config = self.config
         if config.tie == "all" and self.src_vocab_size != self.tgt_vocab_size:
             both = f"{self.src_vocab_size} and {self.tgt_vocab_size} types"
-            raise ValueError(f"model.tie = 'all' needs one shared vocabulary, not {both}")
+            raise ValueError(f"model.tie = 'all' can't have {both}: set 'target' or 'none'")
         sizes = {
             SOURCE_TABLE[config.tie]: self.src_vocab_size,
             TARGET_TABLE[config.tie]: self.tgt_vocab_size,

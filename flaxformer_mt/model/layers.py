@@ -10,8 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 from flaxformer_mt.config.schema import ModelConfig
 from flaxformer_mt.model import cache
 from flaxformer_mt.model.attention import Hidden, Mask, MultiHeadAttention
-from flaxformer_mt.model.dropout import Dropout
-from flaxformer_mt.model.kernels import declare, glorot_flattened, product
+from flaxformer_mt.model.kernels import Dropout, declare, glorot_flattened, product
 
 KeysValues = dict[str, Array]  # {"key": [..., d_k], "value": [..., d_v]}
 ACTIVATIONS = {"relu": jax.nn.relu, "silu": jax.nn.silu}

@@ -143,6 +143,6 @@ def test_a_table_of_whole_chunks_is_read_in_place():
 
 def test_a_cache_longer_than_the_learned_positions_is_refused():
     model, params = build(tiny_config(positions="learned", max_length=TGT_LENGTH - 1))
-    with pytest.raises(ValueError, match="model.max_length is 5"):
+    with pytest.raises(ValueError, match="model.max_length = 5"):
         cache = start(model, params, sentences()[0])
         step(model, params, np.ones((ROWS, BEAMS), np.int32), 0, cache)

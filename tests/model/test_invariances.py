@@ -123,7 +123,7 @@ def test_a_batch_of_padding_alone_is_finite_with_finite_gradients():
 def test_positions_and_indices_outside_their_table_are_loud():
     model, params = build(tiny_config(positions="learned", max_length=4))
     rows = pack([[random_pair(np.random.default_rng(0), 5, 3)]], 5, 3)
-    with pytest.raises(ValueError, match=r"src sequence of 5 positions .* model.max_length is 4"):
+    with pytest.raises(ValueError, match=r"5 src positions .* model.max_length = 4"):
         hidden_of(model, params, rows)
     model, params = build(tiny_config())
     rows = packed_rows()

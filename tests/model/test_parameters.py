@@ -120,7 +120,7 @@ def test_softmax_table_and_that_tied_tables_need_vocabularies_of_one_size():
         _, params = build(config)
         assert softmax_table(params, config) is params["embedding"][name]
     model = Transformer(tiny_config(tie="all"), 10, 11)
-    with pytest.raises(ValueError, match=r"10 types and the target 11: .*'target' or 'none'"):
+    with pytest.raises(ValueError, match=r"10 and 11 types: .*'target' or 'none'"):
         initial_params(model, jax.random.key(0))
 
 
