@@ -32,17 +32,13 @@ class Sampling:
     def __post_init__(self) -> None:
         float32 = np.finfo(np.float32)
         least, largest = float(float32.tiny), float(float32.max)  # devices take less for 0
-        if not least <= self.temperature <= largest:
-            raise ValueError(
-                f"temperature = {self.temperature} must be above 0, and between {least:.2g} and "
-                f"{largest:.2g} (float32)"
-            )
         if self.top_k < 0:
             raise ValueError(f"top_k = {self.top_k} must be at least 0")
-        if not least <= self.top_p <= 1:
-            raise ValueError(
-                f"top_p = {self.top_p} must be above 0 ({least:.2g} in float32) and at most 1"
-            )
+        for name, most in (("temperature", largest), ("top_p", 1.0)):
+            if not least <= (value := getattr(self, name)) <= most:
+                raise ValueError(
+                    f"{name} = {value} must be above 0 (from {least:.2g} to {most:.2g})"
+                )
 
 
 def seed_words(seed: int, line: int, piece: int) -> tuple[int, ...]:

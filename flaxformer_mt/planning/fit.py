@@ -70,20 +70,19 @@ def search(measure: Callable[[int], Need], *, start: int, multiple: int) -> Fit:
         fails = next((need for need in by_rows if not need.fits), None)
         if len(tried) >= _COMPILES or (fits and fits.needed >= _ENOUGH * fits.available):
             break
+        least, most = 0, _LEAP * fits.rows if fits else 0
         if fits and fails:
             # A guess close to an end of the bracket would teach little.
-            gap = fails.rows - fits.rows
-            if gap <= multiple:
-                break
-            guess = min(max(_crossing(fits, fails), fits.rows + gap // 8), fails.rows - gap // 8)
-            guess = min(max(guess, fits.rows + multiple), fails.rows - multiple)
+            apart = max((fails.rows - fits.rows) // 8, multiple)
+            least, most = fits.rows + apart, fails.rows - apart
         elif fits:
-            guess = min(max(_crossing(by_rows[0], fits), 2 * fits.rows), _LEAP * fits.rows)
-        elif fails and fails.rows > multiple:
-            guess = min(_crossing(fails, by_rows[-1]), fails.rows // 2)
-        else:
+            least = 2 * fits.rows
+        elif fails:
+            most = fails.rows // 2
+        if most < max(least, multiple):
             break
-        look(guess)
+        pair = (fits, fails) if fits and fails else (by_rows[0], by_rows[-1])
+        look(min(max(_crossing(*pair), least), most))
     return Fit(fits, tuple(tried.values()))
 
 

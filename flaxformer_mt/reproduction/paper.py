@@ -1,11 +1,10 @@
 """The paper's reported values ("Attention Is All You Need", arXiv 1706.03762, version 7)."""
 
 import dataclasses
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import Literal, get_args
 
-from flaxformer_mt.errors import UserError
+from flaxformer_mt.errors import UserError, nearest
 
 Table = Literal["table2", "table3", "table4"]
 TABLES: tuple[Table, ...] = get_args(Table)
@@ -135,9 +134,7 @@ def rows_of(table: Table, only: Sequence[str] = ()) -> tuple[Row, ...]:
     rows = {row.name: row for row in ROWS if row.table == table}
     for name in only:
         if name not in rows:
-            near = difflib.get_close_matches(name, rows, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(rows)}"
-            raise RowError(f"{table} has no row {name!r}; {hint}")
+            raise RowError(f"{table} has no row {name!r}; {nearest(name, rows)}")
     return tuple(row for row in rows.values() if not only or row.name in only)
 
 

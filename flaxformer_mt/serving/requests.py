@@ -2,7 +2,6 @@
 
 import asyncio
 import dataclasses
-import difflib
 import urllib.parse
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
@@ -12,6 +11,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, create_
 from pydantic_core import from_json
 from starlette.requests import ClientDisconnect, Request
 
+from flaxformer_mt.errors import nearest
 from flaxformer_mt.serving.access import Refusal, bad_request, shown, too_large
 from flaxformer_mt.serving.model_info import Model
 from flaxformer_mt.serving.sentences import Sentences, split_sentences
@@ -193,9 +193,7 @@ def _checked(form: type[_M], payload: Mapping[str, Any], kind: str) -> _M:
     if form.model_config["extra"] == "forbid":
         for key in payload:
             if key not in known:
-                near = difflib.get_close_matches(key[:40], known, n=1)
-                hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(known)}"
-                raise bad_request(f"unknown key '{shown(key)}'; {hint}")
+                raise bad_request(f"unknown key '{shown(key)}'; {nearest(key[:40], known)}")
     try:
         return form.model_validate(payload, context=kind)
     except pydantic.ValidationError as error:

@@ -1,6 +1,7 @@
 """How a server runs, and the limits of one request, with their flags."""
 
 import dataclasses
+import functools
 import re
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -23,14 +24,15 @@ class Option:
     least: int = 1  # of whole numbers; numbers of seconds are above 0
 
 
-def _of_request(default: float, flag: str, help: str, metavar: str = "N") -> Any:
-    option = Option(flag, help, "limits of a request", metavar)
+def _limit(
+    group: str, default: float, flag: str, help: str, metavar: str = "N", least: int = 1
+) -> Any:
+    option = Option(flag, help, group, metavar, least)
     return dataclasses.field(default=default, metadata={"option": option})
 
 
-def _of_server(default: float, flag: str, help: str, metavar: str = "N", *, least: int = 1) -> Any:
-    option = Option(flag, help, "limits of the server", metavar, least)
-    return dataclasses.field(default=default, metadata={"option": option})
+_of_request = functools.partial(_limit, "limits of a request")
+_of_server = functools.partial(_limit, "limits of the server")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -56,7 +56,7 @@ def test_a_ladder_from_text_to_report(run, text, tmp_path):
     done = run("reproduce", "table3", *rows, *arguments)
     # Two layers of six are no whole number of this base's one layer.
     assert done.status == 1
-    assert "not run: table3/c_N2: has 2/6 of its base's model.encoder_layers" in done.errors
+    assert "not run: table3/c_N2: has 2/6 of --config.model.encoder_layers" in done.errors
     base, other = re.findall(r"(\w+): measured\n", done.output)
     variant = base.partition("_with_")[2].partition("_")[0]
     assert base == f"table3_base_toy_scale_0_0001_with_{variant}_seed_1"
@@ -171,7 +171,7 @@ def test_figures_without_a_run_are_not_drawn_in_silence(run, tmp_path):
     [
         (["table3", "--scale", "0"], "--scale 0: must be above 0 and at most 1"),
         (["table3", "--corpus", "toy"], "go together"),
-        (["table3", "--corpus", "Toy", *FILES], "--corpus Toy: use lower-case letters"),
+        (["table3", "--corpus", "Toy", *FILES], "--corpus Toy: must match"),
         (["table2", "--corpus", "toy", *FILES], "give --test SRC TGT"),
         (["table2", "--folder", "x"], "choose some with --only (en_de_base, en_de_big, en_fr"),
         (["table3", "--config.training.seed=3"], "use --seeds"),

@@ -63,8 +63,7 @@ def test_a_search_that_does_not_fit_and_a_source_too_long_are_told():
     ("name", "slices", "message"),
     [
         ("v5e:2,4", 1, "is not a topology: write VERSION:SIDES, for example v5e:2x4"),
-        ("v9:2x2", 1, "unknown TPU version 'v9'; versions: v2, v3, v4, v5e"),
-        ("v5litepod:8", 1, "did you mean v5e"),
+        ("v9:2x2", 1, "'v9:2x2': only TPUs can be planned for: v2, v3, v4, v5e"),
         ("v5e:2x4", 0, "must be at least 1"),
     ],
 )
