@@ -234,9 +234,6 @@ def batch_length(needed: int) -> int:
     return power * 3 // 4 if needed <= power * 3 // 4 and power > SHORTEST else power
 
 
-# --- on the devices -------------------------------------------------------------------------------
-
-
 def _forward(
     model: Transformer, params: Mapping[str, Any], pairs: Pairs, *, with_attention: bool = False
 ) -> tuple[Float[Array, "rows length d_model"], Mapping[str, Any]]:

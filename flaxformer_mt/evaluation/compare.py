@@ -167,9 +167,6 @@ def _cells(method: Method, test: Outcome) -> list[str]:
     return cells
 
 
-# --- what is compared -----------------------------------------------------------------------------
-
-
 def find_system(argument: str | os.PathLike[str], *, evaluation: str | None = None) -> System:
     """The system that `[NAME=]PATH` names. Raises ScoringError, CorpusError, RunDirectoryError."""
     argument = os.fspath(argument)

@@ -133,13 +133,8 @@ class Chrf(Metric):
         pair = (hypothesis, reference)
         texts = (text.lower() for text in pair) if self.lowercase else pair
         sides = (helpers.extract_all_char_ngrams(text, _CHAR_ORDER) for text in texts)
-        row: list[int] = []
-        for ours, theirs in zip(*sides, strict=True):
-            common = ours.keys() & theirs.keys()
-            matches = sum(min(ours[gram], theirs[gram]) for gram in common)
-            # sacreBLEU's rule: an order that the reference lacks doesn't count.
-            row += [ours.total() if theirs else 0, theirs.total(), matches]
-        return row
+        orders = zip(*sides, strict=True)
+        return [count for pair in orders for count in CHRF._get_match_statistics(*pair)]
 
     def score(self, totals: Totals) -> Values:
         """0 to 100. Precision and recall are means over the orders that both sides have."""

@@ -271,9 +271,6 @@ def _example(
     )
 
 
-# --- what was found, as a table, as sentences for people, and as JSON -----------------------------
-
-
 def table(found: Found) -> str:
     columns = _columns(found)
     rows = [

@@ -140,9 +140,6 @@ def _experiment(
     return freeze(tree, str(source.path / "config.json"))
 
 
-# --- the folder -----------------------------------------------------------------------------------
-
-
 class _Folder(NamedTuple):
     path: Path
     name: str

@@ -145,8 +145,6 @@ class Service:
         self.say(f"error {number}\n{trace}".rstrip("\n"))
         return number
 
-    # --- what the batcher calls -------------------------------------------------------------------
-
     def _progress(self, done: int, count: int, what: str) -> None:
         self.warmed = (done, count)
         self.say(f"warming up {done} of {count}: {what}")
