@@ -123,7 +123,7 @@ def test_what_is_no_distribution_is_refused():
     for changes, message in (
         ({"temperature": 0.0}, "temperature = 0.0 must be above 0"),
         ({"temperature": float("nan")}, "temperature = nan"),
-        ({"temperature": 1e-46}, "temperature = 1e-46 .* .1.2e-38"),
+        ({"temperature": 1e-46}, "temperature = 1e-46 .*1.2e-38"),
         ({"temperature": 1e39}, "must be above 0"),
         ({"top_p": 1.5}, "top_p = 1.5"),
         ({"top_p": 1e-46}, "top_p = 1e-46 must be above 0"),

@@ -34,7 +34,7 @@ def test_every_variant_is_a_row_in_the_paper_s_order_and_unknown_ones_are_named(
     assert len(rows_of("table3")) == 20 and len(rows_of("table2")) == 4
     with pytest.raises(RowError, match="table3 has no row 'c_n2'; did you mean 'c_N2'?"):
         rows_of("table3", ["c_n2"])
-    with pytest.raises(RowError, match="there are wsj_only, semi_supervised"):
+    with pytest.raises(RowError, match="valid names: wsj_only, semi_supervised"):
         rows_of("table4", ["???"])
 
 
