@@ -74,7 +74,6 @@ def suited(models: Models, params: Params, device: jax.Device) -> tuple[Models, 
 
 
 def rules_for(
-    models: Models,
     config: DecodingConfig,
     *,
     n_best: int = 1,
@@ -286,7 +285,7 @@ def lower_search(
     """One batch shape's search as a single program for `sharding`; outputs have `length` tokens
     (default: the most possible). `params` may be abstract."""
     length = length or output_limit(config, src_length, model.config.max_length)
-    rules = rules_for((model,), config)
+    rules = rules_for(config)
 
     def search(params: Any, src: Any, src_lengths: Any, sentences: Any, weights: Any) -> Any:
         models, own = suited((model,), (params,), next(iter(sharding.device_set)))

@@ -35,7 +35,7 @@ from flaxformer_mt.decoding.forbidden import Forbidden, forbids, table_of
 from flaxformer_mt.decoding.rules import Brackets
 from flaxformer_mt.decoding.search import Hypotheses, Sentences, State, Weights
 from flaxformer_mt.decoding.segments import DecodingError, LineError, output_limit
-from flaxformer_mt.decoding.terminology import Constraints, Phrase, arranged
+from flaxformer_mt.decoding.terminology import Constraints, arranged
 from flaxformer_mt.decoding.translation import Decoded, decoded_of
 from flaxformer_mt.model import Transformer, of_types
 from flaxformer_mt.parallel import local_mesh, on_mesh, place_batch, whole_on
@@ -81,7 +81,7 @@ class Decoder:
         mesh = local_mesh() if mesh is None else mesh
         drawn = sampling or Sampling()
         self._rules = rules_for(
-            models, config, n_best=n_best, suppress=suppress, sampling=sampling, trees=trees
+            config, n_best=n_best, suppress=suppress, sampling=sampling, trees=trees
         )
         self._weights = Weights(
             alpha=config.length_penalty,
@@ -165,7 +165,8 @@ class Decoder:
             if forbidden is not None:
                 among, rows = among._without([forbidden[n] for n in batch.numbers], types, rows)
             if constraints is not None and any(phrases):
-                among, rows = among._having(phrases, constraints.continues[types], types, rows)
+                among = among._weighted(continues=constraints.continues[types])
+                rows = rows._replace(phrases=arranged(phrases, types, room))
             given, most = (src, src_lengths, rows), self._limit(batch.length)
             searched = (
                 among._refilled(given, whose, length=most, rows=batch.rows)
@@ -197,21 +198,13 @@ class Decoder:
         own: Any = np.zeros((len(rows.limits), width), np.int32)
         for row, automata in enumerate(forbidden):
             own[row, : len(automata)] = [begins[id(each)] for each in automata]
-        other = copy.copy(self)
-        other._weights = self._weights._replace(forbidden=whole_on(table, self._mesh))
-        return other, rows._replace(forbidden=own)
+        return self._weighted(forbidden=table), rows._replace(forbidden=own)
 
-    def _having(
-        self,
-        phrases: Sequence[Sequence[Phrase]],
-        continues: np.ndarray,
-        types: np.ndarray,
-        rows: Sentences,
-    ) -> tuple["Decoder", Sentences]:
-        having = arranged(phrases, types, len(rows.limits))
+    def _weighted(self, **weights: np.ndarray) -> "Decoder":
         other = copy.copy(self)
-        other._weights = self._weights._replace(continues=whole_on(continues, self._mesh))
-        return other, rows._replace(phrases=having)
+        placed = {name: whole_on(array, self._mesh) for name, array in weights.items()}
+        other._weights = self._weights._replace(**placed)
+        return other
 
     def _shortened(
         self, sources: Sequence[Sequence[int]], *needed: Sequence[int]
