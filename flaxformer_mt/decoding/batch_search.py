@@ -172,7 +172,6 @@ def advance(
 
 @functools.partial(jax.jit, static_argnames=("parts", "room"))
 def reshaped(state: State, rows: Int[Array, "parts kept"], *, parts: int, room: int) -> State:
-    """`state` with only these rows of each part, and room for so many positions."""
 
     def kept(leaf: Array) -> Array:
         if leaf.ndim == 0:
@@ -193,7 +192,6 @@ def rows_of(state: State, chosen: np.ndarray) -> State:
 def joined(
     one: tuple[np.ndarray, State], other: tuple[np.ndarray, State]
 ) -> tuple[np.ndarray, State]:
-    """Two groups (sentences' numbers and host states) at the same position, as one."""
 
     def both(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return np.concatenate([a, b]) if a.ndim else a
@@ -203,7 +201,6 @@ def joined(
 
 
 def filled(state: State, rows: int, *, room: int) -> State:
-    """The first `rows` rows of a state of host arrays, padded if there are fewer."""
 
     def fitted(leaf: np.ndarray) -> np.ndarray:
         if leaf.ndim == 0 or len(leaf) >= rows:

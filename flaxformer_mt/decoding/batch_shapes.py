@@ -74,7 +74,6 @@ def shapes_among(
 
 
 def _largest(length: int, config: DecodingConfig, max_length: int) -> tuple[int, int]:
-    """A full part's rows and source length, if its longest source has this length."""
     needed = max(length, SHORTEST)
     src_length = min(power_of_two_at_least(needed), max(max_length, needed))
     rows = max(config.batch_tokens // (src_length * config.beam_size), 1)

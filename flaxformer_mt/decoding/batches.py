@@ -336,7 +336,6 @@ class Decoder:
                 waiting[steps] = left if known is None else batch_search.joined(known, left)
 
     def _compile(self, rows: int, src_length: int, *, length: int) -> None:
-        """Calls all programs that a batch of this shape may need, on padding."""
         parts, room = self._split, batch_search.more_room(0, length)
         known = {(rows // parts, room)}
         states = [(self._begun(padding(rows, src_length), length, room), room)]

@@ -50,7 +50,6 @@ def standing(
     position: Int[Array, ""],
     continues: Continues,
 ) -> Standing:
-    """For hypotheses with `position` tokens; `continues` marks types that don't begin a word."""
     said = tokens[:, :, None]
     lengths = phrases.lengths[..., None]
     places = np.arange(tokens.shape[2])[None, None, None]

@@ -136,7 +136,6 @@ def _automaton(
 def _spelled(
     vocabulary: Vocabulary,
 ) -> tuple[Int[np.ndarray, "vocab longest"], list[_Symbol]]:
-    """Each type's text as symbol numbers, padded with the number after the last."""
     kinds = vocabulary.types()
     # After a piece of text a leading blank is not lost.
     first = next(number for number, kind in enumerate(kinds) if kind.plain)
@@ -218,7 +217,6 @@ def completes_phrase(
     position: Int[Array, ""],
     limits: Int[Array, " rows"],
 ) -> Bool[Array, "rows beams vocab"]:
-    """The types that, as token number `position`, would complete a forbidden phrase."""
 
     def read(place: Array, states: Array) -> Array:
         token = jax.lax.dynamic_index_in_dim(tokens, place, axis=2)

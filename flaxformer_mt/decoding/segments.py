@@ -60,8 +60,6 @@ class Piece:
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """A part of a line with its translation: what the model is given at a time."""
-
     src_text: str
     src: tuple[int, ...]  # token ids without marks
     tgt_text: str
@@ -72,7 +70,7 @@ class Part:
 
 
 def encode(vocabulary: Vocabulary, texts: Sequence[str]) -> list[list[int]]:
-    """Token ids of each text, without marks. Raises DecodingError for text that isn't Unicode."""
+    """Raises DecodingError for text that isn't Unicode."""
     try:
         return vocabulary.encode(texts)
     except TypeError:

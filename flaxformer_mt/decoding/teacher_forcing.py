@@ -138,7 +138,7 @@ class TeacherForcing:
                 yield weights
 
     def attention(self, part: Part, vocabularies: Vocabularies) -> Attention:
-        """All weights of one part, computed on the first device only."""
+        """Of one part, on the first device."""
         ((_, pairs),) = self._batches([part], batch_tokens=1)
         with on_mesh(self.mesh):
             pairs = place_batch(pairs, self.mesh)
@@ -237,7 +237,6 @@ def batch_length(needed: int) -> int:
 def _forward(
     model: Transformer, params: Mapping[str, Any], pairs: Pairs, *, with_attention: bool = False
 ) -> tuple[Float[Array, "rows length d_model"], Mapping[str, Any]]:
-    """The decoder's states for every token of `tgt_in`, and what layers sow if `with_attention`."""
     positions = jnp.broadcast_to(jnp.arange(pairs.src.shape[1])[None], pairs.src.shape)
     src_ids = (positions < pairs.src_lengths[:, None]).astype(jnp.int32)
     tgt_ids = (positions < pairs.tgt_lengths[:, None]).astype(jnp.int32)

@@ -124,7 +124,6 @@ class Constraints:
                 raise DecodingError(f"constraints need plain beam search and can't have {name}")
 
     def check(self, number: int, prefix: Sequence[int], limit: int) -> None:
-        """Raises LineError if an output of `limit` tokens, end mark included, is too short."""
         said = tuple(prefix)
 
         def has(phrase: Phrase) -> bool:

@@ -86,7 +86,6 @@ def decoded_of(
 
 
 def _by_turns(groups: Sequence[Sequence[Decoded]], count: int) -> list[Decoded]:
-    """Each group in turn gives its best that isn't chosen yet, starting with the best group."""
     chosen: dict[tuple[int, ...], Decoded] = {}
     found = sorted((group for group in groups if group), key=lambda group: -group[0].score)
     waiting = [iter(group) for group in found]

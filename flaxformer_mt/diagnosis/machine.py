@@ -72,7 +72,6 @@ Check = Callable[[], Iterator[Finding]]
 
 
 def examined(name: str, check: Check) -> Iterator[Finding]:
-    """The findings of a check; an exception is a finding, too."""
     try:
         yield from check()
     except Exception as error:
@@ -89,7 +88,6 @@ def noted(
 
 
 def spread(rows: int, columns: int, part: Callable[[int], np.ndarray]) -> jax.Array:
-    """An array with `rows` rows per device; `part` maps a device's first row to its block."""
     shape = (rows * jax.device_count(), columns)
 
     def block(index: Any) -> np.ndarray:
@@ -126,7 +124,6 @@ def check_versions() -> Iterator[Finding]:
 
 
 def mismatched(found: Mapping[str, str]) -> str:
-    """What doesn't match jax, if anything: "jaxlib 0.10.1 with jax 0.10.2"."""
     wrong = [name for name in _PLUGINS if name in found and found[name] != found["jax"]]
     return ", ".join(f"{name} {found[name]} with jax {found['jax']}" for name in wrong)
 
@@ -152,7 +149,6 @@ def check_devices(processes: Processes) -> Iterator[Finding]:
 
 
 def _overlooked(platform: str) -> str:
-    """Advice if JAX doesn't use the machine's accelerator."""
     there = (kind for kind in _SIGNS if any(Path(sign).exists() for sign in _SIGNS[kind]))
     if platform != "cpu" or (kind := next(there, None)) is None:
         return ""

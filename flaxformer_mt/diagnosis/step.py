@@ -83,7 +83,6 @@ def compared(dtype: str, tolerance: float, device: jax.Device, reference: jax.De
 
 
 def one_step(program: Program, start: Any) -> Step:
-    """A step from these host arrays, with float32 products at full precision."""
     with jax.default_matmul_precision("highest"):
         state = jax.device_put(start, jax.tree.map(lambda leaf: leaf.sharding, program.abstract))
         batch = full_batch(Shape(ROWS, LENGTH, LENGTH), program, longest=LENGTH // 2)
@@ -94,7 +93,6 @@ def one_step(program: Program, start: Any) -> Step:
 
 
 def largest_difference(found: Step, wanted: Step) -> float:
-    """Of the loss and the parameters' changes, relative to their size; NaN if any is."""
     size = max(float(np.abs(part).max()) for part in wanted.moved)
     each = zip(found.moved, wanted.moved, strict=True)
     parts = [float(np.abs(a - b).max()) / size for a, b in each]
@@ -102,7 +100,6 @@ def largest_difference(found: Step, wanted: Step) -> float:
 
 
 def check_experiment(config: ExperimentConfig) -> Iterator[Finding]:
-    """Builds its program, for every shard's size, without computing anything."""
     src_types, tgt_types = expected_types(config.data.vocabulary)
     program = build(config, src_vocab_size=src_types, tgt_vocab_size=tgt_types)
     state = sum(

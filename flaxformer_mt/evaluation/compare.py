@@ -257,6 +257,5 @@ def _chosen(run: RunDirectory, evaluation: str | None) -> str:
 
 
 def _first_difference(ones: Sequence[str], others: Sequence[str]) -> int:
-    """The first line that differs, from 1; 0 if none does."""
     pairs = enumerate(itertools.zip_longest(ones, others), start=1)
     return next((number for number, (one, other) in pairs if one != other), 0)

@@ -45,8 +45,6 @@ def files_of(directory: Path, name: str) -> Files:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class System:
-    """Hypotheses of a test set, their name in tables, and what is known of the set."""
-
     name: str
     hypotheses: Sequence[str]
     references: list[str] | None = None

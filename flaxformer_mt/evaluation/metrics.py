@@ -56,7 +56,6 @@ class Metric:
         raise NotImplementedError
 
     def sentence_scores(self, counts: Counts) -> SentenceScores:
-        """Scores of single sentences; their mean isn't the corpus's score."""
         return self.score(counts)
 
 

@@ -92,7 +92,6 @@ def named_bleu(references: Sequence[str], *, tokenizer: str, lowercase: bool) ->
 def scores_of(
     measured: Sequence[Measured], hypotheses: Sequence[str], *, notes: Sequence[str] = ()
 ) -> Scores:
-    """Scores of what was measured, a BLEU first; `notes` are reasons to doubt them."""
     bleu = measured[0]
     assert isinstance(bleu.metric, Bleu)
     ours, theirs, *grams = map(int, bleu.totals)
@@ -132,7 +131,6 @@ class Bucket:
 
 
 def by_length(measured: Sequence[Measured], sources: Sequence[str]) -> tuple[Bucket, ...]:
-    """Buckets by blank-separated source words, up to each of `BOUNDS` and above; none is empty."""
     assert isinstance(measured[0].metric, Bleu)
     buckets = np.searchsorted(BOUNDS, [len(source.split()) for source in sources])
     found = []
@@ -200,8 +198,6 @@ class Scoring:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Assessment:
-    """A system's text and scores on a test set, and the counts behind them."""
-
     hypotheses: Sequence[str]
     references: Sequence[str]
     sources: Sequence[str] | None

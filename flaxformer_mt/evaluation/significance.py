@@ -34,7 +34,7 @@ class Interval:
 
 
 def interval(scores: Samples) -> Interval:
-    """Percentiles by rank, without the lowest and highest fortieth, as in sacreBLEU."""
+    """By rank, without the lowest and highest fortieth, as in sacreBLEU."""
     ranked = np.sort(scores)
     cut = len(ranked) // 40
     return Interval(
@@ -136,7 +136,6 @@ def approximate_randomization(
 
 
 def _outcome(one: Measured, other: Measured, by_chance: Samples) -> Outcome:
-    """The p-value is the share of differences, the real one included, at least as large."""
     difference = other.score - one.score
     count = int((by_chance >= abs(difference) - _TIE).sum())
     p_value = (count + 1) / (len(by_chance) + 1)

@@ -185,7 +185,6 @@ def legend(figure: Figure, pixel: float, labels: Sequence[str], notes: Sequence[
 
 
 def head_colours(count: int) -> tuple[str, ...]:
-    """`#rrggbb` for `count` heads or runs; beyond eight, evenly spaced hues."""
     if count <= len(_EIGHT):
         return _EIGHT[:count]
     # Neighbours differ in lightness as well.
@@ -197,7 +196,6 @@ def head_colours(count: int) -> tuple[str, ...]:
 
 
 def widest(texts: Iterable[str], pixels: float) -> float:
-    """The approximate width of the longest text in pixels, by the height of its type."""
 
     def ems(character: str) -> float:
         return 1.0 if unicodedata.east_asian_width(character) in "WF" else 0.62

@@ -173,7 +173,6 @@ _BEST = {"loss": min, "perplexity": min, "bleu": max, "chrf": max}
 
 
 def curves(runs: Sequence[RunLog], panels: Sequence[Panel], *, axis: Axis = "steps") -> Layout:
-    """The picture, with a colour per run. The runs and `all_notes` are below the panels."""
     abreast = min(_ABREAST, math.ceil(len(panels) ** 0.5))
     down = math.ceil(len(panels) / abreast)
     labels, notes = [run.label() for run in runs], all_notes(runs, panels)
@@ -189,7 +188,6 @@ def curves(runs: Sequence[RunLog], panels: Sequence[Panel], *, axis: Axis = "ste
 
 
 def curves_page(runs: Sequence[RunLog], panels: Sequence[Panel], *, axis: Axis = "steps") -> str:
-    """An HTML file: the picture, a table of last and best values, and the notes as text."""
     picture = base64.b64encode(canvas.rendered(curves(runs, panels, axis=axis), "svg")).decode()
     columns = [(panel, kind) for panel in panels for kind in panel.kinds]
     header = ["run", *(f"{panel.name.replace('_', ' ')}, {kind}" for panel, kind in columns)]

@@ -46,8 +46,6 @@ class Sentence:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sentences:
-    """The sentences used, and the numbers of other lines by reason."""
-
     used: tuple[Sentence, ...]
     left_out: dict[str, list[int]]
     beyond: int  # lines after the last that is used
@@ -105,7 +103,7 @@ def sentences_of(
 def sentence_of(
     translator: Translator, src: str, tgt: str | None, *, translated: bool = True
 ) -> Sentence:
-    """One sentence, as `sentences_of`. Raises FigureError, and OverlongError if it is too long."""
+    """Raises FigureError and OverlongError."""
     if is_blank(src):
         raise FigureError("the source is empty: give a sentence")
     sentence = Sentence(number=1, src=src, tgt=tgt or "")

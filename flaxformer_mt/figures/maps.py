@@ -126,7 +126,6 @@ def _numbers(count: int) -> str:
 
 
 def shown(piece: str) -> str:
-    """A piece as a label, with a hyphen if it continues a word."""
     if piece in MARKS:
         return MARKS[piece]
     if piece.startswith(BOUNDARY):
@@ -138,7 +137,6 @@ def shown(piece: str) -> str:
 
 
 def words(pieces: Sequence[str]) -> list[tuple[str, range]]:
-    """The words spelled by the pieces, and the places of their pieces; marks are separate words."""
     begins = [
         place
         for place, piece in enumerate(pieces)

@@ -74,7 +74,6 @@ class Sums:
         )
 
     def values(self) -> dict[str, Float64[np.ndarray, "layers heads"]]:
-        """The statistics of DEFINITIONS by name; NaN for the mean of nothing."""
         shares = self.offsets / _or_nan(self.offsets.sum(axis=-1, keepdims=True))
         found = {name: sums / _or_nan(self.queries) for name, sums in self.of.items()}
         found["distance"] = self.of["distance"] / _or_nan(self.of["pieces"])
@@ -130,12 +129,10 @@ def measure(
 
 
 def pronouns_of(language: str) -> frozenset[str]:
-    """The words for a language code such as "en" or "en-GB"; none if there is no list."""
     return frozenset(PRONOUNS.get(re.split("[-_]", language.lower())[0], "").split())
 
 
 def pronoun_places(pieces: Sequence[str], listed: Collection[str]) -> tuple[int, ...]:
-    """Where listed words begin among the pieces; "it's" counts as "it"."""
     return tuple(
         span.start
         for word, span in words(pieces)
@@ -165,7 +162,6 @@ def strongest(
     kind: Kind,
     wanted: Bool[np.ndarray, "rows columns"],
 ) -> tuple[int, int]:
-    """The largest weight where `wanted` (of `inner`), as row and column of the whole map."""
     rows, columns = inner(kind, *weights.shape)
     pieces = weights[rows.start : rows.stop, columns.start : columns.stop]
     row, column = np.unravel_index(np.where(wanted, pieces, -1.0).argmax(), wanted.shape)

@@ -101,7 +101,6 @@ class Card:
 
 
 def _origin(corpus: CorpusConfig) -> str:
-    """File names without local folders; the full name of a public set."""
     if corpus.kind == "synthetic":
         return f"the built-in grammar, {corpus.size:,} pairs"
     if corpus.kind == "tfds":
@@ -288,7 +287,6 @@ class Runtime(ParityRuntime):
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[Any]:
-    """The package, without its advice about optional packages and defaults."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         transformers = importlib.import_module("transformers")

@@ -244,7 +244,6 @@ def _types_of(folder: _Folder) -> tuple[Types, Types]:
 
 
 def _types(folder: _Folder, vocab: Mapping[str, int], size: int, start: int | None) -> Types:
-    """`start` is the id that the decoder begins with (None: padding's)."""
     marks = {}
     for name, usual in (("pad", MARKS[0]), ("eos", MARKS[2]), ("unk", MARKS[3])):
         token = folder.tokenizer.get(f"{name}_token", usual)

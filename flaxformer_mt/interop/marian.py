@@ -117,7 +117,6 @@ def sizes(config: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def renumbered(weights: Weights, config: ModelConfig, src: Types, tgt: Types) -> Weights:
-    """The weights with rows in this program's order; padding has no share in the softmax."""
     source, target, softmax = (
         f"embedding/{each[config.tie]}" for each in (SOURCE_TABLE, TARGET_TABLE, SOFTMAX_TABLE)
     )
@@ -173,7 +172,6 @@ def from_state(
         return array
 
     def tied(name: str, table: np.ndarray) -> None:
-        """A tied table may be there several times, if it is the same each time."""
         unknown.discard(name)
         if name in state and not np.array_equal(state[name], table):
             raise ExportError(f"the array '{name}' differs from the table that it is tied to")
@@ -253,6 +251,5 @@ def _arrays(
 
 
 def sinusoids_in_halves(length: int, d_model: int) -> Float[np.ndarray, "length d_model"]:
-    """The position encodings of these models: sines, then cosines, of the paper's angles."""
     angles = np.arange(length)[:, None] / 10000 ** (np.arange(0, d_model, 2) / d_model)
     return np.concatenate([np.sin(angles), np.cos(angles)], axis=1).astype(np.float32)

@@ -65,7 +65,6 @@ class Runtime:
     name: str
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
-        """Source ids of each line, the end mark included, by the tokenizer in the folder."""
         raise NotImplementedError
 
     def search(
@@ -75,12 +74,10 @@ class Runtime:
         raise NotImplementedError
 
     def greedy(self, sources: Rows, limits: Sequence[int]) -> list[list[int]]:
-        """Greedy outputs of at most that many tokens, end mark included, without the end mark."""
         pairs = zip(sources, limits, strict=True)
         return [self.search([source], beam_size=1, limit=limit)[0] for source, limit in pairs]
 
     def log_probs(self, sources: Rows, targets: Rows) -> list[LogProbs]:
-        """Log-probability of every token of each target and of the end mark after it."""
         raise NotImplementedError
 
 

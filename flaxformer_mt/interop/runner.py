@@ -109,7 +109,6 @@ class CTranslate2:
         return outputs
 
     def search(self, sources: Pieces, limit: int, **search: float) -> list[list[str]]:
-        """The best output of each source, of at most `limit` pieces without the end mark."""
         how = self._settings | search
         # A run of unknown characters is one piece, which may look like a mark.
         known = [[how["unk"] if p in self._marks else p for p in pieces] for pieces in sources]
@@ -191,7 +190,6 @@ class StableHLO:
         return [row[: row.tolist().index(end)].tolist() for row in outputs]
 
     def log_probs(self, sources: Ids, targets: Ids) -> list[np.ndarray]:
-        """Natural log-probability of each target's tokens and of the end mark after them."""
         length = max(map(len, targets)) + 1
         state = self._begin(sources, length)
         forced = np.full((len(targets), length + 1), self._settings["eos"], np.int32)

@@ -146,7 +146,6 @@ class MultiHeadAttention(nn.Module):
         return self.attend(x, keys, values, mask, deterministic=deterministic)
 
     def keys_values(self, memory: Float[Array, "rows keys d_model"]) -> tuple[Keys, Values]:
-        """The projected keys and values, as a decoding cache holds them."""
         keys = self._biased("key", product("bld,dhk->blhk", memory, self.key, self.config.dtype))
         values = product("bld,dhk->blhk", memory, self.value, self.config.dtype)
         values = self._biased("value", values)

@@ -109,7 +109,7 @@ def written(
 def with_position(
     ancestry: Int[Array, "rows beams length"], index: Int[Array, ""]
 ) -> Int[Array, "rows beams length"]:
-    """The ancestry once every beam has written position `index` into its own slot."""
+    """The ancestry once every beam has written position `index`."""
     own = jnp.broadcast_to(jnp.arange(ancestry.shape[1])[None, :, None], (*ancestry.shape[:2], 1))
     return jax.lax.dynamic_update_slice_in_dim(ancestry, own.astype(jnp.int32), index, axis=2)
 

@@ -25,7 +25,6 @@ CHUNK = 128  # types that a TPU's vector registers have side by side
 def softmax_table(
     params: Mapping[str, Any], config: ModelConfig
 ) -> Float[Array, "tgt_vocab d_model"]:
-    """The matrix that makes the logits, from the unboxed tree under "params"."""
     return params["embedding"][SOFTMAX_TABLE[config.tie]]
 
 

@@ -183,7 +183,6 @@ class DecoderLayer(nn.Module):
         return self._feed_forward(x, deterministic=deterministic)
 
     def cross_keys_values(self, encoded: Hidden) -> KeysValues:
-        """The source's keys and values for this layer, computed once per sentence in decoding."""
         keys, values = self.cross_attention.keys_values(encoded)
         return {"key": keys, "value": values}
 

@@ -85,7 +85,6 @@ def count(params: Params) -> dict[str, int]:
 
 
 def table(params: Params, config: ModelConfig, src_vocab_size: int, tgt_vocab_size: int) -> str:
-    """Parameters by part, by formula and counted, as a training run prints first."""
     formula, counted = count_by_formula(config, src_vocab_size, tgt_vocab_size), count(params)
     rows = {part: (formula.get(part, 0), counted.get(part, 0)) for part in {**formula, **counted}}
     rows["total"] = sum(formula.values()), sum(counted.values())

@@ -103,7 +103,6 @@ def aligning_layer(config: ModelConfig) -> int:
 
 
 def layer_name(index: int) -> str:
-    """The name of an unrolled layer in the parameters, and of any layer in a decoding cache."""
     return f"layers_{index}"
 
 

@@ -74,7 +74,7 @@ class Compilation:
 
 
 def compile_quietly(lower: Callable[[], Lowered]) -> Compilation:
-    """Lowers and compiles. Too little memory is a result; other failures are raised."""
+    """Too little memory is a result."""
     start = time.perf_counter()
     refused = None
     with captured() as complaints:
@@ -109,7 +109,6 @@ def compile_quietly(lower: Callable[[], Lowered]) -> Compilation:
 
 
 def too_large(error: Exception) -> TooLarge | None:
-    """A failed compilation's message about memory, if it has one."""
     text = str(error)
     found = _EXCEEDS.search(text) if "RESOURCE_EXHAUSTED" in text else None
     if found is None:

@@ -42,8 +42,6 @@ class Place:
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """Executions of similar instructions in one step, and their total time."""
-
     name: str
     count: int
     seconds: float

@@ -95,8 +95,6 @@ def _crossing(a: Need, b: Need) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Remedy:
-    """A config that keeps the batch by more micro-batches or remat, and its plan."""
-
     config: ExperimentConfig
     plan: Plan
 
@@ -115,7 +113,6 @@ def remedies(
     tried: list[Remedy] = []
 
     def split_until_it_fits(count: int, again: bool, most: int) -> int:
-        """The micro-batches that fit, from `count` on, or `most` + 1."""
         while count <= most and (found := measure(count, again)) is not None:
             tried.append(found)
             if found.plan.fits:

@@ -29,8 +29,6 @@ class HloError(UserError):
 
 @dataclasses.dataclass(frozen=True)
 class Instruction:
-    """One line of a computation; `rest` has attributes and metadata."""
-
     name: str
     shape: str
     opcode: str
@@ -47,7 +45,6 @@ class Instruction:
 
     @property
     def op_name(self) -> str:
-        """Its place in the traced function; empty for the compiler's own."""
         return self.attribute(r'op_name="([^"]*)"') or ""
 
     @property
@@ -66,8 +63,6 @@ class Instruction:
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """The computations of a compiled program by name, each its instructions in order."""
-
     entry: str
     computations: Mapping[str, Sequence[Instruction]]
 

@@ -249,7 +249,7 @@ def plan_decoding(
 
 
 def check_length(config: ExperimentConfig, length: int) -> None:
-    """Raises PlanningError for a sentence that the model doesn't take."""
+    """Raises PlanningError."""
     if length > config.model.max_length:
         most = f"'model.max_length' = {config.model.max_length}"
         raise PlanningError(f"a sentence of {length} tokens is longer than {most}")

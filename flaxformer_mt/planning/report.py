@@ -66,7 +66,6 @@ def report_step(config: ExperimentConfig, request: Request, say: Say) -> Report:
 
 
 def report_shardings(config: ExperimentConfig, request: Request, say: Say) -> Report:
-    """How every parameter lies on the mesh, and the share that each device holds whole."""
     topology = describe(request.topology, request.slices)
     program = build(config, **_vocabulary_sizes(config, request), devices=topology.devices)
     rows: list[dict[str, Any]] = []

@@ -57,7 +57,6 @@ class Experiment:
 
     @property
     def run_name(self) -> str:
-        """Name of its run directory, shared by experiments that only score differently."""
         row = f"{self.row.table}_{self.row.name.lower()}"
         trained = _digest([deciding(self.config, "training"), self.pairs])
         return f"{row}_{self.settings.extent}_seed_{self.seed}-{trained[:8]}"
@@ -86,7 +85,6 @@ class Experiment:
 
     @property
     def digest(self) -> str:
-        """Digest of all that decides its numbers except the text, which the manifest digests."""
         settings = deciding(self.config, *_NUMBERS)
         return _digest([settings, self.settings.scale, self.pairs, self.test])
 

@@ -84,7 +84,6 @@ def _done(
 
 
 def group_of(result: Result) -> str:
-    """The settings that comparable results share: all except row and seed."""
     settings = json.loads(result.details["settings"])
     settings.pop("seed")
     return json.dumps(settings, sort_keys=True)
@@ -138,7 +137,6 @@ def _compared(pairs: Sequence[tuple[Scored, Scored]]) -> tuple[dict[str, float],
 
 
 def _measured(scored: Scored) -> Measured:
-    """A run's kept output, scored by the paper's BLEU where that applies, else by sacreBLEU."""
     kept = read_kept(scored.run.evaluation, scored.experiment.kept_as)
     if kept.references is None:
         raise ScoringError(f"{scored.run.evaluation}: has no references: evaluate it again")

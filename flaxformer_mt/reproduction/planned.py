@@ -51,8 +51,6 @@ def planned_parameters(config: ExperimentConfig) -> int:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Planned:
-    """A step of the paper's batch; `whole` if it was compiled with all of its layers."""
-
     chip: str
     chips: int
     step_ms: float
@@ -79,7 +77,6 @@ def planned_steps(config: ExperimentConfig, plans: Sequence[Result]) -> Iterator
 def planned_by_layers(
     row: Row, config: ExperimentConfig, plans: Sequence[Result]
 ) -> Planned | None:
-    """The row's step from one and two layers; None if it wasn't compiled or has changed."""
     wanted = re.compile(rf"{key_of(row)}_(?P<chip>v\w+?)_(?P<chips>\d+)_step_ms")
     for plan in plans:
         digest, *commits = plan.details.get(key_of(row), "none").split()

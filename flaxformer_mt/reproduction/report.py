@@ -114,7 +114,6 @@ def _value(name: str, digits: int) -> Callable[[Standing], str]:
 
 
 def _ours(metric: str) -> Callable[[Standing], str]:
-    """Mean and spread over seeds, for each form of the text and each protocol of scoring."""
 
     def cell(one: Standing) -> str:
         groups: dict[tuple[str, str], list[float]] = {}
@@ -318,7 +317,6 @@ def _line(row: Row, results: Sequence[Result], scores: Sequence[str]) -> list[st
 
 
 def _score(metric: str, results: Sequence[Result]) -> str:
-    """Mean and spread over seeds; for one seed the bootstrap interval over sentences."""
     values = [result.metrics[metric] for result in results if metric in result.metrics]
     ends = [results[0].metrics.get(f"{metric}_{end}") for end in ("low", "high")]
     interval = "" if len(values) > 1 or None in ends else f" ({ends[0]:.2f} to {ends[1]:.2f})"

@@ -77,7 +77,6 @@ class Result:
 
 
 def this_machine(accelerator: str | None = None) -> Machine:
-    """Cores this process may use, physical memory in GiB, and JAX's device unless one is given."""
     if accelerator is None:
         import jax
 
@@ -218,7 +217,6 @@ _Code = tuple[str, Mapping[str, str]]  # a commit or a release, and versions of 
 
 
 def trained_by(*records: RunRecord) -> dict[str, str]:
-    """For a result's details: the code that started its runs, each once."""
     codes: list[dict[str, Any]] = []
     for start in (start for record in records for start in record.starts):
         code = {"commit": start.git_commit, "packages": dict(start.packages)}

@@ -84,7 +84,6 @@ class Settings:
         return f"{text}_{'full' if self.scale == 1 else scale}"
 
     def command(self, table: str, *, only: Sequence[str] = (), seeds: Sequence[int] = ()) -> str:
-        """The command for a table's rows (or `only` some), with FOLDER for the text's place."""
         words = ["flaxformer-mt", "reproduce", table]
         words += ["--only", *only] if only else []
         words += ["--scale", repr(self.scale)] if self.scale != 1 else []
@@ -98,7 +97,6 @@ class Settings:
         return shlex.join(words)
 
     def to_json(self) -> str:
-        """What `from_json` reads, without the folder, and without `text` as in older results."""
         plain = dataclasses.asdict(self)
         del plain["folder"]
         if self.text == "files":

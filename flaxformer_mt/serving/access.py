@@ -41,7 +41,6 @@ def unavailable(message: str, *, retry_after: int, reason: str) -> Refusal:
 
 
 def shown(text: str) -> str:
-    """A client's text for a message: printable, at most 40 characters."""
     plain = "".join(each if each.isprintable() else "\ufffd" for each in text[:40])
     return plain + ("…" if len(text) > 40 else "")
 
@@ -63,7 +62,6 @@ def admit(keys: Collection[str], key: object) -> None:
 
 
 def key_in_headers(headers: Mapping[str, str]) -> str | None:
-    """The key of `Authorization: Bearer KEY` or `X-API-Key: KEY`."""
     scheme, _, key = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and key.strip():
         return key.strip()

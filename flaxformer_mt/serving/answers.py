@@ -182,7 +182,6 @@ def _sentence(asked: TranslateRequest, found: Translated) -> Sentence:
 
 
 def _joined(text: Sentences, found: Sequence[Translated], rank: int) -> str:
-    """The n-th alternative joins each sentence's n-th, or its last."""
     hypotheses = [each.translation.hypotheses for each in found]
     return text.joined([each[min(rank, len(each) - 1)].text for each in hypotheses])
 

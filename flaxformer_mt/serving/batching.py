@@ -127,7 +127,6 @@ class Batcher:
         return await asyncio.wrap_future(self._call)
 
     async def _next(self) -> list[_Item]:
-        """The next batch, once there is one; empty if no more will come."""
         while True:
             queue = self._queue = collections.deque(t for t in self._queue if not t.future.done())
             if queue or self.closed:
@@ -176,7 +175,6 @@ class Batcher:
         self._report(len(batch), len({id(ticket) for ticket, _ in batch}), seconds, failure)
 
     def _outcomes(self, batch: list[_Item]) -> tuple[list[Any], Exception | None]:
-        """A result or exception for each item, and the batch's failure if any item failed."""
         try:
             results = list(self._run(batch[0][0].key, [item for _, item in batch]))
             if len(results) != len(batch):

@@ -102,7 +102,6 @@ class Engine:
         return sizes
 
     def take(self, key: Key, waiting: int) -> int:
-        """How many waiting items to take: all, unless most of the batch would be filling."""
         sizes = self.sizes(key)
         fitting = [size for size in sizes if size <= waiting]
         return max([fitting[-1], *(min(size, waiting) for size in sizes if size <= 2 * waiting)])

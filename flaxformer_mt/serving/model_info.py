@@ -76,7 +76,6 @@ def page_settings(model: Model, settings: ServerSettings) -> dict[str, Any]:
 
 
 def language_name(code: str) -> str:
-    """The English name with the code's other parts, or the code if unknown."""
     base, separator, rest = code.replace("_", "-").partition("-")
     name = _NAME_OF.get(base.lower())
     if name is None:

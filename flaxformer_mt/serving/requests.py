@@ -201,7 +201,6 @@ def _checked(form: type[_M], payload: Mapping[str, Any], kind: str) -> _M:
 
 
 def _refusal(error: pydantic.ValidationError) -> Refusal:
-    """Says what the first wrong field should be, with all its alternatives."""
     errors = error.errors(include_url=False, include_input=False, include_context=False)
     field = errors[0]["loc"][0]
     of_field = [each for each in errors if each["loc"][0] == field]

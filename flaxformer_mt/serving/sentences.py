@@ -95,7 +95,6 @@ def _ends(text: str, start: int, match: re.Match[str]) -> bool:
 
 
 def _add(texts: list[str], glue: list[str], part: str, after: str) -> None:
-    """Adds a sentence, cut if it is too long, and the glue after it; outer blanks are glue."""
     at = 0
     for piece in split_to_fit(part, lambda text: len(text) <= LONGEST):
         if piece.text:

@@ -114,8 +114,8 @@ class TranslationServer(uvicorn.Server):
         super().__init__(config)
 
     def run_until_stopped(self) -> None:
-        """Raises ServerError if the model can't be used or its thread ends early."""
         # uvicorn's complaints go where our own lines go.
+        """Raises ServerError."""
         logger = logging.getLogger("uvicorn.error")
         logger.handlers, logger.propagate = [_Lines(self._say)], False
         logger.setLevel(logging.ERROR)
