@@ -48,16 +48,16 @@ def padding(rows: int, src_length: int, *, prefix: int = 0) -> Sources:
     return src, np.zeros(rows, np.int32), Sentences(*sentences)
 
 
-def suited(models: Models, params: Params, device: jax.Device) -> tuple[Models, Params]:
+def suited(models: Models, params: Params, platform: str) -> tuple[Models, Params]:
     """The same models, for a TPU with tables padded to whole chunks for `top_candidates`; for a CPU
     with past keys and values in float32.
 
     XLA's CPU backend updates no bfloat16 array in place: at every step it would convert all of the
     cache, which takes a fifth of base's time.
     """
-    if device.platform == "cpu":
+    if platform == "cpu":
         return tuple(model.clone(cache_dtype="float32") for model in models), params
-    if device.platform != "tpu":
+    if platform != "tpu":
         return models, params
     wider, padded = [], []
     for model, own in zip(models, params, strict=True):
@@ -283,9 +283,10 @@ def lower_search(
     (default: the most possible). `params` may be abstract."""
     length = length or output_limit(config, src_length, model.config.max_length)
     rules = rules_for(config)
+    (target, *_) = platforms or (next(iter(sharding.device_set)).platform,)
 
     def search(params: Any, src: Any, src_lengths: Any, sentences: Any, weights: Any) -> Any:
-        models, own = suited((model,), (params,), next(iter(sharding.device_set)))
+        models, own = suited((model,), (params,), target)
         static: Any = {"models": models, "rules": rules}
         state = begin(own, src, src_lengths, sentences, length=length, room=length, **static)
         return advance(own, state, weights, length, np.int32(0), parts=1, **static).finished

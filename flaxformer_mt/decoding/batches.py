@@ -91,7 +91,8 @@ class Decoder:
             temperature=drawn.temperature,
             top_p=drawn.top_p,
         )
-        models, params = batch_search.suited(models, whole_on(params, mesh), mesh.devices.flat[0])
+        platform = mesh.devices.flat[0].platform
+        models, params = batch_search.suited(models, whole_on(params, mesh), platform)
         self._params, self._mesh, self._split = params, mesh, parts_of(mesh)
         self._small = batch_search.is_small(params, mesh)
         self._static: Any = {"models": models, "rules": self._rules}

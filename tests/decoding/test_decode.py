@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import itertools
-import types
 from typing import Any
 
 import jax
@@ -254,13 +253,12 @@ def test_members_of_an_ensemble_may_pad_their_tables_differently():
 
 
 def test_a_tpu_searches_with_tables_of_whole_chunks_and_finds_the_same(monkeypatch):
-    tpu: Any = types.SimpleNamespace(platform="tpu")
     sizes: dict[str, Any] = {"positions": "learned", "tie": "none", "logits_bias": True}
     model, _ = tiny()
     model = model.clone(config=dataclasses.replace(model.config, **sizes))
     params = parameters(model, 2)
     params["embedding"]["softmax_bias"] = jnp.linspace(-1.0, 1.0, VOCAB)
-    models, padded = batch_search.suited((model,), (params,), tpu)
+    models, padded = batch_search.suited((model,), (params,), "tpu")
     assert padded[0]["embedding"]["softmax"].shape[0] == CHUNK
     sources = sentences(6, seed=9)
     for settings in ({}, {"no_repeat_ngram": 1}, {"diverse_groups": 2, "diversity": 0.5}):
