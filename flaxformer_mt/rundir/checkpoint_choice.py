@@ -267,6 +267,7 @@ def write_average(run: RunDirectory, params: Any, steps: Sequence[int]) -> None:
 
     hush()
     place, aside = run.checkpoints / AVERAGE, run.checkpoints / f"{AVERAGE}.new"
+    before = run.checkpoints / f"{AVERAGE}.new.before"
     meta = {"steps": list(steps), "newest": max([*steps, *list_steps(run.checkpoints)])}
     arguments = composite({"params": params}, {"meta": meta})
     try:
@@ -278,8 +279,11 @@ def write_average(run: RunDirectory, params: Any, steps: Sequence[int]) -> None:
         with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as writer:
             writer.save(place if is_remote(place) else aside, args=arguments)
         if not is_remote(place):
-            shutil.rmtree(place, ignore_errors=True)
+            # By renaming: what is half removed would still be taken for an average.
+            if place.exists():
+                place.rename(before)
             aside.rename(place)
+            shutil.rmtree(before, ignore_errors=True)
     except Exception as error:  # Orbax and TensorStore raise anything.
         raise CheckpointError(f"{place}: cannot be written: {first_line(error)}") from error
 

@@ -1,6 +1,7 @@
 """The mean of checkpoints, and where it is kept."""
 
 import dataclasses
+import types
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +9,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
-from flaxformer_mt.rundir import CheckpointError
+from flaxformer_mt.rundir import CheckpointError, checkpoint_choice
 from flaxformer_mt.rundir.checkpoint_choice import (
     average_checkpoints,
     averaged_steps,
@@ -94,6 +95,21 @@ def test_the_stored_average_is_loaded_and_replaced(run, saved, monkeypatch):
     assert averaged_steps(run) == [1, 2, 3]
     write_average(run, tree(7), [7])
     assert_mean(load_params(run, "average"), 7)
+
+
+def test_an_average_is_whole_whenever_its_replacement_is_killed(run, monkeypatch):
+    def killed(folder, **_):
+        (folder / "params" / "manifest.ocdbt").unlink()
+        raise KeyboardInterrupt
+
+    write_average(run, tree(1), [1])
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint_choice, "shutil", types.SimpleNamespace(rmtree=killed))
+        with pytest.raises(KeyboardInterrupt):
+            write_average(run, tree(7), [7])
+    assert_mean(load_params(run, "average"), 7)
+    write_average(run, tree(2), [2])
+    assert [path.name for path in run.checkpoints.iterdir()] == ["average"]
 
 
 def test_a_damaged_one_is_named(run, saved):
