@@ -67,15 +67,18 @@ def load_config(
     """
     name, _, variant = spec.partition(":")
     path = find_config(name)
+    get_config: Any = None
     try:
+        if path.suffix != ".py":
+            raise ConfigError("is not a Python file")
         get_config = runpy.run_path(os.path.abspath(path)).get("get_config")
         if get_config is None:
             raise ConfigError("defines no get_config(variant)")
         config = get_config(variant)
     except Exception as error:
         # A config raises a plain ValueError for an unknown variant.
-        told = f"{spec}: {error}" if type(error) is ValueError else _explained(error, path)
-        raise ConfigError(told) from error
+        plain = get_config is not None and type(error) is ValueError
+        raise ConfigError(f"{spec}: {error}" if plain else _explained(error, path)) from error
     if not isinstance(config, ConfigDict):
         raise ConfigError(f"{path}: get_config returned {config!r}, not a ConfigDict")
     complete(config, spec)

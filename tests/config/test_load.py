@@ -190,6 +190,7 @@ CHANGE = "def get_config(variant=''):\n    config = default_config()\n    {}\n  
         ("def get_config(variant)\n", ":2: expected ':'"),
         ("import no_such_module\n", ":2: ModuleNotFoundError: No module named 'no_such_module'"),
         ("\nx = y\n", ":3: NameError: name 'y' is not defined"),
+        ("x = int('a')\n", ":2: ValueError: invalid literal for int()"),
         ("x = default_config().modell\n", ":2: unknown key 'modell'; did you mean 'model'?"),
         ("config.model.num_head = 3", ":4: unknown key 'num_head'; did you mean 'num_heads'?"),
         ("config.model.d_model = 'wide'", ":4: TypeError: Could not override field 'd_model'"),
@@ -255,9 +256,10 @@ def get_config(variant=""):
 
 
 def test_a_file_that_is_not_python_is_refused(tmp_path):
-    (tmp_path / "config.yaml").write_text("a: 1\n")
-    with pytest.raises(ConfigError, match="config.yaml: defines no get_config"):
-        load_config(str(tmp_path / "config.yaml"))
+    """Such as a run's record, which reads like Python up to its first `true`."""
+    (tmp_path / "config.json").write_text('{"format_version": 1,\n"remat": true}\n')
+    with pytest.raises(ConfigError, match="config.json: is not a Python file$"):
+        load_config(str(tmp_path / "config.json"))
 
 
 def test_two_files_take_the_place_of_a_corpus_or_of_all(write):
