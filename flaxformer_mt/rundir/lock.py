@@ -41,7 +41,7 @@ class Holding:
 def locked(
     run: RunDirectory, doing: str, *, beat: float = 20.0, dead_after: float = 90.0
 ) -> Iterator[Holding]:
-    """Holds the run, in the first process of a bucket's; RunDirectoryError if another does."""
+    """Holds the run (in a bucket, the first process does); RunDirectoryError if another has it."""
     if not is_remote(run.path):
         with _locked_here(run, doing):
             yield Holding()

@@ -218,7 +218,7 @@ def check_steps(first: int, last: int, *, start: int, total: int) -> None:
 class Profiler:
     """Traces steps `first` to `last` once, into `folder/plugins/profile/TIME/`; by default none.
 
-    No step may be running at `begin` and `end`: all processes wait; one with a folder writes.
+    No step may be running at `begin` and `end`, in any process; the one with a folder writes.
     """
 
     def __init__(self, first: int = 0, last: int = 0, folder: Path | None = None) -> None:

@@ -67,8 +67,8 @@ class _Followed:
 class Trackers:
     """The trackers of a run. They never stop training.
 
-    One that can't be opened is an error. What a later one doesn't take waits, in order, and is
-    tried again with a report after one minute, then two, four ...; at the end what is left counts.
+    One that can't be opened is an error. What one doesn't take later waits, in order, and is tried
+    again with a report after one minute, then two, four ...; what is left at the end is counted.
     """
 
     def __init__(self, say: Callable[[str], object]) -> None:
@@ -150,8 +150,8 @@ class Trackers:
 class Board:
     """TensorBoard's event files in `folder`; a report is in its file when `show` returns.
 
-    (tensorboardX's own writer uses a thread, which can lose the last.) A file begins with the first
-    report, or after a failure, and says where its session starts, which hides later steps.
+    (tensorboardX's own writer uses a thread, which can lose the last one.) A file begins with the
+    first report or after a failure, and says where its session starts, which hides later steps.
     """
 
     def __init__(self, folder: Path, config: str) -> None:

@@ -141,7 +141,7 @@ class WorkerDied(PrepareError):
 class Workers(contextlib.AbstractContextManager["Workers"]):
     """Encodes chunks in `count` processes, or in this one where that is 0.
 
-    Without a count by processors, and in processes only once a corpus is worth their start.
+    Without a count there is one for each processor, started once a corpus is worth it.
     """
 
     def __init__(self, encode: Encode, count: int | None = None) -> None:
