@@ -283,7 +283,8 @@ def lower_search(
     (default: the most possible). `params` may be abstract."""
     length = length or output_limit(config, src_length, model.config.max_length)
     rules = rules_for(config)
-    (target, *_) = platforms or (next(iter(sharding.device_set)).platform,)
+    device: jax.Device = next(iter(sharding.device_set))
+    target = platforms[0] if platforms else device.platform
 
     def search(params: Any, src: Any, src_lengths: Any, sentences: Any, weights: Any) -> Any:
         models, own = suited((model,), (params,), target)
