@@ -44,7 +44,8 @@ def cache_folder() -> Path:
 def local_copy(folder: Path) -> Path:
     """A run's `vocabulary` or `data` as a local folder: itself, or its copy in the cache.
 
-    Whoever opens a copy verifies it. Raises RunDirectoryError.
+    Of a copy made earlier only the sizes are compared: whoever opens it verifies it. Raises
+    RunDirectoryError.
     """
     if not is_remote(folder):
         return folder
@@ -65,6 +66,11 @@ def local_copy(folder: Path) -> Path:
             except OSError:
                 if not place.exists():  # otherwise another process was faster
                     raise
+        for name, expected in files.items():
+            found = place / name
+            if not found.is_file() or found.stat().st_size != expected["size"]:
+                advice = f"delete {place}, and the next command fetches it again"
+                raise RunDirectoryError(f"{found}: damaged; {advice}")
     return place
 
 

@@ -1,6 +1,7 @@
 """Folders of a run in a bucket: fetched once, verified, uploaded whole."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,11 @@ def test_a_folder_is_fetched_once(gcs, bucket, remote, local):
     gcs.log.clear()
     assert local_copy(remote.data) == first
     assert not any(name.endswith("/tokens") for _, name in gcs.log)
+    (first / "tokens").unlink()
+    with pytest.raises(RunDirectoryError, match=f"tokens: damaged; delete {first}, and"):
+        local_copy(remote.data)
+    shutil.rmtree(first)
+    assert local_copy(remote.data) == first
     del gcs.objects[f"{bucket}/runs/one/data/manifest.json"]
     with pytest.raises(RunDirectoryError, match=r"\(no manifest\.json\); run `prepare --workdir"):
         local_copy(remote.data)
