@@ -51,8 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     name = "sampled" if options.sample else "beam"
     reverse = run_of(options.workdir / "reverse", text, "de", "en", 1)
     synthetic = text / f"synthetic.{name}.en"
-    output = ["--input", str(text / "more.de"), "--output", str(synthetic)]
-    translate.main(["--workdir", str(reverse), *output, *how], "translate", "")
+    if not (options.workdir / f"{name}-{SEEDS[0]}").exists():  # none has begun with it
+        output = ["--input", str(text / "more.de"), "--output", str(synthetic)]
+        translate.main(["--workdir", str(reverse), *output, *how], "translate", "")
 
     runs = [reverse]
     metrics: dict[str, float] = {}
