@@ -33,15 +33,15 @@ ROWS = {
     "tatoeba": ("Tatoeba English-German: sacreBLEU", "{sacrebleu_13a:.2f}"),
     "quickstart": ("Quickstart, held-out sentences: sacreBLEU", "{sacrebleu_13a:.2f}"),
     "training_speed_base": (
-        "Training the base model: target tokens per second",
+        "Training, base model: target tokens per second",
         "here {base_ours_bfloat16_tokens_per_second:,.0f}; "
         "eole {base_eole_bfloat16_tokens_per_second:,.0f}",
     ),
     "decoding_speed": (
-        "Beam search with the base model: target tokens per second",
-        "here {ours_bfloat16_beam_4_tokens_per_second:,.0f}, with a shortlist "
-        "{ours_bfloat16_shortlist_beam_4_tokens_per_second:,.0f}; CTranslate2 with int8 "
-        "{ctranslate2_int8_beam_4_tokens_per_second:,.0f}, with a vocabulary map "
+        "Beam search, base model: target tokens per second",
+        "here {ours_bfloat16_beam_4_tokens_per_second:,.0f}, with shortlist "
+        "{ours_bfloat16_shortlist_beam_4_tokens_per_second:,.0f}; CTranslate2 int8 "
+        "{ctranslate2_int8_beam_4_tokens_per_second:,.0f}, with vocabulary map "
         "{ctranslate2_int8_vmap_beam_4_tokens_per_second:,.0f}",
     ),
     "interop": (
