@@ -95,6 +95,7 @@ def workers(
 
     handler = signal.getsignal(signal.SIGTERM)
     try:
+        # Ray itself tries for a quarter of an hour.
         if found := re.fullmatch(r"([\w.-]+):(\d+)", address or os.environ.get("RAY_ADDRESS", "")):
             socket.create_connection((found[1], int(found[2])), timeout=30).close()
         # Workers' logs stay in Ray's folder: their standard error is no part of this command's.
@@ -137,7 +138,10 @@ class Workers:
             self._wait()
 
     def map(self, items: Iterable[Any], ahead: int = AHEAD) -> Iterator[tuple[Any, Any]]:
-        """Each item and what became of it, in order; raises what its work raises."""
+        """Each item and what became of it, in order. Raises what the work on an item raises.
+
+        At most `ahead` for each worker are read before the first of them is given.
+        """
         items, jobs, more = iter(items), collections.deque[_Job](), True
         while more or jobs:
             while more and len(jobs) < ahead * max(1, len(self._seats)):
@@ -170,6 +174,7 @@ class Workers:
                     self._pending[seat.actor.work.remote(job.item)] = seat, job
 
     def _wait(self) -> None:
+        """Takes what has ended by now, or looks for further machines after a while."""
         if self._pending:
             ended, _ = self._ray.wait(list(self._pending), timeout=_LOOK)
         else:
@@ -212,6 +217,7 @@ class Workers:
         seat.begun = True
 
     def _lose(self, seat: _Seat, why: Exception) -> None:
+        """What it had to do goes to the others, and another worker takes its place."""
         if self._seats.pop(seat.place, None) is None:
             return
         for call in [call for call, (other, _) in self._pending.items() if other is seat]:
@@ -260,6 +266,7 @@ class Workers:
         self._looked = time.monotonic()
 
 
+# What a worker asks Ray for, by the kind of device that a machine has.
 _CLAIMS: dict[str, Callable[[int], dict[str, Any]]] = {
     "TPU": lambda count: {"num_cpus": 0, "resources": {"TPU": count}},
     "GPU": lambda count: {"num_cpus": 0, "num_gpus": count},

@@ -61,7 +61,11 @@ def first_line(error: BaseException) -> str:
 
 
 def exit_status(error: BaseException) -> int:
-    """FINAL if the same command would meet the same error again, as far as can be told."""
+    """FINAL if the same command would meet the same error again, as far as can be told.
+
+    An error of ours raised from a failure of the machine or the network is only as final as that
+    failure.
+    """
     return FINAL if _is_final(error) else FAILED
 
 

@@ -24,7 +24,10 @@ class Meter(contextlib.AbstractContextManager["Meter"]):
         terminal: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`share` gives the share of the input that a size is; `report` takes lines."""
+        """`share` gives the share of the input that a size is, in the units of `advance`.
+
+        `report` takes lines; on a terminal the meter keeps its own line below them.
+        """
         self._what, self._unit, self._report, self._share = what, unit, report, share
         self._terminal, self._clock = terminal, clock
         self.lines = self.tokens = 0

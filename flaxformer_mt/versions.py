@@ -12,6 +12,7 @@ PACKAGES = (
 
 
 def package_versions() -> dict[str, str]:
+    """Versions of the installed main dependencies."""
     versions = {}
     for name in PACKAGES:
         try:

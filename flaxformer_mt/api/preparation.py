@@ -50,6 +50,7 @@ def prepared(
         # A newly trained one's ids would mean nothing to the model.
         advice = "missing, but the checkpoints need it: restore it from a copy"
         raise RunDirectoryError(f"{run.vocabulary}: {advice}")
+    # Here, since only the first of several processes prepares.
     from flaxformer_mt.data.prepare import prepare
 
     with preparing(run) as folder:

@@ -49,15 +49,18 @@ def evaluate(
     """Translates test sets and scores them, by name: `evaluate("runs/mine")["test"].scores.bleu`.
 
     `test` is one of the run's `data.test`, or "valid"; text of your own, `{"name": (sources,
-    references)}`; or None for all of `data.test`. `translator` replaces `Translator.load(run)`.
-    `scoring` is BLEU, chrF, TER and, if it has rules for the language, the paper's BLEU.
+    references)}`; or None for all of `data.test`. `translator` replaces `Translator.load(run)`:
+    with other weights or settings, or several runs. By default `scoring` is BLEU, chrF, TER and, if
+    it has rules for the language, the paper's BLEU.
 
-    Scores, translations and a page of `examples` are saved in the run's evaluation folder. Raises
-    ScoringError, CorpusError, RunDirectoryError, and what `Translator` raises.
+    Scores and translations are saved in the run's evaluation folder, where `compare` finds them,
+    with a page of `examples` of the worst and best. Raises ScoringError, CorpusError,
+    RunDirectoryError, and what `Translator` raises.
     """
     opened = open_run(run)
     data = config_of(opened).data
     if isinstance(test, Mapping):
+        # One set's scores must not replace another's.
         if taken := test.keys() & {VALID, *(corpus.name for corpus in data.test)}:
             raise ScoringError(f"{taken.pop()!r} is already a set of this run: choose another name")
     else:
@@ -175,10 +178,14 @@ def export(
 
     `format` is "ctranslate2", "huggingface" or "stablehlo"; `quantization` is CTranslate2's. The
     folder appears once both programs' outputs have been compared on `sample`, a file of source
-    lines (default: validation text), within `bound` of a token's log-probability, unless
-    `checked=False`. The result says how far they agree.
+    lines (default: the run's validation text); the result says how far they agree. `bound` is the
+    largest accepted difference of a token's log-probability. `checked=False` skips the comparison,
+    and the other program isn't needed.
 
-    A folder for Hugging Face has a model card, with a `license`; `push`, "ORG/NAME", uploads it.
+    A folder for Hugging Face has a model card with the run's data, commands, and scores of these
+    weights; `license` is the hub's name of one. `push`, "ORG/NAME", uploads the folder to that
+    model on the hub.
+
     Raises ExportError, HubError, RunDirectoryError, and what `Translator.load` raises.
     """
     if format != "huggingface" and (push is not None or license):

@@ -33,9 +33,11 @@ def load_config(
 
     `spec` is a built-in config (`files`, `files:base`), a config file, or a run directory with its
     recorded settings. `overrides` changes some, by the dotted names that `config --explain` lists:
-    `{"training.steps": 500, "data.train.mine.src": "train.en"}`.
+    `{"training.steps": 500, "data.train.mine.src": "train.en"}`. `files` takes its sizes from the
+    number of its corpus's pairs, if one is named.
 
-    Raises ConfigError, which names the setting, RunDirectoryError, and what reading a corpus does.
+    Raises ConfigError, which names the setting and the nearest valid name, RunDirectoryError, and
+    what reading a corpus raises.
     """
     run = RunDirectory(as_path(spec))
     if str(spec) not in built_in_names() and layout.has_record(run):
@@ -100,7 +102,10 @@ def settled(
 def continued(
     run: RunDirectory, config: ExperimentConfig
 ) -> tuple[ExperimentConfig, dict[str, tuple[Any, Any]]]:
-    """The settings that the run continues with, and how they differ. Raises ConfigError."""
+    """The settings that the run continues with, and how they differ from the recorded ones.
+
+    Before the first checkpoint any change is allowed. Raises ConfigError for a change that isn't.
+    """
     recorded = config_of(run)
     if config.model.dtype == "auto":
         model = dataclasses.replace(config.model, dtype=recorded.model.dtype)

@@ -253,6 +253,7 @@ def _train(
             telemetry=telemetry,
             stop=stop,
             clock=goodput,
+            # One process's trace: the others' devices do the same at the same time.
             profiler=Profiler() if profile is None else Profiler(*profile, folder),
             utilization=None if peak is None else Utilization(config.model, sizes[1], peak),
             initial_params=initial,

@@ -202,6 +202,7 @@ class PairForm:
         _check_written("scores'", self.scored_key)
 
     def parse(self, line: bytes) -> PairRecord:
+        """What a line holds. Raises BadLine."""
         if self.name == "files":
             src, _, tgt = line.partition(b"\n")
             return PairRecord(_decoded(src, "the source "), _decoded(tgt, "the target "))

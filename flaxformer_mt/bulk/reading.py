@@ -24,7 +24,10 @@ class InputError(UserError):
 
 @dataclasses.dataclass(eq=False)
 class Lines:
-    """The lines of one input without their ends, and how far they are read. Raises CorpusError."""
+    """The lines of one input without their ends, "\\n" or "\\r\\n", and how far they are read.
+
+    Messages have `name` and the line's number, from 1. Raises CorpusError while they are read.
+    """
 
     name: str
     stream: BinaryIO  # reads ahead in `text`

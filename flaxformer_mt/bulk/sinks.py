@@ -106,6 +106,7 @@ class _Continued(Sink):
         self._identity: dict[str, Any] = {}
 
     def _tell(self, consumed: Consumed, made: int) -> None:
+        """Records how much of the input is done, and how many bytes or parts it made."""
         done = dataclasses.asdict(consumed)
         record = {"format": FORMAT, "identity": self._identity, "output": made, "consumed": done}
         paths.write_json(self._record, record)
@@ -208,7 +209,10 @@ class FileSink(_Continued):
 
 
 class BucketSink(_Continued):
-    """An object in a bucket, made from parts and a record in FILE.part/. Raises OutputError."""
+    """An object in a bucket, which another machine can continue. Raises OutputError.
+
+    FILE.part/ has the parts and the record, state.json. Two calls must not write the same FILE.
+    """
 
     def __init__(
         self,

@@ -144,6 +144,7 @@ def made_of(window: Window, parse: Callable[[bytes], T], make: Callable[[list[T]
 
 
 def _skip(lines: Lines | TwoInputs | Shard, done: Consumed, digest: Any) -> None:
+    """Reads what an earlier call has done. Raises OutputError for another input."""
     while lines.number < lines.start + done.lines and (line := next(lines, None)) is not None:
         digest.update(line + b"\n")
     if digest.hexdigest() != done.sha256:
@@ -154,7 +155,7 @@ def _skip(lines: Lines | TwoInputs | Shard, done: Consumed, digest: Any) -> None
 
 
 if TYPE_CHECKING:
-    from flaxformer_mt.decoding.candidates import Sampling
+    from flaxformer_mt.decoding.sampling import Sampling
     from flaxformer_mt.decoding.terminology import Terminology
     from flaxformer_mt.decoding.translator import Translator
 
@@ -223,6 +224,7 @@ class TranslateSettings:
         return plain | {"terminology": None if terms is None else terms.digest}
 
     def describe(self, sums: Mapping[str, float]) -> list[str]:
+        """Lines for people, at the end."""
         lines = []
         if split := int(sums.get("split", 0)):
             what = counted(split, "line")
@@ -272,6 +274,7 @@ class ScoreSettings:
         )
 
     def describe(self, sums: Mapping[str, float]) -> list[str]:
+        """Lines for people, with the perplexity."""
         pairs, tokens = int(sums.get("pairs", 0)), int(sums.get("tokens", 0))
         lines = [f"{pairs:,} pairs, {tokens:,} target tokens (end marks included)"]
         if tokens:

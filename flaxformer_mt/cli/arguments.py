@@ -18,7 +18,7 @@ from flaxformer_mt.config.consistency import LARGEST_BEAM
 from flaxformer_mt.config.freeze import field_types
 
 if TYPE_CHECKING:
-    from flaxformer_mt.decoding.candidates import Sampling
+    from flaxformer_mt.decoding.sampling import Sampling
     from flaxformer_mt.parallel import Cluster
 
 _OVERRIDE = re.compile(r"--config\.([^=]+)(?:=(.*))?", re.DOTALL)
@@ -148,6 +148,7 @@ def add_weights(parser: argparse.ArgumentParser) -> None:
 
 
 def weights(text: str, parser: argparse.ArgumentParser) -> Any:
+    """`--weights` as `Translator.load` takes it."""
     if text in ("auto", "average", "best", "latest"):
         return text
     if re.fullmatch(r"[0-9]{1,18}", text):
@@ -214,7 +215,8 @@ def add_sampling(parser: argparse.ArgumentParser) -> None:
 
 
 def sampling_of(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Sampling | None:
-    from flaxformer_mt.decoding.candidates import Sampling
+    """What was asked for; None for search."""
+    from flaxformer_mt.decoding.sampling import Sampling
 
     try:
         sampling = Sampling(
@@ -242,6 +244,7 @@ def add_processes(parser: argparse.ArgumentParser) -> None:
 
 
 def cluster(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Cluster | None:
+    """What the flags of `add_processes` say, if any was given."""
     from flaxformer_mt.parallel import Cluster
 
     found = (options.coordinator, options.num_processes, options.process_id)

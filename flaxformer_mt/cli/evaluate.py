@@ -99,6 +99,7 @@ def evaluate_run(
             )
     tokenizer = "none" if data.tokenized else None
     how = scoring(options, parser, language=data.tgt_lang, tokenizer=tokenizer)
+    # Every file is read before anything is translated, so that a misspelt name costs no time.
     sets = sets_of(options, parser, run=run, data=data, processes=processes)
     directory = run.evaluation if options.output is None else as_path(options.output)
     which = weights(options.weights, parser)

@@ -123,6 +123,7 @@ def sets_of(
         testset = f"{options.testset}.{options.langpair}".replace("/", "_")
         name = options.name or (stem if options.testset is None else testset)
         if name in {*own, VALID}:
+            # One set's scores must not replace another's.
             parser.error(f"{name!r} is already a test set of this run: choose another --name")
         sources, references = given_text(options, processes)
         assert sources is not None and references is not None

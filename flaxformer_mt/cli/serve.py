@@ -57,6 +57,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         examples=tuple(filter(None, map(str.strip, examples.split("\n")))),
         log=options.log,
     )
+    # Before the model is loaded, so that errors show at once.
     allow_files(settings.connections)
     with bind(options.host, options.port) as listener:
         translator, model = _load(options, chosen)

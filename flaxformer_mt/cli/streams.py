@@ -176,6 +176,7 @@ def streamed(
     reading: Callable[[], contextlib.AbstractContextManager[Lines | TwoInputs]],
     settings: TranslateSettings | ScoreSettings,
 ) -> int:
+    """All lines through the run's model; returns the exit status."""
     from flaxformer_mt.parallel.compile_cache import watch_compilations, working_time
 
     if options.engine == "local" and (options.ray_address or options.ray_chips):
@@ -225,6 +226,7 @@ def streamed(
             terminal = sys.stderr.isatty()
             meter = Meter(what, say, share=lines.share, terminal=terminal, clock=clock)
             if isinstance(lines, Lines) and lines.interactive:
+                # A person sees each translation: no progress report needed.
                 meter = Meter(what, lambda line: None, share=lines.share)
                 lines.prompt = "> "
                 say("type a sentence and press Enter; Ctrl-D quits")
@@ -249,6 +251,10 @@ def _begun(
     settings: TranslateSettings | ScoreSettings,
     window: int,
 ) -> tuple[dict[str, Any], Callable[[Window], Made]]:
+    """The model as asked for: what decides of the output, and what makes it of a window.
+
+    In a worker of a cluster as well as here.
+    """
     if options.engine == "ray":  # a worker's process has not passed through `main`
         from flaxformer_mt.parallel.compile_cache import keep_compiled
         from flaxformer_mt.rundir.cache import cache_folder

@@ -83,6 +83,7 @@ def train_run(
     processes: Processes | None = None,
     profile: tuple[int, int] | None = None,
 ) -> int:
+    """Calls `api.training.train`; returns the exit status."""
     from flaxformer_mt.api.training import train
     from flaxformer_mt.parallel import ALONE
 

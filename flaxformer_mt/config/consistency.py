@@ -16,6 +16,7 @@ from flaxformer_mt.config.schema import (
 )
 from flaxformer_mt.errors import nearest
 
+# PAD, BOS, EOS and UNK, which every vocabulary has.
 _MARKS = 4
 _WRITTEN_MARKS = ("<pad>", "<s>", "</s>", "<unk>")
 _LARGEST = 2**31 - 1  # what the libraries below take

@@ -44,10 +44,12 @@ def first_default(key: str) -> Any:
 
 
 def may_change(key: str) -> bool:
+    """Whether the setting under a dotted key may differ when a run continues."""
     return any(field.metadata["resume"] for field in fields_along(key))
 
 
 def differences(old: ExperimentConfig, new: ExperimentConfig) -> dict[str, tuple[Any, Any]]:
+    """The settings that differ, old and new value."""
     before, after = flatten(old), flatten(new)
     return {
         key: (before.get(key), after.get(key))

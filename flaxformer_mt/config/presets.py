@@ -91,6 +91,7 @@ def paper_wmt14(
 
 
 def wmt14_variant(variant: str, *, tgt_lang: Literal["de", "fr"], big_dropout: float) -> ConfigDict:
+    """The variants of `configs/wmt14_en_*.py`."""
     variant = variant or "base"
     if variant not in WMT14_VARIANTS:
         known = ", ".join(WMT14_VARIANTS)

@@ -74,6 +74,7 @@ def plan_pass(src_lengths: Lengths, tgt_lengths: Lengths, shapes: Sequence[Shape
 
 
 def _levels(lengths: Lengths, counts: Int64[np.ndarray, " pairs"]) -> Int64[np.ndarray, " levels"]:
+    """Lengths that cut the side's tokens into equal shares, and the longest."""
     of_length = np.bincount(lengths, counts)
     values = np.flatnonzero(of_length)
     tokens = np.cumsum(values * of_length[values])
@@ -118,6 +119,7 @@ def _cheapest_chain(
 def _buckets(
     src_lengths: Lengths, tgt_lengths: Lengths, shapes: Sequence[Shape]
 ) -> Int64[np.ndarray, " pairs"]:
+    """The first shape that holds each pair."""
     src = np.searchsorted([shape.src_length for shape in shapes], src_lengths)
     tgt = np.searchsorted([shape.tgt_length for shape in shapes], tgt_lengths)
     bucket = np.maximum(src, tgt)

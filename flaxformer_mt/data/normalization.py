@@ -30,6 +30,7 @@ Normalize = Callable[[str], str]
 _INVISIBLE = "\u200b\u2060\ufeff"
 _HANGUL_L, _HANGUL_V = range(0x1100, 0x1113), range(0x1161, 0x1176)
 _HANGUL_T = range(0x11A8, 0x11C3)
+# Marks that text has in either order: Arabic vowel signs, Hebrew points.
 _POINTS = (range(0x064B, 0x0656), range(0x05B0, 0x05C8))
 _SHOWS_NOTHING = _INVISIBLE + "\u200c\u200d\u2581"
 # Halfwidth voicing marks, which compose only once nfkc has made them full marks.
@@ -89,6 +90,7 @@ def _unicode_rules(form: Literal["NFC", "NFKC"]) -> Rules:
 
 
 def _add_marks(made: Rules, starter: str, marks: Iterable[str], normalize: Normalize) -> None:
+    """Rules for the starter with one mark and with two, if shorter rules don't suffice."""
     after_one = {mark: normalize(starter + mark) for mark in marks}
     before = made.get(starter, starter)
     composing = [mark for mark, after in after_one.items() if after != before + mark]

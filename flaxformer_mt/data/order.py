@@ -87,7 +87,9 @@ class Order:
     def _stream(
         self, part: Part, number: int, turn: int, start: int, stop: int
     ) -> Int64[np.ndarray, " pairs"]:
+        """Places `start` to `stop` of the part's pass `turn`."""
         if start == 0 and stop == part.size:
+            # The plan's own shuffle is enough.
             return part.first + np.arange(part.size)
         entropy = np.random.SeedSequence((self.seed, number, turn), spawn_key=(1,))
         keys = np.random.Philox(entropy)

@@ -31,7 +31,8 @@ def packed_shape(
 ) -> Shape:
     """The shape of every batch: `batch.src_length` and `.tgt_length`, or lengths for this corpus.
 
-    The shortest that hold the longest pair and several average ones, in the sides' proportion.
+    Those are the shortest that hold the longest pair and several average ones, in the proportion of
+    the corpus's sides. `counts[i]` pairs have these lengths. Raises PlanError.
     """
     if len(src_lengths) == 0:
         raise PlanError("there are no pairs to batch")

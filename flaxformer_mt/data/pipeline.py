@@ -47,9 +47,13 @@ class WorkerError(FlaxformerError):
 class Batches(Iterator[tuple[Batch, Position]], contextlib.AbstractContextManager["Batches"]):
     """Endless (batch, position of the next one), from the batch at `position` on.
 
-    A pure function of the pairs' lengths, `batch_config` and `seed`, without positions in `skip`,
-    with the rows of `share`. A thread or `workers` processes assemble ahead. `next` raises
-    PlanError for a position of another store or batch size, WorkerError if a process died.
+    The stream is a pure function of the pairs' lengths, `batch_config` and `seed`; one started at a
+    position continues an earlier one. Positions in `skip` are left out. Batches have only the rows
+    of `share`.
+
+    A thread or `workers` processes assemble batches ahead. `next` raises their errors: PlanError
+    for a position of another store or batch size, WorkerError if a process died. `close`, the end
+    of a `with` block or dropping the last reference ends them.
     """
 
     def __init__(
@@ -121,6 +125,7 @@ class Batches(Iterator[tuple[Batch, Position]], contextlib.AbstractContextManage
         return item if isinstance(item, _Item) else _from_flat(item)
 
     def close(self) -> None:
+        """End the thread or the processes; calling it again does nothing."""
         self._end()
 
     def __exit__(self, *_: Any) -> None:

@@ -86,6 +86,7 @@ class Plan:
 
 
 def stream(seed: int, epoch: int, window: int) -> np.random.Philox:
+    """The random bits of a window's plan."""
     return np.random.Philox(np.random.SeedSequence((seed, epoch, window)))
 
 

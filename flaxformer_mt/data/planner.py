@@ -79,6 +79,7 @@ class Planner:
 
 
 def _expected_lengths(pairs: TokenPairs) -> LengthCounts:
+    """Source lengths, target lengths, and how often they occur together, in a mixture as drawn."""
     if not any(part.weight for part in pairs.parts):
         return pairs.length_counts()
     total = sum(part.weight for part in pairs.parts)

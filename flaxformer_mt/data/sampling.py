@@ -35,6 +35,7 @@ _Counts = Int64[np.ndarray, " words"]
 
 
 def resampler_for(config: DataConfig, vocabularies: Vocabularies, seed: int) -> Resampler | None:
+    """The resampler that a config asks for, if any."""
     strength = config.vocabulary.sampling
     tags = {corpus.tag for corpus in config.train}
     return Resampler(vocabularies, strength, seed, tags) if strength else None

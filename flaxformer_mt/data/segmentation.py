@@ -49,6 +49,7 @@ class Words:
         return np.insert(flat, ends, end), (lengths + 1).astype(np.int32)
 
     def _split(self, sentence: bytes) -> list[bytes]:
+        """The words, some maybe empty; or a blank and the sentence, as one word."""
         if self._rules:
             text = self._processor.normalize(sentence)
             if _BLANK * 2 in text or text.endswith(_BLANK):

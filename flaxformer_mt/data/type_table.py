@@ -36,6 +36,7 @@ class TypeTable:
             raise VocabularyError(f"the piece {twice!r} has more than one id")
 
     def to_bytes(self) -> bytes:
+        """The pieces as a JSON list."""
         return (json.dumps(list(self.pieces), ensure_ascii=False, indent=0) + "\n").encode()
 
     @functools.cached_property

@@ -106,6 +106,8 @@ def _align(
 
 
 class _Words:
+    """The words of a line, and the word that each piece of its parts belongs to."""
+
     def __init__(self, line: str) -> None:
         self.texts = tuple(line.split())
         self._line = line

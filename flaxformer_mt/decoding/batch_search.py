@@ -17,8 +17,8 @@ from jaxtyping import Array, Int
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.vocabulary import PAD, UNK
 from flaxformer_mt.decoding import search
-from flaxformer_mt.decoding.candidates import SEED_WORDS, Sampling
 from flaxformer_mt.decoding.rules import Brackets, Rules
+from flaxformer_mt.decoding.sampling import SEED_WORDS, Sampling
 from flaxformer_mt.decoding.search import Sentences, State, Step, Weights
 from flaxformer_mt.decoding.segments import output_limit
 from flaxformer_mt.model import CHUNK, Transformer
@@ -125,6 +125,7 @@ def begin(
     length: int,
     room: int,
 ) -> State:
+    """Encodes the sources and begins their searches."""
     positions = jnp.broadcast_to(jnp.arange(src.shape[1]), src.shape)
     segment_ids = (positions < src_lengths[:, None]).astype(jnp.int32)
     caches = []
@@ -172,6 +173,7 @@ def advance(
 
 @functools.partial(jax.jit, static_argnames=("parts", "room"))
 def reshaped(state: State, rows: Int[Array, "parts kept"], *, parts: int, room: int) -> State:
+    """`state` with only these rows of each part, and room for so many positions."""
 
     def kept(leaf: Array) -> Array:
         if leaf.ndim == 0:
@@ -192,6 +194,7 @@ def rows_of(state: State, chosen: np.ndarray) -> State:
 def joined(
     one: tuple[np.ndarray, State], other: tuple[np.ndarray, State]
 ) -> tuple[np.ndarray, State]:
+    """Two groups of sentences (numbers and host states) at the same position, as one."""
 
     def both(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return np.concatenate([a, b]) if a.ndim else a
@@ -201,6 +204,7 @@ def joined(
 
 
 def filled(state: State, rows: int, *, room: int) -> State:
+    """The first `rows` rows of a state of host arrays, padded if there are fewer."""
 
     def fitted(leaf: np.ndarray) -> np.ndarray:
         if leaf.ndim == 0 or len(leaf) >= rows:
@@ -265,6 +269,7 @@ def is_small(params: Params, mesh: Mesh) -> bool:
 
 
 def parts_of(mesh: Mesh) -> int:
+    """How many parts, one per device, a batch's rows are split into."""
     return int(mesh.shape["data"] * mesh.shape["fsdp"])
 
 
@@ -279,8 +284,12 @@ def lower_search(
     sharding: jax.sharding.Sharding,
     platforms: tuple[str, ...] | None = None,
 ) -> Lowered:
-    """One batch shape's search as a single program for `sharding`; outputs have `length` tokens
-    (default: the most possible). `params` may be abstract."""
+    """One batch shape's search as a single program for `sharding`, with outputs of `length` tokens
+    (default: the most that the settings allow).
+
+    `params` may be abstract (`jax.ShapeDtypeStruct`). `platforms`, such as ("cuda",), replace the
+    sharding's own as targets.
+    """
     length = length or output_limit(config, src_length, model.config.max_length)
     rules = rules_for(config)
     device: jax.Device = next(iter(sharding.device_set))

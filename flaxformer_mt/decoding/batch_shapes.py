@@ -27,7 +27,10 @@ def plan_batches(
 
 
 def plan_groups(lengths: Sequence[int], config: DecodingConfig, max_length: int) -> Iterator[Batch]:
-    """One batch per length, of few lengths, longest first; `rows` (4, 16, 64 ...) go at a time."""
+    """One batch per length, of few lengths, with all its sources, longest first.
+
+    `rows` is how many are searched at a time: 4, 16, 64 ..., as far as `batch_tokens` goes.
+    """
     order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
 
     def src_length(number: int) -> int:
@@ -74,6 +77,7 @@ def shapes_among(
 
 
 def _largest(length: int, config: DecodingConfig, max_length: int) -> tuple[int, int]:
+    """A full part's rows and source length, if its longest source has this length."""
     needed = max(length, SHORTEST)
     src_length = min(power_of_two_at_least(needed), max(max_length, needed))
     rows = max(config.batch_tokens // (src_length * config.beam_size), 1)

@@ -30,9 +30,9 @@ from flaxformer_mt.decoding.batch_shapes import (
     power_of_two_at_least,
     shapes_among,
 )
-from flaxformer_mt.decoding.candidates import Sampling, seed_words
 from flaxformer_mt.decoding.forbidden import Forbidden, forbids, table_of
 from flaxformer_mt.decoding.rules import Brackets
+from flaxformer_mt.decoding.sampling import Sampling, seed_words
 from flaxformer_mt.decoding.search import Hypotheses, Sentences, State, Weights
 from flaxformer_mt.decoding.segments import DecodingError, LineError, output_limit
 from flaxformer_mt.decoding.terminology import Constraints, arranged
@@ -59,10 +59,11 @@ def translate_ids(
 class Decoder:
     """Searches with fixed models and settings. Raises ValueError for contradictory ones.
 
-    `params` holds a tree for each of `models`; several are an ensemble, whose probability is their
-    mean. With `sampling`, the beam holds that many draws. With a `shortlist`, outputs use only its
-    types for the batch's sources, and probabilities are relative to these. With `trees`, outputs
-    are trees over these types, without a shortlist.
+    `params` holds the tree under "params" of each of `models`; several are an ensemble, whose
+    probability is their mean. A batch's sentences are split over the data axes of `mesh` (default:
+    this process's devices). With `sampling`, the beam holds that many draws. With a `shortlist`,
+    outputs use only its types for the batch's sources, and probabilities are relative to these.
+    With `trees`, outputs are trees over these types, without a shortlist.
     """
 
     def __init__(
@@ -192,6 +193,7 @@ class Decoder:
     def _without(
         self, forbidden: Sequence[Sequence[Forbidden]], types: np.ndarray, rows: Sentences
     ) -> tuple["Decoder", Sentences]:
+        """A decoder with a batch's table of automata, and the rows with their states in it."""
         if not (width := max(map(len, forbidden))):
             return self, rows
         found = [automaton for own in forbidden for automaton in own]
@@ -337,6 +339,7 @@ class Decoder:
                 waiting[steps] = left if known is None else batch_search.joined(known, left)
 
     def _compile(self, rows: int, src_length: int, *, length: int) -> None:
+        """Calls all programs that a batch of this shape may need, on padding."""
         parts, room = self._split, batch_search.more_room(0, length)
         known = {(rows // parts, room)}
         states = [(self._begun(padding(rows, src_length), length, room), room)]

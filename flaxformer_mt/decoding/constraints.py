@@ -26,6 +26,8 @@ Continues = Bool[Array, " vocab"]
 
 
 class Phrases(NamedTuple):
+    """The phrases of each row's outputs, padded to few sizes."""
+
     tokens: Int[Array, "rows phrases length"]
     open: Bool[Array, "rows phrases"]  # its last word may go on; else it must end there
 
@@ -36,6 +38,8 @@ class Phrases(NamedTuple):
 
 
 class Standing(NamedTuple):
+    """Hypotheses' progress with their row's phrases."""
+
     met: Bool[Array, "rows beams phrases"]
     ending: Bool[Array, "rows beams phrases"]  # met, unless the next token continues its last word
     matched: Bool[Array, "rows beams phrases length"]  # the last k tokens are its first k
@@ -50,6 +54,7 @@ def standing(
     position: Int[Array, ""],
     continues: Continues,
 ) -> Standing:
+    """For hypotheses with `position` tokens; `continues` marks types that don't begin a word."""
     said = tokens[:, :, None]
     lengths = phrases.lengths[..., None]
     places = np.arange(tokens.shape[2])[None, None, None]

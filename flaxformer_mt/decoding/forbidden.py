@@ -35,6 +35,8 @@ _Symbol = tuple[int, int]  # a byte and which of these it is
 
 
 class Reading(NamedTuple):
+    """What matters of the text so far."""
+
     places: frozenset[int]  # bytes of `_Phrases.text` before which the text's end may stand
     in_word: bool = False
     at_blank: bool = True
@@ -136,6 +138,7 @@ def _automaton(
 def _spelled(
     vocabulary: Vocabulary,
 ) -> tuple[Int[np.ndarray, "vocab longest"], list[_Symbol]]:
+    """Each type's text as symbol numbers, padded with the number after the last."""
     kinds = vocabulary.types()
     # After a piece of text a leading blank is not lost.
     first = next(number for number, kind in enumerate(kinds) if kind.plain)
@@ -169,6 +172,7 @@ def _symbols(text: str) -> list[_Symbol]:
 
 
 def continues_word(vocabulary: Vocabulary) -> Bool[np.ndarray, " vocab"]:
+    """Which types continue a word that ends before them; bytes may."""
     spelled, alphabet = _spelled(vocabulary)
     kinds = np.array([kind for _, kind in alphabet] + [_BLANK])
     found: np.ndarray = np.isin(kinds[spelled[:, 0]], (_LETTER, _RAW))
@@ -217,6 +221,7 @@ def completes_phrase(
     position: Int[Array, ""],
     limits: Int[Array, " rows"],
 ) -> Bool[Array, "rows beams vocab"]:
+    """The types that, as token number `position`, would complete a forbidden phrase."""
 
     def read(place: Array, states: Array) -> Array:
         token = jax.lax.dynamic_index_in_dim(tokens, place, axis=2)

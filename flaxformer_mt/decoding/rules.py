@@ -59,6 +59,8 @@ class Rules:
 
 
 class Allowed(NamedTuple):
+    """Which types may be the next token: `only`, or any of `free` that is not `banned`."""
+
     only: Int[Array, " rows"]  # -1: there is none such
     free: Bool[Array, " vocab"]
     banned: Bool[Array, "rows beams vocab"] | None

@@ -23,8 +23,6 @@ from flaxformer_mt.data.vocabulary import BOS, EOS, PAD
 from flaxformer_mt.decoding.candidates import (
     best,
     diverse_candidates,
-    keys_of,
-    sampled,
     take,
     top_candidates,
 )
@@ -38,6 +36,7 @@ from flaxformer_mt.decoding.constraints import (
 )
 from flaxformer_mt.decoding.forbidden import completes_phrase
 from flaxformer_mt.decoding.rules import Rules, allowed, pooled
+from flaxformer_mt.decoding.sampling import keys_of, sampled
 
 Cache = dict[str, Any]
 Step = Callable[
@@ -49,7 +48,8 @@ Step = Callable[
 class Hypotheses(NamedTuple):
     """The best finished hypotheses of each row, best first, group by group.
 
-    `tokens` ends with the end mark and padding. An empty slot has score -inf and length 0.
+    `tokens` ends with the end mark and padding. An empty slot (in a row of padding, or if the
+    vocabulary has too few outputs) has score -inf and length 0.
     """
 
     tokens: Int[Array, "rows slots length"]
@@ -59,6 +59,8 @@ class Hypotheses(NamedTuple):
 
 
 class Sentences(NamedTuple):
+    """What each row is searched with."""
+
     limits: Int[Array, " rows"]  # tokens of an output, the end mark included; 0: a row of padding
     prefix: Int[Array, "rows prefix"]  # what outputs begin with, padded; may have width 0
     seeds: UInt[Array, "rows seed"]  # for sampling: two sentences with the same draw the same

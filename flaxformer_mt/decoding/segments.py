@@ -60,6 +60,8 @@ class Piece:
 
 @dataclasses.dataclass(frozen=True)
 class Part:
+    """A part of a line with its translation: what the model is given at a time."""
+
     src_text: str
     src: tuple[int, ...]  # token ids without marks
     tgt_text: str
@@ -138,12 +140,14 @@ def cut_pairs(
 
 
 def describe_overlong(max_length: int, **tokens: Sequence[int]) -> str:
+    """What to say about a line whose `source`, `target` or both are too long."""
     counts = [(side, len(ids) + 1) for side, ids in tokens.items() if len(ids) >= max_length]
     said = " and ".join(f"the {side} has {count} tokens" for side, count in counts)
     return f"{said}, end mark included; the model takes {max_length} (model.max_length)"
 
 
 def fits(vocabulary: Vocabulary, max_length: int) -> Callable[[str], bool]:
+    """Whether a text has at most `max_length` tokens, the end mark included."""
     return lambda text: len(encode(vocabulary, [text])[0]) < max_length
 
 
@@ -179,8 +183,11 @@ def output_limit(config: DecodingConfig, source: int, longest: int) -> int:
 def prefix_tokens(
     prefixes: Sequence[str], tgt: Vocabulary, pieces: Sequence[Sequence[Piece]]
 ) -> list[list[int]]:
-    """The tokens that the output of each of the lines' `pieces` begins with: a line's prefix for
-    its first. Raises LineError for a prefix that the vocabulary can't spell."""
+    """The tokens that each piece's output begins with: a line's prefix for its first piece.
+
+    `pieces` are those of each line, `sources` the tokens of all. Raises LineError for a prefix that
+    the vocabulary can't spell or that leaves no room.
+    """
     found: list[list[int]] = []
     for line, (tokens, parts) in enumerate(zip(encode(tgt, prefixes), pieces, strict=True)):
         if not parts:
@@ -283,6 +290,7 @@ def split_pair_to_fit(
 
 
 def _halves(piece: Piece, share: float) -> tuple[tuple[Piece, Piece], float]:
+    """A text cut in two at the best place near a share of its length, and that place's share."""
     text = piece.text
     if len(text) < 2:
         return (Piece(text, ""), Piece("", piece.glue)), share

@@ -38,6 +38,8 @@ _AT_ONCE = 1 << 25  # attention weights of a layer that are held: 128 MiB
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Scored:
+    """The model's scores for a given translation."""
+
     log_prob: float = 0.0  # natural logarithm: the sum of token_log_probs
     score: float = 0.0  # log_prob / length penalty + coverage penalty
     tokens: tuple[int, ...] = ()  # an end mark after each part of the line
@@ -109,6 +111,7 @@ class TeacherForcing:
         return scored
 
     def log_probs(self, parts: Sequence[Part]) -> list[Float[np.ndarray, " tokens"]]:
+        """The log-probability of each part's tokens and end mark."""
 
         def compute(pairs: Pairs) -> Array:
             rows, length = pairs.src.shape
@@ -159,6 +162,7 @@ class TeacherForcing:
     def _over_batches(
         self, parts: Sequence[Part], compute: Callable[[Pairs], Array]
     ) -> list[np.ndarray]:
+        """What `compute` gives for each part: from [rows, length, ...], its own target's."""
         found: list[Any] = [None] * len(parts)
 
         def computed() -> Iterator[tuple[Any, Any, Any]]:
@@ -237,6 +241,7 @@ def batch_length(needed: int) -> int:
 def _forward(
     model: Transformer, params: Mapping[str, Any], pairs: Pairs, *, with_attention: bool = False
 ) -> tuple[Float[Array, "rows length d_model"], Mapping[str, Any]]:
+    """The decoder's states for every token of `tgt_in`, and what layers sow if `with_attention`."""
     positions = jnp.broadcast_to(jnp.arange(pairs.src.shape[1])[None], pairs.src.shape)
     src_ids = (positions < pairs.src_lengths[:, None]).astype(jnp.int32)
     tgt_ids = (positions < pairs.tgt_lengths[:, None]).astype(jnp.int32)

@@ -71,6 +71,7 @@ class Terminology:
 
     @property
     def digest(self) -> str:
+        """Hexadecimal; differs between lists."""
         content = repr((self.mode, sorted(self.terms.items())))
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
@@ -114,6 +115,7 @@ class Constraints:
         return cls(each, continues_word(vocabulary))
 
     def check_rules(self, rules: Rules) -> None:
+        """Raises DecodingError for a search that constraints don't work with."""
         for name, used in (
             ("sampling", rules.sample),
             ("decoding.diverse_groups", rules.groups > 1),
@@ -124,6 +126,7 @@ class Constraints:
                 raise DecodingError(f"constraints need plain beam search and can't have {name}")
 
     def check(self, number: int, prefix: Sequence[int], limit: int) -> None:
+        """Raises LineError if an output of `limit` tokens, end mark included, is too short."""
         said = tuple(prefix)
 
         def has(phrase: Phrase) -> bool:
@@ -216,6 +219,7 @@ def phrases_of(
 
 
 def arranged(phrases: Sequence[Sequence[Phrase]], types: np.ndarray, rows: int) -> Phrases:
+    """The phrases of a batch's rows as the search needs them, in its own ids of the `types`."""
     # Sizes are compiled in: few of them.
     most = one_of_few(max(map(len, phrases)), 4)
     longest = one_of_few(max(len(each.tokens) for own in phrases for each in own), 8)

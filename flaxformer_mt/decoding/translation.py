@@ -18,6 +18,8 @@ NO_NUMBERS = "not finite: its parameters are damaged or training diverged; use a
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Decoded:
+    """One output of the search, without its end mark, and its scores."""
+
     tokens: tuple[int, ...]
     log_prob: float  # natural logarithm, the end mark's included
     score: float  # log_prob / length penalty + coverage penalty
@@ -86,6 +88,7 @@ def decoded_of(
 
 
 def _by_turns(groups: Sequence[Sequence[Decoded]], count: int) -> list[Decoded]:
+    """Each group in turn gives its best that isn't chosen yet, starting with the best group."""
     chosen: dict[tuple[int, ...], Decoded] = {}
     found = sorted((group for group in groups if group), key=lambda group: -group[0].score)
     waiting = [iter(group) for group in found]

@@ -17,9 +17,9 @@ from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies
 from flaxformer_mt.decoding.alignment import Alignment, align_parts
 from flaxformer_mt.decoding.batches import Decoder
-from flaxformer_mt.decoding.candidates import Sampling
 from flaxformer_mt.decoding.forbidden import automata
 from flaxformer_mt.decoding.rules import brackets_of
+from flaxformer_mt.decoding.sampling import Sampling
 from flaxformer_mt.decoding.segments import (
     DecodingError,
     LineError,
@@ -168,6 +168,7 @@ class Translator:
         return f"<Translator: the weights '{self.name}', {size:,} parameters, beam {beam}>"
 
     def with_config(self, **settings: Any) -> Translator:
+        """The same model with some decoding settings changed, such as `beam_size=1`."""
         other = copy.copy(self)
         other.config = dataclasses.replace(self.config, **settings)
         return other

@@ -72,6 +72,7 @@ Check = Callable[[], Iterator[Finding]]
 
 
 def examined(name: str, check: Check) -> Iterator[Finding]:
+    """The findings of a check; an exception is a finding, too."""
     try:
         yield from check()
     except Exception as error:
@@ -84,10 +85,12 @@ def examined(name: str, check: Check) -> Iterator[Finding]:
 def noted(
     name: str, text: str, advice: str = "", values: Mapping[str, Value] | None = None
 ) -> Finding:
+    """A warning if there is advice, otherwise ok."""
     return Finding(name, "warn" if advice else "ok", text, advice, values or {})
 
 
 def spread(rows: int, columns: int, part: Callable[[int], np.ndarray]) -> jax.Array:
+    """An array with `rows` rows per device; `part` maps a device's first row to its block."""
     shape = (rows * jax.device_count(), columns)
 
     def block(index: Any) -> np.ndarray:
@@ -101,6 +104,7 @@ def _over_devices(*axes: str) -> NamedSharding:
 
 
 def versions() -> dict[str, str]:
+    """Versions of Python, installed libraries, the GPU driver and this code."""
     found = {"python": platform.python_version()}
     for name in _PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -113,6 +117,7 @@ def versions() -> dict[str, str]:
 
 
 def check_versions() -> Iterator[Finding]:
+    """Whether the versions that must be equal are."""
     found = versions()
     text = ", ".join(f"{name} {version}" for name, version in found.items())
     wrong = mismatched(found)
@@ -124,11 +129,13 @@ def check_versions() -> Iterator[Finding]:
 
 
 def mismatched(found: Mapping[str, str]) -> str:
+    """What doesn't match jax, if anything: "jaxlib 0.10.1 with jax 0.10.2"."""
     wrong = [name for name in _PLUGINS if name in found and found[name] != found["jax"]]
     return ", ".join(f"{name} {found[name]} with jax {found['jax']}" for name in wrong)
 
 
 def check_devices(processes: Processes) -> Iterator[Finding]:
+    """JAX's devices, and whether they are the machine's."""
     devices, here = jax.devices(), jax.local_devices()
     kinds = Counter(device.device_kind for device in devices)
     text = ", ".join(f"{count} x {kind}" for kind, count in kinds.items())
@@ -173,6 +180,7 @@ def _memory(devices: list[jax.Device]) -> Iterator[Finding]:
 
 
 def check_speed(device: jax.Device) -> Iterator[Finding]:
+    """How fast a device multiplies, and how fast data gets to it."""
     if device.platform == "cpu":
         flops = product_flops(device, dtype="float32", size=1024, seconds=0.5)
         yield noted("product", f"float32 {flops / 1e9:,.0f} GFLOP/s", values={"flops": flops})
@@ -196,6 +204,7 @@ def check_speed(device: jax.Device) -> Iterator[Finding]:
 
 
 def check_collective() -> Iterator[Finding]:
+    """A sum over all devices, of numbers that name them."""
     count = jax.device_count()
     if count == 1:
         yield noted("collective", "one device: nothing to exchange")
@@ -220,6 +229,7 @@ def check_collective() -> Iterator[Finding]:
 
 
 def check_processes(processes: Processes) -> Iterator[Finding]:
+    """Whether all processes run the same code on the same kind of device."""
     if processes.count == 1:
         return
     mine = json.dumps([versions(), jax.local_devices()[0].device_kind, jax.local_device_count()])
@@ -235,6 +245,7 @@ def check_processes(processes: Processes) -> Iterator[Finding]:
 
 
 def check_checkpoint(place: Path, processes: Processes) -> Iterator[Finding]:
+    """Saves, reads and removes an array over all devices below `place`."""
     name = processes.first(lambda: f"doctor-{uuid.uuid4().hex[:8]}")
     folder = place / name
     try:
@@ -249,6 +260,7 @@ def check_checkpoint(place: Path, processes: Processes) -> Iterator[Finding]:
 
 
 def check_space(place: Path, cache: Path | None) -> Iterator[Finding]:
+    """Free space for runs and compiled programs, except in buckets."""
     folders = [] if is_remote(place) else [place]
     folders += [cache] if cache is not None and "://" not in str(cache) else []
     for folder in dict.fromkeys(folders):
@@ -261,6 +273,7 @@ def check_space(place: Path, cache: Path | None) -> Iterator[Finding]:
 
 
 def check_cache(folder: Path | None) -> Iterator[Finding]:
+    """Whether compiled programs can be kept."""
     if folder is None:
         advice = "unset JAX_ENABLE_COMPILATION_CACHE, or choose a writable folder with "
         advice += "FLAXFORMER_CACHE"

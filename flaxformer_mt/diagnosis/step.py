@@ -48,6 +48,8 @@ def tiny_config(dtype: str) -> ExperimentConfig:
 
 @dataclasses.dataclass(frozen=True)
 class Step:
+    """One step's loss and the change of each parameter."""
+
     loss: float
     moved: list[np.ndarray]
 
@@ -67,6 +69,7 @@ def check_step(device: jax.Device) -> Iterator[Finding]:
 
 
 def compared(dtype: str, tolerance: float, device: jax.Device, reference: jax.Device) -> Finding:
+    """The finding for one type, relative to the largest change of a parameter."""
     start = jax.device_get(_program(dtype, reference).init())
     wanted = one_step(_program(dtype, reference), start)
     found = one_step(_program(dtype, device), start)
@@ -83,6 +86,7 @@ def compared(dtype: str, tolerance: float, device: jax.Device, reference: jax.De
 
 
 def one_step(program: Program, start: Any) -> Step:
+    """A step from these host arrays, with float32 products at full precision."""
     with jax.default_matmul_precision("highest"):
         state = jax.device_put(start, jax.tree.map(lambda leaf: leaf.sharding, program.abstract))
         batch = full_batch(Shape(ROWS, LENGTH, LENGTH), program, longest=LENGTH // 2)
@@ -93,6 +97,7 @@ def one_step(program: Program, start: Any) -> Step:
 
 
 def largest_difference(found: Step, wanted: Step) -> float:
+    """Of the loss and the parameters' changes, relative to their size; NaN if any is."""
     size = max(float(np.abs(part).max()) for part in wanted.moved)
     each = zip(found.moved, wanted.moved, strict=True)
     parts = [float(np.abs(a - b).max()) / size for a, b in each]
@@ -100,6 +105,7 @@ def largest_difference(found: Step, wanted: Step) -> float:
 
 
 def check_experiment(config: ExperimentConfig) -> Iterator[Finding]:
+    """Builds its program, for every shard's size, without computing anything."""
     src_types, tgt_types = expected_types(config.data.vocabulary)
     program = build(config, src_vocab_size=src_types, tgt_vocab_size=tgt_types)
     state = sum(

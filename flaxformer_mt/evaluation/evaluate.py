@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 
 class Files(NamedTuple):
+    """The files of an evaluation; `sources` and `page` may be missing."""
+
     scores: Path
     hypotheses: Path
     references: Path
@@ -45,6 +47,8 @@ def files_of(directory: Path, name: str) -> Files:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class System:
+    """Hypotheses of a test set, their name in tables, and what is known of the set."""
+
     name: str
     hypotheses: Sequence[str]
     references: list[str] | None = None
@@ -184,6 +188,7 @@ class Evaluation:
 
     @property
     def split_lines(self) -> tuple[int, ...]:
+        """Lines, from 1, that were too long for the model and translated in pieces."""
         return tuple(n for n, item in enumerate(self.translations, 1) if item.split)
 
 

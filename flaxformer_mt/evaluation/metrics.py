@@ -49,13 +49,16 @@ class Metric:
         raise NotImplementedError
 
     def counts(self, hypotheses: Lines, references: Lines) -> Counts:
+        """The rows of a non-empty corpus."""
         pairs = zip(hypotheses, references, strict=True)
         return np.array([self.row(*pair) for pair in pairs], np.float64)
 
     def score(self, totals: Totals) -> Values:
+        """Scores of whole corpora, from sums of counts."""
         raise NotImplementedError
 
     def sentence_scores(self, counts: Counts) -> SentenceScores:
+        """Scores of single sentences; their mean isn't the corpus's score."""
         return self.score(counts)
 
 
@@ -149,8 +152,11 @@ class Chrf(Metric):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ter(Metric):
-    """Translation edit rate (Snover et al., 2006) as in sacreBLEU; counts edits and reference
-    words."""
+    """Translation edit rate (Snover et al., 2006) as in sacreBLEU, which is Tercom's.
+
+    It compares blank-separated words and ignores case. The counts are the edits (insertions,
+    deletions, substitutions, shifts) and the reference's words.
+    """
 
     name: str = "ter"
     higher_is_better: bool = False
@@ -174,6 +180,8 @@ class Ter(Metric):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Measured:
+    """A metric's counts for each sentence of a corpus, `[sentences, statistics]`."""
+
     metric: Metric
     counts: Counts
 
@@ -190,6 +198,7 @@ class Measured:
         return self.metric.sentence_scores(self.counts)
 
     def of(self, chosen: np.ndarray) -> Measured:
+        """The same for some of the sentences, by a mask or indices."""
         return Measured(self.metric, self.counts[chosen])
 
 

@@ -24,6 +24,8 @@ _ORDERS = {
 
 
 class Span(NamedTuple):
+    """A stretch of words; `differs` if the other side lacks it."""
+
     text: str
     differs: bool
 
@@ -41,6 +43,7 @@ def _measured(assessment: Assessment, kind: type) -> Measured:
 
 
 def differences(one: str, other: str) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
+    """Both texts as stretches of blank-separated words that the other has or lacks."""
     ours, theirs = one.split(), other.split()
     if len(ours) * len(theirs) > _COMPARABLE:
         return (Span(one, False),), (Span(other, False),)

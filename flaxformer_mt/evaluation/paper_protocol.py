@@ -1,13 +1,15 @@
 """BLEU as "Attention Is All You Need" reports it: the steps of tensor2tensor's `get_ende_bleu.sh`.
 
 Both sides are normalised, tokenised like Moses, have compounds split at hyphens, and are scored
-with case by the formula of `multi-bleu.perl`. The authors' reference had all typographic quotes
-replaced by plain ones (github.com/tensorflow/tensor2tensor/issues/317); so it is done here. These
-scores are one to two points above sacreBLEU's 13a on newstest2014 English-German.
+with case by the formula of `multi-bleu.perl`, without smoothing. The authors' reference had all
+typographic quotes replaced by plain ones, also the low ones, which no Moses script does
+(github.com/tensorflow/tensor2tensor/issues/317); so it is done here. These scores are one to two
+points above sacreBLEU's 13a on newstest2014 English-German and compare with nothing else.
 
-Tokenisation is that of Moses's `tokenizer.perl` (Koehn et al., 2007; `-l LANGUAGE -no-escape`),
-written from its published behaviour. The lists of abbreviations come from SacreMoses, whose rules
-differ from the script's.
+Tokenisation is that of Moses's `tokenizer.perl` for German, English and French, written from its
+published behaviour (Koehn et al., 2007; options `-l LANGUAGE -no-escape`). Its escapes (`&quot;`
+for `"`) rename tokens one to one and are left out. The lists of abbreviations come from SacreMoses,
+whose rules differ from the script's and aren't used.
 """
 
 import dataclasses

@@ -34,8 +34,11 @@ _SUSPICIOUS_PERIODS = 100  # sacreBLEU's own threshold for asking whether text i
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Scores:
-    """Corpus scores, 0 to 100, and what is needed to read them. Precisions, brevity penalty and
-    lengths are those of the first metric, a BLEU (`_lc`: without case)."""
+    """Corpus scores, 0 to 100, and what is needed to read them; JSON has the same fields.
+
+    Precisions, brevity penalty and lengths are those of the first metric, a BLEU: `sacrebleu_13a`,
+    or `bleu_tokenized` for tokenised text; with `_lc` if case is ignored or references have none.
+    """
 
     metrics: dict[str, float]  # by name
     signatures: dict[str, str]  # by metric name
@@ -74,8 +77,11 @@ def corpus_scores(
     tokenized: bool = False,
     lowercase: bool = False,
 ) -> Scores:
-    """Corpus BLEU (by mteval-v13a unless `tokenized`) and chrF. Raises ScoringError as
-    `measure`."""
+    """Corpus BLEU and chrF of one hypothesis and one reference per sentence, as training needs.
+
+    BLEU tokenises both sides by mteval-v13a unless they are `tokenized` (`sacrebleu --tokenize
+    none --force`). Raises ScoringError as `measure`.
+    """
     bleu = named_bleu(references, tokenizer="none" if tokenized else "13a", lowercase=lowercase)
     measured = measure([bleu, Chrf(lowercase=lowercase)], hypotheses, references)
     return scores_of(measured, hypotheses)
@@ -92,6 +98,7 @@ def named_bleu(references: Sequence[str], *, tokenizer: str, lowercase: bool) ->
 def scores_of(
     measured: Sequence[Measured], hypotheses: Sequence[str], *, notes: Sequence[str] = ()
 ) -> Scores:
+    """Scores of what was measured, a BLEU first; `notes` are reasons to doubt them."""
     bleu = measured[0]
     assert isinstance(bleu.metric, Bleu)
     ours, theirs, *grams = map(int, bleu.totals)
@@ -119,6 +126,8 @@ def scores_of(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Bucket:
+    """Corpus scores of the sentences whose source has `low` to `high` words."""
+
     low: int
     high: int | None  # None: no bound
     sentences: int
@@ -131,6 +140,7 @@ class Bucket:
 
 
 def by_length(measured: Sequence[Measured], sources: Sequence[str]) -> tuple[Bucket, ...]:
+    """Buckets by blank-separated source words, up to each of `BOUNDS` and above; none is empty."""
     assert isinstance(measured[0].metric, Bleu)
     buckets = np.searchsorted(BOUNDS, [len(source.split()) for source in sources])
     found = []
@@ -187,6 +197,7 @@ class Scoring:
 
     @property
     def notes(self) -> tuple[str, ...]:
+        """Why a number that the reader may expect is missing."""
         if self.tokenizer == "none" or self.lowercase or self.has_paper_bleu:
             return ()
         what = f"'{self.language}'" if self.language else "an unknown target language"
@@ -198,6 +209,8 @@ class Scoring:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Assessment:
+    """A system's text and scores on a test set, and the counts behind them."""
+
     hypotheses: Sequence[str]
     references: Sequence[str]
     sources: Sequence[str] | None
@@ -223,6 +236,7 @@ class Assessment:
         return content
 
     def score_rows(self) -> tuple[list[str], list[list[str]]]:
+        """A header, and each score with its interval and signature."""
         rows = []
         for name, score in self.scores.metrics.items():
             found = self.intervals.get(name)
@@ -231,6 +245,7 @@ class Assessment:
         return ["metric", "score", "95% interval", "signature"], rows
 
     def length_rows(self) -> tuple[list[str], list[list[str]]]:
+        """A header, and the scores by length of the source."""
         names = list(self.scores.metrics)
         rows = []
         for bucket in self.buckets:
@@ -251,7 +266,10 @@ def assess(
     sources: Sequence[str] | None = None,
     scoring: Scoring | None = None,
 ) -> Assessment:
-    """Scores one hypothesis per sentence, with `sources` also by length. Raises ScoringError."""
+    """Scores one hypothesis and one reference per sentence, with `sources` also by length.
+
+    Raises ScoringError for no sentences and for sides of unequal length.
+    """
     scoring = scoring or Scoring()
     if sources is not None and len(sources) != len(references):
         raise ScoringError(f"{len(sources):,} sources for {len(references):,} references")

@@ -1,9 +1,15 @@
 """Bootstrap resampling of a test set, and whether two systems differ by more than chance.
 
-Two paired tests follow sacreBLEU's, with its draws for the same seed: paired bootstrap resampling
-(Koehn, 2004), which scores resampled test sets, and approximate randomisation (Riezler and Maxwell,
-2005), which exchanges the systems' outputs for random sentences. A p-value also counts chance
-differences equal to the real one (sacreBLEU: only larger ones).
+A resample (Koehn, 2004) draws as many sentences as there are, with replacement. It is stored as
+counts per sentence, so its statistics are one matrix product. There are two paired tests, which
+follow sacreBLEU's, with its draws for the same seed, for every system and metric alike:
+
+- paired bootstrap resampling (Koehn, 2004): the systems are scored on resampled test sets;
+- approximate randomisation (Riezler and Maxwell, 2005): the systems' outputs are exchanged for
+  random sentences, since under the null hypothesis it doesn't matter whose they are.
+
+A p-value also counts chance differences equal to the real one (sacreBLEU: only larger ones), which
+matters only for ties: two equal systems have a p of 1.
 """
 
 import dataclasses
@@ -117,6 +123,7 @@ def approximate_randomization(
     trials: int = TRIALS,
     seed: int = SEED,
 ) -> list[Outcome]:
+    """A test for each metric; both systems have their metrics in the same order."""
     rng = np.random.default_rng(seed)
     sentences = len(baseline[0].counts)
     found: list[list[Samples]] = [[] for _ in baseline]

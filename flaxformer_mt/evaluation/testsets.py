@@ -16,6 +16,8 @@ STALL_SECONDS = 20.0  # without a byte, after which a download is given up
 
 @dataclasses.dataclass(frozen=True)
 class NamedSet:
+    """A test set's text; `further_references` counts those besides the ones given here."""
+
     name: str
     sources: list[str]
     references: list[str]

@@ -171,6 +171,7 @@ def compact(value: float) -> str:
 
 
 def legend(figure: Figure, pixel: float, labels: Sequence[str], notes: Sequence[str] = ()) -> None:
+    """One line per label below the panels, in `head_colours`, and the notes."""
     from matplotlib.lines import Line2D
 
     colours = head_colours(len(labels))
@@ -185,6 +186,7 @@ def legend(figure: Figure, pixel: float, labels: Sequence[str], notes: Sequence[
 
 
 def head_colours(count: int) -> tuple[str, ...]:
+    """`#rrggbb` for `count` heads or runs; beyond eight, evenly spaced hues."""
     if count <= len(_EIGHT):
         return _EIGHT[:count]
     # Neighbours differ in lightness as well.
@@ -196,6 +198,7 @@ def head_colours(count: int) -> tuple[str, ...]:
 
 
 def widest(texts: Iterable[str], pixels: float) -> float:
+    """The approximate width of the longest text in pixels, by the height of its type."""
 
     def ems(character: str) -> float:
         return 1.0 if unicodedata.east_asian_width(character) in "WF" else 0.62

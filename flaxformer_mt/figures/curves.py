@@ -41,7 +41,10 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Series:
-    """Reports of one kind in order of steps, and their places `at` each axis; NaN where unknown."""
+    """Reports of one kind in order of steps; NaN where a value is missing or not a number.
+
+    `at` has their places on each axis, NaN if unknown.
+    """
 
     at: Mapping[Axis, Float64[np.ndarray, " reports"]]
     values: Mapping[str, Float64[np.ndarray, " reports"]]
@@ -49,6 +52,8 @@ class Series:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunLog:
+    """What a run has reported, and notes for readers of its curves."""
+
     name: str
     state: str
     starts: int
@@ -65,6 +70,8 @@ class RunLog:
 
 @dataclasses.dataclass(frozen=True)
 class Panel:
+    """A quantity, the kinds of reports that have it, and the scale of its axis."""
+
     name: str
     title: str
     kinds: tuple[Kind, ...]
@@ -173,6 +180,7 @@ _BEST = {"loss": min, "perplexity": min, "bleu": max, "chrf": max}
 
 
 def curves(runs: Sequence[RunLog], panels: Sequence[Panel], *, axis: Axis = "steps") -> Layout:
+    """The picture, with a colour per run. The runs and `all_notes` are below the panels."""
     abreast = min(_ABREAST, math.ceil(len(panels) ** 0.5))
     down = math.ceil(len(panels) / abreast)
     labels, notes = [run.label() for run in runs], all_notes(runs, panels)
@@ -188,6 +196,7 @@ def curves(runs: Sequence[RunLog], panels: Sequence[Panel], *, axis: Axis = "ste
 
 
 def curves_page(runs: Sequence[RunLog], panels: Sequence[Panel], *, axis: Axis = "steps") -> str:
+    """An HTML file: the picture, a table of last and best values, and the notes as text."""
     picture = base64.b64encode(canvas.rendered(curves(runs, panels, axis=axis), "svg")).decode()
     columns = [(panel, kind) for panel in panels for kind in panel.kinds]
     header = ["run", *(f"{panel.name.replace('_', ' ')}, {kind}" for panel, kind in columns)]
@@ -210,6 +219,7 @@ def curves_page(runs: Sequence[RunLog], panels: Sequence[Panel], *, axis: Axis =
 
 
 def all_notes(runs: Sequence[RunLog], panels: Sequence[Panel]) -> list[str]:
+    """What the curves don't show, one line each."""
     notes = [f"{run.name}: {note}" for run in runs for note in run.notes]
     for panel in panels:
         if missing := [run.name for run in runs if not panel.shows(run)]:

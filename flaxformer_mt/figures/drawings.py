@@ -83,6 +83,7 @@ def attention_page(
 
 
 def framed(found: Attention) -> str:
+    """The page in a frame, for a cell of a notebook; it opens with the decoder's last layer."""
     src, tgt = (
         " ".join(word for word, _ in words(pieces) if word not in MARKS)
         for pieces in (found.src_pieces, found.tgt_pieces)

@@ -46,6 +46,8 @@ class Sentence:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sentences:
+    """The sentences used, and the numbers of other lines by reason."""
+
     used: tuple[Sentence, ...]
     left_out: dict[str, list[int]]
     beyond: int  # lines after the last that is used
@@ -125,6 +127,8 @@ def _translated(translator: Translator, sentences: Sequence[Sentence]) -> list[S
 
 @dataclasses.dataclass(frozen=True)
 class Search:
+    """Finds the heads with the largest value of a statistic, for some kinds of attention."""
+
     name: str
     statistic: str
     kinds: tuple[Kind, ...]
@@ -156,6 +160,8 @@ class Example:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Head:
+    """A head that was found; layer and head count from 1."""
+
     search: Search
     kind: Kind
     layer: int
@@ -166,6 +172,8 @@ class Head:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Found:
+    """Statistics of all heads over `sentences` sentences, and the heads that stand out."""
+
     sums: dict[Kind, Sums]
     heads: tuple[Head, ...]
     sentences: int
@@ -284,6 +292,7 @@ def legend(found: Found) -> str:
 
 
 def highlights(found: Found, *, model: Sequence[str], decoding: Sequence[str]) -> str:
+    """The heads of each search, with examples and the first one's `command`."""
     blocks = []
     for search in dict.fromkeys(head.search for head in found.heads):
         lines = [f"{search.name} (by {search.statistic!r})"]
@@ -300,6 +309,8 @@ def highlights(found: Found, *, model: Sequence[str], decoding: Sequence[str]) -
 
 
 def command(head: Head, example: Example, *, model: Sequence[str], decoding: Sequence[str]) -> str:
+    """The command that draws an example, with `model` and `decoding` flags for the model and its
+    search."""
     words = ["flaxformer-mt", "attention", *model, "--src", example.sentence.src]
     if head.kind != "encoder":  # which knows of no translation
         given = example.sentence.tokens is None
@@ -309,6 +320,7 @@ def command(head: Head, example: Example, *, model: Sequence[str], decoding: Seq
 
 
 def to_json(found: Found) -> dict[str, Any]:
+    """All statistics of all heads, and the heads found; undefined values are null."""
     heads = []
     for kind, layer, head, values in _all_heads(found):
         of_head = {name: None if math.isnan(value) else value for name, value in values.items()}

@@ -41,7 +41,10 @@ _VISIBLE |= dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFF
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Picked:
     """Some heads of one layer; `layer` and `heads` count from 1, as in the paper's captions.
-    `queries` are the rows to show (None: all)."""
+
+    Row i is the query of `rows[i]`, in the decoder the piece to be said; column j is the key of
+    `columns[j]`. `queries` are the rows to show (None: all).
+    """
 
     kind: Kind
     layer: int
@@ -126,6 +129,7 @@ def _numbers(count: int) -> str:
 
 
 def shown(piece: str) -> str:
+    """A piece as a label, with a hyphen if it continues a word."""
     if piece in MARKS:
         return MARKS[piece]
     if piece.startswith(BOUNDARY):
@@ -137,6 +141,7 @@ def shown(piece: str) -> str:
 
 
 def words(pieces: Sequence[str]) -> list[tuple[str, range]]:
+    """The words spelled by the pieces, and the places of their pieces; marks are separate words."""
     begins = [
         place
         for place, piece in enumerate(pieces)
@@ -147,16 +152,19 @@ def words(pieces: Sequence[str]) -> list[tuple[str, range]]:
 
 
 def whole_word(pieces: Sequence[str], place: int) -> tuple[int, ...]:
+    """The places of a piece's word, without the punctuation around it."""
     (span,) = (span for _, span in words(pieces) if place in span)
     apart = punctuation(pieces)
     return tuple(other for other in span if other == place or other not in apart)
 
 
 def core(word: str) -> str:
+    """A word without the punctuation around it, in lower case."""
     return re.sub(r"^[\W_]+|[\W_]+$", "", word).casefold() or word.casefold()
 
 
 def punctuation(pieces: Sequence[str]) -> tuple[int, ...]:
+    """The places of pieces without letters or digits, except marks."""
     return tuple(
         place
         for place, piece in enumerate(pieces)

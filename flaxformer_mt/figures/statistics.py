@@ -1,11 +1,12 @@
 """Statistics of heads: sums over the queries of many sentences, for all heads at once.
 
-The mark among every map's keys (the source's end mark, the decoder's begin mark) is counted
-separately, since heads rest there. The end mark's own query is left out, and the decoder's first.
+Queries and keys are the sentence's pieces. The mark among every map's keys (the source's end mark,
+the decoder's begin mark) is counted separately, since heads rest there. The end mark's own query is
+left out, and the decoder's first, which sees only the mark.
 
 An offset is how many pieces after the query's own place a key is. In the decoder the query is the
-piece to be said, and the nearest key is at -1; over the source, a query's own place is in
-proportion.
+piece to be said, and the nearest key, the piece before it, is at -1; over the source, a query's own
+place is in proportion.
 """
 
 from __future__ import annotations
@@ -74,6 +75,7 @@ class Sums:
         )
 
     def values(self) -> dict[str, Float64[np.ndarray, "layers heads"]]:
+        """The statistics of DEFINITIONS by name; NaN for the mean of nothing."""
         shares = self.offsets / _or_nan(self.offsets.sum(axis=-1, keepdims=True))
         found = {name: sums / _or_nan(self.queries) for name, sums in self.of.items()}
         found["distance"] = self.of["distance"] / _or_nan(self.of["pieces"])
@@ -129,10 +131,12 @@ def measure(
 
 
 def pronouns_of(language: str) -> frozenset[str]:
+    """The words for a language code such as "en" or "en-GB"; none if there is no list."""
     return frozenset(PRONOUNS.get(re.split("[-_]", language.lower())[0], "").split())
 
 
 def pronoun_places(pieces: Sequence[str], listed: Collection[str]) -> tuple[int, ...]:
+    """Where listed words begin among the pieces; "it's" counts as "it"."""
     return tuple(
         span.start
         for word, span in words(pieces)
@@ -162,6 +166,7 @@ def strongest(
     kind: Kind,
     wanted: Bool[np.ndarray, "rows columns"],
 ) -> tuple[int, int]:
+    """The largest weight where `wanted` (of `inner`), as row and column of the whole map."""
     rows, columns = inner(kind, *weights.shape)
     pieces = weights[rows.start : rows.stop, columns.start : columns.stop]
     row, column = np.unravel_index(np.where(wanted, pieces, -1.0).argmax(), wanted.shape)

@@ -113,6 +113,8 @@ def write_readme(
     header: str = "",
     where: str = "In this folder",
 ) -> None:
+    """Writes README.md: `header`, what to install, and the lines of Python that translate (run
+    `where`)."""
     text = f"""{header}# {title}
 
     pip install {install}

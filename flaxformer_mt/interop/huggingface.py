@@ -51,6 +51,8 @@ _METRICS = ("sacrebleu", "bleu", "chrf", "ter", "comet")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Card:
+    """What a run says about its model, and what its owner adds."""
+
     data: DataConfig
     commands: Sequence[Sequence[str]] = ()  # words of each that made the run
     evaluations: Sequence[Mapping[str, Any]] = ()  # of these weights, as in NAME.json
@@ -210,6 +212,7 @@ def _write_tokenizer(translator: Translator, folder: Path, card: Card) -> None:
 
 
 def missing() -> list[str]:
+    """The packages for running a folder that aren't installed."""
     return [name for name in ("torch", "transformers") if importlib.util.find_spec(name) is None]
 
 

@@ -56,6 +56,8 @@ BIAS = "final_logits_bias"
 
 @dataclasses.dataclass(frozen=True)
 class Types:
+    """One side's types: their pieces in this program's order, and their ids in the folder."""
+
     table: TypeTable
     ids: tuple[int, ...]
 
@@ -117,6 +119,7 @@ def sizes(config: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def renumbered(weights: Weights, config: ModelConfig, src: Types, tgt: Types) -> Weights:
+    """The weights with rows in this program's order; padding has no share in the softmax."""
     source, target, softmax = (
         f"embedding/{each[config.tie]}" for each in (SOURCE_TABLE, TARGET_TABLE, SOFTMAX_TABLE)
     )
@@ -133,6 +136,7 @@ def renumbered(weights: Weights, config: ModelConfig, src: Types, tgt: Types) ->
 
 
 def to_state(weights: Weights, config: ModelConfig) -> dict[str, np.ndarray]:
+    """The arrays of a checkpoint, with tied tables once, without sinusoids."""
     weights = reorder_channels(weights, np.argsort(interleaved_from_halves(config.d_model)))
     source, target, softmax = tables(weights, config)
     state: dict[str, np.ndarray] = {}
@@ -251,5 +255,6 @@ def _arrays(
 
 
 def sinusoids_in_halves(length: int, d_model: int) -> Float[np.ndarray, "length d_model"]:
+    """The position encodings of these models: sines, then cosines, of the paper's angles."""
     angles = np.arange(length)[:, None] / 10000 ** (np.arange(0, d_model, 2) / d_model)
     return np.concatenate([np.sin(angles), np.cos(angles)], axis=1).astype(np.float32)

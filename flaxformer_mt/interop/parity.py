@@ -27,7 +27,10 @@ COUNT = 32
 
 
 class Reference:
-    """Greedy outputs and log-probabilities of a run's model in float32 at full precision."""
+    """Greedy outputs and log-probabilities of a run's model, from and to token ids.
+
+    Products are float32 at full precision, whatever `model.dtype` is and the hardware would round.
+    """
 
     def __init__(self, translator: Translator) -> None:
         self.vocabularies = translator.vocabularies
@@ -41,6 +44,7 @@ class Reference:
         self._forcing = TeacherForcing(translator.params, model, search, translator.mesh)
 
     def limits(self, sources: Rows) -> list[int]:
+        """The most tokens that each source's output may have, the end mark included."""
         config = self._forcing.config
         return [output_limit(config, len(ids), self.longest) for ids in sources]
 
@@ -51,6 +55,7 @@ class Reference:
             return translate_ids(forcing.params, forcing.model, sources, forcing.config)
 
     def log_probs(self, sources: Rows, targets: Rows) -> list[LogProbs]:
+        """Natural log-probability of every token of each target and of the end mark after it."""
         parts = [
             Part("", tuple(source[:-1]), "", tuple(target))
             for source, target in zip(sources, targets, strict=True)
@@ -65,6 +70,7 @@ class Runtime:
     name: str
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
+        """Source ids of each line, the end mark included, by the tokenizer in the folder."""
         raise NotImplementedError
 
     def search(
@@ -74,15 +80,19 @@ class Runtime:
         raise NotImplementedError
 
     def greedy(self, sources: Rows, limits: Sequence[int]) -> list[list[int]]:
+        """Greedy outputs of at most that many tokens, end mark included, without the end mark."""
         pairs = zip(sources, limits, strict=True)
         return [self.search([source], beam_size=1, limit=limit)[0] for source, limit in pairs]
 
     def log_probs(self, sources: Rows, targets: Rows) -> list[LogProbs]:
+        """Log-probability of every token of each target and of the end mark after it."""
         raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Parity:
+    """How far two runtimes agree on a sample."""
+
     runtime: str
     sample: str
     sentences: int

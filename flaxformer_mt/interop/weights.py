@@ -26,6 +26,7 @@ _WITHOUT_D_MODEL = {"query_bias", "key_bias", "value_bias", "b_in", SOFTMAX_BIAS
 
 
 def from_model(translator: Translator) -> Weights:
+    """The weights of a model, scanned or not, without padding rows."""
     model, config = translator.model, translator.model.config
     tree: Any = jax.tree.map(lambda leaf: np.array(leaf, np.float32), dict(translator.params))
     if config.scan_layers:

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from flaxformer_mt.config.schema import ModelConfig
-from flaxformer_mt.model.kernels import Dropout, declare, einsum_float32, glorot_flattened, product
+from flaxformer_mt.model.dropout import Dropout
+from flaxformer_mt.model.kernels import declare, einsum_float32, glorot_flattened, product
 
 Hidden = Float[Array, "rows length d_model"]
 Mask = Bool[Array, "rows queries keys"]
@@ -34,8 +35,11 @@ def attention_mask(
     *,
     causal: bool = False,
 ) -> Mask:
-    """True where a query may attend to a key: same segment, not padding (segment 0), not later
-    (`causal`, paper, section 3.2.3). A padding query's row is all False."""
+    """True where a query may attend to a key: same segment, not padding (segment 0), not later.
+
+    `causal` compares indices in the row, which are in token order within a segment (paper, section
+    3.2.3). A padding query's row is all False.
+    """
     same_segment = query_segment_ids[:, :, None] == key_segment_ids[:, None, :]
     mask = same_segment & (key_segment_ids[:, None, :] != 0)
     if causal:
@@ -46,8 +50,11 @@ def attention_mask(
 
 
 def mask_bias(mask: Bool[Array, "..."]) -> Float[Array, "..."]:
-    """The mask as a float32 term of the scores: 0 where allowed, -1e9 elsewhere: finite, so that a
-    row with nothing to attend to gets no NaN."""
+    """The mask as a float32 term of the scores: 0 where allowed, -1e9 elsewhere.
+
+    It is finite, so a row with nothing to attend to gets a finite average instead of NaN. Such rows
+    are padding, which no real position reads.
+    """
     return jnp.where(mask, jnp.float32(0), jnp.float32(MASKED))
 
 
@@ -146,6 +153,7 @@ class MultiHeadAttention(nn.Module):
         return self.attend(x, keys, values, mask, deterministic=deterministic)
 
     def keys_values(self, memory: Float[Array, "rows keys d_model"]) -> tuple[Keys, Values]:
+        """The projected keys and values, as a decoding cache holds them."""
         keys = self._biased("key", product("bld,dhk->blhk", memory, self.key, self.config.dtype))
         values = product("bld,dhk->blhk", memory, self.value, self.config.dtype)
         values = self._biased("value", values)
@@ -161,6 +169,7 @@ class MultiHeadAttention(nn.Module):
         *,
         deterministic: bool,
     ) -> Float[Array, "rows queries d_model"]:
+        """Attention of `x` over projected keys and values."""
         dtype = self.config.dtype
         queries = self._biased("query", product("bld,dhk->blhk", x, self.query, dtype))
         queries = queries * self.config.d_k**-0.5

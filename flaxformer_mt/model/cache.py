@@ -1,10 +1,11 @@
 """What decoding keeps between steps: past keys and values, and which hypothesis owns them.
 
 A beam's keys and values stay where they were written. When a search reorders its hypotheses, only
-`ancestry` moves: the slot of each of a hypothesis's past positions. Reordering keys and values
-would read and write all of them at every step, which takes a CPU longer than the products with
-them. Attending over all slots costs `beams` times the multiplications, but as matrix products
-instead of many matrix-vector products.
+`ancestry` moves: a small table with the slot of each of a hypothesis's past positions. Other
+hypotheses' keys are masked out. Reordering keys and values would read and write all of them at
+every step, which takes a CPU longer than the products with them. Attending over all slots costs
+`beams` times the multiplications, but a row's beams then share their keys: matrix products instead
+of many matrix-vector products, and each key is read once.
 """
 
 from collections.abc import Mapping
@@ -65,6 +66,7 @@ def start(
 
 
 def room(cache: Cache) -> int:
+    """How many positions fit."""
     length: int = cache["beams"]["ancestry"].shape[2]
     return length
 

@@ -12,7 +12,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.config.schema import ModelConfig
-from flaxformer_mt.model.kernels import Dropout, declare, embedding_normal
+from flaxformer_mt.model.dropout import Dropout
+from flaxformer_mt.model.kernels import declare, embedding_normal
 
 # Each use's table, by `config.tie`.
 SOURCE_TABLE = {"all": "shared", "target": "source", "none": "source"}
@@ -25,12 +26,14 @@ CHUNK = 128  # types that a TPU's vector registers have side by side
 def softmax_table(
     params: Mapping[str, Any], config: ModelConfig
 ) -> Float[Array, "tgt_vocab d_model"]:
+    """The matrix that makes the logits, from the unboxed tree under "params"."""
     return params["embedding"][SOFTMAX_TABLE[config.tie]]
 
 
 def softmax_bias(
     params: Mapping[str, Any], config: ModelConfig
 ) -> Float[Array, " tgt_vocab"] | None:
+    """What is added to `softmax_table`'s logits, if the model has it."""
     return params["embedding"][SOFTMAX_BIAS] if config.logits_bias else None
 
 
@@ -65,9 +68,12 @@ def of_types(
 def table_copies(
     params: Mapping[str, Any], config: ModelConfig, count: int
 ) -> dict[str, dict[str, Float[Array, "copies vocab d_model"]]]:
-    """The collection "copies": each vocabulary table once for each of `count` parts of the rows. A
-    copy collects its gradient from lookups and softmax where it arises, and the copies' gradients
-    are summed once, not for each use."""
+    """The collection "copies": each vocabulary table once for each of `count` parts of the rows.
+
+    Each of the devices that split the rows has one copy. A copy collects its gradient from lookups
+    and softmax where it arises, and the copies' gradients are summed once. Each use of a single
+    table would be summed over all devices separately.
+    """
     names = {tables[config.tie] for tables in (SOURCE_TABLE, TARGET_TABLE, SOFTMAX_TABLE)}
 
     def copies(table: Array) -> Array:

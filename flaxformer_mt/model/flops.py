@@ -1,5 +1,9 @@
-"""Model FLOPs by formula: only the matrix products of the paper's equations, so shares of a chip's
-peak can be compared between programs (PaLM, arXiv 2204.02311, appendix B)."""
+"""Model FLOPs by formula: only the matrix products of the paper's equations.
+
+Other work (recomputation under `remat`, padding, layer normalisation, softmax, the optimizer) isn't
+counted, so shares of a chip's peak can be compared between programs (PaLM, arXiv 2204.02311,
+appendix B).
+"""
 
 from flaxformer_mt.config.schema import ModelConfig
 
@@ -19,8 +23,10 @@ def forward_flops(
     """FLOPs of one forward pass by part (a multiply and an add are two), softmax matrix included.
 
     `src_tokens` and `tgt_tokens` are positions of the whole batch; each attends to `src_keys`
-    positions of the source or `tgt_keys` of the target. A causal mask doesn't halve that. For the
-    useful work of a padded batch they are its tokens and the mean length of a sentence.
+    positions of the source or `tgt_keys` of the target. A causal mask doesn't halve that, since the
+    products compute the other half too. For full rows these are `rows * src_length`, `rows *
+    tgt_length`, `src_length`, `tgt_length`; for the useful work of a padded batch, its tokens and
+    the mean length of a sentence.
     """
     d_model, heads, d_k, d_v = config.d_model, config.num_heads, config.d_k, config.d_v
 

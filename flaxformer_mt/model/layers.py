@@ -10,7 +10,8 @@ from jaxtyping import Array, Bool, Float, Int
 from flaxformer_mt.config.schema import ModelConfig
 from flaxformer_mt.model import cache
 from flaxformer_mt.model.attention import Hidden, Mask, MultiHeadAttention
-from flaxformer_mt.model.kernels import Dropout, declare, glorot_flattened, product
+from flaxformer_mt.model.dropout import Dropout
+from flaxformer_mt.model.kernels import declare, glorot_flattened, product
 
 KeysValues = dict[str, Array]  # {"key": [..., d_k], "value": [..., d_v]}
 ACTIVATIONS = {"relu": jax.nn.relu, "silu": jax.nn.silu}
@@ -125,6 +126,7 @@ class Residual(nn.Module):
         return self.norm(x) if self.config.norm == "pre" else x
 
     def leave(self, x: Hidden, sublayer: Hidden, *, deterministic: bool) -> Hidden:
+        """`x` joined with the sub-layer's output."""
         x = x + self.dropout(sublayer, deterministic=deterministic)
         x = nn.with_logical_constraint(x, ("batch", "length", "act_embed"))
         return self.norm(x) if self.config.norm == "post" else x
@@ -183,6 +185,7 @@ class DecoderLayer(nn.Module):
         return self._feed_forward(x, deterministic=deterministic)
 
     def cross_keys_values(self, encoded: Hidden) -> KeysValues:
+        """The source's keys and values for this layer, computed once per sentence in decoding."""
         keys, values = self.cross_attention.keys_values(encoded)
         return {"key": keys, "value": values}
 
@@ -198,8 +201,12 @@ class DecoderLayer(nn.Module):
         Float[Array, "rows beams d_model"], KeysValues, Float[Array, "rows heads beams src_length"]
     ]:
         """The layer at position `index` of every beam, `past` with that position added, and what
-        each beam attends to in the source. Beams are queries over the same keys, among which
-        `visible` marks a beam's own."""
+        each beam attends to in the source.
+
+        `past` and `source` are the layer's parts of a cache (`model/cache.py`). A row's beams are
+        queries over the same keys: those of the source, and those of all slots, among which
+        `visible` marks a beam's own. Nothing is copied for them.
+        """
         around = self.self_attention_residual
         inner = around.enter(x)
         keys, values = self.self_attention.keys_values(inner)

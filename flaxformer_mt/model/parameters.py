@@ -23,6 +23,9 @@ STACKS = ("encoder", "decoder")
 def initial_params(model: Transformer, key: Array) -> dict[str, Any]:
     """Freshly drawn parameters, each leaf boxed with its logical axis names (`nn.meta.unbox`).
 
+    Pure: `jax.eval_shape` gives the abstract tree, and `jax.jit` with output shardings draws each
+    device's part in place. The tree is the one under "params".
+
     All layers of a stack are drawn at once, as with `scan_layers`: that compiles faster, and both
     forms start from the same numbers.
     """
@@ -50,7 +53,10 @@ def initial_params(model: Transformer, key: Array) -> dict[str, Any]:
 def count_by_formula(
     config: ModelConfig, src_vocab_size: int, tgt_vocab_size: int
 ) -> dict[str, int]:
-    """Parameters of each part, from the sizes; parts that a model lacks are 0."""
+    """Parameters of each part, from the sizes; parts that a model lacks are 0.
+
+    The paper's base and big with 37,000 tied types have 63.0 and 214.2 million in all.
+    """
     d_model, d_ff = config.d_model, config.d_ff
     attention = 2 * d_model * config.num_heads * (config.d_k + config.d_v)
     if config.attention_bias:
@@ -85,6 +91,7 @@ def count(params: Params) -> dict[str, int]:
 
 
 def table(params: Params, config: ModelConfig, src_vocab_size: int, tgt_vocab_size: int) -> str:
+    """Parameters by part, by formula and counted, as a training run prints first."""
     formula, counted = count_by_formula(config, src_vocab_size, tgt_vocab_size), count(params)
     rows = {part: (formula.get(part, 0), counted.get(part, 0)) for part in {**formula, **counted}}
     rows["total"] = sum(formula.values()), sum(counted.values())

@@ -55,6 +55,7 @@ class Decoder(nn.Module):
         return x if self.norm is None else self.norm(x)
 
     def cross_keys_values(self, encoded: Hidden) -> dict[str, KeysValues]:
+        """Each layer's keys and values of the source, by layer name."""
         return {
             name: layer.cross_keys_values(encoded) for name, layer in self._single_layers().items()
         }
@@ -103,6 +104,7 @@ def aligning_layer(config: ModelConfig) -> int:
 
 
 def layer_name(index: int) -> str:
+    """The name of an unrolled layer in the parameters, and of any layer in a decoding cache."""
     return f"layers_{index}"
 
 

@@ -54,8 +54,11 @@ class Transformer(nn.Module):
         tgt_positions: Int[Array, "rows tgt_length"],
         deterministic: bool,
     ) -> Hidden:
-        """The decoder's hidden states, float32; the loss multiplies by the softmax matrix piece by
-        piece. `deterministic=False` needs a "dropout" key."""
+        """The decoder's hidden states, float32, before the softmax matrix.
+
+        The loss multiplies by that matrix (`softmax_table`, `softmax_bias`) piece by piece, so that
+        all logits are never in memory at once. `deterministic=False` needs a "dropout" key.
+        """
         encoded = self.encode(
             src,
             src_segment_ids=src_segment_ids,
@@ -81,6 +84,7 @@ class Transformer(nn.Module):
         src_positions: Int[Array, "rows src_length"],
         deterministic: bool,
     ) -> Hidden:
+        """The encoder's output, float32."""
         x = self.embedding.source(src, src_positions, deterministic=deterministic)
         mask = attention_mask(src_segment_ids, src_segment_ids)
         return self.encoder(x, mask, deterministic=deterministic)

@@ -40,6 +40,7 @@ def keep_compiled(folder: Path, *, limit: int = LIMIT) -> Path | None:
     bounded = settings.jax_compilation_cache_max_size != -1
     if chosen and (bounded or "://" in chosen):
         return Path(chosen)
+    # Programs for one kind of CPU do not run on every other, and home folders are shared.
     place = Path(chosen) if chosen else folder / machine()
     try:
         place.mkdir(parents=True, exist_ok=True)
@@ -59,7 +60,10 @@ def keep_compiled(folder: Path, *, limit: int = LIMIT) -> Path | None:
 
 
 def share_compiled(folder: Path) -> None:
-    """Fetches compiled programs from `folder` of a bucket, and keeps new ones there as well."""
+    """Fetches compiled programs from `folder` of a bucket, and keeps new ones there as well.
+
+    JAX has the first of several processes write. Never raises.
+    """
     place = folder_in_use()
     if place is None or "://" in str(place):
         return

@@ -38,10 +38,13 @@ class MeshError(UserError):
 
 
 def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -> Mesh:
-    """A mesh over `devices` (default: all); one axis may be -1, what is left. Raises MeshError.
+    """A mesh over `devices` (default: all); one axis may be -1, what is left.
 
     On TPUs neighbours in the mesh are neighbours on the chips' network where possible. Slices,
     which only the data-centre network joins, split the data axis, which has the least traffic.
+
+    Raises MeshError if the sizes don't multiply to the number of devices, or mesh.data isn't a
+    multiple of the number of slices.
     """
     devices = jax.devices() if devices is None else devices
     sizes = [config.data, config.fsdp, config.tensor]
@@ -58,6 +61,7 @@ def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -
 
 def _grid(devices: Sequence[jax.Device], sizes: Sequence[int]) -> np.ndarray:
     if devices[0].platform != "tpu":
+        # In order of hosts: the tensor axis stays within one.
         return np.asarray(devices).reshape(sizes)
     slices = len({getattr(device, "slice_index", 0) for device in devices})
     if slices == 1:
@@ -97,9 +101,13 @@ def batch_sharding(mesh: Mesh) -> NamedSharding:
 
 
 def batch_share(mesh: Mesh) -> tuple[tuple[int, ...], int]:
-    """The rows of a batch on this process's devices: which parts of how many equal ones."""
+    """The rows of a batch on this process's devices: which parts of how many equal ones.
+
+    If a row's devices belong to several processes, each has that part.
+    """
     if not mesh.is_multi_process:
         return (0,), 1
+    # The axes are (data, fsdp, tensor): each row of this table holds one part's devices.
     parts = mesh.devices.reshape(-1, mesh.shape["tensor"])
     here = jax.process_index()
     mine = (any(device.process_index == here for device in devices) for devices in parts)

@@ -127,7 +127,10 @@ class DeterminismError(UserError):
 
 
 def make_deterministic() -> None:
-    """Has XLA compile deterministic programs for GPUs; DeterminismError if it has started."""
+    """Has XLA compile deterministic programs for GPUs; on CPUs and TPUs they are anyway.
+
+    Raises DeterminismError after a GPU was used, since XLA reads its flags when it starts.
+    """
     flags = os.environ.get("XLA_FLAGS", "")
     if FLAG in flags.split():
         return

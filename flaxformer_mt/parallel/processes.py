@@ -56,6 +56,7 @@ class Processes:
 
     @property
     def is_first(self) -> bool:
+        """Whether this one writes and reports for all."""
         return self.number == 0
 
     def first(self, action: Callable[[], T]) -> T:
@@ -127,7 +128,10 @@ def joined(cluster: Cluster | None, *, heartbeat: int | None = None) -> Iterator
 
     JAX recognises TPU pod slices (also on GKE), Slurm, Open MPI and Kubernetes; otherwise this
     process is alone. Must come before any use of a device. If a process dies or leaves this block
-    by an exception, JAX aborts the others within `heartbeat` seconds. Raises ProcessError.
+    by an exception, JAX aborts the others within `heartbeat` seconds.
+
+    Raises ProcessError if the others can't be met, and for several CPU devices in each of several
+    processes.
     """
     try:
         processes = _join(cluster, heartbeat or HEARTBEAT)
@@ -151,9 +155,13 @@ def joined(cluster: Cluster | None, *, heartbeat: int | None = None) -> Iterator
 
 
 def settled_status(error: Exception, status: int) -> int:
-    """The exit status after `error`: the first process's, if it failed first. It ends last."""
+    """The exit status after `error`, by itself `status`: the first process's, if it failed first.
+
+    A launcher may look at any process. The first ends last, since JAX then aborts the others.
+    """
     if _failed is None:
         return status
+    # Nobody is left to tell, or to hear it from, where the connection is lost as well.
     with contextlib.suppress(jax.errors.JaxRuntimeError):
         if isinstance(error, ProcessError):
             status = int(_client().blocking_key_value_get(_STATUS, 1000 * _PATIENCE))
@@ -218,6 +226,7 @@ def _leave_at_exit(status: int) -> None:
 
 
 def _client() -> Any:
+    # JAX has no public door to its coordination service; Orbax enters by this one as well.
     from jax._src import distributed
 
     return distributed.global_state.client

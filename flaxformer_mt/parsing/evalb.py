@@ -42,9 +42,11 @@ class Score:
 
     @property
     def f1(self) -> float:
+        """The harmonic mean of precision and recall."""
         return _share(2 * self.matched, self.gold + self.predicted)
 
     def to_json(self) -> dict[str, int | float]:
+        """Percentages, and the counts behind them."""
         scored = self.sentences - self.errors - self.skipped
         return {
             "f1": 100 * self.f1,
@@ -76,6 +78,7 @@ def trees_of_parses(gold: Sequence[Tree], count: int) -> tuple[Tree, ...]:
 
 
 def describe_left_out(gold: Sequence[Tree], kept: Sequence[Tree]) -> str:
+    """What to tell of the trees that `trees_of_parses` has left out; "" if there are none."""
     count = len(gold) - len(kept)
     return f"gold trees without words left out, as linearize does: {count:,}" if count else ""
 
@@ -114,6 +117,7 @@ def total(scores: Iterable[Score], *, longest: int | None = None) -> Score:
 
 
 def scores_json(scores: Sequence[Score]) -> dict[str, Any]:
+    """Both of EVALB's sums."""
     return {
         "scorer": "EVALB, COLLINS.prm",
         "all": total(scores).to_json(),
@@ -122,6 +126,7 @@ def scores_json(scores: Sequence[Score]) -> dict[str, Any]:
 
 
 def scores_table(scores: Sequence[Score]) -> str:
+    """The same for people."""
     every, short = (total(scores, longest=longest).to_json() for longest in (None, CUTOFF))
     rows = [
         [name.replace("_", " "), *(f"{n:.2f}" if isinstance(n, float) else f"{n:,}" for n in pair)]

@@ -165,11 +165,14 @@ def rebuild(words: Sequence[str], tokens: Sequence[str]) -> Rebuilt:
 
 
 def flat(words: Sequence[str]) -> Tree:
+    """The tree that says nothing: the words alone."""
     return rebuild(words, [LEAF] * len(words)).tree
 
 
 @dataclasses.dataclass
 class Repairs:
+    """How many sentences were malformed, and every repair by its kind."""
+
     sentences: int = 0
     malformed: int = 0
     kinds: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
@@ -180,6 +183,7 @@ class Repairs:
         self.kinds.update(rebuilt.repairs)
 
     def to_json(self) -> dict[str, Any]:
+        """Every kind is there, also those that did not occur."""
         return {
             "sentences": self.sentences,
             "malformed_sentences": self.malformed,
@@ -193,6 +197,7 @@ class Repairs:
 
 
 def counted(counts: Mapping[str, int]) -> Iterator[str]:
+    """A line for each thing that occurred."""
     for what, count in counts.items():
         yield f"  {what}: {count:,}"
 

@@ -15,4 +15,5 @@ SETTINGS = {
 
 
 def set_for_compiler() -> None:
+    """Sets them for this process, before JAX looks for devices."""
     os.environ.update(SETTINGS)

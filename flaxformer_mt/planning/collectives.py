@@ -42,6 +42,7 @@ class Collective:
 
 
 def is_collective(item: Instruction) -> bool:
+    """Whether an instruction is part of a collective, or a transfer by hosts between slices."""
     opcode = item.opcode.removesuffix("-start").removesuffix("-done")
     return opcode in KINDS or (opcode in ("send", "recv") and "xla_megascale" in item.rest)
 
@@ -124,9 +125,10 @@ def _sent(kind: str, size: float, parties: int) -> float:
 def expected_bytes(abstract_params: Any, mesh: Mesh, dtype: str) -> int | None:
     """What a device must send a step, gradients and parameters; None for `tensor` > 1.
 
-    For P bytes of parameters on `data` D and `fsdp` F: with F = 1 a ring's all-reduce of gradients,
-    2 P (D-1)/D; with F > 1 parameters are gathered twice and gradients reduce-scattered, 3 P
-    (F-1)/F, and their parts all-reduced over `data`, 2 (P/F) (D-1)/D.
+    Matrices go in `dtype`, vectors in float32. For P bytes of parameters on `data` D and `fsdp` F:
+    with F = 1 a ring's all-reduce of gradients, 2 P (D - 1) / D; with F > 1 parameters are gathered
+    twice and gradients reduce-scattered, 3 P (F - 1) / F, and their parts all-reduced over `data`,
+    2 (P / F) (D - 1) / D.
     """
     data, fsdp, tensor = (mesh.shape[axis] for axis in ("data", "fsdp", "tensor"))
     if tensor > 1:
@@ -146,8 +148,11 @@ def expected_bytes(abstract_params: Any, mesh: Mesh, dtype: str) -> int | None:
 
 
 def replica_groups(attributes: str, devices: int) -> Groups:
-    """The groups in a collective's attributes, or a permutation's (source, target) pairs, as
-    numbers in `mesh.devices.flat` (of one slice). Raises HloError."""
+    """The groups in a collective's attributes, or a permutation's (source, target) pairs.
+
+    Devices are numbered as in `mesh.devices.flat` (of one slice); `devices` is the number of all.
+    Raises HloError for a form that isn't one of XLA's three.
+    """
     if found := _LISTED.search(attributes):
         listed = re.findall(r"\{([\d,]+)\}", found[1])
         return tuple(tuple(_numbers(group)) for group in listed) or (tuple(range(devices)),)
@@ -195,6 +200,7 @@ def _mesh_groups(mesh: str, device_ids: str | None, axes: str) -> np.ndarray:
 
 
 def _iota(sizes: str, axes: str | None) -> np.ndarray:
+    """Numbers from 0 in an array of these sizes, transposed."""
     order = np.arange(math.prod(_numbers(sizes))).reshape(_numbers(sizes))
     return order.transpose(_numbers(axes)) if axes else order
 

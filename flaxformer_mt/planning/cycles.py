@@ -42,6 +42,8 @@ class Place:
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
+    """Executions of similar instructions in one step, and their total time."""
+
     name: str
     count: int
     seconds: float
@@ -67,10 +69,12 @@ class Compute:
 
     @property
     def unestimated_seconds(self) -> float:
+        """Synchronous operations without an estimate."""
         return sum(cost.seconds for cost in self.unestimated if not cost.asynchronous)
 
     @property
     def copy_seconds(self) -> float:
+        """All asynchronous copies."""
         return sum(cost.seconds for cost in self.unestimated if cost.asynchronous)
 
     @property
@@ -156,6 +160,7 @@ def place(op_name: str, opcode: str) -> Place:
 
 
 def part_of(at: Place) -> str:
+    """The innermost module of a place; attention by its products."""
     if at.phase == "compiler:":
         return "the compiler's own"
     if at.phase == "update":
@@ -179,6 +184,7 @@ def part_of(at: Place) -> str:
 
 
 def _moved(item: Instruction, operands: int) -> int:
+    """Most bytes that an instruction reads and writes; `operands` are the bytes it takes."""
     if item.opcode.endswith("-start"):
         return abs(item.bytes - operands)  # its result holds the operand as well
     if item.opcode == "dynamic-update-slice":

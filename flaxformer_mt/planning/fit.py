@@ -40,6 +40,8 @@ def shape_of(config: ExperimentConfig, src_length: int, tgt_length: int) -> Shap
 
 @dataclasses.dataclass(frozen=True)
 class Need:
+    """Memory that a batch of `rows` rows takes, or would take, on each device."""
+
     rows: int
     needed: int
     available: int
@@ -48,6 +50,8 @@ class Need:
 
 @dataclasses.dataclass(frozen=True)
 class Fit:
+    """The `largest` that fits, if any, and every compilation `tried`."""
+
     largest: Need | None
     tried: tuple[Need, ...]
 
@@ -87,6 +91,7 @@ def search(measure: Callable[[int], Need], *, start: int, multiple: int) -> Fit:
 
 
 def _crossing(a: Need, b: Need) -> int:
+    """Rows at which the line through two measurements reaches the target, at least 0."""
     if a.needed == b.needed:
         return 2 * max(a.rows, b.rows)
     slope = (b.needed - a.needed) / (b.rows - a.rows)
@@ -95,10 +100,13 @@ def _crossing(a: Need, b: Need) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Remedy:
+    """A config that keeps the batch by more micro-batches or remat, and its plan."""
+
     config: ExperimentConfig
     plan: Plan
 
     def flags(self, before: ExperimentConfig) -> str:
+        """What it changes, as flags of `train`."""
         old, new = flatten(before), flatten(self.config)
         changed = {key: str(new[key]).lower() for key in _REMEDIED if new[key] != old[key]}
         return " ".join(f"--config.{key}={value}" for key, value in changed.items())

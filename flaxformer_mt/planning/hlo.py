@@ -29,6 +29,8 @@ class HloError(UserError):
 
 @dataclasses.dataclass(frozen=True)
 class Instruction:
+    """One line of a computation; `rest` has attributes and metadata."""
+
     name: str
     shape: str
     opcode: str
@@ -36,24 +38,29 @@ class Instruction:
     rest: str
 
     def attribute(self, pattern: str) -> str | None:
+        """The first group of a pattern in `rest`."""
         found = re.search(pattern, self.rest)
         return found[1] if found else None
 
     @property
     def operands(self) -> list[str]:
+        """Names of the instructions whose results it takes."""
         return _NAME.findall(self.arguments)
 
     @property
     def op_name(self) -> str:
+        """Its place in the traced function; empty for the compiler's own."""
         return self.attribute(r'op_name="([^"]*)"') or ""
 
     @property
     def cycles(self) -> int | None:
+        """The compiler's estimate of one execution."""
         found = self.attribute(r'"estimated_cycles":"(\d+)"')
         return None if found is None else int(found)
 
     @property
     def called(self) -> dict[str, str]:
+        """Computations by attribute: `calls`, `to_apply`, `body`, ..."""
         return dict(_CALLED.findall(self.rest))
 
     @property
@@ -63,6 +70,8 @@ class Instruction:
 
 @dataclasses.dataclass(frozen=True)
 class Program:
+    """The computations of a compiled program by name, each its instructions in order."""
+
     entry: str
     computations: Mapping[str, Sequence[Instruction]]
 
@@ -172,6 +181,7 @@ def shape_bytes(shape: str) -> int:
 
 
 def _split(text: str) -> tuple[str, str]:
+    """The operands' text and what follows their closing parenthesis."""
     depth = 1
     for found in re.finditer(r"[()]", text):
         depth += 1 if found[0] == "(" else -1

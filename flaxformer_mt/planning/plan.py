@@ -50,6 +50,7 @@ class Compiled:
 
     @property
     def needed_bytes(self) -> int:
+        """Memory that it takes or would take."""
         if self.memory is not None:
             return self.memory.needed(self.hbm_bytes)
         assert self.refused is not None
@@ -58,8 +59,11 @@ class Compiled:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan(Compiled):
-    """One step of a config on a topology. `step_seconds` adds compute, with copies overlapping, and
-    collectives, without."""
+    """One step of a config on a topology.
+
+    `step_seconds` adds compute, with copies overlapping, and collectives, without. A real step may
+    be shorter (overlap) or longer (launches, waiting for data).
+    """
 
     chips: int
     devices: int
@@ -90,6 +94,7 @@ class Plan(Compiled):
 
     @property
     def positions_per_second(self) -> float:
+        """Source and target positions of the whole batch, with padding."""
         return self.shape.positions / self.step_seconds if self.step_seconds else 0.0
 
     @property
@@ -185,6 +190,7 @@ def _known(
 
 
 def to_json(plan: Plan) -> dict[str, Any]:
+    """The plan's fields and properties as JSON values."""
     followed = (
         *("fits", "needed_bytes", "collective_bytes", "collective_seconds"),
         *("positions_per_second", "hours", "chip_hours", "cost"),

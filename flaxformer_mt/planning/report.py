@@ -45,6 +45,8 @@ lengthen it), memory fragmentation and numerical results."""
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Request:
+    """What to plan for; a `workdir`'s vocabulary and batch shapes are used."""
+
     topology: str
     slices: int = 1
     workdir: str | None = None
@@ -55,17 +57,21 @@ class Request:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
+    """For people and for programs; whether it fits."""
+
     text: str
     values: Any
     fits: bool = True
 
 
 def report_step(config: ExperimentConfig, request: Request, say: Say) -> Report:
+    """The training step: memory, time, communication, cost."""
     result = _plan(config, request, _shape(config, request), say)
     return Report("\n".join(_lines(result)), to_json(result), result.fits)
 
 
 def report_shardings(config: ExperimentConfig, request: Request, say: Say) -> Report:
+    """How every parameter lies on the mesh, and the share that each device holds whole."""
     topology = describe(request.topology, request.slices)
     program = build(config, **_vocabulary_sizes(config, request), devices=topology.devices)
     rows: list[dict[str, Any]] = []
@@ -89,6 +95,7 @@ def report_shardings(config: ExperimentConfig, request: Request, say: Say) -> Re
 
 
 def report_decoding(config: ExperimentConfig, request: Request, say: Say) -> Report:
+    """Beam search on one device."""
     sizes = _vocabulary_sizes(config, request)
     topology = describe(request.topology, request.slices)
     say(f"compiling beam search for one device of {topology}")
@@ -295,6 +302,7 @@ def _costs(costs: tuple[Cost, ...], total: float, shown: int = 15) -> Iterator[s
 
 
 def decoding_as_text(plan: DecodePlan) -> str:
+    """The report of beam search on one device."""
     lines = [
         f"{plan.config}, beam search on one {plan.chip}: {plan.rows} sources of "
         f"{plan.src_length} positions, beam {plan.beam_size}, at most {plan.max_length} tokens",
@@ -326,6 +334,7 @@ def _unestimated(compute: Compute, seconds: float) -> Iterator[str]:
 
 
 def remedies_as_text(config: ExperimentConfig, plain: Plan, tried: Sequence[fit.Remedy]) -> str:
+    """What was tried to keep the config's batch, and the fastest of it."""
     tokens, needed = config.data.batch.tokens, plain.needed_bytes / _GIB
     lines = [f"data.batch.tokens = {tokens:,} as it is takes {needed:.2f} GiB, too much"]
     for remedy in tried:
@@ -340,6 +349,7 @@ def remedies_as_text(config: ExperimentConfig, plain: Plan, tried: Sequence[fit.
 
 
 def fit_as_text(remat: bool, found: fit.Fit, best: Plan | None, asked: Shape) -> str:
+    """What a search found, with or without remat."""
     form = "with remat" if remat else "without remat"
     if found.largest is None or best is None:
         return f"{form}: not even {min(need.rows for need in found.tried)} rows fit"

@@ -49,20 +49,24 @@ class Experiment:
 
     @property
     def name(self) -> str:
+        """Name of its result file: `table3_c_n2_paper_full_seed_1`."""
         return f"{self.stem(self.row.name.lower())}_seed_{self.seed}"
 
     def stem(self, what: str) -> str:
+        """How names of files about `what` of its table begin, for any seed."""
         stem = f"{self.row.table}_{what}_{self.settings.extent}"
         return f"{stem}_{self.variant}" if self.variant else stem
 
     @property
     def run_name(self) -> str:
+        """Name of its run directory, shared by experiments that only score differently."""
         row = f"{self.row.table}_{self.row.name.lower()}"
         trained = _digest([deciding(self.config, "training"), self.pairs])
         return f"{row}_{self.settings.extent}_seed_{self.seed}-{trained[:8]}"
 
     @property
     def kept_as(self) -> str:
+        """The name under which the run keeps its translations of the test set."""
         return f"{self.test}_{self.variant}" if self.variant else self.test
 
     @property
@@ -71,11 +75,13 @@ class Experiment:
 
     @property
     def scoring(self) -> Scoring:
+        """How its translations are scored."""
         tokenizer = "none" if self.config.data.tokenized else "13a"
         return Scoring(tokenizer=tokenizer, language=self.config.data.tgt_lang, ter=False)
 
     @property
     def is_the_paper_s(self) -> bool:
+        """Whether only place, seed and precision differ from the paper's experiment."""
         if self.settings.scale != 1 or self.settings.corpus is not None:
             return False
         paper = options.load_on(self.settings.text, self.row.spec)
@@ -85,6 +91,7 @@ class Experiment:
 
     @property
     def digest(self) -> str:
+        """Digest of all that decides its numbers except the text, which the manifest digests."""
         settings = deciding(self.config, *_NUMBERS)
         return _digest([settings, self.settings.scale, self.pairs, self.test])
 

@@ -84,6 +84,7 @@ def _done(
 
 
 def group_of(result: Result) -> str:
+    """The settings that comparable results share: all except row and seed."""
     settings = json.loads(result.details["settings"])
     settings.pop("seed")
     return json.dumps(settings, sort_keys=True)
@@ -111,6 +112,7 @@ def _of_row(row: Row, metrics: Mapping[str, float]) -> dict[str, float]:
 
 
 def _compared(pairs: Sequence[tuple[Scored, Scored]]) -> tuple[dict[str, float], str]:
+    """Base and row over all seeds; tests draw or exchange a sentence with all its outputs."""
     base, row = ([_measured(one) for one in seeds] for seeds in zip(*pairs, strict=True))
     # Per sentence, the counts of all seeds: BLEU of their outputs taken together.
     together = [
@@ -137,6 +139,7 @@ def _compared(pairs: Sequence[tuple[Scored, Scored]]) -> tuple[dict[str, float],
 
 
 def _measured(scored: Scored) -> Measured:
+    """A run's kept output, scored by the paper's BLEU where that applies, else by sacreBLEU."""
     kept = read_kept(scored.run.evaluation, scored.experiment.kept_as)
     if kept.references is None:
         raise ScoringError(f"{scored.run.evaluation}: has no references: evaluate it again")
@@ -146,6 +149,7 @@ def _measured(scored: Scored) -> Measured:
 
 
 def setting(group: str) -> str:
+    """Text and scale of a group, for a heading."""
     settings = json.loads(group)
     corpus, scale = settings["corpus"], settings["scale"]
     what = "the paper's text" if corpus is None else f"the text `{corpus['name']}`"
@@ -160,6 +164,7 @@ def overrides(group: str) -> str:
 
 
 def described(found: Result) -> Iterator[str]:
+    """The comparison, as a section of the page."""
     header = [
         *("row", "paper: BLEU against base", "ours", "95% interval", "p", "seeds that agree"),
         *("the paper's order", "paper: perplexity against base", "ours"),

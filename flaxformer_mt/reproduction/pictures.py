@@ -28,6 +28,7 @@ Say = Callable[[str], None]
 
 
 def draw_formulas(folder: Path, *, say: Say) -> None:
+    """The learning rate of section 5.3 and the positions of section 3.5, of the base model."""
     _write(paper.schedule((4000,), d_model=512, steps=100_000), folder / "schedule.svg", say)
     _write(paper.positions(100, d_model=128), folder / "positions.svg", say)
 

@@ -51,6 +51,8 @@ def planned_parameters(config: ExperimentConfig) -> int:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Planned:
+    """A step of the paper's batch; `whole` if it was compiled with all of its layers."""
+
     chip: str
     chips: int
     step_ms: float
@@ -64,6 +66,7 @@ class Planned:
 
 
 def planned_steps(config: ExperimentConfig, plans: Sequence[Result]) -> Iterator[Planned]:
+    """The whole steps among `plans` that are this config's."""
     wanted = _step(config)
     for plan in plans:
         for name in plan.metrics:
@@ -77,6 +80,7 @@ def planned_steps(config: ExperimentConfig, plans: Sequence[Result]) -> Iterator
 def planned_by_layers(
     row: Row, config: ExperimentConfig, plans: Sequence[Result]
 ) -> Planned | None:
+    """The row's step from one and two layers; None if it wasn't compiled or has changed."""
     wanted = re.compile(rf"{key_of(row)}_(?P<chip>v\w+?)_(?P<chips>\d+)_step_ms")
     for plan in plans:
         digest, *commits = plan.details.get(key_of(row), "none").split()
@@ -100,6 +104,7 @@ def _planned(plan: Result, found: re.Match[str], commits: Sequence[str], *, whol
 
 
 def is_plan(result: Result) -> bool:
+    """Whether it is a result of one of the two benchmarks."""
     rows = tuple(f"{key_of(row)}_" for row in ROWS)
     return any(
         _WHOLE.fullmatch(name) or (name.startswith(rows) and name.endswith("_step_ms"))
@@ -108,10 +113,12 @@ def is_plan(result: Result) -> bool:
 
 
 def key_of(row: Row) -> str:
+    """What the row's metrics begin with."""
     return row.label.replace("/", "_").lower()
 
 
 def step_digest(config: ExperimentConfig) -> str:
+    """Sixteen digits of what decides the step's program."""
     text = json.dumps(_step(config), sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

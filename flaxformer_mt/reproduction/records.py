@@ -30,6 +30,8 @@ MEANING = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Failure:
+    """A row that failed: its experiment in `details`, and why."""
+
     name: str
     command: str
     message: str
@@ -70,6 +72,7 @@ class Standing:
 
     @property
     def status(self) -> str:
+        """A key of MEANING."""
         if self.full:
             return FULL
         if self.reduced:

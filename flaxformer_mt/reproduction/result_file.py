@@ -57,10 +57,11 @@ class Machine:
 class Result:
     """One measured result.
 
-    `command` is as typed in the repository's root; `config` as `--config` takes it; `commit` the
-    full hash, with "-dirty" if tracked files differed, or "release X.Y.Z"; `seconds` wall-clock
-    time. `signatures` say how some `metrics` were computed; `details` are words. `hypotheses` maps
-    files of translations beside the result to their text's SHA-256.
+    `command` is as typed in the repository's root, with relative paths; `config` as `--config`
+    takes it; `commit` the full hash, with "-dirty" if tracked files differed, or "release X.Y.Z";
+    `seconds` the command's wall-clock time. `metrics` are finite numbers; `signatures` say how some
+    were computed (sacreBLEU's strings); `details` are words. `hypotheses` maps files of
+    translations beside the result, for `evaluate --hypotheses`, to their text's SHA-256.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Result:
 
 
 def this_machine(accelerator: str | None = None) -> Machine:
+    """Cores this process may use, physical memory in GiB, and JAX's device unless one is given."""
     if accelerator is None:
         import jax
 
@@ -217,6 +219,7 @@ _Code = tuple[str, Mapping[str, str]]  # a commit or a release, and versions of 
 
 
 def trained_by(*records: RunRecord) -> dict[str, str]:
+    """For a result's details: the code that started its runs, each once."""
     codes: list[dict[str, Any]] = []
     for start in (start for record in records for start in record.starts):
         code = {"commit": start.git_commit, "packages": dict(start.packages)}
@@ -226,10 +229,12 @@ def trained_by(*records: RunRecord) -> dict[str, str]:
 
 
 def training_commits(result: Result) -> list[str]:
+    """The commits that trained a result's runs, if known, each once."""
     return list(dict.fromkeys(short(commit) for commit, _ in _training_codes(result)))
 
 
 def mixture(result: Result) -> str | None:
+    """What trained the result's run, unless only what measured it."""
     trained = _training_codes(result)
     measured: _Code = (result.commit, dict(result.versions))
     if all(code == measured for code in trained):

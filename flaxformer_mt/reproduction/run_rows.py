@@ -67,9 +67,11 @@ class Rows:
     command: Sequence[str]
 
     def run_of(self, experiment: Experiment) -> RunDirectory:
+        """The run's directory; experiments that are trained differently have different ones."""
         return RunDirectory(self.workdir / "runs" / experiment.run_name)
 
     def run(self, experiments: Iterable[Experiment]) -> list[Outcome]:
+        """Runs what isn't done yet. Failures are recorded; a stop ends the loop."""
         outcomes: list[Outcome] = []
         for experiment in experiments:
             self.say(f"\n== {experiment.row.label}, seed {experiment.seed}")

@@ -78,12 +78,14 @@ class Settings:
 
     @property
     def extent(self) -> str:
+        """Text and scale in file names: `paper_full`, `toy_scale_0_05`."""
         text = self.corpus.name if self.corpus else PAPER
         text += "" if self.text == "files" else f"_{self.text}"
         scale = f"scale_{self.scale!r}".replace(".", "_").replace("-", "m")
         return f"{text}_{'full' if self.scale == 1 else scale}"
 
     def command(self, table: str, *, only: Sequence[str] = (), seeds: Sequence[int] = ()) -> str:
+        """The command for a table's rows (or `only` some), with FOLDER for the text's place."""
         words = ["flaxformer-mt", "reproduce", table]
         words += ["--only", *only] if only else []
         words += ["--scale", repr(self.scale)] if self.scale != 1 else []
@@ -97,6 +99,7 @@ class Settings:
         return shlex.join(words)
 
     def to_json(self) -> str:
+        """What `from_json` reads, without the folder, and without `text` as in older results."""
         plain = dataclasses.asdict(self)
         del plain["folder"]
         if self.text == "files":
@@ -136,6 +139,7 @@ def paper_config(spec: str) -> ExperimentConfig:
 
 
 def placed(text: Text, data: DataConfig, folder: str) -> DataConfig:
+    """`data` with its files, or prepared sets of `tfds` without another place, in `folder`."""
     if text == "files":
         return dataclasses.replace(data, folder=folder)
     # A relative one would start from `data.folder`.
@@ -161,7 +165,10 @@ def _from_tfds(spec: str, data: DataConfig) -> Iterator[str]:
 
 
 def scaled(config: ExperimentConfig, scale: float) -> ExperimentConfig:
-    """The share `scale`, in (0, 1], of an experiment: everything counted in steps shrinks alike."""
+    """The share `scale`, in (0, 1], of an experiment: everything counted in steps shrinks alike.
+
+    So the learning rate and the averaged part of training are the same at the same share of it.
+    """
     if scale == 1:
         return config
     training = config.training

@@ -90,6 +90,7 @@ def is_there(folder: Path) -> bool:
 
 
 def has_average(directory: Path) -> bool:
+    """Whether a checkpoints directory holds averaged parameters."""
     return is_there(directory / AVERAGE)
 
 

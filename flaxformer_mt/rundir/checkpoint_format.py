@@ -85,8 +85,9 @@ def read_document(folder: Path, meta: Mapping[str, Any], name: str) -> dict[str,
 def read_tree(folder: Path, meta: Mapping[str, Any], name: str, abstract: Any) -> Any:
     """The tree `name` with the structure and shardings of `abstract`, every leaf checked.
 
-    Raises CheckpointError for another form, DamagedError for missing files or wrong digests,
-    UnreadError where the machine fails.
+    Leaves of `abstract` are arrays or ShapeDtypeStructs, without a sharding for the first local
+    device. Raises CheckpointError for another form, DamagedError for missing files or wrong
+    digests, UnreadError where the machine fails.
     """
     wanted = {path: _target(leaf) for path, leaf in flatten_paths(abstract).items()}
     check_form(folder, meta, name, wanted)
@@ -199,6 +200,7 @@ def listed_alike(directory: Path, list_steps: Callable[[Path], list[int]]) -> li
     if jax.process_count() == 1:
         return steps
     for _ in range(_PATIENCE):  # counted, so that all give up in the same round
+        # JAX's int32 holds 31 bits.
         digest = np.int32(zlib.crc32(str(steps).encode()) >> 1)
         if len(np.unique(multihost_utils.process_allgather(digest))) == 1:
             return steps
@@ -276,6 +278,7 @@ def _is_news(record: logging.LogRecord) -> bool:
 
 
 def _complain(hook: Callable[[Any], Any], unraisable: Any) -> None:
+    """Passes on all but failed reads' coroutines and closed event loops."""
     source = getattr(unraisable.object, "cr_code", None)
     abandoned = source is not None and "/orbax/checkpoint/" in source.co_filename
     if not abandoned and str(unraisable.exc_value) != "Event loop is closed":

@@ -204,6 +204,7 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
             manager.close()
 
     def _failed(self, error: Exception) -> None:
+        """Closes the manager, which is unusable after a failure; the next call makes a new one."""
         try:
             self._close_manager()
         except Exception as second:

@@ -32,6 +32,7 @@ def tree_digest(tree: Any) -> dict[str, str]:
             # On CPUs, some tens of sums over devices at a time can deadlock: programs start as
             # threads become free. Accelerators keep the order of dispatch.
             jax.block_until_ready(sums[path])
+    # One transfer for all, after every leaf's sum was dispatched.
     sums = jax.device_get(sums)
     return {
         path: f"{leaf.dtype}{list(leaf.shape)}:{sums[path][0]:08x}{sums[path][1]:08x}"

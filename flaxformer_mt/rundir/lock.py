@@ -41,7 +41,10 @@ class Holding:
 def locked(
     run: RunDirectory, doing: str, *, beat: float = 20.0, dead_after: float = 90.0
 ) -> Iterator[Holding]:
-    """Holds the run (in a bucket, the first process does); RunDirectoryError if another has it."""
+    """Holds the run for this process; another one gets RunDirectoryError, "... is DOING; ...".
+
+    For a run in a bucket the first process holds it for all.
+    """
     if not is_remote(run.path):
         with _locked_here(run, doing):
             yield Holding()
@@ -154,6 +157,7 @@ class RemoteHolding(Holding):
                     return
 
     def _read(self) -> tuple[int, dict[str, Any]]:
+        """The generation of the lock and what it says; 0 if there is none."""
         from google.api_core.exceptions import NotFound
 
         with explained(self._run.lock_file, "read"):

@@ -31,7 +31,10 @@ T = TypeVar("T")
 
 
 def as_path(path: str | os.PathLike[str]) -> Path:
-    """The absolute local path, or the path of `gs://...`. Raises WorkdirError."""
+    """The absolute path of a local file or folder, or the path of `gs://...`.
+
+    Raises WorkdirError for an empty path, another kind of address, or missing client libraries.
+    """
     if not os.fspath(path):
         raise WorkdirError("'' is not a path: write . for the current directory")
     # After pathlib an address reads `gs:/`.
@@ -187,6 +190,7 @@ def remove(folder: Path) -> None:
 
 
 def files_below(folder: Path) -> Iterator[Path]:
+    """Every file in a local folder or a bucket's, in order."""
     for path in sorted(folder.iterdir()):
         if path.is_dir():
             yield from files_below(path)

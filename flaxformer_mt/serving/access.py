@@ -1,9 +1,10 @@
 """Who may use the server: API keys, other sites' pages, host names.
 
-A browser lets any page send requests anywhere, and says where they come from in `Sec-Fetch-Site`
-(https://www.w3.org/TR/fetch-metadata/) and `Origin`; other programs send neither. A page whose
-owner points its name to this machine (DNS rebinding) looks like this server's own, except for
-`Host`.
+A browser lets any page send requests anywhere, also to a server on its user's machine, and a form
+needs no permission (https://fetch.spec.whatwg.org/#cors-safelisted-method). The browser says where
+a request comes from in `Sec-Fetch-Site` (https://www.w3.org/TR/fetch-metadata/) and `Origin`, which
+pages can't forge; other programs send neither. A page whose owner points its name to this machine
+(DNS rebinding) looks like this server's own, except for the name in `Host`.
 """
 
 import hashlib
@@ -20,7 +21,11 @@ _PORTS = {"http": ":80", "https": ":443"}
 
 
 class Refusal(Exception):
-    """A request that gets an error: status, message for the client, headers, a word for metrics."""
+    """A request that gets an error: its status, a message for the client, headers.
+
+    Messages repeat nothing of a request but short names of its keys. `reason` is a word for
+    metrics.
+    """
 
     def __init__(self, status: int, message: str, *, reason: str, **headers: str) -> None:
         super().__init__(message)
@@ -41,6 +46,7 @@ def unavailable(message: str, *, retry_after: int, reason: str) -> Refusal:
 
 
 def shown(text: str) -> str:
+    """A client's text for a message: printable, at most 40 characters."""
     plain = "".join(each if each.isprintable() else "\ufffd" for each in text[:40])
     return plain + ("…" if len(text) > 40 else "")
 
@@ -62,6 +68,7 @@ def admit(keys: Collection[str], key: object) -> None:
 
 
 def key_in_headers(headers: Mapping[str, str]) -> str | None:
+    """The key of `Authorization: Bearer KEY` or `X-API-Key: KEY`."""
     scheme, _, key = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and key.strip():
         return key.strip()
@@ -119,6 +126,7 @@ class Origins:
 
 
 def is_local(listener: socket.socket) -> bool:
+    """Whether only its own machine can reach a listening socket."""
     try:
         return ipaddress.ip_address(listener.getsockname()[0]).is_loopback
     except ValueError:

@@ -182,6 +182,7 @@ def _sentence(asked: TranslateRequest, found: Translated) -> Sentence:
 
 
 def _joined(text: Sentences, found: Sequence[Translated], rank: int) -> str:
+    """The n-th alternative joins each sentence's n-th, or its last."""
     hypotheses = [each.translation.hypotheses for each in found]
     return text.joined([each[min(rank, len(each) - 1)].text for each in hypotheses])
 
@@ -239,6 +240,7 @@ class _Untitled(GenerateJsonSchema):
 
 
 def openapi(reader: Reader) -> Json:
+    """OpenAPI 3.1: all paths, requests and answers."""
     model, text = reader.model, "A dog runs home."
     # By path: what it does, what it takes (with examples), what it answers.
     operations: dict[str, tuple[str, Any, Mapping[str, Json], Any]] = {

@@ -79,6 +79,7 @@ class App:
         self._app = self._readable(self._router)
 
     def _readable(self, app: ASGIApp) -> ASGIApp:
+        """Lets pages of the allowed origins read `app`'s answers, refusals as well."""
         if not self.service.settings.cors_origins:
             return app
         return CORSMiddleware(

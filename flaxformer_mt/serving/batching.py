@@ -35,7 +35,9 @@ class Batcher:
 
     All methods belong to the event loop. Whenever nothing waits, the thread does a step of
     `prepare`, until it returns False; then `prepared` is called. If `run` fails for a batch of
-    several requests, each is tried separately. `failed` is called with what ended the thread.
+    several requests, each is tried separately, so that one can't spoil the others. `failed` is
+    called with what ended the thread's work early: an Exception of `prepare`, or anything else,
+    such as SystemExit.
     """
 
     def __init__(
@@ -68,10 +70,12 @@ class Batcher:
 
     @property
     def waiting(self) -> int:
+        """How many items wait, without those of abandoned requests."""
         return sum(len(t.items) - t.taken for t in self._queue if not t.future.done())
 
     @property
     def only_preparing(self) -> bool:
+        """Whether the thread prepares and nobody waits for an answer."""
         return self._preparing and not self._unanswered
 
     @property
@@ -88,7 +92,10 @@ class Batcher:
 
     def submit(self, key: Hashable, items: Sequence[Any]) -> asyncio.Future[list[Any]]:
         """Accepts the items; the future gets their results in order. Cancelling it withdraws them.
-        Raises Refusal if the queue is full or closed."""
+
+        Raises Refusal if the queue is full or closed. The future gets what `run` raises for this
+        request's items, or a RuntimeError if the thread's work has ended.
+        """
         if self.closed:
             raise unavailable("the server is stopping", retry_after=5, reason="stopping")
         if (waiting := self.waiting) + len(items) > self._capacity:
@@ -175,6 +182,7 @@ class Batcher:
         self._report(len(batch), len({id(ticket) for ticket, _ in batch}), seconds, failure)
 
     def _outcomes(self, batch: list[_Item]) -> tuple[list[Any], Exception | None]:
+        """A result or exception for each item, and the batch's failure if any item failed."""
         try:
             results = list(self._run(batch[0][0].key, [item for _, item in batch]))
             if len(results) != len(batch):

@@ -52,6 +52,8 @@ class Sentence:
 
 @dataclasses.dataclass(frozen=True)
 class Translated:
+    """A sentence's translations, with an alignment for each that needs one, if possible."""
+
     sentence: Sentence
     translation: Translation
     alignments: list[Alignment | None]
@@ -90,6 +92,7 @@ class Engine:
         return Key(searched, tuple((terms or {}).items()), tuple(forbid))
 
     def searches(self) -> list[Key]:
+        """The keys that requests without terms and forbidden phrases may need."""
         return list(dict.fromkeys(self.key_of(n_best) for n_best in range(1, self.widest + 1)))
 
     def sizes(self, key: Key) -> list[int]:
@@ -102,6 +105,7 @@ class Engine:
         return sizes
 
     def take(self, key: Key, waiting: int) -> int:
+        """How many waiting items to take: all, unless most of the batch would be filling."""
         sizes = self.sizes(key)
         fitting = [size for size in sizes if size <= waiting]
         return max([fitting[-1], *(min(size, waiting) for size in sizes if size <= 2 * waiting)])
@@ -156,6 +160,7 @@ class Engine:
         return found
 
     def align(self, pairs: Sequence[tuple[str, str]]) -> list[Alignment | None]:
+        """Alignments; None for a pair that is too long for the model."""
         filled = [*pairs, *list(pairs[-1:]) * (-len(pairs) % ALIGNED_TOGETHER)]
         starts = range(0, len(filled), ALIGNED_TOGETHER)
         parts = [self._each_that_can(filled[n : n + ALIGNED_TOGETHER]) for n in starts]
@@ -203,10 +208,14 @@ def warm_up(
     engine: Engine, *, words: int, progress: Callable[[int, int, str], None]
 ) -> Iterator[bool]:
     """Runs batches of every size, with sentences of up to about `words` words; yields True per
-    step. `progress` is called with the steps done, their number, and what the last one was.
+    step.
+
+    `progress` is called with the steps done, their number, and what the last one was.
 
     Decoding lengths are at most powers of two and one and a half of them. Sentences repeat a short
-    word of one to three tokens 5, 7, 11, 15, 23, 31 ... times, to meet each. Lengths whose single
+    word of one to three tokens 5, 7, 11, 15, 23, 31 ... times, to meet each length. Which programs
+    a search needs depends on when its sentences end, so all are compiled before it runs. Longer
+    sentences compile when they come, and perhaps sentences that are split. Lengths whose single
     sentence has a shape that was met before are skipped.
     """
     every = (n - 1 for power in range(2, 20) for n in (2**power * 3 // 2, 2**power * 2))

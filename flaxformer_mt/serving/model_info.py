@@ -76,6 +76,7 @@ def page_settings(model: Model, settings: ServerSettings) -> dict[str, Any]:
 
 
 def language_name(code: str) -> str:
+    """The English name with the code's other parts, or the code if unknown."""
     base, separator, rest = code.replace("_", "-").partition("-")
     name = _NAME_OF.get(base.lower())
     if name is None:
@@ -84,6 +85,7 @@ def language_name(code: str) -> str:
 
 
 def direction(code: str) -> str:
+    """`ltr` or `rtl`, as HTML's `dir` has it."""
     return "rtl" if script_of(code) in _RIGHT_TO_LEFT else "ltr"
 
 

@@ -165,6 +165,7 @@ class Reader:
         )
 
     def translate(self, payload: Mapping[str, Any], kind: str = JSON) -> TranslateTask:
+        """LibreTranslate's form has `q`, ours `text`."""
         ours = "q" not in payload or "text" in payload
         form = _checked(self.translate_form if ours else self.libre_form, payload, kind)
         given, at_marks, codes = form.given, form.sentences, self.model.codes
@@ -201,6 +202,7 @@ def _checked(form: type[_M], payload: Mapping[str, Any], kind: str) -> _M:
 
 
 def _refusal(error: pydantic.ValidationError) -> Refusal:
+    """Says what the first wrong field should be, with all its alternatives."""
     errors = error.errors(include_url=False, include_input=False, include_context=False)
     field = errors[0]["loc"][0]
     of_field = [each for each in errors if each["loc"][0] == field]

@@ -31,14 +31,18 @@ _BREAK = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Sentences:
-    """A text as sentences without outer blanks and line breaks, the `glue` before the first, after
-    the first and so on, and the `codes` that the model reads before each."""
+    """A text as sentences with what is around them: `glue[0]` before the first, and so on.
+
+    `glue` has one entry more than `texts`; sentences have no outer blanks and no line breaks.
+    `codes` are what the model reads before each.
+    """
 
     texts: tuple[str, ...]
     glue: tuple[str, ...]
     codes: tuple[str, ...]
 
     def joined(self, translated: Sequence[str]) -> str:
+        """The text with its sentences replaced."""
         inner = (text + after for text, after in zip(translated, self.glue[1:], strict=True))
         return self.glue[0] + "".join(inner)
 
@@ -51,8 +55,11 @@ def codes_among(pieces: Iterable[str]) -> frozenset[str]:
 def split_sentences(text: str, *, at_marks: bool = True, codes: Collection[str] = ()) -> Sentences:
     """Cuts at line breaks and, `at_marks`, at sentence ends; if in doubt it doesn't cut.
 
-    What is still longer than LONGEST is cut as for a model that takes no more. If a sentence begins
-    with one of `codes`, the code holds until another; a code by itself is left out.
+    What is still longer than LONGEST is cut as for a model that takes no more. If a sentence
+    begins with one of `codes`, the code holds for later sentences too, until another; a code by
+    itself is left out of the text.
+
+    `split_sentences(text).joined(sentences) == text` for the sentences themselves.
     """
     texts: list[str] = []
     glue = [""]

@@ -74,6 +74,8 @@ def allow_files(connections: int) -> None:
 
 
 class TranslationServer(uvicorn.Server):
+    """Serves until a signal or `stop()`, then answers what it has accepted."""
+
     def __init__(
         self,
         translator: Translator,
@@ -115,7 +117,7 @@ class TranslationServer(uvicorn.Server):
 
     def run_until_stopped(self) -> None:
         # uvicorn's complaints go where our own lines go.
-        """Raises ServerError."""
+        """Raises ServerError if the model can't be used or its thread ends early."""
         logger = logging.getLogger("uvicorn.error")
         logger.handlers, logger.propagate = [_Lines(self._say)], False
         logger.setLevel(logging.ERROR)

@@ -87,6 +87,7 @@ class Service:
         self.say("ready")
 
     def begin_stop(self) -> None:
+        """Gives accepted requests `drain_seconds` from now."""
         if not self._stopping:
             self._stopping = True
             self._deadline = time.monotonic() + self.settings.drain_seconds
@@ -128,6 +129,7 @@ class Service:
         return found
 
     async def within_limits(self, request: Request, work: Coroutine[Any, Any, _T]) -> _T:
+        """Work for a client, abandoned when it takes too long or the client leaves."""
         seconds = self.settings.seconds
         done, gone = await _until_one(work, _disconnected(request), seconds)
         if done is not None:
@@ -138,6 +140,10 @@ class Service:
         raise unavailable(late, retry_after=5, reason="time")
 
     def explain(self, error: Exception) -> str:
+        """Tells the operator about an error that no client caused; returns its id.
+
+        An error's message may quote a text, so it is shown only if texts may be logged.
+        """
         number = uuid.uuid4().hex[:12]
         trace = "".join(_trace(error, texts=self.settings.log == "text"))
         self.say(f"error {number}\n{trace}".rstrip("\n"))
@@ -161,6 +167,7 @@ class Service:
 async def _until_one(
     work: Coroutine[Any, Any, _T], other: Coroutine[Any, Any, Any], seconds: float
 ) -> tuple[asyncio.Task[_T] | None, asyncio.Task[Any] | None]:
+    """The tasks that are done once one is or `seconds` are over; the other is cancelled."""
     tasks = asyncio.create_task(work), asyncio.create_task(other)
     try:
         await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -188,6 +195,8 @@ def _trace(error: BaseException, *, texts: bool) -> Iterator[str]:
 
 
 class Metrics:
+    """What `GET /metrics` shows; `waiting` gives the number of sentences in the queue."""
+
     def __init__(self, model: Model, waiting: Callable[[], int]) -> None:
         compiled = watch_compilations()
         self.open_requests = 0

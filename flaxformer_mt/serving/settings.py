@@ -1,4 +1,8 @@
-"""How a server runs, and the limits of one request, with their flags."""
+"""How a server runs, and the limits of one request.
+
+The numeric fields of ServerSettings say how they are given on the command line; `serve` makes its
+flags from them.
+"""
 
 import dataclasses
 import functools
@@ -17,6 +21,8 @@ class SettingsError(UserError):
 
 @dataclasses.dataclass(frozen=True)
 class Option:
+    """A number's flag, its help and the help's heading."""
+
     flag: str
     help: str
     group: str
@@ -37,7 +43,10 @@ _of_server = functools.partial(_limit, "limits of the server")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ServerSettings:
-    """Limits of one request and of the server, and whom it serves. Raises SettingsError."""
+    """Limits of one request, limits of the server, and whom it serves; seconds are wall time.
+
+    Raises SettingsError, which names flags, for contradictory settings.
+    """
 
     max_characters: int = _of_request(5000, "--max-characters", "in all texts")
     max_texts: int = _of_request(64, "--max-texts", "texts in one list")
@@ -103,13 +112,16 @@ class ServerSettings:
 
 
 def flags() -> Mapping[str, Option]:
+    """The settings that have flags, by field, in the order of `--help`."""
     fields = dataclasses.fields(ServerSettings)
     return {each.name: each.metadata["option"] for each in fields if "option" in each.metadata}
 
 
 def read_keys(text: str, name: str) -> frozenset[str]:
     """One API key per line of the file `name`, except blank lines and those that begin with `#`.
-    Raises SettingsError."""
+
+    Raises SettingsError for a key that no client can send, and if there is none.
+    """
     lines = [(number, line.strip()) for number, line in enumerate(text.split("\n"), start=1)]
     keys = {key: number for number, key in lines if key and not key.startswith("#")}
     for key, number in keys.items():

@@ -70,6 +70,7 @@ class Goodput:
 
     @property
     def seconds(self) -> dict[str, float]:
+        """Of each kind, until now."""
         self._count()
         return self._seconds
 
@@ -142,8 +143,9 @@ def find_peak(
 ) -> tuple[Peak | None, str]:
     """The peak that MFU is a share of (None: unknown), and a line about it for people.
 
-    `chip_tflops`, if not 0, is one device's. Otherwise an accelerator's is from the chip table, in
-    bfloat16; a CPU's is measured by a matmul in `dtype`, and counted once per process.
+    `chip_tflops`, if not 0, is one device's. Otherwise an accelerator's is taken from the chip
+    table, in bfloat16 whatever the model's dtype; a CPU's is measured now, in about half a second,
+    by a matmul in `dtype`, and counted once per process.
     """
     if chip_tflops:
         flops, source = chip_tflops * 1e12, "training.chip_tflops"
@@ -177,7 +179,11 @@ class Utilization:
     def share(
         self, *, src_tokens: float, tgt_tokens: float, sentences: float, seconds: float
     ) -> float:
-        """MFU of forward and backward pass, without padding, for sentences of mean length."""
+        """MFU of forward and backward pass, without padding.
+
+        Every token is taken to attend to a mean sentence's tokens, which is some thousandths too
+        few in all. Gradients of frozen parameters count, too.
+        """
         flops = training_flops(
             self.model,
             self.tgt_vocab_size,
@@ -218,7 +224,9 @@ def check_steps(first: int, last: int, *, start: int, total: int) -> None:
 class Profiler:
     """Traces steps `first` to `last` once, into `folder/plugins/profile/TIME/`; by default none.
 
-    No step may be running at `begin` and `end`, in any process; the one with a folder writes.
+    Python calls are left out, since tracing them slows down the steps. No step may be running at
+    `begin` and `end`. All processes have one, so that all wait for the same steps; those without a
+    folder write nothing.
     """
 
     def __init__(self, first: int = 0, last: int = 0, folder: Path | None = None) -> None:

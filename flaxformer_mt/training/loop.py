@@ -158,10 +158,12 @@ class Training:
             )
         if self.initial_params is not None:
             self.state = with_params(self.state, self.initial_params())
+            # From here on a restart doesn't need the other run.
             self.save({}, "start")
         return False
 
     def one_step(self) -> None:
+        """The next batch, the step on it, and meanwhile the metrics of the step before."""
         if self.profiler.begins_at(self.step + 1):
             self.settle()
             self.profiler.begin()
@@ -214,6 +216,7 @@ class Training:
         self.clock.keep(self.step)
 
     def validate(self) -> None:
+        """Scores, the choice of the best, the checkpoint."""
         self.stop.after = "this validation"
         with self.clock("evaluation"), self.window.paused(), self.telemetry.doing("validating"):
             params = self.state.params if self.state.ema is None else self.state.ema
@@ -227,6 +230,7 @@ class Training:
         self.save(scores, "regular" if self.due.checkpoint else "end")
 
     def save(self, metrics: Mapping[str, float], kind: Kind) -> None:
+        """Begins a checkpoint of the settled state, unless the step has one."""
         self.due = Due()
         with self.clock("checkpoints"), self.window.paused():
             self.progress = self.progress.saved(self.step)
@@ -235,6 +239,7 @@ class Training:
         self.clock.keep(self.step)
 
     def roll_back(self) -> None:
+        """Restores the last checkpoint and leaves out the batches of the bad updates."""
         at, bad, most = self.step, self.skipped, self.settings.max_rollbacks
         past = self.progress.rolled_back(at, bad, most)
         self.skipped, self.pending, self.due, self.clock.step = [], None, Due(), at

@@ -38,7 +38,11 @@ from flaxformer_mt.training.step import Metrics, UpdateLayout, make_eval_step, m
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """What `train` calls, made by `build`, on `mesh`. Batches are host arrays of `share`'s rows."""
+    """What `train` calls, made by `build`. All functions run on `mesh`.
+
+    Batches are host arrays with the rows of `share`: all rows, unless the mesh spans several
+    processes.
+    """
 
     config: ExperimentConfig
     model: Transformer
@@ -159,7 +163,11 @@ def build(
 
 
 def init_and_precompile(program: Program, shapes: Sequence[Shape]) -> TrainState:
-    """A drawn state; meanwhile threads compile the training step for the shapes."""
+    """A drawn state; meanwhile threads compile the training step for the shapes.
+
+    The compiler needs no Python, so drawing a state, which is compiled as well, takes no extra
+    time.
+    """
     with ThreadPoolExecutor(len(shapes), thread_name_prefix="compile") as pool:
         # JAX caches these programs: the first call finds them.
         compiled = pool.map(lambda shape: program.lower_train_step(shape).compile(), shapes)

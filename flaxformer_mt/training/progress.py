@@ -69,7 +69,10 @@ class Progress:
         return Outcome("stopped", step, stopping) if stopping else None
 
     def rolled_back(self, step: int, bad: Sequence[Position], most: int) -> Progress:
-        """What survives going back from `step` for the `bad` batches. Raises DivergenceError."""
+        """What survives going back from `step`: the `bad` batches, and that it happened.
+
+        Raises DivergenceError if going back `most` times has not helped.
+        """
         if self.rollbacks >= most:
             raise DivergenceError(
                 f"step {step:,}: loss or gradient was not finite in {len(bad)} consecutive "
@@ -173,6 +176,7 @@ def snapshot(
 
 
 def _moments(state: TrainState) -> dict[str, Any]:
+    """Everything in the state but the parameters and their average."""
     return {name: getattr(state, name) for name in ("step", "opt_state", "bad_run", "skipped")}
 
 

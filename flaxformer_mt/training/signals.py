@@ -48,6 +48,7 @@ class StopRequest:
         return f"{signal.Signals(number).name} received by process {process}"
 
     def __enter__(self) -> StopRequest:
+        # Python sets handlers only in the main thread.
         here = threading.current_thread() is threading.main_thread()
         for number in (signal.SIGINT, signal.SIGTERM) if here else ():
             self._previous[number] = signal.signal(number, self._handle)

@@ -85,6 +85,7 @@ class Window:
         self._start += seconds
 
     def waited(self, seconds: float) -> None:
+        """Counts time spent waiting for the next batch."""
         self._sums.waited += seconds
 
     @contextlib.contextmanager
@@ -179,6 +180,7 @@ class Telemetry(contextlib.AbstractContextManager["Telemetry"]):
             self._bar.set_description_str("")
 
     def cost(self, sums: Sums, steps_left: int) -> None:
+        """Says what the rest of training takes here."""
         if sums.steps and steps_left > 0:
             each = sums.seconds / sums.steps
             left = f"{duration(steps_left * each)} for the {steps_left:,} steps left"
@@ -217,6 +219,7 @@ class Telemetry(contextlib.AbstractContextManager["Telemetry"]):
         self.message(f"validation at step {step:,} · {shown}{' · best so far' if best else ''}")
 
     def samples(self, step: int, samples: Sequence[Sample]) -> None:
+        """Some validation sentences, translated after `step`."""
         with explained(self._samples, "written"):
             self._samples.mkdir(exist_ok=True)
             (self._samples / f"step-{step}.txt").write_text(as_text(samples), encoding="utf-8")

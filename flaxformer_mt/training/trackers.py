@@ -223,9 +223,11 @@ class Wandb:
             dir=os.environ.get("WANDB_DIR", None if is_remote(run.path) else run.path),
             id=known,
             resume="allow",
+            # The name that a person may have given it since stays.
             name=None if known else run.path.name,
             config=to_dict(config),
             allow_val_change=True,
+            # Beside a run that the program may have of its own.
             reinit="create_new",
             # Otherwise it waits for a network forever. Unsent reports stay in `dir`.
             settings=wandb.Settings(finish_timeout=300, finish_timeout_raises=True),
@@ -265,6 +267,7 @@ class Mlflow:
             experiment = found.experiment_id if found else self._client.create_experiment(title)
             made = self._client.create_run(experiment, run_name=run.path.name)
             self.id: str = made.info.run_id
+            # MLflow's parameters can't change; config.json has later starts' settings.
             params = [Param(key, str(value)) for key, value in flatten(config).items()]
             for first in range(0, len(params), 100):  # its limit
                 self._client.log_batch(self.id, params=params[first : first + 100])

@@ -9,9 +9,9 @@ import pytest
 from flaxformer_mt.data import shortlist
 from flaxformer_mt.data.shortlist import Shortlist
 from flaxformer_mt.decoding import batches
-from flaxformer_mt.decoding.candidates import Sampling
 from flaxformer_mt.decoding.constraints import Phrases
 from flaxformer_mt.decoding.rules import Rules
+from flaxformer_mt.decoding.sampling import Sampling
 from flaxformer_mt.decoding.search import Weights
 from flaxformer_mt.decoding.segments import DecodingError, LineError
 from flaxformer_mt.decoding.terminology import Terminology

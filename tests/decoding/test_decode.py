@@ -18,7 +18,7 @@ from flaxformer_mt.decoding import batch_search, batches, translation
 from flaxformer_mt.decoding.batch_search import lower_search
 from flaxformer_mt.decoding.batch_shapes import plan_batches, shapes_among
 from flaxformer_mt.decoding.batches import translate_ids
-from flaxformer_mt.decoding.candidates import Sampling
+from flaxformer_mt.decoding.sampling import Sampling
 from flaxformer_mt.decoding.search import length_penalty
 from flaxformer_mt.decoding.segments import DecodingError
 from flaxformer_mt.decoding.translation import Decoded

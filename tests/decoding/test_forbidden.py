@@ -6,8 +6,8 @@ import regex
 
 from flaxformer_mt.config import VocabularyConfig
 from flaxformer_mt.data import vocabulary
-from flaxformer_mt.decoding.candidates import Sampling
 from flaxformer_mt.decoding.forbidden import forbidden, forbids
+from flaxformer_mt.decoding.sampling import Sampling
 from flaxformer_mt.decoding.segments import DecodingError, LineError
 from tests.decoding.runs import PAIRS
 

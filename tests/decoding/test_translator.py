@@ -13,7 +13,7 @@ from flaxformer_mt.data import vocabulary
 from flaxformer_mt.data.vocabulary import EOS, Vocabularies
 from flaxformer_mt.decoding import translator as module
 from flaxformer_mt.decoding.batches import translate_ids
-from flaxformer_mt.decoding.candidates import Sampling
+from flaxformer_mt.decoding.sampling import Sampling
 from flaxformer_mt.decoding.search import length_penalty
 from flaxformer_mt.decoding.segments import DecodingError, LineError, TargetError, split_to_fit
 from flaxformer_mt.decoding.translation import Decoded, chrf

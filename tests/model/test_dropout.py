@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from flaxformer_mt.model.kernels import Dropout, counter_bits
+from flaxformer_mt.model.dropout import Dropout, counter_bits
 from tests.model.examples import build, hidden_of, packed_rows, tiny_config
 
 SHAPE = (64, 32, 128)
@@ -93,7 +93,7 @@ def test_number_of_places(settings, places, monkeypatch):
     """The paper's section 5.4, and nowhere else."""
     drawn = []
     monkeypatch.setattr(
-        "flaxformer_mt.model.kernels.counter_bits",
+        "flaxformer_mt.model.dropout.counter_bits",
         lambda key, shape: drawn.append(shape) or jnp.zeros(shape, jnp.uint32),
     )
     model, params = build(tiny_config(encoder_layers=3, decoder_layers=2, **settings))

@@ -134,6 +134,7 @@ def open_files(corpus: CorpusConfig, folder: str, key: str, *, fetch: bool) -> P
 
 def _of_hub(path: str, key: str, *, fetch: bool) -> tuple[AnyPath, ...]:
     parts = re.fullmatch("([^/]+/[^/]+)/(.+)", path.removeprefix(HUB))
+    # An address writes a branch's slashes as %2F.
     repository = parts and hub.address(urllib.parse.unquote(parts[1]))
     if parts is None or repository is None:
         raise CorpusError(f"{key}: {path}: write {HUB}ORG/NAME/PATTERN or ORG/NAME@REVISION")

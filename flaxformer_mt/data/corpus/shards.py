@@ -15,6 +15,7 @@ from flaxformer_mt.data.corpus.paths import AnyPath
 
 _BLOCK = 1024  # records of an ArrayRecord shard read at a time: one by one is ten times as slow
 
+# One record's limit: a length beyond it is a damaged length.
 _TFRECORD_LARGEST = 1 << 30
 
 
@@ -50,6 +51,7 @@ def read_tfrecord(path: AnyPath, skip: int = 0, take: int | None = None) -> Iter
     from tensorboardX.record_writer import masked_crc32c
 
     with paths.open_binary(path) as raw:
+        # Object stores' files are buffered.
         stream = io.BufferedReader(raw, 1 << 20) if isinstance(raw, io.RawIOBase) else raw
         number = 0
         while take is None or number < skip + take:

@@ -159,6 +159,11 @@ def _parts(builder: Any, split: str, key: str) -> tuple[ShardPart, ...]:
 
 
 def _make(name: str, data_dir: Path, archives: Path | None, key: str) -> Any:
+    """Makes ArrayRecord shards of a set in `data_dir`; the builder that reads them.
+
+    Archives come from the folder `archives` or are downloaded. Raises CorpusError, which lists
+    missing archives, their sizes and the setting for them.
+    """
     import tensorflow_datasets as tfds
     from tensorflow_datasets.core.download import checksums
 
@@ -201,6 +206,7 @@ def _make(name: str, data_dir: Path, archives: Path | None, key: str) -> Any:
         except CorpusError:
             raise
         except Exception as error:  # whatever the set's own code raises
+            # Another process may have made it first.
             if (Path(builder.data_dir) / "dataset_info.json").exists():
                 return tfds.builder_from_directory(str(builder.data_dir))
             raise CorpusError(f"{key}.path: {name} cannot be prepared: {error!r}") from error

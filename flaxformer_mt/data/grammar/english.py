@@ -11,6 +11,7 @@ _HAVE = ("have", "have", "has", "have")
 
 
 def sentence(tree: t.Sentence) -> str:
+    """The English text of a sentence, cased and punctuated."""
     out: list[str] = []
     if tree.before is not None:
         clause(out, tree.before)

@@ -8,6 +8,7 @@ _AUXILIARIES = {
     "werden": ("werde", "wirst", "wird", "werden"),
 }
 _ASKED = {"where": "wo", "when": "wann", "why": "warum"}
+# Preposition and article that German writes as one word.
 _CONTRACTIONS = {
     ("in", "dem"): "im",
     ("an", "dem"): "am",
@@ -20,6 +21,7 @@ _CONTRACTIONS = {
 
 
 def sentence(tree: t.Sentence) -> str:
+    """The German text of a sentence, cased and punctuated."""
     out: list[str] = []
     if tree.before is not None:
         clause(out, tree.before)
@@ -122,6 +124,7 @@ def _case(field: str) -> int:
 
 
 def _relative_pronoun(out: list[str], tree: t.Clause) -> None:
+    """It stands in the case of the argument that it stands for."""
     arguments = {w.NOMINATIVE: tree.subject, w.ACCUSATIVE: tree.object, w.DATIVE: tree.recipient}
     for case, argument in arguments.items():
         if isinstance(argument, t.Relativizer):

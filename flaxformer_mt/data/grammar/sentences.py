@@ -300,6 +300,7 @@ class Sentences(Phrases):
         return self.noun_phrase(name, pool)
 
     def _modify(self, clause: t.Clause, relatives: float) -> bool:
+        """Maybe a relative clause or a possessor; True when one on the object ends the clause."""
         draw = self.random()
         target, subject = clause.object, clause.subject
         if draw < 0.2 * relatives:

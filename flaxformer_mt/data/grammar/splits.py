@@ -153,6 +153,7 @@ _POOLS = {
 
 
 def role_of(name: str) -> str:
+    """The role that an option name is a variant of."""
     return name.rpartition("-")[2]
 
 
@@ -237,6 +238,7 @@ def _determiners(mass: bool, role: str) -> frozenset[tuple[bool, w.Determiner]]:
 
 
 def _declensions(adjective: w.Adjective) -> list[tuple[int, int, int]]:
+    """(declension, case, column): those that its nouns reach."""
     reached = {
         (determiner.paradigm, ROLE_CASES[role], w.PLURAL if plural else noun.gender)
         for noun in w.NOUNS
@@ -249,6 +251,7 @@ def _declensions(adjective: w.Adjective) -> list[tuple[int, int, int]]:
 
 
 def _uses(verb: w.Verb) -> Iterator[tuple[str, str]]:
+    """(kind of clause, tense), where the English source tells tenses apart."""
     tenses = set(t.TENSES)
     if verb.frame == "price":
         tenses = {t.PRESENT, t.FUTURE}
@@ -300,6 +303,7 @@ def held_out(split: Split) -> frozenset[Combination]:
 
 @functools.cache
 def allowed(split: Split) -> Allowed:
+    """What a split may put where."""
     found: Allowed = {}
     for entry in _entries():
         if assignments()[entry.lemma, entry.construction] in ("train", split):
@@ -309,6 +313,7 @@ def allowed(split: Split) -> Allowed:
 
 
 def combinations(sentence: t.Sentence) -> set[Combination]:
+    """Every (lemma, construction) of a sentence."""
     found: set[Combination] = set()
     for clause in (sentence.before, sentence.main, sentence.after, sentence.second):
         _add(found, clause)

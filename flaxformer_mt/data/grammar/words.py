@@ -16,6 +16,7 @@ FIRST, SECOND, THIRD, PLURAL_PERSON = range(4)  # rows of a verb's present: ich,
 PARADIGM_NAMES = ("weak", "mixed", "strong")
 ANY = "any"  # the tense of a time that fits all of them but the perfect
 
+# _ENDINGS[paradigm][case][column] of adjectives.
 _ENDINGS = (
     (("e", "e", "e", "en"), ("en", "e", "e", "en"), ("en",) * 4, ("en",) * 4),
     (("er", "e", "es", "en"), ("en", "e", "es", "en"), ("en",) * 4, ("en",) * 4),

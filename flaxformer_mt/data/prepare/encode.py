@@ -43,6 +43,7 @@ class Range(NamedTuple):
         return itertools.islice(self.source.records(), self.first, self.stop)
 
     def chunks(self) -> Iterator[Chunk]:
+        """The chunks in order. Raises CorpusError."""
         records = self.records()
         line = self.first + 1
         while chunk := list(itertools.islice(records, CHUNK)):
@@ -110,13 +111,21 @@ class Settings:
 
 
 def encode_part(part: Chunk | Range, settings: Settings) -> list[Encoded]:
-    """A part of a corpus, read wherever its files can be reached. Raises CorpusError."""
+    """A part of a corpus, read wherever its files can be reached unless it is read already.
+
+    Parts that follow each other give what their whole does; duplicates are the only thing that is
+    looked for over parts, by `Encoded.hashes`. Raises CorpusError.
+    """
     chunks = part.chunks() if isinstance(part, Range) else [part]
     return [encode_chunk(chunk, settings) for chunk in chunks]
 
 
 def encode_chunk(chunk: Chunk, settings: Settings) -> Encoded:
-    """Check, filter, encode, and filter by length; of validation, only what must be left out."""
+    """Check, filter, encode, and filter by length; a dropped record has one reason.
+
+    Only what the model cannot take is left out of validation, which is sides that are empty or too
+    long or words without a type: the other filters clean what is learned from.
+    """
     fates, training = Fates(chunk), chunk.split == "train"
     defects: dict[tuple[str, str], dict[int, str]] = {}
     for place, columns in enumerate(chunk.records):
@@ -190,6 +199,7 @@ def _filter_lengths(chunk: Chunk, encoded: Encoded, settings: Settings) -> None:
 
 
 def _filter_leaves(chunk: Chunk, encoded: Encoded, settings: Settings, places: Places) -> None:
+    """Drops the trees of `places` whose leaves are not, token by token, their sources' words."""
     signs = ("(", ")")
     pieces = [piece.removeprefix(BLANK) for piece in settings.vocabularies.tgt.pieces()]
     brackets = [number for number, piece in enumerate(pieces) if piece.startswith(signs)]

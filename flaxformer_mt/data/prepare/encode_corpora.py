@@ -116,7 +116,11 @@ def encode_corpora(
 
 
 def require_pairs(accounts: Sequence[Account], weighted: Collection[str]) -> None:
-    """Raises PrepareError if nothing is left to train or validate on, or of a mixture's corpus."""
+    """Raises PrepareError if nothing is left to train or to validate on.
+
+    Nor may a corpus be empty that has a share in a mixture (`weighted`, by key): the shares of the
+    others would change.
+    """
     for account in accounts:
         if account.key in weighted and not account.kept:
             raise PrepareError(f"{account}; a corpus with a weight may not be empty")

@@ -18,6 +18,7 @@ DUPLICATE = "duplicate"
 UNKNOWN_WORD = "unknown target word"
 OTHER_LEAVES = "leaves other than the source's words"
 
+# Scripts that are written together, by their names in ISO 15924.
 _MIXED = {
     "Jpan": ("Hani", "Hira", "Kana"),
     "Kana": ("Hira", "Kana"),
@@ -139,6 +140,7 @@ class Seen:
         self._sorted: list[UInt64[np.ndarray, " pairs"]] = []
 
     def add(self, keys: UInt64[np.ndarray, " pairs"]) -> Bool[np.ndarray, " pairs"]:
+        """Adds the hashes; True where one is new."""
         unique, first = np.unique(keys, return_index=True)
         new = np.ones(len(unique), bool)
         for known in self._sorted:

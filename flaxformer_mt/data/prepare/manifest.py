@@ -90,6 +90,7 @@ def require_unchanged(recorded: Files) -> None:
 
 
 def repeated(described: Files) -> list[str]:
+    """Warnings of files with the same contents."""
     found, first = [], dict[str, dict[str, Any]]()
     for file in described:
         other = first.setdefault(file["sha256"], file)

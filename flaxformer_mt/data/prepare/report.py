@@ -111,6 +111,7 @@ def picture(manifest: dict[str, Any]) -> str:
 
 
 def _histograms(sides: dict[str, Any], top: int) -> Iterator[str]:
+    """Both sides' histograms over one axis; the highest bar ends at `top`."""
     counts = {side: sides[side]["histogram"]["counts"] for side in ("src", "tgt")}
     bins, highest = max(map(len, counts.values())), max(map(max, counts.values()))
     bottom, across = top + _PLOT, (_WIDTH - _LEFT - 20) / bins
@@ -142,6 +143,7 @@ BORDER = " ‖ "  # stands between two pairs of one row
 
 
 def shapes_table(planner: Planner) -> str:
+    """The shapes of all batches, and the first window's use of them."""
     window = planner.window(0, 0)
     plan = window.plan
     times = np.bincount(plan.shape_of, minlength=len(planner.shapes))

@@ -27,7 +27,11 @@ T = TypeVar("T")
 
 
 def check_inputs(config: DataConfig) -> None:
-    """Reads validation text and some training text. Raises PrepareError, CorpusError."""
+    """Reads the validation text and the beginning of training text, for early errors.
+
+    Raises PrepareError if there is nothing to train or validate on; CorpusError for files that are
+    missing, can't be read, or whose sides differ in length.
+    """
     if not config.train:
         raise PrepareError("data.train has no corpus: set data.train=SRC,TGT")
     _count("valid", config, most=1 if config.valid_fraction else None)
@@ -70,6 +74,7 @@ def train_vocabulary(
         drawn: list[Any] = sample(_records(sources, counts, meter, spread), size, seed)
     if spread:
         _read(drawn, sources, spread)
+    # Checked after drawing: checking a large corpus takes minutes.
     drops, sound = Drops(), list[Record]()
     for source, columns in drawn:
         if defect := source.check(columns):
