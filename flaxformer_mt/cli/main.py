@@ -51,14 +51,26 @@ _STATUSES = (
     "0 done; 1 failed, but may succeed when run again; 2 wrong usage, settings or input: running "
     "again won't help; 75 stopped on request: the same command resumes; 130 interrupted"
 )
-# Errors of the machine, which say enough; others are bugs.
+# What to do about errors of the machine.
 _OF_THE_MACHINE = {
-    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO),
-    *(errno.ESTALE, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EMFILE),
+    **dict.fromkeys(
+        (errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
+        "free some; the same command then resumes",
+    ),
+    **dict.fromkeys(
+        (errno.EACCES, errno.EPERM, errno.EROFS), "choose another place, or get permission"
+    ),
+    **dict.fromkeys((errno.EIO, errno.ESTALE), "the disk or its connection is failing"),
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.ELOOP: "its symbolic links form a loop: choose another name",
+    errno.ENOTDIR: "it is a file or is inside one: choose another place",
+    errno.EISDIR: "it is a folder: choose another name",
+    errno.EMFILE: "raise the limit on open files (ulimit -n)",
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; returns its exit status."""
     # A shell can close standard streams (`>&-`), and services start without them.
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -92,6 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except BrokenPipeError:
+        # The reader of our output has gone (`| head`): no error.
         _discard_output()
         return 0
     except KeyboardInterrupt:
@@ -123,7 +136,8 @@ def explained(error: Exception, command: str) -> str | None:
     if isinstance(error, FlaxformerError):
         return str(error)
     if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        place = f"{error.filename}: " if error.filename else ""
+        return f"{place}{error.strerror}; {_OF_THE_MACHINE[error.errno]}"
     text = str(error).split("\n")[0]
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text:
         where = "this machine" if isinstance(error, MemoryError) else "the device"

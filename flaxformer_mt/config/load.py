@@ -34,6 +34,7 @@ BUILT_IN = [parent / "configs" for parent in Path(__file__).parents[1:3]]
 
 
 def built_in_names() -> list[str]:
+    """Names of the package's config files."""
     return sorted(
         {p.stem for folder in BUILT_IN for p in folder.glob("*.py") if p.stem != "__init__"}
     )
@@ -80,7 +81,8 @@ def load_config(
         plain = get_config is not None and type(error) is ValueError
         raise ConfigError(f"{spec}: {error}" if plain else _explained(error, path)) from error
     if not isinstance(config, ConfigDict):
-        raise ConfigError(f"{path}: get_config returned {config!r}, not a ConfigDict")
+        advice = "start from default_config()"
+        raise ConfigError(f"{path}: get_config returned {config!r}, not a ConfigDict: {advice}")
     complete(config, spec)
     # Before an override can set a default on purpose.
     value = functools.partial(functools.reduce, lambda node, part: node[part])
@@ -130,6 +132,7 @@ def refuse_vain(
 
 
 def _explained(error: Exception, path: Path) -> str:
+    """An error of a config file's code, with its line, and a misspelt key's nearest name."""
     if isinstance(error, SyntaxError):
         where = f"{error.filename or path}:{error.lineno}" if error.lineno else str(path)
         return f"{where}: {error.msg}"
@@ -213,6 +216,7 @@ def _replace(node: ConfigDict, name: str, value: Any, cls: Any, origin: str) -> 
 
 
 def parse_value(text: str, hint: Any, origin: str) -> Any:
+    """An override's text as the setting's type."""
     if hint == tuple[str, ...]:
         return tuple(part for part in text.split(",") if part)
     if typing.get_args(hint) or hint is str:

@@ -94,6 +94,7 @@ class Sentences:
         return found
 
     def gather(self, indices: Integer[np.ndarray, " items"]) -> Int32[np.ndarray, " tokens"]:
+        """The sentences at `indices`, end to end."""
         if len(self.shards) == 1:
             return self.shards[0].gather(indices)
         lengths = self.lengths(indices)
@@ -156,6 +157,7 @@ class TokenPairs:
 
     @functools.cached_property
     def tgt_lengths(self) -> Int32[np.ndarray, " pairs"]:
+        """See `src_lengths`."""
         return np.concatenate([np.zeros(0, np.int32), *self.sides["tgt"].all_lengths()])
 
     def length_counts(self, first: int = 0, stop: int | None = None) -> LengthCounts:
@@ -209,7 +211,8 @@ class Store:
                 raise StoreError(f"{index_file}: has format {index['format']}, not {FORMAT}")
             made_with = index["vocabulary"]
             if vocabulary_digest not in (None, made_with):
-                raise StoreError(f"{index_file}: was made with another vocabulary")
+                advice = "run `prepare` in a new directory"
+                raise StoreError(f"{index_file}: was made with another vocabulary: {advice}")
             splits = {
                 split: _open_split(index_file, index, split, thorough=thorough) for split in SPLITS
             }

@@ -39,6 +39,8 @@ _LEGEND = f"""\
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Compared:
+    """One system's scores and, by method and metric, its tests against the baseline."""
+
     name: str
     assessment: Assessment
     tests: Mapping[Method, Mapping[str, Outcome]]
@@ -55,6 +57,8 @@ class Compared:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Comparison:
+    """What `compare` found. The first system is the baseline."""
+
     systems: tuple[Compared, ...]
     methods: tuple[Method, ...]
     scoring: Scoring
@@ -112,8 +116,11 @@ def compare(
 
     A system is `[NAME=]PATH`: a file of hypotheses, a NAME.json written by `evaluate`, or a run
     directory (its `evaluation`, or its only one). By default the systems bring references and
-    sources, and are scored as before; `note` gets reasons for doubt. Raises ScoringError,
-    CorpusError and RunDirectoryError.
+    sources, and are scored as before; `note` gets reasons for doubt.
+
+    Raises ScoringError for fewer than two systems, a name used twice, no resamples, sides that
+    aren't aligned, and missing or different references; CorpusError and RunDirectoryError for what
+    can't be read.
     """
     found = [
         system if isinstance(system, System) else find_system(system, evaluation=evaluation)
@@ -203,7 +210,8 @@ def common_text(
     for name, others in brought:
         if line := _first_difference(others, references):
             raise ScoringError(
-                f"{name}: was evaluated on a different reference (line {line:,} differs)"
+                f"{name}: was evaluated on a different reference (line {line:,} differs): "
+                "evaluate all systems on one test set, or give files of hypotheses with --ref"
             )
     if sources is not None:
         return references, sources

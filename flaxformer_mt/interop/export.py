@@ -70,7 +70,7 @@ def export(
         if parity is not None and not parity.agrees:
             advice = "raise --bound if outputs differ only at near-equal tokens"
             if quantization == "int8":
-                advice += "; int8 overflows on x86 without VNNI: use --quantization int7"
+                advice += "; on x86 without VNNI int8 products overflow: try --quantization int7"
             raise ExportError(
                 f"{destination}: not written, since the runtimes disagree: {parity}; {advice}"
             )

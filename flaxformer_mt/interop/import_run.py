@@ -199,7 +199,7 @@ def _state(folder: Path) -> dict[str, np.ndarray]:
             safetensors = package_of_extra("safetensors.numpy", f"{file}: is read by the package")
             return safetensors.load_file(str(file))
         if not (file := folder / PICKLED).exists():
-            raise ExportError(f"{folder}: has neither {SAFETENSORS} nor {PICKLED}")
+            raise ExportError(f"{folder}: has neither {SAFETENSORS} nor {PICKLED}; download one")
         torch = importlib.import_module("torch")
         # Arrays only: a pickle may otherwise run anything.
         loaded = torch.load(str(file), map_location="cpu", weights_only=True)

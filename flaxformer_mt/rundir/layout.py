@@ -85,7 +85,10 @@ class RunRecord:
 def create(
     path: str | os.PathLike[str], config: Mapping[str, Any], command_line: Sequence[str]
 ) -> RunDirectory:
-    """Makes `path`, without a run, a run directory with `config`. Raises RunDirectoryError."""
+    """Makes `path` a run directory of the current format, with `config` as plain JSON.
+
+    It may hold other files, but no run or remains of one. Raises RunDirectoryError.
+    """
     run = RunDirectory(as_path(path))
     make_folder(run)
     if has_record(run):
@@ -133,7 +136,8 @@ def read_record(run: RunDirectory) -> RunRecord:
         if not is_remote(run.path) and not run.path.is_dir():
             raise WorkdirError(f"{run}: is a file, not a run directory")
         if not has_record(run):
-            raise WorkdirError(f"{run}: not a run directory: config.json is missing")
+            advice = "give the directory you gave to `train --workdir`"
+            raise WorkdirError(f"{run}: not a run directory: config.json is missing; {advice}")
     with document(run.config_file, "restore it from a copy") as content:
         version = content["format_version"]
         if version > FORMAT_VERSION:

@@ -188,8 +188,8 @@ def test_what_is_refused_leaves_no_folder_behind(run, corpus, tmp_path):
 def test_what_the_machine_refuses_is_explained_and_a_bug_is_not():
     memory = MemoryError("x")
     for error, command, told in (
-        (OSError(errno.ENOSPC, "No space left"), "train", "No space left"),
-        (PermissionError(errno.EACCES, "Denied", "a/b"), "train", "a/b: Denied"),
+        (OSError(errno.ENOSPC, "No space left"), "train", "No space left; free some; the same"),
+        (PermissionError(errno.EACCES, "Denied", "a/b"), "train", "a/b: Denied; choose another"),
         (memory, "train", "this machine ran out of memory: x; lower data.batch.tokens"),
         (memory, "translate", "memory: x; lower --batch-tokens or --beam-size"),
         (RuntimeError("RESOURCE_EXHAUSTED: y\nmore"), "serve", "the device ran out of memory"),

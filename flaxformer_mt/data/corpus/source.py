@@ -156,9 +156,10 @@ def open_split(
 def open_source(
     corpus: CorpusConfig, folder: str = "", key: str = "", *, make: bool = True
 ) -> Source:
-    """The source that the settings under `key` name, in `folder`. Raises CorpusError.
+    """The source that the settings under `key` name, its files' existence checked.
 
-    With `make`, a TFDS set is prepared and one of the hub fetched if need be.
+    Paths are relative to `folder`. With `make`, a TFDS set is prepared and one of the hub fetched
+    if need be, which may take long. Raises CorpusError, which names the setting.
     """
     key = key or corpus.name or "corpus"
     if corpus.tag:
@@ -195,9 +196,10 @@ def open_source(
 def read_pairs(
     corpus: CorpusConfig, folder: str = "", *, drops: Drops | None = None, key: str = ""
 ) -> Iterator[Pair]:
-    """The pairs of the corpus under `key` in order, streaming. Raises CorpusError.
+    """The pairs of the corpus under `key` in order, streaming.
 
-    A defective one is counted in `drops`, or without `drops`, as for test sets, an error.
+    A pair with invalid UTF-8, a control character, an empty side, or not exactly two texts is
+    counted in `drops`, or without `drops`, as for test sets, an error. Raises CorpusError.
     """
     key = key or corpus.name or "corpus"
     source = open_source(corpus, folder, key)
@@ -207,6 +209,7 @@ def read_pairs(
             src, tgt = columns
             yield Pair(line, src.decode("utf-8"), tgt.decode("utf-8"))
         elif drops is None:
-            raise CorpusError(f"{defect.file}:{line}: {defect.reason}: {defect.detail} ({key})")
+            what = f"{defect.file}:{line}: {defect.reason}: {defect.detail} ({key})"
+            raise CorpusError(f"{what}; this corpus may not skip pairs: correct the line")
         else:
             drops.add(line, defect)

@@ -52,13 +52,19 @@ def prepare(
 ) -> Store:
     """The token store of a run directory, made on the first call and verified on later ones.
 
-    Writes `vocabulary/` (unless it is there) and `data/`: the store, the manifest, a picture of the
-    lengths, and the validation text. `report` gets lines of progress; `bar`: on standard error.
-    `workers` processes encode (0: this one; default: by processors), or a `cluster`, with the same
-    result. Of a store that is there every byte is read if `thorough`.
+    Writes `vocabulary/` (unless it is there, as in fine-tuning) and `data/`: the store, the
+    manifest, a picture of the lengths, and the validation sentences as text. `report` gets one line
+    of progress at a time; with `bar` there is one that is renewed on standard error instead.
+    `workers` is the number of processes that encode (0: this one alone), by default one for each
+    processor where the corpus is worth it; a `cluster` does their work if it is given. The result
+    does not depend on either. What a killed call left is removed. Of a store that is there every
+    byte is read if `thorough`.
 
-    Raises PrepareError, also for a directory prepared with other settings or files, CorpusError,
-    VocabularyError, StoreError, ClusterError.
+    Raises:
+      PrepareError: nothing is left to train or validate on, a filter does not know a language, a
+        worker process died, something cannot be written, or the directory was prepared with other
+        settings or from files that have changed; the message names them.
+      CorpusError, VocabularyError, StoreError, ClusterError: see there.
     """
     directory = Path(directory)
     data = directory / "data"
@@ -128,7 +134,8 @@ def _make(
     sample, records = 0, list[int]()
     if found := (place / vocabulary.INDEX).exists():
         vocabularies = Vocabularies.load(place)
-        report(f"prepare: using the vocabulary in {place}, {sizes(vocabularies)}")
+        kept = "data.vocabulary.* has no effect, except .sampling"
+        report(f"prepare: using the vocabulary in {place}, {sizes(vocabularies)}; {kept}")
         known = set(vocabularies.src.pieces())
         for _, key, corpus in named_corpora(config):
             if corpus.tag and corpus.tag not in known:

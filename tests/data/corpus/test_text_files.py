@@ -77,7 +77,8 @@ def test_without_a_counter_a_defect_is_an_error(tmp_path):
     with pytest.raises(CorpusError) as caught:
         list(read_pairs(corpus, str(tmp_path), key="data.test.a"))
     assert str(caught.value) == (
-        f"{tmp_path / 'a.en'}:2: empty side: the source is blank (data.test.a)"
+        f"{tmp_path / 'a.en'}:2: empty side: the source is blank (data.test.a); this corpus may "
+        "not skip pairs: correct the line"
     )
     for src, tgt, counts in ((b"a\n" * 7, b"b\n" * 4, (7, 4)), (b"a\n" * 2, b"b\n" * 3, (2, 3))):
         with pytest.raises(CorpusError) as caught:

@@ -221,6 +221,7 @@ def test_a_vocabulary_that_is_there_is_used(config, tmp_path, run):
     other = replace(config, vocabulary=VocabularyConfig(size=50))
     prepare(other, seed=1, directory=run, report=lines.append)
     assert "using the vocabulary in" in lines[0] and "60 types for both sides" in lines[0]
+    assert "data.vocabulary.* has no effect, except .sampling" in lines[0]
     assert read_manifest(run / "data")["vocabulary"]["found"] is True
     prepare(other, seed=1, directory=run)
 
