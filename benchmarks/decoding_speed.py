@@ -9,7 +9,7 @@ nothing sensible and take the same time. `ours_bfloat16` is what `--dtype bfloat
 `..._shortlist` what `--shortlist` does where the sentences of a batch have 4,096 likely types, as
 64 sentences of Tatoeba have. CTranslate2's `..._vmap` has the same types as its vocabulary map.
 Peers need the extra [export], and run on CPUs. A GPU wants more sentences at a time:
-`--sentences 512 --batches 512`. What is known is written after each beam size.
+`--sentences 512 --batches 512`.
 """
 
 import argparse
@@ -90,16 +90,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for own, name in itertools.product(options.ours, options.peers):
             ratios = [a / b for a, b in zip(rates[own], rates[name], strict=True)]
             metrics[f"{OURS[own]}beam_{beam}_times_{name}"] = statistics.median(ratios)
-        suffix = "" if machine.accelerator == "none" else "_gpu"
-        write_result(
-            options.result / f"decoding_speed{suffix}.json",
-            command=as_typed(options, work),
-            config=f"base, vocabulary {VOCAB:,}, random weights",
-            machine=machine,
-            seconds=time.perf_counter() - start,
-            metrics=metrics,
-            signatures={},
-        )
+    suffix = "" if machine.accelerator == "none" else "_gpu"
+    write_result(
+        options.result / f"decoding_speed{suffix}.json",
+        command=as_typed(options, work),
+        config=f"base, vocabulary {VOCAB:,}, random weights",
+        machine=machine,
+        seconds=time.perf_counter() - start,
+        metrics=metrics,
+        signatures={},
+    )
     for contestant in contestants.values():
         contestant.close()
     return 0
