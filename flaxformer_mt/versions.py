@@ -7,7 +7,7 @@ from pathlib import Path
 
 PACKAGES = (
     "flaxformer-mt jax jaxlib flax optax orbax-checkpoint numpy sentencepiece sacrebleu sacremoses "
-    "ml-collections".split()
+    "ml-collections rensa".split()
 )
 
 

@@ -88,6 +88,7 @@ EXTRAS = {
     "figures": ["figures"],
     "interop": ["export"],
     "files": ["hub"],
+    "data": ["dedup"],
     "flaxformer_mt": ["ray"],  # cluster.py
     "training": ["wandb", "mlflow"],
 }

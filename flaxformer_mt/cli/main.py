@@ -43,7 +43,8 @@ _BATCH = (
 _SMALLER = {
     **dict.fromkeys(("train", "quickstart", "reproduce"), _BATCH),
     **dict.fromkeys(("translate", "evaluate"), "lower --batch-tokens or --beam-size"),
-    "prepare": "set data.vocabulary.sample to fewer pairs, or data.filter.duplicates to False",
+    "prepare": "set data.vocabulary.sample to fewer pairs, or turn off data.filter.near_duplicates "
+    "and .duplicates",
     "score": "lower --batch-tokens",
     "serve": "lower --beam-size, or decoding.batch_tokens in the run's config.json",
 }

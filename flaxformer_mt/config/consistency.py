@@ -42,7 +42,7 @@ _RANGES = {
         {
             "model": "dropout attention_dropout ffn_dropout",
             "data": "valid_fraction",
-            "data.filter": "script",
+            "data.filter": "near_duplicates script",
             "data.vocabulary": "sampling",
             "training": "label_smoothing",
             "training.optimizer": "beta1 beta2 ema_decay",

@@ -172,6 +172,11 @@ class FilterConfig:
     )
     identical: bool = setting(False, "drop pairs whose two sides are identical")
     duplicates: bool = setting(False, "drop repeated pairs, keeping the first, across all corpora")
+    near_duplicates: float = setting(
+        0.0,
+        "drop pairs whose similarity to an earlier pair of any corpus is about this or more: the "
+        "Jaccard similarity of both sides' character 5-grams, by MinHash (0: keep)",
+    )
     script: float = setting(
         0.0,
         "drop pairs in which less than this share of either side's letters is in its language's "

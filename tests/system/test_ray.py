@@ -149,6 +149,23 @@ def test_whoever_is_killed_prepare_s_folder_is_one_machine_s(
         assert contents(spread / name) == contents(tmp_path / "alone" / name)
 
 
+def test_near_duplicates_are_one_machine_s(run: Run, cluster: Any, tmp_path: Path) -> None:
+    """Of three tasks, which two workers end in any order."""
+    text = tmp_path / "text"
+    text.mkdir()
+    for side, name in enumerate(("en", "de")):
+        lines = [
+            f"{PAIRS[n % 4][side]} {n % 7919} {PAIRS[n // 4 % 4][side]}\n" for n in range(40000)
+        ]
+        (text / f"train.{name}").write_text("".join(lines))
+        (text / f"valid.{name}").write_text("".join(lines[:20]))
+    call = ("prepare", *settings(text, data__filter__near_duplicates=0.95), "--workdir")
+    alone = run(*call, tmp_path / "alone")
+    spread = run(*call, tmp_path / "spread", "--engine", "ray", "--ray-address", cluster.address)
+    assert alone.status == spread.status == 0 and " near-duplicate" in alone.errors, spread.errors
+    assert contents(tmp_path / "spread/data") == contents(tmp_path / "alone/data")
+
+
 def test_a_bad_line_is_the_error_of_one_machine(
     run: Run, cluster: Any, workdir: Path, tmp_path: Path
 ) -> None:

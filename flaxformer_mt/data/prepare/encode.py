@@ -88,6 +88,7 @@ class Encoded:
     tgt: Int32[np.ndarray, " tgt_tokens"]
     tgt_lengths: Int32[np.ndarray, " kept"]
     hashes: UInt64[np.ndarray, " kept"]  # of the pairs' texts, if duplicates are looked for
+    bands: UInt64[np.ndarray, " kept bands"]  # of their MinHashes, if near-duplicates are
     text: tuple[bytes, bytes]  # validation: each side's sentences, one a line; others: nothing
 
     def keep(self, mask: Bool[np.ndarray, " kept"]) -> None:
@@ -99,6 +100,8 @@ class Encoded:
         self.src_lengths, self.tgt_lengths = self.src_lengths[mask], self.tgt_lengths[mask]
         if len(self.hashes):
             self.hashes = self.hashes[mask]
+        if len(self.bands):
+            self.bands = self.bands[mask]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,7 +117,7 @@ def encode_part(part: Chunk | Range, settings: Settings) -> list[Encoded]:
     """A part of a corpus, read wherever its files can be reached unless it is read already.
 
     Parts that follow each other give what their whole does; duplicates are the only thing that is
-    looked for over parts, by `Encoded.hashes`. Raises CorpusError.
+    looked for over parts, by `Encoded.hashes` and `Encoded.bands`. Raises CorpusError.
     """
     chunks = part.chunks() if isinstance(part, Range) else [part]
     return [encode_chunk(chunk, settings) for chunk in chunks]
@@ -140,6 +143,7 @@ def encode_chunk(chunk: Chunk, settings: Settings) -> Encoded:
         src, tgt = _sides(chunk, fates)
 
     hashed = training and settings.data.filter.duplicates
+    threshold = settings.data.filter.near_duplicates if training else 0.0
     encoded = Encoded(
         len(chunk.records),
         record_bytes(chunk.records),
@@ -147,6 +151,7 @@ def encode_chunk(chunk: Chunk, settings: Settings) -> Encoded:
         *settings.vocabularies.src.encode_flat(src),
         *settings.vocabularies.tgt.encode_flat(tgt),
         hashes=filters.hashes(zip(src, tgt, strict=True) if hashed else ()),
+        bands=filters.band_hashes(zip(src, tgt, strict=True), threshold),
         text=text,
     )
     places = fates.kept()

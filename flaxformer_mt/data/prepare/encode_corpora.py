@@ -20,10 +20,13 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from jaxtyping import Bool
+
 from flaxformer_mt.data import corpus as corpora
 from flaxformer_mt.data.corpus import Drops
 from flaxformer_mt.data.prepare.encode import Chunk, Encoded, Range, Settings, encode_chunk
-from flaxformer_mt.data.prepare.filters import DUPLICATE, Seen
+from flaxformer_mt.data.prepare.filters import DUPLICATE, NEAR_DUPLICATE, Seen, SeenNear
 from flaxformer_mt.data.prepare.manifest import VALID_TEXT, PrepareError, Report
 from flaxformer_mt.data.prepare.sample import nothing_left, share_of, text_bytes
 from flaxformer_mt.data.prepare.spread import Spread
@@ -78,7 +81,7 @@ def encode_corpora(
     `records` is how many each corpus has, as far as that is known.
     """
     config, vocabularies = settings.data, settings.vocabularies
-    seen, accounts = Seen(), list[Account]()
+    seen, seen_near, accounts = Seen(), SeenNear(), list[Account]()
     largest = max(vocabularies.src.size, vocabularies.tgt.size)
     with contextlib.ExitStack() as stack:
         writer = stack.enter_context(
@@ -103,7 +106,11 @@ def encode_corpora(
             with Meter(f"prepare: {key}", report, unit="pairs", share=share, terminal=bar) as meter:
                 for encoded in encode(split, source):
                     if len(encoded.hashes):
-                        _drop_seen(seen, encoded)
+                        new = seen.add(encoded.hashes)
+                        _keep(new, encoded, DUPLICATE, "the same pair came before")
+                    if len(encoded.bands):
+                        new = seen_near.add(encoded.bands)
+                        _keep(new, encoded, NEAR_DUPLICATE, "a similar pair came before")
                     writer.append(
                         split, encoded.src, encoded.src_lengths, encoded.tgt, encoded.tgt_lengths
                     )
@@ -130,9 +137,8 @@ def require_pairs(accounts: Sequence[Account], weighted: Collection[str]) -> Non
             raise nothing_left(split, [account.drops for account in of_split])
 
 
-def _drop_seen(seen: Seen, encoded: Encoded) -> None:
-    new = seen.add(encoded.hashes)
-    encoded.fates.drop(encoded.fates.kept()[~new], DUPLICATE, "the same pair came before")
+def _keep(new: Bool[np.ndarray, " kept"], encoded: Encoded, reason: str, detail: str) -> None:
+    encoded.fates.drop(encoded.fates.kept()[~new], reason, detail)
     encoded.keep(new)
 
 

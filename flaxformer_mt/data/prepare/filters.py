@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import math
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -15,8 +16,12 @@ LENGTH_RATIO = "length ratio"
 IDENTICAL = "identical sides"
 SCRIPT = "another script"
 DUPLICATE = "duplicate"
+NEAR_DUPLICATE = "near-duplicate"
 UNKNOWN_WORD = "unknown target word"
 OTHER_LEAVES = "leaves other than the source's words"
+
+MIN_HASHES = 128  # of a pair, at most
+_NGRAM = 5  # characters; what Leskovec et al., Mining of Massive Datasets, 3.2.2, use for emails
 
 # Scripts that are written together, by their names in ISO 15924.
 _MIXED = {
@@ -130,6 +135,39 @@ def hashes(pairs: Iterable[tuple[bytes, bytes]]) -> UInt64[np.ndarray, " pairs"]
     return np.frombuffer(b"".join(digests), "<u8")
 
 
+def band_hashes(
+    pairs: Iterable[tuple[bytes, bytes]], threshold: float
+) -> UInt64[np.ndarray, " pairs bands"]:
+    """Hashes of each pair's bands of MinHashes, over both sides' lowercased character n-grams.
+
+    Two pairs of Jaccard similarity s share a band with probability 1 - (1 - s^rows)^bands. The same
+    on any machine; nothing for a threshold of 0.
+    """
+    if not threshold:
+        return np.empty((0, 0), np.uint64)
+    from rensa import RMinHash
+
+    bands, rows = bands_for(threshold)
+    texts = (f"{src.decode().strip()}\0{tgt.decode().strip()}".lower() for src, tgt in pairs)
+    ngrams = ([text[at : at + _NGRAM] for at in range(len(text))] for text in texts)
+    found = RMinHash.digest_matrix_from_token_sets(ngrams, bands * rows, seed=1)
+    hashes = np.array(found.to_rows(), np.uint64).reshape(-1, bands, rows)
+    # A polynomial modulo 2^64, with other powers in each band.
+    powers = np.uint64(0x9E3779B97F4A7C15) ** np.arange(bands * rows, dtype=np.uint64)
+    return (hashes * powers.reshape(bands, rows)).sum(axis=2)
+
+
+def bands_for(threshold: float) -> tuple[int, int]:
+    """Bands and their rows: the longest with which half the pairs at the threshold share one."""
+
+    def bands(rows: int) -> int:
+        return max(1, round(math.log(0.5) / math.log1p(-(threshold**rows))))
+
+    longer = range(2, MIN_HASHES + 2)
+    rows = next(rows - 1 for rows in longer if rows * bands(rows) > MIN_HASHES)
+    return min(bands(rows), MIN_HASHES), rows
+
+
 class Seen:
     """The pairs that came before: 64-bit hashes in sorted arrays, each twice as long as the next.
 
@@ -142,10 +180,7 @@ class Seen:
     def add(self, keys: UInt64[np.ndarray, " pairs"]) -> Bool[np.ndarray, " pairs"]:
         """Adds the hashes; True where one is new."""
         unique, first = np.unique(keys, return_index=True)
-        new = np.ones(len(unique), bool)
-        for known in self._sorted:
-            places = np.searchsorted(known[:-1], unique)
-            new &= known[places] != unique
+        new = ~self.known(unique)
         added, first_time = unique[new], np.zeros(len(keys), bool)
         first_time[first[new]] = True
         while self._sorted and len(self._sorted[-1]) < 2 * len(added):
@@ -153,3 +188,35 @@ class Seen:
         if len(added):
             self._sorted.append(added)
         return first_time
+
+    def known(self, keys: UInt64[np.ndarray, " keys"]) -> Bool[np.ndarray, " keys"]:
+        """Which of the hashes were added before; it is faster if they are sorted."""
+        found = np.zeros(len(keys), bool)
+        for known in self._sorted:
+            found |= known[np.searchsorted(known[:-1], keys)] == keys
+        return found
+
+
+class SeenNear:
+    """The pairs that came before, by the hashes of their bands."""
+
+    def __init__(self) -> None:
+        self._seen = Seen()
+
+    def add(self, pairs: UInt64[np.ndarray, " pairs bands"]) -> Bool[np.ndarray, " pairs"]:
+        """Adds the pairs that share no band with one added before; True for these.
+
+        A dropped pair drops no others, so a chain of ever less similar pairs keeps some.
+        """
+        bands, places = np.unique(pairs, return_inverse=True)
+        known = self._seen.known(bands)[places.reshape(pairs.shape)]
+        new, here = np.ones(len(pairs), bool), set[int]()
+        new[known.any(axis=1)] = False
+        for pair in np.flatnonzero(new):
+            hashes = pairs[pair].tolist()
+            if here.isdisjoint(hashes):
+                here.update(hashes)
+            else:
+                new[pair] = False
+        self._seen.add(pairs[new].ravel())
+        return new

@@ -7,6 +7,7 @@ difference, never a silent reuse.
 """
 
 import hashlib
+import importlib
 import json
 import os
 from collections.abc import Iterable
@@ -34,6 +35,7 @@ from flaxformer_mt.data.prepare.sample import check_inputs, sizes, train_vocabul
 from flaxformer_mt.data.prepare.spread import Cluster, Spread, spread_over
 from flaxformer_mt.data.store import Store, StoreError
 from flaxformer_mt.data.vocabulary import Vocabularies
+from flaxformer_mt.errors import install
 from flaxformer_mt.files.atomic import replacing
 
 ASIDE = "data.partial"
@@ -63,7 +65,8 @@ def prepare(
     Raises:
       PrepareError: nothing is left to train or validate on, a filter does not know a language, a
         worker process died, something cannot be written, or the directory was prepared with other
-        settings or from files that have changed; the message names them.
+        settings or from files that have changed, or a filter's package is missing; the message
+        names them.
       CorpusError, VocabularyError, StoreError, ClusterError: see there.
     """
     directory = Path(directory)
@@ -75,6 +78,7 @@ def prepare(
         )
     _require_free_places(directory)
     scripts = _scripts(config)
+    _require_rensa(config)
     aside = directory / ASIDE
     if aside.exists():
         report(f"prepare: starting over; removing {aside}, left by an interrupted call")
@@ -182,6 +186,15 @@ def _require_free_places(directory: Path) -> None:
             raise PrepareError(f"{place}: is a file, but must be a folder; move it away")
         if place.exists() and index and not (place / index).exists() and any(place.iterdir()):
             raise PrepareError(f"{place}: holds files but no {index}: move it away, or restore it")
+
+
+def _require_rensa(config: DataConfig) -> None:
+    try:
+        if config.filter.near_duplicates:
+            importlib.import_module("rensa")
+    except ImportError as error:
+        what = "data.filter.near_duplicates: rensa is not installed"
+        raise PrepareError(f"{what}: {install('dedup')}") from error
 
 
 def _text_digests(contents: Iterable[bytes]) -> dict[str, str]:

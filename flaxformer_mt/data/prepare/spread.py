@@ -51,10 +51,10 @@ class _Surveyed:
 class Spread:
     """A cluster's workers, and where the lines of seekable corpora stand."""
 
-    def __init__(self, workers: Workers, sources: Iterable[Source]) -> None:
+    def __init__(self, workers: Workers, sources: Iterable[Source], config: DataConfig) -> None:
         """Raises ClusterError for machines that may encode otherwise; CorpusError."""
         self._workers = workers
-        for name, here in _versions().items():
+        for name, here in _versions(config).items():
             if (there := workers.told[name]) != here:
                 raise ClusterError(f"the cluster has {name} {there}, but here is {here}")
         seekable = [source for source in sources if corpora.is_seekable(source)]
@@ -105,7 +105,8 @@ class Spread:
 
     def encoder(self, settings: Settings) -> Callable[[str, Source], Iterator[Encoded]]:
         """What became of each chunk of a corpus, in order, as `encode_chunk` has it."""
-        self._workers.start(_beginning(functools.partial(encode_part, settings=settings)))
+        encode = functools.partial(encode_part, settings=settings)
+        self._workers.start(_beginning(encode, settings.data))
         return self._encoded
 
     def _encoded(self, split: str, source: Source) -> Iterator[Encoded]:
@@ -130,22 +131,25 @@ def spread_over(cluster: Cluster | None, config: DataConfig) -> Iterator[Spread 
         yield None
         return
     splits = [corpora.open_split(config, split) for split in ("train", "valid")]
-    with cluster(_beginning(operator.call)) as workers:
-        yield Spread(workers, [source for opened in splits for _, _, source in opened])
+    with cluster(_beginning(operator.call, config)) as workers:
+        yield Spread(workers, [source for opened in splits for _, _, source in opened], config)
 
 
-def _beginning(work: Callable[[Any], Any]) -> Begin:
-    return functools.partial(_begun, work)
+def _beginning(work: Callable[[Any], Any], config: DataConfig) -> Begin:
+    return functools.partial(_begun, work, config)
 
 
-def _begun(work: Callable[[Any], Any]) -> tuple[dict[str, Any], Callable[[Any], Any]]:
-    return _versions(), work
+def _begun(
+    work: Callable[[Any], Any], config: DataConfig
+) -> tuple[dict[str, Any], Callable[[Any], Any]]:
+    return _versions(config), work
 
 
-def _versions() -> dict[str, Any]:
+def _versions(config: DataConfig) -> dict[str, Any]:
     """What decides how text is encoded, besides the settings."""
     found = package_versions()
-    versions = {name: found.get(name) for name in ("flaxformer-mt", "sentencepiece")}
+    hashing = ("rensa",) if config.filter.near_duplicates else ()
+    versions = {name: found.get(name) for name in ("flaxformer-mt", "sentencepiece", *hashing)}
     return versions | {"regex": regex.__version__, "Unicode": unicodedata.unidata_version}
 
 

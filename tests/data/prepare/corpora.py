@@ -16,7 +16,7 @@ GOOD = [
 """Pairs without defects."""
 
 ALL_FILTERS = FilterConfig(
-    max_length=40, max_ratio=3.0, identical=True, duplicates=True, script=0.5
+    max_length=40, max_ratio=3.0, identical=True, duplicates=True, near_duplicates=0.7, script=0.5
 )
 
 
@@ -42,6 +42,9 @@ def messy(size: int) -> list[tuple[bytes, bytes]]:
             (src, "Это другой язык".encode()),
             made[number // 2],
         )[number // 7 % 8]
+    for number in range(3, size, 14):
+        src, tgt = made[number // 2]
+        made[number] = (src.upper(), tgt + b" !")
     return made
 
 

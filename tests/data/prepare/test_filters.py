@@ -1,12 +1,22 @@
-"""Scripts, of languages and of letters, and the set of pairs seen."""
+"""Scripts, of languages and of letters, and the sets of pairs seen and of pairs like them."""
 
 import hashlib
+import itertools
 import unicodedata
 
 import numpy as np
 from hypothesis import given, settings, strategies as st
 
-from flaxformer_mt.data.prepare.filters import Seen, count_letters, hashes, other_script, script_of
+from flaxformer_mt.data.prepare.filters import (
+    Seen,
+    SeenNear,
+    band_hashes,
+    bands_for,
+    count_letters,
+    hashes,
+    other_script,
+    script_of,
+)
 
 # A sentence of each script, from the first article of the Universal Declaration of Human Rights.
 SENTENCES = {
@@ -90,3 +100,56 @@ def test_texts_are_equal_but_for_blanks_at_the_ends():
     # The same in every process and on every machine.
     digest = hashlib.blake2b(b"a\0b", digest_size=8).digest()
     assert hashes([(b"a", b"b")]).tolist() == [int.from_bytes(digest, "little")]
+
+
+def test_similar_pairs_share_a_band_as_often_as_the_formula_says():
+    """With similarities computed from the sets themselves."""
+    random, letters = np.random.default_rng(1), np.array([*"abcdefghij"])
+
+    def ngrams(text):
+        return {text[at : at + 5] for at in range(len(text))}
+
+    texts, similarities = [], []
+    for changed in random.integers(1, 12, 3000):
+        text = random.choice(letters, 121)
+        text[60] = "|"
+        other = text.copy()
+        other[random.choice(np.r_[:60, 61:121], changed)] = "K"
+        texts += ["".join(text), "".join(other)]
+        a, b = (ngrams(text.lower()) for text in texts[-2:])
+        similarities.append(len(a & b) / len(a | b))
+    pairs = [tuple(text.encode().split(b"|")) for text in texts]
+    s = np.array(similarities)
+    for threshold in (0.5, 0.8, 0.9):
+        bands, rows = bands_for(threshold)
+        found = band_hashes(pairs, threshold)
+        assert found.shape == (6000, bands) and bands * rows <= 128
+        shared = (found[::2] == found[1::2]).any(axis=1)
+        expected = 1 - (1 - s**rows) ** bands
+        for low, high in itertools.pairwise((0.3, 0.5, 0.7, 0.8, 0.9, 1.0)):
+            here = (low <= s) & (s < high)
+            assert abs(shared[here].mean() - expected[here].mean()) < 0.05
+        assert 0.4 < 1 - (1 - threshold**rows) ** bands < 0.6
+    assert [*map(bands_for, (0.8, 1e-3, 1 - 1e-9))] == [(10, 12), (128, 1), (1, 128)]
+
+
+def test_what_is_no_matter_to_similarity():
+    pairs = [(b"Das ist ein Haus .", "Où ?".encode()), (b" das ist EIN haus .", "où ?\n".encode())]
+    pairs += [pairs[0][::-1], (b"", b"x")]
+    found = band_hashes(pairs, 0.9)
+    assert (found[0] == found[1]).all() and not np.isin(found[2:], found[0]).any()
+    assert (band_hashes(pairs[1:2], 0.9) == found[1]).all()
+    assert not band_hashes(pairs, 0.0).size
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.lists(st.lists(st.integers(0, 30), min_size=3, max_size=3), max_size=9)))
+def test_a_pair_is_dropped_for_one_that_is_kept(batches):
+    seen, kept = SeenNear(), list[set[int]]()
+    for batch in batches:
+        expected = []
+        for bands in batch:
+            expected.append(all(earlier.isdisjoint(bands) for earlier in kept))
+            kept += [set(bands)] * expected[-1]
+        found = seen.add(np.array(batch, np.uint64).reshape(-1, 3))
+        assert found.tolist() == expected

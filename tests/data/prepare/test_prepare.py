@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import sys
 import types
 from collections import Counter
 from dataclasses import replace
@@ -192,13 +193,43 @@ def test_changed_settings_are_named(config, run):
     # A setting that was not there when the store was made had what is its default now.
     file = run / "data" / "manifest.json"
     manifest = json.loads(file.read_text("utf-8"))
-    for name in ("train.train.weight", "vocabulary.normalization", "filter.identical"):
+    later = ("train.train.weight", "vocabulary.normalization", "filter.identical")
+    for name in (*later, "filter.near_duplicates"):
         del manifest["settings"][f"data.{name}"]
     file.write_text(json.dumps(manifest), "utf-8")
     prepare(config, seed=1, directory=run)
-    changed = replace(config, filter=FilterConfig(max_length=40, identical=True))
-    with pytest.raises(PrepareError, match=r"data\.filter\.identical: False then, True now"):
+    changed = replace(config, filter=FilterConfig(max_length=40, near_duplicates=0.8))
+    with pytest.raises(PrepareError, match=r"data\.filter\.near_duplicates: 0\.0 then, 0\.8 now"):
         prepare(changed, seed=1, directory=run)
+
+
+def test_near_duplicates_are_dropped_from_training_text(tmp_path, run, monkeypatch):
+    src = (
+        "The next item is the debate on the report by Mr {} on the protection of the environment ."
+    )
+    tgt = "Das Wort hat Frau {} zum Bericht über den Schutz der Umwelt in den Mitgliedstaaten ."
+    pairs = [(src.format(a).encode(), tgt.format(b).encode()) for a, b in ("Aa", "Be", "ee", "eE")]
+    other = (pairs[0][0], b"Ein ganz anderer Satz, der nichts mit dem ersten gemein hat !")
+    for name, made in (("one", pairs[:1]), ("two", [*pairs[:2], other, *pairs[2:]])):
+        write(tmp_path / "text", name, made)
+    write(tmp_path / "text", "valid", pairs)
+    near = FilterConfig(max_length=200, duplicates=True, near_duplicates=0.8)
+    config = data_config(tmp_path / "text", ("one", "two"), filter=near)
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "rensa", None)
+        message = r"data\.filter\.near_duplicates: rensa is not installed: .*\[dedup\]"
+        with pytest.raises(PrepareError, match=message):
+            prepare(config, seed=1, directory=run)
+        assert not run.exists()
+    store = prepare(config, seed=1, directory=run)
+    assert len(store.train) == 2 and len(store.valid) == 4
+    account = read_manifest(run / "data")["corpora"][1]
+    assert account["dropped"] == {"duplicate": 1, "near-duplicate": 3}
+    near = [e["line"] for e in account["examples"] if e["reason"] == "near-duplicate"]
+    assert near == [2, 4, 5]
+    # A store that is there needs no package.
+    monkeypatch.setitem(sys.modules, "rensa", None)
+    assert prepare(config, seed=1, directory=run).digest == store.digest
 
 
 def test_changed_files_are_named_and_moved_ones_recognised(config, tmp_path, run):

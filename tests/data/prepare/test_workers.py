@@ -25,6 +25,7 @@ from flaxformer_mt.data.corpus.text_files import require_stamp
 from flaxformer_mt.data.prepare import encode, encode_corpora, make, prepare, sample, spread
 from flaxformer_mt.data.prepare.encode import Chunk
 from flaxformer_mt.data.prepare.encode_corpora import WorkerDied, Workers
+from flaxformer_mt.data.prepare.manifest import read_manifest
 from flaxformer_mt.data.vocabulary import Vocabularies
 from tests.conftest import environment
 from tests.data.prepare.corpora import contents, two_corpora
@@ -60,6 +61,7 @@ def test_any_number_of_workers_and_any_parts_give_the_same(tmp_path, monkeypatch
             for done in encode.encode_part(*part):
                 account.add(done)
                 tokens += [*done.src.tolist(), *done.tgt_lengths.tolist(), *done.hashes.tolist()]
+                tokens += done.bands.ravel().tolist()
         return [account, sorted(tokens)]
 
     assert encoded((0, None)) == encoded((0, 33), (33, 34), (34, 140), (140, None))
@@ -126,6 +128,8 @@ def test_a_cluster_s_store_is_one_machine_s(tmp_path, small_parts, valid_fractio
     prepare(config, seed=1, directory=tmp_path / "0", workers=0)
     prepare(config, seed=1, directory=tmp_path / "1", cluster=on_a_cluster)
     assert contents(tmp_path / "1") == contents(tmp_path / "0")
+    dropped = [account["dropped"] for account in read_manifest(tmp_path / "0/data")["corpora"]]
+    assert all(dropped[corpus]["near-duplicate"] > 3 for corpus in (0, 1))
 
 
 def test_what_a_cluster_cannot_prepare(tmp_path, small_parts, monkeypatch):
@@ -135,7 +139,7 @@ def test_what_a_cluster_cannot_prepare(tmp_path, small_parts, monkeypatch):
     )
     with monkeypatch.context() as patch:
         versions = itertools.chain(({"regex": 1}, {"regex": 2}), itertools.repeat({"regex": 1}))
-        patch.setattr(spread, "_versions", lambda: next(versions))
+        patch.setattr(spread, "_versions", lambda config: next(versions))
         with pytest.raises(ClusterError, match="the cluster has regex 1, but here is"):
             prepared()
     with monkeypatch.context() as patch:
