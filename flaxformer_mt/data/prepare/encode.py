@@ -67,6 +67,7 @@ class Fates:
     ) -> None:
         """Drops those of the records, whose places are in order, that are still kept."""
         places = records[self._kept[records]]
+        self._kept = self._kept.copy()  # arrays that Ray returns can't be written to
         self._kept[places] = False
         if len(places):
             self.drops.counts[reason] = self.drops.counts.get(reason, 0) + len(places)
