@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def begin_folder(run: RunDirectory, config: ExperimentConfig) -> None:
     """Makes a new run's folder, unless its text can't be read. Raises as `check_inputs`."""
-    from flaxformer_mt.data.prepare import check_inputs
+    from flaxformer_mt.data.prepare.sample import check_inputs
 
     if not exists(run.data):
         check_inputs(config.data)
@@ -51,7 +51,7 @@ def prepared(
         advice = "missing, but the checkpoints need it: restore it from a copy"
         raise RunDirectoryError(f"{run.vocabulary}: {advice}")
     # Here, since only the first of several processes prepares.
-    from flaxformer_mt.data.prepare import prepare
+    from flaxformer_mt.data.prepare.make import prepare
 
     with preparing(run) as folder:
         if source is not None and not (folder / "vocabulary").exists():

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from flaxformer_mt.api import config_of, say
 from flaxformer_mt.data.corpus import CorpusError, read_pairs
-from flaxformer_mt.data.prepare import valid_text
+from flaxformer_mt.data.prepare.make import valid_text
 from flaxformer_mt.data.prepare.manifest import VALID_TEXT
 from flaxformer_mt.evaluation import evaluate as one_set
 from flaxformer_mt.evaluation.evaluate import Evaluation, kept_scores
@@ -30,7 +30,7 @@ from flaxformer_mt.rundir.paths import exists
 if TYPE_CHECKING:
     from flaxformer_mt.decoding.translator import Translator
     from flaxformer_mt.interop.parity import Parity
-    from flaxformer_mt.parallel import Processes
+    from flaxformer_mt.parallel.processes import Processes
     from flaxformer_mt.rundir.checkpoint_choice import Which
 
 VALID = "valid"  # what the set is called that training validates on
@@ -116,8 +116,8 @@ def evaluations(
     for name, (sources, references) in sets.items():
         one_set.check(name, sources, references, directory)
     from flaxformer_mt.api.validation import translate_together
-    from flaxformer_mt.parallel import ALONE
     from flaxformer_mt.parallel.compile_cache import working_time
+    from flaxformer_mt.parallel.processes import ALONE
 
     translator = load()
     for name, (sources, references) in sets.items():

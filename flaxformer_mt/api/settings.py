@@ -52,7 +52,7 @@ def sized_config(
     counted: list[int] = []
 
     def count(data: DataConfig) -> int:
-        from flaxformer_mt.data.prepare import count_pairs
+        from flaxformer_mt.data.prepare.sample import count_pairs
 
         counted.append(count_pairs(data))
         return counted[0]

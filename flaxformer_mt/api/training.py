@@ -16,8 +16,9 @@ from flaxformer_mt.config.digest_keys import trains
 from flaxformer_mt.data.sampling import resampler_for
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.model import parameters
-from flaxformer_mt.parallel import ALONE, Processes, make_deterministic, share_one_heap
 from flaxformer_mt.parallel.compile_cache import share_compiled
+from flaxformer_mt.parallel.process_settings import make_deterministic, share_one_heap
+from flaxformer_mt.parallel.processes import ALONE, Processes
 from flaxformer_mt.rundir import RunDirectoryError, layout
 from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.checkpoint_choice import chosen_weights, list_steps

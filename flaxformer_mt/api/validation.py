@@ -5,12 +5,12 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from flaxformer_mt.data.prepare import valid_text
+from flaxformer_mt.data.prepare.make import valid_text
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.decoding.translation import Hypothesis, Translation
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.evaluation.scoring import corpus_scores
-from flaxformer_mt.parallel import Processes
+from flaxformer_mt.parallel.processes import Processes
 from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.training.program import Program

@@ -19,7 +19,7 @@ from flaxformer_mt.config.freeze import field_types
 
 if TYPE_CHECKING:
     from flaxformer_mt.decoding.sampling import Sampling
-    from flaxformer_mt.parallel import Cluster
+    from flaxformer_mt.parallel.processes import Cluster
 
 _OVERRIDE = re.compile(r"--config\.([^=]+)(?:=(.*))?", re.DOTALL)
 
@@ -245,7 +245,7 @@ def add_processes(parser: argparse.ArgumentParser) -> None:
 
 def cluster(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Cluster | None:
     """What the flags of `add_processes` say, if any was given."""
-    from flaxformer_mt.parallel import Cluster
+    from flaxformer_mt.parallel.processes import Cluster
 
     found = (options.coordinator, options.num_processes, options.process_id)
     if found == (None, None, None):

@@ -27,7 +27,7 @@ from flaxformer_mt.rundir.paths import as_path
 
 if TYPE_CHECKING:
     from flaxformer_mt.diagnosis.machine import Check, Finding
-    from flaxformer_mt.parallel import Processes
+    from flaxformer_mt.parallel.processes import Processes
 
 _WHAT = {
     "--workdir DIR": "where your runs will be, local or gs://BUCKET/FOLDER; tested with a "
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         parser.error(f"--config.{overrides[0]} needs a config to change: add --config")
     config = None if options.config is None else sized_config(options.config, overrides)
     place = as_path(tempfile.gettempdir() if options.workdir is None else options.workdir)
-    from flaxformer_mt.parallel import joined
+    from flaxformer_mt.parallel.processes import joined
 
     with joined(cluster(options, parser), heartbeat=options.heartbeat) as processes:
         findings = []

@@ -9,7 +9,8 @@ from flaxformer_mt.config import ConfigError, ExperimentConfig, freeze, to_dict
 from flaxformer_mt.data.plan import longest
 from flaxformer_mt.data.planner import planned_pass
 from flaxformer_mt.model.flops import shape_flops
-from flaxformer_mt.parallel import Processes, share_one_heap
+from flaxformer_mt.parallel.process_settings import share_one_heap
+from flaxformer_mt.parallel.processes import Processes
 from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.lock import locked

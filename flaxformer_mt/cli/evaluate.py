@@ -41,7 +41,7 @@ from flaxformer_mt.rundir.layout import open_run
 from flaxformer_mt.rundir.paths import as_path
 
 if TYPE_CHECKING:
-    from flaxformer_mt.parallel import Processes
+    from flaxformer_mt.parallel.processes import Processes
 
 _WHAT = {
     "--workdir DIR": "run directory, local or gs://BUCKET/FOLDER",
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     _check_flags(options, parser)
     if options.hypotheses is not None:
         return score_file(options, parser)
-    from flaxformer_mt.parallel import joined
+    from flaxformer_mt.parallel.processes import joined
 
     with joined(cluster(options, parser), heartbeat=options.heartbeat) as processes:
         return evaluate_run(options, parser, processes)

@@ -12,8 +12,8 @@ from flaxformer_mt.cluster import workers
 from flaxformer_mt.config import check_resume, differences, to_dict
 from flaxformer_mt.config.digest_keys import trains
 from flaxformer_mt.data.planner import planned_pass
-from flaxformer_mt.data.prepare import describe, read_manifest
-from flaxformer_mt.data.prepare.report import batches_as_text, shapes_table
+from flaxformer_mt.data.prepare.manifest import read_manifest
+from flaxformer_mt.data.prepare.report import batches_as_text, describe, shapes_table
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.errors import program
 from flaxformer_mt.rundir import layout

@@ -22,7 +22,7 @@ from flaxformer_mt.evaluation.testsets import check_testset, load_testset
 from flaxformer_mt.rundir.layout import RunDirectory
 
 if TYPE_CHECKING:
-    from flaxformer_mt.parallel import Processes
+    from flaxformer_mt.parallel.processes import Processes
 
 
 _METRICS = {

@@ -25,7 +25,7 @@ from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import as_path
 
 if TYPE_CHECKING:
-    from flaxformer_mt.parallel import Processes
+    from flaxformer_mt.parallel.processes import Processes
 
 _WHAT = {
     "--init-from RUN": "start from another run's weights, and its settings unless --config is "
@@ -46,7 +46,8 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     if options.dry_run and (options.profile_steps or options.init_from):
         parser.error("--dry-run only tries a step: leave out --profile-steps and --init-from")
     # After the arguments: these import JAX.
-    from flaxformer_mt.parallel import joined, make_deterministic
+    from flaxformer_mt.parallel.process_settings import make_deterministic
+    from flaxformer_mt.parallel.processes import joined
     from flaxformer_mt.training.instruments import parse_steps
 
     profile = None if options.profile_steps is None else parse_steps(options.profile_steps)
@@ -85,7 +86,7 @@ def train_run(
 ) -> int:
     """Calls `api.training.train`; returns the exit status."""
     from flaxformer_mt.api.training import train
-    from flaxformer_mt.parallel import ALONE
+    from flaxformer_mt.parallel.processes import ALONE
 
     processes, run = processes or ALONE, RunDirectory(as_path(workdir))
     # Only the first reads it: the run could change a moment later.

@@ -37,8 +37,9 @@ from flaxformer_mt.decoding.search import Hypotheses, Sentences, State, Weights
 from flaxformer_mt.decoding.segments import DecodingError, LineError, output_limit
 from flaxformer_mt.decoding.terminology import Constraints, arranged
 from flaxformer_mt.decoding.translation import Decoded, decoded_of
-from flaxformer_mt.model import Transformer, of_types
-from flaxformer_mt.parallel import local_mesh, on_mesh, place_batch, whole_on
+from flaxformer_mt.model.embedding import of_types
+from flaxformer_mt.model.transformer import Transformer
+from flaxformer_mt.parallel.mesh import local_mesh, on_mesh, place_batch, whole_on
 
 LEAST_TYPES = 1024  # target types of the smallest search with a shortlist
 STRIDE = 8  # steps from one look at a small model's batch to the next

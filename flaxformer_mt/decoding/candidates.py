@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, Int, Shaped
 
 from flaxformer_mt.data.vocabulary import EOS
 from flaxformer_mt.decoding.rules import Allowed
-from flaxformer_mt.model import CHUNK
+from flaxformer_mt.model.embedding import CHUNK
 
 Logits = Float[Array, "rows beams vocab"]
 LogProbs = Float[Array, "rows beams"]

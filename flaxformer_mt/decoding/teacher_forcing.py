@@ -28,9 +28,9 @@ from flaxformer_mt.decoding.batch_shapes import (
 from flaxformer_mt.decoding.search import coverage_penalty, length_penalty
 from flaxformer_mt.decoding.segments import DecodingError, Part
 from flaxformer_mt.decoding.translation import NO_NUMBERS
-from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.stacks import aligning_layer, layer_name
-from flaxformer_mt.parallel import on_mesh, place_batch
+from flaxformer_mt.model.transformer import Transformer
+from flaxformer_mt.parallel.mesh import on_mesh, place_batch
 
 LOGITS = 1 << 24  # logits that a device holds at a time: 64 MiB in float32
 _AT_ONCE = 1 << 25  # attention weights of a layer that are held: 128 MiB

@@ -39,10 +39,11 @@ from flaxformer_mt.decoding.segments import (
 from flaxformer_mt.decoding.teacher_forcing import Attention, Scored, TeacherForcing
 from flaxformer_mt.decoding.terminology import Constraints, Terminology
 from flaxformer_mt.decoding.translation import Translation, joined
-from flaxformer_mt.model import Transformer, softmax_table, table_rows
+from flaxformer_mt.model.embedding import softmax_table, table_rows
 from flaxformer_mt.model.parameters import count, count_by_formula
 from flaxformer_mt.model.stacks import aligning_layer
-from flaxformer_mt.parallel import local_mesh, whole_on
+from flaxformer_mt.model.transformer import Transformer
+from flaxformer_mt.parallel.mesh import local_mesh, whole_on
 from flaxformer_mt.parsing.linearization import escaped, tokens_of
 from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.checkpoint_choice import Chosen, Which, chosen_weights

@@ -23,8 +23,8 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from flaxformer_mt.errors import install
-from flaxformer_mt.parallel import Processes
 from flaxformer_mt.parallel.chips import chip_of, product_flops, upload_bandwidth
+from flaxformer_mt.parallel.processes import Processes
 from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.paths import is_remote

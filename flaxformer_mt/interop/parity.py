@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from flaxformer_mt.data.normalization import is_blank
-from flaxformer_mt.data.prepare import valid_text
+from flaxformer_mt.data.prepare.make import valid_text
 from flaxformer_mt.data.prepare.manifest import VALID_TEXT
 from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies, Vocabulary
 from flaxformer_mt.decoding.batches import translate_ids

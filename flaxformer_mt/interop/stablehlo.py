@@ -24,8 +24,8 @@ from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.interop import package_of_extra, runner
 from flaxformer_mt.interop.folder import write_program, write_readme
 from flaxformer_mt.interop.parity import LogProbs, Rows, Runtime as ParityRuntime
-from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.parameters import unstack_layers
+from flaxformer_mt.model.transformer import Transformer
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 _USE = """\

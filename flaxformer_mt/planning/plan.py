@@ -16,9 +16,9 @@ from flaxformer_mt.decoding.batch_search import lower_search
 from flaxformer_mt.decoding.batch_shapes import plan_batches
 from flaxformer_mt.decoding.segments import output_limit
 from flaxformer_mt.errors import UserError
-from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.flops import TRAINING, forward_flops
 from flaxformer_mt.model.parameters import initial_params
+from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.planning.collectives import Collective, collectives, expected_bytes
 from flaxformer_mt.planning.compiler import Compilation, Memory, TooLarge, Topology, compile_quietly
 from flaxformer_mt.planning.cycles import Compute, compute_costs

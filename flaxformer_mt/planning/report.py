@@ -12,7 +12,7 @@ from flaxformer_mt.data.plan import PlanError, Shape
 from flaxformer_mt.data.planner import Planner
 from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import Vocabularies
-from flaxformer_mt.parallel import make_mesh
+from flaxformer_mt.parallel.mesh import make_mesh
 from flaxformer_mt.planning import fit
 from flaxformer_mt.planning.compiler import describe
 from flaxformer_mt.planning.cycles import Compute, Cost

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from flaxformer_mt.config import freeze
-from flaxformer_mt.data.prepare import valid_text
+from flaxformer_mt.data.prepare.make import valid_text
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.figures import paper
 from flaxformer_mt.figures.canvas import Layout, rendered

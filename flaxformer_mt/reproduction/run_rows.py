@@ -18,7 +18,7 @@ from flaxformer_mt import __version__
 from flaxformer_mt.config import CorpusConfig, DataConfig, differences, freeze, to_dict
 from flaxformer_mt.config.digest_keys import decides, may_change
 from flaxformer_mt.data.corpus import CorpusError, Drops, open_source, paths, read_pairs
-from flaxformer_mt.data.prepare import read_manifest
+from flaxformer_mt.data.prepare.manifest import read_manifest
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.evaluation.evaluate import Evaluation, evaluate
 from flaxformer_mt.files.atomic import replacing

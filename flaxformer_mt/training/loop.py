@@ -12,7 +12,7 @@ from flaxformer_mt.data.order import Position
 from flaxformer_mt.data.pipeline import Batches
 from flaxformer_mt.data.sampling import Resampler
 from flaxformer_mt.data.store import TokenPairs
-from flaxformer_mt.parallel import keep_freed_memory
+from flaxformer_mt.parallel.process_settings import keep_freed_memory
 from flaxformer_mt.rundir.checkpoint_choice import Kind
 from flaxformer_mt.rundir.checkpoints import Checkpoints
 from flaxformer_mt.training.instruments import Goodput, Profiler, Utilization

@@ -15,9 +15,10 @@ from flaxformer_mt.config import ExperimentConfig, loss_chunk
 from flaxformer_mt.data.batch import Share
 from flaxformer_mt.data.pipeline import Batch  # there it becomes a pytree
 from flaxformer_mt.data.plan import Shape
-from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.parameters import initial_params
-from flaxformer_mt.parallel import (
+from flaxformer_mt.model.transformer import Transformer
+from flaxformer_mt.parallel.chips import fastest_dtype
+from flaxformer_mt.parallel.mesh import (
     MOST_PARTS,
     MeshError,
     batch_sharding,
@@ -29,7 +30,6 @@ from flaxformer_mt.parallel import (
     spread_over_data,
     without_names,
 )
-from flaxformer_mt.parallel.chips import fastest_dtype
 from flaxformer_mt.training.loss import LossSums
 from flaxformer_mt.training.optimizer import learning_rate, make_optimizer
 from flaxformer_mt.training.state import TrainState, start_state

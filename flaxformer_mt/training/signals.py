@@ -9,7 +9,7 @@ import threading
 from types import FrameType
 from typing import Any
 
-from flaxformer_mt.parallel import ALONE, Processes
+from flaxformer_mt.parallel.processes import ALONE, Processes
 
 _PROCESS = 128  # above any signal's number
 

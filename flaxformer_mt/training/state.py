@@ -9,7 +9,7 @@ import optax
 from flax import struct
 
 from flaxformer_mt.errors import UserError
-from flaxformer_mt.parallel import place_whole
+from flaxformer_mt.parallel.mesh import place_whole
 from flaxformer_mt.rundir.digests import flatten_paths
 
 Params = Any

@@ -12,8 +12,9 @@ import optax
 
 from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.data.pipeline import Batch  # there it becomes a pytree
-from flaxformer_mt.model import Transformer, softmax_bias, softmax_table, table_copies
-from flaxformer_mt.parallel import rows_split
+from flaxformer_mt.model.embedding import softmax_bias, softmax_table, table_copies
+from flaxformer_mt.model.transformer import Transformer
+from flaxformer_mt.parallel.mesh import rows_split
 from flaxformer_mt.training.loss import LossSums, smoothed_cross_entropy
 from flaxformer_mt.training.optimizer import learning_rate, without_frozen_gradients
 from flaxformer_mt.training.state import TrainState

@@ -12,7 +12,8 @@ from flaxformer_mt.data.batch import Batch
 from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.data.vocabulary import UNK
 from flaxformer_mt.errors import FlaxformerError
-from flaxformer_mt.parallel import keep_freed_memory, on_mesh, place_batch
+from flaxformer_mt.parallel.mesh import on_mesh, place_batch
+from flaxformer_mt.parallel.process_settings import keep_freed_memory
 from flaxformer_mt.training.program import Program
 
 

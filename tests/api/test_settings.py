@@ -9,7 +9,7 @@ import flaxformer_mt as fm
 from flaxformer_mt.api.settings import continued, settled
 from flaxformer_mt.api.training import recorded
 from flaxformer_mt.config import ConfigError, load_config, to_dict
-from flaxformer_mt.parallel import Processes
+from flaxformer_mt.parallel.processes import Processes
 from flaxformer_mt.rundir.layout import RunDirectory, create, read_record
 from flaxformer_mt.training import program
 

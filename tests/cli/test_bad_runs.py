@@ -15,7 +15,7 @@ from flaxformer_mt.cli import dry_run as trying
 from flaxformer_mt.cli.main import explained
 from flaxformer_mt.cli.train import train_run
 from flaxformer_mt.config import ConfigError, load_config, to_dict
-from flaxformer_mt.parallel import ALONE
+from flaxformer_mt.parallel.processes import ALONE
 from flaxformer_mt.rundir import RunDirectoryError, layout
 from flaxformer_mt.rundir.lock import locked
 from flaxformer_mt.training.instruments import Goodput

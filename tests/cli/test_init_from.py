@@ -12,7 +12,7 @@ from flaxformer_mt.api import training
 from flaxformer_mt.config.schema import VocabularyConfig
 from flaxformer_mt.data.synthetic import pairs
 from flaxformer_mt.data.vocabulary import train_pair
-from flaxformer_mt.parallel import Processes
+from flaxformer_mt.parallel.processes import Processes
 from flaxformer_mt.rundir.layout import RunDirectory, create
 
 T = TypeVar("T")

@@ -7,7 +7,8 @@ import numpy as np
 
 from flaxformer_mt.config import expected_types
 from flaxformer_mt.config.schema import VocabularyConfig
-from flaxformer_mt.data.prepare import prepare, read_manifest, valid_text
+from flaxformer_mt.data.prepare.make import prepare, valid_text
+from flaxformer_mt.data.prepare.manifest import read_manifest
 from flaxformer_mt.data.sampling import Resampler
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies, train_pair
 from tests.data.pairs import in_memory, listed

@@ -13,8 +13,8 @@ from flaxformer_mt.decoding.batches import Decoder
 from flaxformer_mt.decoding.search import Sentences, advance, begin
 from flaxformer_mt.decoding.segments import Part
 from flaxformer_mt.decoding.teacher_forcing import TeacherForcing
-from flaxformer_mt.model import Transformer
-from flaxformer_mt.parallel import local_mesh
+from flaxformer_mt.model.transformer import Transformer
+from flaxformer_mt.parallel.mesh import local_mesh
 from tests.decoding.runs import parameters
 from tests.model.examples import tiny_config
 

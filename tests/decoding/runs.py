@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from flaxformer_mt.config import ExperimentConfig, default_config, freeze, to_dict
 from flaxformer_mt.data import vocabulary
-from flaxformer_mt.model import Transformer
+from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot

@@ -14,8 +14,8 @@ from flaxformer_mt.decoding.alignment import Alignment
 from flaxformer_mt.decoding.segments import OverlongError, Part, source_pieces
 from flaxformer_mt.decoding.teacher_forcing import TeacherForcing
 from flaxformer_mt.decoding.translator import Translator
-from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.stacks import aligning_layer
+from flaxformer_mt.model.transformer import Transformer
 from tests.decoding.runs import PAIRS, parameters
 
 LINES = [source for source, _ in PAIRS]

@@ -22,7 +22,8 @@ from flaxformer_mt.decoding.sampling import Sampling
 from flaxformer_mt.decoding.search import length_penalty
 from flaxformer_mt.decoding.segments import DecodingError
 from flaxformer_mt.decoding.translation import Decoded
-from flaxformer_mt.model import CHUNK, Transformer
+from flaxformer_mt.model.embedding import CHUNK
+from flaxformer_mt.model.transformer import Transformer
 from tests.decoding.examples import CONFIG, VOCAB, decoded, decoder, sentences, tiny
 from tests.decoding.runs import parameters
 from tests.training.test_compilations import logged_times

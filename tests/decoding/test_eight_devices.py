@@ -9,7 +9,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from flaxformer_mt.config import MeshConfig
 from flaxformer_mt.decoding import batch_search
 from flaxformer_mt.decoding.search import State
-from flaxformer_mt.parallel import local_mesh, make_mesh, whole_on
+from flaxformer_mt.parallel.mesh import local_mesh, make_mesh, whole_on
 from tests.decoding.examples import as_part, decoded, forcing, sentences, tiny
 from tests.parallel.test_eight_devices import on_eight_devices
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings, strategies as st
 from flaxformer_mt.decoding.candidates import by_passes, top_candidates
 from flaxformer_mt.decoding.rules import Allowed, Brackets, Rules, allowed, breaks_tree, pooled
 from flaxformer_mt.decoding.search import Hypotheses, Weights
-from flaxformer_mt.model import CHUNK
+from flaxformer_mt.model.embedding import CHUNK
 from flaxformer_mt.parsing.linearization import rebuild
 from tests.decoding import reference
 from tests.decoding.examples import beam_search

@@ -18,7 +18,7 @@ from flaxformer_mt.decoding.search import length_penalty
 from flaxformer_mt.decoding.segments import DecodingError, LineError, TargetError, split_to_fit
 from flaxformer_mt.decoding.translation import Decoded, chrf
 from flaxformer_mt.decoding.translator import Translator
-from flaxformer_mt.model import Transformer
+from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.parsing.linearization import rebuild, tokens_of
 from flaxformer_mt.rundir import CheckpointError
 from flaxformer_mt.rundir.checkpoint_choice import (

@@ -15,7 +15,7 @@ from flaxformer_mt.diagnosis.step import (
     largest_difference,
     one_step,
 )
-from flaxformer_mt.parallel import ALONE
+from flaxformer_mt.parallel.processes import ALONE
 from flaxformer_mt.rundir.paths import as_path
 from tests.rundir.buckets import bucket, gcs, needs_clients
 from tests.training.examples import tiny

@@ -7,7 +7,7 @@ from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.config.schema import VocabularyConfig
 from flaxformer_mt.data.vocabulary import Vocabularies, train_pair
 from flaxformer_mt.decoding.translator import Translator
-from flaxformer_mt.model import Transformer
+from flaxformer_mt.model.transformer import Transformer
 from tests.decoding.runs import PAIRS
 from tests.model.examples import random_params, tiny_config
 

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from flaxformer_mt.config.schema import ModelConfig
-from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.parameters import initial_params
+from flaxformer_mt.model.transformer import Transformer
 
 VOCAB = 13
 

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.decoding.batch_search import suited
-from flaxformer_mt.model import CHUNK, Transformer
 from flaxformer_mt.model.cache import grown, room
+from flaxformer_mt.model.embedding import CHUNK
+from flaxformer_mt.model.transformer import Transformer
 from tests.model.examples import (
     VOCAB,
     build,

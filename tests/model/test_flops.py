@@ -9,10 +9,11 @@ import jax.numpy as jnp
 import pytest
 
 from flaxformer_mt.config.schema import ModelConfig
-from flaxformer_mt.model import Transformer, softmax_table
+from flaxformer_mt.model.embedding import softmax_table
 from flaxformer_mt.model.flops import forward_flops, shape_flops, training_flops
 from flaxformer_mt.model.parameters import initial_params
-from flaxformer_mt.parallel import without_names
+from flaxformer_mt.model.transformer import Transformer
+from flaxformer_mt.parallel.mesh import without_names
 from tests.model.examples import tiny_config
 
 ROWS, SRC, TGT, VOCAB = 3, 5, 7, 11

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.config.schema import ModelConfig
-from flaxformer_mt.model import Transformer, softmax_table
+from flaxformer_mt.model.embedding import softmax_table
 from flaxformer_mt.model.kernels import glorot_flattened
 from flaxformer_mt.model.parameters import count, count_by_formula, initial_params, table
+from flaxformer_mt.model.transformer import Transformer
 from tests.model.examples import VOCAB, build, jit, tiny_config
 
 BIG = {"d_model": 1024, "d_ff": 4096, "num_heads": 16}

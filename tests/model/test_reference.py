@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from flaxformer_mt.model import softmax_table
+from flaxformer_mt.model.embedding import softmax_table
 from tests.model import reference
 from tests.model.examples import VOCAB, apply, build, hidden_of, jit, packed_rows, tiny_config
 

@@ -6,7 +6,8 @@ import jax
 import pytest
 from jax._src import xla_bridge
 
-from flaxformer_mt.parallel import DeterminismError, make_deterministic, process_settings
+from flaxformer_mt.parallel import process_settings
+from flaxformer_mt.parallel.process_settings import DeterminismError, make_deterministic
 
 
 def test_the_flag_joins_the_users_own_before_a_gpu_is_in_use(monkeypatch):

@@ -19,7 +19,8 @@ import pytest
 from flaxformer_mt.config import freeze
 from flaxformer_mt.data.batch import assemble
 from flaxformer_mt.data.plan import Shape
-from flaxformer_mt.parallel import MeshError, process_settings
+from flaxformer_mt.parallel import process_settings
+from flaxformer_mt.parallel.mesh import MeshError
 from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.digests import tree_digest

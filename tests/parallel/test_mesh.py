@@ -7,8 +7,15 @@ import pytest
 from jax.sharding import AxisType, PartitionSpec
 
 from flaxformer_mt.config import MeshConfig
-from flaxformer_mt.parallel import MeshError, batch_sharding, make_mesh, on_mesh, place_batch
-from flaxformer_mt.parallel.mesh import AXES, RULES
+from flaxformer_mt.parallel.mesh import (
+    AXES,
+    RULES,
+    MeshError,
+    batch_sharding,
+    make_mesh,
+    on_mesh,
+    place_batch,
+)
 
 
 @pytest.mark.parametrize(

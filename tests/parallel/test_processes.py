@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.cli.arguments import add_processes, cluster
-from flaxformer_mt.parallel import ALONE, Cluster, ProcessError, batch_share, joined
+from flaxformer_mt.parallel.mesh import batch_share
+from flaxformer_mt.parallel.processes import ALONE, Cluster, ProcessError, joined
 
 
 def mesh_of(processes: list[int], data: int, fsdp: int, tensor: int) -> Any:

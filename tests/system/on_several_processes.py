@@ -20,18 +20,15 @@ import numpy as np
 from flaxformer_mt.cli.train import train_run
 from flaxformer_mt.config import MeshConfig
 from flaxformer_mt.diagnosis import step
-from flaxformer_mt.parallel import (
-    Cluster,
-    ProcessError,
-    Processes,
+from flaxformer_mt.parallel.mesh import (
     batch_sharding,
-    joined,
     local_mesh,
     make_mesh,
     place_batch,
     place_whole,
     whole_on,
 )
+from flaxformer_mt.parallel.processes import Cluster, ProcessError, Processes, joined
 
 
 def stop_after(checkpoint: Path) -> None:

@@ -11,7 +11,7 @@ from flaxformer_mt.config import load_config
 from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.decoding.batch_search import lower_search
 from flaxformer_mt.model.flops import shape_flops
-from flaxformer_mt.parallel import on_mesh
+from flaxformer_mt.parallel.mesh import on_mesh
 from flaxformer_mt.training.optimizer import learning_rate, make_optimizer
 from flaxformer_mt.training.program import abstract_batch, build
 from flaxformer_mt.training.step import make_eval_step, make_train_step

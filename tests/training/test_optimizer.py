@@ -10,8 +10,8 @@ import optax
 import pytest
 
 from flaxformer_mt.config import OptimizerConfig, ScheduleConfig
-from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.parameters import initial_params
+from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.training.optimizer import (
     FreezeError,
     learning_rate,

@@ -13,7 +13,7 @@ import pytest
 from flaxformer_mt.data.batch import Batch, assemble
 from flaxformer_mt.data.pack import plan_packed
 from flaxformer_mt.data.plan import Shape, stream
-from flaxformer_mt.model import Transformer
+from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.training.program import Program
 from flaxformer_mt.training.state import TrainState
 from flaxformer_mt.training.step import batch_loss, step_key

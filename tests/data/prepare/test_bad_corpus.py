@@ -6,7 +6,9 @@ import re
 import pytest
 
 from flaxformer_mt.config.schema import CorpusConfig, VocabularyConfig
-from flaxformer_mt.data.prepare import PrepareError, describe, prepare, read_manifest, valid_text
+from flaxformer_mt.data.prepare.make import prepare, valid_text
+from flaxformer_mt.data.prepare.manifest import PrepareError, read_manifest
+from flaxformer_mt.data.prepare.report import describe
 from tests.data.prepare.corpora import ALL_FILTERS, data_config, write
 
 GOOD = [(f"word {a} of {b}".encode(), f"Wort {a} von {b}".encode()) for a in "uvw" for b in "xyz"]

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from flaxformer_mt.data.prepare import PrepareError, encode, make, prepare as whole
+from flaxformer_mt.data.prepare import encode, make
+from flaxformer_mt.data.prepare.make import prepare as whole
+from flaxformer_mt.data.prepare.manifest import PrepareError
 from flaxformer_mt.data.store_writer import StoreWriter
 from tests.data.prepare.corpora import contents, two_corpora
 

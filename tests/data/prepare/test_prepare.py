@@ -19,15 +19,9 @@ import pytest
 
 from flaxformer_mt.config.schema import CorpusConfig, FilterConfig, VocabularyConfig
 from flaxformer_mt.data.corpus import CorpusError, Drops, read_pairs
-from flaxformer_mt.data.prepare import (
-    PrepareError,
-    encode_corpora,
-    manifest as manifests,
-    prepare,
-    read_manifest,
-    sample as sampling,
-    valid_text,
-)
+from flaxformer_mt.data.prepare import encode_corpora, manifest as manifests, sample as sampling
+from flaxformer_mt.data.prepare.make import prepare, valid_text
+from flaxformer_mt.data.prepare.manifest import PrepareError, read_manifest
 from flaxformer_mt.data.sampling import resampler_for
 from flaxformer_mt.data.store import Store, StoreError
 from flaxformer_mt.data.vocabulary import EOS, Vocabularies

@@ -14,7 +14,9 @@ from hypothesis import given, settings, strategies as st
 
 from flaxformer_mt.config.schema import CorpusConfig
 from flaxformer_mt.data.corpus import open_source
-from flaxformer_mt.data.prepare import prepare, read_manifest, sample
+from flaxformer_mt.data.prepare import sample
+from flaxformer_mt.data.prepare.make import prepare
+from flaxformer_mt.data.prepare.manifest import read_manifest
 from flaxformer_mt.data.prepare.report import BINS, lengths_of, percentiles
 from flaxformer_mt.data.prepare.sample import record_bytes, text_bytes
 from tests.data.pairs import of_lengths

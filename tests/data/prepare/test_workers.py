@@ -22,9 +22,10 @@ from flaxformer_mt.cluster import ClusterError
 from flaxformer_mt.config.schema import CorpusConfig
 from flaxformer_mt.data.corpus import CorpusError, open_source, text_files
 from flaxformer_mt.data.corpus.text_files import require_stamp
-from flaxformer_mt.data.prepare import encode, encode_corpora, make, prepare, sample, spread
+from flaxformer_mt.data.prepare import encode, encode_corpora, make, sample, spread
 from flaxformer_mt.data.prepare.encode import Chunk
 from flaxformer_mt.data.prepare.encode_corpora import WorkerDied, Workers
+from flaxformer_mt.data.prepare.make import prepare
 from flaxformer_mt.data.prepare.manifest import read_manifest
 from flaxformer_mt.data.vocabulary import Vocabularies
 from tests.conftest import environment
