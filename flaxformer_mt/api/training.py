@@ -204,7 +204,7 @@ def _train(
 ) -> Outcome:
     settings = config.training
     with contextlib.ExitStack() as stack:
-        growing = stack.enter_context(growing_files(run, holding=holding, report=say))
+        growing = stack.enter_context(growing_files(run, holding, say))
         trackers = stack.enter_context(Trackers(say))
         processes.first(lambda: trackers.open(run, growing.tensorboard, config))
         source = run_to_start_from(run, init_from, processes)

@@ -214,18 +214,11 @@ class BucketSink(_Continued):
     FILE.part/ has the parts and the record, state.json. Two calls must not write the same FILE.
     """
 
-    def __init__(
-        self,
-        path: str,
-        *,
-        restart: bool = False,
-        every: float = EVERY,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, path: str, *, restart: bool = False) -> None:
         with _explained(path):
             self._path, self._folder = paths.as_path(path), paths.as_path(f"{path}.part")
         super().__init__(self._folder / "state.json", restart)
-        self._every, self._clock, self._last = every, clock, clock()
+        self._last = time.monotonic()
         self._waiting = bytearray()  # output that is not uploaded
         self._committed = 0  # bytes of it that `_consumed` is up to
         self._consumed = self._uploaded = Consumed()
@@ -248,7 +241,7 @@ class BucketSink(_Continued):
 
     def commit(self, consumed: Consumed) -> None:
         self._consumed, self._committed = consumed, len(self._waiting)
-        if len(self._waiting) >= PART or self._clock() - self._last >= self._every:
+        if len(self._waiting) >= PART or time.monotonic() - self._last >= EVERY:
             self._upload()
 
     def finish(self) -> None:
@@ -277,7 +270,7 @@ class BucketSink(_Continued):
             self._ask(self._record, lambda: self._tell(self._uploaded, self._parts))
             del self._waiting[: self._committed]
             self._committed = 0
-        self._last = self._clock()
+        self._last = time.monotonic()
 
     def _part(self, number: int) -> Path:
         return self._folder / f"{number:08}"

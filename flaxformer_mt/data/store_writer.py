@@ -18,17 +18,9 @@ _PARTS = ("tokens", "offsets")
 class StoreWriter(contextlib.AbstractContextManager["StoreWriter"]):
     """Writes a store into an existing empty folder. Not thread-safe."""
 
-    def __init__(
-        self,
-        directory: Path,
-        *,
-        vocabulary_size: int,
-        vocabulary_digest: str,
-        shard_tokens: int = store.SHARD_TOKENS,
-    ) -> None:
+    def __init__(self, directory: Path, *, vocabulary_size: int, vocabulary_digest: str) -> None:
         self._directory = directory
         self._vocabulary_digest = vocabulary_digest
-        self._shard_tokens = shard_tokens
         self._dtype = np.dtype(store.DTYPES[vocabulary_size > 1 << 16])
         self._open: dict[tuple[str, str, str], BinaryIO] = {}
         self._corpora: dict[str, list[dict[str, Any]]] = {split: [] for split in store.SPLITS}
@@ -61,7 +53,7 @@ class StoreWriter(contextlib.AbstractContextManager["StoreWriter"]):
             self._open[split, side, "offsets"].write(ends.tobytes())
             longest = max(longest, before + len(flat))
         self._corpora[split][-1]["pairs"] += len(src_lengths)
-        if longest >= self._shard_tokens:
+        if longest >= store.SHARD_TOKENS:
             self._end_shard(split)
             self._begin_shard(split)
 

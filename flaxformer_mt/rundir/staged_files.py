@@ -27,21 +27,13 @@ class GrowingFiles(RunDirectory):
 
 
 class StagedFiles(GrowingFiles):
-    """Growing files on this machine that a thread uploads every `interval` seconds."""
+    """Growing files on this machine that a thread uploads every `INTERVAL` seconds."""
 
     def __init__(
-        self,
-        run: RunDirectory,
-        folder: Path,
-        report: Callable[[str], None],
-        *,
-        holding: Holding | None = None,
-        interval: float = INTERVAL,
+        self, run: RunDirectory, folder: Path, report: Callable[[str], None], holding: Holding
     ) -> None:
         super().__init__(folder)
-        self._run, self._report = run, report
-        self._holding = holding or Holding()
-        self._interval = interval
+        self._run, self._report, self._holding = run, report, holding
         self._sent: dict[Path, tuple[int, int]] = {}  # size and time of change when last uploaded
         self._lock = threading.Lock()
         self._ended = threading.Event()
@@ -59,7 +51,8 @@ class StagedFiles(GrowingFiles):
             self._report(f"{self._run}: could not upload metrics, retrying: {reason(error)}")
 
     def close(self) -> None:
-        """Ends the thread and uploads what is left. Raises RunDirectoryError if that fails."""
+        """Ends the thread, uploads what is left and removes the files here. Raises
+        RunDirectoryError, and keeps them, if that fails."""
         self._ended.set()
         self._thread.join()
         try:
@@ -67,9 +60,10 @@ class StagedFiles(GrowingFiles):
         except Exception as error:
             told = f"could not upload the last metrics and samples: {reason(error)}"
             raise RunDirectoryError(f"{self._run}: {told}; they are in {self.path}") from error
+        shutil.rmtree(self.path, ignore_errors=True)
 
     def _every_interval(self) -> None:
-        while not self._ended.wait(self._interval):
+        while not self._ended.wait(INTERVAL):
             self.upload()
 
     def _upload_changed(self) -> None:
@@ -88,14 +82,14 @@ class StagedFiles(GrowingFiles):
 
 @contextlib.contextmanager
 def growing_files(
-    run: RunDirectory, *, holding: Holding | None = None, report: Callable[[str], None] = print
+    run: RunDirectory, holding: Holding, report: Callable[[str], None]
 ) -> Iterator[GrowingFiles]:
     """A run's growing files, for the process that trains. Raises RunDirectoryError."""
     if not is_remote(run.path) or not is_primary():
         yield GrowingFiles(run.path)
         return
     folder = Path(tempfile.mkdtemp(prefix="flaxformer_mt-"))
-    staged = StagedFiles(run, folder, report, holding=holding)
+    staged = StagedFiles(run, folder, report, holding)
     try:
         yield staged
     except BaseException:
@@ -103,11 +97,8 @@ def growing_files(
             staged.close()
         except RunDirectoryError as error:
             report(str(error))
-        else:
-            shutil.rmtree(folder, ignore_errors=True)
         raise
     staged.close()
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _state(path: Path) -> tuple[int, int]:

@@ -1,5 +1,7 @@
 """Output in a bucket: parts that another machine goes on with, and an object that appears whole."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from flaxformer_mt.bulk import sinks
@@ -30,10 +32,12 @@ def commit(sink, number, data):
 
 
 def of_three_parts(file):
-    sink, found = begun(file, every=0.0)
+    sink, found = begun(file)
     assert found == Consumed()
-    for number in range(1, 4):
-        commit(sink, number, b"%d\n" % number)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sinks, "EVERY", 0.0)
+        for number in range(1, 4):
+            commit(sink, number, b"%d\n" % number)
     return sink
 
 
@@ -48,9 +52,10 @@ def allow(gcs):
 
 
 @pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")  # gcsfs, to aiohttp
-def test_parts_are_uploaded_every_minute_and_joined(gcs, bucket, file):
+def test_parts_are_uploaded_every_minute_and_joined(gcs, bucket, file, monkeypatch):
     now = 0.0
-    sink, found = begun(file, clock=lambda: now)
+    monkeypatch.setattr(sinks, "time", SimpleNamespace(monotonic=lambda: now))
+    sink, found = begun(file)
     assert found == Consumed()
     for number in range(1, 8):
         now += 25

@@ -27,11 +27,9 @@ def append(writer: StoreWriter, split: str, src: list[list[int]], tgt: list[list
     writer.append(split, *itertools.chain(*((s.flat, np.diff(s.offsets)) for s in sides)))
 
 
-def write(directory, src=SRC, tgt=TGT, valid=VALID, *, size=100, shard_tokens=1 << 27):
+def write(directory, src=SRC, tgt=TGT, valid=VALID, *, size=100):
     directory.mkdir(parents=True)
-    writer = StoreWriter(
-        directory, vocabulary_size=size, vocabulary_digest="v" * 64, shard_tokens=shard_tokens
-    )
+    writer = StoreWriter(directory, vocabulary_size=size, vocabulary_digest="v" * 64)
     append(writer, "train", src[:2], tgt[:2])
     append(writer, "valid", valid, valid)
     append(writer, "train", src[2:], tgt[2:])
@@ -43,8 +41,9 @@ def write(directory, src=SRC, tgt=TGT, valid=VALID, *, size=100, shard_tokens=1 
 @pytest.mark.parametrize(
     ("size", "bits", "shard_tokens"), [(65_536, 16, 1), (65_537, 32, 6), (9, 16, 1 << 27)]
 )
-def test_pairs_come_back_with_their_end_mark(tmp_path, size, bits, shard_tokens):
-    directory = write(tmp_path / "data", size=size, shard_tokens=shard_tokens)
+def test_pairs_come_back_with_their_end_mark(tmp_path, size, bits, shard_tokens, monkeypatch):
+    monkeypatch.setattr(store_module, "SHARD_TOKENS", shard_tokens)
+    directory = write(tmp_path / "data", size=size)
     store = Store.open(directory, vocabulary_digest="v" * 64)
     # Also in another process, to which goes where the files are.
     parcel = pickle.dumps(store.train)
@@ -89,15 +88,14 @@ def test_any_choice_from_any_shards_equals_one_by_one(data):
     assert pairs.src_lengths.tolist() == [len(sentence) + 1 for sentence in sentences]
 
 
-def test_lengths_are_counted_and_the_corpora_of_a_split_known(tmp_path):
+def test_lengths_are_counted_and_the_corpora_of_a_split_known(tmp_path, monkeypatch):
     pairs = in_memory([[5], [5, 6], [7], [8]], [[5], [5], [9], [5, 6]])
     found = np.stack(pairs.length_counts()).T.tolist()
     assert sorted(found) == [[2, 2, 2], [2, 3, 1], [3, 2, 1]]
     with pytest.raises(StoreError, match="2 source but 1 target sentences"):
         in_memory([[5], [6]], [[7]])
-    with StoreWriter(
-        tmp_path, vocabulary_size=100, vocabulary_digest="v", shard_tokens=3
-    ) as writer:
+    monkeypatch.setattr(store_module, "SHARD_TOKENS", 3)
+    with StoreWriter(tmp_path, vocabulary_size=100, vocabulary_digest="v") as writer:
         for name, pairs in (("news", SRC), ("empty", []), ("web", SRC[:2])):
             writer.begin_corpus("train", name, 0.5)
             for pair in pairs:

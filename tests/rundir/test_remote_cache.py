@@ -8,6 +8,7 @@ import pytest
 
 from flaxformer_mt.rundir import RunDirectoryError, cache
 from flaxformer_mt.rundir.cache import local_copy, preparing, upload_folder
+from flaxformer_mt.rundir.lock import Holding
 from flaxformer_mt.rundir.staged_files import growing_files
 from tests.rundir.buckets import fill, needs_clients
 
@@ -123,5 +124,5 @@ def test_a_local_run_is_its_own_copy(run):
     with preparing(run) as folder:
         assert folder == run.path
     assert local_copy(run.data) == run.data
-    with growing_files(run) as growing:
+    with growing_files(run, Holding(), print) as growing:
         assert growing.metrics == run.metrics and growing.tensorboard == run.tensorboard

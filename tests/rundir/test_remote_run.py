@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from flaxformer_mt.rundir import CheckpointError, RunDirectoryError
+from flaxformer_mt.rundir import CheckpointError, RunDirectoryError, staged_files
 from flaxformer_mt.rundir.layout import (
     Status,
     create,
@@ -17,7 +17,7 @@ from flaxformer_mt.rundir.layout import (
     record_start,
     write_status,
 )
-from flaxformer_mt.rundir.lock import RemoteHolding, locked
+from flaxformer_mt.rundir.lock import Holding, RemoteHolding, locked
 from flaxformer_mt.rundir.metrics_log import MetricsLog, read_metrics
 from flaxformer_mt.rundir.staged_files import StagedFiles, growing_files
 from tests.rundir.buckets import needs_clients
@@ -105,7 +105,7 @@ def reported(run) -> list[int]:
 
 
 def test_growing_files_reach_the_bucket_and_are_rewound(remote):
-    with growing_files(remote) as growing:
+    with growing_files(remote, Holding(), print) as growing:
         with MetricsLog(growing.metrics) as log:
             for step in (1, 2, 3):
                 log.write(step, {"loss": 1.0})
@@ -118,9 +118,10 @@ def test_growing_files_reach_the_bucket_and_are_rewound(remote):
     assert not staged.exists()
     assert reported(remote) == [1, 2, 3, 4]
     assert (remote.samples / "step-3.txt").read_text() == "a sample"
-    with growing_files(remote) as growing, MetricsLog(growing.metrics) as log:
-        log.rewind(2)
-        log.write(3, {"loss": 2.0})
+    with growing_files(remote, Holding(), print) as growing:
+        with MetricsLog(growing.metrics) as log:
+            log.rewind(2)
+            log.write(3, {"loss": 2.0})
     assert reported(remote) == [1, 2, 3]
 
 
@@ -128,8 +129,9 @@ def forbid(gcs, bucket: str) -> None:
     gcs.fault = lambda method, name: 403 if method == "PUT" and name.startswith(bucket) else None
 
 
-def test_only_what_changed_is_uploaded_and_by_itself(gcs, bucket, remote, tmp_path):
-    files = StagedFiles(remote, tmp_path, pytest.fail, interval=0.05)
+def test_only_what_changed_is_uploaded_and_by_itself(gcs, bucket, remote, tmp_path, monkeypatch):
+    monkeypatch.setattr(staged_files, "INTERVAL", 0.05)
+    files = StagedFiles(remote, tmp_path, pytest.fail, Holding())
     files.metrics.write_text('{"step": 1}\n')
     (tmp_path / ".aside.tmp").write_text("not this")
     deadline = time.monotonic() + 60
@@ -144,7 +146,7 @@ def test_only_what_changed_is_uploaded_and_by_itself(gcs, bucket, remote, tmp_pa
 
 def test_a_failed_upload_is_said_and_made_up_for(gcs, bucket, remote, tmp_path):
     reports: list[str] = []
-    files = StagedFiles(remote, tmp_path, reports.append, interval=60)
+    files = StagedFiles(remote, tmp_path, reports.append, Holding())
     files.metrics.write_text('{"step": 1}\n')
     forbid(gcs, bucket)
     files.upload()
@@ -160,7 +162,7 @@ def test_a_failed_upload_is_said_and_made_up_for(gcs, bucket, remote, tmp_path):
 
 def test_what_ended_training_is_what_is_raised(gcs, bucket, remote, monkeypatch):
     reports: list[str] = []
-    with pytest.raises(KeyError), growing_files(remote, report=reports.append) as growing:
+    with pytest.raises(KeyError), growing_files(remote, Holding(), reports.append) as growing:
         growing.metrics.write_text('{"step": 1}\n')
         forbid(gcs, bucket)
         raise KeyError
@@ -174,7 +176,7 @@ def test_of_a_run_that_was_taken_over_nothing_is_uploaded(remote, monkeypatch):
     with pytest.raises(RunDirectoryError, match="took over this run"):
         with (
             locked(remote, TRAINING, **FAST) as held,
-            growing_files(remote, holding=held, report=reports.append) as growing,
+            growing_files(remote, held, reports.append) as growing,
         ):
             held._lost_to = "process 9 on elsewhere"
             growing.metrics.write_text('{"step": 1}\n')
