@@ -18,7 +18,7 @@ from flaxformer_mt.cli.arguments import (
     make_parser,
     take_overrides,
 )
-from flaxformer_mt.config import ConfigError, freeze, load_config, to_dict
+from flaxformer_mt.config import ConfigError, load_config
 from flaxformer_mt.errors import STOPPED, program
 from flaxformer_mt.rundir import RunDirectoryError
 from flaxformer_mt.rundir.layout import RunDirectory
@@ -90,9 +90,8 @@ def train_run(
 
     processes, run = processes or ALONE, RunDirectory(as_path(workdir))
     # Only the first reads it: the run could change a moment later.
-    config = processes.first(lambda: to_dict(settled(run, spec, overrides, init_from)))
     status = train(
-        freeze(config, workdir),
+        processes.first(lambda: settled(run, spec, overrides, init_from)),
         run,
         init_from=init_from,
         command=command,

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import functools
 import importlib.metadata
-import json
 import os
 import platform
 import re
@@ -232,9 +231,9 @@ def check_processes(processes: Processes) -> Iterator[Finding]:
     """Whether all processes run the same code on the same kind of device."""
     if processes.count == 1:
         return
-    mine = json.dumps([versions(), jax.local_devices()[0].device_kind, jax.local_device_count()])
-    told = processes.gather([mine])
-    others = ", ".join(str(number) for number, text in enumerate(told) if text != told[0])
+    device = jax.local_devices()[0]
+    told = processes.gather([(versions(), device.device_kind, jax.local_device_count())])
+    others = ", ".join(str(number) for number, each in enumerate(told) if each != told[0])
     if others:
         text = f"{processes.count} processes; {others} differ from the first"
         advice = "versions, devices and commit must be the same everywhere"
@@ -295,8 +294,8 @@ def _without(folder: Path, processes: Processes) -> list[int]:
     if processes.count == 1 or is_remote(folder):
         return []
     processes.first(functools.partial(folder.mkdir, parents=True))
-    told = processes.gather(["yes" if folder.exists() else "no"])
-    return processes.first(lambda: [n for n, (answer,) in enumerate(told) if answer == "no"])
+    told = processes.gather([folder.exists()])
+    return processes.first(lambda: [n for n, (there,) in enumerate(told) if not there])
 
 
 def _there_and_back(folder: Path, place: Path) -> Finding:

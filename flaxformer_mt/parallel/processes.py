@@ -9,12 +9,12 @@ import atexit
 import contextlib
 import dataclasses
 import functools
-import json
 import os
+import pickle
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import jax
@@ -60,37 +60,36 @@ class Processes:
         return self.number == 0
 
     def first(self, action: Callable[[], T]) -> T:
-        """What `action` returns in the first process, plain JSON. If it raises: ProcessError."""
+        """What `action` returns in the first process, pickled. If it raises: ProcessError."""
         if self.count == 1:
             return action()
         key = self._next_key()
         if not self.is_first:
-            answer = json.loads(_read(key))
-            if "failed" in answer:
-                raise ProcessError(f"the first process has failed: {answer['failed']}")
-            value: T = answer["value"]
+            value, failed = _read(key)
+            if failed:
+                raise ProcessError(f"the first process has failed: {failed}")
             return value
         try:
             value = action()
         except BaseException as error:
             reason = (str(error) or type(error).__name__).split("\n", 1)[0]
             with contextlib.suppress(Exception):  # the error at hand matters more
-                _write(key, json.dumps({"failed": reason}))
+                _write(key, (None, reason))
             raise
-        _write(key, json.dumps({"value": value}))
+        _write(key, (value, ""))
         return value
 
-    def gather(self, values: Sequence[str]) -> list[list[str]]:
+    def gather(self, values: list[T]) -> list[list[T]]:
         """Every process's `values`, in order, on the first process; [] on the others."""
         if self.count == 1:
-            return [list(values)]
+            return [values]
         key = self._next_key()
         if not self.is_first:
-            _write(f"{key}/{self.number}", json.dumps(list(values)))
+            _write(f"{key}/{self.number}", values)
             return []
-        found = [list(values)]
+        found = [values]
         for number in range(1, self.count):
-            found.append(json.loads(_read(f"{key}/{number}")))
+            found.append(_read(f"{key}/{number}"))
             _client().key_value_delete(f"{key}/{number}")
         return found
 
@@ -164,9 +163,9 @@ def settled_status(error: Exception, status: int) -> int:
     # Nobody is left to tell, or to hear it from, where the connection is lost as well.
     with contextlib.suppress(jax.errors.JaxRuntimeError):
         if isinstance(error, ProcessError):
-            status = int(_client().blocking_key_value_get(_STATUS, 1000 * _PATIENCE))
+            status = pickle.loads(_client().blocking_key_value_get_bytes(_STATUS, 1000 * _PATIENCE))
         elif _failed.is_first:
-            _write(_STATUS, str(status))
+            _write(_STATUS, status)
     _leave_at_exit(status)
     # Slurm ends all tasks as soon as one has ended: with what they were about to end with.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(status))
@@ -232,16 +231,15 @@ def _client() -> Any:
     return distributed.global_state.client
 
 
-def _write(key: str, text: str) -> None:
-    _client().key_value_set(key, text)
+def _write(key: str, value: Any) -> None:
+    _client().key_value_set_bytes(key, pickle.dumps(value))
 
 
-def _read(key: str) -> str:
+def _read(key: str) -> Any:
     """What a process writes there, however long it takes; a dead process ends the waiting."""
     while True:
         try:
-            text: str = _client().blocking_key_value_get(key, _PIECE)
-            return text
+            return pickle.loads(_client().blocking_key_value_get_bytes(key, _PIECE))
         except jax.errors.JaxRuntimeError as error:
             # In pieces, since Python attends to Ctrl-C only between them.
             if "DEADLINE_EXCEEDED" not in str(error):
