@@ -47,25 +47,9 @@ def forward_flops(
     }
 
 
-def training_flops(
-    config: ModelConfig,
-    tgt_vocab_size: int,
-    *,
-    src_tokens: float,
-    tgt_tokens: float,
-    src_keys: float,
-    tgt_keys: float,
-) -> float:
+def training_flops(config: ModelConfig, tgt_vocab_size: int, **sizes: float) -> float:
     """FLOPs of forward and backward pass; arguments as in `forward_flops`."""
-    parts = forward_flops(
-        config,
-        tgt_vocab_size,
-        src_tokens=src_tokens,
-        tgt_tokens=tgt_tokens,
-        src_keys=src_keys,
-        tgt_keys=tgt_keys,
-    )
-    return TRAINING * sum(parts.values())
+    return TRAINING * sum(forward_flops(config, tgt_vocab_size, **sizes).values())
 
 
 def shape_flops(

@@ -231,16 +231,10 @@ class Profiler:
 
     def __init__(self, first: int = 0, last: int = 0, folder: Path | None = None) -> None:
         self.first, self.last, self._folder = first, last, folder
-        self.running = self._over = False
-
-    def begins_at(self, step: int) -> bool:
-        return step == self.first and not self._over
-
-    def ends_at(self, step: int) -> bool:
-        return step == self.last and self.running
+        self.running = self.over = False
 
     def begin(self) -> None:
-        self.running = self._over = True
+        self.running = self.over = True
         if self._folder is not None:
             options = jax.profiler.ProfileOptions()
             options.python_tracer_level = 0

@@ -97,7 +97,7 @@ class Training:
             self.one_step()
             last, stopping = self.step == self.settings.steps, self.stop.reason
             self.due = due_after(self.step, self.settings, waiting=self.due)
-            traced = self.profiler.ends_at(self.step)
+            traced = self.profiler.running and self.step == self.profiler.last
             if (any(self.due) or stopping or traced) and not self.is_diverging:
                 self.settle()
             if traced:
@@ -164,7 +164,7 @@ class Training:
 
     def one_step(self) -> None:
         """The next batch, the step on it, and meanwhile the metrics of the step before."""
-        if self.profiler.begins_at(self.step + 1):
+        if self.step + 1 == self.profiler.first and not self.profiler.over:
             self.settle()
             self.profiler.begin()
         waited, compiled = self.batches.seconds_waited, self.program.compilations()

@@ -62,7 +62,7 @@ def smoothed_cross_entropy(
     from `types` on (default: none) are padding: they get no probability, smoothing or gradient.
     """
     form = LossForm(smoothing, chunk, dtype, table.shape[0] if types is None else types)
-    objective, nll = _fused(form, hidden, table, bias, labels, weights)
+    objective, nll = _fused(form, _Arrays(hidden, table, bias, labels, weights))
     return LossSums(objective=objective, nll=jax.lax.stop_gradient(nll), tokens=weights.sum())
 
 
@@ -76,38 +76,33 @@ class LossForm:
     types: int
 
 
+class _Arrays(NamedTuple):
+    """A loss's arguments, or their gradients: None for those that have none."""
+
+    hidden: Array
+    table: Array
+    bias: Array | None
+    labels: Any
+    weights: Any
+
+
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _fused(
-    form: LossForm,
-    hidden: Array,
-    table: Array,
-    bias: Array | None,
-    labels: Array,
-    weights: Array,
-) -> tuple[Scalar, Scalar]:
-    sums, _ = _by_chunks(form, hidden, table, bias, labels, weights, with_gradient=False)
+def _fused(form: LossForm, arrays: _Arrays) -> tuple[Scalar, Scalar]:
+    sums, _ = _by_chunks(form, arrays, with_gradient=False)
     return sums
 
 
-def _fused_forward(
-    form: LossForm,
-    hidden: Array,
-    table: Array,
-    bias: Array | None,
-    labels: Array,
-    weights: Array,
-) -> tuple[tuple[Scalar, Scalar], Any]:
-    sums, (d_hidden, d_table, d_bias) = _by_chunks(
-        form, hidden, table, bias, labels, weights, with_gradient=True
-    )
-    return sums, (d_hidden, d_table.astype(table.dtype), d_bias)
+def _fused_forward(form: LossForm, arrays: _Arrays) -> tuple[tuple[Scalar, Scalar], Any]:
+    sums, (d_hidden, d_table, d_bias) = _by_chunks(form, arrays, with_gradient=True)
+    return sums, (d_hidden, d_table.astype(arrays.table.dtype), d_bias)
 
 
 def _fused_backward(form: LossForm, gradients: Any, cotangents: Any) -> Any:
     d_hidden, d_table, d_bias = gradients
     scale, _ = cotangents
     d_bias = None if d_bias is None else scale * d_bias
-    return scale * d_hidden, (scale * d_table).astype(d_table.dtype), d_bias, None, None
+    d_table = (scale * d_table).astype(d_table.dtype)
+    return (_Arrays(scale * d_hidden, d_table, d_bias, None, None),)
 
 
 _fused.defvjp(_fused_forward, _fused_backward)
@@ -139,15 +134,9 @@ def slice_width(rows: int, length: int, chunk: int) -> int:
 
 
 def _by_chunks(
-    form: LossForm,
-    hidden: Array,
-    table: Array,
-    bias: Array | None,
-    labels: Array,
-    weights: Array,
-    *,
-    with_gradient: bool,
+    form: LossForm, arrays: _Arrays, *, with_gradient: bool
 ) -> tuple[tuple[Scalar, Scalar], Any]:
+    hidden, table, bias, labels, weights = arrays
     # Cut along the length, not over flattened positions, since rows are split over devices.
     rows, length, d_model = hidden.shape
     width = slice_width(rows, length, form.chunk)

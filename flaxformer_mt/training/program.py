@@ -32,8 +32,8 @@ from flaxformer_mt.parallel.mesh import (
 )
 from flaxformer_mt.training.loss import LossSums
 from flaxformer_mt.training.optimizer import learning_rate, make_optimizer
-from flaxformer_mt.training.state import TrainState, start_state
-from flaxformer_mt.training.step import Metrics, UpdateLayout, make_eval_step, make_train_step
+from flaxformer_mt.training.state import TrainState
+from flaxformer_mt.training.step import Metrics, UpdateLayout, batch_loss, make_train_step
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,8 +100,15 @@ def build(
     def boxed_state() -> TrainState:
         """Parameters still carry their logical axis names here."""
         params = initial_params(model, jax.random.key(config.training.seed))
-        keep_ema = config.training.optimizer.ema_decay > 0
-        return start_state(params, optimizer, keep_ema=keep_ema)
+        zero = jnp.zeros((), jnp.int32)
+        return TrainState(
+            step=zero,
+            params=params,
+            opt_state=optimizer.init(params),
+            ema=jax.tree.map(jnp.copy, params) if config.training.optimizer.ema_decay else None,
+            bad_run=zero,
+            skipped=zero,
+        )
 
     with on_mesh(mesh):
         boxed = jax.eval_shape(boxed_state)
@@ -126,7 +133,7 @@ def build(
             out_shardings=(shardings, None),
             donate_argnums=0,
         )
-        eval_step = jax.jit(make_eval_step(model, config))
+        eval_step = jax.jit(lambda params, batch: batch_loss(model, config, params, batch, None))
     abstract = jax.tree.map(
         lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
         without_names(boxed),

@@ -5,7 +5,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import optax
 from flax import struct
 
 from flaxformer_mt.errors import UserError
@@ -30,20 +29,6 @@ class TrainState:
     ema: Params | None
     bad_run: jax.Array
     skipped: jax.Array
-
-
-def start_state(
-    params: Params, optimizer: optax.GradientTransformation, *, keep_ema: bool
-) -> TrainState:
-    zero = jnp.zeros((), jnp.int32)
-    return TrainState(
-        step=zero,
-        params=params,
-        opt_state=optimizer.init(params),
-        ema=jax.tree.map(jnp.copy, params) if keep_ema else None,
-        bad_run=zero,
-        skipped=zero,
-    )
 
 
 def with_params(state: TrainState, params: Params) -> TrainState:

@@ -110,7 +110,11 @@ def make_train_step(
         value_and_grad = jax.value_and_grad(objective, has_aux=True)
         if settings.accumulation == 1:
             return value_and_grad(params, batch, tokens, key)
-        micro = jax.tree.map(lambda x: _split_rows(x, settings.accumulation), batch)
+        parts = settings.accumulation
+        # Row i goes to micro-batch i % parts: each device has rows in every micro-batch.
+        micro = jax.tree.map(
+            lambda x: jnp.moveaxis(x.reshape(-1, parts, *x.shape[1:]), 1, 0), batch
+        )
 
         def add(total: Any, part: tuple[Batch, jax.Array]) -> tuple[Any, None]:
             micro_batch, index = part
@@ -119,7 +123,7 @@ def make_train_step(
 
         zero = jnp.zeros((), jnp.float32)
         start = ((zero, zero), jax.tree.map(lambda p: jnp.zeros(p.shape, jnp.float32), params))
-        return jax.lax.scan(add, start, (micro, jnp.arange(settings.accumulation)))[0]
+        return jax.lax.scan(add, start, (micro, jnp.arange(parts)))[0]
 
     def train_step(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
         tgt_tokens = jnp.sum(batch.tgt_segment_ids > 0)
@@ -195,19 +199,3 @@ def _exchanged(params: Params, config: ExperimentConfig) -> Params:
         return leaf.astype(dtype) if leaf.ndim > 1 + stacked else leaf
 
     return jax.tree_util.tree_map_with_path(cast, params)
-
-
-def _split_rows(x: jax.Array, parts: int) -> jax.Array:
-    # Row i goes to micro-batch i % parts: each device has rows in every micro-batch.
-    return jnp.moveaxis(x.reshape(x.shape[0] // parts, parts, *x.shape[1:]), 1, 0)
-
-
-def make_eval_step(
-    model: Transformer, config: ExperimentConfig
-) -> Callable[[Params, Batch], LossSums]:
-    """`(params, batch) -> LossSums` without dropout, to be jitted."""
-
-    def eval_step(params: Params, batch: Batch) -> LossSums:
-        return batch_loss(model, config, params, batch, None)
-
-    return eval_step

@@ -14,7 +14,7 @@ from flaxformer_mt.model.flops import shape_flops
 from flaxformer_mt.parallel.mesh import on_mesh
 from flaxformer_mt.training.optimizer import learning_rate, make_optimizer
 from flaxformer_mt.training.program import abstract_batch, build
-from flaxformer_mt.training.step import make_eval_step, make_train_step
+from flaxformer_mt.training.step import batch_loss, make_train_step
 from tests.training import golden
 
 WANTED = golden.of_all_compilers().get(golden.COMPILER)
@@ -94,7 +94,7 @@ def lowered_for_cuda(name: str) -> str:
     )
     steps = {
         "train": (make_train_step(program.model, config, optimizer, None), state),
-        "eval": (make_eval_step(program.model, config), state.params),
+        "eval": (lambda *a: batch_loss(program.model, config, *a, None), state.params),
     }
     step, start = steps[name]
     with on_mesh(mesh):
