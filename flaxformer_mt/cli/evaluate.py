@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,8 +34,8 @@ from flaxformer_mt.cli.scoring import (
 )
 from flaxformer_mt.evaluation.evaluate import Evaluation, check_place, keep, read_segments
 from flaxformer_mt.evaluation.page import SHOWN
-from flaxformer_mt.evaluation.scoring import assess
-from flaxformer_mt.rundir.checkpoint_choice import Chosen, chosen_weights
+from flaxformer_mt.evaluation.scoring import Scoring, assess
+from flaxformer_mt.rundir.checkpoint_choice import chosen_weights
 from flaxformer_mt.rundir.layout import open_run
 from flaxformer_mt.rundir.paths import as_path
 
@@ -97,18 +96,18 @@ def evaluate_run(
                 f"--langpair {options.langpair}: this run translates {pair}; "
                 "to score this pair anyway, add its --tgt-lang"
             )
-    tokenizer = "none" if data.tokenized else None
-    how = scoring(options, parser, language=data.tgt_lang, tokenizer=tokenizer)
+    usual = Scoring(tokenizer="none" if data.tokenized else "13a", language=data.tgt_lang)
+    how = scoring(options, parser, usual)
     # Every file is read before anything is translated, so that a misspelt name costs no time.
     sets = sets_of(options, parser, run=run, data=data, processes=processes)
     directory = run.evaluation if options.output is None else as_path(options.output)
     which = weights(options.weights, parser)
     # The first one chooses: a run in training may change a moment later.
-    chosen = processes.first(lambda: dataclasses.asdict(chosen_weights(run, which)))
+    chosen = processes.first(lambda: chosen_weights(run, which))
 
     def load() -> fm.Translator:
-        short, which = options.shortlist, Chosen(**chosen)
-        return as_asked(options, fm.Translator.load(run, which=which, shortlist=short))
+        short = options.shortlist
+        return as_asked(options, fm.Translator.load(run, which=chosen, shortlist=short))
 
     from flaxformer_mt.parallel.compile_cache import watch_compilations
 
@@ -128,7 +127,7 @@ def evaluate_run(
 
 
 def score_file(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
-    how = scoring(options, parser, language=language_of(options))
+    how = scoring(options, parser, Scoring(language=language_of(options)))
     name = options.name or Path(options.hypotheses).name.split(".")[0]
     directory = None if options.output is None else as_path(options.output)
     if directory is not None:

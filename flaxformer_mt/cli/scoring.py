@@ -67,14 +67,9 @@ def add_scoring(parser: argparse.ArgumentParser) -> None:
 
 
 def scoring(
-    options: argparse.Namespace,
-    parser: argparse.ArgumentParser,
-    *,
-    language: str,
-    tokenizer: str | None = None,
-    lowercase: bool = False,
+    options: argparse.Namespace, parser: argparse.ArgumentParser, usual: Scoring
 ) -> Scoring:
-    """What the flags of `add_scoring` say; the other arguments are defaults. Raises CometError."""
+    """What the flags of `add_scoring` say; `usual` has the defaults. Raises CometError."""
     if options.tgt_lang is not None and not re.fullmatch(r"[a-z]{2,3}", options.tgt_lang):
         parser.error(f"--tgt-lang {options.tgt_lang}: write a code such as de")
     if options.comet_gpus and not options.comet:
@@ -82,9 +77,9 @@ def scoring(
     if options.comet:
         require_comet()
     return Scoring(
-        tokenizer=options.tokenize or tokenizer or "13a",
-        lowercase=options.lowercase or lowercase,
-        language=options.tgt_lang or language,
+        tokenizer=options.tokenize or usual.tokenizer,
+        lowercase=options.lowercase or usual.lowercase,
+        language=options.tgt_lang or usual.language,
         ter=not options.no_ter,
         comet=options.comet or "",
         comet_gpus=options.comet_gpus,
@@ -143,7 +138,7 @@ def given_text(
     if processes is not None:
         # The first fetches it, so that those sharing its disk find it.
         processes.first(lambda: load() and None)
-    found = load()
-    if found.further_references:
-        say(f"{found.name}: {found.further_references} more references not used")
-    return found.sources, found.references
+    sources, references, further = load()
+    if further:
+        say(f"{options.testset}: {further} more references not used")
+    return sources, references

@@ -1,6 +1,5 @@
 """sacreBLEU's test sets by name, from its local folder or downloaded."""
 
-import dataclasses
 import difflib
 import socket
 from pathlib import Path
@@ -14,18 +13,9 @@ from flaxformer_mt.evaluation.metrics import ScoringError
 STALL_SECONDS = 20.0  # without a byte, after which a download is given up
 
 
-@dataclasses.dataclass(frozen=True)
-class NamedSet:
-    """A test set's text; `further_references` counts those besides the ones given here."""
-
-    name: str
-    sources: list[str]
-    references: list[str]
-    further_references: int
-
-
-def load_testset(name: str, langpair: str) -> NamedSet:
-    """`wmt14/full`, `en-de` and the like, with sacreBLEU's first reference. Raises ScoringError."""
+def load_testset(name: str, langpair: str) -> tuple[list[str], list[str], int]:
+    """Sources and sacreBLEU's first references of `wmt14/full`, `en-de` and the like, and how many
+    more references there are. Raises ScoringError."""
     check_testset(name, langpair)
     if not (files := _on_disk(name, langpair)):
         _fetch(name, langpair)
@@ -41,7 +31,7 @@ def load_testset(name: str, langpair: str) -> NamedSet:
             f"{src} has {len(sources):,} lines and {ref} has {len(references):,}: remove "
             f"{src.parent} and download the test set again"
         )
-    return NamedSet(name, sources, references, further_references=len(further))
+    return sources, references, len(further)
 
 
 def check_testset(name: str, langpair: str) -> None:

@@ -9,7 +9,6 @@ import sacrebleu
 from flaxformer_mt.cli import scoring
 from flaxformer_mt.data.prepare.manifest import MANIFEST, VALID_TEXT
 from flaxformer_mt.evaluation import comet
-from flaxformer_mt.evaluation.testsets import NamedSet
 from tests.decoding.runs import make_run
 from tests.evaluation.noise import grammar_text, noisy
 
@@ -135,9 +134,9 @@ def test_own_files_may_have_blank_lines(run, files, trained):
 
 
 def test_a_test_set_by_name(run, files, trained, monkeypatch):
-    def load(name: str, langpair: str) -> NamedSet:
+    def load(name: str, langpair: str) -> tuple[list[str], list[str], int]:
         loaded.append(name)
-        return NamedSet(name=name, sources=SOURCES, references=REFERENCES, further_references=1)
+        return SOURCES, REFERENCES, 1
 
     loaded: list[str] = []
     monkeypatch.setattr(scoring, "load_testset", load)
