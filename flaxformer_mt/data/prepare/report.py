@@ -6,7 +6,6 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 import numpy as np
-from jaxtyping import Float64, Int64
 
 from flaxformer_mt.data.order import Position
 from flaxformer_mt.data.planner import Planner, planned_batches
@@ -68,33 +67,17 @@ def lengths_of(pairs: TokenPairs) -> dict[str, Any]:
     width = next(width for width in widths if width * BINS >= longest)
     found = {}
     for side, lengths in (("src", src), ("tgt", tgt)):
-        middle = percentiles(lengths, counts, (50, 95, 99)).tolist()
+        middle = np.percentile(lengths, (50, 95, 99), weights=counts, method="inverted_cdf")
         tokens = int((lengths * counts).sum())
         in_bins = np.bincount((lengths - 1) // width, weights=counts)
         found[side] = {
             "tokens": tokens,
             "mean": round(tokens / len(pairs), 2),
-            **{key: round(x, 1) for key, x in zip(("median", "p95", "p99"), middle, strict=True)},
+            **dict(zip(("median", "p95", "p99"), middle.tolist(), strict=True)),
             "max": int(lengths.max()),
             "histogram": {"width": width, "counts": in_bins.astype(np.int64).tolist()},
         }
     return found
-
-
-def percentiles(
-    lengths: Int64[np.ndarray, " kinds"],
-    counts: Int64[np.ndarray, " kinds"],
-    percent: tuple[float, ...],
-) -> Float64[np.ndarray, " percent"]:
-    """As `np.percentile` of each length repeated `counts` times."""
-    order = np.argsort(lengths)
-    ends = np.cumsum(counts[order])
-    places = np.array(percent) / 100 * (ends[-1] - 1)
-    below, above = (
-        lengths[order][np.searchsorted(ends, place, "right")].astype(np.float64)
-        for place in (np.floor(places), np.ceil(places))
-    )
-    return below + (above - below) * (places - np.floor(places))
 
 
 def picture(manifest: dict[str, Any]) -> str:
