@@ -12,7 +12,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any, BinaryIO, cast
 
@@ -222,7 +222,7 @@ def streamed(
                 told, work, clock = found.told, found.map, time.monotonic
             else:
                 told, make = begin()
-                work = functools.partial(_each, make)
+                work = functools.partial(map, lambda window: (window, make(window)))
             terminal = sys.stderr.isatty()
             meter = Meter(what, say, share=lines.share, terminal=terminal, clock=clock)
             if isinstance(lines, Lines) and lines.interactive:
@@ -271,12 +271,6 @@ def _begun(
     if options.output is None and options.engine == "local":
         return {"weights": translator.name}, make
     return identity(translator, window=window, **settings.identity()), make
-
-
-def _each(
-    make: Callable[[Window], Made], windows: Iterable[Window]
-) -> Iterator[tuple[Window, Made]]:
-    return ((window, make(window)) for window in windows)
 
 
 def _shard(options: argparse.Namespace, parser: argparse.ArgumentParser) -> tuple[int, int]:

@@ -192,8 +192,16 @@ def _step(step: Step, state: State, weights: Weights, rules: Rules) -> State:
     width = beams // rules.groups
     count = 1 if width == 1 else 2 * width
     if rules.sample:
-        log_probs, beam, token = _draw(logits, may.mask(beams), state, weights, rules)
-        ranked = log_probs
+        drawn, token = sampled(
+            logits,
+            may.mask(beams),
+            keys_of(state.sentences.seeds, state.position, beams=beams),
+            temperature=weights.temperature,
+            top_k=rules.top_k,
+            top_p=weights.top_p,
+        )
+        beam = jnp.broadcast_to(jnp.arange(beams)[None], token.shape)
+        log_probs = ranked = state.log_probs + drawn
     elif rules.groups > 1:
         ranked, log_probs, beam, token = diverse_candidates(
             logits,
@@ -272,21 +280,6 @@ def _step(step: Step, state: State, weights: Weights, rules: Rules) -> State:
         stopped=state.stopped | (length >= limits) | settled,
         sentences=state.sentences,
     )
-
-
-def _draw(
-    logits: Array, mask: Array, state: State, weights: Weights, rules: Rules
-) -> tuple[Array, Array, Array]:
-    log_probs, token = sampled(
-        logits,
-        mask,
-        keys_of(state.sentences.seeds, state.position, beams=rules.beam_size),
-        temperature=weights.temperature,
-        top_k=rules.top_k,
-        top_p=weights.top_p,
-    )
-    beam = jnp.broadcast_to(jnp.arange(rules.beam_size)[None], token.shape)
-    return state.log_probs + log_probs, beam, token
 
 
 def _merge(old: Hypotheses, new: Hypotheses, stopped: Bool[Array, " rows"]) -> Hypotheses:

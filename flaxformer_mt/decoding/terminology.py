@@ -104,14 +104,31 @@ class Constraints:
         *,
         suppressed: Sequence[int],
     ) -> Constraints | None:
-        """Those of each line's pieces; None if there are none. Raises LineError."""
+        """Those of each line's pieces, without repetitions; None if there are none. Raises
+        LineError for phrases that can't be spelled or are suppressed, and if several pieces would
+        share a line's own."""
         if terminology is None and not any(own or ()):
             return None
         each: list[list[Phrase]] = []
         lines = zip(own or [()] * len(pieces), pieces, strict=True)
         for number, (texts, parts) in enumerate(lines):
-            asked = number, texts, [part.text for part in parts], terminology, vocabulary
-            each += phrases_of(*asked, suppressed=suppressed)
+            if texts and len(parts) != 1:
+                why = "is translated in parts" if parts else "is blank"
+                raise LineError(number, f"{why}, but its constraints apply to a whole translation")
+            try:
+                for part in parts:
+                    found = dict.fromkeys(phrase(text, vocabulary) for text in texts)
+                    if terminology is not None:
+                        soft = terminology.mode == "soft"
+                        for term in terminology.translations(part.text):
+                            found[phrase(term, vocabulary, soft=soft)] = None
+                    said = {token for one in found for token in one.tokens}
+                    for bad in sorted(said & {*suppressed}):
+                        piece = f"the suppressed piece {vocabulary.pieces([bad])[0]!r}"
+                        raise DecodingError(f"{piece} is part of a constraint")
+                    each.append(list(found))
+            except DecodingError as error:
+                raise LineError(number, str(error)) from None
         return cls(each, continues_word(vocabulary))
 
     def check_rules(self, rules: Rules) -> None:
@@ -185,37 +202,6 @@ def _without_blank(tokens: list[int], first: str, vocabulary: Vocabulary) -> lis
         return tokens if in_bytes else tokens[1:] or tokens
     plain = {piece: number for number, piece in enumerate(vocabulary.pieces())}
     return [plain.get(first.removeprefix(BLANK), tokens[0]), *tokens[1:]]
-
-
-def phrases_of(
-    number: int,
-    own: Sequence[str],
-    pieces: Sequence[str],
-    terminology: Terminology | None,
-    vocabulary: Vocabulary,
-    *,
-    suppressed: Sequence[int],
-) -> list[list[Phrase]]:
-    """The phrases of each piece of line `number`, without repetitions. Raises LineError for phrases
-    that can't be spelled or are suppressed, and if several pieces would share `own`."""
-    if own and len(pieces) != 1:
-        why = "is translated in parts" if pieces else "is blank"
-        raise LineError(number, f"{why}, but its constraints apply to a whole translation")
-    try:
-        found = []
-        for piece in pieces:
-            each = dict.fromkeys(phrase(text, vocabulary) for text in own)
-            if terminology is not None:
-                soft = terminology.mode == "soft"
-                terms = terminology.translations(piece)
-                each |= dict.fromkeys(phrase(term, vocabulary, soft=soft) for term in terms)
-            for bad in sorted({token for one in each for token in one.tokens} & {*suppressed}):
-                bad_piece = vocabulary.pieces([bad])[0]
-                raise DecodingError(f"the suppressed piece {bad_piece!r} is part of a constraint")
-            found.append(list(each))
-    except DecodingError as error:
-        raise LineError(number, str(error)) from None
-    return found
 
 
 def arranged(phrases: Sequence[Sequence[Phrase]], types: np.ndarray, rows: int) -> Phrases:

@@ -8,14 +8,14 @@ import json
 import statistics
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
 import jax
 
 from flaxformer_mt import __version__
-from flaxformer_mt.config import CorpusConfig, DataConfig, differences, freeze, to_dict
+from flaxformer_mt.config import CorpusConfig, differences, freeze, to_dict
 from flaxformer_mt.config.digest_keys import decides, may_change
 from flaxformer_mt.data.corpus import CorpusError, Drops, open_source, paths, read_pairs
 from flaxformer_mt.data.prepare.manifest import read_manifest
@@ -115,9 +115,14 @@ class Rows:
         if layout.has_record(run):
             changes = _changes(run, experiment)
         else:
-            data, pairs, say = experiment.config.data, experiment.pairs, self.say
+            data, pairs = experiment.config.data, experiment.pairs
+            folder = self.workdir / "extracts"
             if pairs is not None:
-                data = first_pairs(data, pairs, folder=self.workdir / "extracts", say=say)
+                train = (
+                    first_pairs(corpus, pairs.get(corpus.name), data.folder, folder, self.say)
+                    for corpus in data.train
+                )
+                data = dataclasses.replace(data, train=tuple(train))
             config = dataclasses.replace(experiment.config, data=data)
             layout.create(run.path, to_dict(config), self.command)
         if self.train(run, changes) == "stopped":
@@ -162,19 +167,12 @@ def _changes(run: RunDirectory, experiment: Experiment) -> list[str]:
 
 
 def first_pairs(
-    data: DataConfig, pairs: Mapping[str, int], *, folder: Path, say: Say
-) -> DataConfig:
-    """`data` with at most the first `pairs[NAME]` sound pairs of each training corpus NAME, written
-    below `folder` once per set of files. Raises CorpusError, RunDirectoryError."""
-
-    def first(corpus: CorpusConfig) -> CorpusConfig:
-        count = pairs.get(corpus.name)
-        return corpus if count is None else _first(corpus, count, data.folder, folder, say)
-
-    return dataclasses.replace(data, train=tuple(map(first, data.train)))
-
-
-def _first(corpus: CorpusConfig, count: int, source: str, folder: Path, say: Say) -> CorpusConfig:
+    corpus: CorpusConfig, count: int | None, source: str, folder: Path, say: Say
+) -> CorpusConfig:
+    """A training corpus with at most the first `count` of its sound pairs, written below `folder`
+    once per set of files. Raises CorpusError, RunDirectoryError."""
+    if count is None:
+        return corpus
     if corpus.kind == "synthetic":
         return dataclasses.replace(corpus, size=min(corpus.size, count))
     key = f"data.train.{corpus.name}"

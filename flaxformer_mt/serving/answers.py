@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from jaxtyping import Float32
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 from starlette.responses import Response
@@ -213,12 +212,9 @@ def attention(request: AttentionRequest, found: Attended) -> bytes:
         columns=found.columns,
         weights=[],
     )
-    heads = b",".join(b"[%b]" % b",".join(_row(row) for row in head) for head in found.weights)
+    rounded = np.round(found.weights.astype(np.float64), _DECIMALS)
+    heads = b",".join(b"[%b]" % b",".join(as_json(r.tolist()) for r in head) for head in rounded)
     return as_json(about).removesuffix(b"]}") + heads + b"]}"
-
-
-def _row(weights: Float32[np.ndarray, " columns"]) -> bytes:
-    return as_json(np.round(weights.astype(np.float64), _DECIMALS).tolist())
 
 
 Json = dict[str, Any]
