@@ -1,9 +1,8 @@
 """Checks beyond a setting's type (ranges, agreement, unused settings), and defaults."""
 
-import dataclasses
 import functools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from flaxformer_mt.config.languages import contradicted, undecided
@@ -95,16 +94,16 @@ TRACKERS = ("tensorboard", "wandb", "mlflow")
 SPLITS = ("train", "valid", "test")  # of the built-in grammar
 
 
-def inconsistencies(config: ExperimentConfig) -> Iterator[str]:
-    """Every contradiction in a config, each naming its keys."""
+def inconsistencies(config: ExperimentConfig, settings: Mapping[str, Any]) -> Iterator[str]:
+    """Every contradiction in a config, whose `settings` are by dotted key, each naming its keys."""
     for problem, (lies_within, groups) in _RANGES.items():
         for group, names in groups.items():
             section: Any = functools.reduce(getattr, group.split("."), config)
             for name in names.split():
                 if not lies_within(value := getattr(section, name)):
                     yield f"'{group}.{name}' = {value} {problem}"
-    for key, value in _integers(config):
-        if value > _LARGEST:
+    for key, value in settings.items():
+        if type(value) is int and value > _LARGEST:
             yield f"'{key}' = {value} must be at most {_LARGEST:,}"
     beam, parts = config.decoding.beam_size, config.decoding.diverse_groups
     if parts > 0 and beam % parts:
@@ -126,19 +125,6 @@ def inconsistencies(config: ExperimentConfig) -> Iterator[str]:
             yield f"'{key}.size' must be at least 1 for the built-in grammar"
         if item.kind == "synthetic" and item.split not in SPLITS:
             yield f"'{key}.split' = '{item.split}' must be train, valid or test"
-
-
-def _integers(section: Any, prefix: str = "") -> Iterator[tuple[str, int]]:
-    for field in dataclasses.fields(section):
-        value, key = getattr(section, field.name), f"{prefix}{field.name}"
-        if isinstance(value, int) and not isinstance(value, bool):
-            yield key, value
-        elif dataclasses.is_dataclass(value):
-            yield from _integers(value, f"{key}.")
-        elif isinstance(value, tuple):
-            for item in value:
-                if isinstance(item, CorpusConfig):
-                    yield from _integers(item, f"{key}.{item.name}.")
 
 
 def _model_and_data(config: ExperimentConfig) -> Iterator[str]:

@@ -111,7 +111,7 @@ def freeze(config: Mapping[str, Any] | ConfigDict, origin: str) -> ExperimentCon
     plain = config.to_dict() if isinstance(config, ConfigDict) else config
     frozen: ExperimentConfig = _build(ExperimentConfig, plain, "", origin)
     frozen = dataclasses.replace(frozen, data=with_languages(frozen.data))
-    if problems := list(inconsistencies(frozen)):
+    if problems := list(inconsistencies(frozen, _flat(_defaults(frozen)))):
         raise ConfigError(f"{origin}: " + "; ".join(problems))
     return frozen
 
