@@ -185,8 +185,7 @@ def prefix_tokens(
 ) -> list[list[int]]:
     """The tokens that each piece's output begins with: a line's prefix for its first piece.
 
-    `pieces` are those of each line, `sources` the tokens of all. Raises LineError for a prefix that
-    the vocabulary can't spell or that leaves no room.
+    `pieces` are those of each line. Raises LineError for a prefix that the vocabulary can't spell.
     """
     found: list[list[int]] = []
     for line, (tokens, parts) in enumerate(zip(encode(tgt, prefixes), pieces, strict=True)):

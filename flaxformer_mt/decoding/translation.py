@@ -159,22 +159,17 @@ def chrf(texts: Sequence[str]) -> Float[np.ndarray, "hypothesis reference"]:
 
     Precision and recall are means over n-gram lengths, 1 to 6, that both texts have.
     """
-    squeezed = ["".join(text.split()) for text in texts]
-    sizes = np.array([len(text) for text in squeezed])
+    from sacrebleu.metrics.helpers import extract_all_char_ngrams  # few translations need it
+
     precision = np.zeros((len(texts), len(texts)))
     orders = np.zeros_like(precision)
-    for n in range(1, 7):
-        grams = [
-            (row, text[at : at + n])
-            for row, text in enumerate(squeezed)
-            for at in range(len(text) - n + 1)
-        ]
-        numbers: dict[str, int] = {}
-        cells = [(row, numbers.setdefault(gram, len(numbers))) for row, gram in grams]
-        counts = np.zeros((len(texts), len(numbers)), np.int32)
-        np.add.at(counts, tuple(np.array(cells, np.int64).reshape(-1, 2).T), 1)
+    for grams in zip(*(extract_all_char_ngrams(text, 6) for text in texts), strict=True):
+        place = {gram: number for number, gram in enumerate(set[str]().union(*grams))}
+        counts = np.zeros((len(texts), len(place)), np.int32)
+        for row, own in enumerate(grams):
+            counts[row, [place[gram] for gram in own]] = list(own.values())
         both = np.minimum(counts[:, None], counts[None]).sum(axis=2)
-        there = np.maximum(sizes - n + 1, 0)
+        there = counts.sum(axis=1)
         precision += both / np.maximum(there, 1)[:, None]
         orders += (there[:, None] > 0) & (there[None] > 0)
     precision /= np.maximum(orders, 1)

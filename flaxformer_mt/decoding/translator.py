@@ -247,9 +247,7 @@ class Translator:
             pieces.append(parts)
             sources += [[*tokens, EOS] for tokens in of_parts]
             numbers += [(first + number, place) for place in range(len(parts))]
-        begun = None
-        if prefixes is not None:
-            begun = prefix_tokens(prefixes, tgt, pieces)
+        begun = None if prefixes is None else prefix_tokens(prefixes, tgt, pieces)
         banned = None
         if forbid or any(forbid_each or ()):
             if config.outputs == "trees":
