@@ -1,8 +1,10 @@
 """Which code ran: versions of the libraries and the checkout's commit."""
 
+import contextlib
 import importlib.metadata
 import os
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 PACKAGES = (
@@ -11,14 +13,12 @@ PACKAGES = (
 )
 
 
-def package_versions() -> dict[str, str]:
-    """Versions of the installed main dependencies."""
+def package_versions(names: Iterable[str] = PACKAGES) -> dict[str, str]:
+    """Versions of these distributions (default: the main dependencies) that are installed."""
     versions = {}
-    for name in PACKAGES:
-        try:
+    for name in names:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     return versions
 
 

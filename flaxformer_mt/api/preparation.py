@@ -57,7 +57,7 @@ def prepared(
         if source is not None and not (folder / "vocabulary").exists():
             # Verified and written aside: half a vocabulary would be taken for the run's.
             Vocabularies.load(local_copy(source.vocabulary)).save(folder / "vocabulary")
-        store = prepare(
+        yield prepare(
             config.data,
             seed=config.training.seed,
             directory=folder,
@@ -66,7 +66,6 @@ def prepared(
             cluster=cluster,
             thorough=thorough,
         )
-        yield store
 
 
 def prepare_only(

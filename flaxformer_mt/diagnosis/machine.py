@@ -1,15 +1,14 @@
 """What the machine has: versions, devices, their speed and communication, storage for runs."""
 
-import contextlib
 import dataclasses
 import functools
-import importlib.metadata
 import os
 import platform
 import re
 import shutil
 import tempfile
 import time
+import timeit
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -27,7 +26,7 @@ from flaxformer_mt.parallel.processes import Processes
 from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.paths import is_remote
-from flaxformer_mt.versions import git_commit
+from flaxformer_mt.versions import git_commit, package_versions
 
 _GIB = 1 << 30
 _PACKAGES = (
@@ -104,10 +103,7 @@ def _over_devices(*axes: str) -> NamedSharding:
 
 def versions() -> dict[str, str]:
     """Versions of Python, installed libraries, the GPU driver and this code."""
-    found = {"python": platform.python_version()}
-    for name in _PACKAGES:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
+    found = {"python": platform.python_version(), **package_versions(_PACKAGES)}
     if _DRIVER.exists() and (match := re.search(r"Module\D+([\d.]+)", _DRIVER.read_text())):
         found["nvidia driver"] = match[1]
     if commit := git_commit():
@@ -212,12 +208,8 @@ def check_collective() -> Iterator[Finding]:
     rows = spread(1, length, lambda number: np.full((1, length), number, np.float32))
     total = jax.jit(lambda array: jnp.sum(array, axis=0), out_shardings=_over_devices())
     found = np.asarray(total(rows).addressable_data(0))
-    seconds = float("inf")
-    for _ in range(_TRIES):
-        start = time.perf_counter()
-        total(rows).block_until_ready()
-        seconds = min(seconds, time.perf_counter() - start)
-    rate = 4 * length / seconds
+    again = timeit.repeat(lambda: total(rows).block_until_ready(), number=1, repeat=_TRIES)
+    rate = 4 * length / min(again)
     text = f"a sum over {count} devices: {4 * length / 1e6:.0f} MB each at {rate / 1e9:.2f} GB/s"
     values = {"devices": count, "bytes_per_second": rate}
     if (found == count * (count - 1) / 2).all():
@@ -232,7 +224,7 @@ def check_processes(processes: Processes) -> Iterator[Finding]:
     if processes.count == 1:
         return
     device = jax.local_devices()[0]
-    told = processes.gather([(versions(), device.device_kind, jax.local_device_count())])
+    told = processes.gather((versions(), device.device_kind, jax.local_device_count()))
     others = ", ".join(str(number) for number, each in enumerate(told) if each != told[0])
     if others:
         text = f"{processes.count} processes; {others} differ from the first"
@@ -294,8 +286,8 @@ def _without(folder: Path, processes: Processes) -> list[int]:
     if processes.count == 1 or is_remote(folder):
         return []
     processes.first(functools.partial(folder.mkdir, parents=True))
-    told = processes.gather([folder.exists()])
-    return processes.first(lambda: [n for n, (there,) in enumerate(told) if not there])
+    told = processes.gather(folder.exists())
+    return processes.first(lambda: [n for n, there in enumerate(told) if not there])
 
 
 def _there_and_back(folder: Path, place: Path) -> Finding:

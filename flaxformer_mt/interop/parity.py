@@ -198,9 +198,9 @@ def sample_lines(
         if not (lines := [line.removesuffix("\r") for line in text if not is_blank(line)]):
             raise ExportError(f"{file}: has no line of text to compare")
         return _spread(lines), str(file)
-    if data is not None and (data / VALID_TEXT[0]).exists():
-        if lines := [line for line in valid_text(data)[0] if not is_blank(line)]:
-            return _spread(lines), "the run's validation text"
+    valid = valid_text(data)[0] if data is not None and (data / VALID_TEXT[0]).exists() else []
+    if lines := [line for line in valid if not is_blank(line)]:
+        return _spread(lines), "the run's validation text"
     return _made_of_pieces(vocabularies.src), "random pieces of the vocabulary"
 
 

@@ -23,6 +23,7 @@ Sources, looked up in November 2026:
 import contextlib
 import dataclasses
 import time
+import timeit
 from pathlib import Path
 from typing import Literal
 
@@ -147,12 +148,10 @@ def product_flops(
 def upload_bandwidth(device: jax.Device, *, size: int = 1 << 26, tries: int = 5) -> float:
     """Bytes per second of a copy of `size` bytes from host memory, best of `tries`."""
     host = np.ones(size // 4, np.float32)
-    jax.device_put(host, device).block_until_ready()
-    best = float("inf")
-    for number in range(tries):
-        host[0] = number  # no copy of before will do
-        start = time.perf_counter()
+
+    def copy() -> None:
+        host[0] += 1  # no copy of before will do
         # On a CPU device the array may be taken as it is, without any copy.
         jax.device_put(host, device, may_alias=False).block_until_ready()
-        best = min(best, time.perf_counter() - start)
-    return size / best
+
+    return size / min(timeit.repeat(copy, number=1, repeat=tries))

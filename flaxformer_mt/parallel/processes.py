@@ -79,15 +79,15 @@ class Processes:
         _write(key, (value, ""))
         return value
 
-    def gather(self, values: list[T]) -> list[list[T]]:
-        """Every process's `values`, in order, on the first process; [] on the others."""
+    def gather(self, value: T) -> list[T]:
+        """Every process's `value`, in order, on the first process; [] on the others."""
         if self.count == 1:
-            return [values]
+            return [value]
         key = self._next_key()
         if not self.is_first:
-            _write(f"{key}/{self.number}", values)
+            _write(f"{key}/{self.number}", value)
             return []
-        found = [values]
+        found = [value]
         for number in range(1, self.count):
             found.append(_read(f"{key}/{number}"))
             _client().key_value_delete(f"{key}/{number}")
