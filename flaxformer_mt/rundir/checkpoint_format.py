@@ -24,6 +24,7 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 from etils import epath
+from flax.traverse_util import unflatten_dict
 from jax.experimental import multihost_utils
 
 from flaxformer_mt.rundir import CheckpointError, DamagedError, UnreadError
@@ -150,14 +151,7 @@ def _describe(tree: Any) -> dict[str, Any]:
 
 
 def _nested(tree: Any) -> dict[str, Any]:
-    nested: dict[str, Any] = {}
-    for path, leaf in flatten_paths(tree).items():
-        *folders, last = path.split("/")
-        level = nested
-        for folder in folders:
-            level = level.setdefault(folder, {})
-        level[last] = leaf
-    return nested
+    return unflatten_dict(flatten_paths(tree), sep="/")
 
 
 def _target(leaf: Any) -> jax.ShapeDtypeStruct:

@@ -111,9 +111,9 @@ def progress(reports: Sequence[Report]) -> Progress:
     seconds = np.diff(steps) * column(train, "seconds_per_step")
     return Progress(
         steps=steps,
-        seconds=_summed(seconds),
-        src_tokens=_summed(seconds * column(train, "src_tokens_per_second")),
-        tgt_tokens=_summed(seconds * column(train, "tgt_tokens_per_second")),
+        seconds=np.cumsum([0.0, *seconds]),
+        src_tokens=np.cumsum([0.0, *seconds * column(train, "src_tokens_per_second")]),
+        tgt_tokens=np.cumsum([0.0, *seconds * column(train, "tgt_tokens_per_second")]),
     )
 
 
@@ -127,7 +127,3 @@ def column(reports: Sequence[Report], name: str) -> Float64[np.ndarray, " report
 def is_number(value: Any) -> bool:
     """Whether a report's value is a number, finite or not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _summed(parts: Float64[np.ndarray, " reports"]) -> Float64[np.ndarray, " reports+1"]:
-    return np.concatenate([[0.0], np.cumsum(parts)])
