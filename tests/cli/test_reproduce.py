@@ -149,14 +149,6 @@ def test_without_text_it_says_what_would_be_done(run, tmp_path):
     assert done.status == 0 and "figure3: long distance: no run" in done.output
 
 
-def test_missing_text_fails_each_row_by_name(run, tmp_path):
-    done = run("reproduce", "table4", "--workdir", tmp_path, "--folder", tmp_path / "none")
-    assert done.status == 1
-    assert done.output.count(": failed data.test.test.src") == 2
-    page = (tmp_path / "reproduction.md").read_text()
-    assert "- `table4/wsj_only`: data.test.test.src" in page
-
-
 def test_figures_without_a_run_are_not_drawn_in_silence(run, tmp_path):
     pytest.importorskip("matplotlib")
     done = run("reproduce", "figures", "--workdir", tmp_path)

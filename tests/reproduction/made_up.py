@@ -9,6 +9,7 @@ from flaxformer_mt.reproduction.paper import row_of
 from flaxformer_mt.reproduction.records import FULL, REDUCED
 from flaxformer_mt.reproduction.settings import Corpus, Settings
 
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 TOY = Corpus(name="toy", train=("train.en", "train.de"), valid=("valid.en", "valid.de"))
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 NUMBERS: dict[str, Any] = {

@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
@@ -12,10 +11,9 @@ from flaxformer_mt.reproduction.paper import row_of
 from flaxformer_mt.reproduction.records import known, read_records, remove_failure, write_failure
 from flaxformer_mt.reproduction.report import report
 from flaxformer_mt.reproduction.result_file import ResultError
-from tests.reproduction.made_up import COMMIT, TOY, experiment, result, write
+from tests.conftest import ROOT
+from tests.reproduction.made_up import COMMIT, RESULTS, TOY, experiment, result, write
 
-ROOT = Path(__file__).parents[2]
-RESULTS = ROOT / "benchmarks" / "results"
 # In the order of the page, which is that of CONTRIBUTING.md's command.
 OTHERS = ("multi30k_tiny", "multi30k_tiny_seeds", "multi30k_tiny_raw", "tatoeba", "craft")
 OTHERS += ("quickstart",)

@@ -79,25 +79,6 @@ def test_hypotheses_are_kept_beside_their_result(tmp_path, monkeypatch):
     assert kept() == ({}, {})
 
 
-X86 = "processor : 0\nmodel name\t: AMD EPYC\nflags\t\t: fpu avx2 avx512f{more}\n\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "cpu"),
-    [
-        (X86.format(more=" avx512_bf16") + X86.format(more=""), ("AMD EPYC", "avx512_bf16")),
-        ("processor\t: 0\nFeatures\t: fp asimd sve bf16\nCPU part\t: 0xd40\n\n", ("", "bf16")),
-        ("processor\t: 0\nmodel name\t: Old\nflags\t: sse2\n", ("Old", "")),
-        (None, ("", "")),
-    ],
-)
-def test_a_cpu_is_its_name_and_its_best_instructions(tmp_path, text, cpu):
-    path = tmp_path / "cpuinfo"
-    if text is not None:
-        path.write_text(text)
-    assert result_file._cpu(path) == cpu
-
-
 REMOVED = object()
 MALFORMED = [
     ("seconds", REMOVED, "lacks: seconds"),

@@ -13,7 +13,14 @@ from flaxformer_mt.data.corpus.tfds_sets import data_dir_of
 from flaxformer_mt.model.flops import shape_flops
 from flaxformer_mt.reproduction.experiment import again, resolve
 from flaxformer_mt.reproduction.paper import ROWS, RowError, row_of, rows_of
-from flaxformer_mt.reproduction.planned import planned_flops, planned_parameters
+from flaxformer_mt.reproduction.planned import (
+    compiled_layers,
+    planned_by_layers,
+    planned_flops,
+    planned_parameters,
+    step_digest,
+)
+from flaxformer_mt.reproduction.result_file import read_result
 from flaxformer_mt.reproduction.settings import (
     Settings,
     scaled,
@@ -21,7 +28,7 @@ from flaxformer_mt.reproduction.settings import (
     validating_at_checkpoints,
 )
 from flaxformer_mt.training.optimizer import learning_rate
-from tests.reproduction.made_up import TOY, experiment, result
+from tests.reproduction.made_up import RESULTS, TOY, experiment, result
 
 TFDS = Settings(text="tfds")
 
@@ -176,3 +183,20 @@ def test_planned_flops_are_those_of_full_batches():
     step = shape_flops(config.model, 37_000, rows=1000, src_length=25, tgt_length=25)
     assert planned_flops(config) == pytest.approx(300_000 * step)
     assert planned_parameters(config) == pytest.approx(214.2e6, rel=1e-3)
+
+
+def test_a_planned_row_is_recorded_until_its_step_changes():
+    base = load_config("table3:base")
+    plans = [read_result(RESULTS / "plan_rows.json")]
+    assert planned_by_layers(row_of("table3/base"), base, plans) is not None
+    assert step_digest(base) == step_digest(load_config("table3:base", ["training.steps=7"]))
+    for change in (
+        *("model.d_ff=64", "data.batch.tokens=64", "data.vocabulary.size=999"),
+        *("data.filter.max_length=99", "training.freeze=embedding"),
+    ):
+        changed = load_config("table3:base", [change])
+        assert planned_by_layers(row_of("table3/base"), changed, plans) is None
+    # A line through one and two layers needs stacks that are alike.
+    assert compiled_layers(base) == (1, 2)
+    with pytest.raises(ValueError, match=r"6 \+ 2 layers: the stacks must be alike"):
+        compiled_layers(load_config("table3:base", ["model.decoder_layers=2"]))
