@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parent.parent
+pytest_plugins = ["tests.rundir.buckets"]  # buckets for any room
 
 # A launcher that ignores them (nohup, a shell's background job) must not change what a test sees.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -6,9 +6,8 @@ import pytest
 
 from flaxformer_mt.bulk import sinks
 from flaxformer_mt.bulk.sinks import BucketSink, Consumed, OutputError
-from tests.rundir.buckets import bucket, gcs, needs_clients
+from tests.rundir.buckets import needs_clients
 
-__all__ = ["bucket", "gcs"]
 pytestmark = needs_clients
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from flaxformer_mt.cli.main import main
 from flaxformer_mt.data.synthetic import pairs
+from tests.decoding.runs import make_run
 
 
 class Done(NamedTuple):
@@ -49,6 +50,12 @@ def write(folder: Path, name: str, made: Iterable[tuple[str, str]]) -> None:
     src, tgt = zip(*made, strict=True)
     for lines, language in ((src, "en"), (tgt, "de")):
         (folder / f"{name}.{language}").write_text("".join(f"{line}\n" for line in lines))
+
+
+@pytest.fixture(scope="session")
+def workdir(tmp_path_factory):
+    """A run of an untrained model with two checkpoints, which no test changes."""
+    return make_run(tmp_path_factory.mktemp("runs") / "run", {1: 10.0, 2: 20.0}).path
 
 
 @pytest.fixture

@@ -5,17 +5,10 @@ import sys
 
 import pytest
 
-from tests.decoding.runs import PAIRS, make_run
-from tests.figures.examples import Reader, data_of, png_size, svg_size, svg_texts
-from tests.figures.test_runs import make, train, valid
+from tests.decoding.runs import PAIRS
+from tests.figures.examples import Reader, data_of, png_size, svg_texts
 
 SOURCE, TARGET = PAIRS[0]
-
-
-@pytest.fixture(scope="module")
-def workdir(tmp_path_factory):
-    """An untrained model with a layer of two heads on either side."""
-    return make_run(tmp_path_factory.mktemp("runs") / "run", {1: 10.0}).path
 
 
 def test_a_picture_of_each_form(run, workdir, tmp_path):
@@ -45,7 +38,7 @@ def test_heads_are_found_and_drawn(run, workdir, tmp_path):
     assert f"{lines}: skipped 1 lines that are blank: 5" in done.errors
     assert done.output.startswith("kind     layer  head  distance")
     assert "long distance (by 'reach')" in done.output and "3 pieces away" in done.output
-    assert f"attention --workdir {workdir} --weights 1 --src" in done.output
+    assert f"attention --workdir {workdir} --weights 2 --src" in done.output
     content = json.loads((tmp_path / "f.json").read_text())
     assert content["sentences"] == 4 and content["pronouns"]["encoder"] == 1  # "they"
     assert len(content["heads"]) == 6
@@ -87,23 +80,6 @@ def test_a_picture_without_matplotlib_says_what_to_install(run, workdir, tmp_pat
     assert done.last.startswith("launch/local.sh attention: error: matplotlib is not installed")
     assert "write FLAXFORMER_EXTRAS=figures before launch/local.sh" in done.last
     assert run(*call, tmp_path / "a.html").status == 0
-
-
-def test_curves_of_runs(run, tmp_path):
-    first = make(tmp_path / "a", [train(100, 5.0), train(200, 4.0), valid(200, 20.0)])
-    second = make(tmp_path / "b", [train(100, 5.0), train(200, 4.0)], starts=2)
-    done = run("figures", "curves", first, f"mine={second}", "--output", tmp_path / "c.svg",
-               "--size", "1000x600", "--against", "tokens")  # fmt: skip
-    assert done.status == 0, done.errors
-    content = (tmp_path / "c.svg").read_bytes()
-    assert svg_size(content) == pytest.approx((1000, 600))
-    assert "mine (stopped at step 200, 2 starts)" in svg_texts(content)
-    assert "No bleu from mine." in done.errors
-    done = run("figures", "curves", first, "--output", tmp_path / "c.html", "--values", "bleu")
-    assert done.status == 0
-    assert "bleu, valid" in Reader((tmp_path / "c.html").read_text()).text
-    done = run("figures", "curves", first, "--output", "c.svg", "--values", "blue")
-    assert done.status == 2 and "no run has reported 'blue'" in done.last
 
 
 @pytest.mark.parametrize("what", ["schedule", "positions"])

@@ -11,11 +11,9 @@ from typing import Any
 import pytest
 
 from flaxformer_mt.api import training
-from flaxformer_mt.cli import dry_run as trying
 from flaxformer_mt.cli.main import explained
 from flaxformer_mt.cli.train import train_run
 from flaxformer_mt.config import ConfigError, load_config, to_dict
-from flaxformer_mt.parallel.processes import ALONE
 from flaxformer_mt.rundir import RunDirectoryError, layout
 from flaxformer_mt.rundir.lock import locked
 from flaxformer_mt.training.instruments import Goodput
@@ -199,16 +197,3 @@ def test_what_the_machine_refuses_is_explained_and_a_bug_is_not():
     assert explained(memory, "compare") == "this machine ran out of memory: x"
     for bug in (KeyError("x"), FileNotFoundError(errno.ENOENT, "No such file", "x"), OSError("x")):
         assert explained(bug, "train") is None
-
-
-def test_one_heap_is_shared_before_the_model_is_built(prepared, monkeypatch):
-    workdir, overrides = prepared
-    shared: list[bool] = []
-    monkeypatch.setattr(trying, "build", reached)
-    for module in (training, trying):
-        monkeypatch.setattr(module, "share_one_heap", lambda: shared.append(True))
-    with pytest.raises(Reached):
-        train(workdir, overrides)
-    with pytest.raises(Reached):
-        trying.dry_run(str(workdir), "files:small", overrides, ALONE)
-    assert shared == [True, True]

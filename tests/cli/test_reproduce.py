@@ -163,10 +163,7 @@ def test_figures_without_a_run_are_not_drawn_in_silence(run, tmp_path):
     [
         (["table3", "--scale", "0"], "--scale 0: must be above 0 and at most 1"),
         (["table3", "--corpus", "toy"], "go together"),
-        (["table3", "--corpus", "Toy", *FILES], "--corpus Toy: must match"),
-        (["table2", "--corpus", "toy", *FILES], "give --test SRC TGT"),
         (["table2", "--folder", "x"], "choose rows with --only (en_de_base, en_de_big, en_fr"),
-        (["table3", "--config.training.seed=3"], "use --seeds"),
         (["table3", "--run", "x"], "--run is for figures"),
         (["report", "--config.model.d_ff=3"], "--config.model.d_ff is for a table's rows"),
         (["report", "--plan", "none.json"], "none.json: cannot be read"),

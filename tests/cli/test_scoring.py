@@ -8,6 +8,7 @@ import sacrebleu
 
 from flaxformer_mt.cli import scoring
 from flaxformer_mt.data.prepare.manifest import MANIFEST, VALID_TEXT
+from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.evaluation import comet
 from tests.decoding.runs import make_run
 from tests.evaluation.noise import grammar_text, noisy
@@ -121,16 +122,22 @@ def test_the_validation_text_is_the_run_s_own(run, files, trained):
     assert done.status == 2 and "has no data.test: evaluate 'valid', or give" in done.last
 
 
-def test_own_files_may_have_blank_lines(run, files, trained):
+def test_own_files_may_have_blank_lines_and_longer_ones_than_the_model_takes(run, files, trained):
     for name in ("test.en", "test.de"):
         with open(files / name, "a") as file:
-            file.write("\n")
+            file.write("\n" + "the big dog " * 20 + "\n")
     sides = ("--src", files / "test.en", "--ref", files / "test.de")
     call = ("evaluate", "--workdir", trained, "--beam-size", 2, "--no-ter", *FAST, *sides)
     done = run(*call)
     assert done.status == 0, done.errors
     kept = json.loads((trained.evaluation / "test.json").read_text())
-    assert kept["sentences"] == SIZE + 1
+    assert kept["sentences"] == SIZE + 2
+    assert (kept["beam_size"], kept["length_penalty"]) == (2, 0.6) and kept["seconds"] > 0
+    translator = Translator.load(trained.path).with_config(beam_size=2)
+    outputs = translator.translate(lines(files / "test.en"))
+    assert lines(trained.evaluation / "test.hyp.txt") == [each.text for each in outputs]
+    assert kept["split_lines"] == [n for n, each in enumerate(outputs, 1) if each.split]
+    assert SIZE + 2 in kept["split_lines"]
 
 
 def test_a_test_set_by_name(run, files, trained, monkeypatch):

@@ -20,6 +20,13 @@ CALLS = [
     # Settings of which config?
     ("doctor --config.mesh.fsdp=2", "needs a config to change: add --config"),
     ("config --explain --config.mesh.fsdp=2", "leave out --config"),
+    # Which process this is, and what it traces.
+    ("train --workdir . --coordinator host:1", "go together"),
+    ("train --workdir . --coordinator h --num-processes 2 --process-id 0", "write HOST:PORT"),
+    ("train --workdir . --coordinator h:1 --num-processes 2 --process-id 2", "must be below"),
+    ("train --workdir . --heartbeat 0", "must be an integer from 1"),
+    ("train --workdir . --profile-steps 7-9", "write A:B"),
+    ("train --workdir . --profile-steps 9:8", "A must be at least 1"),
     # How to search and to draw.
     ("translate --workdir . --top-k 3", "and --seed need --sample"),
     ("translate --workdir . --sample --diverse-groups 2", "are for beam search: leave out"),
@@ -44,7 +51,6 @@ CALLS = [
     ("evaluate", "give --workdir DIR to translate with a run, or --hypotheses FILE"),
     ("evaluate --hypotheses o", "needs --ref FILE, or --testset"),
     ("evaluate --hypotheses o --ref r --workdir x", "can't be used with --workdir"),
-    ("evaluate --hypotheses o --ref r --beam-size 2", "can't be used with --beam-size"),
     ("evaluate --hypotheses o --ref r --comet-gpus 1", "--comet-gpus needs --comet"),
     ("evaluate --hypotheses o --ref r --tgt-lang German", "German: write a code such as de"),
     ("evaluate --workdir x --testset wmt14/full --langpair en-de --src s", "can't be used with"),

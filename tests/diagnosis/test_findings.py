@@ -17,10 +17,8 @@ from flaxformer_mt.diagnosis.step import (
 )
 from flaxformer_mt.parallel.processes import ALONE
 from flaxformer_mt.rundir.paths import as_path
-from tests.rundir.buckets import bucket, gcs, needs_clients
+from tests.rundir.buckets import needs_clients
 from tests.training.examples import tiny
-
-__all__ = ["bucket", "gcs"]
 
 
 def test_a_check_that_breaks_off_is_a_failure_whose_line_says_what_to_do():

@@ -4,9 +4,8 @@ import subprocess
 import sys
 
 from tests.conftest import environment
-from tests.rundir.buckets import bucket, gcs, needs_clients
+from tests.rundir.buckets import needs_clients
 
-__all__ = ["bucket", "gcs"]
 pytestmark = needs_clients
 
 LOOK = """

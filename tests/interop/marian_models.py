@@ -8,20 +8,10 @@ from typing import Any
 import numpy as np
 import sentencepiece
 
+from flaxformer_mt.data.synthetic import pairs
 from tests.data.pairs import sentencepiece_model
 
-ENGLISH = [
-    f"{who} {verb} {what} ."
-    for who in ("the cat", "a small dog", "the man", "she")
-    for verb in ("sees", "likes", "buys", "loses")
-    for what in ("a house", "the green tree", "two books", "it all")
-]
-GERMAN = [
-    f"{who} {verb} {what} ."
-    for who in ("die Katze", "ein kleiner Hund", "der Mann", "sie")
-    for verb in ("sieht", "mag", "kauft", "verliert")
-    for what in ("ein Haus", "den grünen Baum", "zwei Bücher", "alles")
-]
+ENGLISH, GERMAN = zip(*pairs("train", 100), strict=True)
 SIZES = {
     "d_model": 32,
     "encoder_layers": 2,
@@ -37,7 +27,7 @@ SIZES = {
 @functools.cache
 def model_of(language: str) -> bytes:
     sentences = {"en": ENGLISH, "de": GERMAN}[language]
-    return sentencepiece_model(sentences, model_type="bpe", vocab_size=60)
+    return sentencepiece_model(sentences, model_type="bpe", vocab_size=90)
 
 
 def pieces(language: str) -> list[str]:

@@ -16,17 +16,11 @@ from flaxformer_mt.files.hub import Address, HubError, address
 from flaxformer_mt.interop import ExportError, huggingface
 from flaxformer_mt.interop.import_run import import_marian
 from flaxformer_mt.rundir.layout import open_run, read_record, read_status
-from tests.cli.conftest import run as run, settings
-from tests.decoding.runs import make_run
+from tests.cli.conftest import run as run, settings, workdir as workdir
 from tests.interop.marian_models import write_arrays
 from tests.interop.stand_in_hub import Hub, hub as hub
 
 pytest.importorskip("safetensors", reason="needs the [export] extra")
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    return make_run(tmp_path_factory.mktemp("made") / "run", {1: None})
 
 
 @pytest.fixture(autouse=True)
@@ -35,14 +29,14 @@ def no_peer(monkeypatch):
     monkeypatch.setattr(huggingface, "missing", lambda: ["torch", "transformers"])
 
 
-def pushed(trained, out, name="lab/en-de"):
-    export = ["export", "--workdir", trained, "--format", "huggingface", "--unchecked"]
+def pushed(workdir, out, name="lab/en-de"):
+    export = ["export", "--workdir", workdir, "--format", "huggingface", "--unchecked"]
     return [*export, "--output", out, "--push", name]
 
 
-def test_a_folder_is_pushed_and_comes_back_as_a_run(hub: Hub, run, trained, tmp_path):
+def test_a_folder_is_pushed_and_comes_back_as_a_run(hub: Hub, run, workdir, tmp_path):
     out = tmp_path / "out"
-    done = run(*pushed(trained, out), "--license", "apache-2.0")
+    done = run(*pushed(workdir, out), "--license", "apache-2.0")
     assert (done.status, done.last) == (0, f"{hub.url}/lab/en-de: uploaded"), done.errors
     files = hub.files["models/lab/en-de"]
     assert files == {path.name: path.read_bytes() for path in out.iterdir()}
@@ -55,7 +49,7 @@ def test_a_folder_is_pushed_and_comes_back_as_a_run(hub: Hub, run, trained, tmp_
     done = run("import", "--from", "lab/en-de", "--workdir", tmp_path / "back")
     assert done.status == 0, done.errors
     assert not [each for each in hub.requests if "pytorch_model.bin" in each or "parity" in each]
-    ours, theirs = (Translator.load(each) for each in (trained, tmp_path / "back"))
+    ours, theirs = (Translator.load(each) for each in (workdir, tmp_path / "back"))
     assert ours.vocabularies == theirs.vocabularies
     back = open_run(tmp_path / "back")
     commit = hub.commit("models/lab/en-de")
@@ -74,31 +68,31 @@ def test_a_folder_is_pushed_and_comes_back_as_a_run(hub: Hub, run, trained, tmp_
     ],
 )
 def test_what_cannot_be_pushed_is_not_exported(
-    hub, run, trained, tmp_path, monkeypatch, token, name, status, message
+    hub, run, workdir, tmp_path, monkeypatch, token, name, status, message
 ):
     monkeypatch.setenv("HF_TOKEN", token)
-    done = run(*pushed(trained, tmp_path / "out", name))
+    done = run(*pushed(workdir, tmp_path / "out", name))
     assert (done.status, message in done.last) == (status, True), done.errors
     assert done.errors.count("\n") == 1 and not (tmp_path / "out").exists()
 
 
-def test_without_the_package_the_extra_is_named(run, trained, tmp_path, monkeypatch):
+def test_without_the_package_the_extra_is_named(run, workdir, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     install = "huggingface_hub is not installed: pip install 'flaxformer-mt[hub]'"
-    done = run(*pushed(trained, tmp_path / "out"))
+    done = run(*pushed(workdir, tmp_path / "out"))
     assert done.status == 2 and done.last.endswith(install)
     done = run("import", "--from", "lab/en-de", "--workdir", tmp_path / "back")
     assert done.status == 2 and "no such folder here; huggingface_hub is not" in done.last
     assert done.last.endswith(install) and not list(tmp_path.iterdir())
 
 
-def test_a_folder_that_the_hub_does_not_take_stays(hub, run, trained, tmp_path):
+def test_a_folder_that_the_hub_does_not_take_stays(hub, run, workdir, tmp_path):
     out = tmp_path / "out"
-    done = run(*pushed(trained, out, "others/en-de"))
+    done = run(*pushed(workdir, out, "others/en-de"))
     assert done.status == 2 and (out / "model.safetensors").exists()
     assert "others/en-de: the token has no access" in done.last
     assert done.last.endswith(f"{out} is complete; upload it with `hf upload others/en-de {out}`")
-    done = run(*pushed(trained, tmp_path / "two"), "--format", "ctranslate2")
+    done = run(*pushed(workdir, tmp_path / "two"), "--format", "ctranslate2")
     assert done.status == 2 and done.last.endswith(
         "a folder for ctranslate2 has no model card and isn't pushed"
     )

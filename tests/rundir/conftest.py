@@ -5,9 +5,6 @@ import pytest
 from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.layout import RunDirectory, create
-from tests.rundir.buckets import bucket, gcs, remote
-
-__all__ = ["bucket", "gcs", "remote"]
 
 
 @pytest.fixture

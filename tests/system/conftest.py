@@ -4,16 +4,17 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 from flaxformer_mt.data.synthetic import pairs
-from tests.cli.conftest import settings, write
+from tests.cli.conftest import run as run, settings, workdir as workdir, write
 from tests.conftest import ROOT, WARNINGS, environment, made_once
 
-PROGRAM = [sys.executable, *WARNINGS, "-m", "flaxformer_mt.cli.main"]
+PYTHON = [sys.executable, *WARNINGS]
+PROGRAM = [*PYTHON, "-m", "flaxformer_mt.cli.main"]
 
 
 def run_program(
@@ -109,12 +110,3 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run directory."""
     made = made_once("trained", make) / "run"
     return Path(shutil.copytree(made, tmp_path_factory.mktemp("trained") / "run"))
-
-
-@pytest.fixture(scope="session")
-def warm() -> Iterator[Path]:
-    """The socket of a process that runs commands without the seconds that imports take."""
-    from tests.system.stage import warm_process
-
-    with warm_process() as socket:
-        yield socket

@@ -1,4 +1,4 @@
-"""A folder in which the blocks of a page run as they stand, small and quickly."""
+"""A folder in which the blocks of a page run as they stand, on a small scale."""
 
 import contextlib
 import os
@@ -6,23 +6,19 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
-from tests.conftest import ROOT, WARNINGS, environment
-from tests.system.conftest import SMALL
-
-CLIENT = Path(__file__).with_name("warm_client.py")
+from tests.conftest import environment
+from tests.system.conftest import PROGRAM, PYTHON, SMALL
 
 # What `launch/local.sh` does once its environment is there; making that is test_launch.py's matter.
 # A server of a block is left running, for the page's next blocks; they find it at its own port.
 LAUNCHER = """#!/bin/bash
-warm=({python} -S -E {client} {socket})
 command=$1; shift
 if [ "$command" = serve ]; then # until it is ready
-    "${{warm[@]}}" serve "$@" --port 0 --warm-up 0 2> serve.log &
+    {program} serve "$@" --port 0 --warm-up 0 2> serve.log &
     echo $! >> {folder}/servers
     until grep -qx ready serve.log; do kill -0 $! && sleep 0.1; done
     exit
@@ -36,7 +32,7 @@ case $command in
         set -- "$@" {settings} --config.data.train.grammar.size=400 \\
             --config.data.valid.size=20 --config.data.test.grammar.size=20 ;;
 esac
-exec "${{warm[@]}}" "$command" "$@"
+exec {program} "$command" "$@"
 """
 CURL = """#!/bin/bash
 port=$(sed -n 's/.*http:[^ ]*:\\([0-9]*\\).*/\\1/p' serve.log | head -n 1)
@@ -44,62 +40,33 @@ exec {curl} --silent --show-error --fail-with-body "${{@//127.0.0.1:8000/127.0.0
 """
 
 
-@contextlib.contextmanager
-def warm_process() -> Iterator[Path]:
-    """The socket of a process that forks for each command (`warm.py`).
-
-    Beside it is the folder where commands look for sacreBLEU's test sets.
-    """
-    folder = Path(tempfile.mkdtemp())  # pytest's own may be too long for a socket's name
-    socket_file = folder / "socket"
-    process = subprocess.Popen(
-        [sys.executable, *WARNINGS, "-m", "tests.system.warm", str(socket_file)],
-        cwd=ROOT,
-        env=environment(SACREBLEU=str(folder / "sacrebleu")),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-    )
-    try:
-        assert process.stdout is not None and process.stdout.readline() == b"listening\n"
-        yield socket_file
-    finally:
-        process.kill()
-        process.communicate()
-        shutil.rmtree(folder)
-
-
 class Stage:
     """Runs shell blocks and Python blocks in `folder`, where launch/local.sh is a stand-in."""
 
-    def __init__(self, folder: Path, warm: Path, *, settings: Mapping[str, object] = SMALL) -> None:
+    def __init__(self, folder: Path, *, settings: Mapping[str, object] = SMALL) -> None:
         self.folder = folder
         self._own = Path(tempfile.mkdtemp())
         launcher = LAUNCHER.format(
-            python=sys.executable,
-            client=CLIENT,
-            socket=warm,
+            program=shlex.join(PROGRAM),
             folder=self._own,
             settings=" ".join(f"--config.{key}={value}" for key, value in settings.items()),
         )
         (folder / "launch").mkdir()
         _script(folder / "launch" / "local.sh", launcher)
         (folder / ".venv" / "bin").mkdir(parents=True)
-        script = [sys.executable, "-S", "-E", str(CLIENT), str(warm), "--script"]
-        _script(
-            folder / ".venv" / "bin" / "python", f'#!/bin/bash\nexec {shlex.join(script)} "$@"\n'
-        )
+        python = folder / ".venv" / "bin" / "python"
+        _script(python, f'#!/bin/bash\nexec {shlex.join(PYTHON)} "$@"\n')
         _script(self._own / "flaxformer-mt", launcher)
         _script(self._own / "curl", CURL.format(curl=shutil.which("curl")))
-        self._script = script
-        self._environment = environment(PATH=f"{self._own}{os.pathsep}{os.environ['PATH']}")
+        # Where commands look for sacreBLEU's test sets.
+        own = {"SACREBLEU": str(folder / "sacrebleu")}
+        self._environment = environment(PATH=f"{self._own}{os.pathsep}{os.environ['PATH']}", **own)
 
     def shell(self, text: str, *, timeout: float = 300) -> subprocess.CompletedProcess[str]:
         return self._run(["bash", "-euo", "pipefail", "-c", text], timeout)
 
     def python(self, text: str, *, timeout: float = 300) -> subprocess.CompletedProcess[str]:
-        script = self._own / "block.py"
-        script.write_text(text, encoding="utf-8")
-        return self._run([*self._script, str(script)], timeout)
+        return self._run([*PYTHON, "-c", text], timeout)
 
     def close(self) -> None:
         """Ends the servers that blocks have started."""

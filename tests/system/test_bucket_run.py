@@ -12,11 +12,9 @@ from flaxformer_mt.rundir.checkpoints import load_params
 from flaxformer_mt.rundir.digests import tree_digest
 from flaxformer_mt.rundir.layout import open_run, read_status
 from flaxformer_mt.rundir.metrics_log import read_metrics
-from tests.cli.conftest import run
-from tests.rundir.buckets import bucket, gcs, needs_clients
+from tests.rundir.buckets import needs_clients
 from tests.system.conftest import run_program as command, tiny
 
-__all__ = ["bucket", "gcs", "run"]
 pytestmark = [needs_clients, pytest.mark.extended]
 
 

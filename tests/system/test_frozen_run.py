@@ -14,10 +14,9 @@ import pytest
 
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.rundir.layout import open_run, read_record
-from tests.cli.conftest import Run, run
+from tests.cli.conftest import Run
 from tests.conftest import ROOT
 
-__all__ = ["run"]
 FROZEN = ROOT / "tests" / "frozen" / "format_1"
 
 

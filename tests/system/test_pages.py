@@ -45,14 +45,14 @@ SETTINGS: dict[str, dict[str, object]] = {
 
 
 @pytest.fixture(scope="module")
-def finished(corpus: Path, warm: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that was averaged and evaluated.
 
     A page draws its second decoder layer.
     """
     folder = tmp_path_factory.mktemp("finished")
     further = {"model.decoder_layers": 2, "model.max_length": 128}
-    stage = Stage(folder, warm, settings=SMALL | further)
+    stage = Stage(folder, settings=SMALL | further)
     for command in (
         f"train {shlex.join(tiny(corpus))}",
         "average",
@@ -61,17 +61,16 @@ def finished(corpus: Path, warm: Path, tmp_path_factory: pytest.TempPathFactory)
         done = stage.shell(f"launch/local.sh {command} --workdir run")
         assert done.returncode == 0, done.stderr
     stage.close()
-    known = warm.parent / "sacrebleu" / "wmt14" / "full"
-    known.mkdir(parents=True, exist_ok=True)  # a worker may come back to this module
-    for side, language in (("src", "en"), ("ref", "de")):
-        shutil.copy(corpus / f"test.{language}", known / f"wmt14_full.en-de.{side}")
     return folder / "run"
 
 
 def furnish(folder: Path, corpus: Path) -> None:
     """The text that pages of reference take for granted."""
-    wmt14 = folder / "data" / "wmt14_en_de"
+    wmt14, known = folder / "data" / "wmt14_en_de", folder / "sacrebleu" / "wmt14" / "full"
     wmt14.mkdir(parents=True)
+    known.mkdir(parents=True)
+    for side, language in (("src", "en"), ("ref", "de")):
+        shutil.copy(corpus / f"test.{language}", known / f"wmt14_full.en-de.{side}")
     for language in ("en", "de"):
         for split, published in (
             ("train", "train"),
@@ -116,7 +115,7 @@ def trees(size: int) -> list[str]:
     ],
 )
 def test_the_blocks_of_a_page_run_as_they_stand(
-    page: Path, corpus: Path, warm: Path, tmp_path: Path, request: pytest.FixtureRequest
+    page: Path, corpus: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     if page.stem not in STORIES:
         furnish(tmp_path, corpus)
@@ -126,7 +125,7 @@ def test_the_blocks_of_a_page_run_as_they_stand(
         finished = request.getfixturevalue(made)
         for name in ("mine", "quickstart", "base", "big", "other"):
             shutil.copytree(finished, tmp_path / "runs" / name)
-    stage = Stage(tmp_path, warm, settings=SETTINGS.get(page.stem, SMALL))
+    stage = Stage(tmp_path, settings=SETTINGS.get(page.stem, SMALL))
     try:
         for block in blocks(page):
             if block.language in RUN and not block.not_run and not left_out(block):

@@ -14,16 +14,15 @@ from typing import Any
 import pytest
 
 from flaxformer_mt.cluster import DEATHS, ClusterError, workers
-from tests.cli.conftest import Run, run, settings
+from tests.cli.conftest import Run, settings
 from tests.conftest import environment
 from tests.data.prepare.corpora import contents
-from tests.decoding.runs import PAIRS, make_run
+from tests.decoding.runs import PAIRS
 from tests.system.conftest import started, wait_until
 from tests.system.test_translate_stream import committed
 
 pytestmark = [pytest.mark.ray, pytest.mark.filterwarnings("ignore")]
 ray = pytest.importorskip("ray", reason="needs the extra ray")
-__all__ = ["run"]
 
 
 @pytest.fixture(scope="module")
@@ -42,11 +41,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             made.add_node(num_cpus=1)
         yield made
         made.shutdown()
-
-
-@pytest.fixture(scope="module")
-def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_run(tmp_path_factory.mktemp("runs") / "run", {1: 10.0}).path
 
 
 def actors(cluster: Any) -> list[int]:
@@ -179,12 +173,6 @@ def test_a_bad_line_is_the_error_of_one_machine(
     assert spread.status == alone.status == 2 and "in:34: is not UTF-8" in alone.last
     assert spread.output == alone.output and spread.output.count("\n") == 33
     assert spread.last == alone.last
-    for options, last in (
-        (("--n-best", "9"), "must lie between 1 and the beam size, 4"),
-        (("--suppress", "qqq"), "'qqq' is not in the target vocabulary"),
-    ):
-        done = run(*call, *options, "--engine", "ray", "--ray-address", cluster.address)
-        assert done.status == 2 and last in done.last
     done = run(*call, "--engine", "ray", "--ray-address", "127.0.0.1:1")
     assert done.status == 1 and "the Ray cluster cannot be reached: " in done.last
 

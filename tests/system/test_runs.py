@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from flaxformer_mt.rundir.metrics_log import read_metrics
-from tests.cli.conftest import Run, run
+from tests.cli.conftest import Run
 from tests.system.conftest import run_program, tiny
 
-__all__ = ["run"]
 AVERAGE = "average of steps 10, 15, 20"
 
 

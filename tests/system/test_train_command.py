@@ -11,10 +11,8 @@ from flaxformer_mt.rundir.checkpoint_choice import list_steps
 from flaxformer_mt.rundir.checkpoints import load_params
 from flaxformer_mt.rundir.digests import tree_digest
 from flaxformer_mt.rundir.layout import open_run, read_status
-from tests.cli.conftest import Run, run
+from tests.cli.conftest import Run
 from tests.system.conftest import started, tiny, wait_until
-
-__all__ = ["run"]
 
 
 def group(number: int) -> list[str]:
@@ -80,19 +78,6 @@ def test_killed_and_stopped_runs_end_as_an_undisturbed_one(
     assert one == other
     expected = {"config.json", "vocabulary", "data", "checkpoints", "metrics.jsonl", "tensorboard"}
     assert expected | {"status.json"} <= {path.name for path in disturbed.iterdir()}
-
-
-@pytest.mark.extended
-@needs_proc
-def test_a_stop_while_workers_start(corpus: Path, tmp_path: Path) -> None:
-    arguments = (*tiny(corpus), "--config.training.steps=100000", "--config.data.workers=2")
-    training = started("train", *arguments, "--workdir", tmp_path / "run", new_group=True)
-    try:
-        spawned = "multiprocessing.spawn"
-        wait_until(lambda: any(spawned in line for line in group(training.pid)), training)
-        stop(training, tmp_path / "run", signal.SIGINT)
-    finally:
-        kill(training)
 
 
 def kill(training: subprocess.Popen[str]) -> None:

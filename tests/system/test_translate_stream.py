@@ -6,18 +6,9 @@ import signal
 import threading
 from pathlib import Path
 
-import pytest
-
-from tests.cli.conftest import Run, run
-from tests.decoding.runs import PAIRS, make_run
+from tests.cli.conftest import Run
+from tests.decoding.runs import PAIRS
 from tests.system.conftest import started, wait_until
-
-__all__ = ["run"]
-
-
-@pytest.fixture(scope="module")
-def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_run(tmp_path_factory.mktemp("runs") / "run", {1: 10.0}).path
 
 
 def committed(path: Path) -> int:

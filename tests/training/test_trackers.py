@@ -191,22 +191,6 @@ def test_what_never_arrived_is_counted_and_an_error_of_training_is_its_own(clock
     assert failed.got == [("close", "failed")]
 
 
-def test_a_board_whose_disk_has_room_again_has_everything(tmp_path, clock):
-    (tmp_path / "board").write_text("a file where the folder would be")
-    said: list[str] = []
-    with Trackers(said.append) as trackers:
-        trackers.add("tensorboard", Board(tmp_path / "board", ""))
-        trackers.rewind(7)
-        trackers.show(8, {"loss": 1.0})
-        assert said[0].startswith("tensorboard: [Errno 17] File exists: ")
-        (tmp_path / "board").unlink()
-        trackers.show(9, {"loss": 2.0})
-        assert not (tmp_path / "board").exists()
-    assert seen(tmp_path / "board") == [("loss", 8, 1.0), ("loss", 9, 2.0)]
-    starts = [event.step for event in events(tmp_path / "board") if event.session_log.status]
-    assert starts == [8]
-
-
 def test_a_file_that_is_torn_is_left_for_a_new_one(tmp_path, monkeypatch):
     def full() -> None:
         raise OSError("no space left")
