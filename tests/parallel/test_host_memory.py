@@ -1,59 +1,13 @@
 """glibc's settings, which stay with a process; memory that is left, read from made-up trees."""
 
 import os
-import platform
-import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from flaxformer_mt.parallel import process_settings
 from flaxformer_mt.parallel.process_settings import available, peak
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="this C library is not glibc")
-@pytest.mark.extended
-def test_left_alone_among_processes_and_where_the_user_chose():
-    code = """if True:
-        import os
-        from flaxformer_mt.parallel.process_settings import keep_freed_memory, share_one_heap
-        for name, value in (
-            ("MALLOC_ARENA_MAX", "4"),
-            ("MALLOC_TOP_PAD_", "1"),
-            ("GLIBC_TUNABLES", "glibc.malloc.trim_threshold=131072"),
-        ):
-            os.environ[name] = value
-            assert not share_one_heap() and not keep_freed_memory(), name
-            del os.environ[name]
-        assert share_one_heap() and not keep_freed_memory(2) and keep_freed_memory(1)
-    """
-    mine = ("MALLOC_", "GLIBC_TUNABLES")
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(mine)}
-    subprocess.run([sys.executable, "-c", code], env=clean, check=True, timeout=100)
-
-
-def test_the_cpu_is_expected_where_nothing_else_is_chosen_or_installed(tmp_path, monkeypatch):
-    config, packages = SimpleNamespace(jax_platforms=None), {}
-    monkeypatch.setattr(process_settings, "jax", SimpleNamespace(config=config))
-    monkeypatch.setattr(process_settings.importlib.metadata, "entry_points", lambda group: ())
-    monkeypatch.setattr(process_settings.importlib.util, "find_spec", packages.get)
-    monkeypatch.delenv("PJRT_NAMES_AND_LIBRARY_PATHS", raising=False)
-    packages["jax_plugins"] = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
-    assert process_settings._cpu_is_expected()
-    (tmp_path / "xla_cuda13").mkdir()
-    (tmp_path / "xla_cuda13" / "__init__.py").touch()
-    assert not process_settings._cpu_is_expected()
-    packages.clear()
-    packages["libtpu"] = object()
-    assert not process_settings._cpu_is_expected()
-    packages.clear()
-    monkeypatch.setenv("PJRT_NAMES_AND_LIBRARY_PATHS", "chip:/lib/chip.so")
-    assert not process_settings._cpu_is_expected()
-    for chosen, cpu in (("cpu,tpu", True), ("tpu,cpu", False), ("cuda", False)):
-        config.jax_platforms = chosen
-        assert process_settings._cpu_is_expected() == cpu
 
 
 def test_nothing_is_kept_where_memory_is_scarce(monkeypatch):

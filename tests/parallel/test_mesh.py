@@ -10,7 +10,6 @@ from flaxformer_mt.config import MeshConfig
 from flaxformer_mt.parallel.mesh import (
     AXES,
     RULES,
-    MeshError,
     batch_sharding,
     make_mesh,
     on_mesh,
@@ -34,22 +33,6 @@ def test_minus_one_is_what_is_left(config, shape):
     assert mesh.devices.shape == shape
     assert mesh.axis_names == AXES == ("data", "fsdp", "tensor")
     assert mesh.axis_types == (AxisType.Auto,) * 3
-
-
-@pytest.mark.parametrize(
-    ("config", "sizes"),
-    [
-        (MeshConfig(data=2), "data 2 x fsdp 1 x tensor 1"),
-        (MeshConfig(fsdp=2), "data -1 x fsdp 2 x tensor 1"),
-    ],
-)
-def test_sizes_that_the_devices_do_not_make(config, sizes):
-    with pytest.raises(MeshError) as error:
-        make_mesh(config, jax.devices()[:1])
-    assert str(error.value) == (
-        f"'mesh': {sizes} does not make 1 device(s); set one of mesh.data, mesh.fsdp, mesh.tensor "
-        "to -1, or all three to fit"
-    )
 
 
 def test_rules_lead_to_axes_of_the_mesh_which_holds_within_its_block():

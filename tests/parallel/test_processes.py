@@ -75,25 +75,9 @@ def test_a_process_alone_starts_nothing(monkeypatch):
                 assert processes is ALONE
 
 
-def parsed(arguments: str) -> Cluster | None:
+def test_flags_say_who_is_who():
     parser = argparse.ArgumentParser()
     add_processes(parser)
-    return cluster(parser.parse_args(arguments.split()), parser)
-
-
-def test_flags_say_who_is_who(capsys):
     flags = "--coordinator host:1234 --num-processes 4 --process-id 3"
-    assert parsed(flags) == Cluster("host:1234", 4, 3)
-    assert parsed("") is None
-    assert parsed("--heartbeat 5") is None
-    for wrong, message in [
-        ("--coordinator host:1", "go together"),
-        ("--num-processes 2 --process-id 0", "go together"),
-        ("--coordinator host --num-processes 2 --process-id 0", "write HOST:PORT"),
-        ("--coordinator host:1 --num-processes 2 --process-id 2", "must be below"),
-        ("--heartbeat 0", "must be an integer from 1"),
-    ]:
-        with pytest.raises(SystemExit) as stop:
-            parsed(wrong)
-        assert stop.value.code == 2
-        assert message in capsys.readouterr().err
+    for given, meant in ((flags, Cluster("host:1234", 4, 3)), ("", None), ("--heartbeat 5", None)):
+        assert cluster(parser.parse_args(given.split()), parser) == meant

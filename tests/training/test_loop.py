@@ -4,7 +4,6 @@ import dataclasses
 import gc
 import math
 import re
-import types
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -15,22 +14,24 @@ import pytest
 
 from flaxformer_mt.data.batch import assemble
 from flaxformer_mt.data.pipeline import one_pass
-from flaxformer_mt.data.plan import PlanError, Shape
+from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
-from flaxformer_mt.rundir.metrics_log import read_metrics
-from flaxformer_mt.training import loop, telemetry
+from flaxformer_mt.training import loop
 from flaxformer_mt.training.state import StartError, check_same_form
-from flaxformer_mt.training.telemetry import Telemetry
+from flaxformer_mt.training.telemetry import Telemetry, Window
 from flaxformer_mt.training.validation import doubt, validation_loss
 from tests.data.pairs import in_memory, listed
-from tests.training.examples import MAX_LENGTH, SPECIAL, assert_same, on_host, program, tiny
+from tests.training.examples import MAX_LENGTH, assert_same, on_host, program, tiny
 from tests.training.runs import VALID, Run
 
 BLEU = {"training.best_metric": "bleu", "training.validate_bleu": True}
 
 
 def test_order_of_operations(tmp_path, monkeypatch):
-    """The metrics of a step are fetched while the next one runs, unless something needs them."""
+    """The metrics of a step are fetched while the next one runs, unless something needs them.
+
+    Rates leave compiling, validation and saving out.
+    """
     events: list[str] = []
 
     def note(owner: type, name: str, event: Callable[..., str]) -> None:
@@ -46,6 +47,7 @@ def test_order_of_operations(tmp_path, monkeypatch):
         assert int(snapshot.opt_state["step"]) == snapshot.step
         return f"save {snapshot.step}"
 
+    note(Window, "paused", lambda: "paused")
     note(Telemetry, "step", lambda nll: "metrics")
     note(Telemetry, "training", lambda step, values: f"report {step}")
     note(Telemetry, "validation", lambda step, values: f"validation {step}")
@@ -61,20 +63,10 @@ def test_order_of_operations(tmp_path, monkeypatch):
     }
     Run(tmp_path, changes, on=dataclasses.replace(program(), train_step=step)).start()
     assert events == [
-        *("step 1", "step 2", "metrics", "step 3", "metrics", "metrics", "report 3"),
-        *("step 4", "metrics", "save 4"),
-        *("step 5", "metrics", "report 5", "validation 5", "save 5"),
+        *("paused", "step 1", "step 2", "metrics", "step 3", "metrics", "metrics", "report 3"),
+        *("step 4", "metrics", "paused", "save 4"),
+        *("step 5", "metrics", "report 5", "paused", "validation 5", "paused", "save 5"),
     ]
-
-
-def test_each_start_keeps_freed_memory_after_its_first_step_once(tmp_path, monkeypatch):
-    """With the second step under way, if there is one."""
-    seen: list[int] = []
-    run = Run(tmp_path, {"training.steps": 4})
-    monkeypatch.setattr(loop, "keep_freed_memory", lambda processes: seen.append(len(run.batches)))
-    run.start(stop_after=3)
-    run.start()
-    assert seen == [2, 4]
 
 
 def test_validation_loss_is_per_token_and_source_gain_what_others_sources_cost():
@@ -109,16 +101,6 @@ def test_validation_loss_is_per_token_and_source_gain_what_others_sources_cost()
     assert doubt({"source_gain": 0.01}, after - 1, tiny()) is None, "every model begins like that"
     for scores in (alone, *({"source_gain": gain} for gain in (0.1, math.nan, -math.inf))):
         assert doubt(scores, after, tiny()) is None
-
-
-def test_validation_that_fits_no_batch_is_told_before_the_first_step(tmp_path):
-    """Afterwards there is a checkpoint, and the settings that would mend it are fixed."""
-    ids = [[SPECIAL] * 3 * MAX_LENGTH]
-    run = Run(tmp_path, {}, valid_pairs=in_memory(ids, ids))
-    tokens = tiny().data.batch.tokens
-    with pytest.raises(PlanError, match=rf"data\.valid: .*data\.batch\.tokens = {tokens:,}"):
-        run.start()
-    assert run.batches == [] and run.steps() == []
 
 
 def test_validation_scores_the_moving_average(tmp_path):
@@ -204,35 +186,6 @@ def test_a_report_counts_tokens_epochs_and_padding(tmp_path, monkeypatch):
     assert run.shown.count("compiling...\n") == run.shown.count("validating...\n") == 1
     assert run.shown.count("\n") == len(run.log()) + 4
     assert re.search(r"^about 0:00:\d\d for the [345] steps left, at .* s each, ", run.shown, re.M)
-
-
-def test_rates_leave_validation_and_saving_out(tmp_path, monkeypatch):
-    """By a clock that every step moves by 1, a validation by 100, a checkpoint by 1,000."""
-    now = [0.0]
-
-    def takes(seconds: float, function: Any) -> Any:
-        def timed(*arguments: Any) -> Any:
-            now[0] += seconds
-            return function(*arguments)
-
-        return timed
-
-    clock = types.SimpleNamespace(perf_counter=lambda: now[0], time=lambda: now[0])
-    clock.time_ns = lambda: int(now[0])
-    monkeypatch.setattr(loop, "time", clock)
-    monkeypatch.setattr(telemetry, "time", clock)
-    monkeypatch.setattr(Checkpoints, "save", takes(1000, Checkpoints.save))
-    changes = {"training.steps": 9, "training.validate_every": 4, "training.save_every": 3}
-    run = Run(
-        tmp_path,
-        {**changes, "training.log_every": 9, **BLEU},
-        on=dataclasses.replace(program(), train_step=takes(1, program().train_step)),
-        decode=takes(100, lambda params, step: {"bleu": 1.0}),
-    )
-    run.start()
-    (line,) = (line for line in read_metrics(tmp_path / "metrics.jsonl") if line["kind"] == "train")
-    assert line["seconds_per_step"] == 1
-    assert run.steps() == [3, 4, 6, 8, 9]
 
 
 def test_what_does_not_fit_is_named():

@@ -15,7 +15,6 @@ from flaxformer_mt.training.loss import (
     LossSums,
     slice_width,
     smoothed_cross_entropy,
-    smoothing_constant,
 )
 
 ROWS, LENGTH, D_MODEL, VOCAB = 3, 7, 5, 11
@@ -139,27 +138,6 @@ def test_padding_has_no_gradient_and_no_say():
     other_hidden = np.where(weights[..., None] > 0, hidden, 100.0).astype(np.float32)
     other, _ = compiled(0.1, 6)(other_hidden, table, other_labels, weights)
     assert float(sums.objective) == float(other.objective)
-
-
-@pytest.mark.parametrize(("smoothing", "vocab"), [(0.1, 11), (0.1, 37_000), (0.3, 2), (0.0, 9)])
-def test_constant_is_the_entropy_of_the_smoothed_target(smoothing, vocab):
-    target = np.full(vocab, smoothing / (vocab - 1))
-    target[0] = 1 - smoothing
-    entropy = -(target * np.log(np.where(target > 0, target, 1.0))).sum()
-    assert smoothing_constant(smoothing, vocab) == pytest.approx(entropy)
-
-
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_objective_of_a_perfect_model_is_zero(smoothing):
-    """A table that is the identity makes of the target's own logarithms the target."""
-    labels = np.arange(VOCAB)[None]
-    target = np.full((VOCAB, VOCAB), max(smoothing, 1e-12) / (VOCAB - 1), np.float32)
-    np.fill_diagonal(target, 1 - smoothing)
-    hidden, table = np.log(target)[None], np.eye(VOCAB, dtype=np.float32)
-    weights = np.ones((1, VOCAB), np.float32)
-    sums, (gradient, *_) = compiled(smoothing, 0)(hidden, table, labels, weights)
-    assert float(sums.objective) == pytest.approx(0, abs=1e-5)
-    np.testing.assert_allclose(gradient, 0, atol=1e-6)
 
 
 def test_what_is_reported_knows_nothing_of_smoothing():

@@ -5,7 +5,6 @@ import signal
 
 import pytest
 
-from flaxformer_mt.parallel.processes import Processes
 from flaxformer_mt.training.signals import StopRequest
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -36,26 +35,3 @@ def test_a_second_signal_acts_as_usual():
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
         assert stop.received == "SIGTERM"
-
-
-class Second(Processes):
-    """Of twenty; the largest answer comes from one that the test names."""
-
-    def __init__(self, number: int = 1) -> None:
-        super().__init__(number, 20)
-
-    def ask(self, value: int) -> int:
-        return value
-
-
-@pytest.mark.parametrize("number", SIGNALS)
-def test_processes_tell_each_other_who_was_asked_to_stop(number):
-    with StopRequest(Second(12)) as asked, StopRequest(Second(5)) as other:
-        asked.received = number.name
-        assert asked.reason is None, "until all know"
-        answer = max(asked.ask(), other.ask())
-        for stop in (asked, other):
-            stop.hear(answer)
-            assert stop.reason == f"{number.name} received by process 12"
-            stop.hear(0)
-            assert stop.reason is not None

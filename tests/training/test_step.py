@@ -82,24 +82,6 @@ def test_loss_is_divided_by_the_global_number_of_target_tokens():
     assert metrics["nll"] == pytest.approx(float(sums.nll) / batch.tgt_tokens, rel=1e-5)
 
 
-def test_gradient_of_padding_is_zero():
-    """Tokens at padded positions reach neither loss nor gradient: of their rows of the table."""
-    config, batch = tiny({"model.dropout": 0.0, "training.label_smoothing": 0.0}), uneven_batch()
-    model = Transformer(config.model, VOCAB, VOCAB)
-    params = jax.device_get(program().init().params)
-
-    @jax.jit
-    def gradient(batch: Batch) -> Any:
-        return jax.grad(lambda p: batch_loss(model, config, p, batch, None).objective)(params)
-
-    other = {}
-    for side in ("src", "tgt"):
-        padding = getattr(batch, f"{side}_segment_ids") == 0
-        for name in ("src",) if side == "src" else ("tgt_in", "tgt_out"):
-            other[name] = np.where(padding, 7, getattr(batch, name))
-    assert_same(gradient(batch), gradient(dataclasses.replace(batch, **other)))
-
-
 def test_the_loss_of_packed_rows_is_the_sum_of_their_pairs_losses():
     pairs, params = random_pairs(24), program().init().params
     plan = plan_packed(pairs.src_lengths, pairs.tgt_lengths, Shape(4, 24, 24), stream(0, 0, 0))

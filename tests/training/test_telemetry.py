@@ -1,9 +1,7 @@
 """What a reader of the screen and of metrics.jsonl gets to see."""
 
 import contextlib
-import dataclasses
 import io
-import json
 import math
 import types
 from collections.abc import Iterator
@@ -15,10 +13,8 @@ import pytest
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.metrics_log import read_metrics
 from flaxformer_mt.training import telemetry
-from flaxformer_mt.training.instruments import Peak, Utilization
-from flaxformer_mt.training.telemetry import Sums, Telemetry, Window, duration, perplexity
+from flaxformer_mt.training.telemetry import Telemetry, Window, duration, perplexity
 from flaxformer_mt.training.trackers import Board, Sample, Trackers
-from tests.training.examples import VOCAB, tiny
 from tests.training.test_trackers import seen
 
 REPORT = {
@@ -175,17 +171,6 @@ def test_report_by_hand(clock):
     )
 
 
-def test_a_report_begins_a_new_window_and_padding_is_no_work(clock):
-    seen, reports = Window(utilization=Utilization(tiny().model, VOCAB, Peak(1.0, "a test"))), []
-    for loss, positions in ((2.0, 16), (5.0, 1600)):
-        seen.add(metrics(loss, 1.0, 8, 8), positions=positions)
-        clock.now += 4
-        reports.append(seen.report(epoch=0, steps_left=1))
-    names = ("loss", "seconds_per_step", "padding")
-    assert [[report[name] for name in names] for report in reports] == [[2, 4, 0], [5, 4, 0.99]]
-    assert reports[0]["mfu"] == reports[1]["mfu"] > 0
-
-
 def test_a_skipped_update_has_no_say_in_the_loss(clock):
     seen = Window()
     seen.add(metrics(2.0, 1.0, 10, 10), positions=40)
@@ -201,19 +186,3 @@ def test_a_skipped_update_has_no_say_in_the_loss(clock):
     clock.now += 4
     report = seen.report(epoch=0, steps_left=0)
     assert math.isnan(report["loss"]) and math.isnan(report["perplexity"])
-
-
-def test_a_window_goes_on_where_it_was_put_down(clock):
-    """Half a report before a stop and half after it, with any time in between."""
-    first = Window()
-    first.add(metrics(2.0, 1.0, 30, 10), positions=50)
-    clock.now += 3
-    sums = first.sums
-    clock.now += 1000
-    second = Window(Sums(**json.loads(json.dumps(dataclasses.asdict(sums)))))
-    second.add(metrics(4.0, 3.0, 10, 30), positions=50)
-    clock.now += 7
-    report = second.report(epoch=0, steps_left=1)
-    assert report["loss"] == (2 * 10 + 4 * 30) / 40
-    assert report["seconds_per_step"] == pytest.approx(5)
-    assert sums.steps == 1

@@ -29,9 +29,7 @@ def test_the_longest_shape_is_tried_full_and_without_padding():
 
 def test_a_step_is_timed_its_memory_known_and_remedies_said():
     trial = try_step(program(), SHAPE, longest=MAX_LENGTH, steps=2)
-    assert trial.compile_seconds > 0
-    assert 0 < trial.step_seconds < 60
-    assert np.isfinite(trial.loss)
+    assert trial.compile_seconds > 0 and trial.step_seconds > 0 and np.isfinite(trial.loss)
     state = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(program().abstract))
     assert state <= trial.arguments < state + 10_000
     assert trial.temporary > 0
