@@ -9,7 +9,7 @@ from flaxformer_mt.config import VocabularyConfig
 from flaxformer_mt.data import vocabulary
 from flaxformer_mt.data.type_table import MARKS, TypeTable
 from flaxformer_mt.data.vocabulary import EOS, Vocabularies, Vocabulary
-from flaxformer_mt.decoding import alignment, teacher_forcing
+from flaxformer_mt.decoding import alignment
 from flaxformer_mt.decoding.alignment import Alignment
 from flaxformer_mt.decoding.segments import OverlongError, Part, source_pieces
 from flaxformer_mt.decoding.teacher_forcing import TeacherForcing
@@ -160,21 +160,6 @@ def test_a_document_in_one_line_needs_no_matrix_of_its_words(translator, diagona
     )
     (found,) = alignment.align_parts(forcing, both, [(line, line, [part] * count)], layer=0)
     assert found.links == tuple((word, word) for word in range(8 * count))
-
-
-def test_weights_are_computed_a_few_at_a_time(translator, monkeypatch):
-    whole = translator.align(PAIRS * 3)
-    batches: list[int] = []
-    over = TeacherForcing._over_batches
-
-    def counted(self, parts, compute):
-        batches.append(len(parts))
-        return over(self, parts, compute)
-
-    monkeypatch.setattr(TeacherForcing, "_over_batches", counted)
-    monkeypatch.setattr(teacher_forcing, "_AT_ONCE", 1500)
-    assert translator.align(PAIRS * 3) == whole
-    assert sum(batches) == len(PAIRS) * 3 and len(batches) > 2
 
 
 def test_a_word_in_two_parts_has_one_link(translator):

@@ -15,7 +15,6 @@ from flaxformer_mt.data import shortlist
 from flaxformer_mt.data.shortlist import Shortlist, distinct
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding import batch_search, batches, translation
-from flaxformer_mt.decoding.batch_search import lower_search
 from flaxformer_mt.decoding.batch_shapes import plan_batches, shapes_among
 from flaxformer_mt.decoding.batches import translate_ids
 from flaxformer_mt.decoding.sampling import Sampling
@@ -278,23 +277,6 @@ def test_length_rules_are_settings():
         output = decoded(sources, seed=1, **rules)[0][0]
         assert len(output.tokens) + 1 <= limit
         assert output.at_limit == (len(output.tokens) + 1 == limit)
-    output = decoded(sources, seed=1, length_norm="average")[0][0]
-    assert output.score == pytest.approx(output.log_prob / (len(output.tokens) + 1) ** 0.6)
-
-
-def test_the_search_that_is_planned_has_the_settings_rules():
-    model, params = tiny()
-    sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
-
-    def lowered(**change) -> str:
-        config = dataclasses.replace(CONFIG, **change)
-        return lower_search(
-            params, model, config, rows=2, src_length=16, sharding=sharding
-        ).as_text()
-
-    changes = [{"coverage_penalty": 0.2}, {"no_repeat_ngram": 3}, {"ends_among": "beam"}]
-    changes += [{}, {"diverse_groups": 2, "diversity": 0.5}]
-    assert len({lowered(**change) for change in changes}) == len(changes)
 
 
 def test_no_sentences_need_more_than_was_compiled(monkeypatch, large):

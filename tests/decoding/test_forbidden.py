@@ -88,14 +88,6 @@ def test_no_translation_has_a_forbidden_phrase(translator, changes, asked):
     assert all(own[1::2]) and len(shared) == 8
 
 
-def test_a_line_s_own_phrases_change_no_other_line(translator):
-    free = translator.translate(LINES)
-    own = [[free[0].text.split()[0]], [], [], []]
-    found = translator.translate(LINES, forbid_each=own)
-    assert found[0].text != free[0].text
-    assert [each.tokens for each in found[1:]] == [each.tokens for each in free[1:]]
-
-
 def test_a_phrase_that_only_a_longer_word_may_follow_has_room_for_it(translator):
     """At the limit an output has to end: no word is left there as a forbidden one."""
     short = translator.with_config(max_ratio=0, max_extra_tokens=3)

@@ -17,7 +17,6 @@ from flaxformer_mt.decoding.teacher_forcing import Pairs, batch_length, batches
 from flaxformer_mt.model.stacks import aligning_layer
 from tests.decoding.examples import CONFIG, VOCAB, as_part, decoded, forcing, sentences, tiny
 from tests.decoding.runs import MAX_LENGTH, PAIRS
-from tests.model import reference
 
 LINES = [source for source, _ in PAIRS]
 LONG = " ".join(LINES)
@@ -57,25 +56,6 @@ def test_the_tokens_of_a_translation_have_the_score_that_search_gave_them(transl
         assert len(found.token_log_probs) == len(found.tokens)
     unpenalised = translator.with_config(length_penalty=0.0).score(pairs[:3])
     assert all(found.score == found.log_prob for found in unpenalised)
-
-
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
-def test_log_probabilities_are_the_papers_model_s(positions):
-    model, params = tiny(positions)
-    parts = drawn(8, seed=7)
-    for part, found in zip(parts, scored(parts, positions=positions), strict=True):
-        src, tgt = np.array([[*part.src, EOS]]), np.array([[BOS, *part.tgt]])
-        hidden = reference.forward(
-            params, model.config, src, tgt, np.ones_like(src), np.ones_like(tgt)
-        )
-        logits = hidden[0] @ np.asarray(params["embedding"]["shared"], np.float64).T
-        log_probs = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
-        labels = (*part.tgt, EOS)
-        assert found.tokens == labels
-        expected = [log_probs[i, token] for i, token in enumerate(labels)]
-        np.testing.assert_allclose(found.token_log_probs, expected, rtol=0, atol=2e-5)
-        assert found.log_prob == pytest.approx(sum(found.token_log_probs), abs=1e-9)
-        assert found.score == pytest.approx(found.log_prob / length_penalty(len(labels), 0.6))
 
 
 def test_neighbours_and_batch_size_change_nothing():

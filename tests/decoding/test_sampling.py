@@ -122,10 +122,8 @@ def test_temperatures_at_the_ends_of_float32_are_drawn_from(temperature):
 def test_what_is_no_distribution_is_refused():
     for changes, message in (
         ({"temperature": 0.0}, "temperature = 0.0 must be above 0"),
-        ({"temperature": float("nan")}, "temperature = nan"),
         ({"temperature": 1e-46}, "temperature = 1e-46 .*1.2e-38"),
         ({"temperature": 1e39}, "must be above 0"),
-        ({"top_p": 1.5}, "top_p = 1.5"),
         ({"top_p": 1e-46}, "top_p = 1e-46 must be above 0"),
         ({"top_k": -1}, "top_k = -1"),
     ):

@@ -265,20 +265,10 @@ def test_suppressed_pieces_are_in_no_translation(translator):
             translator.translate(LINES, suppress=[wrong])
 
 
-def test_draws_follow_the_seed_and_the_lines_number(translator):
-    def draw(lines, first=1, seed=3):
-        sampling = Sampling(seed=seed, temperature=2.0)
-        translations = translator.translate(lines, sampling=sampling, n_best=4, first=first)
-        return [[hypothesis.tokens for hypothesis in each.hypotheses] for each in translations]
-
-    together = draw([*LINES, LONG, "", LINES[0]])
-    assert draw(LINES[2:3], first=3) == together[2:3]
-    assert draw([LINES[0]], first=7) == together[6:]
-    assert together[0] != together[6] and draw(LINES[2:3], first=3, seed=4) != together[2:3]
+def test_the_sample_that_the_others_resemble_is_one_of_them(translator):
     [four] = translator.translate(LINES[:1], sampling=Sampling(), n_best=4)
     scores = [hypothesis.score for hypothesis in four.hypotheses]
     assert len(scores) == 4 and scores == sorted(scores, reverse=True)
-    # The sample that the others resemble is one of them.
     [chosen] = translator.translate(LINES[:1], sampling=Sampling(), mbr=True)
     texts = [hypothesis.text for hypothesis in four.hypotheses]
     assert chosen.text == texts[int(chrf(texts).sum(axis=1).argmax())]

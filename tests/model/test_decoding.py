@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.decoding.batch_search import suited
-from flaxformer_mt.model.cache import grown, room
 from flaxformer_mt.model.embedding import CHUNK
 from flaxformer_mt.model.transformer import Transformer
 from tests.model.examples import (
@@ -90,34 +89,6 @@ def test_steps_equal_the_whole(options):
         logits, cache = step(model, params, tgt[:, :, index], index, cache)
         assert logits.dtype == jnp.float32
         np.testing.assert_allclose(logits, expected[:, :, index], atol=tolerance, rtol=0)
-
-
-def test_reordering_beams_reorders_their_past():
-    """Beam search's move: gather what goes by beams along axis 1 and go on."""
-    model, params = build(tiny_config())
-    src, tgt = sentences(1)
-    swap, half = np.array([2, 0, 0]), 3
-    cache = start(model, params, src)
-    for index in range(half):
-        _, cache = step(model, params, tgt[:, :, index], index, cache)
-    cache = {**cache, "beams": jax.tree.map(lambda leaf: leaf[:, swap], cache["beams"])}
-    moved = np.concatenate([tgt[:, swap, :half], tgt[:, :, half:]], axis=2)
-    expected = whole_logits(model, params, src, moved)
-    for index in range(half, TGT_LENGTH):
-        logits, cache = step(model, params, moved[:, :, index], index, cache)
-        np.testing.assert_allclose(logits, expected[:, :, index], atol=2e-5, rtol=0)
-
-
-def test_a_cache_grows_between_steps():
-    model, params = build(tiny_config())
-    src, tgt = sentences(2)
-    expected = whole_logits(model, params, src, tgt)
-    cache = start(model, params, src, length=2)
-    for index in range(TGT_LENGTH):
-        if index == room(cache):
-            cache = grown(cache, min(2 * index, TGT_LENGTH))
-        logits, cache = step(model, params, tgt[:, :, index], index, cache)
-        np.testing.assert_allclose(logits, expected[:, :, index], atol=2e-5, rtol=0)
 
 
 def test_a_cpu_neither_updates_nor_converts_a_cache_in_bfloat16():

@@ -11,7 +11,6 @@ from flaxformer_mt.model.attention import attention_mask, mask_bias
 from flaxformer_mt.model.embedding import Embedding
 from tests.model.examples import (
     VOCAB,
-    apply,
     build,
     hidden_of,
     jit,
@@ -106,18 +105,6 @@ def test_mask_of_segments_padding_and_causality():
     assert bias.dtype == jnp.float32
     weights = jax.nn.softmax(jnp.array([-50.0, 1e4, -40.0]) + bias)
     assert weights[1] == 0 and jnp.isfinite(weights).all()
-
-
-def test_a_batch_of_padding_alone_is_finite_with_finite_gradients():
-    model, params = build(tiny_config(decoder_layers=1))
-    rows = pack([[], []], 3, 4)
-
-    def loss(params):
-        return jnp.sum(apply(model, params, rows) ** 3)
-
-    value, gradients = jit(jax.value_and_grad(loss))(params)
-    assert jnp.isfinite(value)
-    assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(gradients))
 
 
 def test_positions_and_indices_outside_their_table_are_loud():
