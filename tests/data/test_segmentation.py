@@ -8,7 +8,6 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from flaxformer_mt.config.schema import VocabularyConfig
-from flaxformer_mt.data import segmentation
 from flaxformer_mt.data.vocabulary import EOS, Vocabulary, train
 from tests.data.pairs import TOY, sentencepiece_model
 
@@ -49,20 +48,6 @@ def test_tokens_are_those_of_whole_sentences(number, sentences):
     assert flat.tolist() == [token for tokens in expected for token in tokens]
     assert lengths.tolist() == list(map(len, expected))
     assert flat.dtype == lengths.dtype == np.int32
-
-
-def test_bpe_goes_by_words_and_unigram_does_not(monkeypatch):
-    words = [trained(number)._words for number in range(len(MODELS))]
-    assert [found and found._rules for found in words] == [False, False, True, True, None]
-    # Forgetting words changes nothing.
-    vocabulary = Vocabulary(trained(0).model)
-    encoded = [sentence.encode() for sentence in SENTENCES]
-    first = vocabulary.encode_flat(encoded)
-    monkeypatch.setattr(segmentation, "_REMEMBERED", 3)
-    for _ in range(2):
-        for before, after in zip(first, vocabulary.encode_flat(encoded), strict=True):
-            assert (before == after).all()
-    assert vocabulary._words is not None and len(vocabulary._words._tokens) == 1
 
 
 def test_a_model_with_types_across_blanks_is_not_cut():

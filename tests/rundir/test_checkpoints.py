@@ -55,22 +55,6 @@ def test_steps_are_chosen_by_name(run, saved):
     assert select_step(run.checkpoints, "best") == 10
 
 
-def test_retention_across_reopening(run):
-    """The best is kept though it is old, the newest though it is bad, after a restart as well."""
-    policy = KeepPolicy(keep_latest=2, keep_best=1, keep_for_average=0)
-    for step, value in {5: 9.0, 10: 3.0, 30: None, 50: 2.0}.items():
-        with opened(run, policy) as checkpoints:
-            metrics = {} if value is None else {"bleu": value}
-            checkpoints.save(snapshot(step, **metrics))
-        assert list_steps(run.checkpoints)[-1] == step
-    assert list_steps(run.checkpoints) == [5, 30, 50]
-    with opened(run, policy) as checkpoints:
-        for step in range(70, 73):
-            checkpoints.save(snapshot(step, bleu=float(step)))
-        checkpoints.wait()
-        assert checkpoints.steps() == list_steps(run.checkpoints) == [71, 72]
-
-
 def test_saving_is_safe_with_donation_and_later_changes(run):
     """Arrays go to the next step, and mappings change, while the save goes on."""
     advance = jax.jit(lambda tree: jax.tree.map(lambda x: x + 1, tree), donate_argnums=0)

@@ -56,22 +56,6 @@ def test_what_is_not_committed_is_no_step_and_is_removed(gcs, bucket, remote):
     assert list_steps(remote.checkpoints) == [1, 2]
 
 
-@pytest.mark.extended
-@pytest.mark.parametrize("item", ["opt_state", "meta"])
-def test_damage_costs_one_checkpoint(gcs, bucket, remote, item):
-    save(remote, 1, 2)
-    names = gcs.names(f"{bucket}/runs/one/checkpoints/2/{item}/")
-    del gcs.objects[max(names, key=lambda name: len(gcs.objects[name]))]
-    reports: list[str] = []
-    with Checkpoints(remote.checkpoints, KEEP_ALL, report=reports.append) as checkpoints:
-        assert_same(checkpoints.restore(*FORM), snapshot(1))
-        (report,) = reports
-        assert report.endswith("set aside as damaged-2, going back to step 1")
-        assert checkpoints.save(snapshot(2))
-    assert list_steps(remote.checkpoints) == [1, 2]
-    assert gcs.names(f"{bucket}/runs/one/checkpoints/damaged-2/")
-
-
 @pytest.mark.parametrize("item", ["params", "meta"])
 def test_a_bucket_that_does_not_answer_is_not_damage(gcs, bucket, remote, item):
     save(remote, 1, 2)

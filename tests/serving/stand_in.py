@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.serving.process import ServerProcess
 from flaxformer_mt.decoding.alignment import Alignment
 from flaxformer_mt.decoding.segments import DecodingError, OverlongError, describe_overlong
 from flaxformer_mt.decoding.teacher_forcing import Attention
@@ -113,7 +114,7 @@ def _check_lengths(**sides):
 
 
 @dataclasses.dataclass
-class Running:
+class Running(ServerProcess):
     """A server in a thread of this process, and a minimal client."""
 
     server: TranslationServer
@@ -121,10 +122,6 @@ class Running:
     said: list[str]
     ended: list[ServerError] = dataclasses.field(default_factory=list)
     thread: threading.Thread | None = None
-
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self.port}"
 
     @property
     def connections(self):
@@ -151,11 +148,7 @@ class Running:
 
     def metric(self, line):
         """The value of a metric, named with its labels."""
-        for each in self.ask("GET", "/metrics")[1].decode().splitlines():
-            name, _, value = each.rpartition(" ")
-            if name == line:
-                return float(value)
-        return 0.0
+        return self.metrics().get(line, 0.0)
 
     def refused(self, reason):
         return self.metric(f'flaxformer_refused_total{{reason="{reason}"}}')

@@ -12,8 +12,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from flaxformer_mt.serving import answers
-from flaxformer_mt.serving.engine import ATTENTION, Engine
-from flaxformer_mt.serving.requests import AttentionRequest
 from tests.serving.stand_in import MODEL, StandIn, running
 
 FORM = {"content-type": "application/x-www-form-urlencoded"}
@@ -80,14 +78,6 @@ def test_n_best_and_alignments_of_hypotheses_that_can_have_one(server):
     assert third["split"] and [each["alignment"] for each in third["hypotheses"]] == [None, None]
 
 
-def test_a_diverse_search_is_for_as_many_as_were_asked_for():
-    translator = StandIn()
-    with running(translator, model=dataclasses.replace(MODEL, diverse=True)) as server:
-        answer = server.post("/translate", {"text": "a b", "n_best": 2})[1]
-    assert len(answer["translations"][0]["sentences"][0]["hypotheses"]) == 2
-    assert translator.calls[-1][1] == 2
-
-
 def test_attention_is_one_layer_of_all_heads_rounded(server):
     for kind, rows, columns, layers in [
         ("cross", ["B", "A", "</s>"], ["a", "b", "</s>"], 3),
@@ -103,20 +93,6 @@ def test_attention_is_one_layer_of_all_heads_rounded(server):
     given = server.post("/attention", {"text": "a » b", "translation": 'é "y"\n z'})[1]
     assert given["rows"] == ["é", '"y"', "z", "</s>"] and given["translation"] == 'é "y"\n z'
     assert (given["kind"], given["layer"]) == ("cross", 2)  # the last
-
-
-def test_attention_that_the_model_cannot_give_says_why(server):
-    """Without a translation of the client's, the model's own is not to blame."""
-    for source, target, blamed in [
-        (50, None, ["source"]),
-        (50, 9, ["source"]),
-        (9, 50, ["target"]),
-        (50, 60, ["source", "target"]),
-    ]:
-        payload = {"text": "w " * source, "translation": target and "w " * target}
-        status, answer = server.post("/attention", payload)
-        assert status == 400 and "the model takes 40" in answer["error"]
-        assert re.findall(r"the (\w+) has", answer["error"]) == blamed
 
 
 class Wide(StandIn):
@@ -150,16 +126,6 @@ def test_while_an_answer_is_written_others_are_answered(monkeypatch):
         assert server.post("/translate", {"text": "a b"})[0] == 200
         may.set()
         assert asked.result()[0] == 200
-
-
-def test_the_interpreter_is_held_for_no_more_than_a_row(monkeypatch):
-    sizes, whole = [], answers.as_json
-    monkeypatch.setattr(answers, "as_json", lambda it: sizes.append(np.size(it)) or whole(it))
-    asked = AttentionRequest(text="w " * 30, translation="w " * 20, layer=0)
-    (found,) = Engine(Wide(), widest=1, largest=1).run(ATTENTION, [asked])
-    assert found.weights.base is None, "a view would keep all layers of all kinds"
-    answer = json.loads(answers.attention(asked, found))
-    assert np.shape(answer["weights"]) == (Wide.heads, 21, 31) and max(sizes) <= 31
 
 
 def test_libre_one_and_several_with_alternatives_and_detection(server):

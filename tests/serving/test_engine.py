@@ -16,21 +16,7 @@ def engine(largest, **options):
     return Engine(StandIn(), **{"widest": WIDE.n_best, "largest": largest, **options})
 
 
-def test_sizes_are_few():
-    for largest, sizes, wide in [
-        (1, [1], [1]),
-        (3, [1, 3], [1, 3]),
-        (16, [1, 4, 16], [1, 4]),
-        (40, [1, 4, 16, 40], [1, 4]),
-    ]:
-        made = engine(largest)
-        assert [made.sizes(key) for key in (BEST, WIDE, ATTENTION)] == [sizes, wide, [1]]
-
-
 def test_what_is_taken_fills_at_least_half_of_a_batch():
-    made = engine(16)
-    taken = [made.take(BEST, waiting) for waiting in range(1, 20)]
-    assert taken == [1, 2, 3, 4, 4, 4, 4, 8, 9, 10, 11, 12, 13, 14, 15, 16, 16, 16, 16]
     for waiting in range(1, 200):
         for largest in (1, 2, 5, 16, 64, 100):
             made = engine(largest)
@@ -72,27 +58,3 @@ def test_only_a_pair_that_the_model_cannot_take_is_refused(monkeypatch, error, r
     with pytest.raises(Refusal if refused else ValueError, match=str(error)) as raised:
         made.run(ATTENTION, [AttentionRequest(text="a b", layer=0)])
     assert (raised.value is error) != refused, "whatever else goes wrong is no client's fault"
-
-
-def test_a_code_is_read_and_not_shown():
-    made = engine(1)
-    (found,) = made.run(BEST, [Sentence("the dog", aligned=1, code=">>deu<<")])
-    assert made.translator.calls == [([">>deu<< the dog"], 1)]
-    assert (found.sentence.text, found.sentence.code) == ("the dog", ">>deu<<")
-    (alignment,) = found.alignments
-    assert alignment.src_words == ("the", "dog")
-    # The stand-in's last word is the code's.
-    assert alignment.links == ((0, 1), (1, 0))
-
-
-def test_pairs_are_aligned_in_one_size_of_batch(monkeypatch):
-    made, sizes = engine(16), []
-    align = made.translator.align
-    monkeypatch.setattr(
-        made.translator, "align", lambda pairs: sizes.append(len(pairs)) or align(pairs)
-    )
-    pairs = [(f"a {number}", f"b {number}") for number in range(11)]
-    aligned = made.align(pairs)
-    assert [each.tgt_words for each in aligned if each] == [tuple(t.split()) for _, t in pairs]
-    assert set(sizes) == {8}
-    assert made.align([]) == []

@@ -4,7 +4,6 @@ import pytest
 
 from benchmarks.serving.fuzz import fuzz
 from benchmarks.serving.hostile import attack
-from benchmarks.serving.process import ServerProcess
 from tests.serving.stand_in import StandIn, running
 
 EXAMPLES = 20  # an address; `benchmarks.serving` asks for thousands
@@ -28,7 +27,7 @@ def test_so_it_does_where_keys_are_needed():
 
 def test_no_broken_request_is_an_error_of_the_server():
     with running(StandIn(), body_seconds=0.3) as server:
-        outcome = attack(ServerProcess(server.port), requests=600, seed=7, patience=20)
+        outcome = attack(server, requests=600, seed=7, patience=20)
         assert outcome.errors == outcome.statuses["hung"] == 0, outcome
         assert {"200", "400", "404", "405", "413", "415"} <= set(outcome.statuses), outcome
         assert server.post("/translate", {"text": "a b"})[0] == 200

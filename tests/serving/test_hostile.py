@@ -59,15 +59,11 @@ TEXTS = "'text' should be a valid string or be a valid list"
         (b'{"text": "a", "\\u0000\\n": 2}', "unknown key"),
         (b'{"text": null}', TEXTS),
         (b'{"text": []}', "have at least 1 item"),
-        (b'{"text": ["a", 3]}', "'text' should be a valid string"),
         (b'{"text": "\\ud800"}', "hex escape"),
         (b'{"text": "a", "n_best": 0}', "'n_best' should be greater than or equal to 1"),
         (b'{"text": "a", "n_best": 5}', "'n_best' should be less than or equal to 4"),
         (b'{"text": "a", "n_best": true}', "'n_best' should be a valid integer"),
-        (b'{"text": "a", "n_best": "2"}', "'n_best' should be a valid integer"),
-        (b'{"text": "a", "alignment": 1}', "'alignment' should be a valid boolean"),
         (b'{"text": "a", "source": "fr"}', "'source' should be 'en' or 'auto'"),
-        (b'{"text": "a", "api_key": 5}', "'api_key' should be a valid string"),
         (b'{"q": "a"}', "'source' is missing"),
         (
             b'{"q": "a", "source": "en", "target": "de", "format": "html"}',
@@ -78,7 +74,7 @@ TEXTS = "'text' should be a valid string or be a valid list"
             "less than or equal to 3",
         ),
     ],
-    ids=range(24),
+    ids=range(20),
 )
 def test_a_bad_body_is_refused_with_the_reason(server, body, reason):
     status, answer, _ = server.ask("POST", "/translate", body, JSON)
@@ -92,7 +88,6 @@ def test_a_bad_body_is_refused_with_the_reason(server, body, reason):
     [
         ("/attention", {"text": " \x1f\u0085 "}, 400, "'text' must not be blank"),
         ("/attention", {"text": ["a"]}, 400, "'text' should be a valid string"),
-        ("/attention", {"text": "a", "translation": 3}, 400, "'translation' should be a valid str"),
         ("/attention", {"text": "a", "translation": "\n"}, 400, "'translation' must not be blank"),
         ("/attention", {"text": "a", "kind": ["cross"]}, 400, "'cross', 'encoder' or 'decoder'"),
         ("/attention", {"text": "a", "layer": 3}, 400, "'layer' should be less than or equal to 2"),
@@ -104,7 +99,6 @@ def test_a_bad_body_is_refused_with_the_reason(server, body, reason):
         ),
         ("/attention", {"text": "a", "layer": -1}, 400, "should be greater than or equal to 0"),
         ("/detect", {}, 400, "'q'"),
-        ("/detect", {"q": ["a"]}, 400, "'q'"),
         # What is too large:
         ("/translate", {"text": "a" * 101}, 413, "'text' should have at most 100 characters"),
         ("/translate", {"text": ["a" * 60, "b" * 41]}, 413, "101 characters"),
@@ -113,7 +107,7 @@ def test_a_bad_body_is_refused_with_the_reason(server, body, reason):
         ("/translate", {"q": "a" * 101, "source": "en", "target": "de"}, 413, "'q' should have at"),
         ("/attention", {"text": "a" * 101}, 413, "'text' should have at most 100 characters"),
     ],
-    ids=range(16),
+    ids=range(14),
 )
 def test_other_bad_requests(server, path, payload, status, reason):
     found, answer = server.post(path, payload)
@@ -129,11 +123,9 @@ def test_other_bad_requests(server, path, payload, status, reason):
         (b"q=a&source=en&target=de&alternatives=-1", 400),
         (b"q=a&source=en&target=de&alternatives=" + b"9" * 5000, 400),
         ("q=a&source=en&target=de&alternatives=²".encode(), 400),
-        (b"text=a&alignment=1", 400),
-        (b"q=a&source=en&source=en&target=de", 400),
         (b"text=a&alignment=true&n_best=2", 200),
     ],
-    ids=range(9),
+    ids=range(7),
 )
 def test_forms(server, body, status):
     assert server.ask("POST", "/translate", body, FORM)[0] == status

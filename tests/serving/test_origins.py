@@ -4,7 +4,7 @@ import pytest
 
 from flaxformer_mt.serving.access import Origins, Refusal, is_local
 from flaxformer_mt.serving.server import bind
-from tests.serving.stand_in import StandIn, eventually, running
+from tests.serving.stand_in import StandIn, running
 
 FORM = "application/x-www-form-urlencoded"
 JSON = "application/json"
@@ -142,24 +142,3 @@ def test_a_server_for_others_is_asked_for_by_any_name_until_some_are_given():
     assert checked(named, host="box.lan:8000", origin="http://box.lan:8000") == ""
     assert checked(named, host="evil.test:8000", origin="http://evil.test:8000") == "host"
     assert checked(named, host="192.168.1.5:8000") == ""
-
-
-@pytest.mark.browser
-@pytest.mark.extended
-@pytest.mark.parametrize("name", ["localhost", "127.0.0.1"])  # another site, and another origin
-def test_a_browser_shows_nothing_of_it_to_another_page(browser, name):
-    translator = StandIn()
-    with running(translator) as server, running(StandIn()) as elsewhere:
-        page = browser.new_context(bypass_csp=True).new_page()
-        page.goto(f"http://{name}:{elsewhere.port}/docs")
-        page.evaluate(
-            """address => fetch(address, {method: "POST", mode: "no-cors",
-            body: new URLSearchParams({q: "a", source: "en", target: "de"})}).catch(() => null)""",
-            f"{server.url}/translate",
-        )
-        eventually(lambda: server.refused("origin") == 1)
-        assert not translator.calls
-        page.goto(server.url)
-        page.fill("#source", "one two")
-        page.wait_for_function("() => target.textContent === 'TWO ONE'")
-        page.context.close()

@@ -4,22 +4,13 @@ import concurrent.futures
 import dataclasses
 
 import jax
-import numpy as np
 import pytest
 
-from flaxformer_mt.decoding import batch_search
-from flaxformer_mt.decoding.translator import Translator
-from flaxformer_mt.parallel.compile_cache import watch_compilations
-from flaxformer_mt.serving.engine import Engine, Sentence, warm_up
-from tests.decoding.runs import PAIRS, make_run
+from tests.decoding.conftest import run as run, translator as translator
+from tests.decoding.runs import PAIRS
 from tests.serving.stand_in import MODEL, running
 
 SENTENCES = [src for src, _ in PAIRS]
-
-
-@pytest.fixture(scope="module")
-def translator(tmp_path_factory):
-    return Translator.load(make_run(tmp_path_factory.mktemp("serving") / "run", {1: None}).path)
 
 
 @pytest.fixture(scope="module")
@@ -106,62 +97,3 @@ def test_odd_and_long_texts_are_answered(server):
     assert sentence["split"]
     status, answer = server.post("/attention", {"text": text})
     assert status == 400 and "32" in answer["error"]
-
-
-def warmed(engine):
-    """The searches that were run."""
-    said = []
-    # Of "a", a token each: shapes of 16 and of 32 source positions.
-    assert all(warm_up(engine, words=20, progress=lambda done, count, what: said.append(what)))
-    return [line.split(",")[0] for line in said if "1-best" in line]
-
-
-def programs():
-    """How many this process has compiled."""
-    return watch_compilations().programs
-
-
-@pytest.mark.extended
-def test_programs_of_another_model_hide_none(translator):
-    """They are the process's: here, one sentence of the shorter shape has them already."""
-    translator.compile(["a"], n_best=2)
-    translator.translate(["a"], n_best=2)
-    engine = Engine(translator, widest=2, largest=3)
-    warmed(engine)
-    before = programs()
-    for texts in (["a"], ["a"] * 2, ["a"] * 3):
-        engine.run(engine.key_of(2), [Sentence(text) for text in texts])
-    assert programs() == before
-
-
-@pytest.mark.extended
-@pytest.mark.parametrize("small", [True, False])
-def test_no_mixture_of_lengths_and_ends_compiles_and_no_shape_is_run_twice(
-    translator, monkeypatch, small
-):
-    """Eight sources of 32 positions fill a batch, so that any number is left for another."""
-    if not small:
-        monkeypatch.setattr(batch_search, "SMALL", 0)
-    engine = Engine(translator, widest=2, largest=16)
-    sizes = (1, 16, 4)
-    assert warmed(engine) == [
-        *(f"{size} x 5 words" for size in sizes),
-        *(f"1 x {length} words" for length in (7, 11, 15)),
-        *(f"{size} x 23 words" for size in (sizes[:1] if small else sizes)),
-    ]
-    before = programs()
-    for long in range(17):
-        texts = ["a " * 23] * long + ["a"] * (16 - long)
-        for part in (texts, texts[: len(texts) // 2], texts[::3]):
-            engine.run(engine.key_of(1), [Sentence(text) for text in part])
-            assert programs() == before, (long, len(part))
-    draw = np.random.default_rng(0)
-    words = [*"a the small cat sees big dog . runs".split()]
-    for _ in range(40):
-        key = engine.key_of(int(draw.integers(1, 3)))
-        texts = [
-            " ".join(draw.choice(words, draw.integers(1, 7)))
-            for _ in range(draw.integers(1, 1 + max(engine.sizes(key))))
-        ]
-        engine.run(key, [Sentence(text) for text in texts])
-    assert programs() == before
