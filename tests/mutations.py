@@ -9,7 +9,6 @@ A fault that no longer applies counts as missed until it is placed anew.
 
 import argparse
 import ast
-import itertools
 import json
 import os
 import re
@@ -99,22 +98,9 @@ def _caught_by(fault: Fault, root: Path, before: str) -> str:
     whole = path.read_text()
     path.write_text(broken)
     try:
-        return (before and _failing([before], root)) or _failing(_nearest(fault, path, root), root)
+        return (before and _failing([before], root)) or _failing(fault.tests, root)
     finally:
         path.write_text(whole)
-
-
-def _nearest(fault: Fault, broken: Path, root: Path) -> list[str]:
-    """Test files: those listed by name, those named for the broken file, those that import it."""
-
-    def distance(test: Path) -> int:
-        if test in places:
-            return -1
-        return 0 if broken.stem in test.stem else 2 - (f".{broken.stem} import" in test.read_text())
-
-    places = [root / place for place in fault.tests]
-    files = [[place] if place.is_file() else sorted(place.rglob("test_*.py")) for place in places]
-    return [str(file) for file in sorted(dict.fromkeys(itertools.chain(*files)), key=distance)]
 
 
 def _failing(tests: Sequence[str], root: Path) -> str:

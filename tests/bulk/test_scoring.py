@@ -1,14 +1,11 @@
 """Pairs read in three forms, and what is written of their scores."""
 
 import json
-import math
-from types import SimpleNamespace
 
 import pytest
 
 from flaxformer_mt.bulk.forms import BadLine, Form, PairForm
 from flaxformer_mt.bulk.reading import InputError, open_pairs
-from flaxformer_mt.bulk.stream import ScoreSettings, Window
 from flaxformer_mt.config import VocabularyConfig
 from flaxformer_mt.data import vocabulary
 from flaxformer_mt.decoding.teacher_forcing import Scored
@@ -67,25 +64,3 @@ def test_columns_and_objects():
     for wrong in (b"", b', "tokens": "5"', b', "tokens": [5.0]', b', "tokens": [true]'):
         with pytest.raises(BadLine, match="no list of integers under 'tokens'"):
             tokens.parse(b'{"source": "a"' + wrong + b"}")
-
-
-def test_sums():
-    settings = ScoreSettings(form=PairForm(name="jsonl", tokens_key="tokens"))
-    translator = SimpleNamespace(
-        vocabularies=SimpleNamespace(tgt=VOCABULARY),
-        score=lambda pairs, overlong: [SCORED] * len(pairs),
-    )
-    assert settings.describe({}) == ["0 pairs, 0 target tokens (end marks included)"]
-    same = VOCABULARY.encode(["a b"])[0]
-    lines = [
-        json.dumps({"source": "a", "translation": "a b", "tokens": tokens}).encode()
-        for tokens in (same, [*same[:1], 2, *same[1:]], same[::-1])
-    ]
-    made = settings.make(Window("x", 1, lines), translator)
-    assert made.tokens == 9 and made.output.count(b"\n") == 3
-    pairs, others = settings.describe(made.sums)
-    assert pairs == (
-        "3 pairs, 9 target tokens (end marks included): -0.5000 nats per token, "
-        f"perplexity {math.exp(4.5 / 9):.4f}"
-    )
-    assert others.startswith("1 texts encode into other tokens than the scored ones")

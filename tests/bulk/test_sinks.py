@@ -5,7 +5,6 @@ import errno
 import itertools
 import json
 import os
-from pathlib import Path
 
 import pytest
 
@@ -60,13 +59,14 @@ def test_another_call_does_not_go_on(path, identity):
 
 
 def test_where_nothing_was_committed_any_call_begins_and_two_at_once_do_not(path):
+    path.write_bytes(b"before")
     sink, _ = begun(path)
     sink.write(b"half a window")
     with pytest.raises(OutputError, match="out.part: another process is writing it"):
         begun(path)
     sink.close()
     sink, done = begun(path, identity={"weights": "best"})
-    assert done == Consumed()
+    assert done == Consumed() and path.read_bytes() == b"before"
     finished(path, sink, b"", b"")
 
 
@@ -91,41 +91,6 @@ def test_parts_that_are_not_ours_are_not_touched(path):
     sink, done = begun(path)
     sink.close()
     assert done == Consumed()
-
-
-def killed_in(path, monkeypatch, step):
-    """A call that has written all and is killed before this step of its end is done."""
-    interrupted(path)
-    sink, _ = begun(path)
-
-    def kill(*_, **__):
-        raise Killed
-
-    monkeypatch.setattr(*{"rename": (os, "replace"), "unlink": (Path, "unlink")}[step], kill)
-    with pytest.raises(Killed):
-        sink.finish()
-    monkeypatch.undo()
-    sink.close()
-
-
-def test_a_kill_before_the_output_appears_loses_nothing(path, monkeypatch):
-    """The same command finds that all is done; where the input has grown, it goes on."""
-    path.write_bytes(b"before")
-    killed_in(path, monkeypatch, "rename")
-    assert path.read_bytes() == b"before"
-    sink, done = begun(path)
-    assert done == TWO and sink.kept == f"{path}.part"
-    sink.write(b"three\n")
-    sink.commit(Consumed(lines=3, size=12, sha256="abc", sums={"split": 1}))
-    finished(path, sink, b"", b"one\ntwo\nthree\n")
-
-
-def test_after_a_kill_when_it_has_appeared_it_is_made_anew(path, monkeypatch):
-    killed_in(path, monkeypatch, "unlink")
-    assert path.read_bytes() == b"one\ntwo\n"
-    sink, done = begun(path)
-    assert done == Consumed()
-    finished(path, sink, b"one\n", b"one\n")
 
 
 def test_a_full_disk_is_explained_and_the_record_tells_of_no_more_than_is_there(path, monkeypatch):

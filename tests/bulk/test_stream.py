@@ -134,19 +134,6 @@ def killed(text, path, steps):
     assert not path.exists()
 
 
-@pytest.mark.parametrize("ends", [b"", b"last"])
-def test_killed_anywhere_and_gone_on_with_is_the_same_output(tmp_path, ends):
-    text = TEXT + ends
-    expected = output(text)
-    for steps in range(1, 11):
-        path = tmp_path / f"out-{steps}"
-        killed(text, path, steps)
-        translate = Upper()
-        run(text, FileSink(str(path)), translate=translate)
-        assert translate.calls == 5 - (steps - 1) // 2
-        assert path.read_bytes() == expected
-
-
 def test_what_was_counted_is_gone_on_with(tmp_path):
     text = b"".join(b"split %d\n" % number for number in range(1, 31))
     killed(text, tmp_path / "out", 9)
@@ -186,18 +173,3 @@ def test_memory_does_not_grow_with_the_number_of_lines(tmp_path):
 
     few = peak(800)
     assert peak(8_000) < 1.2 * few
-
-
-def test_on_a_terminal_the_meter_s_line_goes_before_output_comes(capsys):
-    class Screen(io.BytesIO):
-        """Standard output on the terminal that has the line."""
-
-        def write(self, data):
-            seen.append(capsys.readouterr().err)
-            return super().write(data)
-
-    seen = []
-    run(TEXT, StreamSink(Screen()), say=print, terminal=True)
-    assert len(seen) == 5 and seen[0] == ""
-    for before in seen[1:]:
-        assert "\r\x1b[Ktranslate: " in before and before.endswith("\r\x1b[K")

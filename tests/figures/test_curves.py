@@ -8,7 +8,7 @@ import pytest
 
 from flaxformer_mt.figures import FigureError
 from flaxformer_mt.figures.canvas import rendered
-from flaxformer_mt.figures.curves import curves, curves_page, panels, read_runs
+from flaxformer_mt.figures.curves import curves_page, panels, read_runs
 from flaxformer_mt.figures.paper import positions, schedule
 from tests.figures.examples import Reader, svg_texts
 from tests.figures.test_runs import make, train, valid
@@ -23,17 +23,6 @@ def runs(tmp_path):
     badly = [train(step, float("nan") if step == 200 else 4.0) for step in steps]
     worse = make(tmp_path / "badly", badly, starts=2)
     return read_runs([str(make(tmp_path / "well", well)), f"<script>={worse}"])
-
-
-def test_a_value_that_is_none_is_a_gap_in_the_line(runs):
-    def strokes(run):
-        content = rendered(curves([run], panels([run], ["loss"])), "svg").decode()
-        lines = re.findall(r'<path d="([^"]+)"[^>]*style="fill: none; stroke: #0072b2', content)
-        joined = sum(line.count("L") for line in lines if "C" not in line)
-        return joined - 2  # the legend's
-
-    assert strokes(runs[0]) == 5
-    assert strokes(runs[1]) == 2, "of five points the second is none"
 
 
 def test_a_page_holds_picture_table_and_notes(runs):

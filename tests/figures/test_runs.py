@@ -66,12 +66,6 @@ def test_what_the_log_lacks_is_a_gap_and_is_told(tmp_path):
     assert "unknown after them" in run.notes[1]
 
 
-def test_a_resumed_run_says_so(tmp_path):
-    (run,) = read_runs([str(make(tmp_path / "a", [train(100, 5.0), train(300, 3.0)], starts=3))])
-    assert run.label() == "a (stopped at step 300, 3 starts)"
-    assert run.notes[0].startswith("3 starts; the log does not show at which steps")
-
-
 def test_names_are_as_short_as_they_can_be(tmp_path):
     for name in ("x/run", "y/run", "z=1"):
         (tmp_path / name).parent.mkdir(exist_ok=True)

@@ -3,15 +3,10 @@
 import pytest
 
 from flaxformer_mt.decoding.segments import OverlongError
-from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.figures import FigureError
 from flaxformer_mt.figures.find import attend, sentence_of, sentences_of
-from tests.decoding.runs import PAIRS, make_run
-
-
-@pytest.fixture(scope="module")
-def translator(tmp_path_factory):
-    return Translator.load(make_run(tmp_path_factory.mktemp("runs") / "run", {1: 10.0}).path)
+from tests.decoding.conftest import run as run, translator as translator
+from tests.decoding.runs import PAIRS
 
 
 def test_lines_that_cannot_be_used_are_counted_or_refused(translator):

@@ -5,9 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from flaxformer_mt.figures.maps import KINDS, Kind, weights_of
-from flaxformer_mt.figures.statistics import DEFINITIONS, measure, offsets
-from tests.figures.examples import made_up
+from flaxformer_mt.figures.maps import Kind
+from flaxformer_mt.figures.statistics import measure, offsets
 
 # Three pieces and the end mark, whose own query does not count.
 ENCODER = [[0.5, 0.25, 0.25, 0.0], [1.0, 0.0, 0.0, 0.0], [0.5, 0.0, 0.25, 0.25], [0.0, 0, 0, 1]]
@@ -58,22 +57,3 @@ def test_places_lie_in_proportion_what_reaches_and_what_is_an_antecedent():
     # Neither the neighbour nor a comma.
     assert of_one(ENCODER, "encoder", pronouns=(1,))["anaphora"] == 0
     assert of_one(ENCODER, "encoder", pronouns=(2,), punctuation=(0,))["anaphora"] == 0
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_shares_add_up_and_sentences_too(kind):
-    first, second = (weights_of(made_up(seed=seed), kind) for seed in (1, 2))
-    one, two = (measure(weights, kind, far=2) for weights in (first, second))
-    values = one.values()
-    assert set(values) == set(DEFINITIONS)
-    within = values["diagonal"] + values["previous"] + values["next"]
-    np.testing.assert_allclose(within + values["far"] + values["mark"], 1, atol=1e-6)
-    both = (one + two).values()
-    for name in ("entropy", "mark", "reach", "sharpness"):
-        np.testing.assert_allclose(both[name], (values[name] + two.values()[name]) / 2)
-    # A sentence without pieces counts for nothing.
-    nothing = measure(np.ones((2, 3, 1, 1)), kind)
-    assert nothing.queries == 0
-    assert all(np.isnan(value).all() for value in nothing.values().values())
-    for name, value in (one + nothing).values().items():
-        np.testing.assert_array_equal(values[name], value)

@@ -57,17 +57,6 @@ def test_hosts_and_chips_of_a_topology(tpu, accelerator, hosts, chips):
     assert field(text, "google.com/tpu") == chips
 
 
-def test_gpu_manifest_gives_jax_what_it_asks_the_cluster_for():
-    text = manifest("--gpu", "nvidia-l4", "--nodes", "2", "--gpus-per-node", "4", "--", "train")
-    assert field(text, "cloud.google.com/gke-accelerator") == "nvidia-l4"
-    assert field(text, "nvidia.com/gpu") == "4"
-    assert field(text, "completionMode") == "Indexed"
-    assert field(text, "parallelism") == "2"
-    assert text.count("\n---\n") == 2
-    kinds = re.findall("^kind: (.*)$", text, re.MULTILINE)
-    assert kinds == ["JobSet", "Role", "RoleBinding"]
-
-
 @pytest.mark.parametrize("accelerator", [("--tpu", "v5e:4x4"), ("--gpu", "nvidia-l4")])
 def test_manifests_are_yaml_and_keep_every_word_of_the_command(accelerator):
     yaml = pytest.importorskip("yaml")

@@ -1,6 +1,7 @@
 """`launch/slurm.sbatch`, run under stand-ins for srun and scontrol."""
 
 import os
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -118,9 +119,7 @@ def test_dry_run_and_directives_that_ask_for_requeue_and_a_signal(slurm):
         "srun --kill-on-bad-exit=1 --label --unbuffered --cpus-per-task=8 "
         "--container-image=img:1 --container-mounts=/s:/s flaxformer-mt train"
     )
-    lines = (LAUNCH / "slurm.sbatch").read_text().splitlines()
-    directives = [line.removeprefix("#SBATCH ") for line in lines if line.startswith("#SBATCH ")]
-    assert {"--requeue", "--signal=B:USR1@180", "--open-mode=append"} <= set(directives)
     # sbatch reads directives up to the first command only.
-    first_command = next(n for n, line in enumerate(lines) if line and not line.startswith("#"))
-    assert all(n < first_command for n, line in enumerate(lines) if line.startswith("#SBATCH"))
+    head, _, _ = (LAUNCH / "slurm.sbatch").read_text().partition("\nset ")
+    directives = re.findall("^#SBATCH (.*)", head, re.MULTILINE)
+    assert {"--requeue", "--signal=B:USR1@180", "--open-mode=append"} <= set(directives)

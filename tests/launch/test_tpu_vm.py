@@ -53,20 +53,6 @@ def test_dry_run_spot_slices_from_the_queue():
     ]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "requirement"),
-    [
-        ("--package mt==0.1 --extras tpu", "mt[tpu]==0.1"),
-        ("--package mt[serve]", "mt[serve]"),
-        ("--package git+https://host/mt", "git+https://host/mt"),
-    ],
-)
-def test_a_package_comes_with_the_extras(arguments, requirement):
-    lines = commands_of(*f"mt --zone z {arguments} --dry-run -- x".split())
-    words = shlex.split(shlex.split(lines[-1])[-1].removeprefix("--command="))
-    assert words == ["bash", "tpu_worker.sh", "run", "--requirement", requirement, "--", "x"]
-
-
 @pytest.mark.extended
 @pytest.mark.parametrize("queued", [True, False])
 def test_stop_finds_several_slices_by_their_queued_resource(cloud, queued):

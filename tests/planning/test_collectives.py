@@ -1,13 +1,12 @@
 """Bytes, networks and times of collectives, against formulas written out here."""
 
 import itertools
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from flaxformer_mt.planning.collectives import collectives, expected_bytes, replica_groups
+from flaxformer_mt.planning.collectives import collectives, replica_groups
 from flaxformer_mt.planning.compiler import usable_links
 from flaxformer_mt.planning.cycles import compute_costs
 from flaxformer_mt.planning.hlo import HloError, parse
@@ -95,33 +94,6 @@ def test_a_collective_that_runs_beside_several_fusions_is_sent_once():
 def test_links_that_can_be_used_at_a_time(sides, kind, links):
     chips, _ = topology(*sides, kind=kind)
     assert usable_links(chips, chips.devices) == links
-
-
-@pytest.mark.parametrize(
-    ("leaves", "mesh", "size"),
-    [
-        ([(800, 800)], (8, 1, 1), 2 * 3200 * 7 / 8),
-        ([(800, 100)], (1, 8, 1), 3 * 3200 * 7 / 8),
-        ([(800, 200), (8, 8)], (2, 4, 1), 3 * 3200 * 3 / 4 + 2 * 800 / 2 + 2 * 32 * 7 / 8),
-        ([(800, 400)], (2, 2, 2), None),
-    ],
-)
-def test_formulas(leaves, mesh, size):
-    """Of arrays of so many elements of which a device holds so many."""
-    params = [
-        SimpleNamespace(
-            shape=(whole, 1),
-            dtype=np.dtype(np.float32),
-            sharding=SimpleNamespace(
-                shard_shape=lambda _, part=part: (part, 1), spec=("data", None) * (mesh[0] == part)
-            ),
-        )
-        for whole, part in leaves
-    ]
-    shape = dict(zip(("data", "fsdp", "tensor"), mesh, strict=True))
-    for dtype, share in (("float32", 1), ("bfloat16", 1 / 2)):
-        found = expected_bytes(params, SimpleNamespace(shape=shape), dtype)
-        assert found == (size and size * share)
 
 
 @pytest.mark.parametrize(

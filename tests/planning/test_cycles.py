@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from flaxformer_mt.parallel.chips import chip_of
-from flaxformer_mt.planning.cycles import Place, compute_costs, part_of, place
+from flaxformer_mt.planning.cycles import compute_costs, part_of, place
 from flaxformer_mt.planning.hlo import parse
 from tests.planning.programs import LOOP
 
@@ -52,50 +52,36 @@ ENTRY %main (a: f32[1000], b: f32[10], i: s32[]) -> f32[1000] {
 
 
 @pytest.mark.parametrize(
-    ("op_name", "wanted"),
+    ("op_name", "wanted", "part"),
     [
         (
             "jit(train_step)/transpose(jvp(Transformer))/Transformer.encode/encoder/layers_5/"
             "self_attention/self_attention.attend/bqhv,hvd->bqd/dot_general",
             "backward encoder/self_attention bqhv,hvd->bqd",
+            "attention projections",
         ),
         (
             "jit(train_step)/jvp(Transformer)/decoder/while/body/closed_call/layers.apply_layer/"
             "layers/layers._above_self_attention/feed_forward_residual.leave/norm/reduce_sum",
             "forward decoder/feed_forward_residual.leave/norm reduce_sum",
+            "residual sums, dropout, norms",
         ),
         (
             "jit(train_step)/jvp()/while/body/closed_call/rlv,vd->rld/dot_general",
             "forward loss rlv,vd->rld",
+            "loss",
         ),
-        ("jit(train_step)/jvp(rlv,rld->vd)/dot_general", "forward loss rlv,rld->vd"),
-        ("jit(train_step)/jit(_where)/select_n", "update select_n"),
+        ("jit(train_step)/jvp(rlv,rld->vd)/dot_general", "forward loss rlv,rld->vd", "loss"),
+        ("jit(train_step)/jit(_where)/select_n", "update select_n", "optimizer and metrics"),
         (
             "jit(search)/jit(advance)/while/body/Transformer.decode_step/decoder.decode_step/"
             "self_attention.attend_cached/brhk,bhkl->bhrl/dot_general",
             "search decoder.decode_step/self_attention.attend_cached brhk,bhkl->bhrl",
+            "attention scores, weights",
         ),
-        ("", "compiler: broadcast"),
+        ("", "compiler: broadcast", "the compiler's own"),
     ],
 )
-def test_places(op_name, wanted):
-    assert str(place(op_name, "broadcast")) == wanted
-
-
-@pytest.mark.parametrize(
-    ("phase", "modules", "operation", "part"),
-    [
-        ("forward", "decoder/self_attention.attend", "bld,dhk->blhk", "attention projections"),
-        ("backward", "encoder/self_attention", "blhk,bqhk->bhql", "attention scores, weights"),
-        ("backward", "encoder/cross_attention.attend", "exp", "attention softmax, casts"),
-        ("forward", "decoder/x_residual.leave/norm", "mul", "residual sums, dropout, norms"),
-        ("forward", "decoder/feed_forward", "gt", "feed_forward"),
-        ("forward", "loss", "reduce_sum", "loss"),
-        ("forward", "decoder", "dynamic_update_slice", "stacks of scanned layers"),
-        ("update", "", "select_n", "optimizer and metrics"),
-        ("compiler:", "", "broadcast", "the compiler's own"),
-        ("forward", "", "dot_general", "other"),
-    ],
-)  # fmt: skip
-def test_parts(phase, modules, operation, part):
-    assert part_of(Place(phase, tuple(modules.split("/")) if modules else (), operation)) == part
+def test_places_and_parts(op_name, wanted, part):
+    found = place(op_name, "broadcast")
+    assert (str(found), part_of(found)) == (wanted, part)

@@ -48,22 +48,6 @@ def test_finds_nearly_the_largest_in_few_compilations(fixed, a_row, square, star
         assert min(calls) == multiple
 
 
-@pytest.mark.parametrize(
-    ("a_row", "kink", "start", "available"),
-    [
-        (10, 10**9, 96, 16_000),
-        (10, 10**9, 6400, 16_000),  # a start that does not fit
-        # As with a loss whose logits outgrow their chunk: the first two sizes promise too much.
-        (2, 4096, 16, 160_000),
-    ],
-)
-def test_nine_tenths_of_the_memory_are_used(a_row, kink, start, available):
-    measure, calls = device(1000, a_row, 0, available, kink)
-    found = search(measure, start=start, multiple=8)
-    assert 0.9 * available <= found.largest.needed <= available, calls
-    assert len(calls) <= 4 or start != 96, "a linear device takes three or four compilations"
-
-
 def config_of(accumulation: int = 1, remat: bool = False, multiple: int = 8) -> ExperimentConfig:
     config = load_config("quickstart", [f"data.batch.multiple={multiple}"])
     return applied(config, accumulation=accumulation, remat=remat, split=1)

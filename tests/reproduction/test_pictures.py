@@ -2,11 +2,8 @@
 
 import dataclasses
 import types
-from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pytest
 
 from flaxformer_mt.decoding.teacher_forcing import Attention
 from flaxformer_mt.figures.find import Sentence
@@ -34,33 +31,20 @@ def attended(*, pronoun: tuple[float, ...]) -> Attention:
     return dataclasses.replace(made_up(PIECES, ("▁x", "</s>"), layers=2), encoder=encoder)
 
 
-def drawn(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, *, pronoun: tuple[float, ...]
-) -> tuple[dict[str, Picked], list[str]]:
+def drawn(folder, monkeypatch, *, pronoun):
     """What was picked for each file, and which figures there is no head for."""
-    picked: list[Picked] = []
-    names: list[str] = []
-
-    def noted(one: Picked, **_: Any) -> Picked:
-        picked.append(one)
-        return one
-
+    files: dict[str, Picked] = {}
     used = types.SimpleNamespace(used=[SENTENCE])
     monkeypatch.setattr(pictures, "sentences_of", lambda *_, **__: used)
     monkeypatch.setattr(pictures, "attend", lambda *_: attended(pronoun=pronoun))
-    monkeypatch.setattr(pictures, "line_drawing", noted)
-    monkeypatch.setattr(pictures, "rendered", lambda *_, **__: b"")
-    monkeypatch.setattr(pictures, "write_bytes", lambda path, _: names.append(path.name))
-    translator: Any = None
-    missing = pictures.draw_attention(
-        folder, translator, ["x"], pronouns=frozenset({"its"}), say=lambda _: None
-    )
-    return dict(zip(names, picked, strict=True)), missing
+    monkeypatch.setattr(pictures, "line_drawing", lambda picked, **_: picked)
+    monkeypatch.setattr(pictures, "rendered", lambda picked, *_, **__: picked)
+    monkeypatch.setattr(pictures, "write_bytes", lambda path, one: files.update({path.name: one}))
+    called = {"pronouns": frozenset({"its"}), "say": lambda _: None}
+    return files, pictures.draw_attention(folder, None, ["x"], **called)
 
 
-def test_what_each_figure_shows_and_what_no_head_does_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_each_figure_shows_and_what_no_head_does_is_named(tmp_path, monkeypatch):
     files, missing = drawn(tmp_path, monkeypatch, pronoun=(0.9, 0.5, 0.7))
     assert {name: (one.layer, one.heads, one.queries) for name, one in files.items()} == {
         # All pieces of "football", without the full stop.
