@@ -110,6 +110,10 @@ def build(
             skipped=zero,
         )
 
+    @jax.jit
+    def eval_step(params: Any, batch: Batch) -> LossSums:
+        return batch_loss(model, config, params, batch, None)
+
     with on_mesh(mesh):
         boxed = jax.eval_shape(boxed_state)
         shardings = shardings_of(boxed, mesh)
@@ -133,7 +137,6 @@ def build(
             out_shardings=(shardings, None),
             donate_argnums=0,
         )
-        eval_step = jax.jit(lambda params, batch: batch_loss(model, config, params, batch, None))
     abstract = jax.tree.map(
         lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
         without_names(boxed),
