@@ -1,9 +1,13 @@
 """Token ids to token ids in batches of few shapes, shared by translation and validation."""
 
+import contextlib
 import copy
 import dataclasses
+import itertools
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -11,6 +15,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from flaxformer_mt.config import DecodingConfig
+from flaxformer_mt.data.processes import processors
 from flaxformer_mt.data.shortlist import Shortlist, distinct
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding import batch_search
@@ -147,7 +152,8 @@ class Decoder:
         for batch in self._planned(lengths):
             widest = max(len(prefixes[number]) for number in batch.numbers)
             width = power_of_two_at_least(widest) if widest else 0  # compiled in: few of them
-            room = -(-len(batch.numbers) // batch.rows) * batch.rows
+            at_once = batch.rows * self._threads(len(batch.numbers), batch.rows)
+            room = -(-len(batch.numbers) // at_once) * at_once
             whose = np.full(room, -1)
             phrases = [] if constraints is None else [constraints.each[n] for n in batch.numbers]
             among, types = self._shortened(
@@ -172,23 +178,28 @@ class Decoder:
                 rows = rows._replace(phrases=arranged(phrases, types, room))
             given, most = (src, src_lengths, rows), self._limit(batch.length)
             searched = (
-                among._refilled(given, whose, length=most, rows=batch.rows)
+                among._side_by_side(given, whose, length=most, rows=batch.rows)
                 if self._small
                 else among._searched(given, whose, length=most)
             )
-            for at, found in searched:
-                for row, number in enumerate(at):
-                    if number >= 0:
-                        try:
-                            read = found, row, limits[number], self._rules, types
-                            decoded[number] = decoded_of(*read)
-                        except DecodingError:
-                            bound = forbidden is not None and forbidden[number]
-                            if constraints is None or not (constraints.each[number] and bound):
-                                raise
-                            why = f"the search found no translation of at most {limits[number]} "
-                            why += "tokens with all its constraints and without forbidden phrases"
-                            raise LineError(number, why) from None
+            with contextlib.closing(searched):
+                for at, found in searched:
+                    for row, number in enumerate(at):
+                        if number >= 0:
+                            try:
+                                read = found, row, limits[number], self._rules, types
+                                decoded[number] = decoded_of(*read)
+                            except DecodingError:
+                                bound = forbidden is not None and forbidden[number]
+                                if constraints is None or not (constraints.each[number] and bound):
+                                    raise
+                                why = (
+                                    f"the search found no translation of at most {limits[number]} "
+                                )
+                                why += (
+                                    "tokens with all its constraints and without forbidden phrases"
+                                )
+                                raise LineError(number, why) from None
         return decoded
 
     def _without(
@@ -274,7 +285,7 @@ class Decoder:
 
     def _searched(
         self, sources: Sources, numbers: np.ndarray, *, length: int
-    ) -> Iterator[tuple[np.ndarray, Hypotheses]]:
+    ) -> Generator[tuple[np.ndarray, Hypotheses]]:
         """Source numbers (-1: padding) and the hypotheses of as many rows, as they finish. When the
         cache is full or few sentences are left, finished ones leave and the cache grows: early
         steps don't read room that only late ones need."""
@@ -300,9 +311,31 @@ class Decoder:
                 room = batch_search.more_room(room, length)
             state = self._reshaped(state, kept, room)
 
+    def _threads(self, sentences: int, rows: int) -> int:
+        """How many threads search at a time: a small model's products leave cores idle."""
+        return min(processors(), -(-sentences // rows)) if self._small else 1
+
+    def _side_by_side(
+        self, sources: Sources, numbers: np.ndarray, *, length: int, rows: int
+    ) -> Generator[tuple[np.ndarray, Hypotheses]]:
+        """As `_refilled`, on several threads, each with as many of the rows."""
+        threads, ending = self._threads(len(numbers), rows), threading.Event()
+
+        def searched(first: int) -> list[tuple[np.ndarray, Hypotheses]]:
+            own = slice(first, None, threads)
+            mine = jax.tree.map(operator.itemgetter(own), sources)
+            found = self._refilled(mine, numbers[own], length=length, rows=rows)
+            return list(itertools.takewhile(lambda _: not ending.is_set(), found))
+
+        with ThreadPoolExecutor(threads) as pool:
+            try:
+                yield from itertools.chain.from_iterable(pool.map(searched, range(threads)))
+            finally:
+                ending.set()
+
     def _refilled(
         self, sources: Sources, numbers: np.ndarray, *, length: int, rows: int
-    ) -> Iterator[tuple[np.ndarray, Hypotheses]]:
+    ) -> Generator[tuple[np.ndarray, Hypotheses]]:
         """As `_searched`, for any multiple of `rows` rows, in batches of that size. When many of a
         batch's sentences are finished, the rest wait for others at the same step."""
         rooms = batch_search.rooms_of_small(sources[0].shape[1], length)

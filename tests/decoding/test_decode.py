@@ -3,7 +3,9 @@
 import dataclasses
 import functools
 import itertools
+import threading
 from typing import Any
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -309,14 +311,21 @@ def test_a_small_model_needs_few_programs_whatever_the_lengths(monkeypatch):
     rng = np.random.default_rng(2)
     lengths = [*rng.integers(1, 32, 130), *rng.integers(33, 100, 9), 290]
     sources = [[*rng.integers(UNK + 1, VOCAB, n - 1).tolist(), EOS] for n in lengths]
+    monkeypatch.setattr(batches, "processors", lambda: 3)  # threads that search side by side
     with logged_times("backend_compile_duration") as compiled:
         found = decoded(sources, **settings)
     assert 0 < len(compiled) <= 8
     with logged_times("backend_compile_duration") as compiled:
         assert decoded(sources, **settings) == found
     assert not compiled
-    monkeypatch.setattr(batch_search, "SMALL", 0)
-    assert_same(decoded(sources, **settings), found)
+    with monkeypatch.context() as patch:
+        patch.setattr(batch_search, "SMALL", 0)
+        assert_same(decoded(sources, **settings), found)
+    threads = threading.active_count()
+    monkeypatch.setattr(batches, "decoded_of", mock.Mock(side_effect=KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        decoded(sources, **settings)
+    assert threading.active_count() == threads
 
 
 def test_groups_give_different_outputs_each_once_and_best_first():
