@@ -2,8 +2,11 @@
 
 import dataclasses
 import functools
+import itertools
 import math
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import flax.linen as nn
@@ -15,6 +18,7 @@ from jax.stages import Lowered
 from jaxtyping import Array, Int
 
 from flaxformer_mt.config import DecodingConfig
+from flaxformer_mt.data.processes import processors
 from flaxformer_mt.data.vocabulary import PAD, UNK
 from flaxformer_mt.decoding import search
 from flaxformer_mt.decoding.rules import Brackets, Rules
@@ -266,6 +270,28 @@ def is_small(params: Params, mesh: Mesh) -> bool:
     """Whether compiling fewer programs saves more time than searching then costs."""
     size = sum(leaf.size for leaf in jax.tree.leaves(params))
     return size <= SMALL and mesh.size == 1 and mesh.devices.flat[0].platform == "cpu"
+
+
+def threads_for(sentences: int, rows: int) -> int:
+    """How many threads search a small model's batch, whose products leave cores idle."""
+    return min(processors(), -(-sentences // rows))
+
+
+def on_threads(work: Callable[[int], Iterator[Any]], threads: int) -> Generator[Any]:
+    """What `work` gives for 0, 1 ... up to `threads`, each on a thread of its own.
+
+    Closing the generator ends them all.
+    """
+    closed = threading.Event()
+
+    def done(number: int) -> list[Any]:
+        return list(itertools.takewhile(lambda _: not closed.is_set(), work(number)))
+
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            yield from itertools.chain.from_iterable(pool.map(done, range(threads)))
+        finally:
+            closed.set()
 
 
 def parts_of(mesh: Mesh) -> int:

@@ -3,11 +3,8 @@
 import contextlib
 import copy
 import dataclasses
-import itertools
 import operator
-import threading
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -15,7 +12,6 @@ import numpy as np
 from jax.sharding import Mesh
 
 from flaxformer_mt.config import DecodingConfig
-from flaxformer_mt.data.processes import processors
 from flaxformer_mt.data.shortlist import Shortlist, distinct
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding import batch_search
@@ -152,8 +148,8 @@ class Decoder:
         for batch in self._planned(lengths):
             widest = max(len(prefixes[number]) for number in batch.numbers)
             width = power_of_two_at_least(widest) if widest else 0  # compiled in: few of them
-            at_once = batch.rows * self._threads(len(batch.numbers), batch.rows)
-            room = -(-len(batch.numbers) // at_once) * at_once
+            threads = batch_search.threads_for(len(batch.numbers), batch.rows) if self._small else 1
+            room = -(-len(batch.numbers) // (batch.rows * threads)) * batch.rows * threads
             whose = np.full(room, -1)
             phrases = [] if constraints is None else [constraints.each[n] for n in batch.numbers]
             among, types = self._shortened(
@@ -311,27 +307,18 @@ class Decoder:
                 room = batch_search.more_room(room, length)
             state = self._reshaped(state, kept, room)
 
-    def _threads(self, sentences: int, rows: int) -> int:
-        """How many threads search at a time: a small model's products leave cores idle."""
-        return min(processors(), -(-sentences // rows)) if self._small else 1
-
     def _side_by_side(
         self, sources: Sources, numbers: np.ndarray, *, length: int, rows: int
     ) -> Generator[tuple[np.ndarray, Hypotheses]]:
         """As `_refilled`, on several threads, each with as many of the rows."""
-        threads, ending = self._threads(len(numbers), rows), threading.Event()
+        threads = batch_search.threads_for(len(numbers), rows)
 
-        def searched(first: int) -> list[tuple[np.ndarray, Hypotheses]]:
+        def part(first: int) -> Iterator[tuple[np.ndarray, Hypotheses]]:
             own = slice(first, None, threads)
             mine = jax.tree.map(operator.itemgetter(own), sources)
-            found = self._refilled(mine, numbers[own], length=length, rows=rows)
-            return list(itertools.takewhile(lambda _: not ending.is_set(), found))
+            return self._refilled(mine, numbers[own], length=length, rows=rows)
 
-        with ThreadPoolExecutor(threads) as pool:
-            try:
-                yield from itertools.chain.from_iterable(pool.map(searched, range(threads)))
-            finally:
-                ending.set()
+        return batch_search.on_threads(part, threads)
 
     def _refilled(
         self, sources: Sources, numbers: np.ndarray, *, length: int, rows: int

@@ -311,7 +311,7 @@ def test_a_small_model_needs_few_programs_whatever_the_lengths(monkeypatch):
     rng = np.random.default_rng(2)
     lengths = [*rng.integers(1, 32, 130), *rng.integers(33, 100, 9), 290]
     sources = [[*rng.integers(UNK + 1, VOCAB, n - 1).tolist(), EOS] for n in lengths]
-    monkeypatch.setattr(batches, "processors", lambda: 3)  # threads that search side by side
+    monkeypatch.setattr(batch_search, "processors", lambda: 3)  # threads that search side by side
     with logged_times("backend_compile_duration") as compiled:
         found = decoded(sources, **settings)
     assert 0 < len(compiled) <= 8
