@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from flaxformer_mt.rundir import digests
 from flaxformer_mt.rundir.digests import tree_digest
 
 DTYPES = ["bool", "int8", "uint16", "float16", "bfloat16", "int32", "uint32", "float32"]
@@ -59,9 +60,11 @@ def test_jax_equals_numpy(dtype):
         assert array_digest(jnp.asarray(array)) == array_digest(array)
 
 
-def test_arrays_longer_than_a_block_agree():
-    array = some_array((300, 1000), "float32", 2)
-    assert array_digest(jnp.asarray(array)) == array_digest(array) != array_digest(array.T)
+def test_arrays_longer_than_a_block_agree(monkeypatch):
+    monkeypatch.setattr(digests, "_BLOCK", 70)
+    monkeypatch.setattr(digests, "_QUICK", 0)  # JAX's arrays are mixed by a program
+    array = some_array((3, 100), "float32", 2)
+    assert array_digest(jnp.asarray(array)) == array_digest(array) == reference(array)
 
 
 @settings(deadline=None, max_examples=100)
