@@ -106,6 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         nodes = Nodes(count)
         for name, rate in measured(folder, config.data, options.run, nodes, count).items():
             metrics[f"{name}_{count}"] = rate
+            print(f"{name}_{count}: {rate:,.1f}", flush=True)
         if count == 2:
             metrics |= kill_in_turn(folder, options.run, nodes, options.kills)
         nodes.cluster.shutdown()

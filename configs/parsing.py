@@ -22,10 +22,10 @@ values; here they, and the warm-up, come from the authors' tensor2tensor
 (`transformer_parsing_base`, `_big`). Nor does the paper give the number of steps.
 
 `craft` generates only trees (`decoding.outputs`) and needs `trees linearize --leaves words`. In 90
-minutes on one CPU core, it reaches F1 76.1 on CRAFT's 2,780 development trees; another run had 72.3
-after 14,000 of its 32,000 steps, 74.7 after 20,000. With tags as leaves, F1 was 36.2 after 75
-minutes, because the model lost count of words: 85% of leaves 0 to 4 had their word's tag, but only
-27% of leaves 25 to 29. With XX and an unrestricted search, F1 was 27.7 after 9,000 steps, and 2,038
+minutes on one CPU core, it reaches F1 76.1 on CRAFT's 2,780 development trees. Earlier runs had
+72.3 after 14,000 steps and 74.7 after 20,000. With tags as leaves, F1 was 36.2 after 75 minutes,
+because the model lost count of words: 85% of leaves 0 to 4 had their word's tag, but only 27% of
+leaves 25 to 29. With XX and an unrestricted search, F1 was 27.7 after 9,000 steps, and 2,038
 outputs were malformed. After 500 steps, `source_gain` was 0.63 with words, 0.065 with tags and
 0.007 with XX (one seed each, by hand). This project hasn't trained the other two variants: the
 paper's treebank needs a licence.

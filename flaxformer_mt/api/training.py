@@ -11,7 +11,7 @@ import jax
 from flaxformer_mt.api import say
 from flaxformer_mt.api.preparation import begin_folder, open_data, prepare_only
 from flaxformer_mt.api.settings import continued
-from flaxformer_mt.config import ExperimentConfig, to_dict
+from flaxformer_mt.config import ExperimentConfig, freeze, to_dict
 from flaxformer_mt.config.digest_keys import trains
 from flaxformer_mt.data.sampling import resampler_for
 from flaxformer_mt.data.vocabulary import Vocabularies
@@ -119,32 +119,36 @@ def recorded(
     holding = Holding()
     with contextlib.ExitStack() as held:
 
-        def begin() -> ExperimentConfig | None:
+        def on_this_machine(config: ExperimentConfig) -> dict[str, Any]:
+            return to_dict(with_dtype(config, jax.local_devices()[0]))
+
+        def begin() -> dict[str, Any] | None:
             nonlocal holding
             if not layout.has_record(run):
                 begin_folder(run, config)
             # Two processes may race; the lock holder writes the config.
             holding = held.enter_context(locked(run, "training on it"))
             if not layout.has_record(run):
-                fresh = with_dtype(config, jax.local_devices()[0])
-                layout.create(run.path, to_dict(fresh), command)
+                fresh = on_this_machine(config)
+                layout.create(run.path, fresh, command)
                 return fresh
             settings, changed = continued(run, config)
             status = read_status(run)
             for key, (old, new) in changed.items():
                 say(f"{key}: was {old!r}, now {new!r}")
-            settings = with_dtype(settings, jax.local_devices()[0])
+            content = on_this_machine(settings)
             finished = status if status and status.state == "finished" else None
             if finished and not trains(changed):
                 if changed:
-                    layout.record_start(run, to_dict(settings), command)
+                    layout.record_start(run, content, command)
                 say(f"{run}: finished at step {finished.step:,} ({finished.reason}); nothing to do")
                 return None
             reopen(run, "its settings have changed")
-            layout.record_start(run, to_dict(settings), command)
-            return settings
+            layout.record_start(run, content, command)
+            return content
 
-        yield processes.first(begin), holding
+        settings = processes.first(begin)
+        yield None if settings is None else freeze(settings, str(run.config_file)), holding
 
 
 def run_to_start_from(

@@ -1,12 +1,13 @@
 """BLEU on the validation set, decoded during training."""
 
 import dataclasses
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from flaxformer_mt.data.prepare.make import valid_text
 from flaxformer_mt.data.vocabulary import Vocabularies
-from flaxformer_mt.decoding.translation import Translation
+from flaxformer_mt.decoding.translation import Hypothesis, Translation
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.evaluation.scoring import corpus_scores
 from flaxformer_mt.parallel.processes import Processes
@@ -60,10 +61,15 @@ def translate_together(
     mine = list(translator.translate_lines(lines[processes.number :: processes.count]))
     if processes.count == 1:
         return mine
-    shares = processes.gather(mine)
+    shares = processes.gather([json.dumps(dataclasses.asdict(each)) for each in mine])
     if not processes.is_first:
         return []
     whole: list[Translation] = [mine[0]] * len(lines) if mine else []
     for number, share in enumerate(shares):
-        whole[number :: processes.count] = share
+        whole[number :: processes.count] = [_translation(**json.loads(text)) for text in share]
     return whole
+
+
+def _translation(hypotheses: Sequence[dict[str, Any]], **others: bool) -> Translation:
+    whole = (Hypothesis(**{**each, "tokens": tuple(each["tokens"])}) for each in hypotheses)
+    return Translation(hypotheses=tuple(whole), **others)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -54,7 +55,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
             findings.append(finding)
             if processes.is_first and not options.json:
                 print(finding.line(), flush=True)
-        told = processes.gather(findings)
+        told = processes.gather([json.dumps([dataclasses.asdict(one) for one in findings])])
         failed: int = processes.first(lambda: _report(told, as_json=options.json))
     return FINAL if failed else 0  # what a machine lacks, the next start will not find either
 
@@ -87,7 +88,10 @@ def examine(
         yield from machine.examined(name, check)
 
 
-def _report(by_process: Sequence[Sequence[Finding]], *, as_json: bool) -> int:
+def _report(told: Sequence[Sequence[str]], *, as_json: bool) -> int:
+    from flaxformer_mt.diagnosis.machine import Finding
+
+    by_process = [[Finding(**item) for item in json.loads(text)] for (text,) in told]
     if as_json:
         listed = [
             {"process": number, **dataclasses.asdict(finding)}

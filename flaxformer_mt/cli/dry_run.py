@@ -1,12 +1,11 @@
 """`train --dry-run`: whether the longest batch fits, the time of a step, and the ETA."""
 
-import dataclasses
 from collections.abc import Sequence
 
 from flaxformer_mt.api import say
 from flaxformer_mt.api.preparation import begin_folder, open_data, planner_of, prepare_only
 from flaxformer_mt.api.settings import continued, settled, sized_config
-from flaxformer_mt.config import ConfigError, ExperimentConfig
+from flaxformer_mt.config import ConfigError, ExperimentConfig, freeze, to_dict
 from flaxformer_mt.data.plan import longest
 from flaxformer_mt.data.planner import planned_pass
 from flaxformer_mt.model.flops import shape_flops
@@ -29,7 +28,7 @@ def dry_run(workdir: str, spec: str | None, overrides: Sequence[str], processes:
         share_one_heap()
     run = RunDirectory(as_path(workdir))
 
-    def begin() -> ExperimentConfig:
+    def begin() -> dict[str, object]:
         if layout.has_record(run):
             config = continued(run, settled(run, spec, overrides))[0]
         elif spec is None:
@@ -41,9 +40,9 @@ def dry_run(workdir: str, spec: str | None, overrides: Sequence[str], processes:
             begin_folder(run, config)
         with locked(run, "preparing its data for a dry run"):
             prepare_only(run, config)
-        return config
+        return to_dict(config)
 
-    config = processes.first(begin)
+    config = freeze(processes.first(begin), workdir)
     vocabularies, store = open_data(run)
     planner = planner_of(config, store, vocabularies)
     planned_pass(store.valid, config.data.batch)
@@ -86,7 +85,13 @@ def table(
         ),
     }
     if peak is not None:
-        flops = shape_flops(config.model, tgt_vocab_size, **dataclasses.asdict(shape))
+        flops = shape_flops(
+            config.model,
+            tgt_vocab_size,
+            rows=shape.rows,
+            src_length=shape.src_length,
+            tgt_length=shape.tgt_length,
+        )
         rows["mfu"] = f"{100 * flops / seconds / peak.flops:.1f}% of {peak.source}"
     steps = config.training.steps
     rows[f"{steps:,} steps"] = (

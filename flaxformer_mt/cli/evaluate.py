@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,7 +36,7 @@ from flaxformer_mt.cli.scoring import (
 from flaxformer_mt.evaluation.evaluate import Evaluation, check_place, keep, read_segments
 from flaxformer_mt.evaluation.page import SHOWN
 from flaxformer_mt.evaluation.scoring import Scoring, assess
-from flaxformer_mt.rundir.checkpoint_choice import chosen_weights
+from flaxformer_mt.rundir.checkpoint_choice import Chosen, chosen_weights
 from flaxformer_mt.rundir.layout import open_run
 from flaxformer_mt.rundir.paths import as_path
 
@@ -103,11 +104,11 @@ def evaluate_run(
     directory = run.evaluation if options.output is None else as_path(options.output)
     which = weights(options.weights, parser)
     # The first one chooses: a run in training may change a moment later.
-    chosen = processes.first(lambda: chosen_weights(run, which))
+    chosen = processes.first(lambda: dataclasses.asdict(chosen_weights(run, which)))
 
     def load() -> fm.Translator:
-        short = options.shortlist
-        return as_asked(options, fm.Translator.load(run, which=chosen, shortlist=short))
+        short, which = options.shortlist, Chosen(**chosen)
+        return as_asked(options, fm.Translator.load(run, which=which, shortlist=short))
 
     from flaxformer_mt.parallel.compile_cache import watch_compilations
 

@@ -18,7 +18,7 @@ from flaxformer_mt.cli.arguments import (
     make_parser,
     take_overrides,
 )
-from flaxformer_mt.config import ConfigError, load_config
+from flaxformer_mt.config import ConfigError, freeze, load_config, to_dict
 from flaxformer_mt.errors import STOPPED, program
 from flaxformer_mt.rundir import RunDirectoryError
 from flaxformer_mt.rundir.layout import RunDirectory
@@ -90,8 +90,9 @@ def train_run(
 
     processes, run = processes or ALONE, RunDirectory(as_path(workdir))
     # Only the first reads it: the run could change a moment later.
+    config = processes.first(lambda: to_dict(settled(run, spec, overrides, init_from)))
     status = train(
-        processes.first(lambda: settled(run, spec, overrides, init_from)),
+        freeze(config, workdir),
         run,
         init_from=init_from,
         command=command,

@@ -181,21 +181,18 @@ class Decoder:
             with contextlib.closing(searched):
                 for at, found in searched:
                     for row, number in enumerate(at):
-                        if number >= 0:
-                            try:
-                                read = found, row, limits[number], self._rules, types
-                                decoded[number] = decoded_of(*read)
-                            except DecodingError:
-                                bound = forbidden is not None and forbidden[number]
-                                if constraints is None or not (constraints.each[number] and bound):
-                                    raise
-                                why = (
-                                    f"the search found no translation of at most {limits[number]} "
-                                )
-                                why += (
-                                    "tokens with all its constraints and without forbidden phrases"
-                                )
-                                raise LineError(number, why) from None
+                        if number < 0:
+                            continue
+                        try:
+                            read = found, row, limits[number], self._rules, types
+                            decoded[number] = decoded_of(*read)
+                        except DecodingError:
+                            bound = forbidden is not None and forbidden[number]
+                            if constraints is None or not (constraints.each[number] and bound):
+                                raise
+                            why = f"the search found no translation of at most {limits[number]} "
+                            why += "tokens with all its constraints and without forbidden phrases"
+                            raise LineError(number, why) from None
         return decoded
 
     def _without(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import json
 import os
 import platform
 import re
@@ -223,9 +224,9 @@ def check_processes(processes: Processes) -> Iterator[Finding]:
     """Whether all processes run the same code on the same kind of device."""
     if processes.count == 1:
         return
-    device = jax.local_devices()[0]
-    told = processes.gather((versions(), device.device_kind, jax.local_device_count()))
-    others = ", ".join(str(number) for number, each in enumerate(told) if each != told[0])
+    mine = json.dumps([versions(), jax.local_devices()[0].device_kind, jax.local_device_count()])
+    told = processes.gather([mine])
+    others = ", ".join(str(number) for number, text in enumerate(told) if text != told[0])
     if others:
         text = f"{processes.count} processes; {others} differ from the first"
         advice = "versions, devices and commit must be the same everywhere"
@@ -286,8 +287,8 @@ def _without(folder: Path, processes: Processes) -> list[int]:
     if processes.count == 1 or is_remote(folder):
         return []
     processes.first(functools.partial(folder.mkdir, parents=True))
-    told = processes.gather(folder.exists())
-    return processes.first(lambda: [n for n, there in enumerate(told) if not there])
+    told = processes.gather(["yes" if folder.exists() else "no"])
+    return processes.first(lambda: [n for n, (answer,) in enumerate(told) if answer == "no"])
 
 
 def _there_and_back(folder: Path, place: Path) -> Finding:

@@ -219,12 +219,11 @@ def find_heads(
         scores = [float(one[head.kind][head.search.statistic][place]) for one in values]
         shows_it = [number for number, score in enumerate(scores) if score > 0]
         best = sorted(shows_it, key=lambda number: -scores[number])[:examples]
-        links = (_link(head, attend(sentences[n]), pronouns, far) for n in best)
-        chosen = (
-            Example(sentence=sentences[n], value=scores[n], **link)
-            for n, link in zip(best, links, strict=True)
+        chosen = tuple(
+            _example(head, attend(sentences[n]), sentences[n], scores[n], pronouns, far)
+            for n in best
         )
-        heads.append(dataclasses.replace(head, examples=tuple(chosen)))
+        heads.append(dataclasses.replace(head, examples=chosen))
     return Found(sums=sums, heads=tuple(heads), sentences=len(sentences), far=far)
 
 
@@ -239,8 +238,15 @@ def _best(search: Search, sums: dict[Kind, Sums], top: int) -> list[Head]:
     return sorted(found, key=lambda head: -head.value)[:top]
 
 
-def _link(head: Head, attention: Attention, pronouns: Pronouns, far: int) -> dict[str, Any]:
-    """An example's link in a sentence with a value above 0, which has one."""
+def _example(
+    head: Head,
+    attention: Attention,
+    sentence: Sentence,
+    value: float,
+    pronouns: Pronouns,
+    far: int,
+) -> Example:
+    """For a sentence with a value above 0, which has such a link."""
     rows, columns = sides(attention, head.kind)
     weights = weights_of(attention, head.kind)[head.layer - 1, head.head - 1]
     queries, keys = inner(head.kind, len(rows), len(columns))
@@ -260,13 +266,15 @@ def _link(head: Head, attention: Attention, pronouns: Pronouns, far: int) -> dic
         wanted = np.abs(away) >= 2
         wanted = wanted if wanted.any() else ~wanted
     row, column = strongest(weights, head.kind, wanted)
-    return {
-        "row": row + 1,
-        "column": column + 1,
-        "query": shown(rows[row]),
-        "key": shown(columns[column]),
-        "weight": float(weights[row, column]),
-    }
+    return Example(
+        sentence=sentence,
+        value=value,
+        row=row + 1,
+        column=column + 1,
+        query=shown(rows[row]),
+        key=shown(columns[column]),
+        weight=float(weights[row, column]),
+    )
 
 
 def table(found: Found) -> str:

@@ -9,12 +9,12 @@ import atexit
 import contextlib
 import dataclasses
 import functools
+import json
 import os
-import pickle
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import jax
@@ -60,36 +60,37 @@ class Processes:
         return self.number == 0
 
     def first(self, action: Callable[[], T]) -> T:
-        """What `action` returns in the first process, pickled. If it raises: ProcessError."""
+        """What `action` returns in the first process, plain JSON. If it raises: ProcessError."""
         if self.count == 1:
             return action()
         key = self._next_key()
         if not self.is_first:
-            value, failed = _read(key)
-            if failed:
-                raise ProcessError(f"the first process has failed: {failed}")
+            answer = json.loads(_read(key))
+            if "failed" in answer:
+                raise ProcessError(f"the first process has failed: {answer['failed']}")
+            value: T = answer["value"]
             return value
         try:
             value = action()
         except BaseException as error:
             reason = (str(error) or type(error).__name__).split("\n", 1)[0]
             with contextlib.suppress(Exception):  # the error at hand matters more
-                _write(key, (None, reason))
+                _write(key, json.dumps({"failed": reason}))
             raise
-        _write(key, (value, ""))
+        _write(key, json.dumps({"value": value}))
         return value
 
-    def gather(self, value: T) -> list[T]:
-        """Every process's `value`, in order, on the first process; [] on the others."""
+    def gather(self, values: Sequence[str]) -> list[list[str]]:
+        """Every process's `values`, in order, on the first process; [] on the others."""
         if self.count == 1:
-            return [value]
+            return [list(values)]
         key = self._next_key()
         if not self.is_first:
-            _write(f"{key}/{self.number}", value)
+            _write(f"{key}/{self.number}", json.dumps(list(values)))
             return []
-        found = [value]
+        found = [list(values)]
         for number in range(1, self.count):
-            found.append(_read(f"{key}/{number}"))
+            found.append(json.loads(_read(f"{key}/{number}")))
             _client().key_value_delete(f"{key}/{number}")
         return found
 
@@ -163,9 +164,9 @@ def settled_status(error: Exception, status: int) -> int:
     # Nobody is left to tell, or to hear it from, where the connection is lost as well.
     with contextlib.suppress(jax.errors.JaxRuntimeError):
         if isinstance(error, ProcessError):
-            status = pickle.loads(_client().blocking_key_value_get_bytes(_STATUS, 1000 * _PATIENCE))
+            status = int(_client().blocking_key_value_get(_STATUS, 1000 * _PATIENCE))
         elif _failed.is_first:
-            _write(_STATUS, status)
+            _write(_STATUS, str(status))
     _leave_at_exit(status)
     # Slurm ends all tasks as soon as one has ended: with what they were about to end with.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(status))
@@ -231,15 +232,16 @@ def _client() -> Any:
     return distributed.global_state.client
 
 
-def _write(key: str, value: Any) -> None:
-    _client().key_value_set_bytes(key, pickle.dumps(value))
+def _write(key: str, text: str) -> None:
+    _client().key_value_set(key, text)
 
 
-def _read(key: str) -> Any:
+def _read(key: str) -> str:
     """What a process writes there, however long it takes; a dead process ends the waiting."""
     while True:
         try:
-            return pickle.loads(_client().blocking_key_value_get_bytes(key, _PIECE))
+            text: str = _client().blocking_key_value_get(key, _PIECE)
+            return text
         except jax.errors.JaxRuntimeError as error:
             # In pieces, since Python attends to Ctrl-C only between them.
             if "DEADLINE_EXCEEDED" not in str(error):
