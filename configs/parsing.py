@@ -22,7 +22,7 @@ values; here they, and the warm-up, come from the authors' tensor2tensor
 (`transformer_parsing_base`, `_big`). Nor does the paper give the number of steps.
 
 `craft` generates only trees (`decoding.outputs`) and needs `trees linearize --leaves words`. In 90
-minutes on one CPU core, it reaches F1 76.1 on CRAFT's 2,780 development trees. Earlier runs had
+minutes on one CPU core, it reaches F1 76.1 on CRAFT's 2,780 development trees. An earlier run had
 72.3 after 14,000 steps and 74.7 after 20,000. With tags as leaves, F1 was 36.2 after 75 minutes,
 because the model lost count of words: 85% of leaves 0 to 4 had their word's tag, but only 27% of
 leaves 25 to 29. With XX and an unrestricted search, F1 was 27.7 after 9,000 steps, and 2,038

@@ -323,9 +323,9 @@ def test_a_small_model_needs_few_programs_whatever_the_lengths(monkeypatch):
         assert_same(decoded(sources, **settings), found)
     threads = threading.active_count()
     monkeypatch.setattr(batches, "decoded_of", mock.Mock(side_effect=KeyboardInterrupt))
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt) as kept:  # with its frames, and what they hold
         decoded(sources, **settings)
-    assert threading.active_count() == threads
+    assert threading.active_count() == threads and kept
 
 
 def test_groups_give_different_outputs_each_once_and_best_first():
