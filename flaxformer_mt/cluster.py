@@ -14,6 +14,7 @@ import os
 import re
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -85,8 +86,8 @@ def workers(
     """The workers of a cluster, of which one at least has begun.
 
     The default `address` is RAY_ADDRESS's, or this machine's. Machines with TPUs have a worker for
-    each `chips` of them, or for all; else those with GPUs, else with CPUs, among `kinds`. Raises
-    NoRay, ClusterError, and what `begin` raises.
+    each `chips` of them, or for all; else those with GPUs, else with CPUs, among `kinds`. Meanwhile
+    `sys.stdout` is standard error. Raises NoRay, ClusterError, and what `begin` raises.
     """
     try:
         import ray
@@ -94,23 +95,26 @@ def workers(
         raise NoRay(f"--engine ray: ray is not installed: {install('ray')}") from error
 
     handler = signal.getsignal(signal.SIGTERM)
-    try:
-        # Ray itself tries for a quarter of an hour.
-        if found := re.fullmatch(r"([\w.-]+):(\d+)", address or os.environ.get("RAY_ADDRESS", "")):
-            socket.create_connection((found[1], int(found[2])), timeout=30).close()
-        # Workers' logs stay in Ray's folder: their standard error is no part of this command's.
-        ray.init(address, log_to_driver=False, logging_level="ERROR")
-    except (OSError, RuntimeError, ValueError) as error:
-        raise ClusterError(f"the Ray cluster cannot be reached: {first_line(error)}") from error
-    try:
-        signal.signal(signal.SIGTERM, handler)  # Ray has put its own in its place
-        made = Workers(ray, say, chips, kinds)
-        made.start(begin)
-        yield made
-    except ray.exceptions.RayError as error:
-        raise ClusterError(f"the Ray cluster failed: {first_line(error)}") from error
-    finally:
-        ray.shutdown()  # which ends the workers
+    # Ray prints what workers and machines died of to standard output, where results go.
+    with contextlib.redirect_stdout(sys.stderr):
+        try:
+            # Ray itself tries for a quarter of an hour.
+            there = address or os.environ.get("RAY_ADDRESS", "")
+            if found := re.fullmatch(r"([\w.-]+):(\d+)", there):
+                socket.create_connection((found[1], int(found[2])), timeout=30).close()
+            # Workers' logs stay in Ray's folder: their standard error is no part of this command's.
+            ray.init(address, log_to_driver=False, logging_level="ERROR")
+        except (OSError, RuntimeError, ValueError) as error:
+            raise ClusterError(f"the Ray cluster cannot be reached: {first_line(error)}") from error
+        try:
+            signal.signal(signal.SIGTERM, handler)  # Ray has put its own in its place
+            made = Workers(ray, say, chips, kinds)
+            made.start(begin)
+            yield made
+        except ray.exceptions.RayError as error:
+            raise ClusterError(f"the Ray cluster failed: {first_line(error)}") from error
+        finally:
+            ray.shutdown()  # which ends the workers
 
 
 class Workers:

@@ -177,7 +177,8 @@ def test_a_bad_line_is_the_error_of_one_machine(
     assert done.status == 1 and "the Ray cluster cannot be reached: " in done.last
 
 
-def test_what_ends_every_worker_is_told(cluster: Any) -> None:
+def test_what_ends_every_worker_is_told(cluster: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """And what Ray itself says of that is no part of a command's results."""
     said: list[str] = []
     begun = functools.partial(workers, address=cluster.address, say=said.append)
 
@@ -206,3 +207,5 @@ def test_what_ends_every_worker_is_told(cluster: Any) -> None:
     with pytest.raises(ClusterError, match=r"differ: who is \d+ on [\d.]+ and \d+ on others"):
         with begun(lambda: ({"who": os.getpid()}, work)) as found:
             list(found.map(range(5000)))
+    printed = capsys.readouterr()
+    assert "worker died" in printed.err and not printed.out
