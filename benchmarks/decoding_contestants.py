@@ -3,6 +3,7 @@
 Each tries a few batch sizes first and keeps the quickest: a runtime is measured at its best.
 """
 
+import dataclasses
 import importlib
 import json
 import os
@@ -11,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Literal
+from typing import Any, Literal
 
 import flax.linen as nn
 import jax
@@ -22,6 +23,7 @@ from flaxformer_mt.config import DecodingConfig, ModelConfig
 from flaxformer_mt.data.shortlist import Shortlist
 from flaxformer_mt.data.vocabulary import EOS
 from flaxformer_mt.decoding.batches import Decoder
+from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.parameters import initial_params
 
@@ -59,24 +61,32 @@ def model_and_params(
 
 
 def ours(name: str, work: Work) -> Decode:
-    model, params = model_and_params("bfloat16" if "bfloat16" in name else "float32", work.layers)
-    shortlist = None
-    if name.endswith("_shortlist"):
-        shortlist = Shortlist(likely(), np.arange(VOCAB, dtype=np.int32), "")
-    ids = [[*source, EOS] for source in sources(work.sentences)]
-    longest = 64  # the power of two above the longest source
+    dtype: Literal["float32", "bfloat16"] = "bfloat16" if "bfloat16" in name else "float32"
+    with_shortlist = name.endswith("_shortlist")
+    if work.run:
+        run = Translator.load(work.run, shortlist=with_shortlist).with_dtype(dtype)
+        model, params, shortlist, usual = run.model, run.params, run.shortlist, run.config
+        ids = [[*line, EOS] for line in lines_of(work, run)]
+    else:
+        model, params = model_and_params(dtype, work.layers)
+        types = np.arange(VOCAB, dtype=np.int32)
+        shortlist = Shortlist(likely(), types, "") if with_shortlist else None
+        usual = DecodingConfig(max_ratio=0.0, max_extra_tokens=OUTPUT)
+        ids = [[*source, EOS] for source in sources(work.sentences)]
+    longest = 1 << (max(map(len, ids)) - 1).bit_length()
 
     def decode(beam: int, batch: int) -> int:
-        config = DecodingConfig(
-            beam_size=beam,
-            max_ratio=0.0,
-            max_extra_tokens=OUTPUT,
-            batch_tokens=batch * beam * longest,
-        )
+        config = dataclasses.replace(usual, beam_size=beam, batch_tokens=batch * beam * longest)
         decoded = Decoder((params,), (model,), config, shortlist=shortlist).decode(ids)
         return sum(len(hypotheses[0].tokens) + 1 for hypotheses in decoded)
 
     return decode
+
+
+def lines_of(work: Work, run: Translator) -> list[list[int]]:
+    """Token ids without an end mark."""
+    lines = Path(work.input).read_text("utf-8").splitlines()[: work.sentences]
+    return run.vocabularies.src.encode(lines)
 
 
 def ctranslate2(workdir: Path, compute_type: str, work: Work) -> Decode:
@@ -85,6 +95,41 @@ def ctranslate2(workdir: Path, compute_type: str, work: Work) -> Decode:
     from flaxformer_mt.interop.ctranslate2 import write
 
     folder = workdir / "ctranslate2"
+    search: dict[str, Any] = {}
+    if work.run:
+        run = Translator.load(work.run)
+        if not (folder / "model.bin").exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            write(run.with_dtype("float32"), folder, quantization="float32")
+        words = [run.vocabularies.src.pieces(line) for line in lines_of(work, run)]
+    else:
+        words = random_weights(folder, work)
+        search = {"min_decoding_length": OUTPUT, "max_decoding_length": OUTPUT}
+    translator = ctranslate2.Translator(
+        str(folder),
+        compute_type=compute_type.removesuffix("_vmap"),
+        inter_threads=1,
+        intra_threads=len(os.sched_getaffinity(0)),
+    )
+
+    def decode(beam: int, batch: int) -> int:
+        results = translator.translate_batch(
+            words,
+            beam_size=beam,
+            max_batch_size=batch,
+            use_vmap=compute_type.endswith("_vmap"),
+            **search,
+        )
+        # A translation that ends has an end mark besides.
+        return sum(len(result.hypotheses[0]) + (not search) for result in results)
+
+    return decode
+
+
+def random_weights(folder: Path, work: Work) -> list[list[str]]:
+    """CTranslate2's folder of `model_and_params`, and the sources' pieces."""
+    from flaxformer_mt.interop.ctranslate2 import write
+
     pieces = ["<pad>", "<s>", "</s>", "<unk>", *(f"t{number}" for number in range(4, VOCAB))]
     if not (folder / "model.bin").exists():
         model, params = model_and_params("float32", work.layers)
@@ -108,26 +153,7 @@ def ctranslate2(workdir: Path, compute_type: str, work: Work) -> Decode:
                 for piece, row in zip(pieces, likely(), strict=True)
             )
         )
-    translator = ctranslate2.Translator(
-        str(folder),
-        compute_type=compute_type.removesuffix("_vmap"),
-        inter_threads=1,
-        intra_threads=len(os.sched_getaffinity(0)),
-    )
-    words = [[pieces[token] for token in source] for source in sources(work.sentences)]
-
-    def decode(beam: int, batch: int) -> int:
-        results = translator.translate_batch(
-            words,
-            beam_size=beam,
-            max_batch_size=batch,
-            use_vmap=compute_type.endswith("_vmap"),
-            min_decoding_length=OUTPUT,
-            max_decoding_length=OUTPUT,
-        )
-        return sum(len(result.hypotheses[0]) for result in results)
-
-    return decode
+    return [[pieces[token] for token in source] for source in sources(work.sentences)]
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Decoding beside other runtimes: the same weights, sentences and cores, runs taken in turns.
 
 python -m benchmarks.decoding_speed --workdir DIR [--ours NAME ...] [--peers NAME ...] [--rounds N]
-    [--sentences N] [--batches N ...] [--layers N]
+    [--sentences N] [--batches N ...] [--layers N] [--beams N ...] [--run RUN --input FILE]
 
 A base-size model (paper, Table 3, a vocabulary of 32,000) with random weights translates sources of
 10 to 50 tokens into 32 tokens each, in a process of its own for each contestant. Random weights say
@@ -10,6 +10,10 @@ nothing sensible and take the same time. `ours_bfloat16` is what `--dtype bfloat
 64 sentences of Tatoeba have. CTranslate2's `..._vmap` has the same types as its vocabulary map.
 Peers need the extra [export], and run on CPUs. A GPU wants more sentences at a time:
 `--sentences 512 --batches 512`.
+
+With `--run` it is a trained run's model, with its own search settings, and the first lines of FILE;
+cutting these into pieces and joining them is not timed. CTranslate2 divides by |Y| where a run has
+the paper's length penalty.
 """
 
 import argparse
@@ -29,6 +33,7 @@ from benchmarks import RESULTS
 from benchmarks.asked_process import AskedProcess
 from benchmarks.training_contest import accelerator
 from flaxformer_mt.reproduction.result_file import this_machine, write_result
+from flaxformer_mt.rundir.layout import open_run, read_record
 
 VOCAB, OUTPUT = 32_000, 32
 LIKELY = 4096  # types that a shortlist has for a batch
@@ -53,6 +58,8 @@ class Work:
     sentences: int = 128
     batches: tuple[int, ...] = (32, 64, 128)
     layers: int = 6
+    run: str = ""
+    input: str = ""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -65,16 +72,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sentences", type=int, default=usual.sentences, metavar="N")
     parser.add_argument("--batches", type=int, nargs="+", default=usual.batches, metavar="N")
     parser.add_argument("--layers", type=int, default=usual.layers, metavar="N")
+    parser.add_argument("--beams", type=int, nargs="+", default=list(BEAMS), metavar="N")
+    parser.add_argument("--run", type=Path, metavar="RUN")
+    parser.add_argument("--input", type=Path, metavar="FILE")
     parser.add_argument("--result", type=Path, default=RESULTS, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     options.workdir.mkdir(parents=True, exist_ok=True)
     start, machine = time.perf_counter(), this_machine(accelerator())
-    work = Work(sentences=options.sentences, batches=tuple(options.batches), layers=options.layers)
+    if bool(options.run) != bool(options.input):
+        parser.error("--run and --input go together")
+    if options.run and any("vmap" in peer for peer in options.peers):
+        parser.error("--run has no vocabulary map: name other --peers")
+    work = Work(
+        sentences=options.sentences,
+        batches=tuple(options.batches),
+        layers=options.layers,
+        run=str(options.run.absolute()) if options.run else "",
+        input=str(options.input.absolute()) if options.input else "",
+    )
     contestants = {
         name: Contestant(name, options.workdir, work) for name in (*options.ours, *options.peers)
     }
     metrics: dict[str, float] = {}
-    for beam in BEAMS:
+    for beam in options.beams:
         rates: dict[str, list[float]] = {name: [] for name in contestants}
         for _ in range(options.rounds):
             for name, contestant in contestants.items():
@@ -90,11 +110,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for own, name in itertools.product(options.ours, options.peers):
             ratios = [a / b for a, b in zip(rates[own], rates[name], strict=True)]
             metrics[f"{OURS[own]}beam_{beam}_times_{name}"] = statistics.median(ratios)
-    suffix = "" if machine.accelerator == "none" else "_gpu"
+    config, suffix = f"base, vocabulary {VOCAB:,}, random weights", ""
+    if options.run:
+        config = read_record(open_run(options.run)).config["name"]
+        suffix = "_run"
+    suffix += "" if machine.accelerator == "none" else "_gpu"
     write_result(
         options.result / f"decoding_speed{suffix}.json",
         command=as_typed(options, work),
-        config=f"base, vocabulary {VOCAB:,}, random weights",
+        config=config,
         machine=machine,
         seconds=time.perf_counter() - start,
         metrics=metrics,
@@ -110,9 +134,11 @@ def as_typed(options: argparse.Namespace, work: Work) -> str:
     parts = [f"python -m benchmarks.decoding_speed --workdir DIR --rounds {options.rounds}"]
     parts += ["--ours", *options.ours] if options.ours != list(OURS) else []
     parts += ["--peers", *options.peers] if options.peers != list(PEERS) else []
-    for name, usual in dataclasses.asdict(Work()).items():
+    parts += ["--beams", *map(str, options.beams)] if options.beams != list(BEAMS) else []
+    parts += ["--run RUN --input FILE"] if options.run else []
+    for name in ("sentences", "batches", "layers"):
         value = getattr(work, name)
-        if value != usual:
+        if value != getattr(Work, name):
             parts += [f"--{name}", *map(str, value if isinstance(value, tuple) else [value])]
     return " ".join(parts)
 
