@@ -11,19 +11,20 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
 LAUNCH = ROOT / "launch"
+OTHERS = {name: text for name, text in os.environ.items() if not name.startswith("FLAXFORMER_")}
 
 
 def start(
     script: str, *arguments: str, cwd: Path | None = None, **variables: str
 ) -> subprocess.Popen[str]:
-    """A script of launch/ in a group of its own; `variables` join the environment."""
+    """A script in a group of its own; `variables` join the environment, without its own."""
     return subprocess.Popen(
         ["bash", LAUNCH / script, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, **variables},
+        env={**OTHERS, **variables},
         cwd=cwd,
         start_new_session=True,
     )

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.conftest import environment
+from tests.launch.scripts import executable
 from tests.system.conftest import PROGRAM, PYTHON, SMALL
 
-# What `launch/local.sh` does once its environment is there; making that is test_launch.py's matter.
+# What `launch/local.sh` does once its environment is there; making that is test_local.py's matter.
 # A server of a block is left running, for the page's next blocks; they find it at its own port.
 LAUNCHER = """#!/bin/bash
 command=$1; shift
@@ -52,12 +53,12 @@ class Stage:
             settings=" ".join(f"--config.{key}={value}" for key, value in settings.items()),
         )
         (folder / "launch").mkdir()
-        _script(folder / "launch" / "local.sh", launcher)
+        executable(folder / "launch" / "local.sh", launcher)
         (folder / ".venv" / "bin").mkdir(parents=True)
         python = folder / ".venv" / "bin" / "python"
-        _script(python, f'#!/bin/bash\nexec {shlex.join(PYTHON)} "$@"\n')
-        _script(self._own / "flaxformer-mt", launcher)
-        _script(self._own / "curl", CURL.format(curl=shutil.which("curl")))
+        executable(python, f'#!/bin/bash\nexec {shlex.join(PYTHON)} "$@"\n')
+        executable(self._own / "flaxformer-mt", launcher)
+        executable(self._own / "curl", CURL.format(curl=shutil.which("curl")))
         # Where commands look for sacreBLEU's test sets.
         own = {"SACREBLEU": str(folder / "sacrebleu")}
         self._environment = environment(PATH=f"{self._own}{os.pathsep}{os.environ['PATH']}", **own)
@@ -91,8 +92,3 @@ class Stage:
             out.seek(0)
             err.seek(0)
             return subprocess.CompletedProcess(command, done.returncode, out.read(), err.read())
-
-
-def _script(path: Path, text: str) -> None:
-    path.write_text(text)
-    path.chmod(0o755)

@@ -5,13 +5,11 @@ A stand-in for Python records what is asked of it, so that no test installs anyt
 
 import os
 import shutil
-import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.launch.scripts import LAUNCH, ROOT, executable, run, start, wait_until
 
 pytestmark = pytest.mark.extended
 
@@ -56,31 +54,18 @@ class Checkout:
         self.installing = self.root / ".venv.installing"
         self.bin = folder / "bin"
         self.bin.mkdir()
-        (self.bin / "python3.11").write_text(STAND_IN)
-        (self.bin / "python3.11").chmod(0o755)
+        executable(self.bin / "python3.11", STAND_IN)
         # The tools the script may use, and no other Python of this machine.
         for tool in "bash cat chmod cksum cp dirname ls mkdir rm sleep touch".split():
             (self.bin / tool).symlink_to(shutil.which(tool) or pytest.skip(f"no {tool} here"))
         self.calls = folder / "calls.txt"
-
-    def start(self, *arguments: str, **variables: str) -> subprocess.Popen[str]:
-        self.calls.write_text("")
-        return subprocess.Popen(
-            [self.root / "launch" / "local.sh", *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={"PATH": str(self.bin), "CALLS": str(self.calls), **variables},
-            cwd=self.bin.parent,
-            start_new_session=True,
-        )
+        self.script = str(self.root / "launch" / "local.sh")
+        self.environment = {"PATH": str(self.bin), "CALLS": str(self.calls)}
 
     def run(self, *arguments: str, stdin: str = "", **variables: str):
         """The finished process, with what it said, and the calls that it caused."""
-        process = self.start(*arguments, **variables)
-        out, err = process.communicate(stdin, timeout=300)
-        done = subprocess.CompletedProcess(arguments, process.returncode, out, err)
+        self.calls.write_text("")
+        done = run(self.script, *arguments, stdin=stdin, **self.environment | variables)
         return done, self.calls.read_text().splitlines()
 
 
@@ -90,6 +75,7 @@ def checkout(tmp_path: Path) -> Checkout:
 
 
 def test_first_call_installs_and_later_ones_do_not(checkout):
+    assert os.access(LAUNCH / "local.sh", os.X_OK), "its users start it by its name"
     for arguments, status in ((["--help"], 0), ([], 2)):
         done, calls = checkout.run(*arguments)
         assert done.returncode == status and calls == []
@@ -138,10 +124,9 @@ def test_what_fails_is_said_and_tried_again(checkout):
 
 
 def test_interrupted_installation_is_made_anew(checkout):
-    with checkout.start("x", PIP_HANGS="1") as process:
-        while "pip" not in checkout.calls.read_text():
-            assert process.poll() is None
-            time.sleep(0.02)
+    checkout.calls.touch()
+    with start(checkout.script, "x", **checkout.environment, PIP_HANGS="1") as process:
+        wait_until(lambda: "pip" in checkout.calls.read_text())
         os.killpg(process.pid, 9)
     leftover = checkout.venv / "half-installed"
     leftover.touch()
@@ -154,9 +139,8 @@ def test_interrupted_installation_is_made_anew(checkout):
 def test_an_environment_of_the_users_is_never_removed(checkout, tmp_path):
     mine = tmp_path / "mine"
     (mine / "bin").mkdir(parents=True)
-    shutil.copy2(checkout.bin / "python3.11", mine / "bin" / "python")
-    (mine / "bin" / "flaxformer-mt").write_text("#!/bin/bash\n")
-    (mine / "bin" / "flaxformer-mt").chmod(0o755)
+    executable(mine / "bin" / "python", STAND_IN)
+    executable(mine / "bin" / "flaxformer-mt", "#!/bin/bash\n")
     Path(f"{mine}.installing").write_text("999999999\n")  # an interrupted installation
     done, calls = checkout.run("x", FLAXFORMER_VENV=str(mine))
     assert done.returncode == 0, done.stderr
@@ -174,12 +158,10 @@ def test_an_environment_of_the_users_is_never_removed(checkout, tmp_path):
 def test_second_call_waits_for_the_first(checkout):
     checkout.run("x")
     before = checkout.venv.stat().st_ino
-    with subprocess.Popen(["sleep", "60"]) as installer:
-        checkout.installing.write_text(f"{installer.pid}\n")
-        waiting = checkout.start("x")
-        assert waiting.stderr is not None
-        assert f"waiting for process {installer.pid}" in waiting.stderr.readline()
-        checkout.installing.unlink()
-        stdout, _ = waiting.communicate(timeout=300)
-        installer.kill()
+    checkout.installing.write_text(f"{os.getpid()}\n")
+    waiting = start(checkout.script, "x", **checkout.environment)
+    assert waiting.stderr is not None
+    assert f"waiting for process {os.getpid()}" in waiting.stderr.readline()
+    checkout.installing.unlink()
+    stdout, _ = waiting.communicate(timeout=60)
     assert stdout == "local.sh x\n" and checkout.venv.stat().st_ino == before
