@@ -1,7 +1,6 @@
 """COMET through a stand-in for its program."""
 
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -30,14 +29,14 @@ pathlib.Path(given["--to_json"]).write_text(json.dumps({{given["-t"]: data}}))
 
 
 @pytest.fixture
-def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def program(tmp_path, monkeypatch) -> None:
     file = tmp_path / "comet-score"
     file.write_text(PROGRAM.format(python=sys.executable))
     file.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
 
 
-def test_the_program_s_scores_are_averaged_and_stand_with_the_others(program: None) -> None:
+def test_the_program_s_scores_are_averaged_and_stand_with_the_others(program):
     scoring = Scoring(comet="some/model", comet_gpus=2, resamples=20)
     found = assess(HYPOTHESES, REFERENCES, sources=SOURCES, scoring=scoring)
     assert found.measured[-1].sentence_scores.tolist() == pytest.approx([10, 0, 30])
@@ -54,14 +53,12 @@ def test_the_program_s_scores_are_averaged_and_stand_with_the_others(program: No
         ("odd", "its scores cannot be read"),
     ],
 )
-def test_a_program_that_fails_is_explained(program: None, model: str, message: str) -> None:
+def test_a_program_that_fails_is_explained(program, model, message):
     with pytest.raises(CometError, match=message):
         Comet(sources=SOURCES, model=model, gpus=2).counts(HYPOTHESES, REFERENCES)
 
 
-def test_the_program_lies_beside_this_python_or_is_asked_for(
-    program: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_program_lies_beside_this_python_or_is_asked_for(program, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     assert require_comet() == str(tmp_path / "comet-score")

@@ -21,7 +21,7 @@ SYSTEMS = [
 SCORING = Scoring(language="de", resamples=100)
 
 
-def test_each_system_is_tested_against_the_first() -> None:
+def test_each_system_is_tested_against_the_first():
     found = compare(SYSTEMS, REFERENCES, sources=SOURCES, scoring=SCORING, trials=200)
     base, better, same = found.systems
     assert base.tests == {}
@@ -50,7 +50,7 @@ def test_each_system_is_tested_against_the_first() -> None:
     assert legend.startswith("* p (randomization) below 0.05")
 
 
-def test_randomization_alone_takes_no_resamples_and_what_is_refused() -> None:
+def test_randomization_alone_takes_no_resamples_and_what_is_refused():
     none = dataclasses.replace(SCORING, resamples=0)
     found = compare(SYSTEMS[:2], REFERENCES, scoring=none, methods=["randomization"], trials=50)
     assert list(found.systems[1].tests) == ["randomization"]

@@ -1,7 +1,5 @@
 """Counts, formulas, scores and signatures against sacreBLEU called directly; scores by length."""
 
-from typing import Any
-
 import pytest
 from hypothesis import given, settings, strategies as st
 from sacrebleu.metrics.bleu import BLEU
@@ -11,7 +9,6 @@ from sacrebleu.metrics.ter import TER
 from flaxformer_mt.evaluation.metrics import (
     Bleu,
     Chrf,
-    Metric,
     ScoringError,
     Ter,
     bleu_scores,
@@ -43,7 +40,7 @@ HYPOTHESES = noisy(REFERENCES[:60], 0.3, 1) + ODD
     ],
     ids=lambda metric: getattr(metric, "name", ""),
 )
-def test_scores_and_signatures_are_sacrebleu_s(ours: Metric, theirs: Any) -> None:
+def test_scores_and_signatures_are_sacrebleu_s(ours, theirs):
     (measured,) = measure([ours], HYPOTHESES, REFERENCES)
     assert measured.counts.shape[0] == len(REFERENCES)
     wanted = theirs.corpus_score(HYPOTHESES, [REFERENCES])
@@ -56,7 +53,7 @@ def test_scores_and_signatures_are_sacrebleu_s(ours: Metric, theirs: Any) -> Non
     assert measured.sentence_scores.tolist() == pytest.approx(scores, abs=1e-9)
 
 
-def test_an_unknown_tokenizer_is_refused() -> None:
+def test_an_unknown_tokenizer_is_refused():
     with pytest.raises(ScoringError, match="no tokenizer 'moses'"):
         Bleu(tokenizer="moses")
 
@@ -66,7 +63,7 @@ TEXTS = st.lists(st.sampled_from("abc"), max_size=9).map(" ".join)
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=3), st.booleans(), st.booleans())
-def test_bleu_is_sacrebleu_s(pairs: list[tuple[str, str]], smooth: bool, effective: bool) -> None:
+def test_bleu_is_sacrebleu_s(pairs, smooth, effective):
     """Of corpora that are empty or have no match among others."""
     totals = Bleu(tokenizer="none").counts(*zip(*pairs, strict=True)).sum(axis=0)
     hypothesis, reference, *grams = map(int, totals)
@@ -76,7 +73,7 @@ def test_bleu_is_sacrebleu_s(pairs: list[tuple[str, str]], smooth: bool, effecti
     assert float(found) == pytest.approx(wanted.score, abs=1e-9)
 
 
-def test_buckets_are_corpora_of_their_own() -> None:
+def test_buckets_are_corpora_of_their_own():
     _, references = grammar_text(40)
     hypotheses = noisy(references, 0.2, 1)
     # 0, 1, 10, 11, 20, 21, 60, 61 and 500 words.

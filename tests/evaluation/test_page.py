@@ -27,7 +27,7 @@ REFERENCES = ["a b c", "<b>d</b> e", "f & g", "h", "שלום עולם", "nothing
 
 
 @pytest.mark.parametrize("sources", [SOURCES, None])
-def test_each_sentence_stands_with_its_text_and_words(sources: list[str] | None) -> None:
+def test_each_sentence_stands_with_its_text_and_words(sources):
     found = dataclasses.replace(FOUND, sources=sources)
     text = page("x", found, origin="", shown=4)
     items = re.findall(r'<li data-line="(\d+)".*? data-words="(\d+)">(.*?)</li>', text)
@@ -42,7 +42,7 @@ def test_each_sentence_stands_with_its_text_and_words(sources: list[str] | None)
         assert " ".join(OUTPUTS[number].split()) in shown
 
 
-def test_marks_by_hand() -> None:
+def test_marks_by_hand():
     ours, theirs = differences("the big dog sleeps now", "the dog sleeps today now here")
     assert [span.text for span in ours if span.differs] == ["big"]
     assert [span.text for span in theirs if span.differs] == ["today", "here"]
@@ -53,7 +53,7 @@ def test_marks_by_hand() -> None:
 
 
 @given(st.lists(st.sampled_from("abc")), st.lists(st.sampled_from("abc")))
-def test_no_word_is_lost_and_what_is_unmarked_agrees(ours: list[str], theirs: list[str]) -> None:
+def test_no_word_is_lost_and_what_is_unmarked_agrees(ours, theirs):
     sides = differences(" ".join(ours), " ".join(theirs))
     for words, side in zip((ours, theirs), sides, strict=True):
         assert " ".join(span.text for span in side).split() == words
@@ -61,7 +61,7 @@ def test_no_word_is_lost_and_what_is_unmarked_agrees(ours: list[str], theirs: li
     assert common[0] == common[1]
 
 
-def test_a_small_set_is_shown_whole() -> None:
+def test_a_small_set_is_shown_whole():
     for shown in (15, 16, 1000):
         assert sorted(worst_and_best(FOUND, shown)) == list(range(30))
 
@@ -72,7 +72,7 @@ def made(hypotheses: list[str], references: list[str], name: str = "x") -> str:
     return page(name, found, origin=f"Weights: {name}")
 
 
-def test_sentences_stay_text_that_can_be_read_and_sorted() -> None:
+def test_sentences_stay_text_that_can_be_read_and_sorted():
     """That a page allows its own code alone is `tests/test_pages.py`'s."""
     text = made(HOSTILE, REFERENCES, name=HOSTILE[0])
     reader = Reader(text)

@@ -22,7 +22,7 @@ from flaxformer_mt.evaluation.paper_protocol import (
 AT = "##AT##-##AT##"
 
 
-def test_compounds_punctuation_and_how_the_steps_follow_each_other() -> None:
+def test_compounds_punctuation_and_how_the_steps_follow_each_other():
     for text, split in {
         "rich-text format": f"rich {AT} text format",
         # Matches take a character on each side and do not overlap.
@@ -54,7 +54,7 @@ def test_compounds_punctuation_and_how_the_steps_follow_each_other() -> None:
         prepare("a", "cs")
 
 
-def test_a_score_worked_out_by_hand_and_a_signature_of_all_steps() -> None:
+def test_a_score_worked_out_by_hand_and_a_signature_of_all_steps():
     hypothesis = ['"A-B c d"']  # " A ##AT##-##AT## B c d "
     reference = ["„A-B c e“"]  # " A ##AT##-##AT## B c e "
     (measured,) = measure([PaperBleu(language="de")], hypothesis, reference)
@@ -119,17 +119,17 @@ def test_a_score_worked_out_by_hand_and_a_signature_of_all_steps() -> None:
         ("en", "he said 'stop.'", "he said ' stop . '"),
     ],
 )
-def test_rules(language: str, text: str, tokens: str) -> None:
+def test_rules(language, text, tokens):
     assert tokenize(text, language) == tokens
 
 
-def test_the_lists_are_those_of_this_protocol() -> None:
+def test_the_lists_are_those_of_this_protocol():
     """If a release of SacreMoses changes them, `paper_protocol.PROTOCOL` goes up."""
     lists = repr([sorted(_abbreviations(language).items()) for language in LANGUAGES])
     assert (hashlib.sha256(lists.encode()).hexdigest()[:12], PROTOCOL) == ("7958ffe18291", 2)
 
 
 @given(st.text(max_size=40) | st.text("a.\ue000'", max_size=9), st.sampled_from(["de", "en", "fr"]))
-def test_nothing_is_lost_but_blanks_and_controls(text: str, language: str) -> None:
+def test_nothing_is_lost_but_blanks_and_controls(text, language):
     kept = [c for c in tokenize(text, language) if not c.isspace()]
     assert kept == [c for c in text if not c.isspace() and c > "\x1f"]

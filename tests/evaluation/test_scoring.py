@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import math
-from typing import Any
 
 import pytest
 import sacrebleu
@@ -28,13 +27,13 @@ GERMAN = Scoring(language="de", resamples=50)
         ({"language": "cs"}, ["sacrebleu_13a", "chrf", "ter"]),
     ],
 )
-def test_the_metrics_of_a_setting(changes: dict[str, Any], names: list[str]) -> None:
+def test_the_metrics_of_a_setting(changes, names):
     scoring = dataclasses.replace(GERMAN, **changes)
     assert [metric.name for metric in scoring.metrics(REFERENCES)] == names
     assert len(scoring.notes) == ("language" in changes)
 
 
-def test_everything_is_in_the_json_and_in_the_table() -> None:
+def test_everything_is_in_the_json_and_in_the_table():
     found = assess(HYPOTHESES, REFERENCES, sources=SOURCES, scoring=GERMAN)
     content = json.loads(json.dumps(found.to_json(), allow_nan=False))
     assert content["scoring"] == {"tokenizer": "13a", "lowercase": False, "language": "de"}
@@ -59,7 +58,7 @@ def test_everything_is_in_the_json_and_in_the_table() -> None:
 
 
 @pytest.mark.parametrize("lowercase", [False, True])
-def test_equals_sacrebleu(lowercase: bool) -> None:
+def test_equals_sacrebleu(lowercase):
     odd = ["The cat sat on the mat.", "Ein Hund läuft, sagt er!", "", "It costs 3.50 (net)."]
     targets = ["The cat sat on a mat.", "Ein Hund rennt, sagt sie!", "Nothing.", "It costs 3.50."]
     scores = corpus_scores(odd, targets, lowercase=lowercase)
@@ -73,7 +72,7 @@ def test_equals_sacrebleu(lowercase: bool) -> None:
     assert scores.bleu_name == ("sacrebleu_13a_lc" if lowercase else "sacrebleu_13a")
 
 
-def test_tokenised_text_is_scored_as_it_stands_and_noted_where_scored_as_raw(caplog, capfd) -> None:
+def test_tokenised_text_is_scored_as_it_stands_and_noted_where_scored_as_raw(caplog, capfd):
     hypotheses = ["a man , in a hat .", "it 's a don't-know"]
     references = ["a man , with a hat .", "it is a don't-know"]
     scores = corpus_scores(hypotheses, references, tokenized=True)

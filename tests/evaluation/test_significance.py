@@ -1,7 +1,5 @@
 """The bootstrap and both tests against sacreBLEU's own, and where the answer is known."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from sacrebleu.metrics.bleu import BLEU
@@ -35,9 +33,7 @@ def measured(hypotheses: list[str]) -> tuple[Measured, ...]:
 @pytest.mark.parametrize(
     ("kind", "test"), [("bs", paired_bootstrap), ("ar", approximate_randomization)]
 )
-def test_p_values_are_sacrebleu_s(
-    kind: str, test: Any, system: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_p_values_are_sacrebleu_s(kind, test, system, monkeypatch):
     monkeypatch.setenv("SACREBLEU_SEED", str(SEED))
     systems = [("Baseline: a", BASELINE), ("b", system)]
     metrics = {"BLEU": BLEU(), "chrF2": CHRF(), "TER": TER()}
@@ -57,7 +53,7 @@ def test_p_values_are_sacrebleu_s(
 
 
 @pytest.mark.parametrize("test", [paired_bootstrap, approximate_randomization])
-def test_where_the_answer_is_known(test: Any) -> None:
+def test_where_the_answer_is_known(test):
     base, best = measured(BASELINE), measured(REFERENCES)
     for same in test(base, base):
         assert same.p_value == 1 and same.difference == 0 and not same.better
@@ -70,8 +66,8 @@ def test_where_the_answer_is_known(test: Any) -> None:
 
 
 def test_intervals_are_sacrebleu_s_and_parts_give_the_same_draws(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     monkeypatch.setenv("SACREBLEU_SEED", str(SEED))
     systems = [("Baseline: a", BASELINE), ("b", BASELINE)]
     metrics = {"BLEU": BLEU(), "chrF2": CHRF()}

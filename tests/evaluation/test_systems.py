@@ -37,14 +37,14 @@ def kept(
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
+def run(tmp_path) -> Path:
     """What of a run directory is looked at."""
     kept(tmp_path / "run" / "evaluation", "first")
     (tmp_path / "run" / "config.json").write_text("{}")
     return tmp_path / "run"
 
 
-def test_a_file_of_hypotheses(tmp_path: Path) -> None:
+def test_a_file_of_hypotheses(tmp_path):
     file = tmp_path / "out.txt"
     file.write_bytes("\ufeffone\r\n\ntwo\u2028half\n".encode())
     found = find_system(str(file))
@@ -57,7 +57,7 @@ def test_a_file_of_hypotheses(tmp_path: Path) -> None:
     assert find_system(f"n={tmp_path / 'a=b'}").name == "n"
 
 
-def test_an_evaluation_comes_back_as_it_was_kept(run: Path) -> None:
+def test_an_evaluation_comes_back_as_it_was_kept(run):
     found = find_system(str(run))
     assert (found.name, found.references, found.sources) == ("run", REFERENCES, SOURCES)
     assert (found.tokenizer, found.language) == ("13a", "de")
@@ -72,7 +72,7 @@ def test_an_evaluation_comes_back_as_it_was_kept(run: Path) -> None:
     assert (found.references, found.sources, found.tokenizer) == (None, None, None)
 
 
-def test_what_is_missing_or_no_text_is_named(run: Path, tmp_path: Path) -> None:
+def test_what_is_missing_or_no_text_is_named(run, tmp_path):
     (tmp_path / "bad").write_bytes(b"good\n\xff\n")
     for path, message in (
         ("nowhere", "nowhere: does not exist"),
@@ -98,7 +98,7 @@ def test_what_is_missing_or_no_text_is_named(run: Path, tmp_path: Path) -> None:
         find_system(str(run))
 
 
-def test_all_have_one_text_and_one_source() -> None:
+def test_all_have_one_text_and_one_source():
     plain = System(name="a", hypotheses=["x", "y"])
     brought = System(name="b", hypotheses=["x", "y"], references=REFERENCES, sources=SOURCES)
     assert common_text([plain, brought]) == (REFERENCES, SOURCES)
@@ -124,7 +124,7 @@ def test_all_have_one_text_and_one_source() -> None:
     assert len(notes) == 1
 
 
-def test_all_were_scored_in_one_way(tmp_path: Path) -> None:
+def test_all_were_scored_in_one_way(tmp_path):
     ways = {"cased": {}, "raw": {"tokenizer": "none"}, "blind": {"lowercase": True}}
     found = (find_system(str(kept(tmp_path, name, **how))) for name, how in ways.items())
     plain, (cased, raw, blind) = System(name="a", hypotheses=[]), found
@@ -139,7 +139,7 @@ def test_all_were_scored_in_one_way(tmp_path: Path) -> None:
 
 
 @needs_clients
-def test_an_evaluation_in_a_bucket(gcs: Any, bucket: str) -> None:
+def test_an_evaluation_in_a_bucket(gcs, bucket):
     run = f"gs://{bucket}/runs/one"
     kept(as_path(run) / "evaluation", "first")
     kept(as_path(run) / "evaluation", "second")
@@ -150,9 +150,7 @@ def test_an_evaluation_in_a_bucket(gcs: Any, bucket: str) -> None:
     assert plain == System(name="x", hypotheses=found.hypotheses)
 
 
-def test_nothing_of_the_evaluation_before_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_of_the_evaluation_before_stays(tmp_path, monkeypatch):
     endings = ["html", "hyp.txt", "json", "ref.txt", "src.txt"]
     kept(tmp_path, examples=2)
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"set.{end}" for end in endings]
@@ -178,7 +176,7 @@ def test_nothing_of_the_evaluation_before_stays(
         kept(tmp_path)
 
 
-def test_what_cannot_be_scored_or_kept_is_refused_beforehand(tmp_path: Path) -> None:
+def test_what_cannot_be_scored_or_kept_is_refused_beforehand(tmp_path):
     with pytest.raises(ScoringError, match="1 sources for 2 references"):
         check("x", ["a"], ["b", "c"], tmp_path)
     with pytest.raises(ScoringError, match="no sentences"):

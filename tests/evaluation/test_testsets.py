@@ -16,7 +16,7 @@ from flaxformer_mt.evaluation.testsets import STALL_SECONDS, check_testset, load
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, monkeypatch) -> Path:
     """sacreBLEU's folder, empty, and no network. A set keeps its place since it was imported."""
     monkeypatch.setattr(sacrebleu.utils, "SACREBLEU_DIR", str(tmp_path))
     for name in ("wmt14/full", "wmt21/B", "wmt21/dev", "wmt22", "wmt23"):
@@ -36,7 +36,7 @@ def unreachable(*_: Any, **__: Any) -> Any:
     raise urllib.error.URLError("Name or service not known")
 
 
-def test_on_disk_nothing_is_fetched(folder: Path) -> None:
+def test_on_disk_nothing_is_fetched(folder):
     put(folder, "wmt14/full", "src", ["a\u2028b", "c"])
     put(folder, "wmt14/full", "ref", ["A", "C"])
     assert load_testset("wmt14/full", "en-de") == (["a\u2028b", "c"], ["A", "C"], 0)
@@ -54,9 +54,7 @@ def test_on_disk_nothing_is_fetched(folder: Path) -> None:
         ("wmt21/dev", "en-ha", "ref:A"),
     ],
 )
-def test_it_is_the_reference_that_sacrebleu_scores_with(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, langpair: str, field: str
-) -> None:
+def test_it_is_the_reference_that_sacrebleu_scores_with(folder, monkeypatch, name, langpair, field):
     there = ["src", "ref", "ref:A", "ref:B", "ref:refA", "ref:refB"]
     for each in there:
         put(folder, name, each.replace(":", "-"), [each], langpair)
@@ -70,7 +68,7 @@ def test_it_is_the_reference_that_sacrebleu_scores_with(
     assert f"{field}\n" in theirs
 
 
-def test_files_that_do_not_do_are_refused(folder: Path) -> None:
+def test_files_that_do_not_do_are_refused(folder):
     put(folder, "wmt21/B", "src", ["a"], "cs-en")
     put(folder, "wmt21/B", "ref-A", ["A"], "cs-en")  # another reference does not stand in
     with pytest.raises(ScoringError, match=r"put wmt21_B.cs-en.src and wmt21_B.cs-en.ref-B "):
@@ -81,9 +79,7 @@ def test_files_that_do_not_do_are_refused(folder: Path) -> None:
         load_testset("wmt22", "en-de")
 
 
-def test_without_a_network_it_says_where_the_files_go(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_network_it_says_where_the_files_go(folder, monkeypatch):
     with pytest.raises(ScoringError) as refused:
         load_testset("wmt14/full", "en-de")
     said = str(refused.value)
@@ -110,7 +106,7 @@ def test_without_a_network_it_says_where_the_files_go(
         load_testset("wmt14/full", "en-de")
 
 
-def test_names_are_checked_before_anything_is_done() -> None:
+def test_names_are_checked_before_anything_is_done():
     with pytest.raises(ScoringError, match="no test set 'wmt41', but wmt"):
         check_testset("wmt41", "en-de")
     with pytest.raises(ScoringError, match="wmt14/full has no pair 'en-xx': cs-en, de-en"):

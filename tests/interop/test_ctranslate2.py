@@ -44,9 +44,7 @@ def exported(made: Translator, folder: Path, quantization: str, **more: float) -
         ("int7", "int7", 0.6),
     ],
 )
-def test_rounded_weights_are_near(
-    quantization: str, products: str, bound: float, tmp_path: Path
-) -> None:
+def test_rounded_weights_are_near(quantization, products, bound, tmp_path):
     made = translator()
     runtime = written(made, tmp_path, quantization, products)
     sources = [[*ids, EOS] for ids in made.vocabularies.src.encode(LINES)]
@@ -57,9 +55,7 @@ def test_rounded_weights_are_near(
     assert 1e-5 < np.abs(found - expected).max() < bound
 
 
-def test_no_sum_of_two_products_exceeds_16_bits_with_seven(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_sum_of_two_products_exceeds_16_bits_with_seven(tmp_path, monkeypatch):
     """The other operand's bytes are without a sign there: up to 255."""
     specs = []
     rounds = ctranslate2._to_seven_bits
@@ -74,7 +70,7 @@ def test_no_sum_of_two_products_exceeds_16_bits_with_seven(
         assert 2 * 255 * int(np.abs(weight).max()) < 2**15
 
 
-def test_where_products_of_bytes_lose_sums_seven_bits_are_the_way(tmp_path: Path) -> None:
+def test_where_products_of_bytes_lose_sums_seven_bits_are_the_way(tmp_path):
     """These drawn weights are such that x86 without VNNI is far off; every other CPU is near."""
     made, eight, seven = translator(), tmp_path / "int8", tmp_path / "int7"
     if platform.machine() != "x86_64" or "vnni" in Path("/proc/cpuinfo").read_text():
@@ -89,9 +85,7 @@ def test_where_products_of_bytes_lose_sums_seven_bits_are_the_way(tmp_path: Path
     assert "VNNI" not in (seven / "README.md").read_text()
 
 
-def test_what_rounding_would_hide_is_found_before_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_rounding_would_hide_is_found_before_it(tmp_path, monkeypatch):
     """Not written: a small bias of the last layer."""
     made = translator()
     vector = made.params["decoder"]["layers_1"]["feed_forward"]["b_out"]
@@ -110,7 +104,7 @@ def test_what_rounding_would_hide_is_found_before_it(
     assert not list(tmp_path.iterdir())
 
 
-def test_what_is_never_generated_here_is_not_there(tmp_path: Path) -> None:
+def test_what_is_never_generated_here_is_not_there(tmp_path):
     made = greedy_settings(translator(logits_bias=True))
     bias = made.params["embedding"]["softmax_bias"]
     made.params["embedding"]["softmax_bias"] = bias.at[np.array([PAD, BOS])].set(50)
@@ -119,7 +113,7 @@ def test_what_is_never_generated_here_is_not_there(tmp_path: Path) -> None:
     assert model_of(tmp_path).translate(LINES[:2]) == expected and all(expected)
 
 
-def test_language_codes_are_cut_off(tmp_path: Path) -> None:
+def test_language_codes_are_cut_off(tmp_path):
     """They are whole pieces of a table, and a vocabulary without one has none."""
     plain = vocabularies(shared=True).src
     coded = Vocabulary(
@@ -135,7 +129,7 @@ def test_language_codes_are_cut_off(tmp_path: Path) -> None:
     assert compare(Reference(made), runtime, lines, "lines", bound=1e-4).agrees
 
 
-def test_the_folders_search_is_the_runs_where_it_has_that(tmp_path: Path) -> None:
+def test_the_folders_search_is_the_runs_where_it_has_that(tmp_path):
     made = translator()
     changes = {"length_norm": "average", "length_penalty": 0.7, "no_repeat_ngram": 3}
     made.config = dataclasses.replace(made.config, beam_size=3, **changes)

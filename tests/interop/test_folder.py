@@ -16,9 +16,7 @@ from flaxformer_mt.interop.parity import COUNT, sample_lines
 from tests.interop.translators import vocabularies
 
 
-def test_a_folder_appears_when_it_is_complete_and_on_the_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_appears_when_it_is_complete_and_on_the_disk(tmp_path, monkeypatch):
     forced: list[str] = []
     whole = os.fsync
     place = tmp_path / "deep" / "model"
@@ -45,7 +43,7 @@ def test_a_folder_appears_when_it_is_complete_and_on_the_disk(
     assert place.stat().st_mode == (tmp_path / "usual").stat().st_mode
 
 
-def test_the_folder_one_is_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_one_is_in(tmp_path, monkeypatch):
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     with appearing("../here/.") as folder:
@@ -53,7 +51,7 @@ def test_the_folder_one_is_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert [path.name for path in tmp_path.rglob("*")] == ["here", "file"]
 
 
-def test_what_is_there_stays(tmp_path: Path) -> None:
+def test_what_is_there_stays(tmp_path):
     file = tmp_path / "file"
     file.write_text("x")
     for place, message in (
@@ -67,7 +65,7 @@ def test_what_is_there_stays(tmp_path: Path) -> None:
     assert file.read_text() == "x"
 
 
-def test_lines_are_a_file_s_or_validation_text_or_pieces(tmp_path: Path) -> None:
+def test_lines_are_a_file_s_or_validation_text_or_pieces(tmp_path):
     pair, file = vocabularies(shared=True), tmp_path / "lines.txt"
     file.write_bytes("\ufeffone\r\n\n  \nzwei ä\n".encode())
     assert sample_lines(pair, None, file) == (["one", "zwei ä"], str(file))
@@ -97,7 +95,7 @@ def test_lines_are_a_file_s_or_validation_text_or_pieces(tmp_path: Path) -> None
     assert sample_lines(pair, tmp_path, None) == expected
 
 
-def test_of_a_runs_search_goes_along_what_means_the_same_there() -> None:
+def test_of_a_runs_search_goes_along_what_means_the_same_there():
     cases: list[tuple[dict[str, Any], float, tuple[str, ...]]] = [
         ({}, 0.0, ("divides by |Y|^alpha, so the same", "is `candidates`")),
         ({"length_norm": "average"}, 0.6, ("is 0.6, as in the run: the exponent",)),

@@ -18,7 +18,7 @@ from flaxformer_mt.interop.import_run import import_marian
 from flaxformer_mt.rundir.layout import open_run, read_record, read_status
 from tests.cli.conftest import run as run, settings, workdir as workdir
 from tests.interop.marian_models import write_arrays
-from tests.interop.stand_in_hub import Hub, hub as hub
+from tests.interop.stand_in_hub import hub as hub
 
 pytest.importorskip("safetensors", reason="needs the [export] extra")
 
@@ -34,7 +34,7 @@ def pushed(workdir, out, name="lab/en-de"):
     return [*export, "--output", out, "--push", name]
 
 
-def test_a_folder_is_pushed_and_comes_back_as_a_run(hub: Hub, run, workdir, tmp_path):
+def test_a_folder_is_pushed_and_comes_back_as_a_run(hub, run, workdir, tmp_path):
     out = tmp_path / "out"
     done = run(*pushed(workdir, out), "--license", "apache-2.0")
     assert (done.status, done.last) == (0, f"{hub.url}/lab/en-de: uploaded"), done.errors

@@ -35,7 +35,7 @@ def read(path: Path) -> dict:
     return json.loads(path.read_text())
 
 
-def test_the_files_say_what_the_model_is(tmp_path: Path) -> None:
+def test_the_files_say_what_the_model_is(tmp_path):
     made = translator(activation="silu", ffn_dropout=0.2)
     huggingface.write(made, tmp_path, card=CARD)
     config = read(tmp_path / "config.json")
@@ -60,7 +60,7 @@ def test_the_files_say_what_the_model_is(tmp_path: Path) -> None:
     assert not read(tmp_path / "config.json")["share_encoder_decoder_embeddings"]
 
 
-def test_the_card_tells_where_the_model_is_from(tmp_path: Path) -> None:
+def test_the_card_tells_where_the_model_is_from(tmp_path):
     run = make_run(tmp_path / "run", {1: None, 2: None})
     scoring = Scoring(ter=False, resamples=0, language="de")
     one = Translator.load(run, which=1)
@@ -86,7 +86,7 @@ Translated by flaxformer-mt's own search.
     assert "metrics:" not in second and 'name = "."' in second
 
 
-def test_the_card_names_data_and_commands_without_the_folders_of_a_machine() -> None:
+def test_the_card_names_data_and_commands_without_the_folders_of_a_machine():
     corpora = (
         CorpusConfig(name="mine", src="/corpora/a.en", tgt="b.de"),
         CorpusConfig(name="set", kind="tfds", path="wmt14_translate/de-en", split="train[:1%]"),
@@ -126,14 +126,12 @@ These weights have not been evaluated.
         ({"num_heads": 3, "d_k": 4, "d_v": 4}, "to be 16 / 3"),
     ],
 )
-def test_what_it_cannot_hold_is_refused(form, reason: str, tmp_path: Path) -> None:
+def test_what_it_cannot_hold_is_refused(form, reason, tmp_path):
     with pytest.raises(ExportError, match=reason):
         huggingface.write(translator(**form), tmp_path, card=CARD)
 
 
-def test_without_the_package_it_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_package_it_says_what_to_install(tmp_path, monkeypatch):
     for package, form in (
         ("safetensors.numpy", "huggingface"),
         ("ctranslate2", "ctranslate2"),
@@ -152,7 +150,7 @@ def log_probs(made: Translator) -> np.ndarray:
 
 
 @pytest.mark.parametrize("form", [{"attention_bias": True}, {"norm": "pre"}], ids=str)
-def test_reordered_channels_compute_the_same(form) -> None:
+def test_reordered_channels_compute_the_same(form):
     """With learned positions, which are reordered along, nothing tells the orders apart."""
     made = translator(positions="learned", tie="target", **form)
     expected = log_probs(made)
@@ -169,9 +167,7 @@ def test_reordered_channels_compute_the_same(form) -> None:
     ],
     ids=str,
 )
-def test_there_and_back_is_the_same_model(
-    form, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_there_and_back_is_the_same_model(form, tmp_path, monkeypatch):
     """Vocabulary, weights to the bit and search; projections have got biases, which are 0."""
     monkeypatch.setattr(huggingface, "missing", lambda: ["torch"])
     made = translator(**form)

@@ -22,7 +22,7 @@ pytest.importorskip("safetensors", reason="needs the [export] extra")
 
 
 @pytest.fixture(autouse=True)
-def no_peer(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_peer(monkeypatch) -> None:
     """As where PyTorch is not installed: `test_interop.py` compares."""
     monkeypatch.setattr(huggingface, "missing", lambda: ["torch", "transformers"])
 
@@ -42,12 +42,12 @@ def code_row(made: Translator, table: str) -> np.ndarray:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path) -> Path:
     write_arrays(tmp_path / "marian")
     return tmp_path / "marian"
 
 
-def test_types_are_renumbered_with_their_rows(tmp_path: Path) -> None:
+def test_types_are_renumbered_with_their_rows(tmp_path):
     state = write_arrays(tmp_path / "marian")
     notes: list[str] = []
     made = imported(tmp_path, report=notes.append)
@@ -72,7 +72,7 @@ def test_types_are_renumbered_with_their_rows(tmp_path: Path) -> None:
     assert not notes
 
 
-def test_the_run_says_what_it_is(folder: Path, tmp_path: Path) -> None:
+def test_the_run_says_what_it_is(folder, tmp_path):
     import_marian(folder, tmp_path / "run", ["flaxformer-mt", "import"])
     record = read_record(open_run(tmp_path / "run"))
     config = freeze(record.config, "config.json")
@@ -88,7 +88,7 @@ def test_the_run_says_what_it_is(folder: Path, tmp_path: Path) -> None:
     assert status["state"] == "finished" and status["reason"] == f"imported from {folder}"
 
 
-def test_separate_vocabularies(tmp_path: Path) -> None:
+def test_separate_vocabularies(tmp_path):
     state = write_arrays(tmp_path / "marian", separate=True)
     made = imported(tmp_path)
     assert made.model.config.tie == "target"
@@ -132,7 +132,7 @@ def change(path: Path, **values: Any) -> None:
         ),
     ],
 )
-def test_other_models_are_refused(folder: Path, tmp_path: Path, values, message: str) -> None:
+def test_other_models_are_refused(folder, tmp_path, values, message):
     change(folder / "config.json", **values)
     with pytest.raises(ExportError, match=message):
         import_marian(folder, tmp_path / "run", ["x"])
@@ -155,9 +155,7 @@ def test_other_models_are_refused(folder: Path, tmp_path: Path, values, message:
         ("model.safetensors", None, "has neither model.safetensors nor pytorch_model.bin"),
     ],
 )
-def test_damage_is_refused_by_name(
-    folder: Path, tmp_path: Path, name: str, content: bytes | None, message: str
-) -> None:
+def test_damage_is_refused_by_name(folder, tmp_path, name, content, message):
     if content is None:
         (folder / name).unlink()
     else:
@@ -167,7 +165,7 @@ def test_damage_is_refused_by_name(
     assert not (tmp_path / "run").exists()
 
 
-def test_positions_that_are_no_sinusoids_are_refused(folder: Path, tmp_path: Path) -> None:
+def test_positions_that_are_no_sinusoids_are_refused(folder, tmp_path):
     table = sinusoids_in_halves(64, SIZES["d_model"])
     put_arrays(folder, {"model.encoder.embed_positions.weight": np.float16(table)})
     import_marian(folder, tmp_path / "run", ["x"])
@@ -185,18 +183,14 @@ def test_positions_that_are_no_sinusoids_are_refused(folder: Path, tmp_path: Pat
         ("\x1b[2J", np.zeros(1), "arrays unknown to a Marian"),
     ],
 )
-def test_arrays_that_are_no_models_are_refused(
-    folder: Path, tmp_path: Path, name: str, value: np.ndarray, message: str
-) -> None:
+def test_arrays_that_are_no_models_are_refused(folder, tmp_path, name, value, message):
     put_arrays(folder, {name: np.float16(value)})
     with pytest.raises(ExportError, match=message) as refused:
         import_marian(folder, tmp_path / "run", ["x"])
     assert str(refused.value).isprintable()
 
 
-def test_what_is_not_there_is_named(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_not_there_is_named(folder, tmp_path, monkeypatch):
     with pytest.raises(ExportError, match="absent: no such folder; give a downloaded model's"):
         import_marian(tmp_path / "absent", tmp_path / "run", ["x"])
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
@@ -205,7 +199,7 @@ def test_what_is_not_there_is_named(
         import_marian(folder, tmp_path / "run", ["x"])
 
 
-def test_what_is_not_kept_is_said(folder: Path, tmp_path: Path) -> None:
+def test_what_is_not_kept_is_said(folder, tmp_path):
     pad = len(vocabulary("en", "de")) - 1
     change(folder / "config.json", bad_words_ids=[[pad], [5, 6]])
     notes: list[str] = []
@@ -221,7 +215,7 @@ def test_what_is_not_kept_is_said(folder: Path, tmp_path: Path) -> None:
         ({"num_beams": None, "length_penalty": 0}, (6, 0.0, 0)),
     ],
 )
-def test_the_search_is_theirs(folder: Path, tmp_path: Path, generation, expected) -> None:
+def test_the_search_is_theirs(folder, tmp_path, generation, expected):
     (folder / "generation_config.json").write_text(json.dumps(generation))
     config = imported(tmp_path).config
     assert (config.beam_size, config.length_penalty, config.no_repeat_ngram) == expected
@@ -237,7 +231,7 @@ def put_arrays(folder: Path, arrays: dict[str, np.ndarray]) -> dict[str, np.ndar
     return state
 
 
-def test_a_softmax_of_its_own_beside_a_shared_table(folder: Path, tmp_path: Path) -> None:
+def test_a_softmax_of_its_own_beside_a_shared_table(folder, tmp_path):
     own = np.random.default_rng(3).standard_normal((len(vocabulary("en", "de")), SIZES["d_model"]))
     state = put_arrays(folder, {"lm_head.weight": np.float32(own)})
     with pytest.raises(ExportError, match=r"'lm_head.weight' differs from the table"):
@@ -252,7 +246,7 @@ def test_a_softmax_of_its_own_beside_a_shared_table(folder: Path, tmp_path: Path
         np.testing.assert_array_equal(code_row(made, name), shared)
 
 
-def test_tables_that_nothing_ties_are_each_sides_own(folder: Path, tmp_path: Path) -> None:
+def test_tables_that_nothing_ties_are_each_sides_own(folder, tmp_path):
     change(folder / "config.json", tie_word_embeddings=False)
     with pytest.raises(ExportError, match=r"has no array 'lm_head.weight'"):
         import_marian(folder, tmp_path / "run", ["x"])
@@ -267,7 +261,7 @@ def test_tables_that_nothing_ties_are_each_sides_own(folder: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", ["lm_head.weight", "model.decoder.embed_tokens.weight"])
-def test_a_tied_table_may_be_there_twice_if_it_is_the_same(tmp_path: Path, name: str) -> None:
+def test_a_tied_table_may_be_there_twice_if_it_is_the_same(tmp_path, name):
     table = write_arrays(tmp_path / "marian")["model.shared.weight"]
     put_arrays(tmp_path / "marian", {name: table})
     imported(tmp_path)

@@ -4,8 +4,6 @@ Needs an environment with PyTorch and transformers (`tests/interop/peers.txt`; C
 how to make one); skipped elsewhere.
 """
 
-from pathlib import Path
-
 import pytest
 
 from flaxformer_mt.config import DataConfig
@@ -35,7 +33,7 @@ TOLERANCE = 1e-4
 @pytest.mark.parametrize(
     "changes", [{"activation_function": "relu"}, {"tie_word_embeddings": False}], ids=str
 )
-def test_an_imported_model_is_the_same(changes, separate: bool, tmp_path: Path) -> None:
+def test_an_imported_model_is_the_same(changes, separate, tmp_path):
     folder, few = tmp_path / "marian", tmp_path / "few.txt"
     state = marian_models.write_arrays(folder, separate=separate, **changes)
     model = transformers.MarianMTModel.from_pretrained(str(folder), dtype=torch.float32).eval()
@@ -82,7 +80,7 @@ def test_an_imported_model_is_the_same(changes, separate: bool, tmp_path: Path) 
     ],
     ids=str,
 )
-def test_an_exported_model_is_the_same(form, tmp_path: Path) -> None:
+def test_an_exported_model_is_the_same(form, tmp_path):
     """Random weights exaggerate nothing: epsilon 1e-6 in place of 1e-5 is not seen either."""
     made = translator(**form)
     form = {"form": "huggingface", "card": Card(data=DataConfig(src_lang="en", tgt_lang="de"))}

@@ -23,7 +23,7 @@ RUN = "import runpy; runpy.run_path('translate.py', run_name='__main__')"
 
 
 @pytest.fixture(params=["ctranslate2", "stablehlo"])
-def form(request: pytest.FixtureRequest) -> str:
+def form(request) -> str:
     needed = {"ctranslate2": "ctranslate2", "stablehlo": "flatbuffers"}[request.param]
     pytest.importorskip(needed, reason="needs the [export] extra")
     return request.param
@@ -71,7 +71,7 @@ def greedily(made: Translator, line: str) -> str:
     ],
     ids=str,
 )
-def test_float32_is_the_same(form: str, changes, tmp_path: Path) -> None:
+def test_float32_is_the_same(form, changes, tmp_path):
     made = translator(**changes)
     runtime = write(form, made, tmp_path)
     parity = compare(Reference(made), runtime, LINES, "lines", bound=1e-4)
@@ -83,7 +83,7 @@ def test_float32_is_the_same(form: str, changes, tmp_path: Path) -> None:
         assert program.platforms == ("cpu", "cuda", "tpu")
 
 
-def test_lines_in_are_lines_out(form: str, tmp_path: Path) -> None:
+def test_lines_in_are_lines_out(form, tmp_path):
     made = greedy_settings(translator())
     write(form, made, tmp_path)
     first, last = greedily(made, LINES[0]), greedily(made, LINES[3] + "\x0b\u2028")
@@ -94,7 +94,7 @@ def test_lines_in_are_lines_out(form: str, tmp_path: Path) -> None:
     assert alone(tmp_path, code.replace("TEXT", LINES[0])) == f"{first}\n"
 
 
-def test_text_that_spells_a_mark_is_text(form: str, tmp_path: Path) -> None:
+def test_text_that_spells_a_mark_is_text(form, tmp_path):
     made = greedy_settings(translator(pair=digits()))
     runtime, lines = write(form, made, tmp_path), ["1 </s> 23", "<s>", "<pad> <unk>", "</s>"]
     encoded = made.vocabularies.src.encode(lines)
@@ -103,7 +103,7 @@ def test_text_that_spells_a_mark_is_text(form: str, tmp_path: Path) -> None:
     assert model_of(tmp_path).translate(lines[:1]) == [greedily(made, lines[0])]
 
 
-def test_lines_of_blanks_have_no_translation(form: str, tmp_path: Path) -> None:
+def test_lines_of_blanks_have_no_translation(form, tmp_path):
     made = translator()
     write(form, made, tmp_path)
     model = model_of(tmp_path)
@@ -113,9 +113,7 @@ def test_lines_of_blanks_have_no_translation(form: str, tmp_path: Path) -> None:
     assert text and model.translate([]) == []
 
 
-def test_what_it_cannot_read_is_said_in_a_line(
-    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_it_cannot_read_is_said_in_a_line(form, tmp_path, monkeypatch):
     write(form, translator(max_length=20), tmp_path)
     for text, message in (
         (b"dog\n" + b"dog " * 30, r"line 2 has \d+ tokens of at most 19"),

@@ -46,13 +46,13 @@ GOLD = str(SENTENCE)
         ("(TOP (S (NP (NN a)) (. .)))", "(TOP (S (NP (NN a))))", (2, 2, 2)),
     ],
 )
-def test_counts_by_hand(gold: str, predicted: str, expected: tuple[int, int, int]) -> None:
+def test_counts_by_hand(gold, predicted, expected):
     score = score_sentence(parse(gold), parse(predicted))
     assert not score.errors and not score.skipped
     assert (score.matched, score.gold, score.predicted) == expected
 
 
-def test_a_corpus_is_scored_by_its_sums() -> None:
+def test_a_corpus_is_scored_by_its_sums():
     pairs = [
         ("(TOP (S (NP (NN a)) (VP (VB b) (NP (NN c)))))",) * 2,
         ("(TOP (S (NP (NN a)) (VP (VB b))))", "(TOP (S (NN a) (VB b)))"),
@@ -81,7 +81,7 @@ def test_a_corpus_is_scored_by_its_sums() -> None:
     assert told["all"]["sentences"] == 2 and told["at_most_40_words"]["sentences"] == 1
 
 
-def test_a_tree_without_words_is_skipped_and_other_words_are_an_error() -> None:
+def test_a_tree_without_words_is_skipped_and_other_words_are_an_error():
     for predicted in ("(())", "(TOP (, ,))"):
         assert score_sentence(SENTENCE, parse(predicted)).skipped
     gold = parse("(TOP (NP (NN a) (NN b)))")
@@ -120,7 +120,7 @@ def test_a_tree_without_words_is_skipped_and_other_words_are_an_error() -> None:
         ("(TOP (S (NN a) (-NONE- *) (. .)))", "(TOP (S (XX a) (XX *) (XX .)))"),
     ],
 )
-def test_traces_are_no_other_words(gold: str, predicted: str) -> None:
+def test_traces_are_no_other_words(gold, predicted):
     score = score_sentence(parse(gold), parse(predicted))
     assert score.by_gold_tags and score.exact
     other = score_sentence(parse(gold.replace("a)", "z)")), parse(predicted.replace("He", "z")))
@@ -150,7 +150,7 @@ def quadratic(gold: Tree, predicted: Tree) -> tuple[int, int, int]:
 
 @settings(max_examples=200, deadline=None)
 @given(tree=trees(), data=st.data())
-def test_counts_equal_those_of_a_plain_count(tree: Tree, data: st.DataObject) -> None:
+def test_counts_equal_those_of_a_plain_count(tree, data):
     brackets = []
     for bracket in tree.brackets:
         change = data.draw(st.sampled_from(["keep", "drop", "double", *LABELS]))

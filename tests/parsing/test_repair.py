@@ -30,7 +30,7 @@ SOUP = st.lists(st.sampled_from(TOKENS + NO_TOKENS), max_size=20)
 
 @settings(max_examples=200, deadline=None)
 @given(tree=trees())
-def test_linearised_trees_come_back(tree: Tree) -> None:
+def test_linearised_trees_come_back(tree):
     rebuilt = rebuild(tree.words, linearize(tree, "tags"))
     assert rebuilt.tree == tree and not rebuilt.repairs
     without_tags = rebuild(tree.words, linearize(tree))
@@ -43,9 +43,7 @@ def test_linearised_trees_come_back(tree: Tree) -> None:
 
 @settings(max_examples=500, deadline=None)
 @given(words=st.lists(st.sampled_from(["a", "b", "f(x)"]), max_size=6), tokens=SOUP)
-def test_whatever_comes_a_tree_of_the_sentence_is_made_of_it(
-    words: list[str], tokens: list[str]
-) -> None:
+def test_whatever_comes_a_tree_of_the_sentence_is_made_of_it(words, tokens):
     rebuilt = rebuild(words, tokens)
     assert len(rebuilt.tree.words) == len(words)
     assert parse(str(rebuilt.tree)) == rebuilt.tree
@@ -84,13 +82,13 @@ def test_whatever_comes_a_tree_of_the_sentence_is_made_of_it(
         ("(NP XX )NP (VP XX XX )VP", "(NP (XX a)) (VP (XX b) (XX c))", {}),
     ],
 )
-def test_repairs(tokens: str, tree: str, repairs: dict[str, int]) -> None:
+def test_repairs(tokens, tree, repairs):
     rebuilt = rebuild(["a", "b", "c"], tokens_of(tokens))
     assert str(rebuilt.tree) == f"(TOP {tree})"
     assert rebuilt.repairs == repairs
 
 
-def test_round_brackets_in_words_are_written_as_treebanks_do() -> None:
+def test_round_brackets_in_words_are_written_as_treebanks_do():
     tree = rebuild(["f(x)", "("], ["(NP", "XX", "XX", ")NP"]).tree
     assert str(tree) == "(TOP (NP (XX f-LRB-x-RRB-) (XX -LRB-)))"
     assert str(flat(["a", "(b"])) == "(TOP (XX a) (XX -LRB-b))" and flat([]) == Tree()
@@ -102,7 +100,7 @@ def test_round_brackets_in_words_are_written_as_treebanks_do() -> None:
     assert rebuild(["x"], ["(NP"] * depth + ["NN"]).tree == tree
 
 
-def test_the_form_and_its_tokens() -> None:
+def test_the_form_and_its_tokens():
     plain = "(S (NP XX XX )NP (VP XX (NP XX )NP (PP XX (NP XX )NP )PP )VP XX )S"
     tagged = "(S (NP DT NN )NP (VP VBD (NP PRP )NP (PP IN (NP NNP )NP )PP )VP . )S"
     assert linearize(SENTENCE) == tokens_of(plain)
@@ -114,7 +112,7 @@ def test_the_form_and_its_tokens() -> None:
     assert tokens_of("  a\u00a0b \t c\u0085d ") == ["a\u00a0b", "c\u0085d"]
 
 
-def test_repairs_are_added_up_and_none_is_left_out() -> None:
+def test_repairs_are_added_up_and_none_is_left_out():
     repairs = Repairs()
     for words, tokens in (("a", "(S XX )S"), ("a b", "(S XX"), ("a b c", "(S XX )S")):
         repairs.add(rebuild(words.split(), tokens.split()))

@@ -10,13 +10,13 @@ from tests.parsing.forests import parse, texts
 
 @settings(max_examples=200, deadline=None)
 @given(text=texts())
-def test_text_and_trees_are_each_other_s_inverse(text: str) -> None:
+def test_text_and_trees_are_each_other_s_inverse(text):
     tree = parse(text)
     assert str(tree) == text
     assert normal_form(tree) == (tree, {})  # a plain tree stays as it is
 
 
-def test_a_tree_is_its_words_tags_and_spans() -> None:
+def test_a_tree_is_its_words_tags_and_spans():
     assert parse("(TOP (S (NP (DT a) (NN b)) (VP (VP (VB c)) (, ,))) (X (. .)))") == Tree(
         words=("a", "b", "c", ",", "."),
         tags=("DT", "NN", "VB", ",", "."),
@@ -56,13 +56,13 @@ def test_a_tree_is_its_words_tags_and_spans() -> None:
         ("(S (NP (NN x))\n\n(VP", "file:1: the tree that begins here lacks 2 closing brackets"),
     ],
 )
-def test_what_is_no_tree_is_named_with_its_line(text: str, message: str) -> None:
+def test_what_is_no_tree_is_named_with_its_line(text, message):
     with pytest.raises(TreeError) as caught:
         list(read(text.split("\n"), "file"))
     assert str(caught.value).startswith(message)
 
 
-def test_what_a_treebank_adds_is_removed() -> None:
+def test_what_a_treebank_adds_is_removed():
     # From EVALB's documentation, with an index and function tags.
     tree = parse(
         "( (S (NP-SBJ-1 (PRP It)) (VP (VBD reported) (SBAR (-NONE- 0) (S (-NONE- *T*-1))))"

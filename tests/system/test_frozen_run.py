@@ -14,18 +14,17 @@ import pytest
 
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.rundir.layout import open_run, read_record
-from tests.cli.conftest import Run
 from tests.conftest import ROOT
 
 FROZEN = ROOT / "tests" / "frozen" / "format_1"
 
 
 @pytest.fixture
-def frozen(tmp_path: Path) -> Path:
+def frozen(tmp_path) -> Path:
     return Path(shutil.copytree(FROZEN, tmp_path / "run"))
 
 
-def test_it_translates_as_it_did(frozen: Path) -> None:
+def test_it_translates_as_it_did(frozen):
     assert read_record(open_run(frozen)).format_version == 1
     expected = json.loads((FROZEN / "expected.json").read_text())
     translator = Translator.load(frozen, which="latest")
@@ -37,7 +36,7 @@ def test_it_translates_as_it_did(frozen: Path) -> None:
         assert [h.score for h in translation.hypotheses] == pytest.approx(scores, rel=1e-4)
 
 
-def test_training_goes_on_from_it(frozen: Path, run: Run) -> None:
+def test_training_goes_on_from_it(frozen, run):
     finished = run("train", "--workdir", frozen)
     assert finished.status == 0 and "nothing to do" in finished.errors
     more = run("train", "--workdir", frozen, "--config.training.steps=602")

@@ -45,7 +45,7 @@ SETTINGS: dict[str, dict[str, object]] = {
 
 
 @pytest.fixture(scope="module")
-def finished(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished(corpus, tmp_path_factory) -> Path:
     """A run that was averaged and evaluated.
 
     A page draws its second decoder layer.
@@ -114,9 +114,7 @@ def trees(size: int) -> list[str]:
         for p in PAGES
     ],
 )
-def test_the_blocks_of_a_page_run_as_they_stand(
-    page: Path, corpus: Path, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_the_blocks_of_a_page_run_as_they_stand(page, corpus, tmp_path, request):
     if page.stem not in STORIES:
         furnish(tmp_path, corpus)
     if page.stem not in (*STORIES, "README"):
@@ -157,5 +155,5 @@ def run(block: Block, stage: Stage) -> None:
         assert again.returncode == 0 and again.stdout.count("\n") == 1, again.stderr
 
 
-def test_the_pages_are_found() -> None:
+def test_the_pages_are_found():
     assert {page.stem for page in PAGES} >= {*STORIES, "README", "translating", "serving"}

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from flaxformer_mt.cluster import DEATHS, ClusterError, workers
-from tests.cli.conftest import Run, settings
+from tests.cli.conftest import settings
 from tests.conftest import environment
 from tests.data.prepare.corpora import contents
 from tests.decoding.runs import PAIRS
@@ -26,7 +26,7 @@ ray = pytest.importorskip("ray", reason="needs the extra ray")
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def cluster(tmp_path_factory) -> Iterator[Any]:
     """A head without processors, and two nodes of one each."""
     from ray.cluster_utils import Cluster
 
@@ -62,9 +62,7 @@ def kill_worker(cluster: Any) -> None:
 
 
 @pytest.mark.parametrize("command", ["translate", "score"])
-def test_whoever_is_killed_the_output_is_one_machine_s(
-    run: Run, cluster: Any, workdir: Path, tmp_path: Path, command: str
-) -> None:
+def test_whoever_is_killed_the_output_is_one_machine_s(run, cluster, workdir, tmp_path, command):
     sources, targets = zip(*PAIRS, strict=True)
     source, output, whole = (tmp_path / name for name in ("in", "out", "whole"))
     lines = [f"{sources[n % 4]} {sources[n // 4 % 4]}" for n in range(600)]
@@ -105,9 +103,7 @@ def test_whoever_is_killed_the_output_is_one_machine_s(
     assert output.read_bytes() == whole.read_bytes()
 
 
-def test_whoever_is_killed_prepare_s_folder_is_one_machine_s(
-    run: Run, cluster: Any, tmp_path: Path
-) -> None:
+def test_whoever_is_killed_prepare_s_folder_is_one_machine_s(run, cluster, tmp_path):
     text, spread = tmp_path / "text", tmp_path / "spread"
     text.mkdir()
     for side, name in enumerate(("en", "de")):
@@ -143,7 +139,7 @@ def test_whoever_is_killed_prepare_s_folder_is_one_machine_s(
         assert contents(spread / name) == contents(tmp_path / "alone" / name)
 
 
-def test_near_duplicates_are_one_machine_s(run: Run, cluster: Any, tmp_path: Path) -> None:
+def test_near_duplicates_are_one_machine_s(run, cluster, tmp_path):
     """Of three tasks, which two workers end in any order."""
     text = tmp_path / "text"
     text.mkdir()
@@ -160,9 +156,7 @@ def test_near_duplicates_are_one_machine_s(run: Run, cluster: Any, tmp_path: Pat
     assert contents(tmp_path / "spread/data") == contents(tmp_path / "alone/data")
 
 
-def test_a_bad_line_is_the_error_of_one_machine(
-    run: Run, cluster: Any, workdir: Path, tmp_path: Path
-) -> None:
+def test_a_bad_line_is_the_error_of_one_machine(run, cluster, workdir, tmp_path):
     """Also where a worker meets a later one first: what comes before the first is written."""
     lines = [PAIRS[n % 4][0].encode() for n in range(60)]
     lines[33], lines[50] = b"\xff", b"\xfe"
@@ -177,7 +171,7 @@ def test_a_bad_line_is_the_error_of_one_machine(
     assert done.status == 1 and "the Ray cluster cannot be reached: " in done.last
 
 
-def test_what_ends_every_worker_is_told(cluster: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_ends_every_worker_is_told(cluster, capsys):
     """And what Ray itself says of that is no part of a command's results."""
     said: list[str] = []
     begun = functools.partial(workers, address=cluster.address, say=said.append)

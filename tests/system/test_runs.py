@@ -3,20 +3,16 @@
 import json
 import re
 import shutil
-from pathlib import Path
 
 import pytest
 
 from flaxformer_mt.rundir.metrics_log import read_metrics
-from tests.cli.conftest import Run
 from tests.system.conftest import run_program, tiny
 
 AVERAGE = "average of steps 10, 15, 20"
 
 
-def test_an_average_is_what_translate_and_evaluate_use(
-    run: Run, trained: Path, tmp_path: Path
-) -> None:
+def test_an_average_is_what_translate_and_evaluate_use(run, trained, tmp_path):
     workdir = shutil.copytree(trained, tmp_path / "run")
     done = run("average", "--workdir", workdir)
     assert done.status == 0 and "averaged steps 10, 15, 20" in done.errors
@@ -30,9 +26,7 @@ def test_an_average_is_what_translate_and_evaluate_use(
     assert (workdir / "evaluation" / "held_out.hyp.txt").read_text().count("\n") == 20
 
 
-def test_a_dry_run_makes_no_run_and_what_it_leaves_is_trained_and_observed(
-    run: Run, corpus: Path, tmp_path: Path
-) -> None:
+def test_a_dry_run_makes_no_run_and_what_it_leaves_is_trained_and_observed(run, corpus, tmp_path):
     workdir = tmp_path / "run"
     train = ("train", *tiny(corpus), "--workdir", workdir)
     done = run(*train, "--dry-run")
@@ -63,7 +57,7 @@ def test_a_dry_run_makes_no_run_and_what_it_leaves_is_trained_and_observed(
 
 
 @pytest.mark.extended
-def test_doctor_finds_what_is_well_and_what_is_wrong(tmp_path: Path) -> None:
+def test_doctor_finds_what_is_well_and_what_is_wrong(tmp_path):
     """On eight devices, with a place that is a file and a mesh that they do not make."""
     (tmp_path / "file").write_text("")
     config = ("--config", "quickstart", "--config.mesh.fsdp=3")

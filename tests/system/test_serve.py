@@ -3,7 +3,6 @@
 import contextlib
 import re
 import socket
-from pathlib import Path
 
 from benchmarks.serving.process import ServerProcess
 from tests.decoding.runs import make_run
@@ -11,7 +10,7 @@ from tests.serving.test_load import request
 from tests.system.conftest import started, wait_until
 
 
-def test_sigterm_stops_it_in_order(tmp_path: Path) -> None:
+def test_sigterm_stops_it_in_order(tmp_path):
     workdir = make_run(tmp_path / "run", {1: None}).path
     served = started("serve", "--port", 0, "--workdir", workdir, "--warm-up", 0)
     with served as process, contextlib.ExitStack() as at_end:

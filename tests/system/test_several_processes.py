@@ -144,28 +144,28 @@ def work_off(runs: Runs, name: str, count: int, jobs: Sequence[dict[str, Any]]) 
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory, corpus: Path) -> Runs:
+def runs(tmp_path_factory, corpus) -> Runs:
     arguments = tiny(corpus) + [f"--config.{key}={value}" for key, value in SETTINGS.items()]
     overrides = [word.removeprefix("--config.") for word in arguments[2:]]
     return Runs(tmp_path_factory.mktemp("several"), arguments[1], overrides)
 
 
 @pytest.fixture(scope="module")
-def one(runs: Runs) -> Path:
+def one(runs) -> Path:
     """The run of a single process with one device."""
     assert train_run(str(runs["one"]), runs.config, runs.overrides, ["a test"]) == 0
     return runs["one"]
 
 
 @pytest.fixture(scope="module")
-def two(runs: Runs) -> Answers:
+def two(runs) -> Answers:
     """Two processes, each with its device, as JAX's CPU backend needs it."""
     jobs = [{"workdir": None}, runs.job("undisturbed", *FSDP, profile=[2, 3])]
     return work_off(runs, "of two", 2, jobs)
 
 
 @pytest.fixture(scope="module")
-def four(runs: Runs, two: Answers) -> Answers:
+def four(runs, two) -> Answers:
     """Four processes, on a run of two whose newest checkpoint is damaged."""
     runs.copy("on four", "undisturbed", until=10)
     params = runs["on four"] / "checkpoints" / "10" / "params"
@@ -196,7 +196,7 @@ def digests(run: Path, step: int) -> dict[str, Any]:
     return checkpoint_format.read_meta(run / "checkpoints" / str(step))["leaves"]
 
 
-def test_two_equal_one(runs: Runs, one: Path, two: Answers) -> None:
+def test_two_equal_one(runs, one, two):
     assert [answers[1] for answers in two.by_process] == [0, 0]
     assert_equal_reports(runs["undisturbed"], one)
     scores = [line for line in reports(runs["undisturbed"]) if line["kind"] == "valid"]
@@ -212,7 +212,7 @@ def test_two_equal_one(runs: Runs, one: Path, two: Answers) -> None:
 
 
 @pytest.mark.parametrize("group", ["two", pytest.param("four", marks=pytest.mark.extended)])
-def test_what_they_tell_each_other(request: pytest.FixtureRequest, group: str) -> None:
+def test_what_they_tell_each_other(request, group):
     found = request.getfixturevalue(group).by_process
     for number, answers in enumerate(found):
         told = answers[0]
@@ -227,7 +227,7 @@ def test_what_they_tell_each_other(request: pytest.FixtureRequest, group: str) -
 
 
 @pytest.mark.extended
-def test_tasks_of_a_job_find_each_other_and_one_that_fails_takes_the_other_along(runs: Runs):
+def test_tasks_of_a_job_find_each_other_and_one_that_fails_takes_the_other_along(runs):
     """The second fails, while the first waits for it."""
     group, answers = begun(runs, "of a job", 2, [{"workdir": None}, {"fails": 1}], job=True)
     first, second = group.end()
@@ -237,7 +237,7 @@ def test_tasks_of_a_job_find_each_other_and_one_that_fails_takes_the_other_along
 
 
 @pytest.mark.extended
-def test_kills_and_stops_leave_no_trace(runs: Runs, one: Path, two: Answers) -> None:
+def test_kills_and_stops_leave_no_trace(runs, one, two):
     """Process 1 killed, then stopped by SIGTERM, then on to the end: bit-equal state and log."""
     settings = (*runs.overrides, *FSDP, "training.steps=100000")
     train = ("train", "--workdir", str(runs["disturbed"]), "--config", runs.config)
@@ -281,7 +281,7 @@ def test_kills_and_stops_leave_no_trace(runs: Runs, one: Path, two: Answers) -> 
 
 
 @pytest.mark.extended
-def test_two_evaluate_as_one(runs: Runs, two: Answers) -> None:
+def test_two_evaluate_as_one(runs, two):
     """Each translates half of the sentences; the first scores all."""
     run = open_run(runs["undisturbed"])
     evaluate = ["evaluate", "--workdir", str(run.path), "--set", "valid"]
@@ -299,7 +299,7 @@ def test_two_evaluate_as_one(runs: Runs, two: Answers) -> None:
 
 
 @pytest.mark.extended
-def test_four_go_on_with_the_newest_whole_step_of_two(runs: Runs, one: Path, four: Answers) -> None:
+def test_four_go_on_with_the_newest_whole_step_of_two(runs, one, four):
     assert [answers[1] for answers in four.by_process] == [0] * 4
     assert "set aside as damaged-10, going back to step 5" in four.said[0]
     assert four.said[1:] == [""] * 3

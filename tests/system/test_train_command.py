@@ -11,7 +11,6 @@ from flaxformer_mt.rundir.checkpoint_choice import list_steps
 from flaxformer_mt.rundir.checkpoints import load_params
 from flaxformer_mt.rundir.digests import tree_digest
 from flaxformer_mt.rundir.layout import open_run, read_status
-from tests.cli.conftest import Run
 from tests.system.conftest import started, tiny, wait_until
 
 
@@ -50,9 +49,7 @@ def newest(workdir: Path) -> int:
 
 
 @needs_proc
-def test_killed_and_stopped_runs_end_as_an_undisturbed_one(
-    run: Run, corpus: Path, tmp_path: Path
-) -> None:
+def test_killed_and_stopped_runs_end_as_an_undisturbed_one(run, corpus, tmp_path):
     """SIGKILL at some step, then SIGTERM at another, then on: bit-equal parameters."""
     disturbed, undisturbed = tmp_path / "disturbed", tmp_path / "undisturbed"
     train = ("train", *tiny(corpus), "--config.training.validate_every=100000", "--workdir")
@@ -86,9 +83,7 @@ def kill(training: subprocess.Popen[str]) -> None:
     training.communicate()
 
 
-def test_fine_tuning_takes_weights_and_vocabulary_along(
-    run: Run, corpus: Path, trained: Path, tmp_path: Path
-) -> None:
+def test_fine_tuning_takes_weights_and_vocabulary_along(run, corpus, trained, tmp_path):
     fine = ("train", "--workdir", tmp_path / "fine", "--init-from", trained)
     arguments = [*fine, *tiny(corpus), "--config.training.freeze=encoder/*"]
     done = run(*arguments, "--config.training.steps=5")

@@ -6,7 +6,6 @@ import signal
 import threading
 from pathlib import Path
 
-from tests.cli.conftest import Run
 from tests.decoding.runs import PAIRS
 from tests.system.conftest import started, wait_until
 
@@ -19,9 +18,7 @@ def committed(path: Path) -> int:
         return -1
 
 
-def test_a_killed_and_stopped_output_is_equal_to_the_byte(
-    run: Run, workdir: Path, tmp_path: Path
-) -> None:
+def test_a_killed_and_stopped_output_is_equal_to_the_byte(run, workdir, tmp_path):
     lines = [source for source, _ in PAIRS]
     source, output, whole = (tmp_path / name for name in ("in", "out", "whole"))
     source.write_text("".join(f"{lines[n % 4]} {lines[n // 4 % 4]}\n" for n in range(240)))

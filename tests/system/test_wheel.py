@@ -30,7 +30,7 @@ def run(*command: str | Path, folder: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     # Without isolation: hatchling is among the development tools, and no network is needed.
     options = ["--wheel", "--no-isolation", "--outdir", folder]
@@ -39,7 +39,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_wheel_holds_the_package_and_the_configs_and_nothing_else(wheel: Path) -> None:
+def test_wheel_holds_the_package_and_the_configs_and_nothing_else(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     version, page = flaxformer_mt.__version__, "flaxformer_mt/serving/page"
     tops = {name.partition("/")[0] for name in names}
@@ -56,7 +56,7 @@ def test_wheel_holds_the_package_and_the_configs_and_nothing_else(wheel: Path) -
     assert not [name for name in names if "__pycache__" in name]
 
 
-def test_an_installed_command_finds_the_built_in_configs(wheel: Path, tmp_path: Path) -> None:
+def test_an_installed_command_finds_the_built_in_configs(wheel, tmp_path):
     """In an environment with the wheel, this one's dependencies, and not its source."""
     venv.create(tmp_path / "env")
     python, command = (tmp_path / "env" / "bin" / name for name in ("python", "flaxformer-mt"))
