@@ -91,10 +91,7 @@ def test_settings_from_python_are_values_under_the_names_of_the_command_line():
     assert fm.load_config("quickstart", values) == load_config("quickstart", texts)
     frozen = fm.load_config("quickstart", {"training.freeze": ["encoder/*", "decoder/*"]})
     assert frozen.training.freeze == ("encoder/*", "decoder/*")
-    for wrong, said in {
-        "steps": "must be of type int",
-        "freeze": "must be a list of strings",
-    }.items():
+    for wrong, said in {"steps": "must be of type int", "freeze": "must be a list"}.items():
         with pytest.raises(ConfigError, match=f"'training.{wrong}' = 1.5: {said}"):
             fm.load_config("quickstart", {f"training.{wrong}": 1.5})
     with pytest.raises(ConfigError, match="'training.stepps'; did you mean 'steps'"):

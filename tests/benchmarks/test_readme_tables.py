@@ -7,11 +7,7 @@ import hashlib
 import lzma
 
 from benchmarks import RESULTS, readme_tables
-from benchmarks.readme_tables import (
-    main,
-    render_page,
-    render_table,
-)
+from benchmarks.readme_tables import main, render_page, render_table
 from flaxformer_mt.reproduction.result_file import read_results
 
 

@@ -69,9 +69,7 @@ def test_columns_of_text_are_as_many_whatever_is_in_them(source, texts):
             assert [line.count(b"\t") + 1 for line in lines] == [own + further] * len(texts)
 
 
-@pytest.mark.parametrize(
-    "added", ["score", "log_prob", "at_limit", "alignment", "tokens", "n_best"]
-)
+@pytest.mark.parametrize("added", "score log_prob at_limit alignment tokens n_best".split())
 def test_no_key_stands_for_two_things(added):
     """A translation under the key of a score would be lost without a word."""
     for form in (

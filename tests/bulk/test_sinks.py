@@ -5,6 +5,7 @@ import errno
 import itertools
 import json
 import os
+from unittest import mock
 
 import pytest
 
@@ -96,12 +97,9 @@ def test_parts_that_are_not_ours_are_not_touched(path):
 def test_a_full_disk_is_explained_and_the_record_tells_of_no_more_than_is_there(path, monkeypatch):
     sink, _ = begun(path)
     sink.write(b"one\n")
-
-    def full(_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     with monkeypatch.context() as patched:
-        patched.setattr(os, "fsync", full)
+        patched.setattr(os, "fsync", mock.Mock(side_effect=full))
         with pytest.raises(OutputError, match=r"No space left.*finished output is in .*out\.part"):
             sink.commit(TWO)
     sink.close()
@@ -141,9 +139,5 @@ def test_shards_are_complete_after_a_kill_at_any_moment(tmp_path, monkeypatch):
             break
         work(folder)
         made = {path.name: path.read_bytes() for path in folder.iterdir()}
-        assert made == {
-            "out.shard-0": b"1\n2\n",
-            "out.shard-1": b"",
-            "out.shard-2": b"3\n4\n5\n",
-        }
+        assert made == {"out.shard-0": b"1\n2\n", "out.shard-1": b"", "out.shard-2": b"3\n4\n5\n"}
     assert kill > 15

@@ -14,6 +14,7 @@ from flaxformer_mt.bulk.stream import NOTES, TranslateSettings, stream, windows
 from flaxformer_mt.decoding.segments import LineError, OverlongError
 from flaxformer_mt.decoding.translation import Hypothesis, Translation
 from flaxformer_mt.progress import Meter
+from tests.bulk.test_sinks import Killed
 
 TEXT = b"".join(b"line %d\n" % number for number in range(1, 24))
 
@@ -101,10 +102,6 @@ def test_lines_before_a_refused_one_are_written(line, message):
     assert [text.split(b"\t")[1] for text in kept.getvalue().splitlines()] == [
         b"LINE %d" % number for number in range(1, 8)
     ]
-
-
-class Killed(BaseException):
-    pass
 
 
 class Fragile(FileSink):

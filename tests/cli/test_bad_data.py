@@ -19,9 +19,7 @@ def test_sides_and_sets_that_are_one_file_are_pointed_out(run, corpus):
         *("--workdir", corpus.parent / "one"),
     )
     assert done.status == 0
-    assert (
-        "data.valid.src: validation text is the training text of data.train.mine.src" in done.errors
-    )
+    assert "data.valid.src: validation text is the training text of data.train.mine" in done.errors
     done = run(
         *("prepare", *settings(corpus, data__train__mine__tgt="train.en", data__tgt_lang="de")),
         *("--workdir", corpus.parent / "two"),

@@ -98,12 +98,7 @@ def test_score_is_what_translate_reported(run, workdir, tmp_path):
         ("translate --diversity 0.3", b"a", 2, "--diversity needs more than one group"),
         ("translate --output .", b"", 2, "is a folder; --output must be a file"),
         ("translate --output none/out", b"", 2, "cannot be written: No such file or directory"),
-        (
-            "translate --output /dev/null",
-            b"a\n",
-            0,
-            "s compiling, with the weights 'best, step 2'",
-        ),
+        ("translate --output /dev/null", b"a\n", 0, "compiling, with the weights 'best, step 2'"),
         ("score", b"a\tb\nc\n", 2, "standard input:2: has 1 column, but no column 2"),
     ],
 )

@@ -62,11 +62,7 @@ def test_override_is_read_as_the_settings_type(override, value):
         (["train.fr", "train.txt"], [], "'data.tgt_lang' must be set: no file name shows it"),
         (["train.en", "train.fr"], ["tgt=de"], "'data.tgt_lang' = 'de', but 'data.train.a.tgt'"),
         (["train.en", "train.fr", "b.en", "b.de"], ["tgt=de"], ("en", "de")),
-        (
-            ["train.en", "train.fr", "b", "b.de"],
-            [],
-            "'data.tgt_lang' must be set: 'data.train.a.tgt' =",
-        ),
+        (["train.en", "train.fr", "b", "b.de"], [], "'data.tgt_lang' must be set: 'data.train.a"),
     ],
 )
 def test_languages_are_those_that_files_are_named_for(sides, said, languages):
@@ -97,11 +93,7 @@ def test_corpora_are_added_and_changed_by_name():
 @pytest.mark.parametrize(
     ("spec", "override", "wanted"),
     [
-        (
-            "wmt14_en_de",
-            "training.schedule.peak=0.001",
-            "'training.schedule.kind' = 'paper': set one",
-        ),
+        ("wmt14_en_de", "training.schedule.peak=1", "'training.schedule.kind' = 'paper': set one"),
         ("multi30k", "training.schedule.factor=2", "'training.schedule.kind' = 'peak': set one"),
         ("quickstart", "data.train.grammar.src=mine.en", "kind 'synthetic' (only on 'files' or"),
         ("multi30k", "data.train.multi30k.path=a.tsv", "kind 'files' (only on 'tsv' or 'jsonl'"),
@@ -144,10 +136,7 @@ def test_a_test_set_called_valid_is_a_mistake_too():
         ("model.remat", "write --config.KEY=VALUE"),
         ("mesh=3", "'mesh' is a group of settings: data, fsdp, tensor"),
         ("model.d_model.x=3", "'model.d_model' is a single setting and has no 'x'"),
-        (
-            "data.train=x",
-            "write --config.data.train=SRC,TGT (two files) or --config.data.train.NAME",
-        ),
+        ("data.train=x", "write --config.data.train=SRC,TGT (two files) or --config.data.train.N"),
         ("data.train.a.source=x", "unknown key 'data.train.a.source'; did you mean 'src'?"),
         ("data.valid.name=x", "unknown key 'data.valid.name'; valid names: kind, src"),
     ],
@@ -194,15 +183,9 @@ CHANGE = "def get_config(variant=''):\n    config = default_config()\n    {}\n  
         ("x = default_config().modell\n", ":2: unknown key 'modell'; did you mean 'model'?"),
         ("config.model.num_head = 3", ":4: unknown key 'num_head'; did you mean 'num_heads'?"),
         ("config.model.d_model = 'wide'", ":4: TypeError: Could not override field 'd_model'"),
-        (
-            "config.data.train.a = corpus(source='x')",
-            ":4: corpus(...): unknown key 'source'; did you mean 'src'?",
-        ),
+        ("config.data.train.a = corpus(source='x')", ":4: corpus(...): unknown key 'source'; did"),
         ("config.model.d_model = 0", ": 'model.d_model' = 0 must be at least 1"),
-        (
-            "def get_config(variant=''):\n    return 3\n",
-            ": get_config returned 3, not a ConfigDict",
-        ),
+        ("def get_config(v=''):\n    return 3\n", ": get_config returned 3, not a ConfigDict"),
         ("def get_config():\n    pass\n", ": TypeError: get_config() takes 0 positional arguments"),
         (PARTIAL.format('{"data": {"train": 3}}'), ": 'data.train' is a group, not 3"),
     ],

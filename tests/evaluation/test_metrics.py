@@ -6,14 +6,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from flaxformer_mt.evaluation.metrics import (
-    Bleu,
-    Chrf,
-    ScoringError,
-    Ter,
-    bleu_scores,
-    measure,
-)
+from flaxformer_mt.evaluation.metrics import Bleu, Chrf, ScoringError, Ter, bleu_scores, measure
 from flaxformer_mt.evaluation.scoring import by_length
 from tests.evaluation.noise import grammar_text, noisy
 

@@ -6,6 +6,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import sacrebleu.utils
@@ -22,7 +23,8 @@ def folder(tmp_path, monkeypatch) -> Path:
     for name in ("wmt14/full", "wmt21/B", "wmt21/dev", "wmt22", "wmt23"):
         monkeypatch.setattr(DATASETS[name], "_outdir", str(tmp_path / name))
         monkeypatch.setattr(DATASETS[name], "_rawdir", str(tmp_path / name / "raw"))
-    monkeypatch.setattr(urllib.request, "urlopen", unreachable)
+    unreachable = urllib.error.URLError("Name or service not known")
+    monkeypatch.setattr(urllib.request, "urlopen", mock.Mock(side_effect=unreachable))
     return tmp_path
 
 
@@ -30,10 +32,6 @@ def put(folder: Path, name: str, field: str, lines: list[str], langpair: str = "
     (folder / name).mkdir(parents=True, exist_ok=True)
     stem = f"{name.replace('/', '_')}.{langpair}"
     (folder / name / f"{stem}.{field}").write_text("".join(f"{line}\n" for line in lines))
-
-
-def unreachable(*_: Any, **__: Any) -> Any:
-    raise urllib.error.URLError("Name or service not known")
 
 
 def test_on_disk_nothing_is_fetched(folder):

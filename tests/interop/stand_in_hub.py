@@ -92,16 +92,9 @@ class _Handler(BaseHTTPRequestHandler):
             tag = {"ETag": f'"{_digest(files[file])}"', "X-Repo-Commit": commit}
             return self._send(200, files[file], tag)
         if action == "preupload":
-            modes = [
-                {
-                    "path": each["path"],
-                    # Large ones go another way than HTTP, and the library's own.
-                    "uploadMode": "regular",
-                    "shouldIgnore": False,
-                }
-                for each in json.loads(body)["files"]
-            ]
-            return self._json({"files": modes})
+            # Large ones go another way than HTTP, and the library's own.
+            mode, asked = {"uploadMode": "regular", "shouldIgnore": False}, json.loads(body)
+            return self._json({"files": [{"path": f["path"], **mode} for f in asked["files"]]})
         for line in body.splitlines():
             value = json.loads(line)["value"]
             if "content" in value:
@@ -141,15 +134,12 @@ def _digest(data: bytes) -> str:
 def hub(tmp_path, monkeypatch) -> Iterator[Hub]:
     """The stand-in in the hub's place, and a token that may write."""
     pytest.importorskip("huggingface_hub", reason="needs the [hub] extra")
-    variables = {
-        "HF_HOME": str(tmp_path / "hf"),
-        "HF_TOKEN": "hf_writer",
-        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-    }
+    variables = {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_TOKEN": "hf_writer"}
     with Hub() as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
-        for name, value in {**variables, "HF_ENDPOINT": server.url}.items():
+        places = {"HF_HOME": str(tmp_path / "hf"), "HF_ENDPOINT": server.url}
+        for name, value in (variables | places).items():
             monkeypatch.setenv(name, value)
         # It reads the environment when it is imported.
         for name in _imported():

@@ -6,6 +6,7 @@ import sys
 import time
 import zlib
 from pathlib import Path
+from unittest import mock
 
 import jax
 import pytest
@@ -78,17 +79,11 @@ def test_a_second_process_compiles_nothing_and_a_damaged_entry_is_made_anew(tmp_
 def test_a_kill_a_full_disk_and_a_deleted_folder_stop_nothing(tmp_path, monkeypatch):
     store, value = Entries(tmp_path / "deleted"), zlib.compress(b"program" * 1000)
     store.put("key", value)
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    def killed(*_: object) -> None:
-        raise KeyboardInterrupt
-
+    full = OSError(28, "No space left on device")
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_bytes", full)
+        patch.setattr(Path, "write_bytes", mock.Mock(side_effect=full))
         store.put("other", value)
-    monkeypatch.setattr(compile_cache.os, "replace", killed)
+    monkeypatch.setattr(compile_cache.os, "replace", mock.Mock(side_effect=KeyboardInterrupt))
     for key in ("key", "other"):
         with pytest.raises(KeyboardInterrupt):
             store.put(key, zlib.compress(b"another"))

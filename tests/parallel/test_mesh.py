@@ -7,14 +7,7 @@ import pytest
 from jax.sharding import AxisType, PartitionSpec
 
 from flaxformer_mt.config import MeshConfig
-from flaxformer_mt.parallel.mesh import (
-    AXES,
-    RULES,
-    batch_sharding,
-    make_mesh,
-    on_mesh,
-    place_batch,
-)
+from flaxformer_mt.parallel.mesh import AXES, RULES, batch_sharding, make_mesh, on_mesh, place_batch
 
 
 @pytest.mark.parametrize(

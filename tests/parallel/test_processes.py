@@ -3,6 +3,7 @@
 import argparse
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import jax
 import numpy as np
@@ -48,16 +49,14 @@ def test_shares_follow_the_order_of_devices(monkeypatch, processes, sizes, parts
 
 
 def test_a_process_alone_starts_nothing(monkeypatch):
-    def recognises_nothing(*_: Any, **__: Any) -> None:
-        raise ValueError("coordinator_address should be defined.")
-
     # One that has used JAX already is alone, too.
     assert jax.device_count() == 1
     with joined(None) as processes:
         assert processes is ALONE
     with pytest.raises(ProcessError, match="before any JAX calls"), joined(Cluster("a:1", 2, 0)):
         pass
-    monkeypatch.setattr(jax.distributed, "initialize", recognises_nothing)
+    nothing = ValueError("coordinator_address should be defined.")
+    monkeypatch.setattr(jax.distributed, "initialize", mock.Mock(side_effect=nothing))
     with joined(None) as processes:
         assert processes is ALONE and processes.is_first
     value = object()

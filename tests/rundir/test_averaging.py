@@ -2,6 +2,7 @@
 
 import dataclasses
 import types
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -83,10 +84,7 @@ def test_the_stored_average_is_loaded_and_replaced(run, saved, monkeypatch):
         assert averaged_steps(run) == steps
         assert_mean(load_params(run, "average"), *steps)
     assert sorted(p.name for p in run.checkpoints.iterdir()) == ["1", "2", "3", "average"]
-
-    def full(*_, **__):
-        raise OSError(28, "No space left on device")
-
+    full = mock.Mock(side_effect=OSError(28, "No space left on device"))
     (run.checkpoints / "average.new").mkdir()
     with monkeypatch.context() as patch:
         patch.setattr(ocp.Checkpointer, "save", full)

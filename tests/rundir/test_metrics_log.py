@@ -10,12 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from flaxformer_mt.rundir import RunDirectoryError
-from flaxformer_mt.rundir.metrics_log import (
-    MetricsLog,
-    column,
-    progress,
-    read_metrics,
-)
+from flaxformer_mt.rundir.metrics_log import MetricsLog, column, progress, read_metrics
 from tests.rundir.snapshots import full_disk
 
 

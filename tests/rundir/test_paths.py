@@ -5,6 +5,7 @@ import importlib.util
 import json
 import os
 from pathlib import Path, PurePosixPath
+from unittest import mock
 
 import pytest
 
@@ -70,11 +71,7 @@ def test_missing_libraries_name_the_extra(missing, monkeypatch):
 def test_whatever_interrupts_it_the_old_file_alone_is_left(tmp_path, monkeypatch, step, error):
     path = tmp_path / "state.json"
     write_text(path, "old")
-
-    def interrupted(*_):
-        raise error
-
-    monkeypatch.setattr(os, step, interrupted)
+    monkeypatch.setattr(os, step, mock.Mock(side_effect=error))
     expected = RunDirectoryError if isinstance(error, OSError) else KeyboardInterrupt
     with pytest.raises(expected):
         write_text(path, "new")

@@ -3,10 +3,7 @@
 import pytest
 
 from flaxformer_mt.rundir import CheckpointError
-from flaxformer_mt.rundir.checkpoint_choice import (
-    KeepPolicy,
-    list_steps,
-)
+from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy, list_steps
 from flaxformer_mt.rundir.checkpoints import Checkpoints, load_params
 from flaxformer_mt.rundir.paths import COMMITTED
 from tests.rundir.buckets import needs_clients

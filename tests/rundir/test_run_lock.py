@@ -4,6 +4,7 @@ import errno
 import fcntl
 import json
 import os
+from unittest import mock
 
 import pytest
 
@@ -46,11 +47,8 @@ def test_a_second_holder_is_refused_and_told_who_holds(tmp_path):
 
 def test_a_place_without_locks_is_said(tmp_path, monkeypatch):
     refused(RunDirectory(tmp_path / "absent"), "cannot be opened: No such file")
-
-    def unsupported(*_):
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr(fcntl, "flock", unsupported)
+    unsupported = OSError(errno.ENOLCK, "No locks available")
+    monkeypatch.setattr(fcntl, "flock", mock.Mock(side_effect=unsupported))
     with pytest.warns(UserWarning, match="no locks here") as warned:
         with locked(RunDirectory(tmp_path), TRAINING):
             pass

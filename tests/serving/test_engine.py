@@ -1,5 +1,7 @@
 """Sizes of batches, and what is done with those that are not full."""
 
+from unittest import mock
+
 import pytest
 
 from flaxformer_mt.decoding.batches import DecodingError
@@ -50,11 +52,8 @@ def test_a_diverse_search_for_fewer_is_another_one():
     ],
 )
 def test_only_a_pair_that_the_model_cannot_take_is_refused(monkeypatch, error, refused):
-    def attend(*_):
-        raise error
-
     made = engine(16)
-    monkeypatch.setattr(made.translator, "attend", attend)
+    monkeypatch.setattr(made.translator, "attend", mock.Mock(side_effect=error))
     with pytest.raises(Refusal if refused else ValueError, match=str(error)) as raised:
         made.run(ATTENTION, [AttentionRequest(text="a b", layer=0)])
     assert (raised.value is error) != refused, "whatever else goes wrong is no client's fault"

@@ -65,14 +65,8 @@ TEXTS = "'text' should be a valid string or be a valid list"
         (b'{"text": "a", "n_best": true}', "'n_best' should be a valid integer"),
         (b'{"text": "a", "source": "fr"}', "'source' should be 'en' or 'auto'"),
         (b'{"q": "a"}', "'source' is missing"),
-        (
-            b'{"q": "a", "source": "en", "target": "de", "format": "html"}',
-            "'format' should be 'text'",
-        ),
-        (
-            b'{"q": "a", "source": "en", "target": "de", "alternatives": 4}',
-            "less than or equal to 3",
-        ),
+        (b'{"q": "a", "source": "en", "target": "de", "format": "html"}', "should be 'text'"),
+        (b'{"q": "a", "source": "en", "target": "de", "alternatives": 4}', "than or equal to 3"),
     ],
     ids=range(20),
 )
@@ -91,12 +85,7 @@ def test_a_bad_body_is_refused_with_the_reason(server, body, reason):
         ("/attention", {"text": "a", "translation": "\n"}, 400, "'translation' must not be blank"),
         ("/attention", {"text": "a", "kind": ["cross"]}, 400, "'cross', 'encoder' or 'decoder'"),
         ("/attention", {"text": "a", "layer": 3}, 400, "'layer' should be less than or equal to 2"),
-        (
-            "/attention",
-            {"text": "a", "kind": "encoder", "layer": 2},
-            400,
-            "less than or equal to 1",
-        ),
+        ("/attention", {"text": "a", "kind": "encoder", "layer": 2}, 400, "than or equal to 1"),
         ("/attention", {"text": "a", "layer": -1}, 400, "should be greater than or equal to 0"),
         ("/detect", {}, 400, "'q'"),
         # What is too large:

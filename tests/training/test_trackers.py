@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from tensorboardX.proto.event_pb2 import Event, SessionLog
@@ -192,11 +193,9 @@ def test_what_never_arrived_is_counted_and_an_error_of_training_is_its_own(clock
 
 
 def test_a_file_that_is_torn_is_left_for_a_new_one(tmp_path, monkeypatch):
-    def full() -> None:
-        raise OSError("no space left")
-
     board = Board(tmp_path, "")
     board.show(8, {"loss": 1.0})
+    full = mock.Mock(side_effect=OSError("no space left"))
     monkeypatch.setattr(board._writer, "flush", full)
     with pytest.raises(OSError, match="no space"):
         board.show(9, {"loss": 2.0})

@@ -1,6 +1,7 @@
 """A step on the longest batch, as `train --dry-run` tries it."""
 
 import dataclasses
+from unittest import mock
 
 import jax
 import numpy as np
@@ -33,10 +34,8 @@ def test_a_step_is_timed_its_memory_known_and_remedies_said():
     state = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(program().abstract))
     assert state <= trial.arguments < state + 10_000
     assert trial.temporary > 0
-
-    def exhausted(shape: Shape) -> None:
-        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: 32.00G exceeds 15.75G\nand more")
-
+    error = jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: 32.00G exceeds 15.75G\nand more")
+    exhausted = mock.Mock(side_effect=error)
     too_small = dataclasses.replace(program(), lower_train_step=exhausted)
     with pytest.raises(TrialError, match=r"8 rows of 8 \+ 8 .* 15.75G; lower data.batch.tokens"):
         try_step(too_small, SHAPE, longest=MAX_LENGTH)
