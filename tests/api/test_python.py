@@ -4,6 +4,7 @@ import dataclasses
 import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from unittest import mock
 
 import pytest
 
@@ -13,7 +14,7 @@ from flaxformer_mt.data.shortlist import ShortlistError
 from flaxformer_mt.decoding import batches
 from flaxformer_mt.evaluation.metrics import Metric, ScoringError
 from flaxformer_mt.evaluation.scoring import Scoring
-from flaxformer_mt.rundir.layout import open_run, read_record
+from flaxformer_mt.rundir.layout import open_run, read_record, read_status
 from flaxformer_mt.rundir.metrics_log import read_metrics
 from tests.conftest import made_once
 from tests.system.conftest import make
@@ -68,14 +69,13 @@ def test_a_run_goes_on_and_tells_what_its_log_has(run, capfd):
     assert "finished at step 25 (all 25 steps done); nothing to do" in capfd.readouterr().err
 
 
-def test_what_a_report_raises_ends_training_in_a_thread_too(run):
-    def report(values):
-        raise LookupError("no tracker")
-
+def test_what_a_report_raises_ends_training_in_a_thread_too_and_is_in_its_status(run):
+    report = mock.Mock(side_effect=[None, LookupError("no tracker\nand more")])
     config = fm.load_config(run, {"training.steps": 25})
     with ThreadPoolExecutor() as threads, pytest.raises(LookupError):
         threads.submit(fm.train, config, run, on_report=report).result()
-    assert json.loads((run / "status.json").read_text())["state"] == "failed"
+    status = read_status(open_run(run))
+    assert (status.state, status.step, status.reason) == ("failed", 25, "no tracker")
 
 
 class Length(Metric):

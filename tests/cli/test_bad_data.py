@@ -72,12 +72,3 @@ def test_text_that_cannot_be_used_leaves_no_run_folder(run, corpus, command):
         done = run(*command, *arguments, "--workdir", workdir)
         assert done.status == 2 and re.search(said, done.last), done.errors
         assert not workdir.parent.exists()
-
-
-def test_weights_that_are_not_there_leave_no_run_folder(run, corpus):
-    workdir, absent = corpus.parent / "new", corpus.parent / "absent"
-    done = run("train", *settings(corpus), "--init-from", absent, "--workdir", workdir)
-    assert done.status == 2 and f"{absent}: no such directory" in done.last
-    done = run("train", "--workdir", workdir)
-    assert done.status == 2 and "no run here yet: give --config FILE" in done.last
-    assert not workdir.exists()

@@ -1,10 +1,12 @@
-"""`evaluate` and `compare` on files: the numbers of sacreBLEU, and bad input explained."""
+"""`evaluate` and `compare` on files and runs, and bad input explained.
+
+That scores are sacreBLEU's is `tests/evaluation`'s.
+"""
 
 import json
 from pathlib import Path
 
 import pytest
-import sacrebleu
 
 from flaxformer_mt.cli import scoring
 from flaxformer_mt.data.prepare.manifest import MANIFEST, VALID_TEXT
@@ -50,8 +52,7 @@ def test_another_system_s_output_is_scored(run, files):
     assert done.output.startswith("other: sacrebleu_13a ")
     assert "95% interval" in done.output and "tok:moses-de" in done.output
     kept = json.loads((files / "scores" / "other.json").read_text())
-    bleu = sacrebleu.corpus_bleu(lines(files / "one.txt"), [REFERENCES])
-    assert kept["metrics"]["sacrebleu_13a"] == bleu.score
+    assert f"sacrebleu_13a {kept['metrics']['sacrebleu_13a']:.2f}" in done.output
     assert (files / "scores" / "other.html").exists()
     assert (files / "scores" / "other.src.txt").read_text() == (files / "test.en").read_text()
 
@@ -64,10 +65,6 @@ def test_json_and_options_and_nothing_left_behind(run, files):
     )
     scores = json.loads(done.output)["one"]
     assert set(scores["metrics"]) == {"sacrebleu_intl_lc", "chrf"}
-    wanted = sacrebleu.corpus_bleu(
-        lines(files / "one.txt"), [REFERENCES], tokenize="intl", lowercase=True
-    )
-    assert scores["metrics"]["sacrebleu_intl_lc"] == wanted.score
     assert "intervals" not in scores and sorted(files.iterdir()) == before
 
 

@@ -12,9 +12,8 @@ import pytest
 
 from flaxformer_mt.bulk.reading import Lines
 from flaxformer_mt.serving.model_info import Model
-from tests.decoding.runs import PAIRS, make_run
+from tests.decoding.runs import LINES, PAIRS, make_run
 
-LINES = [source for source, _ in PAIRS]
 TEXT = "".join(f"{line}\n" for line in LINES).encode()
 LONG = b" ".join(line.encode() for line in LINES)
 
@@ -184,13 +183,11 @@ def test_shards_are_joined_to_what_one_call_writes(run, workdir, tmp_path, comma
     assert "give only one" in run(*call, "--output-shards", 2, "--join", 2).last
 
 
-def test_a_cluster_needs_its_package_and_its_flag(run, workdir, monkeypatch):
+def test_a_cluster_needs_its_package(run, workdir, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     done = run("translate", "--workdir", workdir, "--engine", "ray", stdin=TEXT)
     assert done.status == 2
     assert "ray is not installed: pip install 'flaxformer-mt[ray]'" in done.last
-    done = run("score", "--workdir", workdir, "--ray-address", "host:1", stdin=TEXT)
-    assert done.status == 2 and "need --engine ray" in done.last
 
 
 def test_phrases_that_must_not_occur(run, workdir):
@@ -236,8 +233,6 @@ def test_constraints_and_terms(run, workdir, tmp_path):
         words = json.loads(text)["translation"].split()
         assert "haus" in words and ("big" not in line or "das" in words)
         assert "dog" not in line or "hund" in words
-    bad = run(*command[:3], "--terminology-mode", "soft", stdin=b"a")
-    assert bad.status == 2 and "--terminology-mode is for --terminology" in bad.last
 
 
 def test_samples_and_ensembles(run, workdir, tmp_path):

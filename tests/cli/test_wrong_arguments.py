@@ -20,6 +20,10 @@ CALLS = [
     # Settings of which config?
     ("doctor --config.mesh.fsdp=2", "needs a config to change: add --config"),
     ("config --explain --config.mesh.fsdp=2", "leave out --config"),
+    # Of which run?
+    ("train --workdir new", "no run here yet: give --config FILE"),
+    ("train --workdir new --config quickstart --init-from absent", "absent: no such directory"),
+    ("train --workdir new --config quickstart --config.model.d_modl=3", "did you mean 'd_model'?"),
     # Which process this is, and what it traces.
     ("train --workdir . --coordinator host:1", "go together"),
     ("train --workdir . --coordinator h --num-processes 2 --process-id 0", "write HOST:PORT"),
@@ -47,6 +51,9 @@ CALLS = [
     ("score --workdir . --src x --tgt y --format jsonl", "--src and --tgt are plain text"),
     ("score --workdir . --format jsonl --columns 1 2", "--columns is for --format tsv"),
     ("score --workdir . --format jsonl --scored-key ''", "--scored-key is empty"),
+    # Where, and with what beside the lines.
+    ("translate --workdir . --terminology-mode soft", "--terminology-mode is for --terminology"),
+    ("score --workdir . --ray-address host:1", "need --engine ray"),
     # What to score.
     ("evaluate", "give --workdir DIR to translate with a run, or --hypotheses FILE"),
     ("evaluate --hypotheses o", "needs --ref FILE, or --testset"),

@@ -23,6 +23,8 @@ PAIRS = [
     ("who sees the old house ?", "wer sieht das alte haus ?"),
     ("they do not sleep !", "sie schlafen nicht !"),
 ]
+LINES = [source for source, _ in PAIRS]
+LONG = " ".join(LINES)  # too long for the model
 
 
 def config() -> ExperimentConfig:

@@ -16,9 +16,8 @@ from flaxformer_mt.decoding.teacher_forcing import TeacherForcing
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.model.stacks import aligning_layer
 from flaxformer_mt.model.transformer import Transformer
-from tests.decoding.runs import PAIRS, parameters
-
-LINES = [source for source, _ in PAIRS]
+from tests.decoding.examples import forcing
+from tests.decoding.runs import LINES, PAIRS, parameters
 
 
 def word_numbers(pieces) -> list[int]:
@@ -155,10 +154,8 @@ def test_a_document_in_one_line_needs_no_matrix_of_its_words(translator, diagona
     part = Part(src_text=text, src=ids, tgt_text=text, tgt=ids, glue=" ")
     line = " ".join([text] * count)
     both = dataclasses.replace(translator.vocabularies, tgt=translator.vocabularies.src)
-    forcing = TeacherForcing(
-        translator.params, translator.model, translator.config, translator.mesh
-    )
-    (found,) = alignment.align_parts(forcing, both, [(line, line, [part] * count)], layer=0)
+    forced = forcing(translator.model, translator.params)
+    (found,) = alignment.align_parts(forced, both, [(line, line, [part] * count)], layer=0)
     assert found.links == tuple((word, word) for word in range(8 * count))
 
 

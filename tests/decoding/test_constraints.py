@@ -17,10 +17,9 @@ from flaxformer_mt.decoding.segments import DecodingError, LineError
 from flaxformer_mt.decoding.terminology import Terminology
 from tests.decoding import reference
 from tests.decoding.reference import PAD, Automaton
-from tests.decoding.runs import PAIRS
+from tests.decoding.runs import LINES, PAIRS
 from tests.decoding.test_search import assert_same, found, search_table, searched
 
-LINES = [source for source, _ in PAIRS]
 Asked = list[tuple[tuple[int, ...], bool]]  # tokens, and whether the last word may go on
 
 

@@ -27,6 +27,7 @@ from flaxformer_mt.model.embedding import CHUNK
 from flaxformer_mt.model.transformer import Transformer
 from tests.decoding.examples import CONFIG, VOCAB, decoded, decoder, sentences, tiny
 from tests.decoding.runs import parameters
+from tests.model.examples import Rows, apply
 from tests.training.test_compilations import logged_times
 
 
@@ -38,21 +39,9 @@ def large(monkeypatch):
 
 def full_logits(model, params, src, prefix):
     """Logits of a whole prefix [rows, length] at once, without a cache."""
-    src_ids, tgt_ids = (src != PAD).astype(jnp.int32), jnp.ones_like(prefix)
-
-    def places(x):
-        return jnp.broadcast_to(jnp.arange(x.shape[1])[None], x.shape)
-
-    hidden = model.apply(
-        {"params": params},
-        src,
-        prefix,
-        src_segment_ids=src_ids,
-        tgt_segment_ids=tgt_ids,
-        src_positions=places(src),
-        tgt_positions=places(prefix),
-        deterministic=True,
-    )
+    marks = (src != PAD).astype(jnp.int32), jnp.ones_like(prefix)
+    places = (jnp.broadcast_to(jnp.arange(x.shape[1])[None], x.shape) for x in (src, prefix))
+    hidden = apply(model, params, Rows(src, prefix, *marks, *places))
     return model.apply({"params": params}, hidden, method=Transformer.logits)
 
 

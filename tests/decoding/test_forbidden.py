@@ -9,9 +9,7 @@ from flaxformer_mt.data import vocabulary
 from flaxformer_mt.decoding.forbidden import forbidden, forbids
 from flaxformer_mt.decoding.sampling import Sampling
 from flaxformer_mt.decoding.segments import DecodingError, LineError
-from tests.decoding.runs import PAIRS
-
-LINES = [source for source, _ in PAIRS]
+from tests.decoding.runs import LINES
 
 
 def has(text: str, phrase: str) -> bool:

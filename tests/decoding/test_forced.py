@@ -16,10 +16,7 @@ from flaxformer_mt.decoding.segments import DecodingError, OverlongError, Target
 from flaxformer_mt.decoding.teacher_forcing import Pairs, batch_length, batches
 from flaxformer_mt.model.stacks import aligning_layer
 from tests.decoding.examples import CONFIG, VOCAB, as_part, decoded, forcing, sentences, tiny
-from tests.decoding.runs import MAX_LENGTH, PAIRS
-
-LINES = [source for source, _ in PAIRS]
-LONG = " ".join(LINES)
+from tests.decoding.runs import LINES, LONG, MAX_LENGTH, PAIRS
 
 
 def drawn(count: int, seed: int):

@@ -83,14 +83,8 @@ def test_a_draw_depends_on_the_seed_and_the_sentence_alone():
     sources = sentences(8, seed=4, longest=12)
 
     def draw(chosen, numbers=None, seed=7, beams=4):
-        outputs = decoded(
-            chosen,
-            seed=1,
-            n_best=beams,
-            beam_size=beams,
-            sampling=Sampling(seed=seed, temperature=1.5),
-            numbers=numbers,
-        )
+        asked = {"sampling": Sampling(seed=seed, temperature=1.5), "numbers": numbers}
+        outputs = decoded(chosen, seed=1, n_best=beams, beam_size=beams, **asked)
         return [[each.tokens for each in hypotheses] for hypotheses in outputs]
 
     together = draw(sources)

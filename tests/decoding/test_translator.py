@@ -27,10 +27,7 @@ from flaxformer_mt.rundir.checkpoint_choice import (
     chosen_weights,
     write_average,
 )
-from tests.decoding.runs import MAX_LENGTH, PAIRS, make_run, parameters
-
-LINES = [source for source, _ in PAIRS]
-LONG = " ".join(LINES)
+from tests.decoding.runs import LINES, LONG, MAX_LENGTH, PAIRS, make_run, parameters
 
 
 def test_translates_what_the_search_finds(translator):

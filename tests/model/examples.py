@@ -51,16 +51,19 @@ def build(config: ModelConfig, *, seed: int = 0) -> tuple[Transformer, dict]:
 
 def random_params(model: Transformer, seed: int, *, spread: float) -> dict:
     """Around 0, scales around 1."""
-    shapes = nn.meta.unbox(
-        jax.eval_shape(functools.partial(initial_params, model), jax.random.key(0))
-    )
     rng = np.random.default_rng(seed)
 
     def draw(path: tuple, leaf: jax.ShapeDtypeStruct) -> np.ndarray:
         centre = 1.0 if path[-1].key == "scale" else 0.0
         return np.float32(centre + spread * rng.standard_normal(leaf.shape))
 
-    return jax.tree_util.tree_map_with_path(draw, shapes)
+    return jax.tree_util.tree_map_with_path(draw, abstract_params(model))
+
+
+def abstract_params(model: Transformer) -> dict:
+    """The shapes of its parameters."""
+    boxed = jax.eval_shape(functools.partial(initial_params, model), jax.random.key(0))
+    return nn.meta.unbox(boxed)
 
 
 @jax.tree_util.register_dataclass

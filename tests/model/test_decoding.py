@@ -34,24 +34,10 @@ def sentences(seed=0):
 
 def start(model, params, src, length=TGT_LENGTH):
     rows = pack([[(tokens, [])] for tokens in src], SRC_LENGTH, 1)
-    encoded = call(
-        model,
-        params,
-        rows.src,
-        src_segment_ids=rows.src_segment_ids,
-        src_positions=rows.src_positions,
-        deterministic=True,
-        method="encode",
-    )
-    return call(
-        model,
-        params,
-        encoded,
-        rows.src_segment_ids,
-        beams=BEAMS,
-        length=length,
-        method="start_cache",
-    )
+    of_src = {"src_segment_ids": rows.src_segment_ids, "src_positions": rows.src_positions}
+    encoded = call(model, params, rows.src, **of_src, deterministic=True, method="encode")
+    form = {"beams": BEAMS, "length": length, "method": "start_cache"}
+    return call(model, params, encoded, rows.src_segment_ids, **form)
 
 
 def whole_logits(model, params, src, tgt):

@@ -14,7 +14,7 @@ from flaxformer_mt.model.flops import forward_flops, shape_flops, training_flops
 from flaxformer_mt.model.parameters import initial_params
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.parallel.mesh import without_names
-from tests.model.examples import tiny_config
+from tests.model.examples import Rows, apply, tiny_config
 
 ROWS, SRC, TGT, VOCAB = 3, 5, 7, 11
 # All sizes differ, so that none can stand in for another.
@@ -46,16 +46,7 @@ def counted(config: ModelConfig) -> float:
     src, tgt = jnp.ones((ROWS, SRC), jnp.int32), jnp.ones((ROWS, TGT), jnp.int32)
 
     def forward(params: Any) -> Any:
-        hidden: Any = model.apply(
-            {"params": params},
-            src,
-            tgt,
-            src_segment_ids=src,
-            tgt_segment_ids=tgt,
-            src_positions=src,
-            tgt_positions=tgt,
-            deterministic=True,
-        )
+        hidden = apply(model, params, Rows(src, tgt, src, tgt, src, tgt))
         return jnp.einsum("rld,vd->rlv", hidden, softmax_table(params, config))
 
     params = without_names(jax.eval_shape(lambda: initial_params(model, jax.random.key(0))))

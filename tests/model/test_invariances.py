@@ -11,6 +11,7 @@ from flaxformer_mt.model.attention import attention_mask, mask_bias
 from flaxformer_mt.model.embedding import Embedding
 from tests.model.examples import (
     VOCAB,
+    apply,
     build,
     hidden_of,
     jit,
@@ -34,10 +35,7 @@ def test_a_position_has_no_gradient_from_later_inputs(norm, monkeypatch):
             return plain(self, tokens, positions, **keywords) + shift[None]
 
         monkeypatch.setattr(Embedding, "target", shifted)
-        hidden = model.apply(
-            {"params": params}, rows.src, rows.tgt_in, **rows.keywords(), deterministic=True
-        )
-        return hidden[0]
+        return apply(model, params, rows)[0]
 
     jacobian = jit(jax.jacrev(output))(jnp.zeros((length, model.config.d_model)))
     strength = np.abs(jacobian).max(axis=(1, 3))  # [output position, input position]

@@ -15,16 +15,9 @@ from flaxformer_mt.model.embedding import softmax_table
 from flaxformer_mt.model.kernels import glorot_flattened
 from flaxformer_mt.model.parameters import count, count_by_formula, initial_params, table
 from flaxformer_mt.model.transformer import Transformer
-from tests.model.examples import VOCAB, build, jit, tiny_config
+from tests.model.examples import VOCAB, abstract_params, build, jit, tiny_config
 
 BIG = {"d_model": 1024, "d_ff": 4096, "num_heads": 16}
-
-
-def abstract_params(config, src_vocab_size, tgt_vocab_size):
-    model = Transformer(config, src_vocab_size, tgt_vocab_size)
-    return nn.meta.unbox(
-        jax.eval_shape(functools.partial(initial_params, model), jax.random.key(0))
-    )
 
 
 @functools.partial(jit, static_argnums=0)
@@ -52,7 +45,7 @@ def test_formula_equals_count(form):
     config = tiny_config(**form, encoder_layers=3)
     tgt_vocab_size = VOCAB if config.tie == "all" else VOCAB + 4
     formula = count_by_formula(config, VOCAB, tgt_vocab_size)
-    params = abstract_params(config, VOCAB, tgt_vocab_size)
+    params = abstract_params(Transformer(config, VOCAB, tgt_vocab_size))
     assert count(params) == {part: number for part, number in formula.items() if number}
     if config.vocab_multiple > 1:
         assert {table.shape[0] % 8 for table in params["embedding"].values()} == {0}
@@ -63,7 +56,7 @@ def test_the_papers_models(changes, millions):
     config = ModelConfig(**changes)
     formula = count_by_formula(config, 37_000, 37_000)
     assert round(sum(formula.values()) / 1e6, 1) == millions
-    counted = count(abstract_params(config, 37_000, 37_000))
+    counted = count(abstract_params(Transformer(config, 37_000, 37_000)))
     assert sum(counted.values()) == sum(formula.values())
 
 

@@ -69,15 +69,8 @@ def lowered_for_cuda(name: str) -> str:
         params = jax.tree.map(
             lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=one), state.params
         )
-        return lower_search(
-            params,
-            program.model,
-            config.decoding,
-            rows=4,
-            src_length=16,
-            sharding=one,
-            platforms=("cuda",),
-        ).as_text()
+        form = {"rows": 4, "src_length": 16, "sharding": one, "platforms": ("cuda",)}
+        return lower_search(params, program.model, config.decoding, **form).as_text()
     optimizer = make_optimizer(
         config.training.optimizer, learning_rate(config.training.schedule, config.model.d_model)
     )

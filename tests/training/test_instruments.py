@@ -20,15 +20,9 @@ from flaxformer_mt.training.instruments import (
     find_peak,
     parse_steps,
 )
+from tests.test_progress import Clock
 from tests.training.examples import VOCAB, tiny
 from tests.training.runs import Killed, Run
-
-
-class Clock:
-    now = 50.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture
