@@ -7,7 +7,8 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Generator, Iterator
+import time
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,14 @@ def environment(**variables: str) -> dict[str, str]:
     return {**os.environ, **UNOPTIMISED, "PYTHONPATH": str(ROOT), **variables}
 
 
+def eventually(condition: Callable[[], object], seconds: float = 60.0) -> None:
+    """Waits for what another thread or process is about to do."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.005)
+
+
 def made_once(name: str, make: Callable[[Path], None]) -> Path:
     """A folder that `make` fills once for all processes and all later suites of the same sources.
 
@@ -85,9 +94,7 @@ def made_once(name: str, make: Callable[[Path], None]) -> Path:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item,
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     """Says under a failure which section of docs/architecture.md holds the contract."""
     report = yield
     room = item.path.relative_to(ROOT / "tests").parts[0]

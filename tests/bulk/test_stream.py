@@ -70,9 +70,7 @@ def output(text, **options):
 
 
 def test_lines_come_in_order_and_in_windows(monkeypatch):
-    expected = b"".join(
-        b"-%d.0000\tLINE %d\n" % (5 if number <= 20 else 3, number) for number in range(1, 24)
-    )
+    expected = b"".join(b"-%d.0000\tLINE %d\n" % (5 - 2 * (n > 20), n) for n in range(1, 24))
     assert output(TEXT) == expected
     assert output(b"") == b""
     assert output(b"a") == b"-1.0000\tA\n"

@@ -11,9 +11,7 @@ from tests.cli.conftest import settings
 from tests.cli.test_bad_runs import Reached
 
 
-def test_a_run_records_the_sizes_that_its_text_asks_for(
-    run, corpus, tmp_path, monkeypatch, capfdbinary
-):
+def test_a_run_records_the_sizes_for_its_text(run, corpus, tmp_path, monkeypatch, capfdbinary):
     """What every command says of them before they are settled, too."""
     text = [word for word in settings(corpus) if ".data.train" in word or ".data.valid" in word]
     arguments = ["--config", "files", f"--config.data.folder={corpus}", *text]

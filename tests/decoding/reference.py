@@ -46,9 +46,7 @@ def exhaustive(
     for length in range(limit):
         for body in itertools.product(types, repeat=length):
             tokens = (*body, EOS)
-            log_prob = sum(
-                automaton.log_probs(row, tokens[:i])[token] for i, token in enumerate(tokens)
-            )
+            log_prob = sum(automaton.log_probs(row, tokens[:i])[t] for i, t in enumerate(tokens))
             found.append(Found(tokens, log_prob, log_prob / penalty(len(tokens), alpha)))
     return sorted(found, key=lambda item: -item.score)
 

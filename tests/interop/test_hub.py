@@ -93,9 +93,7 @@ def test_a_folder_that_the_hub_does_not_take_stays(hub, run, workdir, tmp_path):
     assert "others/en-de: the token has no access" in done.last
     assert done.last.endswith(f"{out} is complete; upload it with `hf upload others/en-de {out}`")
     done = run(*pushed(workdir, tmp_path / "two"), "--format", "ctranslate2")
-    assert done.status == 2 and done.last.endswith(
-        "a folder for ctranslate2 has no model card and isn't pushed"
-    )
+    assert done.status == 2 and "a folder for ctranslate2 has no model card" in done.last
 
 
 @pytest.fixture
@@ -190,9 +188,8 @@ def test_a_data_set_that_is_not_there_is_named(hub, tmp_path):
             opened(path)
     with pytest.raises(CorpusError, match="dataset lab/pairs: not downloaded yet"):
         opened("lab/pairs/en-de/*", make=False)
-    assert list(opened("lab/pairs/en-de/*").records()) == list(
-        opened("lab/pairs/en-de/*", make=False).records()
-    )
+    fetched, there = (opened("lab/pairs/en-de/*", make=make) for make in (True, False))
+    assert list(fetched.records()) == list(there.records())
     data = DataConfig(train=(dataclasses.replace(corpus, path="hf://datasets/lab/none/*"),))
     assert open_split(data, "train", fetch=False) == []
 

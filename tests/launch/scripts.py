@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,14 +40,6 @@ def run(
 def executable(path: Path, text: str) -> None:
     path.write_text(text)
     path.chmod(0o755)
-
-
-def wait_until(seen: Callable[[], object], *, seconds: float = 60) -> None:
-    """Until what a process does in the background has become visible."""
-    deadline = time.monotonic() + seconds
-    while not seen():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 # Its world is the folder $CLOUD: `states` holds what describe answers, one line a call until one is

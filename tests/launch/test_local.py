@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.launch.scripts import LAUNCH, ROOT, executable, run, start, wait_until
+from tests.conftest import eventually
+from tests.launch.scripts import LAUNCH, ROOT, executable, run, start
 
 pytestmark = pytest.mark.extended
 
@@ -126,7 +127,7 @@ def test_what_fails_is_said_and_tried_again(checkout):
 def test_interrupted_installation_is_made_anew(checkout):
     checkout.calls.touch()
     with start(checkout.script, "x", **checkout.environment, PIP_HANGS="1") as process:
-        wait_until(lambda: "pip" in checkout.calls.read_text())
+        eventually(lambda: "pip" in checkout.calls.read_text())
         os.killpg(process.pid, 9)
     leftover = checkout.venv / "half-installed"
     leftover.touch()

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.launch.scripts import executable, run, start, wait_until
+from tests.conftest import eventually
+from tests.launch.scripts import executable, run, start
 
 # Ends with the first status of the file `ends`, which it removes from there.
 SCRIPT = 'echo run >>runs; end=$(head -n 1 ends); sed -i 1d ends; exit "$end"'
@@ -70,7 +71,7 @@ def test_request_to_stop_is_passed_on_once_and_ends_it(tmp_path, name, send):
     saves = "trap 'echo >>got; trap - TERM; sleep 0.3; exit 75' TERM; touch up;"
     saves += "while :; do sleep 0.05; done"
     process = start("retry.sh", "--wait", "60", "bash", "-c", saves, cwd=tmp_path)
-    wait_until((tmp_path / "up").exists)
+    eventually((tmp_path / "up").exists)
     send(process.pid, getattr(signal, name))
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 75, stderr
@@ -82,7 +83,7 @@ def test_request_to_stop_while_waiting(tmp_path):
     executable(tmp_path / "sleep", '#!/bin/bash\ntouch up; PATH=${PATH#*:}; exec sleep "$@"\n')
     path = f"{tmp_path}:{os.environ['PATH']}"
     process = start("retry.sh", "--wait", "60", "false", cwd=tmp_path, PATH=path)
-    wait_until((tmp_path / "up").exists)
+    eventually((tmp_path / "up").exists)
     process.terminate()
     _, stderr = process.communicate(timeout=50)
     assert process.returncode == 75

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.launch.scripts import LAUNCH, executable, run, start, wait_until
+from tests.conftest import eventually
+from tests.launch.scripts import LAUNCH, executable, run, start
 
 # Says in which state a job is, if $STATE is any, and notes all else.
 SCONTROL = """#!/bin/bash
@@ -89,7 +90,7 @@ def test_goes_back_into_the_queue_unless_done_or_hopeless(slurm, end, restarts, 
 )
 def test_a_request_to_stop_lets_the_tasks_save(slurm, name, state, requeued):
     process = start("slurm.sbatch", "train", **slurm | {"END": "wait", "STATE": state})
-    wait_until(Path(slurm["CALLS"] + ".up").exists)
+    eventually(Path(slurm["CALLS"] + ".up").exists)
     process.send_signal(getattr(signal, name))
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 75, stderr

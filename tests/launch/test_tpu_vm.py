@@ -4,7 +4,8 @@ import shlex
 
 import pytest
 
-from tests.launch.scripts import LAUNCH, ROOT, Cloud, run, start, wait_until
+from tests.conftest import eventually
+from tests.launch.scripts import LAUNCH, ROOT, Cloud, run, start
 
 LIST = f"git -C {ROOT} ls-files -z --cached --others --exclude-standard"
 PACK = f"{LIST} | tar -C {ROOT} -czf flaxformer_mt.tar.gz --null --files-from=-"
@@ -162,7 +163,7 @@ def test_ctrl_c_ends_the_stream_and_lets_the_command_save_before_a_deletion(clou
     cloud.write("hang")
     options = [*TPU, *(["--delete-on-exit"] if delete else [])]
     process = start("tpu_vm.sh", *options, "--", "train", **cloud.environment)
-    wait_until((cloud.folder / "hanging").exists)
+    eventually((cloud.folder / "hanging").exists)
     (cloud.folder / "hang").unlink()
     process.send_signal(2)
     _, stderr = process.communicate(timeout=60)

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.launch.scripts import executable, run, start, wait_until
+from tests.conftest import eventually
+from tests.launch.scripts import executable, run, start
 
 pytestmark = pytest.mark.skipif(
     not all(map(shutil.which, ("flock", "setsid", "tail"))), reason="Linux tools are missing"
@@ -60,7 +61,7 @@ class Worker:
 
     def wait_for_log(self) -> None:
         log = self.home / ".flaxformer_job" / "log"
-        wait_until(lambda: log.exists() and "step 1" in log.read_text())
+        eventually(lambda: log.exists() and "step 1" in log.read_text())
 
 
 @pytest.fixture

@@ -33,12 +33,9 @@ def plain_form(dropout_seed):
 
 def assert_trees_close(a, b, tolerance):
     assert jax.tree.structure(a) == jax.tree.structure(b)
-    for (path, x), y in zip(
-        jax.tree_util.tree_leaves_with_path(a), jax.tree.leaves(b), strict=True
-    ):
-        np.testing.assert_allclose(
-            x, y, atol=tolerance, rtol=tolerance, err_msg=jax.tree_util.keystr(path)
-        )
+    for (path, x), y in zip(jax.tree.leaves_with_path(a), jax.tree.leaves(b), strict=True):
+        name = jax.tree_util.keystr(path)
+        np.testing.assert_allclose(x, y, atol=tolerance, rtol=tolerance, err_msg=name)
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def test_gradients_equal_finite_differences_of_the_reference(options):
     def reference_loss(params):
         return np.sum(reference_hidden(params, config, rows) * weights)
 
-    gradients = jax.tree_util.tree_leaves_with_path(jit(jax.grad(loss))(params))
+    gradients = jax.tree.leaves_with_path(jit(jax.grad(loss))(params))
     exact = reference.to_float64(params)
     step = 1e-5
     for path, gradient in gradients:
@@ -118,8 +118,6 @@ def test_bfloat16_stays_near_float32_and_keeps_float32_results():
     distance = np.abs(np.asarray(rough_hidden - exact_hidden))[real]
     assert 1e-4 < distance.mean() < 0.03, "bfloat16 operands, and no worse than they must be"
     cosine = lambda a, b: np.vdot(a, b) / np.linalg.norm(a) / np.linalg.norm(b)  # noqa: E731
-    for (path, a), b in zip(
-        jax.tree_util.tree_leaves_with_path(exact), jax.tree.leaves(rough), strict=True
-    ):
+    for (path, a), b in zip(jax.tree.leaves_with_path(exact), jax.tree.leaves(rough), strict=True):
         assert b.dtype == jnp.float32
         assert cosine(np.ravel(a), np.ravel(b)) > 0.95, jax.tree_util.keystr(path)

@@ -107,20 +107,13 @@ def test_another_model_or_format_is_named_and_the_checkpoint_stays(run, saved, m
 
 
 def test_parameters_alone_need_no_model(run, saved):
-    for which, message in [
-        ("latest", "has no checkpoint; train"),
-        ("average", "has no averaged"),
-    ]:
+    for which, message in [("latest", "has no checkpoint; train"), ("average", "has no averaged")]:
         with pytest.raises(CheckpointError, match=message):
             load_params(run, which)
     first, second = snapshot(1, bleu=2.0), snapshot(2, ema=True, bleu=1.0)
     saved(first, second)
-    for which, wanted in [
-        ("best", first.params),
-        (1, first.params),
-        ("latest", second.ema),
-        (2, second.ema),
-    ]:
+    one, two = first.params, second.ema
+    for which, wanted in (("best", one), (1, one), ("latest", two), (2, two)):
         got = load_params(run, which)
         assert_same(
             dataclasses.replace(first, params=got), dataclasses.replace(first, params=wanted)

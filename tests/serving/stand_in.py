@@ -18,6 +18,7 @@ from flaxformer_mt.decoding.translation import Hypothesis, Translation
 from flaxformer_mt.serving.model_info import Model
 from flaxformer_mt.serving.server import ServerError, TranslationServer, bind
 from flaxformer_mt.serving.settings import ServerSettings
+from tests.conftest import eventually as eventually
 
 MODEL = Model(
     src_lang="en",
@@ -192,11 +193,3 @@ def running(translator, *, model=MODEL, wait=True, **settings):
 
 def quick(**changes):
     return ServerSettings(**{"warm_up_words": 0, "drain_seconds": 5.0, **changes})
-
-
-def eventually(condition, seconds=60.0):
-    """Waits for what another thread is about to do."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.005)
