@@ -14,26 +14,23 @@ import random
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from flaxformer_mt.data.grammar import english, german
+from flaxformer_mt.data.grammar.clauses import Combination
 from flaxformer_mt.data.grammar.sentences import Sentences
 from flaxformer_mt.data.grammar.splits import (
     SPLITS as SPLITS,
     Split as Split,
-    allowed,
-    combinations,
     held_out,
 )
-from flaxformer_mt.data.grammar.trees import Sentence
 
 SHORTEST, LONGEST = 3, 35  # words of a side; shorter and longer sentences are drawn again
 
 
 class Derivation(NamedTuple):
-    """A pair and the tree that both sides realise."""
+    """A pair and the combinations that it shows."""
 
     src: str
     tgt: str
-    tree: Sentence
+    shown: frozenset[Combination]
 
 
 def derivations(split: Split, size: int, seed: int = 0) -> Iterator[Derivation]:
@@ -48,13 +45,13 @@ def pairs(split: Split, size: int, seed: int = 0) -> Iterator[tuple[str, str]]:
 
 def _derivations(split: Split, seed: int) -> Iterator[Derivation]:
     digest = hashlib.blake2b(f"{split}|{seed}".encode(), digest_size=8).digest()
-    sampler = Sentences(random.Random(int.from_bytes(digest, "big")), allowed(split))
+    sampler = Sentences(random.Random(int.from_bytes(digest, "big")), split)
     required = held_out(split)
     while True:
-        tree = sampler.sentence()
-        if required and required.isdisjoint(combinations(tree)):
+        sentence = sampler.sentence()
+        if required and required.isdisjoint(sentence.shown):
             continue
-        src, tgt = english.sentence(tree), german.sentence(tree)
+        src, tgt = sentence.english, sentence.german
         lengths = src.count(" ") + 1, tgt.count(" ") + 1
         if SHORTEST <= min(lengths) and max(lengths) <= LONGEST:
-            yield Derivation(src, tgt, tree)
+            yield Derivation(src, tgt, sentence.shown)

@@ -1,201 +1,251 @@
 """Drawing phrases, predicates and times from what a split allows."""
 
+import calendar
 import random
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from flaxformer_mt.data.grammar import splits as s, trees as t, words as w
-from flaxformer_mt.data.grammar.splits import Allowed, Pool
+from flaxformer_mt.data.grammar import words as w
+from flaxformer_mt.data.grammar.clauses import Clause, Phrase
+from flaxformer_mt.data.grammar.splits import ROLES, Split, Use, choices, options, role_of
 
 T = TypeVar("T")
-PERSON_OR_ANIMAL: Pool = (*w.PEOPLE, "animal")
+PERSON_OR_ANIMAL = (*w.PEOPLE, "animal")
 
-_ROLE = {name: s.role_of(name) for name in s.COUNT_OPTIONS}
-_COMPANY, _GENERAL_PLACES, _MOMENTS, *_PATHS = (
-    tuple(w.PREPOSITIONS[name] for name in names)
-    for names in (
-        ("with", "with", "without"),
-        ("behind", "next to", "in front of"),
-        ("after", "before", "during"),
-        *(("into", "into", "into", "through"), ("around",), ("onto", "onto", "around")),
-    )
-)
-_PATHS_OF = dict(zip(("in", "an", "auf"), _PATHS, strict=True))
-_STATIC = {
-    noun: w.Preposition(*noun.static, s.ROLE_CASES["place"])
-    for noun in w.NOUNS
-    if noun.category == "place"
+LEAP_YEAR = 2024
+_COMPANY = ("with", "with", "without")
+_GENERAL_PLACES = ("behind", "next to", "in front of")
+_MOMENTS = ("after", "before", "during")
+_PATHS = {  # by how a place says "in"
+    "in": ("into", "into", "into", "through"),
+    "an": ("around",),
+    "auf": ("onto", "onto", "around"),
 }
-_LONGEST = dict(zip(w.MONTHS, (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31), strict=True))
-_DAY = {ordinal: number for number, ordinal in enumerate(w.ORDINALS, start=1)}
+# Preposition and article that German writes as one word.
+_CONTRACTIONS = {
+    "in dem": "im",
+    "an dem": "am",
+    "von dem": "vom",
+    "zu dem": "zum",
+    "zu der": "zur",
+    "in das": "ins",
+    "an das": "ans",
+}
 
 
 class DeadEnd(Exception):
     """The choices so far leave nothing that this split allows: draw the sentence again."""
 
 
-def date(ordinal: w.Adverb, month: w.Adverb) -> tuple[str, str]:
-    """ "on the third of May", "am dritten Mai"; raises DeadEnd for February 30."""
-    if _DAY[ordinal] > _LONGEST[month]:
-        raise DeadEnd
-    return f"on the {ordinal.english} of {month.english}", f"am {ordinal.german} {month.german}"
+def pronoun(word: w.Word, case: str) -> Phrase:
+    return Phrase(
+        word.english if case == "nominative" else word.english_object,
+        getattr(word, case),
+        person=word.person,
+        pronoun=word,
+        feminine=word.english == "she",
+    )
 
 
-def clock(hour: int) -> tuple[str, str]:
-    """ "at three o'clock", "um drei Uhr"; one is "ein" before "Uhr"."""
-    english, german = w.CARDINALS[hour]
-    return f"at {english} o'clock", f"um {'ein' if hour == 1 else german} Uhr"
+def relative_pronoun(head: Phrase, case: str) -> Phrase:
+    """It agrees with its head, a noun phrase, in gender and number."""
+    assert head.noun is not None
+    number = "plural" if head.person == "wir" else "singular"
+    english = "who" if case == "nominative" else "whom"
+    return Phrase(
+        english if head.category in w.PEOPLE else "that",
+        w.RELATIVE_PRONOUNS[case][head.noun.column(number)],
+        person=head.person,
+        feminine=head.feminine and number == "singular",
+    )
 
 
-def half_past(hour: int) -> tuple[str, str]:
-    """ "at half past three", "um halb vier": German names the hour that follows."""
-    return f"at half past {w.CARDINALS[hour][0]}", f"um halb {w.CARDINALS[hour % 12 + 1][1]}"
+def prepositional(preposition: str, phrase: Phrase, german: str = "") -> Phrase:
+    """A phrase after an English preposition; "in dem" becomes "im"."""
+    article, space, rest = phrase.german.partition(" ")
+    start = f"{german or w.PREPOSITIONS[preposition]} {article}"
+    if phrase.determiner is w.THE:
+        start = _CONTRACTIONS.get(start, start)
+    return Phrase(f"{preposition} {phrase.english}", start + space + rest, phrase.shown)
 
 
 class Phrases:
     """Draws phrases; its only randomness is `random()`, whose stream Python keeps stable."""
 
-    def __init__(self, rng: random.Random, allowed: Allowed) -> None:
+    def __init__(self, rng: random.Random, split: Split) -> None:
         self.random = rng.random
-        self.allowed = allowed
+        self.split = split
 
-    def pick(self, choices: Sequence[T]) -> T:
-        return choices[int(self.random() * len(choices))]
+    def pick(self, among: Sequence[T]) -> T:
+        return among[int(self.random() * len(among))]
 
     def chance(self, probability: float) -> bool:
         return self.random() < probability
 
-    def find(self, construction: str, key: str | Pool = "") -> list[Any]:
-        """What this split allows there; raises DeadEnd if there is nothing."""
-        found = self.allowed.get((construction, key))
-        if found is None:
+    def draw(self, construction: str, *kinds: str) -> Use:
+        """What `choices` has there; raises DeadEnd if there is nothing."""
+        found = choices(self.split, construction, *kinds)
+        if not found:
             raise DeadEnd
-        return found
+        return self.pick(found)
 
-    def noun_phrase(self, name: str, pool: Pool, *, adjective: float = 0.35) -> t.NounPhrase:
-        """A noun phrase in a role or variant of COUNT_OPTIONS, maybe with an adjective."""
-        plural, group = self.pick((s.MASS_OPTIONS if pool[0] in w.MASS else s.COUNT_OPTIONS)[name])
-        role = _ROLE[name]
+    def fixed(self, construction: str, *kinds: str) -> Phrase:
+        """A word that has one form."""
+        word, used = self.draw(construction, *kinds)
+        return Phrase(word.english, word.german, used)
+
+    def noun_phrase(
+        self, name: str, pool: tuple[str, ...], *, adjective: float = 0.35, case: str = ""
+    ) -> Phrase:
+        """A noun of a pool of categories in a role or a variant of one, maybe with an adjective.
+
+        All words agree in gender, number and case, which is the role's unless given.
+        """
+        number, group = self.pick(options(name, pool[0] in w.MASS))
+        role = role_of(name)
+        case = case or ROLES[role][0]
         determiner = self.pick(group) if len(group) > 1 else group[0]
-        nouns = self.find(s.noun_construction(role, plural, determiner.kind), pool)
-        phrase = t.NounPhrase(determiner, self.pick(nouns), plural, role)
-        if determiner is w.COUNTED:
-            if role not in s.NUMBERED_ROLES:
-                raise DeadEnd
-            phrase.number = self._count(role)
-        if self.random() < adjective:
-            form = s.declension(determiner.paradigm, s.ROLE_CASES[role], phrase.column)
-            fitting = self.allowed.get((form, phrase.noun.category))
-            phrase.adjective = self.pick(fitting) if fitting else None
-        return phrase
+        noun, used = self.draw(f"{role}.{number}.{determiner.kind}", *pool)
+        words = [Phrase(noun.words[number], noun.forms[number][case], used)]
+        paradigm, column = determiner.paradigm, noun.column(number)
+        if determiner.name == "counted":
+            words.insert(0, self._count(role))
+        if self.chance(adjective):
+            fitting = choices(self.split, f"{paradigm}.{case}.{column}", noun.category)
+            if fitting:
+                quality, used = self.pick(fitting)
+                german = quality.forms[paradigm][case][column]
+                words.insert(-1, Phrase(quality.english, german, used))
+        english, following = determiner.words[number], words[0].english
+        vowel_sound = following[0] in "aeiou" and following != "university"
+        if english == "a" and (vowel_sound or following == "honest"):
+            english = "an"
+        words.insert(0, Phrase(english, determiner.forms[case][column]))
+        return Phrase(
+            " ".join(word.english for word in words).lstrip(),
+            " ".join(word.german for word in words).lstrip(),
+            frozenset().union(*(word.shown for word in words)),
+            person="wir" if number == "plural" else "er",
+            noun=noun,
+            determiner=determiner,
+            feminine=noun.gender == "feminine",
+        )
 
-    def _count(self, role: str) -> int:
+    def _count(self, role: str) -> Phrase:
         """Mostly below 100; sometimes a round number, rarely any other up to 9999."""
         draw = self.random()
         if draw < 0.9:
-            number: int = self.pick(self.find(f"count.{role}"))
-            return number
+            return self.fixed(f"count.{role}")
         if draw < 0.98:
-            return self.round_number()
+            return Phrase(*w.cardinal(self.round_number()))
         number = 102 + int(self.random() * 9898)
         # "one" is not declined here: "hundertein Autos" and "hunderteins Autos" are both disputed.
-        return number if number % 100 != 1 else number + 1
+        return Phrase(*w.cardinal(number if number % 100 != 1 else number + 1))
 
     def round_number(self) -> int:
         return (1 + int(self.random() * 9)) * (100 if self.random() < 0.6 else 1000)
 
-    def subject(self, pool: Pool = w.PEOPLE) -> t.Argument:
+    def subject(self, pool: tuple[str, ...] = w.PEOPLE) -> Phrase:
         """A pronoun, a noun phrase, or two of them."""
         draw = self.random()
         if draw < 0.3:
-            return self.pick(w.PRONOUNS)
-        if draw < 0.37:
-            first = self.noun_phrase("subject", w.PEOPLE, adjective=0.2)
-            second = self.noun_phrase("subject", w.PEOPLE, adjective=0.2)
-            if first.noun is second.noun or w.COUNTED in (first.determiner, second.determiner):
-                raise DeadEnd
-            return t.Coordination(first, second)
-        return self.noun_phrase("subject", pool)
+            return pronoun(self.pick(w.PRONOUNS), "nominative")
+        if draw >= 0.37:
+            return self.noun_phrase("subject", pool)
+        first = self.noun_phrase("subject", w.PEOPLE, adjective=0.2)
+        second = self.noun_phrase("subject", w.PEOPLE, adjective=0.2)
+        counted = "counted" in (first.determiner.name, second.determiner.name)
+        if first.noun is second.noun or counted:
+            raise DeadEnd
+        both = Phrase(first.english, first.german, first.shown, person="wir")
+        both.add(second, " and ", " und ")
+        return both
 
-    def place(self) -> t.PrepositionalPhrase:
+    def place(self) -> Phrase:
         """ "in the park", "at the station", "behind the old house"."""
         phrase = self.noun_phrase("place", ("place",), adjective=0.2)
-        static = self.random() < 0.75
-        preposition = _STATIC[phrase.noun] if static else self.pick(_GENERAL_PLACES)
-        return t.PrepositionalPhrase(preposition, phrase)
+        assert phrase.noun is not None
+        if self.random() < 0.75:
+            return prepositional(phrase.noun.at_english, phrase, phrase.noun.at_german)
+        return prepositional(self.pick(_GENERAL_PLACES), phrase)
 
-    def direction(self) -> t.PrepositionalPhrase:
+    def direction(self) -> Phrase:
         """Where to: "to" and "from" the dative, "into", "onto", "through" the accusative."""
         if self.random() < 0.55:
             phrase = self.noun_phrase("goal", ("place",), adjective=0.2)
-            return t.PrepositionalPhrase(w.TO if self.random() < 0.75 else w.FROM, phrase)
+            return prepositional("to" if self.random() < 0.75 else "from", phrase)
         phrase = self.noun_phrase("path", ("place",), adjective=0.2)
-        return t.PrepositionalPhrase(self.pick(_PATHS_OF[phrase.noun.static[1]]), phrase)
+        assert phrase.noun is not None
+        return prepositional(self.pick(_PATHS[phrase.noun.at_german]), phrase)
 
-    def company(self, clause: t.Clause, edible: bool) -> t.PrepositionalPhrase:
+    def company(self, clause: Clause, edible: bool) -> Phrase:
         """With, without or for whom; something `edible` with or without what else."""
         nobody = edible or clause.verb.frame == "motion"
-        preposition = self.pick(_COMPANY if nobody else (*_COMPANY, w.FOR))
-        role = "with" if preposition is w.WITH else "for"
-        pool = PERSON_OR_ANIMAL if role == "with" else w.PEOPLE
+        preposition = self.pick(_COMPANY if nobody else (*_COMPANY, "for"))
+        role = "with" if preposition == "with" else "for"
         if not edible:
-            return t.PrepositionalPhrase(preposition, self.noun_phrase(role, pool, adjective=0.3))
+            pool = PERSON_OR_ANIMAL if role == "with" else w.PEOPLE
+            return prepositional(preposition, self.noun_phrase(role, pool, adjective=0.3))
         phrase = self.noun_phrase(role, ("dish", "drink"), adjective=0.6)
-        if isinstance(clause.object, t.NounPhrase) and clause.object.noun is phrase.noun:
+        if clause.object.noun is phrase.noun:
             raise DeadEnd
-        return t.PrepositionalPhrase(preposition, phrase)
+        return prepositional(preposition, phrase)
 
-    def profession(self, clause: t.Clause) -> t.NounPhrase:
+    def profession(self, clause: Clause) -> Phrase:
         """ "a good teacher", in the subject's number and natural gender."""
-        subject = clause.subject
-        if isinstance(subject, t.NounPhrase):
-            feminine = subject.noun.gender == w.FEMININE
-        elif isinstance(subject, t.Relativizer):
-            feminine = subject.column == w.FEMININE
-        else:
-            feminine = subject is w.SHE
-        plural = "plural-" if subject.person == w.PLURAL_PERSON else ""
+        plural = "plural-" if clause.subject.person == "wir" else ""
         name = f"{'negated-' if clause.negated else ''}{plural}predicate"
-        pool = ("profession_f",) if feminine else ("profession_m",)
+        pool = ("profession_f",) if clause.subject.feminine else ("profession_m",)
         return self.noun_phrase(name, pool, adjective=1.0)
 
-    def quality(self, kind: str, category: str) -> t.Quality | t.Comparison:
+    def quality(self, clause: Clause, category: str) -> Phrase:
+        """ "old", "old and tired", of people also "as old as the king"."""
         draw = self.random()
-        pattern = "comparison" if draw < 0.2 and category == "person" else "predicate"
-        fitting = self.find(f"{pattern}.{t.POSITION[kind]}", category)
-        adjective = self.pick(fitting)
-        if pattern == "comparison":
-            return t.Comparison(adjective, self.noun_phrase("standard", w.PEOPLE))
-        other = self.pick(fitting)
+        compared = draw < 0.2 and category == "person"
+        construction = f"{'comparison' if compared else 'predicate'}.{clause.position}"
+        adjective, used = self.draw(construction, category)
+        if compared:
+            phrase = Phrase(f"as {adjective.english}", f"so {adjective.german}", used)
+            phrase.add(self.noun_phrase("standard", w.PEOPLE), " as ", " wie ")
+            return phrase
+        phrase = Phrase(adjective.english, adjective.german, used)
+        other, used = self.draw(construction, category)
         if draw > 0.8 and other.scale != adjective.scale:
-            return t.Quality((adjective, other))
-        return t.Quality((adjective,))
+            phrase.add(Phrase(other.english, other.german, used), " and ", " und ")
+        return phrase
 
-    def when(self, clause: t.Clause, position: str) -> t.Time | t.PrepositionalPhrase:
+    def when(self, clause: Clause, position: str) -> Phrase:
         """An adverb, day, date, hour or event that fits the clause's tense."""
-        tense = t.PAST if clause.modal is not None and clause.modal.past else clause.tense
+        tense = "past" if clause.modal is not None and clause.modal.past else clause.tense
         draw = self.random()
-        if tense == t.PERFECT or draw < 0.45:
-            pattern = "time" if tense == t.PERFECT or draw < 0.3 else "day"
-            adverb = self._time(pattern, position, tense)
-            return t.Time(adverb.english, adverb.german, ((adverb.lemma, pattern),))
+        if tense == "perfect" or draw < 0.45:
+            pattern = "time" if tense == "perfect" or draw < 0.3 else "day"
+            return self.fixed(f"{pattern}.{position}", tense)
         if draw < 0.53:
-            month = self._time("month", position, tense)
-            english, german = f"in {month.english}", f"im {month.german}"
-            return t.Time(english, german, ((month.lemma, "month"),))
+            month = self.fixed(f"month.{position}", tense)
+            return Phrase(f"in {month.english}", f"im {month.german}", month.shown)
         if draw < 0.73:
-            ordinal = self._time("ordinal", position, tense)
-            month = self._time("date", position, tense)
-            parts = ((ordinal.lemma, "ordinal"), (month.lemma, "date"))
-            return t.Time(*date(ordinal, month), parts)
+            return self._date(position, tense)
+        if draw < 0.81:
+            hour = self.fixed(f"clock.{position}", tense)
+            german = hour.german.replace("eins", "ein")
+            return Phrase(f"at {hour.english} o'clock", f"um {german} Uhr", hour.shown)
         if draw < 0.88:
-            pattern, spell = ("clock", clock) if draw < 0.81 else ("half", half_past)
-            hour = self._time(pattern, position, tense)
-            return t.Time(*spell(hour), ((s.number_lemma(hour), pattern),))
+            hour, used = self.draw(f"half.{position}", tense)
+            # German names the hour that follows.
+            following = w.HOURS[(w.HOURS.index(hour) + 1) % 12]
+            return Phrase(f"at half past {hour.english}", f"um halb {following.german}", used)
         preposition = self.pick(_MOMENTS)
-        return t.PrepositionalPhrase(
-            preposition, self.noun_phrase("event", ("event",), adjective=0)
-        )
+        case = "genitive" if preposition == "during" else "dative"
+        event = self.noun_phrase("event", ("event",), adjective=0, case=case)
+        return prepositional(preposition, event)
 
-    def _time(self, pattern: str, position: str, tense: str) -> Any:
-        return self.pick(self.find(f"{pattern}.{position}", tense))
+    def _date(self, position: str, tense: str) -> Phrase:
+        """ "on the third of May", "am dritten Mai"; raises DeadEnd for February 30."""
+        day, of_day = self.draw(f"ordinal.{position}", tense)
+        month, of_month = self.draw(f"date.{position}", tense)
+        _, longest = calendar.monthrange(LEAP_YEAR, w.ADVERBS["month"].index(month) + 1)
+        if w.ORDINALS.index(day) >= longest:
+            raise DeadEnd
+        english = f"on the {day.english} of {month.english}"
+        return Phrase(english, f"am {day.german} {month.german}", of_day | of_month)

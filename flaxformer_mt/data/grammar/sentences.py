@@ -6,13 +6,17 @@ adjuncts in front. A phrase has a possessor or a relative clause, not both.
 """
 
 import contextlib
-from typing import Any
 
-from flaxformer_mt.data.grammar import trees as t, words as w
-from flaxformer_mt.data.grammar.phrases import PERSON_OR_ANIMAL, DeadEnd, Phrases
-from flaxformer_mt.data.grammar.splits import Pool
-
-ANYTIME, PAST, NOW = "anytime", "past", "now"  # spans, in which a sentence's clauses agree
+from flaxformer_mt.data.grammar import words as w
+from flaxformer_mt.data.grammar.clauses import Clause, Phrase
+from flaxformer_mt.data.grammar.phrases import (
+    PERSON_OR_ANIMAL,
+    DeadEnd,
+    Phrases,
+    prepositional,
+    pronoun,
+    relative_pronoun,
+)
 
 
 def repeat(**weights: int) -> tuple[str, ...]:
@@ -20,18 +24,13 @@ def repeat(**weights: int) -> tuple[str, ...]:
     return tuple(name for name, weight in weights.items() for _ in range(weight))
 
 
-TENSES: dict[tuple[str, str], tuple[str, ...]] = {}  # weighted tenses by kind of clause and span
-for _kind in t.KINDS:
-    TENSES[_kind, ANYTIME] = repeat(
-        present=26, progressive=12, past=24, perfect=14, future=10, modal=16
-    )
-    TENSES[_kind, PAST] = repeat(past=5, modal=1)
-    TENSES[_kind, NOW] = repeat(present=6, progressive=3, perfect=2, future=2, modal=3)
-for _span in (ANYTIME, NOW):
-    TENSES[t.IF, _span] = repeat(present=3, perfect=1, modal=1)
-    TENSES[t.WHEN, _span] = TENSES[t.BEFORE, _span] = (t.PRESENT,)
-TENSES[t.WHEN, PAST] = TENSES[t.BEFORE, PAST] = (t.PAST,)
-
+# Weighted tenses by span, in which a sentence's clauses agree.
+_TENSES = {
+    "anytime": repeat(present=26, progressive=12, past=24, perfect=14, future=10, modal=16),
+    "past": repeat(past=5, modal=1),
+    "now": repeat(present=6, progressive=3, perfect=2, future=2, modal=3),
+}
+_CONDITIONS = repeat(present=3, perfect=1, modal=1)
 _FRAMES = repeat(
     transitive=42,
     intransitive=16,
@@ -59,168 +58,185 @@ _BEFORE_KINDS = repeat(because=4, although=3, **{"if": 3}, when=4)
 _AFTER_KINDS = repeat(because=5, although=3, **{"if": 2}, when=3, before=3)
 
 
-def _category(argument: t.Argument | None) -> str:
-    return argument.noun.category if isinstance(argument, t.NounPhrase) else ""
+def _punctuated(text: str, mark: str) -> str:
+    """Commas joined to words, doubled or final ones merged, a capital in front."""
+    text = text.replace(" , ,", " ,").removesuffix(" ,").replace(" ,", ",")
+    return text[0].upper() + text[1:] + mark
 
 
 class Sentences(Phrases):
     """Draws whole sentences."""
 
-    def sentence(self) -> t.Sentence:
-        """One sentence; dead ends are drawn again."""
+    def sentence(self) -> Phrase:
+        """One sentence, cased and punctuated; dead ends are drawn again."""
         while True:
             with contextlib.suppress(DeadEnd):
-                return self._sentence()
+                text, mark = self._sentence()
+                text.english = _punctuated(text.english, mark)
+                text.german = _punctuated(text.german, mark)
+                return text
 
-    def _sentence(self) -> t.Sentence:
+    def _sentence(self) -> tuple[Phrase, str]:
+        """A main clause and at most one other, and the mark at their end."""
         draw = self.random()
         if draw < 0.2:
-            return t.Sentence(self.clause(t.MAIN, relatives=1.3))
+            return self.clause("main", relatives=1.3).phrase(), "."
         if draw < 0.4:
-            return t.Sentence(self._fronted())
+            return self._fronted().phrase(), "."
         if draw < 0.54:
-            return t.Sentence(self._question())
-        if draw < 0.8:
-            kind = self.pick(_BEFORE_KINDS if draw < 0.67 else _AFTER_KINDS)
-            order = (kind, t.FRONTED) if draw < 0.67 else (t.MAIN, kind)
-            span = self._span(kind)
-            first, second = (
-                self.clause(one, span=span, relatives=0.4, adjuncts=0.6) for one in order
-            )
-            if draw < 0.67:
-                second.front = "clause"
-                return t.Sentence(second, before=first)
-            return t.Sentence(first, after=second)
-        if draw < 0.91:
-            return t.Sentence(self._reported())
-        span = self._span(t.MAIN)
-        first = self.clause(t.MAIN, span=span, adjuncts=0.5)
-        second = self.clause(t.MAIN, span=span, adjuncts=0.5)
-        return t.Sentence(first, second=second, conjunction="and" if self.chance(0.6) else "but")
+            return self._question().phrase(), "?"
+        if draw < 0.67:
+            kind = self.pick(_BEFORE_KINDS)
+            first, second = self._clauses(kind, "fronted", span=self._span(kind))
+            first.add(second, " , ", " , ")
+        elif draw < 0.8:
+            kind = self.pick(_AFTER_KINDS)
+            first, second = self._clauses("main", kind, span=self._span(kind))
+            first.add(second, " ", " , ")
+        elif draw < 0.91:
+            reported = self._reported()
+            return reported.phrase(), "?" if reported.kind == "question" else "."
+        else:
+            span = self._span("main")
+            first, second = self._clauses("main", "main", span=span, relatives=0, adjuncts=0.5)
+            joint = (" , and ", " und ") if self.chance(0.6) else (" , but ", " , aber ")
+            first.add(second, *joint)
+        return first, "."
+
+    def _clauses(
+        self, *kinds: str, span: str, relatives: float = 0.4, adjuncts: float = 0.6
+    ) -> list[Phrase]:
+        drawn = (
+            self.clause(kind, span=span, relatives=relatives, adjuncts=adjuncts) for kind in kinds
+        )
+        return [clause.phrase() for clause in drawn]
 
     def _span(self, kind: str) -> str:
-        return PAST if kind != t.IF and self.random() < 0.45 else NOW
+        return "past" if kind != "if" and self.random() < 0.45 else "now"
 
-    def _fronted(self) -> t.Clause:
-        clause = self.clause(t.FRONTED, relatives=0.8, adjuncts=0.3)
+    def _fronted(self) -> Clause:
+        clause = self.clause("fronted", relatives=0.8, adjuncts=0.3)
         draw = self.random()
-        if draw < 0.35 and clause.frequency is None and clause.predicate is None:
+        if draw < 0.35 and not clause.frequency and not clause.predicate:
             clause.time, clause.front = self.when(clause, "front"), "time"
         elif draw < 0.55 and self.happens(clause):
             clause.place, clause.front = clause.place or self.place(), "place"
-        elif draw < 0.8 and isinstance(clause.object, t.NounPhrase):
-            if clause.object.determiner.kind not in ("the", "this", "possessive"):
+        elif draw < 0.8 and clause.object.category:
+            if clause.object.determiner.kind not in _POINTING:
                 raise DeadEnd
             clause.front = "object"
         else:
-            clause.comment, clause.front = self.pick(w.COMMENTS), "comment"
+            clause.comment, clause.front = self.comment(), "comment"
         return clause
 
-    def _question(self) -> t.Clause:
-        clause = self.clause(t.QUESTION, relatives=0.3, adjuncts=0.5)
+    def _question(self) -> Clause:
+        clause = self.clause("question", relatives=0.3, adjuncts=0.5)
         draw = self.random()
         if draw < 0.4:
             return clause
         if draw < 0.6:
             self._ask_for_adverb(clause)
         elif draw < 0.72 and clause.verb.frame not in ("copula", "price"):
-            clause.subject = w.WHO
+            clause.subject, clause.front = pronoun(w.WHO, "nominative"), "subject"
         elif clause.verb.frame == "dative":
-            clause.recipient, clause.front = w.WHO, "recipient"
-        elif clause.object is not None and clause.verb.frame != "placing":
+            clause.recipient, clause.front = pronoun(w.WHO, "dative"), "recipient"
+        elif clause.object and clause.verb.frame != "placing":
             self._ask_for_object(clause)
         return clause
 
-    def _ask_for_adverb(self, clause: t.Clause) -> None:
+    def _ask_for_adverb(self, clause: Clause) -> None:
         draw = self.random()
-        action = self.happens(clause)
-        plain = not clause.negated and clause.frequency is None
+        plain = not clause.negated and not clause.frequency
         if draw < 0.4:
-            clause.asked = "why"
-        elif draw < 0.7 and plain and clause.time is None:
-            clause.asked = "when"
-        elif plain and action and clause.place is None:
-            clause.asked = "where"
+            clause.asked, clause.front = Phrase("why", "warum"), "asked"
+        elif draw < 0.7 and plain and not clause.time:
+            clause.asked, clause.front = Phrase("when", "wann"), "asked"
+        elif plain and self.happens(clause) and not clause.place:
+            clause.asked, clause.front = Phrase("where", "wo"), "asked"
 
-    def _ask_for_object(self, clause: t.Clause) -> None:
-        target = clause.object
+    def _ask_for_object(self, clause: Clause) -> None:
         clause.front = "object"
-        if not isinstance(target, t.NounPhrase) or self.random() < 0.4:
-            people = not isinstance(target, t.NounPhrase) or target.noun.category in w.PEOPLE
-            clause.object = w.WHO if people else w.WHAT
+        category = clause.object.category
+        if not category or self.random() < 0.4:
+            people = not category or category in w.PEOPLE
+            clause.object = pronoun(w.WHO if people else w.WHAT, "accusative")
         else:
-            clause.object = self.noun_phrase("which-object", (target.noun.category,))
+            clause.object = self.noun_phrase("which-object", (category,))
 
-    def _reported(self) -> t.Clause:
+    def _reported(self) -> Clause:
         draw = self.random()
-        kind = t.MAIN if draw < 0.7 else t.FRONTED if draw < 0.85 else t.QUESTION
+        kind = "main" if draw < 0.7 else "fronted" if draw < 0.85 else "question"
         frame = "that" if self.chance(0.65) else "whether"
         span = self._span(kind)
-        tense = self.pick(TENSES[kind, span])
-        clause = t.Clause(kind, self.verb(frame, tense, kind), tense, self.subject())
+        tense = self._tense(kind, span)
+        verb, used = self.draw(f"{tense}.{kind}", frame)
+        clause = Clause(kind, verb, tense, self.subject(), used)
         self.inflect(clause, span)
-        if kind == t.FRONTED:
-            if self.chance(0.5):
-                clause.comment, clause.front = self.pick(w.COMMENTS), "comment"
-            else:
-                clause.time, clause.front = self.when(clause, "front"), "time"
-        clause.complement = self.clause(
-            t.THAT if frame == "that" else t.WHETHER,
-            span=PAST if span == PAST else ANYTIME,
-            relatives=0.4,
-            adjuncts=0.6,
-        )
+        if kind == "fronted" and self.chance(0.5):
+            clause.comment, clause.front = self.comment(), "comment"
+        elif kind == "fronted":
+            clause.time, clause.front = self.when(clause, "front"), "time"
+        span = "past" if span == "past" else "anytime"
+        complement = self.clause(frame, span=span, relatives=0.4, adjuncts=0.6)
+        clause.complement = complement.phrase()
         return clause
+
+    def comment(self) -> Phrase:
+        word = self.pick(w.ADVERBS["comment"])
+        return Phrase(word.english, word.german)
+
+    def _tense(self, kind: str, span: str) -> str:
+        if kind == "if":
+            return self.pick(_CONDITIONS)
+        if kind in ("when", "before"):
+            return self.pick(("past" if span == "past" else "present",))
+        return self.pick(_TENSES[span])
 
     def clause(
         self,
         kind: str,
         *,
-        span: str = ANYTIME,
-        subject: t.Argument | None = None,
+        span: str = "anytime",
+        subject: Phrase | None = None,
         relatives: float = 0.0,
         adjuncts: float = 1.0,
-    ) -> t.Clause:
+    ) -> Clause:
         """A clause; `relatives` and `adjuncts` scale chances. `subject`: a person's pronoun."""
         frame = self.pick(_FRAMES)
-        tense = self.pick(TENSES[kind, span])
-        if kind == t.BEFORE and frame in ("copula", "price"):
+        tense = self._tense(kind, span)
+        if kind == "before" and frame in ("copula", "price"):
             raise DeadEnd
         if frame == "copula":
             return self._copula(kind, tense, span=span, subject=subject, adjuncts=adjuncts)
         if frame == "price":
             return self._price(kind, tense, subject)
-        verb = self.verb(frame, tense, kind)
+        verb, used = self.draw(f"{tense}.{kind}", frame)
         if subject is None:
-            animal = verb.lemma in _ANIMAL_VERBS and self.random() < 0.25
+            animal = verb.german in _ANIMAL_VERBS and self.random() < 0.25
             subject = self.subject(PERSON_OR_ANIMAL if animal else w.PEOPLE)
-        clause = t.Clause(kind, verb, tense, subject)
+        clause = Clause(kind, verb, tense, subject, used)
         self.inflect(clause, span)
         self._arguments(clause)
         closed = self._modify(clause, relatives)
         self._adjuncts(clause, adjuncts, closed=closed)
         return clause
 
-    def verb(self, frame: str, tense: str, kind: str) -> w.Verb:
-        """A verb of a frame, or one whose object a relative clause stands for."""
-        verb: w.Verb = self.pick(self.find(f"{tense}.{kind}", frame))
-        return verb
-
-    def inflect(self, clause: t.Clause, span: str) -> None:
+    def inflect(self, clause: Clause, span: str) -> None:
         """Choose the modal verb and the negation, or a negative subject."""
-        if clause.tense == t.MODAL:
-            past = span == PAST or (span == ANYTIME and self.random() < 0.4)
-            tense = t.PAST if past else t.PRESENT
-            clause.modal = self.pick(self.find(f"{tense}.{clause.kind}", t.MODAL))
+        if clause.tense == "modal":
+            past = span == "past" or (span == "anytime" and self.random() < 0.4)
+            tense = "past" if past else "present"
+            clause.modal, used = self.draw(f"{tense}.{clause.kind}", "modal")
+            clause.shown |= used
         draw = self.random()
-        if draw < 0.2 and clause.kind != t.BEFORE:
+        if draw < 0.2 and clause.kind != "before":
             clause.negated = True
-        elif draw < 0.22 and isinstance(clause.subject, t.NounPhrase):
-            clause.subject = self.noun_phrase("no-subject", (_category(clause.subject),))
+        elif draw < 0.22 and clause.subject.category:
+            clause.subject = self.noun_phrase("no-subject", (clause.subject.category,))
 
-    def happens(self, clause: t.Clause) -> bool:
+    def happens(self, clause: Clause) -> bool:
         """Whether the clause is an action with a place."""
-        visited = _category(clause.object) == "place"
+        visited = clause.object.category == "place"
         return clause.verb.frame in _ADVERBIAL and not (clause.verb.stative or visited)
 
     def _copula(
@@ -228,60 +244,63 @@ class Sentences(Phrases):
         kind: str,
         tense: str,
         *,
-        span: str = ANYTIME,
-        subject: t.Argument | None = None,
+        span: str = "anytime",
+        subject: Phrase | None = None,
         adjuncts: float = 0.0,
         category: str = "person",
-    ) -> t.Clause:
+    ) -> Clause:
         """A clause with "be"; a given `subject` is a relative pronoun, its head of `category`."""
-        if tense == t.PROGRESSIVE or (tense == t.PERFECT and span == NOW):
-            tense = t.PRESENT
-        elif tense == t.PERFECT:
-            tense = t.PAST if kind not in (t.IF, t.WHEN, t.BEFORE) else t.PRESENT
+        if tense == "progressive" or (tense == "perfect" and span == "now"):
+            tense = "present"
+        elif tense == "perfect":
+            tense = "past" if kind not in ("if", "when", "before") else "present"
         if subject is None and self.random() < 0.4:
             category = self.pick(_DESCRIBED)
             described = 0.5 if category in w.MASS else 0.15
             subject = self.noun_phrase("subject", (category,), adjective=described)
         elif subject is None:
             subject = self.subject()
-        clause = t.Clause(kind, w.COPULA, tense, subject)
+        clause = Clause(kind, w.COPULA, tense, subject)
         self.inflect(clause, span)
-        if clause.modal is not None and clause.modal.lemma not in _COPULA_MODALS:
+        if clause.modal is not None and clause.modal.german not in _COPULA_MODALS:
             raise DeadEnd
         draw = self.random()
         if category != "person" or draw > 0.5:
-            clause.predicate = self.quality(kind, category)
+            clause.predicate = self.quality(clause, category)
         elif draw < 0.2:
-            clause.predicate = t.Amount(self.pick(self.find(f"age.{t.POSITION[kind]}")), t.YEARS)
+            age = self.fixed(f"age.{clause.position}")
+            clause.predicate = age
+            age.add(Phrase("years old", "Jahre alt"))
         elif draw < 0.32:
             clause.place = self.place()
         else:
             clause.predicate = self.profession(clause)
-        if clause.place is not None and self.random() < 0.4 * adjuncts:
-            clause.time = self.when(clause, t.POSITION[kind])
+        if clause.place and self.random() < 0.4 * adjuncts:
+            clause.time = self.when(clause, clause.position)
         return clause
 
-    def _price(self, kind: str, tense: str, subject: t.Argument | None) -> t.Clause:
+    def _price(self, kind: str, tense: str, subject: Phrase | None) -> Clause:
         """ "costs three hundred euros": goods cost; a given subject stands for people."""
-        if subject is not None or tense in (t.PAST, t.MODAL):
+        if subject is not None or tense in ("past", "modal"):
             raise DeadEnd
-        if tense != t.FUTURE:
-            tense = t.PRESENT
-        verb = self.verb("price", tense, kind)
+        if tense != "future":
+            tense = "present"
+        verb, used = self.draw(f"{tense}.{kind}", "price")
         goods = self.noun_phrase("subject", (self.pick(_GOODS),))
-        clause = t.Clause(kind, verb, tense, goods, negated=self.chance(0.15))
+        clause = Clause(kind, verb, tense, goods, used, negated=self.chance(0.15))
         euros = 2 + int(self.random() * 98) if self.chance(0.5) else self.round_number()
-        clause.predicate = t.Amount(euros, t.EUROS)
+        clause.predicate = Phrase(*w.cardinal(euros))
+        clause.predicate.add(Phrase("euros", "Euro"))
         return clause
 
-    def _arguments(self, clause: t.Clause) -> None:
+    def _arguments(self, clause: Clause) -> None:
         verb = clause.verb
         if verb.frame == "dative":
-            clause.recipient = self._someone(clause, "recipient", self.pick(verb.objects))
-        elif verb.frame in ("transitive", "ditransitive", "placing"):
+            clause.recipient = self._someone(clause, "recipient", self.pick(verb.pools))
+        elif verb.pools:
             if verb.frame == "ditransitive":
                 clause.recipient = self._someone(clause, "recipient", w.PEOPLE)
-            pool = self.pick(verb.objects)
+            pool = self.pick(verb.pools)
             name = "negated-object" if clause.negated else "object"
             if "person" in pool:
                 clause.object = self._someone(clause, name, pool)
@@ -289,85 +308,85 @@ class Sentences(Phrases):
                 clause.object = self.noun_phrase(name, pool, adjective=0.4)
             if verb.frame == "placing":
                 surface = self.noun_phrase("path", ("furniture",), adjective=0.2)
-                clause.place = t.PrepositionalPhrase(w.ON, surface)
+                clause.place = prepositional("on", surface)
 
-    def _someone(self, clause: t.Clause, name: str, pool: Pool) -> t.Argument:
+    def _someone(self, clause: Clause, name: str, pool: tuple[str, ...]) -> Phrase:
         """A noun phrase, or a pronoun other than the subject (which would be reflexive)."""
         if self.random() < 0.35:
-            pronoun = self.pick(w.PRONOUNS)
-            if pronoun is not clause.subject:
-                return pronoun
+            word = self.pick(w.PRONOUNS)
+            if word is not clause.subject.pronoun:
+                return pronoun(word, "dative" if name == "recipient" else "accusative")
         return self.noun_phrase(name, pool)
 
-    def _modify(self, clause: t.Clause, relatives: float) -> bool:
+    def _modify(self, clause: Clause, relatives: float) -> bool:
         """Maybe a relative clause or a possessor; True when one on the object ends the clause."""
         draw = self.random()
         target, subject = clause.object, clause.subject
         if draw < 0.2 * relatives:
-            if (
-                isinstance(target, t.NounPhrase)
-                and clause.place is None
-                and (target.determiner.kind in _POINTING or target.determiner is w.A)
-            ):
-                target.relative = self._relative(target, clause)
+            pointing = target.determiner.kind in _POINTING or target.determiner.name == "a"
+            if pointing and not clause.place:
+                self._relate(target, clause)
                 return True
         elif draw < 0.35 * relatives:
-            if isinstance(subject, t.NounPhrase) and not subject.determiner.negative:
-                subject.relative = self._relative(subject, clause)
+            if subject.category and not subject.determiner.negative:
+                self._relate(subject, clause)
         elif draw > 0.8:
             for phrase in (target, subject):
-                if isinstance(phrase, t.NounPhrase) and phrase.determiner is w.THE:
-                    phrase.possessor = self.noun_phrase("possessor", w.PEOPLE, adjective=0.2)
+                if phrase.determiner is w.THE:
+                    phrase.add(self.noun_phrase("possessor", w.PEOPLE, adjective=0.2), " of ")
                     break
         return False
 
-    def _relative(self, head: t.NounPhrase, outer: t.Clause) -> t.Clause:
-        category = head.noun.category
-        gap = t.Relativizer(category in w.PEOPLE, head.column)
+    def _relate(self, head: Phrase, outer: Clause) -> None:
+        """Append a relative clause to a noun phrase."""
+        animate = head.category in w.PEOPLE
         draw = self.random()
-        tense = self.pick(TENSES[t.RELATIVE, ANYTIME])
-        part: dict[str, Any]
-        if gap.animate and draw < 0.55:
-            clause = self.clause(t.RELATIVE, subject=gap, adjuncts=0.6)
-        elif not gap.animate and draw < 0.35:
-            clause = self._copula(t.RELATIVE, tense, subject=gap, category=category)
+        tense = self._tense("relative", "anytime")
+        if animate and draw < 0.55:
+            gap = relative_pronoun(head, "nominative")
+            clause = self.clause("relative", subject=gap, adjuncts=0.6)
+        elif not animate and draw < 0.35:
+            gap = relative_pronoun(head, "nominative")
+            clause = self._copula("relative", tense, subject=gap, category=head.category)
         else:
-            if gap.animate and draw < 0.7:
-                verb, part = self.verb("dative", tense, t.RELATIVE), {"recipient": gap}
-            elif gap.animate and draw < 0.78:
-                verb = self.verb("intransitive", tense, t.RELATIVE)
-                part = {"companion": t.PrepositionalPhrase(w.WITH, gap)}
-            else:
-                verb, part = self.verb(category, tense, t.RELATIVE), {"object": gap}
-            clause = t.Clause(t.RELATIVE, verb, tense, self.subject(), **part)
-            self.inflect(clause, ANYTIME)
+            front, frame, gap = "object", head.category, relative_pronoun(head, "accusative")
+            if animate and draw < 0.7:
+                front, frame, gap = "recipient", "dative", relative_pronoun(head, "dative")
+            elif animate and draw < 0.78:
+                front, frame = "companion", "intransitive"
+                gap = prepositional("with", relative_pronoun(head, "dative"))
+            verb, used = self.draw(f"{tense}.relative", frame)
+            clause = Clause("relative", verb, tense, self.subject(), used)
+            setattr(clause, front, gap)
+            clause.front = front
+            self.inflect(clause, "anytime")
             self._adjuncts(clause, 0.4, company=False)
         if clause.verb is outer.verb:
             raise DeadEnd
-        return clause
+        head.add(clause.phrase(), " ", " , ")
+        head.german += " ,"
 
     def _adjuncts(
-        self, clause: t.Clause, scale: float, *, closed: bool = False, company: bool = True
+        self, clause: Clause, scale: float, *, closed: bool = False, company: bool = True
     ) -> None:
         """Frequency or time, direction, manner or company or place."""
-        position = t.POSITION[clause.kind]
         draw = self.random()
-        if draw < 0.08 and not clause.negated and clause.tense in (t.PRESENT, t.PAST, t.PERFECT):
-            clause.frequency = self.pick(self.find(f"frequency.{position}"))
+        if draw < 0.08 and not clause.negated and clause.tense in ("present", "past", "perfect"):
+            clause.frequency = self.fixed(f"frequency.{clause.position}")
         if clause.verb.frame == "motion":
             clause.place = self.direction()
         if closed:
             return
         if 0.08 <= draw < 0.08 + 0.32 * scale:
-            clause.time = self.when(clause, position)
+            clause.time = self.when(clause, clause.position)
         draw = self.random()
-        edible = _category(clause.object) in _EDIBLE
+        edible = clause.object.category in _EDIBLE
         if draw < (0.35 if edible else 0.12) * scale:
             if company and clause.verb.frame in ("motion", *_ADVERBIAL):
                 clause.companion = self.company(clause, edible)
         elif draw < 0.24 * scale:
             if self.happens(clause) and not clause.negated:
-                clause.manner = self.pick(self.find(f"manner.{position}"))
+                clause.manner = self.fixed(f"manner.{clause.position}")
         elif draw < 0.5 * scale:
             if self.happens(clause):
                 clause.place = self.place()

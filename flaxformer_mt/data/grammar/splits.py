@@ -16,140 +16,115 @@ stable digest, never all) is held out: three quarters of that for test, the rest
 training shows every word form and every construction, but not every combination.
 """
 
+import collections
 import functools
 import hashlib
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from typing import Any, Literal, NamedTuple
 
-from flaxformer_mt.data.grammar import trees as t, words as w
+from flaxformer_mt.data.grammar import words as w
+from flaxformer_mt.data.grammar.clauses import (
+    KINDS,
+    POSITIONS,
+    TENSES,
+    VERB_SECOND,
+    Combination,
+)
 
 Split = Literal["train", "valid", "test"]
 SPLITS: tuple[Split, ...] = ("train", "valid", "test")
 HELD_OUT_SHARE = 0.25
 TEST_SHARE_OF_HELD_OUT = 0.75
 
-Combination = tuple[str, str]  # (lemma, construction); a lemma is its German citation form
-Pool = tuple[str, ...]  # categories of nouns
-# What a split may use in a construction, by what it must suit: nouns by pool, adjectives by
-# category of noun, verbs by frame (in relative clauses also by category of object), modal verbs by
-# "modal", times by tense; others by "".
-Allowed = dict[tuple[str, str | Pool], list[Any]]
-# Every role of a noun phrase and its German case. "event" is genitive after "during": its phrase
-# has no adjective, whose form would tell.
-ROLE_CASES = {
-    "subject": w.NOMINATIVE,
-    "predicate": w.NOMINATIVE,
-    "standard": w.NOMINATIVE,
-    "object": w.ACCUSATIVE,
-    "for": w.ACCUSATIVE,
-    "path": w.ACCUSATIVE,
-    "recipient": w.DATIVE,
-    "with": w.DATIVE,
-    "place": w.DATIVE,
-    "goal": w.DATIVE,
-    "event": w.DATIVE,
-    "possessor": w.GENITIVE,
+Use = tuple[Any, frozenset[Combination]]  # a word, and what it shows where it is used
+
+_ANIMATE = (*w.PEOPLE, "animal")
+_ALL = tuple(category for category in w.CATEGORIES if category != "event")
+# Every role of a noun phrase: its German case, and the categories of its nouns. "event" is genitive
+# after "during": its phrase has no adjective, whose form would tell.
+ROLES = {
+    "subject": ("nominative", _ALL),
+    "predicate": ("nominative", w.PROFESSIONS),
+    "standard": ("nominative", w.PEOPLE),
+    "object": ("accusative", _ALL),
+    "for": ("accusative", (*w.PEOPLE, "dish", "drink")),
+    "path": ("accusative", ("furniture", "place")),
+    "recipient": ("dative", _ANIMATE),
+    "with": ("dative", (*_ANIMATE, "dish", "drink")),
+    "place": ("dative", ("place",)),
+    "goal": ("dative", ("place",)),
+    "event": ("dative", ("event",)),
+    "possessor": ("genitive", w.PEOPLE),
 }
 
-_PERSON_ROLES = ("subject", "standard", "object", "recipient", "with", "for", "possessor")
-_OTHER_ROLES = {
-    "person": _PERSON_ROLES,
-    "profession_m": ("predicate", *_PERSON_ROLES),
-    "profession_f": ("predicate", *_PERSON_ROLES),
-    "animal": ("subject", "object", "recipient", "with"),
-    "furniture": ("subject", "object", "path"),
-    "dish": ("subject", "object", "with", "for"),
-    "drink": ("subject", "object", "with", "for"),
-    "place": ("subject", "object", "place", "goal", "path"),
-    "event": ("event",),
+_DEFINITE = "16 the, 7 the+, 6 possessive, 3 possessive+, 3 this, 2 this+"
+_INDEFINITE = "7 a, 4 bare+"
+_QUANTIFIED = "2 every, 2 all+, 2 many+, 2 some+, 5 counted+"
+_MASS = "4 the, 2 possessive, 1 this"
+# Determiners of countable and of mass nouns, each as often as its weight says, by role or a variant
+# of one ("negated-object"); "+" is plural.
+_OPTIONS = {
+    "subject": f"{_DEFINITE}, {_DEFINITE}, {_INDEFINITE}, {_QUANTIFIED}",
+    "no-subject": "1 no, 1 no+",
+    "predicate": "5 a, 1 possessive",
+    "plural-predicate": "2 bare+, 1 possessive+",
+    "negated-predicate": "1 not_a",
+    "negated-plural-predicate": "1 not_bare+",
+    "standard": _DEFINITE,
+    "object": f"{_DEFINITE}, {_INDEFINITE}, {_QUANTIFIED}",
+    "negated-object": f"{_DEFINITE}, 10 not_a, 7 not_bare+",
+    "which-object": "2 which, 1 which+",
+    "for": f"{_DEFINITE}, {_INDEFINITE}",
+    "path": f"{_DEFINITE}, 5 a",
+    "recipient": f"{_DEFINITE}, {_INDEFINITE}",
+    "with": f"{_DEFINITE}, {_INDEFINITE}",
+    "place": f"{_DEFINITE}, 5 a",
+    "goal": f"{_DEFINITE}, 5 a",
+    "event": "6 the, 2 possessive, 1 this",
+    "possessor": "3 the, 1 the+, 2 possessive",
 }
-CATEGORY_ROLES = {name: _OTHER_ROLES.get(name, ("subject", "object")) for name in w.CATEGORIES}
-NUMBERED_ROLES = ("subject", "object")
-
-Option = tuple[bool, tuple[w.Determiner, ...]]  # (plural, determiners that share it)
-
-_GROUPS = {
-    "definite": "16 the, 7 the+, 6 possessive, 3 possessive+, 3 this, 2 this+",
-    "indefinite": "7 a, 4 bare+",
-    "quantified": "2 every, 2 all+, 2 many+, 2 some+, 5 counted+",
-    "mass": "4 the, 2 possessive, 1 this",
-}
-
-
-def _options(text: str) -> tuple[Option, ...]:
-    """Weights with determiners or groups of them; "+" is a plural."""
-    found: list[Option] = []
-    for item in text.split(", "):
-        if item in _GROUPS:
-            found += _options(_GROUPS[item])
-        else:
-            weight, name = item.removesuffix("+").split()
-            group = w.POSSESSIVES if name == "possessive" else (w.DETERMINERS[name],)
-            found += [(item.endswith("+"), group)] * int(weight)
-    return tuple(found)
-
-
-# Number and determiner of countable nouns, by role or a variant of one ("negated-object"), each as
-# often as its weight says; then of mass nouns.
-COUNT_OPTIONS = {
-    "subject": _options("definite, definite, indefinite, quantified"),
-    "no-subject": _options("1 no, 1 no+"),
-    "predicate": _options("5 a, 1 possessive"),
-    "plural-predicate": _options("2 bare+, 1 possessive+"),
-    "negated-predicate": _options("1 not_a"),
-    "negated-plural-predicate": _options("1 not_bare+"),
-    "standard": _options("definite"),
-    "object": _options("definite, indefinite, quantified"),
-    "negated-object": _options("definite, 10 not_a, 7 not_bare+"),
-    "which-object": _options("2 which, 1 which+"),
-    "for": _options("definite, indefinite"),
-    "path": _options("definite, 5 a"),
-    "recipient": _options("definite, indefinite"),
-    "with": _options("definite, indefinite"),
-    "place": _options("definite, 5 a"),
-    "goal": _options("definite, 5 a"),
-    "event": _options("6 the, 2 possessive, 1 this"),
-    "possessor": _options("3 the, 1 the+, 2 possessive"),
-}
-MASS_OPTIONS = {
-    "subject": _options("6 bare, mass"),
-    "object": _options("6 bare, mass"),
-    "with": _options("12 bare, mass"),
-    "for": _options("12 bare, mass"),
-    "no-subject": _options("1 no"),
-    "negated-object": _options("6 not_bare, mass"),
-    "which-object": _options("1 which"),
+_MASS_OPTIONS = {
+    "subject": f"6 bare, {_MASS}",
+    "object": f"6 bare, {_MASS}",
+    "with": f"12 bare, {_MASS}",
+    "for": f"12 bare, {_MASS}",
+    "no-subject": "1 no",
+    "negated-object": f"6 not_bare, {_MASS}",
+    "which-object": "1 which",
 }
 
-_KIND_TENSES = dict.fromkeys(t.KINDS, t.TENSES) | {
-    t.IF: (t.PRESENT, t.PERFECT, t.MODAL),
-    t.WHEN: (t.PRESENT, t.PAST),
-    t.BEFORE: (t.PRESENT, t.PAST),
+_KIND_TENSES = dict.fromkeys(KINDS, TENSES) | {
+    "if": ("present", "perfect", "modal"),
+    "when": ("present", "past"),
+    "before": ("present", "past"),
 }
-_TIME_TENSES = {
-    t.PRESENT: (w.ANY, "now", "habit"),
-    t.PROGRESSIVE: (w.ANY, "now"),
-    t.PAST: (w.ANY, "past"),
-    t.PERFECT: ("perfect",),
-    t.FUTURE: (w.ANY, "future"),
-    t.MODAL: (w.ANY, "future"),
+_TIME_TENSES = {  # what of the column "tense" of adverbs fits a clause's tense
+    "present": ("any", "now", "habit"),
+    "progressive": ("any", "now"),
+    "past": ("any", "past"),
+    "perfect": ("perfect",),
+    "future": ("any", "future"),
+    "modal": ("any", "future"),
 }
-_TIMES: dict[str, Sequence[w.Adverb | int]] = {
-    "time": w.SIMPLE_TIMES,
-    "day": w.DAYS,
-    "month": w.MONTHS,
-    "date": w.MONTHS,
+_TIMES = {kind: w.ADVERBS[kind] for kind in ("time", "day", "month")} | {
+    "date": w.ADVERBS["month"],
     "ordinal": w.ORDINALS,
-    "clock": range(1, 13),
-    "half": range(1, 13),
+    "clock": w.HOURS,
+    "half": w.HOURS,
 }
-# Every group of categories that nouns are drawn from.
-_POOLS = {
-    *((category,) for category in w.CATEGORIES),
-    *(pool for verb in w.VERBS for pool in verb.objects),
-    *(w.PEOPLE, (*w.PEOPLE, "animal"), ("dish", "drink")),
-}
+
+
+@functools.cache
+def options(name: str, mass: bool) -> list[tuple[str, list[w.Determiner]]]:
+    """(number, determiners that share it) of a role or a variant, repeated by weight."""
+    found = []
+    for option in (_MASS_OPTIONS if mass else _OPTIONS)[name].split(", "):
+        weight, determiner = option.split()
+        number = "plural" if determiner.endswith("+") else "singular"
+        group = [one for one in w.DETERMINERS if one.name == determiner.removesuffix("+")]
+        found += [(number, group)] * int(weight)
+    return found
 
 
 def role_of(name: str) -> str:
@@ -157,125 +132,103 @@ def role_of(name: str) -> str:
     return name.rpartition("-")[2]
 
 
-def number_lemma(number: int) -> str:
-    return w.CARDINALS[number][1]
-
-
-def noun_construction(role: str, plural: bool, kind: str) -> str:
-    return f"{role}.{'plural' if plural else 'singular'}.{kind}"
-
-
-def declension(paradigm: int, case: int, column: int) -> str:
-    return f"{w.PARADIGM_NAMES[paradigm]}.{w.CASES[case]}.{w.COLUMNS[column]}"
-
-
 class _Entry(NamedTuple):
-    """A lexical entry in one construction, which shows one of its word forms."""
+    """A word in one construction, which shows one of its forms."""
 
-    value: Any
-    lemma: str
+    word: w.Word
     construction: str
     form: str
-    under: Iterable[str | Pool]  # its keys in `Allowed`, as often as its weight says
+    kinds: Collection[str] = ()  # one of which it must suit, if there are any
+
+    @property
+    def combination(self) -> Combination:
+        return self.word.german, self.construction
 
 
 def _entries() -> Iterator[_Entry]:
-    """Every reachable combination of the grammar."""
-    for noun in w.NOUNS:
-        pools = [pool for pool in _POOLS if noun.category in pool]
-        for role in CATEGORY_ROLES[noun.category]:
-            for plural, kind in sorted({(p, d.kind) for p, d in _determiners(noun.mass, role)}):
-                form = f"{noun.german[plural][ROLE_CASES[role]]}.{plural}"
-                yield _Entry(noun, noun.lemma, noun_construction(role, plural, kind), form, pools)
+    """Every reachable combination of the grammar, and some of them more often, by weight."""
+    declensions: dict[str, set[tuple[str, str, str]]] = collections.defaultdict(set)
+    for noun, (role, (case, categories)) in itertools.product(w.NOUNS, ROLES.items()):
+        if noun.category not in categories:
+            continue
+        determiners = _determiners(role, noun.category in w.MASS)
+        for number, kind in {(number, one.kind) for number, one in determiners}:
+            form = f"{noun.forms[number][case]}.{number == 'plural'}"
+            yield _Entry(noun, f"{role}.{number}.{kind}", form, [noun.category])
+        if role != "event":
+            declensions[noun.category] |= {
+                (one.paradigm, case, noun.column(number)) for number, one in determiners
+            }
     for adjective in w.ADJECTIVES:
-        lemma, categories = adjective.lemma, adjective.categories
-        for paradigm, case, column in _declensions(adjective):
-            form, name = adjective.forms[paradigm][case][column], declension(paradigm, case, column)
-            yield _Entry(adjective, lemma, name, form, categories)
-        for position in t.POSITIONS:
-            yield _Entry(adjective, lemma, f"predicate.{position}", "predicate", categories)
-            if "person" in categories:  # people are compared, nothing else
-                yield _Entry(adjective, lemma, f"comparison.{position}", "predicate", categories)
-    for verb in w.VERBS:
-        for kind, tense in _uses(verb):
-            name = f"{tense}.{kind}"
-            # No combination of the copula is held out: it is grammar more than lexicon. For other
-            # verbs, order decides whether a particle is separate.
-            form = name if verb is w.COPULA else f"{tense}.{kind in t.VERB_SECOND}"
-            objects = verb.frame == "transitive" and kind == t.RELATIVE  # already chosen
-            categories = frozenset(itertools.chain(*verb.objects)) if objects else frozenset()
-            yield _Entry(verb, verb.lemma, name, form, (verb.frame, *categories))
-    for modal in w.MODALS:
-        for kind in t.KINDS:
-            if t.MODAL in _KIND_TENSES[kind] and not (modal.past and kind == t.IF):
-                name = f"{modal.tense}.{kind}"
-                yield _Entry(modal, modal.lemma, name, modal.tense, (t.MODAL,))
-    for pattern, adverbs in (("manner", w.MANNERS), ("frequency", w.FREQUENCIES)):
-        for adverb, position in itertools.product(adverbs, t.POSITIONS):
-            yield _Entry(adverb, adverb.lemma, f"{pattern}.{position}", adverb.german, ("",))
+        described = adjective.categories
+        for paradigm, case, column in set().union(*(declensions[one] for one in described)):
+            form = adjective.forms[paradigm][case][column]
+            yield _Entry(adjective, f"{paradigm}.{case}.{column}", form, described)
+        for position in POSITIONS:
+            yield _Entry(adjective, f"predicate.{position}", "predicate", described)
+            if "person" in described:  # people are compared, nothing else
+                yield _Entry(adjective, f"comparison.{position}", "predicate", described)
+    for verb, kind in itertools.product(w.VERBS, KINDS):
+        # A relative clause may have its object already: what "transitive" verbs have.
+        relative = verb.frame == "transitive" and kind == "relative"
+        objects = itertools.chain(*verb.pools) if relative else ()
+        kinds = verb.frame, *objects
+        for tense in _KIND_TENSES[kind]:
+            if _is_used(verb, tense, kind):
+                # Order decides whether a particle is separate.
+                form = f"{tense}.{kind in VERB_SECOND}"
+                yield _Entry(verb, f"{tense}.{kind}", form, kinds)
+    for modal, kind in itertools.product(w.MODALS, KINDS):
+        if "modal" in _KIND_TENSES[kind] and not (modal.past and kind == "if"):
+            tense = "past" if modal.past else "present"
+            yield _Entry(modal, f"{tense}.{kind}", tense, ["modal"])
+    for pattern in ("manner", "frequency"):
+        for adverb, position in itertools.product(w.ADVERBS[pattern], POSITIONS):
+            yield _Entry(adverb, f"{pattern}.{position}", adverb.german)
     for pattern, times in _TIMES.items():
-        for time, position in itertools.product(times, ("front", *t.POSITIONS)):
-            lemma = number_lemma(time) if isinstance(time, int) else time.lemma
-            form, tense = (pattern, w.ANY) if isinstance(time, int) else (lemma, time.tense)
-            tenses = [name for name, fitting in _TIME_TENSES.items() if tense in fitting]
-            yield _Entry(time, lemma, f"{pattern}.{position}", form, tenses)
-    for number in range(2, 100):
-        weight = ("",) * (4 if number <= 12 else 1)
-        for pattern, places in (("count", NUMBERED_ROLES), ("age", t.POSITIONS)):
-            for place in places:
-                yield _Entry(number, number_lemma(number), f"{pattern}.{place}", pattern, weight)
+        for time, position in itertools.product(times, ("front", *POSITIONS)):
+            form = pattern if times is w.HOURS else time.german
+            tenses = [tense for tense, fitting in _TIME_TENSES.items() if time.tense in fitting]
+            yield _Entry(time, f"{pattern}.{position}", form, tenses)
+    for word in w.NUMBERS[2:]:
+        weight = 4 if word in w.HOURS else 1
+        for role in ("subject", "object"):
+            yield from [_Entry(word, f"count.{role}", "count")] * weight
+        for position in POSITIONS:
+            yield from [_Entry(word, f"age.{position}", "age")] * weight
 
 
 @functools.cache
-def _determiners(mass: bool, role: str) -> frozenset[tuple[bool, w.Determiner]]:
-    return frozenset(
-        (plural, determiner)
-        for name, options in (MASS_OPTIONS if mass else COUNT_OPTIONS).items()
+def _determiners(role: str, mass: bool) -> list[tuple[str, w.Determiner]]:
+    """(number, determiner) of all variants of a role."""
+    return [
+        (number, determiner)
+        for name in (_MASS_OPTIONS if mass else _OPTIONS)
         if role_of(name) == role
-        for plural, group in options
+        for number, group in options(name, mass)
         for determiner in group
+    ]
+
+
+def _is_used(verb: w.Verb, tense: str, kind: str) -> bool:
+    """Whether the English source would tell the tense apart there."""
+    if verb.frame == "price":  # a state gives no time to be before
+        return tense in ("present", "future") and kind != "before"
+    if verb.frame in ("that", "whether") and kind not in VERB_SECOND:
+        return False  # complements do not nest
+    return not (
+        (tense == "progressive" and verb.stative)
+        or (tense == "past" and verb.past == verb.english)  # "they read" has two translations
+        or (tense == "perfect" and verb.preterite_ich)
     )
-
-
-def _declensions(adjective: w.Adjective) -> list[tuple[int, int, int]]:
-    """(declension, case, column): those that its nouns reach."""
-    reached = {
-        (determiner.paradigm, ROLE_CASES[role], w.PLURAL if plural else noun.gender)
-        for noun in w.NOUNS
-        if noun.category in adjective.categories
-        for role in CATEGORY_ROLES[noun.category]
-        if role != "event"
-        for plural, determiner in _determiners(noun.mass, role)
-    }
-    return sorted(reached)
-
-
-def _uses(verb: w.Verb) -> Iterator[tuple[str, str]]:
-    """(kind of clause, tense), where the English source tells tenses apart."""
-    tenses = set(t.TENSES)
-    if verb.frame == "price":
-        tenses = {t.PRESENT, t.FUTURE}
-    else:
-        tenses -= {t.PROGRESSIVE} if verb.stative else set()
-        tenses -= set() if verb.past_is_distinct else {t.PAST}
-        tenses -= {t.PERFECT} if verb.preterite else set()
-    for kind in t.KINDS:
-        if verb.frame in ("that", "whether") and kind not in t.VERB_SECOND:
-            continue  # complements do not nest
-        if verb.frame in ("copula", "price") and kind == t.BEFORE:
-            continue  # a state gives no time to be before
-        yield from ((kind, tense) for tense in _KIND_TENSES[kind] if tense in tenses)
 
 
 @functools.cache
 def assignments() -> dict[Combination, Split]:
     """The split of every reachable combination; "train" is open to all splits."""
-    forms: dict[Combination, str] = {}
+    families = collections.defaultdict(set)
     for entry in _entries():
-        forms[entry.lemma, entry.construction] = entry.form
-    families: dict[tuple[str, str], list[str]] = {}
-    for (lemma, construction), form in forms.items():
-        families.setdefault((lemma, form), []).append(construction)
+        families[entry.word.german, entry.form].add(entry.construction)
     split: dict[Combination, Split] = {}
     for (lemma, form), family in families.items():
         held = min(int(len(family) * HELD_OUT_SHARE + _digest(lemma, form)), len(family) - 1)
@@ -302,59 +255,24 @@ def held_out(split: Split) -> frozenset[Combination]:
 
 
 @functools.cache
-def allowed(split: Split) -> Allowed:
-    """What a split may put where."""
-    found: Allowed = {}
+def _constructions() -> dict[str, list[_Entry]]:
+    found = collections.defaultdict(list)
     for entry in _entries():
-        if assignments()[entry.lemma, entry.construction] in ("train", split):
-            for key in entry.under:
-                found.setdefault((entry.construction, key), []).append(entry.value)
+        found[entry.construction].append(entry)
     return found
 
 
-def combinations(sentence: t.Sentence) -> set[Combination]:
-    """Every (lemma, construction) of a sentence."""
-    found: set[Combination] = set()
-    for clause in (sentence.before, sentence.main, sentence.after, sentence.second):
-        _add(found, clause)
-    return found
+@functools.cache
+def choices(split: Split, construction: str, *kinds: str) -> list[Use]:
+    """What a split may use in a construction, as often as its weight says.
 
-
-def _add(found: set[Combination], tree: object, position: str = "") -> None:
-    """Adds the combinations of a subtree; `position` is that of its clause."""
-    if isinstance(tree, t.Clause):
-        position = t.POSITION[tree.kind]
-        found.add((tree.verb.lemma, f"{tree.tense}.{tree.kind}"))
-        if tree.modal is not None:
-            found.add((tree.modal.lemma, f"{tree.modal.tense}.{tree.kind}"))
-        for adverb, pattern in ((tree.manner, "manner"), (tree.frequency, "frequency")):
-            if adverb is not None:
-                found.add((adverb.lemma, f"{pattern}.{position}"))
-        if isinstance(tree.time, t.Time):
-            place = "front" if tree.front == "time" else position
-            found.update((lemma, f"{pattern}.{place}") for lemma, pattern in tree.time.parts)
-        for field in ("subject", "object", "recipient", "predicate", "time", "companion", "place"):
-            _add(found, getattr(tree, field), position)
-        _add(found, tree.complement)
-    elif isinstance(tree, t.PrepositionalPhrase):
-        _add(found, tree.argument)
-    elif isinstance(tree, t.Coordination):
-        _add(found, tree.first)
-        _add(found, tree.second)
-    elif isinstance(tree, t.NounPhrase):
-        determiner = tree.determiner
-        found.add((tree.noun.lemma, noun_construction(tree.role, tree.plural, determiner.kind)))
-        if tree.adjective is not None:
-            form = declension(determiner.paradigm, ROLE_CASES[tree.role], tree.column)
-            found.add((tree.adjective.lemma, form))
-        if tree.number is not None and tree.number < 100:
-            found.add((number_lemma(tree.number), f"count.{tree.role}"))
-        _add(found, tree.possessor)
-        _add(found, tree.relative)
-    elif isinstance(tree, t.Quality):
-        found.update((one.lemma, f"predicate.{position}") for one in tree.adjectives)
-    elif isinstance(tree, t.Comparison):
-        found.add((tree.adjective.lemma, f"comparison.{position}"))
-        _add(found, tree.standard)
-    elif isinstance(tree, t.Amount) and tree.unit is t.YEARS:
-        found.add((number_lemma(tree.number), f"age.{position}"))
+    `kinds` are what it must suit one of: categories of nouns for a noun or an adjective, a frame
+    for a verb, or the category of the object if a relative clause has it already, "modal" for a
+    modal verb, a tense for a time. Adverbs and numbers suit all.
+    """
+    return [
+        (entry.word, frozenset({entry.combination}))
+        for entry in _constructions().get(construction, ())
+        if assignments()[entry.combination] in ("train", split)
+        and (not kinds or not set(kinds).isdisjoint(entry.kinds))
+    ]
