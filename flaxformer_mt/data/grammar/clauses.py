@@ -1,13 +1,14 @@
 """Phrases, which are in words already, and clauses, whose order is each language's own."""
 
 import dataclasses
+import itertools
 
 from flaxformer_mt.data.grammar.words import (
     CONJUNCTIONS,
     COPULA,
-    NO_DETERMINER,
+    NO_WORD,
+    PRONOUNS,
     VERBS,
-    Noun,
     Verb,
     Word,
 )
@@ -25,35 +26,36 @@ _WERDEN = {"ich": "werde", "du": "wirst", "er": "wird", "wir": "werden"}
 _GERMAN = {verb.german: verb for verb in (*VERBS, COPULA)}
 
 
-@dataclasses.dataclass(eq=False)
+@dataclasses.dataclass(eq=False, slots=True)
 class Phrase:
     """Words of both languages and the combinations that they show.
 
-    `person` is "ich", "du", "er" or "wir", as in the tables of verbs. `noun` and `determiner` are
-    those of a noun phrase, `pronoun` that of a personal pronoun.
+    Of an argument, `word` is its noun or personal pronoun, and `person` is "ich", "du", "er" or
+    "wir", as in the tables of verbs.
     """
 
     english: str
     german: str
-    shown: frozenset[Combination] = frozenset()
+    shown: tuple[Combination, ...] = ()
+    word: Word = NO_WORD
+    determiner: Word = NO_WORD
     person: str = "er"
-    noun: Noun | None = None
-    determiner: Word = NO_DETERMINER
-    pronoun: Word | None = None
     feminine: bool = False  # of people: their natural gender
-
-    @property
-    def category(self) -> str:
-        return self.noun.category if self.noun is not None else ""
 
     def __bool__(self) -> bool:
         return bool(self.english)
 
-    def add(self, other: "Phrase", english: str = " ", german: str = " ") -> None:
-        """Append another phrase after a joint in both languages."""
-        self.english += english + other.english
-        self.german += german + other.german
-        self.shown |= other.shown
+    def __add__(self, other: "Phrase") -> "Phrase":
+        """The words of both; all else is the first one's."""
+        return Phrase(
+            f"{self.english} {other.english}".strip(),
+            f"{self.german} {other.german}".strip(),
+            self.shown + other.shown,
+            self.word,
+            self.determiner,
+            self.person,
+            self.feminine,
+        )
 
 
 NOTHING = Phrase("", "")
@@ -61,22 +63,21 @@ NOTHING = Phrase("", "")
 
 @dataclasses.dataclass(eq=False)
 class Clause:
-    """One clause: a verb, its arguments and its adjuncts.
+    """One clause: a verb, its arguments and its adjuncts; `recipient` is the dative argument.
 
-    `front` is the field that stands first: the subject, a relative pronoun, what is asked for, or
-    what a "fronted" clause puts there. It is "" in a yes-no question and in a "fronted" clause that
-    follows a subordinate one.
-    `recipient` is the dative argument, `asked` the adverb asked for ("where", "when" or "why").
+    `front` is what stands first if that isn't the subject: a relative pronoun, what is asked for,
+    or what a "fronted" clause has there. Both kinds of clause may have nothing in front: a yes-no
+    question, and the main clause after a subordinate one.
     """
 
     kind: str
     verb: Verb
     tense: str
     subject: Phrase
-    shown: frozenset[Combination] = frozenset()  # by the verbs
+    shown: tuple[Combination, ...] = ()  # by the verbs
     modal: Word | None = None
     negated: bool = False
-    front: str = "subject"
+    front: Phrase = NOTHING
     object: Phrase = NOTHING
     recipient: Phrase = NOTHING
     predicate: Phrase = NOTHING
@@ -85,51 +86,40 @@ class Clause:
     manner: Phrase = NOTHING
     companion: Phrase = NOTHING
     place: Phrase = NOTHING
-    comment: Phrase = NOTHING
-    asked: Phrase = NOTHING
     complement: Phrase = NOTHING
-
-    def __post_init__(self) -> None:
-        if self.kind in ("fronted", "question"):
-            self.front = ""
 
     @property
     def position(self) -> str:
         return self.kind if self.kind in VERB_SECOND else "final"
 
-    def first(self) -> list[Phrase]:
-        """The phrase in front, if there is one."""
-        return [getattr(self, self.front)] if self.front else []
-
-    def behind(self, *fields: str) -> list[Phrase]:
-        """Those of the fields that are filled and don't stand in front."""
-        return [getattr(self, field) for field in fields if field != self.front]
+    @property
+    def inverted(self) -> bool:
+        """Whether the subject isn't the first (in English, only a question's is not)."""
+        return self.subject is not self.front and self.kind in ("fronted", "question")
 
     def phrase(self) -> Phrase:
         """The clause in words."""
-        parts = [part.shown for part in vars(self).values() if isinstance(part, Phrase)]
-        return Phrase(_english(self), _german(self), self.shown.union(*parts))
+        parts = dict.fromkeys(part for part in vars(self).values() if isinstance(part, Phrase))
+        shown = itertools.chain(self.shown, *(part.shown for part in parts))
+        return Phrase(_english(self), _german(self), tuple(shown))
 
 
 def _english(clause: Clause) -> str:
     """Subject, verb, object, with do-support, agreement and particles."""
-
-    def behind(*fields: str) -> list[str]:
-        return [phrase.english for phrase in clause.behind(*fields)]
-
     out = [clause.kind] if clause.kind in CONJUNCTIONS else []
-    out += [phrase.english for phrase in clause.first()]
+    out.append(clause.front.english)
     if clause.kind == "fronted" and clause.front:
         out.append(",")
-    inverted = clause.kind == "question" and clause.front != "subject"
+    inverted = clause.kind == "question" and clause.inverted
     auxiliary, verb = _english_verb(clause, support=inverted or clause.negated)
-    subject = behind("subject")
-    out += [auxiliary, *subject] if inverted else [*subject, auxiliary]
-    out += ["not" if clause.negated else "", *behind("frequency"), verb]
-    objects, particle = behind("recipient", "object"), clause.verb.english_particle
-    movable = clause.verb.movable and clause.object.pronoun is not None
-    out += [*objects, particle] if movable else [particle, *objects]
-    out += behind("predicate", "manner", "companion", "place", "time", "complement")
+    subject = clause.subject.english if clause.subject is not clause.front else ""
+    out += [auxiliary, subject] if inverted else [subject, auxiliary]
+    out += ["not" if clause.negated else "", clause.frequency.english, verb]
+    objects, particle = [clause.recipient, clause.object], Phrase(clause.verb.english_particle, "")
+    movable = clause.verb.movable and clause.object.word in PRONOUNS
+    rest = [*objects, particle] if movable else [particle, *objects]
+    rest += [clause.predicate, clause.manner, clause.companion, clause.place, clause.time]
+    out += [phrase.english for phrase in (*rest, clause.complement)]
     return " ".join(filter(None, out))
 
 
@@ -168,12 +158,15 @@ def _german(clause: Clause) -> str:
     out = [CONJUNCTIONS[clause.kind]] if clause.kind in CONJUNCTIONS else []
     if clause.kind == "when" and clause.tense == "past":
         out = ["als"]
-    out += [phrase.german for phrase in clause.first()]
-    rest = [phrase.german for phrase in clause.behind("subject")] + _middle_field(clause)
-    if clause.kind in VERB_SECOND:
-        out += [finite, *rest, particle, nonfinite]
+    subject = clause.subject.german if clause.subject is not clause.front else ""
+    out.append(clause.front.german)
+    rest = _middle_field(clause)
+    if clause.kind not in VERB_SECOND:
+        out += [subject, *rest, nonfinite, particle + finite]
+    elif clause.inverted:
+        out += [finite, subject, *rest, particle, nonfinite]
     else:
-        out += [*rest, nonfinite, particle + finite]
+        out += [subject, finite, *rest, particle, nonfinite]
     if clause.complement:
         out += [",", clause.complement.german]
     return " ".join(filter(None, out))
@@ -195,14 +188,12 @@ def _german_verb(clause: Clause) -> tuple[str, str, str]:
 
 def _middle_field(clause: Clause) -> list[str]:
     """Pronouns, time, dative, accusative, nicht, manner, company, place, predicate."""
-    arguments = clause.behind("object", "recipient")
-    out = [phrase for phrase in arguments if phrase.pronoun]
-    out += clause.behind("time", "frequency")
-    out += [phrase for phrase in reversed(arguments) if not phrase.pronoun]
-    words = [phrase.german for phrase in out]
+    pronouns = [one for one in (clause.object, clause.recipient) if one.word in PRONOUNS]
+    others = [one for one in (clause.recipient, clause.object) if one.word not in PRONOUNS]
+    words = [one.german for one in (*pronouns, clause.time, clause.frequency, *others)]
     # "not a car" is "kein Auto": the determiner of an indefinite object or predicate negates.
     negating = clause.object.determiner.negative or clause.predicate.determiner.negative
     if clause.negated and not negating:
         words.append("nicht")
-    rest = clause.behind("manner", "companion", "place", "predicate")
-    return words + [phrase.german for phrase in rest]
+    rest = clause.manner, clause.companion, clause.place, clause.predicate
+    return words + [one.german for one in rest]

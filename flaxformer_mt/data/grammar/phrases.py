@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from flaxformer_mt.data.grammar import words as w
-from flaxformer_mt.data.grammar.clauses import Clause, Phrase
+from flaxformer_mt.data.grammar.clauses import NOTHING, Clause, Phrase
 from flaxformer_mt.data.grammar.splits import ROLES, Split, Use, choices, options, role_of
 
 T = TypeVar("T")
-PERSON_OR_ANIMAL = (*w.PEOPLE, "animal")
+Pool = tuple[str, ...]  # categories of nouns
 
 LEAP_YEAR = 2024
 _COMPANY = ("with", "with", "without")
@@ -38,35 +38,31 @@ class DeadEnd(Exception):
 
 
 def pronoun(word: w.Word, case: str) -> Phrase:
-    return Phrase(
-        word.english if case == "nominative" else word.english_object,
-        getattr(word, case),
-        person=word.person,
-        pronoun=word,
-        feminine=word.english == "she",
-    )
+    english = word.english if case == "nominative" else word.english_object
+    feminine = word.english == "she"
+    return Phrase(english, getattr(word, case), word=word, person=word.person, feminine=feminine)
 
 
 def relative_pronoun(head: Phrase, case: str) -> Phrase:
     """It agrees with its head, a noun phrase, in gender and number."""
-    assert head.noun is not None
-    number = "plural" if head.person == "wir" else "singular"
+    column = "plural" if head.person == "wir" else head.word.gender
     english = "who" if case == "nominative" else "whom"
     return Phrase(
-        english if head.category in w.PEOPLE else "that",
-        w.RELATIVE_PRONOUNS[case][head.noun.column(number)],
+        english if head.word.category in w.PEOPLE else "that",
+        w.RELATIVE_PRONOUNS[case][column],
+        word=head.word,
         person=head.person,
-        feminine=head.feminine and number == "singular",
+        feminine=column == "feminine",
     )
 
 
 def prepositional(preposition: str, phrase: Phrase, german: str = "") -> Phrase:
     """A phrase after an English preposition; "in dem" becomes "im"."""
-    article, space, rest = phrase.german.partition(" ")
+    article, _, rest = phrase.german.partition(" ")
     start = f"{german or w.PREPOSITIONS[preposition]} {article}"
     if phrase.determiner is w.THE:
         start = _CONTRACTIONS.get(start, start)
-    return Phrase(f"{preposition} {phrase.english}", start + space + rest, phrase.shown)
+    return Phrase(preposition, start) + Phrase(phrase.english, rest, phrase.shown)
 
 
 class Phrases:
@@ -92,44 +88,40 @@ class Phrases:
     def fixed(self, construction: str, *kinds: str) -> Phrase:
         """A word that has one form."""
         word, used = self.draw(construction, *kinds)
-        return Phrase(word.english, word.german, used)
+        return Phrase(word.english, word.german, used, word)
 
     def noun_phrase(
-        self, name: str, pool: tuple[str, ...], *, adjective: float = 0.35, case: str = ""
+        self, name: str, pool: Pool, *, adjective: float = 0.35, case: str = ""
     ) -> Phrase:
-        """A noun of a pool of categories in a role or a variant of one, maybe with an adjective.
+        """A noun phrase in a role or a variant of one, maybe with an adjective.
 
-        All words agree in gender, number and case, which is the role's unless given.
+        Its words agree in gender, number and case, which is the role's unless given.
         """
         number, group = self.pick(options(name, pool[0] in w.MASS))
         role = role_of(name)
         case = case or ROLES[role][0]
         determiner = self.pick(group) if len(group) > 1 else group[0]
         noun, used = self.draw(f"{role}.{number}.{determiner.kind}", *pool)
-        words = [Phrase(noun.words[number], noun.forms[number][case], used)]
-        paradigm, column = determiner.paradigm, noun.column(number)
-        if determiner.name == "counted":
-            words.insert(0, self._count(role))
-        if self.chance(adjective):
-            fitting = choices(self.split, f"{paradigm}.{case}.{column}", noun.category)
-            if fitting:
-                quality, used = self.pick(fitting)
-                german = quality.forms[paradigm][case][column]
-                words.insert(-1, Phrase(quality.english, german, used))
-        english, following = determiner.words[number], words[0].english
-        vowel_sound = following[0] in "aeiou" and following != "university"
-        if english == "a" and (vowel_sound or following == "honest"):
-            english = "an"
-        words.insert(0, Phrase(english, determiner.forms[case][column]))
-        return Phrase(
-            " ".join(word.english for word in words).lstrip(),
-            " ".join(word.german for word in words).lstrip(),
-            frozenset().union(*(word.shown for word in words)),
-            person="wir" if number == "plural" else "er",
-            noun=noun,
+        paradigm, column = determiner.paradigm, noun.columns[number]
+        rest = Phrase(noun.words[number], noun.forms[number][case], used)
+        count = self._count(role) if determiner is w.COUNTED else NOTHING
+        declension = f"{paradigm}.{case}.{column}"
+        if self.chance(adjective) and (fitting := choices(self.split, declension, noun.category)):
+            word, used = self.pick(fitting)
+            rest = Phrase(word.english, word.forms[paradigm][case][column], used) + rest
+        article = determiner.words[number]
+        vowel = rest.english[0] in "aeiou" and not rest.english.startswith("university")
+        if article == "a" and (vowel or rest.english.startswith("honest")):
+            article = "an"
+        start = Phrase(
+            article,
+            determiner.forms[case][column],
+            word=noun,
             determiner=determiner,
+            person="wir" if number == "plural" else "er",
             feminine=noun.gender == "feminine",
         )
+        return start + count + rest
 
     def _count(self, role: str) -> Phrase:
         """Mostly below 100; sometimes a round number, rarely any other up to 9999."""
@@ -137,15 +129,16 @@ class Phrases:
         if draw < 0.9:
             return self.fixed(f"count.{role}")
         if draw < 0.98:
-            return Phrase(*w.cardinal(self.round_number()))
+            return self.round_number()
         number = 102 + int(self.random() * 9898)
         # "one" is not declined here: "hundertein Autos" and "hunderteins Autos" are both disputed.
         return Phrase(*w.cardinal(number if number % 100 != 1 else number + 1))
 
-    def round_number(self) -> int:
-        return (1 + int(self.random() * 9)) * (100 if self.random() < 0.6 else 1000)
+    def round_number(self) -> Phrase:
+        digit = 1 + int(self.random() * 9)
+        return Phrase(*w.cardinal(digit * (100 if self.chance(0.6) else 1000)))
 
-    def subject(self, pool: tuple[str, ...] = w.PEOPLE) -> Phrase:
+    def subject(self, pool: Pool = w.PEOPLE) -> Phrase:
         """A pronoun, a noun phrase, or two of them."""
         draw = self.random()
         if draw < 0.3:
@@ -154,40 +147,34 @@ class Phrases:
             return self.noun_phrase("subject", pool)
         first = self.noun_phrase("subject", w.PEOPLE, adjective=0.2)
         second = self.noun_phrase("subject", w.PEOPLE, adjective=0.2)
-        counted = "counted" in (first.determiner.name, second.determiner.name)
-        if first.noun is second.noun or counted:
+        if first.word is second.word or w.COUNTED in (first.determiner, second.determiner):
             raise DeadEnd
-        both = Phrase(first.english, first.german, first.shown, person="wir")
-        both.add(second, " and ", " und ")
-        return both
+        return Phrase("", "", person="wir") + first + Phrase("and", "und") + second
 
     def place(self) -> Phrase:
         """ "in the park", "at the station", "behind the old house"."""
         phrase = self.noun_phrase("place", ("place",), adjective=0.2)
-        assert phrase.noun is not None
-        if self.random() < 0.75:
-            return prepositional(phrase.noun.at_english, phrase, phrase.noun.at_german)
+        if self.chance(0.75):
+            return prepositional(phrase.word.at_english, phrase, phrase.word.at_german)
         return prepositional(self.pick(_GENERAL_PLACES), phrase)
 
     def direction(self) -> Phrase:
         """Where to: "to" and "from" the dative, "into", "onto", "through" the accusative."""
-        if self.random() < 0.55:
+        if self.chance(0.55):
             phrase = self.noun_phrase("goal", ("place",), adjective=0.2)
-            return prepositional("to" if self.random() < 0.75 else "from", phrase)
+            return prepositional("to" if self.chance(0.75) else "from", phrase)
         phrase = self.noun_phrase("path", ("place",), adjective=0.2)
-        assert phrase.noun is not None
-        return prepositional(self.pick(_PATHS[phrase.noun.at_german]), phrase)
+        return prepositional(self.pick(_PATHS[phrase.word.at_german]), phrase)
 
     def company(self, clause: Clause, edible: bool) -> Phrase:
         """With, without or for whom; something `edible` with or without what else."""
         nobody = edible or clause.verb.frame == "motion"
         preposition = self.pick(_COMPANY if nobody else (*_COMPANY, "for"))
         role = "with" if preposition == "with" else "for"
-        if not edible:
-            pool = PERSON_OR_ANIMAL if role == "with" else w.PEOPLE
-            return prepositional(preposition, self.noun_phrase(role, pool, adjective=0.3))
-        phrase = self.noun_phrase(role, ("dish", "drink"), adjective=0.6)
-        if clause.object.noun is phrase.noun:
+        people = w.ANIMATE if role == "with" else w.PEOPLE
+        pool, adjective = (("dish", "drink"), 0.6) if edible else (people, 0.3)
+        phrase = self.noun_phrase(role, pool, adjective=adjective)
+        if edible and phrase.word is clause.object.word:
             raise DeadEnd
         return prepositional(preposition, phrase)
 
@@ -203,16 +190,14 @@ class Phrases:
         draw = self.random()
         compared = draw < 0.2 and category == "person"
         construction = f"{'comparison' if compared else 'predicate'}.{clause.position}"
-        adjective, used = self.draw(construction, category)
+        adjective = self.fixed(construction, category)
         if compared:
-            phrase = Phrase(f"as {adjective.english}", f"so {adjective.german}", used)
-            phrase.add(self.noun_phrase("standard", w.PEOPLE), " as ", " wie ")
-            return phrase
-        phrase = Phrase(adjective.english, adjective.german, used)
-        other, used = self.draw(construction, category)
-        if draw > 0.8 and other.scale != adjective.scale:
-            phrase.add(Phrase(other.english, other.german, used), " and ", " und ")
-        return phrase
+            standard = self.noun_phrase("standard", w.PEOPLE)
+            return Phrase("as", "so") + adjective + Phrase("as", "wie") + standard
+        other = self.fixed(construction, category)
+        if draw > 0.8 and other.word.scale != adjective.word.scale:
+            return adjective + Phrase("and", "und") + other
+        return adjective
 
     def when(self, clause: Clause, position: str) -> Phrase:
         """An adverb, day, date, hour or event that fits the clause's tense."""
@@ -222,19 +207,17 @@ class Phrases:
             pattern = "time" if tense == "perfect" or draw < 0.3 else "day"
             return self.fixed(f"{pattern}.{position}", tense)
         if draw < 0.53:
-            month = self.fixed(f"month.{position}", tense)
-            return Phrase(f"in {month.english}", f"im {month.german}", month.shown)
+            return Phrase("in", "im") + self.fixed(f"month.{position}", tense)
         if draw < 0.73:
             return self._date(position, tense)
         if draw < 0.81:
             hour = self.fixed(f"clock.{position}", tense)
-            german = hour.german.replace("eins", "ein")
+            german = "ein" if hour.german == "eins" else hour.german
             return Phrase(f"at {hour.english} o'clock", f"um {german} Uhr", hour.shown)
         if draw < 0.88:
-            hour, used = self.draw(f"half.{position}", tense)
-            # German names the hour that follows.
-            following = w.HOURS[(w.HOURS.index(hour) + 1) % 12]
-            return Phrase(f"at half past {hour.english}", f"um halb {following.german}", used)
+            hour = self.fixed(f"half.{position}", tense)
+            following = w.HOURS[(w.HOURS.index(hour.word) + 1) % 12].german
+            return Phrase(f"at half past {hour.english}", f"um halb {following}", hour.shown)
         preposition = self.pick(_MOMENTS)
         case = "genitive" if preposition == "during" else "dative"
         event = self.noun_phrase("event", ("event",), adjective=0, case=case)
@@ -242,10 +225,10 @@ class Phrases:
 
     def _date(self, position: str, tense: str) -> Phrase:
         """ "on the third of May", "am dritten Mai"; raises DeadEnd for February 30."""
-        day, of_day = self.draw(f"ordinal.{position}", tense)
-        month, of_month = self.draw(f"date.{position}", tense)
-        _, longest = calendar.monthrange(LEAP_YEAR, w.ADVERBS["month"].index(month) + 1)
-        if w.ORDINALS.index(day) >= longest:
+        day = self.fixed(f"ordinal.{position}", tense)
+        month = self.fixed(f"date.{position}", tense)
+        number = 1 + w.ADVERBS["month"].index(month.word)
+        _, longest = calendar.monthrange(LEAP_YEAR, number)
+        if w.ORDINALS.index(day.word) >= longest:
             raise DeadEnd
-        english = f"on the {day.english} of {month.english}"
-        return Phrase(english, f"am {day.german} {month.german}", of_day | of_month)
+        return Phrase("on the", "am") + day + Phrase("of", "") + month

@@ -8,29 +8,17 @@ adjuncts in front. A phrase has a possessor or a relative clause, not both.
 import contextlib
 
 from flaxformer_mt.data.grammar import words as w
-from flaxformer_mt.data.grammar.clauses import Clause, Phrase
+from flaxformer_mt.data.grammar.clauses import NOTHING, Clause, Phrase
 from flaxformer_mt.data.grammar.phrases import (
-    PERSON_OR_ANIMAL,
     DeadEnd,
     Phrases,
+    Pool,
     prepositional,
     pronoun,
     relative_pronoun,
 )
+from flaxformer_mt.data.grammar.splits import repeat, tenses
 
-
-def repeat(**weights: int) -> tuple[str, ...]:
-    """Each name as often as its weight says."""
-    return tuple(name for name, weight in weights.items() for _ in range(weight))
-
-
-# Weighted tenses by span, in which a sentence's clauses agree.
-_TENSES = {
-    "anytime": repeat(present=26, progressive=12, past=24, perfect=14, future=10, modal=16),
-    "past": repeat(past=5, modal=1),
-    "now": repeat(present=6, progressive=3, perfect=2, future=2, modal=3),
-}
-_CONDITIONS = repeat(present=3, perfect=1, modal=1)
 _FRAMES = repeat(
     transitive=42,
     intransitive=16,
@@ -88,28 +76,25 @@ class Sentences(Phrases):
         if draw < 0.67:
             kind = self.pick(_BEFORE_KINDS)
             first, second = self._clauses(kind, "fronted", span=self._span(kind))
-            first.add(second, " , ", " , ")
-        elif draw < 0.8:
+            return first + Phrase(",", ",") + second, "."
+        if draw < 0.8:
             kind = self.pick(_AFTER_KINDS)
             first, second = self._clauses("main", kind, span=self._span(kind))
-            first.add(second, " ", " , ")
-        elif draw < 0.91:
-            reported = self._reported()
-            return reported.phrase(), "?" if reported.kind == "question" else "."
-        else:
-            span = self._span("main")
-            first, second = self._clauses("main", "main", span=span, relatives=0, adjuncts=0.5)
-            joint = (" , and ", " und ") if self.chance(0.6) else (" , but ", " , aber ")
-            first.add(second, *joint)
-        return first, "."
+            return first + Phrase("", ",") + second, "."
+        if draw < 0.91:
+            return self._reported()
+        span = self._span("main")
+        first, second = self._clauses("main", "main", span=span, relatives=0, adjuncts=0.5)
+        joint = Phrase(", and", "und") if self.chance(0.6) else Phrase(", but", ", aber")
+        return first + joint + second, "."
 
     def _clauses(
         self, *kinds: str, span: str, relatives: float = 0.4, adjuncts: float = 0.6
     ) -> list[Phrase]:
-        drawn = (
-            self.clause(kind, span=span, relatives=relatives, adjuncts=adjuncts) for kind in kinds
-        )
-        return [clause.phrase() for clause in drawn]
+        return [
+            self.clause(kind, span=span, relatives=relatives, adjuncts=adjuncts).phrase()
+            for kind in kinds
+        ]
 
     def _span(self, kind: str) -> str:
         return "past" if kind != "if" and self.random() < 0.45 else "now"
@@ -118,79 +103,68 @@ class Sentences(Phrases):
         clause = self.clause("fronted", relatives=0.8, adjuncts=0.3)
         draw = self.random()
         if draw < 0.35 and not clause.frequency and not clause.predicate:
-            clause.time, clause.front = self.when(clause, "front"), "time"
+            clause.front, clause.time = self.when(clause, "front"), NOTHING
         elif draw < 0.55 and self.happens(clause):
-            clause.place, clause.front = clause.place or self.place(), "place"
-        elif draw < 0.8 and clause.object.category:
+            clause.front, clause.place = clause.place or self.place(), NOTHING
+        elif draw < 0.8 and clause.object.word.category:
             if clause.object.determiner.kind not in _POINTING:
                 raise DeadEnd
-            clause.front = "object"
+            clause.front, clause.object = clause.object, NOTHING
         else:
-            clause.comment, clause.front = self.comment(), "comment"
-        return clause
-
-    def _question(self) -> Clause:
-        clause = self.clause("question", relatives=0.3, adjuncts=0.5)
-        draw = self.random()
-        if draw < 0.4:
-            return clause
-        if draw < 0.6:
-            self._ask_for_adverb(clause)
-        elif draw < 0.72 and clause.verb.frame not in ("copula", "price"):
-            clause.subject, clause.front = pronoun(w.WHO, "nominative"), "subject"
-        elif clause.verb.frame == "dative":
-            clause.recipient, clause.front = pronoun(w.WHO, "dative"), "recipient"
-        elif clause.object and clause.verb.frame != "placing":
-            self._ask_for_object(clause)
-        return clause
-
-    def _ask_for_adverb(self, clause: Clause) -> None:
-        draw = self.random()
-        plain = not clause.negated and not clause.frequency
-        if draw < 0.4:
-            clause.asked, clause.front = Phrase("why", "warum"), "asked"
-        elif draw < 0.7 and plain and not clause.time:
-            clause.asked, clause.front = Phrase("when", "wann"), "asked"
-        elif plain and self.happens(clause) and not clause.place:
-            clause.asked, clause.front = Phrase("where", "wo"), "asked"
-
-    def _ask_for_object(self, clause: Clause) -> None:
-        clause.front = "object"
-        category = clause.object.category
-        if not category or self.random() < 0.4:
-            people = not category or category in w.PEOPLE
-            clause.object = pronoun(w.WHO if people else w.WHAT, "accusative")
-        else:
-            clause.object = self.noun_phrase("which-object", (category,))
-
-    def _reported(self) -> Clause:
-        draw = self.random()
-        kind = "main" if draw < 0.7 else "fronted" if draw < 0.85 else "question"
-        frame = "that" if self.chance(0.65) else "whether"
-        span = self._span(kind)
-        tense = self._tense(kind, span)
-        verb, used = self.draw(f"{tense}.{kind}", frame)
-        clause = Clause(kind, verb, tense, self.subject(), used)
-        self.inflect(clause, span)
-        if kind == "fronted" and self.chance(0.5):
-            clause.comment, clause.front = self.comment(), "comment"
-        elif kind == "fronted":
-            clause.time, clause.front = self.when(clause, "front"), "time"
-        span = "past" if span == "past" else "anytime"
-        complement = self.clause(frame, span=span, relatives=0.4, adjuncts=0.6)
-        clause.complement = complement.phrase()
+            clause.front = self.comment()
         return clause
 
     def comment(self) -> Phrase:
         word = self.pick(w.ADVERBS["comment"])
         return Phrase(word.english, word.german)
 
-    def _tense(self, kind: str, span: str) -> str:
-        if kind == "if":
-            return self.pick(_CONDITIONS)
-        if kind in ("when", "before"):
-            return self.pick(("past" if span == "past" else "present",))
-        return self.pick(_TENSES[span])
+    def _question(self) -> Clause:
+        clause = self.clause("question", relatives=0.3, adjuncts=0.5)
+        frame = clause.verb.frame
+        draw = self.random()
+        if draw < 0.4:
+            return clause
+        if draw < 0.6:
+            clause.front = self._asked_adverb(clause)
+        elif draw < 0.72 and frame not in ("copula", "price"):
+            clause.front = clause.subject = pronoun(w.WHO, "nominative")
+        elif frame == "dative":
+            clause.front, clause.recipient = pronoun(w.WHO, "dative"), NOTHING
+        elif clause.object and frame != "placing":
+            clause.front, clause.object = self._asked_object(clause.object.word.category), NOTHING
+        return clause
+
+    def _asked_adverb(self, clause: Clause) -> Phrase:
+        draw = self.random()
+        plain = not clause.negated and not clause.frequency
+        if draw < 0.4:
+            return Phrase("why", "warum")
+        if draw < 0.7 and plain and not clause.time:
+            return Phrase("when", "wann")
+        if plain and self.happens(clause) and not clause.place:
+            return Phrase("where", "wo")
+        return NOTHING
+
+    def _asked_object(self, category: str) -> Phrase:
+        if not category or self.chance(0.4):
+            people = not category or category in w.PEOPLE
+            return pronoun(w.WHO if people else w.WHAT, "accusative")
+        return self.noun_phrase("which-object", (category,))
+
+    def _reported(self) -> tuple[Phrase, str]:
+        draw = self.random()
+        kind = "main" if draw < 0.7 else "fronted" if draw < 0.85 else "question"
+        frame = "that" if self.chance(0.65) else "whether"
+        span = self._span(kind)
+        tense = self.pick(tenses(kind, span))
+        verb, used = self.draw(f"{tense}.{kind}", frame)
+        clause = Clause(kind, verb, tense, self.subject(), used)
+        self.inflect(clause, span)
+        if kind == "fronted":
+            clause.front = self.comment() if self.chance(0.5) else self.when(clause, "front")
+        span = "past" if span == "past" else "anytime"
+        (clause.complement,) = self._clauses(frame, span=span)
+        return clause.phrase(), "?" if kind == "question" else "."
 
     def clause(
         self,
@@ -203,8 +177,8 @@ class Sentences(Phrases):
     ) -> Clause:
         """A clause; `relatives` and `adjuncts` scale chances. `subject`: a person's pronoun."""
         frame = self.pick(_FRAMES)
-        tense = self._tense(kind, span)
-        if kind == "before" and frame in ("copula", "price"):
+        tense = self.pick(tenses(kind, span))
+        if kind == "before" and frame == "copula":
             raise DeadEnd
         if frame == "copula":
             return self._copula(kind, tense, span=span, subject=subject, adjuncts=adjuncts)
@@ -213,7 +187,7 @@ class Sentences(Phrases):
         verb, used = self.draw(f"{tense}.{kind}", frame)
         if subject is None:
             animal = verb.german in _ANIMAL_VERBS and self.random() < 0.25
-            subject = self.subject(PERSON_OR_ANIMAL if animal else w.PEOPLE)
+            subject = self.subject(w.ANIMATE if animal else w.PEOPLE)
         clause = Clause(kind, verb, tense, subject, used)
         self.inflect(clause, span)
         self._arguments(clause)
@@ -227,16 +201,16 @@ class Sentences(Phrases):
             past = span == "past" or (span == "anytime" and self.random() < 0.4)
             tense = "past" if past else "present"
             clause.modal, used = self.draw(f"{tense}.{clause.kind}", "modal")
-            clause.shown |= used
+            clause.shown += used
         draw = self.random()
         if draw < 0.2 and clause.kind != "before":
             clause.negated = True
-        elif draw < 0.22 and clause.subject.category:
-            clause.subject = self.noun_phrase("no-subject", (clause.subject.category,))
+        elif draw < 0.22 and clause.subject.determiner.kind:
+            clause.subject = self.noun_phrase("no-subject", (clause.subject.word.category,))
 
     def happens(self, clause: Clause) -> bool:
         """Whether the clause is an action with a place."""
-        visited = clause.object.category == "place"
+        visited = clause.object.word.category == "place"
         return clause.verb.frame in _ADVERBIAL and not (clause.verb.stative or visited)
 
     def _copula(
@@ -247,19 +221,20 @@ class Sentences(Phrases):
         span: str = "anytime",
         subject: Phrase | None = None,
         adjuncts: float = 0.0,
-        category: str = "person",
     ) -> Clause:
-        """A clause with "be"; a given `subject` is a relative pronoun, its head of `category`."""
+        """A clause with "be"; a given `subject` is a relative pronoun."""
         if tense == "progressive" or (tense == "perfect" and span == "now"):
             tense = "present"
         elif tense == "perfect":
             tense = "past" if kind not in ("if", "when", "before") else "present"
-        if subject is None and self.random() < 0.4:
+        category = "person"
+        if subject is not None and subject.word.category not in w.PEOPLE:
+            category = subject.word.category
+        elif subject is None and self.chance(0.4):
             category = self.pick(_DESCRIBED)
             described = 0.5 if category in w.MASS else 0.15
             subject = self.noun_phrase("subject", (category,), adjective=described)
-        elif subject is None:
-            subject = self.subject()
+        subject = subject or self.subject()
         clause = Clause(kind, w.COPULA, tense, subject)
         self.inflect(clause, span)
         if clause.modal is not None and clause.modal.german not in _COPULA_MODALS:
@@ -269,8 +244,7 @@ class Sentences(Phrases):
             clause.predicate = self.quality(clause, category)
         elif draw < 0.2:
             age = self.fixed(f"age.{clause.position}")
-            clause.predicate = age
-            age.add(Phrase("years old", "Jahre alt"))
+            clause.predicate = age + Phrase("years old", "Jahre alt")
         elif draw < 0.32:
             clause.place = self.place()
         else:
@@ -288,9 +262,11 @@ class Sentences(Phrases):
         verb, used = self.draw(f"{tense}.{kind}", "price")
         goods = self.noun_phrase("subject", (self.pick(_GOODS),))
         clause = Clause(kind, verb, tense, goods, used, negated=self.chance(0.15))
-        euros = 2 + int(self.random() * 98) if self.chance(0.5) else self.round_number()
-        clause.predicate = Phrase(*w.cardinal(euros))
-        clause.predicate.add(Phrase("euros", "Euro"))
+        if self.chance(0.5):
+            euros = Phrase(*w.cardinal(2 + int(self.random() * 98)))
+        else:
+            euros = self.round_number()
+        clause.predicate = euros + Phrase("euros", "Euro")
         return clause
 
     def _arguments(self, clause: Clause) -> None:
@@ -310,11 +286,11 @@ class Sentences(Phrases):
                 surface = self.noun_phrase("path", ("furniture",), adjective=0.2)
                 clause.place = prepositional("on", surface)
 
-    def _someone(self, clause: Clause, name: str, pool: tuple[str, ...]) -> Phrase:
+    def _someone(self, clause: Clause, name: str, pool: Pool) -> Phrase:
         """A noun phrase, or a pronoun other than the subject (which would be reflexive)."""
         if self.random() < 0.35:
             word = self.pick(w.PRONOUNS)
-            if word is not clause.subject.pronoun:
+            if word is not clause.subject.word:
                 return pronoun(word, "dative" if name == "recipient" else "accusative")
         return self.noun_phrase(name, pool)
 
@@ -325,46 +301,43 @@ class Sentences(Phrases):
         if draw < 0.2 * relatives:
             pointing = target.determiner.kind in _POINTING or target.determiner.name == "a"
             if pointing and not clause.place:
-                self._relate(target, clause)
+                clause.object += self._relative(target, clause)
                 return True
         elif draw < 0.35 * relatives:
-            if subject.category and not subject.determiner.negative:
-                self._relate(subject, clause)
-        elif draw > 0.8:
-            for phrase in (target, subject):
-                if phrase.determiner is w.THE:
-                    phrase.add(self.noun_phrase("possessor", w.PEOPLE, adjective=0.2), " of ")
-                    break
+            if subject.determiner.kind and not subject.determiner.negative:
+                clause.subject += self._relative(subject, clause)
+        elif draw > 0.8 and w.THE in (target.determiner, subject.determiner):
+            owner = self.noun_phrase("possessor", w.PEOPLE, adjective=0.2)
+            if target.determiner is w.THE:
+                clause.object += Phrase("of", "") + owner
+            else:
+                clause.subject += Phrase("of", "") + owner
         return False
 
-    def _relate(self, head: Phrase, outer: Clause) -> None:
-        """Append a relative clause to a noun phrase."""
-        animate = head.category in w.PEOPLE
+    def _relative(self, head: Phrase, outer: Clause) -> Phrase:
+        animate = head.word.category in w.PEOPLE
         draw = self.random()
-        tense = self._tense("relative", "anytime")
+        tense = self.pick(tenses("relative", "anytime"))
+        gap = relative_pronoun(head, "nominative")
         if animate and draw < 0.55:
-            gap = relative_pronoun(head, "nominative")
             clause = self.clause("relative", subject=gap, adjuncts=0.6)
         elif not animate and draw < 0.35:
-            gap = relative_pronoun(head, "nominative")
-            clause = self._copula("relative", tense, subject=gap, category=head.category)
+            clause = self._copula("relative", tense, subject=gap)
         else:
-            front, frame, gap = "object", head.category, relative_pronoun(head, "accusative")
-            if animate and draw < 0.7:
-                front, frame, gap = "recipient", "dative", relative_pronoun(head, "dative")
-            elif animate and draw < 0.78:
-                front, frame = "companion", "intransitive"
-                gap = prepositional("with", relative_pronoun(head, "dative"))
+            frame, gap = head.word.category, relative_pronoun(head, "accusative")
+            if animate and draw < 0.78:
+                gap = relative_pronoun(head, "dative")
+                frame = "dative" if draw < 0.7 else "intransitive"
+            if frame == "intransitive":
+                gap = prepositional("with", gap)
             verb, used = self.draw(f"{tense}.relative", frame)
             clause = Clause("relative", verb, tense, self.subject(), used)
-            setattr(clause, front, gap)
-            clause.front = front
             self.inflect(clause, "anytime")
             self._adjuncts(clause, 0.4, company=False)
+        clause.front = gap
         if clause.verb is outer.verb:
             raise DeadEnd
-        head.add(clause.phrase(), " ", " , ")
-        head.german += " ,"
+        return Phrase("", ",") + clause.phrase() + Phrase("", ",")
 
     def _adjuncts(
         self, clause: Clause, scale: float, *, closed: bool = False, company: bool = True
@@ -380,7 +353,7 @@ class Sentences(Phrases):
         if 0.08 <= draw < 0.08 + 0.32 * scale:
             clause.time = self.when(clause, clause.position)
         draw = self.random()
-        edible = clause.object.category in _EDIBLE
+        edible = clause.object.word.category in _EDIBLE
         if draw < (0.35 if edible else 0.12) * scale:
             if company and clause.verb.frame in ("motion", *_ADVERBIAL):
                 clause.companion = self.company(clause, edible)

@@ -27,7 +27,6 @@ from flaxformer_mt.data.grammar import words as w
 from flaxformer_mt.data.grammar.clauses import (
     KINDS,
     POSITIONS,
-    TENSES,
     VERB_SECOND,
     Combination,
 )
@@ -37,9 +36,8 @@ SPLITS: tuple[Split, ...] = ("train", "valid", "test")
 HELD_OUT_SHARE = 0.25
 TEST_SHARE_OF_HELD_OUT = 0.75
 
-Use = tuple[Any, frozenset[Combination]]  # a word, and what it shows where it is used
+Use = tuple[Any, tuple[Combination]]  # a word, and what it shows where it is used
 
-_ANIMATE = (*w.PEOPLE, "animal")
 _ALL = tuple(category for category in w.CATEGORIES if category != "event")
 # Every role of a noun phrase: its German case, and the categories of its nouns. "event" is genitive
 # after "during": its phrase has no adjective, whose form would tell.
@@ -50,13 +48,36 @@ ROLES = {
     "object": ("accusative", _ALL),
     "for": ("accusative", (*w.PEOPLE, "dish", "drink")),
     "path": ("accusative", ("furniture", "place")),
-    "recipient": ("dative", _ANIMATE),
-    "with": ("dative", (*_ANIMATE, "dish", "drink")),
+    "recipient": ("dative", w.ANIMATE),
+    "with": ("dative", (*w.ANIMATE, "dish", "drink")),
     "place": ("dative", ("place",)),
     "goal": ("dative", ("place",)),
     "event": ("dative", ("event",)),
     "possessor": ("genitive", w.PEOPLE),
 }
+
+
+def repeat(**weights: int) -> tuple[str, ...]:
+    """Each name as often as its weight says."""
+    return tuple(name for name, weight in weights.items() for _ in range(weight))
+
+
+# Tenses by span, in which a sentence's clauses agree.
+_TENSES = {
+    "anytime": repeat(present=26, progressive=12, past=24, perfect=14, future=10, modal=16),
+    "past": repeat(past=5, modal=1),
+    "now": repeat(present=6, progressive=3, perfect=2, future=2, modal=3),
+}
+
+
+def tenses(kind: str, span: str) -> tuple[str, ...]:
+    """Those of a kind of clause in a span, repeated by weight."""
+    if kind == "if":
+        return repeat(present=3, perfect=1, modal=1)
+    if kind in ("when", "before"):
+        return ("past",) if span == "past" else ("present",)
+    return _TENSES[span]
+
 
 _DEFINITE = "16 the, 7 the+, 6 possessive, 3 possessive+, 3 this, 2 this+"
 _INDEFINITE = "7 a, 4 bare+"
@@ -94,18 +115,14 @@ _MASS_OPTIONS = {
     "which-object": "1 which",
 }
 
-_KIND_TENSES = dict.fromkeys(KINDS, TENSES) | {
-    "if": ("present", "perfect", "modal"),
-    "when": ("present", "past"),
-    "before": ("present", "past"),
-}
-_TIME_TENSES = {  # what of the column "tense" of adverbs fits a clause's tense
-    "present": ("any", "now", "habit"),
-    "progressive": ("any", "now"),
-    "past": ("any", "past"),
+# Tenses of clauses by what the table of adverbs says of a time.
+_FITTING = {
+    "any": ("present", "progressive", "past", "future", "modal"),
+    "now": ("present", "progressive"),
+    "habit": ("present",),
+    "past": ("past",),
     "perfect": ("perfect",),
-    "future": ("any", "future"),
-    "modal": ("any", "future"),
+    "future": ("future", "modal"),
 }
 _TIMES = {kind: w.ADVERBS[kind] for kind in ("time", "day", "month")} | {
     "date": w.ADVERBS["month"],
@@ -157,7 +174,7 @@ def _entries() -> Iterator[_Entry]:
             yield _Entry(noun, f"{role}.{number}.{kind}", form, [noun.category])
         if role != "event":
             declensions[noun.category] |= {
-                (one.paradigm, case, noun.column(number)) for number, one in determiners
+                (one.paradigm, case, noun.columns[number]) for number, one in determiners
             }
     for adjective in w.ADJECTIVES:
         described = adjective.categories
@@ -173,13 +190,13 @@ def _entries() -> Iterator[_Entry]:
         relative = verb.frame == "transitive" and kind == "relative"
         objects = itertools.chain(*verb.pools) if relative else ()
         kinds = verb.frame, *objects
-        for tense in _KIND_TENSES[kind]:
+        for tense in {*tenses(kind, "past"), *tenses(kind, "now")}:
             if _is_used(verb, tense, kind):
                 # Order decides whether a particle is separate.
                 form = f"{tense}.{kind in VERB_SECOND}"
                 yield _Entry(verb, f"{tense}.{kind}", form, kinds)
     for modal, kind in itertools.product(w.MODALS, KINDS):
-        if "modal" in _KIND_TENSES[kind] and not (modal.past and kind == "if"):
+        if "modal" in tenses(kind, "now") and not (modal.past and kind == "if"):
             tense = "past" if modal.past else "present"
             yield _Entry(modal, f"{tense}.{kind}", tense, ["modal"])
     for pattern in ("manner", "frequency"):
@@ -188,14 +205,11 @@ def _entries() -> Iterator[_Entry]:
     for pattern, times in _TIMES.items():
         for time, position in itertools.product(times, ("front", *POSITIONS)):
             form = pattern if times is w.HOURS else time.german
-            tenses = [tense for tense, fitting in _TIME_TENSES.items() if time.tense in fitting]
-            yield _Entry(time, f"{pattern}.{position}", form, tenses)
-    for word in w.NUMBERS[2:]:
-        weight = 4 if word in w.HOURS else 1
-        for role in ("subject", "object"):
-            yield from [_Entry(word, f"count.{role}", "count")] * weight
-        for position in POSITIONS:
-            yield from [_Entry(word, f"age.{position}", "age")] * weight
+            yield _Entry(time, f"{pattern}.{position}", form, _FITTING[time.tense])
+    ages = [f"age.{position}" for position in POSITIONS]
+    for word, place in itertools.product(w.NUMBERS[2:], ("count.subject", "count.object", *ages)):
+        entry = _Entry(word, place, place.partition(".")[0])
+        yield from [entry] * (4 if word in w.HOURS else 1)
 
 
 @functools.cache
@@ -248,13 +262,6 @@ def _digest(*parts: str) -> float:
 
 
 @functools.cache
-def held_out(split: Split) -> frozenset[Combination]:
-    """The combinations that only `split` shows (none for "train")."""
-    owned = (combination for combination, owner in assignments().items() if owner == split)
-    return frozenset(owned if split != "train" else ())
-
-
-@functools.cache
 def _constructions() -> dict[str, list[_Entry]]:
     found = collections.defaultdict(list)
     for entry in _entries():
@@ -271,7 +278,7 @@ def choices(split: Split, construction: str, *kinds: str) -> list[Use]:
     modal verb, a tense for a time. Adverbs and numbers suit all.
     """
     return [
-        (entry.word, frozenset({entry.combination}))
+        (entry.word, (entry.combination,))
         for entry in _constructions().get(construction, ())
         if assignments()[entry.combination] in ("train", split)
         and (not kinds or not set(kinds).isdisjoint(entry.kinds))

@@ -21,6 +21,8 @@ _ENDINGS = {  # of adjectives: a line for each case, an ending for each column
 class Word:
     """A row of a table: its columns are attributes, `german` is its lemma."""
 
+    category = ""  # of a noun
+
     def __init__(self, **row: str) -> None:
         vars(self).update(row)
 
@@ -37,6 +39,7 @@ class Noun(Word):
     def __init__(self, **row: str) -> None:
         super().__init__(**row)
         self.gender = COLUMNS[("der", "die", "das").index(self.article)]
+        self.columns = {"singular": self.gender, "plural": "plural"}
         self.words = {"singular": self.english, "plural": self.english_plural}
         singular = self.german, self.oblique, self.oblique, self.genitive
         plural = self.german_plural, self.german_plural, self.dative_plural, self.german_plural
@@ -44,9 +47,6 @@ class Noun(Word):
             "singular": dict(zip(CASES, singular, strict=True)),
             "plural": dict(zip(CASES, plural, strict=True)),
         }
-
-    def column(self, number: str) -> str:
-        return "plural" if number == "plural" else self.gender
 
 
 class Adjective(Word):
@@ -109,6 +109,7 @@ CATEGORIES = tuple(dict.fromkeys(noun.category for noun in NOUNS))
 # Of people: only professions are predicates ("a good teacher"), by natural gender.
 PROFESSIONS = ("profession_m", "profession_f")
 PEOPLE = ("person", *PROFESSIONS)
+ANIMATE = (*PEOPLE, "animal")
 MASS = {noun.category for noun in NOUNS if not noun.english_plural}
 ADJECTIVES = [Adjective(**row) for row in _rows("adjectives")]
 # By frames, which say what arguments they take. The copula is grammar more than lexicon: all
@@ -122,8 +123,8 @@ ADVERBS = {
 }
 
 DETERMINERS = [Determiner(**row) for row in _rows("determiners")]
-THE = DETERMINERS[0]
-NO_DETERMINER = Word(name="", kind="", negative="")  # of pronouns
+THE, COUNTED = (one for one in DETERMINERS if one.name in ("the", "counted"))
+NO_WORD = Word(name="", kind="", negative="")
 # The genitive of a relative pronoun is never used.
 RELATIVE_PRONOUNS = THE.forms | {
     "dative": dict(zip(COLUMNS, ("dem", "der", "dem", "denen"), strict=True))
