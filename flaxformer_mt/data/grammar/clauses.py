@@ -3,44 +3,34 @@
 import dataclasses
 import itertools
 
-from flaxformer_mt.data.grammar.words import (
-    CONJUNCTIONS,
-    COPULA,
-    NO_WORD,
-    PRONOUNS,
-    VERBS,
-    Verb,
-    Word,
-)
+from flaxformer_mt.data.grammar import words as w
 
 Combination = tuple[str, str]  # (lemma, construction); a lemma is its German citation form
 
 VERB_SECOND = ("main", "fronted", "question")  # in all others the German finite verb stands last
-KINDS = (*VERB_SECOND, *CONJUNCTIONS, "relative")
+KINDS = (*VERB_SECOND, *w.CONJUNCTIONS, "relative")
 POSITIONS = (*VERB_SECOND, "final")  # kinds as adverbials and predicates see them
-TENSES = ("present", "progressive", "past", "perfect", "future", "modal")
 
 _BE = {"ich": "am", "du": "are", "er": "is", "wir": "are"}
 _WAS = {"ich": "was", "du": "were", "er": "was", "wir": "were"}
 _WERDEN = {"ich": "werde", "du": "wirst", "er": "wird", "wir": "werden"}
-_GERMAN = {verb.german: verb for verb in (*VERBS, COPULA)}
+_GERMAN = {verb.german: verb for verb in (*w.VERBS, w.COPULA)}
 
 
 @dataclasses.dataclass(eq=False, slots=True)
 class Phrase:
     """Words of both languages and the combinations that they show.
 
-    Of an argument, `word` is its noun or personal pronoun, and `person` is "ich", "du", "er" or
-    "wir", as in the tables of verbs.
+    `word` is its noun, pronoun, adjective or number. The `person` of an argument is "ich", "du",
+    "er" or "wir", as in the tables of verbs.
     """
 
     english: str
     german: str
     shown: tuple[Combination, ...] = ()
-    word: Word = NO_WORD
-    determiner: Word = NO_WORD
+    word: w.Word = w.NO_WORD
+    determiner: w.Word = w.NO_WORD
     person: str = "er"
-    feminine: bool = False  # of people: their natural gender
 
     def __bool__(self) -> bool:
         return bool(self.english)
@@ -54,7 +44,6 @@ class Phrase:
             self.word,
             self.determiner,
             self.person,
-            self.feminine,
         )
 
 
@@ -65,19 +54,19 @@ NOTHING = Phrase("", "")
 class Clause:
     """One clause: a verb, its arguments and its adjuncts; `recipient` is the dative argument.
 
-    `front` is what stands first if that isn't the subject: a relative pronoun, what is asked for,
-    or what a "fronted" clause has there. Both kinds of clause may have nothing in front: a yes-no
-    question, and the main clause after a subordinate one.
+    `front` is what stands before the subject: a relative pronoun, what is asked for, or what a
+    "fronted" clause begins with. It's in no other field: the subject of "who sleeps" is empty.
     """
 
     kind: str
-    verb: Verb
     tense: str
-    subject: Phrase
+    span: str  # in which a sentence's clauses agree
+    verb: w.Verb = w.COPULA
     shown: tuple[Combination, ...] = ()  # by the verbs
-    modal: Word | None = None
+    modal: w.Word = w.NO_WORD
     negated: bool = False
     front: Phrase = NOTHING
+    subject: Phrase = NOTHING
     object: Phrase = NOTHING
     recipient: Phrase = NOTHING
     predicate: Phrase = NOTHING
@@ -92,31 +81,27 @@ class Clause:
     def position(self) -> str:
         return self.kind if self.kind in VERB_SECOND else "final"
 
-    @property
-    def inverted(self) -> bool:
-        """Whether the subject isn't the first (in English, only a question's is not)."""
-        return self.subject is not self.front and self.kind in ("fronted", "question")
-
     def phrase(self) -> Phrase:
         """The clause in words."""
-        parts = dict.fromkeys(part for part in vars(self).values() if isinstance(part, Phrase))
-        shown = itertools.chain(self.shown, *(part.shown for part in parts))
+        parts = (part.shown for part in vars(self).values() if isinstance(part, Phrase))
+        shown = itertools.chain(self.shown, *parts)
         return Phrase(_english(self), _german(self), tuple(shown))
 
 
 def _english(clause: Clause) -> str:
     """Subject, verb, object, with do-support, agreement and particles."""
-    out = [clause.kind] if clause.kind in CONJUNCTIONS else []
+    question = clause.kind == "question"
+    out = [clause.kind] if clause.kind in w.CONJUNCTIONS else []
     out.append(clause.front.english)
     if clause.kind == "fronted" and clause.front:
         out.append(",")
-    inverted = clause.kind == "question" and clause.inverted
-    auxiliary, verb = _english_verb(clause, support=inverted or clause.negated)
-    subject = clause.subject.english if clause.subject is not clause.front else ""
-    out += [auxiliary, subject] if inverted else [subject, auxiliary]
+    support = clause.negated or (question and bool(clause.subject))
+    auxiliary, verb = _english_verb(clause, support)
+    subject = clause.subject.english
+    out += [auxiliary, subject] if question else [subject, auxiliary]
     out += ["not" if clause.negated else "", clause.frequency.english, verb]
     objects, particle = [clause.recipient, clause.object], Phrase(clause.verb.english_particle, "")
-    movable = clause.verb.movable and clause.object.word in PRONOUNS
+    movable = clause.verb.movable and clause.object.word in w.PRONOUNS
     rest = [*objects, particle] if movable else [particle, *objects]
     rest += [clause.predicate, clause.manner, clause.companion, clause.place, clause.time]
     out += [phrase.english for phrase in (*rest, clause.complement)]
@@ -131,7 +116,7 @@ def _english_verb(clause: Clause, support: bool) -> tuple[str, str]:
     verb, tense, modal, person = clause.verb, clause.tense, clause.modal, clause.subject.person
     third = person == "er"
     do = "does" if third else "do"
-    if modal is not None:
+    if tense == "modal":
         if modal.english:
             return modal.english, verb.english
         if support:
@@ -143,7 +128,7 @@ def _english_verb(clause: Clause, support: bool) -> tuple[str, str]:
         return "has" if third else "have", verb.participle
     if tense == "future":
         return "will", verb.english
-    if verb is COPULA:
+    if verb is w.COPULA:
         return (_WAS if tense == "past" else _BE)[person], ""
     if support:
         return "did" if tense == "past" else do, verb.english
@@ -155,18 +140,16 @@ def _english_verb(clause: Clause, support: bool) -> tuple[str, str]:
 def _german(clause: Clause) -> str:
     """The finite verb second or last, agreement and negation."""
     finite, particle, nonfinite = _german_verb(clause)
-    out = [CONJUNCTIONS[clause.kind]] if clause.kind in CONJUNCTIONS else []
+    out = [w.CONJUNCTIONS[clause.kind]] if clause.kind in w.CONJUNCTIONS else []
     if clause.kind == "when" and clause.tense == "past":
         out = ["als"]
-    subject = clause.subject.german if clause.subject is not clause.front else ""
     out.append(clause.front.german)
-    rest = _middle_field(clause)
+    subject, rest = clause.subject.german, _middle_field(clause)
     if clause.kind not in VERB_SECOND:
         out += [subject, *rest, nonfinite, particle + finite]
-    elif clause.inverted:
-        out += [finite, subject, *rest, particle, nonfinite]
     else:
-        out += [subject, finite, *rest, particle, nonfinite]
+        out += [subject, finite] if clause.kind == "main" else [finite, subject]
+        out += [*rest, particle, nonfinite]
     if clause.complement:
         out += [",", clause.complement.german]
     return " ".join(filter(None, out))
@@ -181,15 +164,15 @@ def _german_verb(clause: Clause) -> tuple[str, str, str]:
         return getattr(_GERMAN[verb.auxiliary], person), "", verb.german_participle
     if tense == "future":
         return _WERDEN[person], "", verb.german
-    if clause.modal is not None:
+    if tense == "modal":
         return getattr(clause.modal, person), "", verb.german
     return getattr(verb, person), verb.particle, ""
 
 
 def _middle_field(clause: Clause) -> list[str]:
     """Pronouns, time, dative, accusative, nicht, manner, company, place, predicate."""
-    pronouns = [one for one in (clause.object, clause.recipient) if one.word in PRONOUNS]
-    others = [one for one in (clause.recipient, clause.object) if one.word not in PRONOUNS]
+    pronouns = [one for one in (clause.object, clause.recipient) if one.word in w.PRONOUNS]
+    others = [one for one in (clause.recipient, clause.object) if one.word not in w.PRONOUNS]
     words = [one.german for one in (*pronouns, clause.time, clause.frequency, *others)]
     # "not a car" is "kein Auto": the determiner of an indefinite object or predicate negates.
     negating = clause.object.determiner.negative or clause.predicate.determiner.negative

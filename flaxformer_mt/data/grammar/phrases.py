@@ -7,19 +7,18 @@ from typing import TypeVar
 
 from flaxformer_mt.data.grammar import words as w
 from flaxformer_mt.data.grammar.clauses import NOTHING, Clause, Phrase
-from flaxformer_mt.data.grammar.splits import ROLES, Split, Use, choices, options, role_of
+from flaxformer_mt.data.grammar.splits import ROLES, Split, Use, choices, options, repeat, role_of
 
 T = TypeVar("T")
 Pool = tuple[str, ...]  # categories of nouns
 
-LEAP_YEAR = 2024
-_COMPANY = ("with", "with", "without")
+_COMPANY = repeat("2 with, 1 without")
 _GENERAL_PLACES = ("behind", "next to", "in front of")
 _MOMENTS = ("after", "before", "during")
 _PATHS = {  # by how a place says "in"
-    "in": ("into", "into", "into", "through"),
-    "an": ("around",),
-    "auf": ("onto", "onto", "around"),
+    "in": repeat("3 into, 1 through"),
+    "an": ["around"],
+    "auf": repeat("2 onto, 1 around"),
 }
 # Preposition and article that German writes as one word.
 _CONTRACTIONS = {
@@ -39,21 +38,15 @@ class DeadEnd(Exception):
 
 def pronoun(word: w.Word, case: str) -> Phrase:
     english = word.english if case == "nominative" else word.english_object
-    feminine = word.english == "she"
-    return Phrase(english, getattr(word, case), word=word, person=word.person, feminine=feminine)
+    return Phrase(english, getattr(word, case), word=word, person=word.person)
 
 
 def relative_pronoun(head: Phrase, case: str) -> Phrase:
     """It agrees with its head, a noun phrase, in gender and number."""
     column = "plural" if head.person == "wir" else head.word.gender
-    english = "who" if case == "nominative" else "whom"
-    return Phrase(
-        english if head.word.category in w.PEOPLE else "that",
-        w.RELATIVE_PRONOUNS[case][column],
-        word=head.word,
-        person=head.person,
-        feminine=column == "feminine",
-    )
+    who = "who" if case == "nominative" else "whom"
+    english = who if head.word.category in w.PEOPLE else "that"
+    return Phrase(english, w.RELATIVE_PRONOUNS[case][column])
 
 
 def prepositional(preposition: str, phrase: Phrase, german: str = "") -> Phrase:
@@ -119,7 +112,6 @@ class Phrases:
             word=noun,
             determiner=determiner,
             person="wir" if number == "plural" else "er",
-            feminine=noun.gender == "feminine",
         )
         return start + count + rest
 
@@ -130,7 +122,10 @@ class Phrases:
             return self.fixed(f"count.{role}")
         if draw < 0.98:
             return self.round_number()
-        number = 102 + int(self.random() * 9898)
+        return self.number(102, 9999)
+
+    def number(self, low: int, high: int) -> Phrase:
+        number = low + int(self.random() * (high + 1 - low))
         # "one" is not declined here: "hundertein Autos" and "hunderteins Autos" are both disputed.
         return Phrase(*w.cardinal(number if number % 100 != 1 else number + 1))
 
@@ -180,10 +175,13 @@ class Phrases:
 
     def profession(self, clause: Clause) -> Phrase:
         """ "a good teacher", in the subject's number and natural gender."""
-        plural = "plural-" if clause.subject.person == "wir" else ""
-        name = f"{'negated-' if clause.negated else ''}{plural}predicate"
-        pool = ("profession_f",) if clause.subject.feminine else ("profession_m",)
-        return self.noun_phrase(name, pool, adjective=1.0)
+        subject = clause.subject
+        plural = subject.person == "wir"
+        name = f"{'negated-' * clause.negated}{'plural-' * plural}predicate"
+        # A relative pronoun has no gender in the plural, a noun has.
+        gender = "" if plural and not subject.determiner.kind else subject.word.gender
+        profession = "profession_f" if gender == "feminine" else "profession_m"
+        return self.noun_phrase(name, (profession,), adjective=1.0)
 
     def quality(self, clause: Clause, category: str) -> Phrase:
         """ "old", "old and tired", of people also "as old as the king"."""
@@ -200,8 +198,8 @@ class Phrases:
         return adjective
 
     def when(self, clause: Clause, position: str) -> Phrase:
-        """An adverb, day, date, hour or event that fits the clause's tense."""
-        tense = "past" if clause.modal is not None and clause.modal.past else clause.tense
+        """An adverb, day, month, date, hour or event that fits the clause's tense."""
+        tense = "past" if clause.modal.past else clause.tense
         draw = self.random()
         if tense == "perfect" or draw < 0.45:
             pattern = "time" if tense == "perfect" or draw < 0.3 else "day"
@@ -209,7 +207,13 @@ class Phrases:
         if draw < 0.53:
             return Phrase("in", "im") + self.fixed(f"month.{position}", tense)
         if draw < 0.73:
-            return self._date(position, tense)
+            day = self.fixed(f"ordinal.{position}", tense)
+            month = self.fixed(f"date.{position}", tense)
+            number = 1 + w.ADVERBS["month"].index(month.word)
+            _, longest = calendar.monthrange(2024, number)  # of a leap year
+            if w.ORDINALS.index(day.word) >= longest:
+                raise DeadEnd
+            return Phrase("on the", "am") + day + Phrase("of", "") + month
         if draw < 0.81:
             hour = self.fixed(f"clock.{position}", tense)
             german = "ein" if hour.german == "eins" else hour.german
@@ -222,13 +226,3 @@ class Phrases:
         case = "genitive" if preposition == "during" else "dative"
         event = self.noun_phrase("event", ("event",), adjective=0, case=case)
         return prepositional(preposition, event)
-
-    def _date(self, position: str, tense: str) -> Phrase:
-        """ "on the third of May", "am dritten Mai"; raises DeadEnd for February 30."""
-        day = self.fixed(f"ordinal.{position}", tense)
-        month = self.fixed(f"date.{position}", tense)
-        number = 1 + w.ADVERBS["month"].index(month.word)
-        _, longest = calendar.monthrange(LEAP_YEAR, number)
-        if w.ORDINALS.index(day.word) >= longest:
-            raise DeadEnd
-        return Phrase("on the", "am") + day + Phrase("of", "") + month

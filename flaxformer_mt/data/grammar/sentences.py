@@ -20,18 +20,8 @@ from flaxformer_mt.data.grammar.phrases import (
 from flaxformer_mt.data.grammar.splits import repeat, tenses
 
 _FRAMES = repeat(
-    transitive=42,
-    intransitive=16,
-    motion=11,
-    dative=8,
-    ditransitive=10,
-    placing=2,
-    copula=20,
-    price=3,
-)
-_ANIMAL_VERBS = frozenset(
-    "schlafen schwimmen warten spielen zurückkommen einschlafen laufen sehen hören lieben folgen "
-    "finden vertrauen".split()
+    "42 transitive, 16 intransitive, 11 motion, 8 dative, 10 ditransitive, 2 placing, "
+    "20 copula, 3 price"
 )
 _COPULA_MODALS = ("können", "müssen", "sollen")
 _DESCRIBED = (
@@ -42,8 +32,9 @@ _GOODS = ("thing", "furniture", "clothing", "vehicle", "text", "food")
 _ADVERBIAL = ("intransitive", "transitive")
 _EDIBLE = w.MASS | {"food"}
 _POINTING = ("the", "this", "possessive")
-_BEFORE_KINDS = repeat(because=4, although=3, **{"if": 3}, when=4)
-_AFTER_KINDS = repeat(because=5, although=3, **{"if": 2}, when=3, before=3)
+_BEFORE_KINDS = repeat("4 because, 3 although, 3 if, 4 when")
+_AFTER_KINDS = repeat("5 because, 3 although, 2 if, 3 when, 3 before")
+_COMMENTS = [Phrase(word.english, word.german) for word in w.ADVERBS["comment"]]
 
 
 def _punctuated(text: str, mark: str) -> str:
@@ -91,10 +82,8 @@ class Sentences(Phrases):
     def _clauses(
         self, *kinds: str, span: str, relatives: float = 0.4, adjuncts: float = 0.6
     ) -> list[Phrase]:
-        return [
-            self.clause(kind, span=span, relatives=relatives, adjuncts=adjuncts).phrase()
-            for kind in kinds
-        ]
+        scales = relatives, adjuncts
+        return [self.clause(kind, span, *scales).phrase() for kind in kinds]
 
     def _span(self, kind: str) -> str:
         return "past" if kind != "if" and self.random() < 0.45 else "now"
@@ -111,12 +100,8 @@ class Sentences(Phrases):
                 raise DeadEnd
             clause.front, clause.object = clause.object, NOTHING
         else:
-            clause.front = self.comment()
+            clause.front = self.pick(_COMMENTS)
         return clause
-
-    def comment(self) -> Phrase:
-        word = self.pick(w.ADVERBS["comment"])
-        return Phrase(word.english, word.german)
 
     def _question(self) -> Clause:
         clause = self.clause("question", relatives=0.3, adjuncts=0.5)
@@ -127,7 +112,7 @@ class Sentences(Phrases):
         if draw < 0.6:
             clause.front = self._asked_adverb(clause)
         elif draw < 0.72 and frame not in ("copula", "price"):
-            clause.front = clause.subject = pronoun(w.WHO, "nominative")
+            clause.front, clause.subject = pronoun(w.WHO, "nominative"), NOTHING
         elif frame == "dative":
             clause.front, clause.recipient = pronoun(w.WHO, "dative"), NOTHING
         elif clause.object and frame != "placing":
@@ -156,49 +141,54 @@ class Sentences(Phrases):
         kind = "main" if draw < 0.7 else "fronted" if draw < 0.85 else "question"
         frame = "that" if self.chance(0.65) else "whether"
         span = self._span(kind)
-        tense = self.pick(tenses(kind, span))
-        verb, used = self.draw(f"{tense}.{kind}", frame)
-        clause = Clause(kind, verb, tense, self.subject(), used)
-        self.inflect(clause, span)
+        clause = self._begin(kind, span)
+        self._complete(clause, frame)
         if kind == "fronted":
-            clause.front = self.comment() if self.chance(0.5) else self.when(clause, "front")
+            clause.front = self.pick(_COMMENTS) if self.chance(0.5) else self.when(clause, "front")
         span = "past" if span == "past" else "anytime"
         (clause.complement,) = self._clauses(frame, span=span)
         return clause.phrase(), "?" if kind == "question" else "."
 
+    def _begin(self, kind: str, span: str = "anytime") -> Clause:
+        return Clause(kind, self.pick(tenses(kind, span)), span)
+
     def clause(
         self,
         kind: str,
-        *,
         span: str = "anytime",
-        subject: Phrase | None = None,
         relatives: float = 0.0,
         adjuncts: float = 1.0,
+        subject: Phrase | None = None,
     ) -> Clause:
         """A clause; `relatives` and `adjuncts` scale chances. `subject`: a person's pronoun."""
         frame = self.pick(_FRAMES)
-        tense = self.pick(tenses(kind, span))
-        if kind == "before" and frame == "copula":
-            raise DeadEnd
+        clause = self._begin(kind, span)
         if frame == "copula":
-            return self._copula(kind, tense, span=span, subject=subject, adjuncts=adjuncts)
-        if frame == "price":
-            return self._price(kind, tense, subject)
-        verb, used = self.draw(f"{tense}.{kind}", frame)
-        if subject is None:
-            animal = verb.german in _ANIMAL_VERBS and self.random() < 0.25
-            subject = self.subject(w.ANIMATE if animal else w.PEOPLE)
-        clause = Clause(kind, verb, tense, subject, used)
-        self.inflect(clause, span)
-        self._arguments(clause)
-        closed = self._modify(clause, relatives)
-        self._adjuncts(clause, adjuncts, closed=closed)
+            self._copula(clause, subject, adjuncts)
+        elif frame == "price":
+            self._price(clause, subject)
+        else:
+            self._complete(clause, frame, subject, animals=0.25)
+            self._arguments(clause)
+            closed = self._modify(clause, relatives)
+            self._adjuncts(clause, adjuncts, closed=closed)
         return clause
 
-    def inflect(self, clause: Clause, span: str) -> None:
+    def _complete(
+        self, clause: Clause, frame: str, subject: Phrase | None = None, animals: float = 0.0
+    ) -> None:
+        """A verb and its subject, perhaps an animal."""
+        clause.verb, clause.shown = self.draw(f"{clause.tense}.{clause.kind}", frame)
+        if subject is None:
+            animal = clause.verb.animals and animals and self.chance(animals)
+            subject = self.subject(w.ANIMATE if animal else w.PEOPLE)
+        clause.subject = subject
+        self._inflect(clause)
+
+    def _inflect(self, clause: Clause) -> None:
         """Choose the modal verb and the negation, or a negative subject."""
         if clause.tense == "modal":
-            past = span == "past" or (span == "anytime" and self.random() < 0.4)
+            past = clause.span == "past" or (clause.span == "anytime" and self.chance(0.4))
             tense = "past" if past else "present"
             clause.modal, used = self.draw(f"{tense}.{clause.kind}", "modal")
             clause.shown += used
@@ -213,35 +203,26 @@ class Sentences(Phrases):
         visited = clause.object.word.category == "place"
         return clause.verb.frame in _ADVERBIAL and not (clause.verb.stative or visited)
 
-    def _copula(
-        self,
-        kind: str,
-        tense: str,
-        *,
-        span: str = "anytime",
-        subject: Phrase | None = None,
-        adjuncts: float = 0.0,
-    ) -> Clause:
-        """A clause with "be"; a given `subject` is a relative pronoun."""
-        if tense == "progressive" or (tense == "perfect" and span == "now"):
-            tense = "present"
-        elif tense == "perfect":
-            tense = "past" if kind not in ("if", "when", "before") else "present"
-        category = "person"
-        if subject is not None and subject.word.category not in w.PEOPLE:
-            category = subject.word.category
-        elif subject is None and self.chance(0.4):
+    def _copula(self, clause: Clause, subject: Phrase | None, adjuncts: float = 0.0) -> None:
+        """A clause with "be"; a given `subject` is that of a relative clause."""
+        if clause.kind == "before":
+            raise DeadEnd
+        if clause.tense in ("progressive", "perfect"):
+            past = clause.tense == "perfect" and clause.span == "anytime"
+            clause.tense = "past" if past else "present"
+        if subject is None and self.chance(0.4):
             category = self.pick(_DESCRIBED)
             described = 0.5 if category in w.MASS else 0.15
             subject = self.noun_phrase("subject", (category,), adjective=described)
-        subject = subject or self.subject()
-        clause = Clause(kind, w.COPULA, tense, subject)
-        self.inflect(clause, span)
-        if clause.modal is not None and clause.modal.german not in _COPULA_MODALS:
+        clause.subject = self.subject() if subject is None else subject
+        self._inflect(clause)
+        if clause.tense == "modal" and clause.modal.german not in _COPULA_MODALS:
             raise DeadEnd
+        category = clause.subject.word.category
+        person = category in ("", *w.PEOPLE)
         draw = self.random()
-        if category != "person" or draw > 0.5:
-            clause.predicate = self.quality(clause, category)
+        if not person or draw > 0.5:
+            clause.predicate = self.quality(clause, "person" if person else category)
         elif draw < 0.2:
             age = self.fixed(f"age.{clause.position}")
             clause.predicate = age + Phrase("years old", "Jahre alt")
@@ -251,23 +232,18 @@ class Sentences(Phrases):
             clause.predicate = self.profession(clause)
         if clause.place and self.random() < 0.4 * adjuncts:
             clause.time = self.when(clause, clause.position)
-        return clause
 
-    def _price(self, kind: str, tense: str, subject: Phrase | None) -> Clause:
+    def _price(self, clause: Clause, subject: Phrase | None) -> None:
         """ "costs three hundred euros": goods cost; a given subject stands for people."""
-        if subject is not None or tense in ("past", "modal"):
+        if subject is not None or clause.tense in ("past", "modal"):
             raise DeadEnd
-        if tense != "future":
-            tense = "present"
-        verb, used = self.draw(f"{tense}.{kind}", "price")
-        goods = self.noun_phrase("subject", (self.pick(_GOODS),))
-        clause = Clause(kind, verb, tense, goods, used, negated=self.chance(0.15))
-        if self.chance(0.5):
-            euros = Phrase(*w.cardinal(2 + int(self.random() * 98)))
-        else:
-            euros = self.round_number()
+        if clause.tense != "future":
+            clause.tense = "present"
+        clause.verb, clause.shown = self.draw(f"{clause.tense}.{clause.kind}", "price")
+        clause.subject = self.noun_phrase("subject", (self.pick(_GOODS),))
+        clause.negated = self.chance(0.15)
+        euros = self.number(2, 99) if self.chance(0.5) else self.round_number()
         clause.predicate = euros + Phrase("euros", "Euro")
-        return clause
 
     def _arguments(self, clause: Clause) -> None:
         verb = clause.verb
@@ -315,28 +291,26 @@ class Sentences(Phrases):
         return False
 
     def _relative(self, head: Phrase, outer: Clause) -> Phrase:
-        animate = head.word.category in w.PEOPLE
         draw = self.random()
-        tense = self.pick(tenses("relative", "anytime"))
-        gap = relative_pronoun(head, "nominative")
-        if animate and draw < 0.55:
-            clause = self.clause("relative", subject=gap, adjuncts=0.6)
-        elif not animate and draw < 0.35:
-            clause = self._copula("relative", tense, subject=gap)
+        clause = self._begin("relative")
+        people = head.word.category in w.PEOPLE
+        if draw < (0.55 if people else 0.35):
+            case, frame = "nominative", ""
+            subject = Phrase("", "", word=head.word, person=head.person)
+            if people:
+                clause = self.clause("relative", adjuncts=0.6, subject=subject)
+            else:
+                self._copula(clause, subject)
         else:
-            frame, gap = head.word.category, relative_pronoun(head, "accusative")
-            if animate and draw < 0.78:
-                gap = relative_pronoun(head, "dative")
-                frame = "dative" if draw < 0.7 else "intransitive"
-            if frame == "intransitive":
-                gap = prepositional("with", gap)
-            verb, used = self.draw(f"{tense}.relative", frame)
-            clause = Clause("relative", verb, tense, self.subject(), used)
-            self.inflect(clause, "anytime")
+            case, frame = "accusative", head.word.category
+            if people and draw < 0.78:
+                case, frame = "dative", "dative" if draw < 0.7 else "intransitive"
+            self._complete(clause, frame)
             self._adjuncts(clause, 0.4, company=False)
-        clause.front = gap
         if clause.verb is outer.verb:
             raise DeadEnd
+        pronoun = relative_pronoun(head, case)
+        clause.front = prepositional("with", pronoun) if frame == "intransitive" else pronoun
         return Phrase("", ",") + clause.phrase() + Phrase("", ",")
 
     def _adjuncts(

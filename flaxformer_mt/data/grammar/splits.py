@@ -57,25 +57,30 @@ ROLES = {
 }
 
 
-def repeat(**weights: int) -> tuple[str, ...]:
-    """Each name as often as its weight says."""
-    return tuple(name for name, weight in weights.items() for _ in range(weight))
+def repeat(weights: str) -> list[str]:
+    """Each name as often as its weight says: "2 when, 1 if"."""
+    found = []
+    for item in weights.split(", "):
+        weight, name = item.split()
+        found += [name] * int(weight)
+    return found
 
 
 # Tenses by span, in which a sentence's clauses agree.
 _TENSES = {
-    "anytime": repeat(present=26, progressive=12, past=24, perfect=14, future=10, modal=16),
-    "past": repeat(past=5, modal=1),
-    "now": repeat(present=6, progressive=3, perfect=2, future=2, modal=3),
+    "anytime": repeat("26 present, 12 progressive, 24 past, 14 perfect, 10 future, 16 modal"),
+    "past": repeat("5 past, 1 modal"),
+    "now": repeat("6 present, 3 progressive, 2 perfect, 2 future, 3 modal"),
 }
+_CONDITIONS = repeat("3 present, 1 perfect, 1 modal")
 
 
-def tenses(kind: str, span: str) -> tuple[str, ...]:
+def tenses(kind: str, span: str) -> list[str]:
     """Those of a kind of clause in a span, repeated by weight."""
     if kind == "if":
-        return repeat(present=3, perfect=1, modal=1)
+        return _CONDITIONS
     if kind in ("when", "before"):
-        return ("past",) if span == "past" else ("present",)
+        return ["past" if span == "past" else "present"]
     return _TENSES[span]
 
 
@@ -124,7 +129,7 @@ _FITTING = {
     "perfect": ("perfect",),
     "future": ("future", "modal"),
 }
-_TIMES = {kind: w.ADVERBS[kind] for kind in ("time", "day", "month")} | {
+_ADVERBS = {kind: words for kind, words in w.ADVERBS.items() if kind != "comment"} | {
     "date": w.ADVERBS["month"],
     "ordinal": w.ORDINALS,
     "clock": w.HOURS,
@@ -133,15 +138,12 @@ _TIMES = {kind: w.ADVERBS[kind] for kind in ("time", "day", "month")} | {
 
 
 @functools.cache
-def options(name: str, mass: bool) -> list[tuple[str, list[w.Determiner]]]:
+def options(name: str, mass: bool) -> list[tuple[str, tuple[w.Determiner, ...]]]:
     """(number, determiners that share it) of a role or a variant, repeated by weight."""
-    found = []
-    for option in (_MASS_OPTIONS if mass else _OPTIONS)[name].split(", "):
-        weight, determiner = option.split()
-        number = "plural" if determiner.endswith("+") else "singular"
-        group = [one for one in w.DETERMINERS if one.name == determiner.removesuffix("+")]
-        found += [(number, group)] * int(weight)
-    return found
+    return [
+        ("plural" if one.endswith("+") else "singular", w.DETERMINERS[one.removesuffix("+")])
+        for one in repeat((_MASS_OPTIONS if mass else _OPTIONS)[name])
+    ]
 
 
 def role_of(name: str) -> str:
@@ -156,26 +158,27 @@ class _Entry(NamedTuple):
     construction: str
     form: str
     kinds: Collection[str] = ()  # one of which it must suit, if there are any
-
-    @property
-    def combination(self) -> Combination:
-        return self.word.german, self.construction
+    weight: int = 1
 
 
 def _entries() -> Iterator[_Entry]:
-    """Every reachable combination of the grammar, and some of them more often, by weight."""
+    """Every reachable combination of the grammar, some of them repeatedly."""
     declensions: dict[str, set[tuple[str, str, str]]] = collections.defaultdict(set)
-    for noun, (role, (case, categories)) in itertools.product(w.NOUNS, ROLES.items()):
-        if noun.category not in categories:
-            continue
-        determiners = _determiners(role, noun.category in w.MASS)
-        for number, kind in {(number, one.kind) for number, one in determiners}:
-            form = f"{noun.forms[number][case]}.{number == 'plural'}"
-            yield _Entry(noun, f"{role}.{number}.{kind}", form, [noun.category])
-        if role != "event":
-            declensions[noun.category] |= {
-                (one.paradigm, case, noun.columns[number]) for number, one in determiners
-            }
+    for noun in w.NOUNS:
+        mass = noun.category in w.MASS
+        for name in _MASS_OPTIONS if mass else _OPTIONS:
+            role = role_of(name)
+            case, categories = ROLES[role]
+            if noun.category not in categories:
+                continue
+            for number, group in set(options(name, mass)):
+                for determiner in group:
+                    form = f"{noun.forms[number][case]}.{number == 'plural'}"
+                    construction = f"{role}.{number}.{determiner.kind}"
+                    yield _Entry(noun, construction, form, [noun.category])
+                    declension = determiner.paradigm, case, noun.columns[number]
+                    if role != "event":
+                        declensions[noun.category].add(declension)
     for adjective in w.ADJECTIVES:
         described = adjective.categories
         for paradigm, case, column in set().union(*(declensions[one] for one in described)):
@@ -199,29 +202,16 @@ def _entries() -> Iterator[_Entry]:
         if "modal" in tenses(kind, "now") and not (modal.past and kind == "if"):
             tense = "past" if modal.past else "present"
             yield _Entry(modal, f"{tense}.{kind}", tense, ["modal"])
-    for pattern in ("manner", "frequency"):
-        for adverb, position in itertools.product(w.ADVERBS[pattern], POSITIONS):
-            yield _Entry(adverb, f"{pattern}.{position}", adverb.german)
-    for pattern, times in _TIMES.items():
-        for time, position in itertools.product(times, ("front", *POSITIONS)):
-            form = pattern if times is w.HOURS else time.german
-            yield _Entry(time, f"{pattern}.{position}", form, _FITTING[time.tense])
+    for pattern, adverbs in _ADVERBS.items():
+        timeless = pattern in ("manner", "frequency")
+        positions = POSITIONS if timeless else ("front", *POSITIONS)
+        for adverb, position in itertools.product(adverbs, positions):
+            form = pattern if adverbs is w.HOURS else adverb.german
+            yield _Entry(adverb, f"{pattern}.{position}", form, _FITTING[adverb.tense])
     ages = [f"age.{position}" for position in POSITIONS]
     for word, place in itertools.product(w.NUMBERS[2:], ("count.subject", "count.object", *ages)):
-        entry = _Entry(word, place, place.partition(".")[0])
-        yield from [entry] * (4 if word in w.HOURS else 1)
-
-
-@functools.cache
-def _determiners(role: str, mass: bool) -> list[tuple[str, w.Determiner]]:
-    """(number, determiner) of all variants of a role."""
-    return [
-        (number, determiner)
-        for name in (_MASS_OPTIONS if mass else _OPTIONS)
-        if role_of(name) == role
-        for number, group in options(name, mass)
-        for determiner in group
-    ]
+        weight = 4 if word in w.HOURS else 1
+        yield _Entry(word, place, place.partition(".")[0], weight=weight)
 
 
 def _is_used(verb: w.Verb, tense: str, kind: str) -> bool:
@@ -238,11 +228,21 @@ def _is_used(verb: w.Verb, tense: str, kind: str) -> bool:
 
 
 @functools.cache
+def _constructions() -> dict[str, dict[str, _Entry]]:
+    """The entries by construction and lemma."""
+    found: dict[str, dict[str, _Entry]] = collections.defaultdict(dict)
+    for entry in _entries():
+        found[entry.construction][entry.word.german] = entry
+    return found
+
+
+@functools.cache
 def assignments() -> dict[Combination, Split]:
     """The split of every reachable combination; "train" is open to all splits."""
     families = collections.defaultdict(set)
-    for entry in _entries():
-        families[entry.word.german, entry.form].add(entry.construction)
+    for entries in _constructions().values():
+        for entry in entries.values():
+            families[entry.word.german, entry.form].add(entry.construction)
     split: dict[Combination, Split] = {}
     for (lemma, form), family in families.items():
         held = min(int(len(family) * HELD_OUT_SHARE + _digest(lemma, form)), len(family) - 1)
@@ -262,14 +262,6 @@ def _digest(*parts: str) -> float:
 
 
 @functools.cache
-def _constructions() -> dict[str, list[_Entry]]:
-    found = collections.defaultdict(list)
-    for entry in _entries():
-        found[entry.construction].append(entry)
-    return found
-
-
-@functools.cache
 def choices(split: Split, construction: str, *kinds: str) -> list[Use]:
     """What a split may use in a construction, as often as its weight says.
 
@@ -277,9 +269,10 @@ def choices(split: Split, construction: str, *kinds: str) -> list[Use]:
     for a verb, or the category of the object if a relative clause has it already, "modal" for a
     modal verb, a tense for a time. Adverbs and numbers suit all.
     """
-    return [
-        (entry.word, (entry.combination,))
-        for entry in _constructions().get(construction, ())
-        if assignments()[entry.combination] in ("train", split)
-        and (not kinds or not set(kinds).isdisjoint(entry.kinds))
-    ]
+    found = []
+    for lemma, entry in _constructions()[construction].items():
+        combination = lemma, construction
+        if assignments()[combination] in ("train", split):
+            if not kinds or not set(kinds).isdisjoint(entry.kinds):
+                found += [(entry.word, (combination,))] * entry.weight
+    return found

@@ -8,6 +8,7 @@ import importlib.resources
 import itertools
 import operator
 from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 CASES = ("nominative", "accusative", "dative", "genitive")
 COLUMNS = ("masculine", "feminine", "neuter", "plural")  # of every German declension
@@ -16,12 +17,13 @@ _ENDINGS = {  # of adjectives: a line for each case, an ending for each column
     "mixed": ("er e es en", "en e es en", "en en en en", "en en en en"),
     "strong": ("er e es e", "en e es e", "em er em en", "en er en er"),
 }
+T = TypeVar("T")
 
 
 class Word:
     """A row of a table: its columns are attributes, `german` is its lemma."""
 
-    category = ""  # of a noun
+    category = gender = ""  # of nouns
 
     def __init__(self, **row: str) -> None:
         vars(self).update(row)
@@ -104,6 +106,11 @@ def _rows(table: str) -> Iterator[dict[str, str]]:
         yield {column: "" if cell == "-" else cell for column, cell in row.items()}
 
 
+def _grouped(words: Iterable[T], column: str) -> dict[str, tuple[T, ...]]:
+    groups = itertools.groupby(words, key=operator.attrgetter(column))
+    return {name: tuple(group) for name, group in groups}
+
+
 NOUNS = [Noun(**row) for row in _rows("nouns")]
 CATEGORIES = tuple(dict.fromkeys(noun.category for noun in NOUNS))
 # Of people: only professions are predicates ("a good teacher"), by natural gender.
@@ -117,19 +124,16 @@ ADJECTIVES = [Adjective(**row) for row in _rows("adjectives")]
 *VERBS, COPULA = (Verb(**row) for row in _rows("verbs"))
 MODALS = [Word(**row) for row in _rows("modals")]  # not auxiliaries if they have no "english"
 # By kind. A "comment" is a sentence adverb: in front, with inversion in German.
-ADVERBS = {
-    kind: [Word(**row) for row in rows]
-    for kind, rows in itertools.groupby(_rows("adverbs"), key=operator.itemgetter("kind"))
-}
+ADVERBS = _grouped((Word(**row) for row in _rows("adverbs")), "kind")
 
-DETERMINERS = [Determiner(**row) for row in _rows("determiners")]
-THE, COUNTED = (one for one in DETERMINERS if one.name in ("the", "counted"))
-NO_WORD = Word(name="", kind="", negative="")
+DETERMINERS = _grouped((Determiner(**row) for row in _rows("determiners")), "name")
+THE, COUNTED = DETERMINERS["the"][0], DETERMINERS["counted"][0]
 # The genitive of a relative pronoun is never used.
 RELATIVE_PRONOUNS = THE.forms | {
     "dative": dict(zip(COLUMNS, ("dem", "der", "dem", "denen"), strict=True))
 }
 *PRONOUNS, WHO, WHAT = (Word(**row) for row in _rows("pronouns"))
+NO_WORD = Word(name="", kind="", negative="", past="")
 PREPOSITIONS = {row["english"]: row["german"] for row in _rows("prepositions")}
 # Of subordinate clauses. "when" is "als" over a simple past, which the source shows.
 CONJUNCTIONS = {row["english"]: row["german"] for row in _rows("conjunctions")}
