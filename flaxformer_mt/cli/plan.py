@@ -3,6 +3,7 @@
 import argparse
 import re
 from collections.abc import Sequence
+from dataclasses import fields
 
 from flaxformer_mt.api import say
 from flaxformer_mt.api.settings import sized_config
@@ -39,22 +40,15 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     set_for_compiler()  # the import below is JAX's first
     from flaxformer_mt.planning import report
 
-    request = report.Request(
-        topology=options.topology,
-        slices=options.slices,
-        workdir=options.workdir,
-        lengths=lengths,
-        price_per_chip_hour=options.price_per_chip_hour,
-        save_hlo=options.save_hlo,
-    )
-    if options.shardings:
-        result = report.report_shardings(config, request, say)
-    elif options.fit:
-        result = report.report_fit(config, request, say)
-    elif options.decode:
-        result = report.report_decoding(config, request, say)
-    else:
-        result = report.report_step(config, request, say)
+    asked = {field.name: getattr(options, field.name) for field in fields(report.Request)}
+    request = report.Request(**asked | {"lengths": lengths})
+    instead = {
+        "shardings": report.report_shardings,
+        "fit": report.report_fit,
+        "decode": report.report_decoding,
+    }
+    reports = (make for name, make in instead.items() if getattr(options, name))
+    result = next(reports, report.report_step)(config, request, say)
     if options.json:
         print_json(result.values)
     else:

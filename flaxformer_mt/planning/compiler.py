@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import importlib.metadata
 import importlib.util
 import math
 import os
@@ -12,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import jax
 from jax.errors import JaxRuntimeError
 from jax.experimental import topologies
 from jax.stages import Lowered
@@ -33,6 +33,24 @@ _REPLICATES = re.compile(
 )
 # Severity, date, time, thread, file.
 _PREFIX = re.compile(r"^[IWEF]\d{4} [\d:.]+ +\d+ \S+\] ")
+
+
+@dataclasses.dataclass(frozen=True)
+class Topology:
+    """Slices of chips; `sides` are a slice's, in chips."""
+
+    name: str
+    slices: int
+    sides: tuple[int, ...]
+    chip: Chip
+    devices: tuple[Any, ...]  # `jax.Device`s for the compiler only, with `.coords`
+
+    @property
+    def chips(self) -> int:
+        return len(self.devices) // self.chip.devices_per_chip
+
+    def __str__(self) -> str:
+        return self.name if self.slices == 1 else f"{self.slices} slices of {self.name}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -68,51 +86,82 @@ class TooLarge:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Compilation:
-    """A compiled program, or why the compiler refused it."""
+class Compiled:
+    """What is known of any program, compiled or refused. Bytes are one device's."""
 
-    seconds: float
-    memory: Memory | None = None
-    hlo: Program | None = None
-    refused: TooLarge | None = None
+    config: str
+    topology: str
+    chip: str
+    compiler: str
+    compile_seconds: float
+    hbm_bytes: int
+    memory: Memory | None
+    refused: TooLarge | None
     replications: tuple[str, ...]  # complaints of the partitioner
-    recomputed: int = 0  # instructions that the compiler repeats to save memory
-    text: str = dataclasses.field(default="", repr=False)
+    recomputed: int  # instructions that the compiler repeats to save memory
+
+    @property
+    def fits(self) -> bool:
+        return self.refused is None
+
+    @property
+    def needed_bytes(self) -> int:
+        """Memory that it takes or would take."""
+        if self.memory is not None:
+            return self.memory.needed(self.hbm_bytes)
+        assert self.refused is not None
+        return self.refused.needed
+
+    @property
+    def available_bytes(self) -> int:
+        return self.refused.available if self.refused else self.hbm_bytes
+
+    def to_json(self) -> dict[str, Any]:
+        followed = {"fits": self.fits, "needed_bytes": self.needed_bytes}
+        return dataclasses.asdict(self) | followed
 
 
-def compile_quietly(lower: Callable[[], Lowered]) -> Compilation:
-    """Too little memory is a result."""
+def compile_quietly(
+    config: str, topology: Topology, lower: Callable[[], Lowered]
+) -> tuple[Compiled, Program | None, str]:
+    """The program and its text, unless it takes too much memory, which is a result."""
     start = time.perf_counter()
-    refused = None
+    refused = memory = hlo = None
+    text = ""
     with captured() as complaints:
         try:
             compiled = lower().compile()
-        except jax.errors.JaxRuntimeError as error:
+        except JaxRuntimeError as error:
             refused = too_large(error)
             if refused is None:
                 raise
     seconds = time.perf_counter() - start
-    if refused is not None:
-        return Compilation(seconds=seconds, refused=refused, replications=tuple(complaints))
-    text, memory = compiled.as_text() or "", compiled.memory_analysis()
-    assert memory is not None
-    hlo = parse(text)
-    return Compilation(
-        seconds=seconds,
-        memory=Memory(
-            arguments=memory.argument_size_in_bytes,
-            outputs=memory.output_size_in_bytes,
-            temporaries=memory.temp_size_in_bytes,
-            aliased=memory.alias_size_in_bytes,
-            code=memory.generated_code_size_in_bytes,
-            peak=memory.peak_memory_in_bytes,
-        ),
-        hlo=hlo,
+    if refused is None:
+        text, found = compiled.as_text() or "", compiled.memory_analysis()
+        assert found is not None
+        hlo = parse(text)
+        memory = Memory(
+            arguments=found.argument_size_in_bytes,
+            outputs=found.output_size_in_bytes,
+            temporaries=found.temp_size_in_bytes,
+            aliased=found.alias_size_in_bytes,
+            code=found.generated_code_size_in_bytes,
+            peak=found.peak_memory_in_bytes,
+        )
+    made = Compiled(
+        config=config,
+        topology=str(topology),
+        chip=topology.chip.name,
+        compiler=f"libtpu {importlib.metadata.version('libtpu')}",
+        compile_seconds=seconds,
+        hbm_bytes=topology.chip.hbm_bytes,
+        memory=memory,
+        refused=refused,
         replications=tuple(complaints),
         # XLA's own rematerialisation names copies NAME.remat, NAME.remat2, ...
-        recomputed=sum(".remat" in item.name for item in hlo.computations[hlo.entry]),
-        text=text,
+        recomputed=sum(".remat" in item.name for item in hlo.computations[hlo.entry]) if hlo else 0,
     )
+    return made, hlo, text
 
 
 def too_large(error: Exception) -> TooLarge | None:
@@ -154,24 +203,6 @@ _EXAMPLES = (
 
 class TopologyError(UserError):
     """A topology that doesn't exist or can't be compiled for here."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Topology:
-    """Slices of chips; `sides` are a slice's, in chips."""
-
-    name: str
-    slices: int
-    sides: tuple[int, ...]
-    chip: Chip
-    devices: tuple[Any, ...]  # `jax.Device`s for the compiler only, with `.coords`
-
-    @property
-    def chips(self) -> int:
-        return len(self.devices) // self.chip.devices_per_chip
-
-    def __str__(self) -> str:
-        return self.name if self.slices == 1 else f"{self.slices} slices of {self.name}"
 
 
 def describe(name: str, slices: int = 1) -> Topology:

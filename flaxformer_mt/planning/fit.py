@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from flaxformer_mt.config import ExperimentConfig, flatten, freeze, thaw
 from flaxformer_mt.data.plan import Shape, longest, rows_within
@@ -38,30 +38,12 @@ def shape_of(config: ExperimentConfig, src_length: int, tgt_length: int) -> Shap
     return Shape(rows_within(batch, length), src_length, tgt_length)
 
 
-@dataclasses.dataclass(frozen=True)
-class Need:
-    """Memory that a batch of `rows` rows takes, or would take, on each device."""
+def search(measure: Callable[[int], Plan], *, start: int, multiple: int) -> list[Plan]:
+    """What was tried to find the most rows, a multiple of `multiple`, that fit: guesses lie on the
+    line through two plans. Ends within a tenth of the memory or after a few compilations."""
+    tried: dict[int, Plan] = {}
 
-    rows: int
-    needed: int
-    available: int
-    fits: bool
-
-
-@dataclasses.dataclass(frozen=True)
-class Fit:
-    """The `largest` that fits, if any, and every compilation `tried`."""
-
-    largest: Need | None
-    tried: tuple[Need, ...]
-
-
-def search(measure: Callable[[int], Need], *, start: int, multiple: int) -> Fit:
-    """The most rows, a multiple of `multiple`, that fit by `measure`: guesses lie on the line
-    through two measurements. Ends within a tenth of the memory or after a few compilations."""
-    tried: dict[int, Need] = {}
-
-    def look(rows: int) -> Need:
+    def look(rows: int) -> Plan:
         rows = max(rows // multiple, 1) * multiple
         if rows not in tried:
             tried[rows] = measure(rows)
@@ -69,33 +51,41 @@ def search(measure: Callable[[int], Need], *, start: int, multiple: int) -> Fit:
 
     look(2 * start if look(start).fits else start // 2)
     while True:
-        by_rows = sorted(tried.values(), key=lambda need: need.rows)
-        fits = next((need for need in reversed(by_rows) if need.fits), None)
-        fails = next((need for need in by_rows if not need.fits), None)
-        if len(tried) >= _COMPILES or (fits and fits.needed >= _ENOUGH * fits.available):
+        by_rows = sorted(tried.values(), key=lambda plan: plan.shape.rows)
+        fits = largest(by_rows)
+        fails = next((plan for plan in by_rows if not plan.fits), None)
+        enough = fits and fits.needed_bytes >= _ENOUGH * fits.available_bytes
+        if len(tried) >= _COMPILES or enough:
             break
-        least, most = 0, _LEAP * fits.rows if fits else 0
+        least, most = 0, _LEAP * fits.shape.rows if fits else 0
         if fits and fails:
             # A guess close to an end of the bracket would teach little.
-            apart = max((fails.rows - fits.rows) // 8, multiple)
-            least, most = fits.rows + apart, fails.rows - apart
+            apart = max((fails.shape.rows - fits.shape.rows) // 8, multiple)
+            least, most = fits.shape.rows + apart, fails.shape.rows - apart
         elif fits:
-            least = 2 * fits.rows
+            least = 2 * fits.shape.rows
         elif fails:
-            most = fails.rows // 2
+            most = fails.shape.rows // 2
         if most < max(least, multiple):
             break
         pair = (fits, fails) if fits and fails else (by_rows[0], by_rows[-1])
         look(min(max(_crossing(*pair), least), most))
-    return Fit(fits, tuple(tried.values()))
+    return list(tried.values())
 
 
-def _crossing(a: Need, b: Need) -> int:
-    """Rows at which the line through two measurements reaches the target, at least 0."""
-    if a.needed == b.needed:
-        return 2 * max(a.rows, b.rows)
-    slope = (b.needed - a.needed) / (b.rows - a.rows)
-    return max(int(a.rows + (_TARGET * a.available - a.needed) / slope), 0)
+def largest(tried: Iterable[Plan]) -> Plan | None:
+    """The one of most rows that fits."""
+    fitting = (plan for plan in tried if plan.fits)
+    return max(fitting, key=lambda plan: plan.shape.rows, default=None)
+
+
+def _crossing(a: Plan, b: Plan) -> int:
+    """Rows at which the line through two plans' memory reaches the target, at least 0."""
+    if a.needed_bytes == b.needed_bytes:
+        return 2 * max(a.shape.rows, b.shape.rows)
+    slope = (b.needed_bytes - a.needed_bytes) / (b.shape.rows - a.shape.rows)
+    target = _TARGET * a.available_bytes
+    return max(int(a.shape.rows + (target - a.needed_bytes) / slope), 0)
 
 
 @dataclasses.dataclass(frozen=True)

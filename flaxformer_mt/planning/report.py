@@ -2,8 +2,8 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 
@@ -14,16 +14,9 @@ from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.parallel.mesh import make_mesh
 from flaxformer_mt.planning import fit
-from flaxformer_mt.planning.compiler import describe
+from flaxformer_mt.planning.compiler import Compiled, describe
 from flaxformer_mt.planning.cycles import Compute, Cost
-from flaxformer_mt.planning.plan import (
-    DecodePlan,
-    Plan,
-    PlanningError,
-    plan,
-    plan_decoding,
-    to_json,
-)
+from flaxformer_mt.planning.plan import DecodePlan, Plan, PlanningError, plan, plan_decoding
 from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.text_table import aligned
@@ -54,9 +47,28 @@ class Request:
     price_per_chip_hour: float | None = None
     save_hlo: str | None = None
 
+    def sizes(self, config: ExperimentConfig) -> dict[str, int]:
+        """Of the vocabularies."""
+        if self.workdir is None:
+            src, tgt = expected_types(config.data.vocabulary)
+        else:
+            run = layout.open_run(self.workdir)
+            vocabularies = Vocabularies.load(local_copy(run.vocabulary))
+            src, tgt = vocabularies.src.size, vocabularies.tgt.size
+        return {"src_vocab_size": src, "tgt_vocab_size": tgt}
 
-@dataclasses.dataclass(frozen=True)
-class Report:
+    def shape(self, config: ExperimentConfig) -> Shape:
+        """Of the batch. Raises PlanError, PlanningError."""
+        if self.lengths is not None:
+            return fit.shape_of(config, *self.lengths)
+        if self.workdir is None:
+            return fit.largest_shape(config)
+        store = Store.open(local_copy(layout.open_run(self.workdir).data))
+        planner = Planner(store.train, config.data.batch, config.training.seed)
+        return fit.largest_shape(config, planner.shapes)
+
+
+class Report(NamedTuple):
     """For people and for programs; whether it fits."""
 
     text: str
@@ -66,50 +78,46 @@ class Report:
 
 def report_step(config: ExperimentConfig, request: Request, say: Say) -> Report:
     """The training step: memory, time, communication, cost."""
-    result = _plan(config, request, _shape(config, request), say)
-    return Report("\n".join(_lines(result)), to_json(result), result.fits)
+    result = _plan(config, request, request.shape(config), say)
+    return Report("\n".join(_lines(result)), result.to_json(), result.fits)
 
 
 def report_shardings(config: ExperimentConfig, request: Request, say: Say) -> Report:
     """How every parameter lies on the mesh, and the share that each device holds whole."""
     topology = describe(request.topology, request.slices)
-    program = build(config, **_vocabulary_sizes(config, request), devices=topology.devices)
+    program = build(config, **request.sizes(config), devices=topology.devices)
     rows: list[dict[str, Any]] = []
-    sizes, whole = [], []
+    lines: list[list[str]] = []
+    sizes, whole = 0, 0
     for path, leaf in jax.tree_util.tree_leaves_with_path(program.abstract.params):
         axes = [axis or "-" for axis in leaf.sharding.spec]
         spec = ", ".join(axis if isinstance(axis, str) else "+".join(axis) for axis in axes)
         name = jax.tree_util.keystr(path, simple=True, separator="/")
         shard = leaf.sharding.shard_shape(leaf.shape)
         rows.append({"name": name, "shape": leaf.shape, "spec": spec, "shard": shard})
-        sizes.append(math.prod(leaf.shape))
-        whole.append(sizes[-1] if shard == leaf.shape else 0)
-    lines = []
-    for row in rows:
-        shape, part = ("x".join(map(str, row[of])) or "scalar" for of in ("shape", "shard"))
-        lines.append([row["name"], shape, row["spec"] or "-", part])
+        shape, part = ("x".join(map(str, sides)) or "scalar" for sides in (leaf.shape, shard))
+        lines.append([name, shape, spec or "-", part])
+        sizes += math.prod(leaf.shape)
+        whole += math.prod(leaf.shape) if shard == leaf.shape else 0
     table = aligned(["parameter", "shape", "split over", "on a device"], lines, left=set(range(4)))
     split = program.mesh.shape["fsdp"] * program.mesh.shape["tensor"] > 1
-    share = sum(whole) / sum(sizes) if split else 0.0
+    share = whole / sizes if split else 0.0
     return Report(f"{table}\n{share:.2%} of the parameters replicated on every device", rows)
 
 
 def report_decoding(config: ExperimentConfig, request: Request, say: Say) -> Report:
     """Beam search on one device."""
-    sizes = _vocabulary_sizes(config, request)
     topology = describe(request.topology, request.slices)
     say(f"compiling beam search for one device of {topology}")
-    result = plan_decoding(config, topology, lengths=request.lengths, **sizes)
-    values = dataclasses.asdict(result) | {"fits": result.fits}
-    return Report(decoding_as_text(result), values, result.fits)
+    result = plan_decoding(config, topology, lengths=request.lengths, **request.sizes(config))
+    return Report(decoding_as_text(result), result.to_json(), result.fits)
 
 
 def report_fit(config: ExperimentConfig, request: Request, say: Say) -> Report:
     """Remedies if the config's token budget doesn't fit, and the largest that fits, if smaller than
     the config's also with remat."""
-    asked = _shape(config, request)
+    asked = request.shape(config)
     made: dict[tuple[int, int, bool], Plan] = {}
-    parts = config.training.optimizer.accumulation
 
     def compiled(config: ExperimentConfig, shape: Shape) -> Plan:
         key = shape.rows, config.training.optimizer.accumulation, config.model.remat
@@ -122,7 +130,7 @@ def report_fit(config: ExperimentConfig, request: Request, say: Say) -> Report:
     def remedy(accumulation: int, remat: bool) -> fit.Remedy | None:
         changed = fit.applied(config, accumulation=accumulation, remat=remat, split=split)
         try:
-            shape = _shape(changed, request)
+            shape = request.shape(changed)
         except (PlanningError, PlanError):
             return None  # less than a row per part
         # Rounded down to a multiple of the parts, it would be another batch.
@@ -133,36 +141,41 @@ def report_fit(config: ExperimentConfig, request: Request, say: Say) -> Report:
     if not plain.fits:
         mesh = make_mesh(config.mesh, describe(request.topology, request.slices).devices)
         split = mesh.shape["data"] * mesh.shape["fsdp"]
+        parts = config.training.optimizer.accumulation
         kept = fit.remedies(remedy, accumulation=parts, remat=config.model.remat)
         lines.append(remedies_as_text(config, plain, kept))
-    largest: list[dict[str, Any]] = []
+    found: list[dict[str, Any]] = []
     for remat in (config.model.remat, True):
         changed = dataclasses.replace(config, model=dataclasses.replace(config.model, remat=remat))
 
-        def need(rows: int, changed: ExperimentConfig = changed) -> fit.Need:
-            result = compiled(changed, dataclasses.replace(asked, rows=rows))
-            available = result.refused.available if result.refused else result.hbm_bytes
-            return fit.Need(rows, result.needed_bytes, available, result.fits)
+        def of_rows(rows: int, changed: ExperimentConfig = changed) -> Plan:
+            return compiled(changed, dataclasses.replace(asked, rows=rows))
 
-        found = fit.search(need, start=asked.rows, multiple=config.data.batch.multiple)
-        rows = found.largest.rows if found.largest else 0
-        best = made[rows, parts, remat] if rows else None
-        lines.append(fit_as_text(remat, found, best, asked))
-        tried = [dataclasses.asdict(need) for need in found.tried]
-        largest.append({"remat": remat, "tried": tried, "largest": to_json(best) if best else None})
-        if remat or rows >= asked.rows:
+        tried = fit.search(of_rows, start=asked.rows, multiple=config.data.batch.multiple)
+        best = fit.largest(tried)
+        lines.append(fit_as_text(remat, tried, asked))
+        needs = [
+            {
+                "rows": plan.shape.rows,
+                "needed": plan.needed_bytes,
+                "available": plan.available_bytes,
+                "fits": plan.fits,
+            }
+            for plan in tried
+        ]
+        found.append({"remat": remat, "tried": needs, "largest": best and best.to_json()})
+        if remat or (best and best.shape.rows >= asked.rows):
             break
     values = {
         "fits_as_it_is": plain.fits,
-        "remedies": [{"flags": one.flags(config), "plan": to_json(one.plan)} for one in kept],
-        "largest": largest,
+        "remedies": [{"flags": one.flags(config), "plan": one.plan.to_json()} for one in kept],
+        "largest": found,
     }
-    return Report("\n".join(lines), values, any(one["largest"] for one in largest))
+    return Report("\n".join(lines), values, any(one["largest"] for one in found))
 
 
 def _plan(config: ExperimentConfig, request: Request, shape: Shape, say: Say) -> Plan:
     topology = describe(request.topology, request.slices)
-    sizes = _vocabulary_sizes(config, request)
     parts = config.training.optimizer.accumulation
     remat = ", remat" if config.model.remat else ""
     remat += f", in {parts} micro-batches" if parts > 1 else ""
@@ -171,27 +184,8 @@ def _plan(config: ExperimentConfig, request: Request, shape: Shape, say: Say) ->
         f"{shape.tgt_length}{remat}; this takes half a minute to several minutes"
     )
     price, save_hlo = request.price_per_chip_hour, request.save_hlo
+    sizes = request.sizes(config)
     return plan(config, topology, shape, **sizes, price_per_chip_hour=price, save_hlo=save_hlo)
-
-
-def _vocabulary_sizes(config: ExperimentConfig, request: Request) -> dict[str, int]:
-    if request.workdir is None:
-        src, tgt = expected_types(config.data.vocabulary)
-    else:
-        run = layout.open_run(request.workdir)
-        vocabularies = Vocabularies.load(local_copy(run.vocabulary))
-        src, tgt = vocabularies.src.size, vocabularies.tgt.size
-    return {"src_vocab_size": src, "tgt_vocab_size": tgt}
-
-
-def _shape(config: ExperimentConfig, request: Request) -> Shape:
-    if request.lengths is not None:
-        return fit.shape_of(config, *request.lengths)
-    if request.workdir is None:
-        return fit.largest_shape(config)
-    store = Store.open(local_copy(layout.open_run(request.workdir).data))
-    planner = Planner(store.train, config.data.batch, config.training.seed)
-    return fit.largest_shape(config, planner.shapes)
 
 
 def _lines(plan: Plan) -> Iterator[str]:
@@ -203,9 +197,9 @@ def _lines(plan: Plan) -> Iterator[str]:
         f"{plan.parameters:,} parameters, {form}{', remat' if plan.remat else ''}; batch of "
         f"{shape.rows:,} rows x {shape.src_length} source + {shape.tgt_length} target positions"
     )
-    yield f"compiled by {plan.compiler} in {plan.compile_seconds:.0f} s\n"
-    smaller = "Lower data.batch.tokens, set model.remat or mesh.fsdp, or try --fit"
-    yield from _memory(plan, smaller=smaller)
+    yield from _memory(
+        plan, smaller="Lower data.batch.tokens, set model.remat or mesh.fsdp, or try --fit"
+    )
     for line in plan.replications:
         yield f"  the partitioner copies an array to every device: {line[:_LINE]} ..."
     if not plan.replications:
@@ -217,8 +211,8 @@ def _lines(plan: Plan) -> Iterator[str]:
     yield "\ntime of a step"
     if compute.guessed_loops:
         yield "  (a loop with an unknown number of iterations counts once)"
-    collectives = ("collectives, without overlap", plan.collective_seconds)
-    yield from _times(compute, collectives, ("step", plan.step_seconds))
+    collectives = {"collectives, without overlap": plan.collective_seconds}
+    yield from _times(compute, collectives | {"step": plan.step_seconds})
     yield (
         f"model FLOPs (formula) {plan.step_flops:.4g} per device: {plan.peak_share:.1%} of the "
         f"chip's matrix peak, {plan.compute_peak_share:.1%} counting estimated compute only"
@@ -251,27 +245,26 @@ def _lines(plan: Plan) -> Iterator[str]:
     yield f"\n{CAVEAT}"
 
 
-def _memory(plan: Plan | DecodePlan, *, smaller: str) -> Iterator[str]:
+def _memory(plan: Compiled, *, smaller: str) -> Iterator[str]:
+    yield f"compiled by {plan.compiler} in {plan.compile_seconds:.0f} s\n"
     yield "memory of a device, as compiled"
-    memory, limit = plan.memory, plan.hbm_bytes
+    memory, limit, needed = plan.memory, plan.hbm_bytes, plan.needed_bytes
     if memory is None:
-        assert plan.refused is not None
-        needed, available = plan.refused.needed / _GIB, plan.refused.available / _GIB
+        takes, available = needed / _GIB, plan.available_bytes / _GIB
         yield (
-            f"  DOES NOT FIT: needs {needed:.2f} GiB, the compiler may use "
-            f"{available:.2f}: {needed - available:.2f} GiB too much. {smaller}"
+            f"  DOES NOT FIT: needs {takes:.2f} GiB, the compiler may use "
+            f"{available:.2f}: {takes - available:.2f} GiB too much. {smaller}"
         )
         return
-    for name, size in (
-        ("arguments (state and batch)", memory.arguments),
-        ("outputs", memory.outputs),
-        ("  of these, reusing arguments", memory.aliased),
-        ("temporaries", memory.temporaries),
-        ("peak of all these", memory.peak),
-        ("program", memory.code),
-    ):
+    for name, size in {
+        "arguments (state and batch)": memory.arguments,
+        "outputs": memory.outputs,
+        "  of these, reusing arguments": memory.aliased,
+        "temporaries": memory.temporaries,
+        "peak of all these": memory.peak,
+        "program": memory.code,
+    }.items():
         yield f"  {name:<34}{size / _MIB:>10,.0f} MiB"
-    needed = memory.needed(limit)
     left = (limit - needed) / _GIB
     spare = f"{left:.2f} GiB left" if left > 0 else "almost nothing left"
     yield (
@@ -280,13 +273,13 @@ def _memory(plan: Plan | DecodePlan, *, smaller: str) -> Iterator[str]:
     )
 
 
-def _times(compute: Compute, *more: tuple[str, float]) -> Iterator[str]:
-    for name, seconds in (
-        ("compute, estimated cycles", compute.seconds),
-        ("operations without an estimate", compute.unestimated_seconds),
-        ("asynchronous copies, overlapping", compute.copy_seconds),
-        *more,
-    ):
+def _times(compute: Compute, more: Mapping[str, float]) -> Iterator[str]:
+    times = {
+        "compute, estimated cycles": compute.seconds,
+        "operations without an estimate": compute.unestimated_seconds,
+        "asynchronous copies, overlapping": compute.copy_seconds,
+    }
+    for name, seconds in {**times, **more}.items():
         yield f"  {name:<34}{1e3 * seconds:>10.3f} ms"
 
 
@@ -306,14 +299,13 @@ def decoding_as_text(plan: DecodePlan) -> str:
     lines = [
         f"{plan.config}, beam search on one {plan.chip}: {plan.rows} sources of "
         f"{plan.src_length} positions, beam {plan.beam_size}, at most {plan.max_length} tokens",
-        f"compiled by {plan.compiler} in {plan.compile_seconds:.0f} s\n",
         *_memory(plan, smaller="Lower decoding.batch_tokens or decoding.beam_size"),
     ]
     if (step := plan.step) is not None:
         lines += [
             f"\nat most {1e3 * plan.seconds:.1f} ms per batch, {plan.rows / plan.seconds:,.0f} "
             "sentences/s\n\ntime of a decoding step",
-            *_times(step, ("step", plan.seconds_per_token)),
+            *_times(step, {"step": plan.seconds_per_token}),
             "\nestimated compute of a step by part",
             *_costs(step.parts, step.seconds),
             "\nmost expensive operations of a step",
@@ -348,18 +340,18 @@ def remedies_as_text(config: ExperimentConfig, plain: Plan, tried: Sequence[fit.
     return "\n".join([*lines, keeps or "none of these keeps it"])
 
 
-def fit_as_text(remat: bool, found: fit.Fit, best: Plan | None, asked: Shape) -> str:
+def fit_as_text(remat: bool, tried: Sequence[Plan], asked: Shape) -> str:
     """What a search found, with or without remat."""
-    form = "with remat" if remat else "without remat"
-    if found.largest is None or best is None:
-        return f"{form}: not even {min(need.rows for need in found.tried)} rows fit"
+    form, best = "with remat" if remat else "without remat", fit.largest(tried)
+    if best is None:
+        return f"{form}: not even {min(plan.shape.rows for plan in tried)} rows fit"
     shape = best.shape
     tokens = shape.rows * max(shape.src_length, shape.tgt_length)
     enough = "as many as" if shape.rows >= asked.rows else "fewer than"
     return (
         f"{form}: data.batch.tokens = {tokens:,} fits ({shape.rows:,} rows of {shape.src_length} + "
-        f"{shape.tgt_length}; {found.largest.needed / _GIB:.2f} GiB; {enough} the config's "
-        f"{asked.rows:,} rows); {_speed(best)}; {len(found.tried)} compilations"
+        f"{shape.tgt_length}; {best.needed_bytes / _GIB:.2f} GiB; {enough} the config's "
+        f"{asked.rows:,} rows); {_speed(best)}; {len(tried)} compilations"
     )
 
 

@@ -18,7 +18,7 @@ from flaxformer_mt.reproduction.settings import paper_config
 
 SENTENCE = 25  # tokens of an average sentence: about newstest's in word-pieces
 LAYERS = (1, 2)
-_WHOLE = re.compile(r"(?P<size>base|big)_(?P<chip>v\w+?)_(?P<chips>\d+)_paper_step_ms")
+_STEP = re.compile(r"(?P<case>\w+)_(?P<chip>v\w+?)_(?P<chips>\d+)(?P<paper>_paper)?_step_ms")
 # Settings that decide a step's program, with the vocabularies' sizes.
 _OF_A_STEP = (
     *("model.", "data.batch.", "data.filter.max_length", "mesh.", "training.optimizer."),
@@ -51,13 +51,15 @@ def planned_parameters(config: ExperimentConfig) -> int:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Planned:
-    """A step of the paper's batch; `whole` if it was compiled with all of its layers."""
+    """A step of the paper's batch; `whole` if it was compiled with all of its layers, `of_row` if
+    as one of all rows."""
 
     chip: str
     chips: int
     step_ms: float
     gib: float  # of a chip's memory
     whole: bool
+    of_row: bool
     command: str
     commits: tuple[str, ...]  # of the programs that asked the compiler
 
@@ -65,51 +67,40 @@ class Planned:
         return self.step_ms * steps * self.chips / 3.6e6
 
 
-def planned_steps(config: ExperimentConfig, plans: Sequence[Result]) -> Iterator[Planned]:
-    """The whole steps among `plans` that are this config's."""
-    wanted = _step(config)
+def planned_steps(row: Row, config: ExperimentConfig, plans: Sequence[Result]) -> Iterator[Planned]:
+    """The steps among `plans` that are this config's, and the row's unless it has changed."""
     for plan in plans:
-        for name in plan.metrics:
-            found = _WHOLE.fullmatch(name)
-            if found and _step(paper_config(f"wmt14_en_de:{found['size']}")) == wanted:
-                case = found[0].removesuffix("_step_ms")
-                commit = plan.details.get(case, plan.commit)
-                yield _planned(plan, found, [commit], whole=True)
-
-
-def planned_by_layers(
-    row: Row, config: ExperimentConfig, plans: Sequence[Result]
-) -> Planned | None:
-    """The row's step from one and two layers; None if it wasn't compiled or has changed."""
-    wanted = re.compile(rf"{key_of(row)}_(?P<chip>v\w+?)_(?P<chips>\d+)_step_ms")
-    for plan in plans:
-        digest, *commits = plan.details.get(key_of(row), "none").split()
-        for found in filter(None, map(wanted.fullmatch, plan.metrics)):
-            if digest == step_digest(config):
-                whole = len(compiled_layers(config)) == 1
-                return _planned(plan, found, commits, whole=whole)
-    return None
-
-
-def _planned(plan: Result, found: re.Match[str], commits: Sequence[str], *, whole: bool) -> Planned:
-    return Planned(
-        chip=found["chip"],
-        chips=int(found["chips"]),
-        step_ms=plan.metrics[found[0]],
-        gib=plan.metrics[found[0].replace("_step_ms", "_gib")],
-        whole=whole,
-        command=plan.command,
-        commits=tuple(commits),
-    )
+        for found in _steps(plan):
+            case = found["case"]
+            if whole := found["paper"] is not None:
+                same = _step(paper_config(f"wmt14_en_de:{case}")) == _step(config)
+                commits = [plan.details.get(found[0].removesuffix("_step_ms"), plan.commit)]
+            else:
+                digest, *commits = plan.details.get(case, "none").split()
+                same = case == key_of(row) and digest == step_digest(config)
+            if same:
+                yield Planned(
+                    chip=found["chip"],
+                    chips=int(found["chips"]),
+                    step_ms=plan.metrics[found[0]],
+                    gib=plan.metrics[found[0].replace("_step_ms", "_gib")],
+                    whole=whole or len(compiled_layers(config)) == 1,
+                    of_row=not whole,
+                    command=plan.command,
+                    commits=tuple(commits),
+                )
 
 
 def is_plan(result: Result) -> bool:
     """Whether it is a result of one of the two benchmarks."""
-    rows = tuple(f"{key_of(row)}_" for row in ROWS)
-    return any(
-        _WHOLE.fullmatch(name) or (name.startswith(rows) and name.endswith("_step_ms"))
-        for name in result.metrics
-    )
+    return any(_steps(result))
+
+
+def _steps(plan: Result) -> Iterator[re.Match[str]]:
+    rows = {key_of(row) for row in ROWS}
+    for found in filter(None, map(_STEP.fullmatch, plan.metrics)):
+        if found["case"] in (("base", "big") if found["paper"] else rows):
+            yield found
 
 
 def key_of(row: Row) -> str:

@@ -10,7 +10,7 @@ from typing import Literal
 from flaxformer_mt.config import ConfigError, ExperimentConfig
 from flaxformer_mt.reproduction.experiment import Experiment, again
 from flaxformer_mt.reproduction.paper import Row, RowError
-from flaxformer_mt.reproduction.planned import Planned, planned_by_layers, planned_steps
+from flaxformer_mt.reproduction.planned import Planned, planned_steps
 from flaxformer_mt.reproduction.result_file import Result, ResultError, read_result, read_results
 from flaxformer_mt.reproduction.settings import paper_config
 from flaxformer_mt.rundir import RunDirectoryError
@@ -67,8 +67,7 @@ class Standing:
     full: tuple[Result, ...]
     reduced: tuple[Result, ...]
     failures: tuple[Failure, ...]
-    planned: tuple[Planned, ...]  # whole steps
-    by_layers: Planned | None
+    planned: tuple[Planned, ...]
 
     @property
     def status(self) -> str:
@@ -79,7 +78,7 @@ class Standing:
             return REDUCED
         if self.failures:
             return "failed"
-        return "compiled and costed only" if self.planned or self.by_layers else "not run"
+        return "compiled and costed only" if self.planned else "not run"
 
 
 def read_records(folder: Path) -> Records:
@@ -106,8 +105,7 @@ def standing(row: Row, records: Records, plans: Sequence[Result]) -> Standing:
         full=full,
         reduced=tuple(result for result in fresh if result not in full),
         failures=tuple(failure for failure in records.failures if failure.label == row.label),
-        planned=tuple(planned_steps(config, plans)),
-        by_layers=planned_by_layers(row, config, plans),
+        planned=tuple(planned_steps(row, config, plans)),
     )
 
 

@@ -186,11 +186,12 @@ def _remarks() -> str:
 
 
 def _compiled(standings: Sequence[Standing]) -> Iterator[str]:
+    steps = [(one, step) for one in standings for step in one.planned]
+    models = {"table2/en_de_base": "base", "table2/en_de_big": "big"}
     whole = [
-        (one.row.label.removeprefix("table2/en_de_"), step, one.config.training.steps)
-        for one in standings
-        if one.row.label in ("table2/en_de_base", "table2/en_de_big")
-        for step in one.planned
+        (models[one.row.label], one, step)
+        for one, step in steps
+        if one.row.label in models and not step.of_row
     ]
     if whole:
         yield "## Compiled without TPUs"
@@ -200,51 +201,48 @@ def _compiled(standings: Sequence[Standing]) -> Iterator[str]:
             f"have the same step. {_source(whole)}"
         )
         yield _steps("model", whole)
-    by_layers = [
-        (f"`{one.row.label}`" + (" (whole)" if step.whole else ""), step, one.config.training.steps)
-        for one in standings
-        if (step := one.by_layers) is not None
+    of_rows = [
+        (f"`{one.row.label}`" + (" (whole)" if step.whole else ""), one, step)
+        for one, step in steps
+        if step.of_row
     ]
     # How far the line is off for steps that were also compiled whole.
     off = {
         f"{step.step_ms / full.step_ms - 1:+.1%} of its time and "
         f"{step.gib / full.gib - 1:+.1%} of its memory": one.row.label
-        for one in standings
-        if (step := one.by_layers) is not None and not step.whole
+        for _, one, step in of_rows
         for full in one.planned
-        if (full.chip, full.chips) == (step.chip, step.chips)
+        if full.whole and not step.whole and (full.chip, full.chips) == (step.chip, step.chips)
     }
-    if by_layers:
+    if of_rows:
         yield "## Every row's step"
         yield (
             "On the paper's batch of 25,000 tokens per side, in rows of the longest sentences "
             "that the row's config allows, by the TPU compiler's estimates. Steps are "
             "extrapolated linearly from models compiled with one and with two layers per stack; "
             "(whole) marks steps compiled in full. "
-            + _source(by_layers)
+            + _source(of_rows)
             + "".join(f" Against the full step, `{label}` is {by}." for by, label in off.items())
         )
-        yield _steps("row", by_layers)
+        yield _steps("row", of_rows)
 
 
-_Step = tuple[str, Planned, int]  # its name, what it takes, and how many there are
+_Step = tuple[str, Standing, Planned]  # named, and of this row
 
 
 def _steps(what: str, steps: Sequence[_Step]) -> str:
     header = [what, "chips", "ms per step", "GiB per chip", "steps", "chip-hours"]
-    rows = [
-        [
-            *(name, f"{step.chips} {step.chip}", f"{step.step_ms:.1f}", f"{step.gib:.1f}"),
-            *(f"{count:,}", f"{step.chip_hours(count):,.1f}"),
-        ]
-        for name, step, count in steps
-    ]
+    rows = []
+    for name, one, step in steps:
+        count = one.config.training.steps
+        size = f"{step.chips} {step.chip}", f"{step.step_ms:.1f}", f"{step.gib:.1f}"
+        rows.append([name, *size, f"{count:,}", f"{step.chip_hours(count):,.1f}"])
     return markdown(header, rows, right=set(range(2, 6)))
 
 
 def _source(steps: Sequence[_Step]) -> str:
-    commands = sorted({f"`{step.command}`" for _, step, _ in steps})
-    commits = sorted({short(commit) for _, step, _ in steps for commit in step.commits})
+    commands = sorted({f"`{step.command}`" for *_, step in steps})
+    commits = sorted({short(commit) for *_, step in steps for commit in step.commits})
     return f"{', '.join(commands)}, commit {', '.join(commits)}."
 
 

@@ -8,18 +8,22 @@ import pytest
 from hypothesis import given, strategies as st
 
 from flaxformer_mt.config import ExperimentConfig, load_config
+from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.planning import report
-from flaxformer_mt.planning.fit import Need, Remedy, applied, search
+from flaxformer_mt.planning.fit import Remedy, applied, largest, search
 
 
 def device(fixed: int, a_row: int, square: float, available: int, kink: int = 10**9):
     """Memory that grows a little faster than rows, and thrice as fast from `kink`."""
     calls: list[int] = []
 
-    def measure(rows: int) -> Need:
+    def measure(rows: int) -> Any:
         calls.append(rows)
         needed = int(fixed + a_row * (rows + 2 * max(rows - kink, 0)) + square * rows * rows)
-        return Need(rows, needed, available, needed <= available)
+        return SimpleNamespace(
+            **{"shape": Shape(rows, 1, 1), "fits": needed <= available},
+            **{"needed_bytes": needed, "available_bytes": available},
+        )
 
     return measure, calls
 
@@ -37,14 +41,14 @@ def test_finds_nearly_the_largest_in_few_compilations(fixed, a_row, square, star
     found = search(measure, start=start, multiple=multiple)
     assert len(calls) == len(set(calls)) <= 8
     assert all(rows % multiple == 0 and rows > 0 for rows in calls)
-    assert [need.rows for need in found.tried] == calls
-    largest = found.largest
-    if largest is not None:
+    assert [plan.shape.rows for plan in found] == calls
+    best = largest(found)
+    if best is not None:
         # Either within a tenth of the memory, or the next step up does not fit, or out of tries.
-        above = measure(largest.rows + multiple)
-        assert largest.fits
-        assert largest.needed >= 0.9 * 16_000 or not above.fits or len(found.tried) == 8
-    elif len(found.tried) < 8:
+        above = measure(best.shape.rows + multiple)
+        assert best.fits
+        assert best.needed_bytes >= 0.9 * 16_000 or not above.fits or len(found) == 8
+    elif len(found) < 8:
         assert min(calls) == multiple
 
 
@@ -85,8 +89,8 @@ class Chip:
         fits = needed <= 2**31
         seconds = 1.0 + 0.1 * parts + 0.3 * again
         return SimpleNamespace(
-            **{"shape": shape, "needed_bytes": needed, "hbm_bytes": 2**31, "fits": fits},
-            **{"refused": None if fits else SimpleNamespace(available=2**31)},
+            **{"shape": shape, "needed_bytes": needed, "available_bytes": 2**31, "fits": fits},
+            **{"to_json": lambda: {"rows": shape.rows}},
             **{"step_seconds": seconds, "positions_per_second": shape.positions / seconds},
         )
 
@@ -96,7 +100,6 @@ def chip(monkeypatch: pytest.MonkeyPatch) -> Chip:
     """What `report_fit` compiles for."""
     chip, mesh = Chip(), SimpleNamespace(shape={"data": 1, "fsdp": 1})
     monkeypatch.setattr(report, "_plan", chip.plan)
-    monkeypatch.setattr(report, "to_json", lambda made: dict(vars(made)))
     monkeypatch.setattr(report, "describe", lambda *_: SimpleNamespace(devices=[None]))
     monkeypatch.setattr(report, "make_mesh", lambda *_: mesh)
     return chip

@@ -47,7 +47,7 @@ def test_a_search_that_does_not_fit_and_a_source_too_long_are_told():
         **{"config": "c", "topology": "v5e:1x1", "chip": "TPU v5e", "rows": 8, "src_length": 16},
         **{"beam_size": 4, "max_length": 66, "compile_seconds": 1.0, "hbm_bytes": 2**30},
         **{"memory": None, "refused": TooLarge(needed=2**31, available=2**30, message="")},
-        **{"replications": (), "compute": None, "step": None, "seconds": 0.0},
+        **{"replications": (), "recomputed": 0, "compute": None, "step": None, "seconds": 0.0},
         **{"seconds_per_token": 0.0, "compiler": "libtpu 1"},
     )
     text = decoding_as_text(plan)
