@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import flaxformer_mt as fm
 from flaxformer_mt.api import config_of, say
@@ -17,22 +17,23 @@ from flaxformer_mt.cli.arguments import (
     print_json,
     weights,
 )
-from flaxformer_mt.cli.figures import add_size, drawn, make_folder, write_page, write_picture
+from flaxformer_mt.cli.figures import add_size, make_folder, write_drawn
 from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.evaluation.evaluate import read_segments
 from flaxformer_mt.figures import FigureError
-from flaxformer_mt.figures.canvas import Form, check_form, require_matplotlib
-from flaxformer_mt.figures.drawings import attention_page
+from flaxformer_mt.figures.canvas import Layout, check_form, require_matplotlib
+from flaxformer_mt.figures.drawings import STYLES, attention_page
 from flaxformer_mt.figures.find import (
     Found,
+    Sentence,
     attend,
     find_heads,
     highlights,
     legend,
-    sentence_of,
     sentences_of,
     table,
     to_json,
+    with_translations,
 )
 from flaxformer_mt.figures.maps import KINDS, Kind, pick
 from flaxformer_mt.figures.statistics import FAR, pronouns_of
@@ -95,13 +96,15 @@ def draw(options: argparse.Namespace, which: Any) -> int:
     kind: Kind = options.kind or "cross"
     translator = as_asked(options, fm.Translator.load(options.workdir, which=which))
     needed = form == "html" or kind != "encoder"  # encoder attention needs no translation
-    sentence = sentence_of(translator, options.src, options.tgt, translated=needed)
+    sentence = Sentence(number=1, src=options.src, tgt=options.tgt or "")
+    if needed and options.tgt is None:
+        (sentence,) = with_translations(translator, [sentence])
     attention = attend(translator, sentence)
     picked = pick(
         attention, kind=kind, layer=options.layer, heads=options.head or (), query=options.query
     )
     if form == "html":
-        page = attention_page(
+        made: Layout | str = attention_page(
             attention,
             picked,
             src=sentence.src,
@@ -109,10 +112,9 @@ def draw(options: argparse.Namespace, which: Any) -> int:
             origin=f"{options.workdir}, weights: {translator.name}",
             whose="the model's" if options.tgt is None else "given",
         )
-        write_page(page, options.output)
     else:
-        layout = drawn(picked, attention, style=options.style)
-        write_picture(layout, cast(Form, form), options.output, wanted=options.size)
+        made = STYLES[options.style](picked)
+    write_drawn(made, options.output, size=options.size)
     if needed and options.tgt is None:
         say(f"the model's translation: {sentence.tgt}")
     return 0
@@ -146,13 +148,12 @@ def _find(options: argparse.Namespace, which: Any) -> int:
         targets,
         most=options.sentences,
         translated=set(kinds) != {"encoder"},
+        say=lambda note: say(f"{options.input}: {note}"),
     )
-    for note in sentences.notes(options.input):
-        say(note)
-    total = len(sentences.used)
+    total = len(sentences)
     meter = Meter("attention", say, share=lambda done: done / total, unit="sentences")
     found = find_heads(
-        sentences.used,
+        sentences,
         lambda sentence: attend(translator, sentence),
         kinds=kinds,
         pronouns=_pronouns(options),
@@ -201,7 +202,6 @@ def _draw_found(options: argparse.Namespace, translator: fm.Translator, found: F
         for example in head.examples:
             attention = attend(translator, example.sentence)
             picked = pick(attention, kind=head.kind, layer=head.layer, heads=(head.head,))
-            layout = drawn(picked, attention, style=options.style)
             place = f"{head.kind}-layer{head.layer}-head{head.head}-line{example.sentence.number}"
             name = f"{head.search.name.replace(' ', '-')}-{place}.svg"
-            write_picture(layout, "svg", str(folder / name), wanted=options.size)
+            write_drawn(STYLES[options.style](picked), str(folder / name), size=options.size)

@@ -6,7 +6,7 @@ import argparse
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from flaxformer_mt.api import say
 from flaxformer_mt.cli.arguments import flags, make_parser
@@ -19,12 +19,7 @@ from flaxformer_mt.figures.canvas import (
     require_matplotlib,
 )
 from flaxformer_mt.figures.curves import AXES, all_notes, curves, curves_page, panels, read_runs
-from flaxformer_mt.figures.drawings import heat_maps, line_drawing
-from flaxformer_mt.figures.maps import Picked, weights_of
 from flaxformer_mt.rundir.paths import as_path, explained, is_remote, write_bytes, write_text
-
-if TYPE_CHECKING:
-    from flaxformer_mt.decoding.teacher_forcing import Attention
 
 _EPILOG = """RUN is a run directory; NAME=RUN gives it a name. The numbers come from its
 metrics.jsonl (docs/observing.md). Pictures need the extra `figures`."""
@@ -67,7 +62,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 
 
 def draw_formula(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
-    form = check_form(options.output)
+    check_form(options.output)
     if options.runs:
         parser.error(f"{options.what} draws a formula: leave out the run")
     # These import JAX, which curves do without.
@@ -77,7 +72,7 @@ def draw_formula(options: argparse.Namespace, parser: argparse.ArgumentParser) -
         layout = paper.schedule(options.warmup, d_model=options.d_model or 512, steps=options.steps)
     else:
         layout = paper.positions(options.length, d_model=options.d_model or 128)
-    write_picture(layout, cast(Form, form), options.output, wanted=options.size)
+    write_drawn(layout, options.output, size=options.size)
     return 0
 
 
@@ -90,11 +85,8 @@ def draw_curves(options: argparse.Namespace, parser: argparse.ArgumentParser) ->
     chosen = panels(runs, options.values)
     for note in all_notes(runs, chosen):
         say(note)
-    if form == "html":
-        write_page(curves_page(runs, chosen, axis=options.against), options.output)
-    else:
-        layout = curves(runs, chosen, axis=options.against)
-        write_picture(layout, cast(Form, form), options.output, wanted=options.size)
+    made = (curves_page if form == "html" else curves)(runs, chosen, axis=options.against)
+    write_drawn(made, options.output, size=options.size)
     return 0
 
 
@@ -115,12 +107,6 @@ def size(text: str) -> Size:
     return Size(int(found[1]), int(found[2]))
 
 
-def drawn(picked: Picked, attention: Attention, *, style: str) -> Layout:
-    if style == "heat":
-        return heat_maps(picked)
-    return line_drawing(picked, heads=weights_of(attention, picked.kind).shape[1])
-
-
 def make_folder(name: str) -> Path:
     folder = as_path(name)
     if not is_remote(folder):
@@ -129,11 +115,11 @@ def make_folder(name: str) -> Path:
     return folder
 
 
-def write_picture(layout: Layout, form: Form, output: str, *, wanted: Size | None) -> None:
-    write_bytes(as_path(output), rendered(layout, form, size=wanted, say=say))
-    say(output)
-
-
-def write_page(text: str, output: str) -> None:
-    write_text(as_path(output), text)
+def write_drawn(made: Layout | str, output: str, *, size: Size | None) -> None:
+    """A picture in the form that the name says, or a page."""
+    if isinstance(made, str):
+        write_text(as_path(output), made)
+    else:
+        form = cast(Form, check_form(output))
+        write_bytes(as_path(output), rendered(made, form, size=size, say=say))
     say(output)

@@ -125,12 +125,12 @@ _ABREAST = 4  # maps at most
 _LIGHT, _DARK = "#fbf6ec", "#5b2d00"
 
 
-def line_drawing(picked: Picked, *, heads: int) -> Layout:
+def line_drawing(picked: Picked) -> Layout:
     """Rows on the left, columns on the right, a line per weight, as wide and opaque as the weight.
 
     Each picked head has a lane, so that lines of two heads between the same pieces are side by
-    side. Colours are those of a model with `heads` heads. If only some queries are shown, each key
-    has a square per head, as opaque as its largest weight.
+    side. If only some queries are shown, each key has a square per head, as opaque as its largest
+    weight.
     """
     # The headings of both sides are labels as well, above the first.
     left, right = (
@@ -151,7 +151,7 @@ def line_drawing(picked: Picked, *, heads: int) -> Layout:
         from matplotlib.colors import to_rgba
         from matplotlib.patches import Patch
 
-        colours = [head_colours(heads)[head - 1] for head in picked.heads]
+        colours = [head_colours(picked.of_heads)[head - 1] for head in picked.heads]
         axes = figure.add_subplot(xlim=(0, _GAP + squares), ylim=(length - 1.5, -1.5))
         axes.xaxis.set_visible(False)
         other = axes.secondary_yaxis("right")
@@ -251,3 +251,6 @@ def heat_maps(picked: Picked) -> Layout:
         figure.supxlabel(note, x=left, ha="left", fontsize=11 * pixel, color=QUIET)
 
     return Layout(natural=natural, draw=draw)
+
+
+STYLES = {"lines": line_drawing, "heat": heat_maps}

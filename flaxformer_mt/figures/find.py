@@ -44,29 +44,6 @@ class Sentence:
     tokens: tuple[int, ...] | None = None  # of the translation, where the model made it
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Sentences:
-    """The sentences used, and the numbers of other lines by reason."""
-
-    used: tuple[Sentence, ...]
-    left_out: dict[str, list[int]]
-    beyond: int  # lines after the last that is used
-
-    def notes(self, name: str) -> list[str]:
-        found = []
-        for what, numbers in self.left_out.items():
-            if not numbers:
-                continue
-            listed = ", ".join(map(str, numbers[:10])) + (" …" if len(numbers) > 10 else "")
-            found.append(f"{name}: skipped {len(numbers)} lines that are {what}: {listed}")
-        if self.beyond:
-            found.append(
-                f"{name}: using the first {len(self.used):,} sentences, without {self.beyond:,} "
-                "more lines (--sentences)"
-            )
-        return found
-
-
 def sentences_of(
     translator: Translator,
     sources: Sequence[str],
@@ -74,50 +51,45 @@ def sentences_of(
     *,
     most: int,
     translated: bool = True,
-) -> Sentences:
+    say: Callable[[str], None] = lambda note: None,
+) -> list[Sentence]:
     """The first `most` usable lines, with their `targets` or the model's translations (without
-    `translated`, empty ones, enough for encoder attention). Raises FigureError."""
+    `translated`, empty ones, enough for encoder attention). `say` gets what is left out. Raises
+    FigureError."""
     if targets is not None and len(targets) != len(sources):
         raise FigureError(f"{len(sources):,} source lines but {len(targets):,} translations")
     src_fits = fits(translator.vocabularies.src, translator.max_length)
     tgt_fits = fits(translator.vocabularies.tgt, translator.max_length)
     given = [""] * len(sources) if targets is None else targets
     used: list[Sentence] = []
-    overlong = "too long for the model"
-    left_out: dict[str, list[int]] = {"blank": [], overlong: []}
-    beyond = 0
+    blank, overlong, beyond = list[int](), list[int](), 0
     for number, (src, tgt) in enumerate(zip(sources, given, strict=True), start=1):
         if len(used) == most:
             beyond += 1
         elif is_blank(src) or (targets is not None and is_blank(tgt)):
-            left_out["blank"].append(number)
+            blank.append(number)
         elif not (src_fits(src) and tgt_fits(tgt)):
-            left_out[overlong].append(number)
+            overlong.append(number)
         else:
             used.append(Sentence(number=number, src=src, tgt=tgt))
     if not used:
         raise FigureError("no usable sentence: every line is blank or too long for the model")
-    if translated and targets is None:
-        used = _translated(translator, used)
-    return Sentences(used=tuple(used), left_out=left_out, beyond=beyond)
-
-
-def sentence_of(
-    translator: Translator, src: str, tgt: str | None, *, translated: bool = True
-) -> Sentence:
-    """Raises FigureError and OverlongError."""
-    if is_blank(src):
-        raise FigureError("the source is empty: give a sentence")
-    sentence = Sentence(number=1, src=src, tgt=tgt or "")
-    asked = translated and tgt is None
-    return _translated(translator, [sentence])[0] if asked else sentence
+    for what, numbers in {"blank": blank, "too long for the model": overlong}.items():
+        if numbers:
+            listed = ", ".join(map(str, numbers[:10])) + (" …" if len(numbers) > 10 else "")
+            say(f"skipped {len(numbers)} lines that are {what}: {listed}")
+    if beyond:
+        kept = f"using the first {len(used):,} sentences"
+        say(f"{kept}, without {beyond:,} more lines (--sentences)")
+    return with_translations(translator, used) if translated and targets is None else used
 
 
 def attend(translator: Translator, sentence: Sentence) -> Attention:
     return translator.attend(sentence.src, sentence.tokens or sentence.tgt)
 
 
-def _translated(translator: Translator, sentences: Sequence[Sentence]) -> list[Sentence]:
+def with_translations(translator: Translator, sentences: Sequence[Sentence]) -> list[Sentence]:
+    """With the model's own. Raises OverlongError."""
     made = translator.translate([sentence.src for sentence in sentences], overlong="refuse")
     return [
         dataclasses.replace(sentence, tgt=translation.text, tokens=translation.tokens)

@@ -50,6 +50,7 @@ class Picked:
     layer: int
     layers: int  # how many there are
     heads: tuple[int, ...]
+    of_heads: int  # that the layer has
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     weights: Float32[np.ndarray, "heads rows columns"]
@@ -104,6 +105,7 @@ def pick(
         layer=layer,
         layers=layers,
         heads=chosen,
+        of_heads=count,
         rows=rows,
         columns=columns,
         weights=weights[layer - 1, [head - 1 for head in chosen]],

@@ -13,7 +13,7 @@ from flaxformer_mt.figures import paper
 from flaxformer_mt.figures.canvas import Layout, rendered
 from flaxformer_mt.figures.drawings import line_drawing
 from flaxformer_mt.figures.find import Found, Head, attend, find_heads, sentences_of
-from flaxformer_mt.figures.maps import pick, weights_of, whole_word
+from flaxformer_mt.figures.maps import pick, whole_word
 from flaxformer_mt.figures.statistics import pronouns_of
 from flaxformer_mt.reproduction.settings import TEXTS, Settings
 from flaxformer_mt.rundir.cache import local_copy
@@ -68,17 +68,16 @@ def draw_attention(
     """
     sentences = sentences_of(translator, sources, most=SENTENCES, translated=False)
     found = find_heads(
-        sentences.used,
+        sentences,
         lambda sentence: attend(translator, sentence),
         kinds=("encoder",),
         pronouns=(pronouns, ()),
         examples=1,
     )
-    for name in FIGURES.values():  # of another run, maybe, with other heads
-        for old in folder.glob(f"{name}_*.svg"):
-            old.unlink()
     missing = []
     for search, name in FIGURES.items():
+        for old in folder.glob(f"{name}_*.svg"):  # of another run, maybe, with other heads
+            old.unlink()
         heads = [head for head in found.heads if head.search.name == search and head.examples]
         if heads:
             _draw(heads[0], _two_heads(heads[0], found), folder / name, translator, say)
@@ -113,8 +112,7 @@ def _draw(best: Head, both: tuple[int, ...], stem: Path, translator: Translator,
             picked = dataclasses.replace(picked, queries=queries)
         named = [f"head{head}" for head in heads] or ["all_heads"]
         parts = [stem.name, f"layer{best.layer}", *named, *(["one_word"] if alone else [])]
-        layout = line_drawing(picked, heads=weights_of(attention, best.kind).shape[1])
-        _write(layout, stem.with_name("_".join(parts) + ".svg"), say)
+        _write(line_drawing(picked), stem.with_name("_".join(parts) + ".svg"), say)
 
 
 def _write(layout: Layout, path: Path, say: Say) -> None:

@@ -23,7 +23,7 @@ STROKE = re.compile(
 
 def drawn(picked: Picked) -> tuple[list[tuple[str, float, float]], list[str]]:
     """Colour, opacity and width of each line, and all texts."""
-    content = rendered(line_drawing(picked, heads=3), "svg")
+    content = rendered(line_drawing(picked), "svg")
     strokes = [
         (colour.decode(), float(opacity or 1), float(width))
         for colour, opacity, width in STROKE.findall(content)
@@ -58,7 +58,7 @@ def test_heads_that_agree_are_seen_side_by_side(heads):
     found = made_up(pieces, pieces, heads=heads)
     found.cross[:] = 0
     found.cross[:, :, (3, 0), (4, 20)] = 1  # a level link and a steep one
-    drawing = line_drawing(pick(found, kind="cross"), heads=heads)
+    drawing = line_drawing(pick(found, kind="cross"))
     strokes = re.findall(
         rb'd="M ([\d.]+) ([\d.]+) \nL ([\d.]+) ([\d.]+) \n?"[^>]*?stroke-width: ([\d.]+)',
         rendered(drawing, "svg"),

@@ -4,7 +4,7 @@ import pytest
 
 from flaxformer_mt.decoding.segments import OverlongError
 from flaxformer_mt.figures import FigureError
-from flaxformer_mt.figures.find import attend, sentence_of, sentences_of
+from flaxformer_mt.figures.find import Sentence, attend, sentences_of, with_translations
 from tests.decoding.conftest import run as run, translator as translator
 from tests.decoding.runs import PAIRS
 
@@ -12,30 +12,28 @@ from tests.decoding.runs import PAIRS
 def test_lines_that_cannot_be_used_are_counted_or_refused(translator):
     long = f"{PAIRS[0][0]} " * 9
     sources = ["", PAIRS[0][0], long, " ", PAIRS[1][0], PAIRS[2][0], PAIRS[3][0]]
-    found = sentences_of(translator, sources, most=2, translated=False)
-    assert [(each.number, each.src) for each in found.used] == [(2, sources[1]), (5, sources[4])]
-    assert found.notes("x.en") == [
-        "x.en: skipped 2 lines that are blank: 1, 4",
-        "x.en: skipped 1 lines that are too long for the model: 3",
-        "x.en: using the first 2 sentences, without 2 more lines (--sentences)",
+    said: list[str] = []
+    found = sentences_of(translator, sources, most=2, translated=False, say=said.append)
+    assert [(each.number, each.src) for each in found] == [(2, sources[1]), (5, sources[4])]
+    assert said == [
+        "skipped 2 lines that are blank: 1, 4",
+        "skipped 1 lines that are too long for the model: 3",
+        "using the first 2 sentences, without 2 more lines (--sentences)",
     ]
 
 
 def test_translations_are_those_given_or_the_model_s_and_others_are_refused(translator):
     sources, targets = zip(*PAIRS, strict=True)
     given = sentences_of(translator, sources, targets, most=9)
-    assert [each.tgt for each in given.used] == list(targets)
-    assert attend(translator, given.used[0]).tgt_pieces[-1] == "</s>"
-    (made,) = sentences_of(translator, sources[:1], most=9).used
+    assert [each.tgt for each in given] == list(targets)
+    assert attend(translator, given[0]).tgt_pieces[-1] == "</s>"
+    (made,) = sentences_of(translator, sources[:1], most=9)
     translation = translator.translate(sources[:1])[0]
     assert (made.tgt, made.tokens) == (translation.text, translation.tokens)
     assert len(attend(translator, made).tgt_pieces) == len(translation.tokens) + 1
-    assert sentence_of(translator, sources[0], None) == made
     with pytest.raises(FigureError, match="2 source lines but 1 translations"):
         sentences_of(translator, ["a", "b"], ["c"], most=9)
     with pytest.raises(FigureError, match="no usable sentence"):
         sentences_of(translator, ["", " "], most=9)
-    with pytest.raises(FigureError, match="the source is empty"):
-        sentence_of(translator, " ", None)
     with pytest.raises(OverlongError, match="the source has"):
-        sentence_of(translator, "the cat " * 40, None)
+        with_translations(translator, [Sentence(number=1, src="the cat " * 40, tgt="")])

@@ -1,7 +1,6 @@
 """Figures 3 to 5 show what the paper's do: of which heads, and from which words."""
 
 import dataclasses
-import types
 
 import numpy as np
 
@@ -34,10 +33,9 @@ def attended(*, pronoun: tuple[float, ...]) -> Attention:
 def drawn(folder, monkeypatch, *, pronoun):
     """What was picked for each file, and which figures there is no head for."""
     files: dict[str, Picked] = {}
-    used = types.SimpleNamespace(used=[SENTENCE])
-    monkeypatch.setattr(pictures, "sentences_of", lambda *_, **__: used)
+    monkeypatch.setattr(pictures, "sentences_of", lambda *_, **__: [SENTENCE])
     monkeypatch.setattr(pictures, "attend", lambda *_: attended(pronoun=pronoun))
-    monkeypatch.setattr(pictures, "line_drawing", lambda picked, **_: picked)
+    monkeypatch.setattr(pictures, "line_drawing", lambda picked: picked)
     monkeypatch.setattr(pictures, "rendered", lambda picked, *_, **__: picked)
     monkeypatch.setattr(pictures, "write_bytes", lambda path, one: files.update({path.name: one}))
     called = {"pronouns": frozenset({"its"}), "say": lambda _: None}
