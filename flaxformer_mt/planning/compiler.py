@@ -159,7 +159,7 @@ def compile_quietly(
         refused=refused,
         replications=tuple(complaints),
         # XLA's own rematerialisation names copies NAME.remat, NAME.remat2, ...
-        recomputed=sum(".remat" in item.name for item in hlo.computations[hlo.entry]) if hlo else 0,
+        recomputed=sum(".remat" in name for name in hlo.computations[hlo.entry]) if hlo else 0,
     )
     return made, hlo, text
 

@@ -1,6 +1,5 @@
 """What fits: a config's or a chip's largest batch, and ways to keep a given batch."""
 
-import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
 
@@ -88,43 +87,26 @@ def _crossing(a: Plan, b: Plan) -> int:
     return max(int(a.shape.rows + (target - a.needed_bytes) / slope), 0)
 
 
-@dataclasses.dataclass(frozen=True)
-class Remedy:
-    """A config that keeps the batch by more micro-batches or remat, and its plan."""
-
-    config: ExperimentConfig
-    plan: Plan
-
-    def flags(self, before: ExperimentConfig) -> str:
-        """What it changes, as flags of `train`."""
-        old, new = flatten(before), flatten(self.config)
-        changed = {key: str(new[key]).lower() for key in _REMEDIED if new[key] != old[key]}
-        return " ".join(f"--config.{key}={value}" for key, value in changed.items())
-
-
-def remedies(
-    measure: Callable[[int, bool], Remedy | None], *, accumulation: int, remat: bool
-) -> list[Remedy]:
-    """What was tried, in order, for a batch that doesn't fit: only remat; then doubling
-    micro-batches without it until these fit; then with it, up to as many. `measure(micro_batches,
-    remat)` compiles; None: the batch can't be split that far."""
-    tried: list[Remedy] = []
+def try_remedies(
+    measure: Callable[[int, bool], bool | None], *, accumulation: int, remat: bool
+) -> None:
+    """For a batch that doesn't fit, in order: only remat; then doubling micro-batches without it
+    until these fit; then with it, up to as many. `measure(micro_batches, remat)` says whether it
+    fits; None: the batch can't be split that far."""
 
     def split_until_it_fits(count: int, again: bool, most: int) -> int:
-        while count <= most and (found := measure(count, again)) is not None:
-            tried.append(found)
-            if found.plan.fits:
+        while count <= most and (fits := measure(count, again)) is not None:
+            if fits:
                 return count
             count *= 2
         return most + 1
 
     if not remat and split_until_it_fits(accumulation, True, accumulation) == accumulation:
         split_until_it_fits(2 * accumulation, False, _MOST_PARTS)
-        return tried
+        return
     enough = split_until_it_fits(2 * accumulation, remat, _MOST_PARTS)
     if not remat:
         split_until_it_fits(2 * accumulation, True, enough - 1)
-    return tried
 
 
 def applied(
@@ -137,3 +119,10 @@ def applied(
     made.model.remat = remat
     made.data.batch.multiple = multiple
     return freeze(made, config.name)
+
+
+def flags(before: ExperimentConfig, after: ExperimentConfig) -> str:
+    """What a remedy changes, as flags of `train`."""
+    old, new = flatten(before), flatten(after)
+    changed = {key: str(new[key]).lower() for key in _REMEDIED if new[key] != old[key]}
+    return " ".join(f"--config.{key}={value}" for key, value in changed.items())

@@ -1,10 +1,9 @@
 """Reads the text of `jax.stages.Compiled.as_text()` (https://openxla.org/xla/hlo_dumps)."""
 
 import dataclasses
-import functools
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from flaxformer_mt.errors import UserError
 
@@ -70,20 +69,13 @@ class Instruction:
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """The computations of a compiled program by name, each its instructions in order."""
+    """The computations of a compiled program by name, each its instructions by name in order."""
 
     entry: str
-    computations: Mapping[str, Sequence[Instruction]]
-
-    @functools.cached_property
-    def _by_name(self) -> dict[str, dict[str, Instruction]]:
-        return {
-            name: {item.name: item for item in instructions}
-            for name, instructions in self.computations.items()
-        }
+    computations: Mapping[str, Mapping[str, Instruction]]
 
     def operand_bytes(self, computation: str, instruction: Instruction) -> int:
-        known = self._by_name[computation]
+        known = self.computations[computation]
         return sum(known[name].bytes for name in instruction.operands if name in known)
 
     def trips(self, computation: str, loop: Instruction) -> int | None:
@@ -91,15 +83,15 @@ class Program:
         `jax.lax.scan`'s loop, a counter from a constant, by one, below another constant."""
         if found := loop.attribute(r'"known_trip_count":\{"n":"(\d+)"\}'):
             return int(found)
-        condition = loop.called["condition"]
-        compare = self.computations[condition][-1]
+        condition = self.computations[loop.called["condition"]]
+        compare = [*condition.values()][-1]
         if compare.opcode != "compare" or "direction=LT" not in compare.rest:
             return None
-        counter, limit = (self._by_name[condition][name] for name in compare.operands)
+        counter, limit = (condition[name] for name in compare.operands)
         position = counter.attribute(r"\bindex=(\d+)")
         if position is None or limit.opcode != "constant" or len(loop.operands) != 1:
             return None
-        known = self._by_name[computation]
+        known = self.computations[computation]
         start = known.get(loop.operands[0])
         if start is None or start.opcode != "tuple":
             return None
@@ -125,18 +117,18 @@ class Execution:
 
 def parse(text: str) -> Program:
     """The program that the text describes. Raises HloError."""
-    computations: dict[str, list[Instruction]] = {}
+    computations: dict[str, dict[str, Instruction]] = {}
     entry, inside = "", False
-    instructions: list[Instruction] = []
+    instructions: dict[str, Instruction] = {}
     for line in text.splitlines():
         if not line.startswith(" ") and (found := _COMPUTATION.match(line)):
-            instructions = computations[found[2]] = []
+            instructions = computations[found[2]] = {}
             entry, inside = found[2] if found[1] else entry, True
         elif line.startswith("}"):
             inside = False
         elif inside and (found := _INSTRUCTION.match(line)):
             after = _split(line[found.end() :])
-            instructions.append(Instruction(found[1], found[2], found[3], *after))
+            instructions[found[1]] = Instruction(found[1], found[2], found[3], *after)
     if not entry:
         raise HloError("the compiled program's text has no ENTRY computation")
     return Program(entry, computations)
@@ -146,7 +138,7 @@ def executions(program: Program, *, unknown_trips: int = 1) -> Iterator[Executio
     """Every instruction of one run, unknown loops by `unknown_trips`, every branch taken."""
 
     def walk(computation: str, times: int, fused: bool, guessed: bool) -> Iterator[Execution]:
-        for item in program.computations[computation]:
+        for item in program.computations[computation].values():
             yield Execution(computation, item, times, fused, guessed)
             called, inner, inner_guessed = item.called, times, guessed
             if item.opcode == "while":

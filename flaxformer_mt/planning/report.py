@@ -127,22 +127,25 @@ def report_fit(config: ExperimentConfig, request: Request, say: Say) -> Report:
             say(f"  {result.needed_bytes / _GIB:.2f} GiB {verdict}")
         return made[key]
 
-    def remedy(accumulation: int, remat: bool) -> fit.Remedy | None:
+    def remedied(accumulation: int, remat: bool) -> bool | None:
         changed = fit.applied(config, accumulation=accumulation, remat=remat, split=split)
         try:
             shape = request.shape(changed)
         except (PlanningError, PlanError):
             return None  # less than a row per part
-        # Rounded down to a multiple of the parts, it would be another batch.
-        return None if shape.rows < asked.rows else fit.Remedy(changed, compiled(changed, shape))
+        if shape.rows < asked.rows:
+            return None  # rounded down to a multiple of the parts, it would be another batch
+        kept[fit.flags(config, changed)] = result = compiled(changed, shape)
+        return result.fits
 
     plain = compiled(config, asked)
-    kept, lines = [], []
+    kept: dict[str, Plan] = {}
+    lines = []
     if not plain.fits:
         mesh = make_mesh(config.mesh, describe(request.topology, request.slices).devices)
         split = mesh.shape["data"] * mesh.shape["fsdp"]
         parts = config.training.optimizer.accumulation
-        kept = fit.remedies(remedy, accumulation=parts, remat=config.model.remat)
+        fit.try_remedies(remedied, accumulation=parts, remat=config.model.remat)
         lines.append(remedies_as_text(config, plain, kept))
     found: list[dict[str, Any]] = []
     for remat in (config.model.remat, True):
@@ -168,7 +171,7 @@ def report_fit(config: ExperimentConfig, request: Request, say: Say) -> Report:
             break
     values = {
         "fits_as_it_is": plain.fits,
-        "remedies": [{"flags": one.flags(config), "plan": one.plan.to_json()} for one in kept],
+        "remedies": [{"flags": flags, "plan": kept[flags].to_json()} for flags in kept],
         "largest": found,
     }
     return Report("\n".join(lines), values, any(one["largest"] for one in found))
@@ -325,19 +328,18 @@ def _unestimated(compute: Compute, seconds: float) -> Iterator[str]:
         yield f"  custom calls, not included in these bytes: {named}"
 
 
-def remedies_as_text(config: ExperimentConfig, plain: Plan, tried: Sequence[fit.Remedy]) -> str:
+def remedies_as_text(config: ExperimentConfig, plain: Plan, tried: Mapping[str, Plan]) -> str:
     """What was tried to keep the config's batch, and the fastest of it."""
     tokens, needed = config.data.batch.tokens, plain.needed_bytes / _GIB
     lines = [f"data.batch.tokens = {tokens:,} as it is takes {needed:.2f} GiB, too much"]
-    for remedy in tried:
-        plan = remedy.plan
-        takes = f"{plan.shape.rows:,} rows, {plan.needed_bytes / _GIB:.2f} GiB"
-        verdict = f"fits; {_speed(plan)}" if plan.fits else "too much"
-        lines.append(f"    {remedy.flags(config)}: {takes}, {verdict}")
-    fitting = [remedy for remedy in tried if remedy.plan.fits]
-    best = max(fitting, key=lambda remedy: remedy.plan.positions_per_second, default=None)
-    keeps = f"fastest that keeps it: {best.flags(config)}" if best else None
-    return "\n".join([*lines, keeps or "none of these keeps it"])
+    for flags, one in tried.items():
+        takes = f"{one.shape.rows:,} rows, {one.needed_bytes / _GIB:.2f} GiB"
+        verdict = f"fits; {_speed(one)}" if one.fits else "too much"
+        lines.append(f"    {flags}: {takes}, {verdict}")
+    fitting = [flags for flags, one in tried.items() if one.fits]
+    best = max(fitting, key=lambda flags: tried[flags].positions_per_second, default=None)
+    keeps = f"fastest that keeps it: {best}" if best else "none of these keeps it"
+    return "\n".join([*lines, keeps])
 
 
 def fit_as_text(remat: bool, tried: Sequence[Plan], asked: Shape) -> str:
