@@ -27,11 +27,9 @@ from flaxformer_mt.figures.find import (
     Found,
     Sentence,
     attend,
+    described,
     find_heads,
-    highlights,
-    legend,
     sentences_of,
-    table,
     to_json,
     with_translations,
 )
@@ -163,7 +161,7 @@ def _find(options: argparse.Namespace, which: Any) -> int:
     )
     _write_found(options, found, translator, chosen)
     if options.draw is not None:
-        _draw_found(options, translator, found)
+        _draw_found(options, found)
     return 0
 
 
@@ -192,16 +190,14 @@ def _write_found(
     model = ["--workdir", options.workdir, "--weights", str(chosen.checkpoint)]
     beam_size, length_penalty = translator.config.beam_size, translator.config.length_penalty
     decoding = ["--beam-size", str(beam_size), "--length-penalty", str(length_penalty)]
-    text = [table(found), legend(found), highlights(found, model=model, decoding=decoding)]
-    print("\n\n".join(text).rstrip())
+    print(described(found, model=model, decoding=decoding))
 
 
-def _draw_found(options: argparse.Namespace, translator: fm.Translator, found: Found) -> None:
+def _draw_found(options: argparse.Namespace, found: Found) -> None:
     folder = make_folder(options.draw)
     for head in found.heads:
         for example in head.examples:
-            attention = attend(translator, example.sentence)
-            picked = pick(attention, kind=head.kind, layer=head.layer, heads=(head.head,))
+            picked = pick(example.attention, kind=head.kind, layer=head.layer, heads=(head.head,))
             place = f"{head.kind}-layer{head.layer}-head{head.head}-line{example.sentence.number}"
             name = f"{head.search.name.replace(' ', '-')}-{place}.svg"
             write_drawn(STYLES[options.style](picked), str(folder / name), size=options.size)

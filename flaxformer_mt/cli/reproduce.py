@@ -1,6 +1,7 @@
 """`reproduce`: the rows of the paper's tables, its figures, and a report of the results."""
 
 import argparse
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -174,10 +175,9 @@ def _check(
     if options.what not in TABLES and (given or overrides):
         flag = given[0] if given else f"config.{overrides[0].partition('=')[0]}"
         parser.error(f"--{flag} is for a table's rows, not for {options.what}")
-    if options.run is not None and options.what != "figures":
-        parser.error(f"--run is for figures, not for {options.what}")
-    if options.check and options.what != "report":
-        parser.error(f"--check is for report, not for {options.what}")
+    for name, what in {"run": "figures", "check": "report"}.items():
+        if getattr(options, name) and options.what != what:
+            parser.error(f"--{name} is for {what}, not for {options.what}")
     if options.dry_run and options.what == "report":
         parser.error("--dry-run isn't for report: use --check, which writes nothing")
     for name in ("train", "valid"):
@@ -197,9 +197,16 @@ def _experiments(
 ) -> tuple[list[Experiment], list[str]]:
     corpus = None
     if options.corpus is not None:
-        files = {part: tuple(getattr(options, part)) for part in ("train", "valid")}
-        test = None if options.test is None else tuple(options.test)
-        corpus = Corpus(name=options.corpus, test=test, **files)
+        files = {part: getattr(options, part) for part in ("train", "valid", "test")}
+        given = {part: tuple(pair) for part, pair in files.items() if pair}
+        corpus = Corpus(name=options.corpus, **given)
+    settings = Settings(
+        scale=1.0 if options.scale is None else options.scale,
+        text=options.text or "files",
+        folder=options.folder,
+        corpus=corpus,
+        overrides=tuple(overrides),
+    )
     rows = rows_of(options.what, options.only or ())
     of_files = options.folder is not None and options.text != "tfds"
     if of_files and len({row.spec.partition(":")[0] for row in rows}) > 1:
@@ -209,16 +216,8 @@ def _experiments(
     found, refused = [], []
     for row in rows:
         for seed in dict.fromkeys(options.seeds or (1,)):
-            settings = Settings(
-                scale=1.0 if options.scale is None else options.scale,
-                seed=seed,
-                text=options.text or "files",
-                folder=options.folder,
-                corpus=corpus,
-                overrides=tuple(overrides),
-            )
             try:
-                found.append(resolve(row, settings))
+                found.append(resolve(row, dataclasses.replace(settings, seed=seed)))
             except RowError as error:
                 refused.append(f"not run: {error}")
                 break

@@ -122,6 +122,7 @@ class Example:
     1."""
 
     sentence: Sentence
+    attention: Attention
     value: float
     row: int
     column: int
@@ -240,6 +241,7 @@ def _example(
     row, column = strongest(weights, head.kind, wanted)
     return Example(
         sentence=sentence,
+        attention=attention,
         value=value,
         row=row + 1,
         column=column + 1,
@@ -249,23 +251,20 @@ def _example(
     )
 
 
-def table(found: Found) -> str:
-    columns = _columns(found)
+def described(found: Found, *, model: Sequence[str], decoding: Sequence[str]) -> str:
+    """A table of all heads with what its columns mean, and the heads of each search, with examples
+    and the first one's `command`."""
+    has_pronouns = any(sums.pronouns for sums in found.sums.values())
+    columns = [*_SHOWN, *(["anaphora"] if has_pronouns else [])]
     rows = [
         [kind, str(layer), str(head), *(_cell(name, values[name]) for name in columns)]
         for kind, layer, head, values in _all_heads(found)
     ]
-    return aligned(["kind", "layer", "head", *columns], rows)
-
-
-def legend(found: Found) -> str:
-    lines = [f"  {name:9} {DEFINITIONS[name].format(far=found.far)}" for name in _columns(found)]
-    return "\n".join(["Over the sentences' pieces, without marks:", *lines])
-
-
-def highlights(found: Found, *, model: Sequence[str], decoding: Sequence[str]) -> str:
-    """The heads of each search, with examples and the first one's `command`."""
-    blocks = []
+    meanings = [f"  {name:9} {DEFINITIONS[name].format(far=found.far)}" for name in columns]
+    blocks = [
+        aligned(["kind", "layer", "head", *columns], rows),
+        "\n".join(["Over the sentences' pieces, without marks:", *meanings]),
+    ]
     for search in dict.fromkeys(head.search for head in found.heads):
         lines = [f"{search.name} (by {search.statistic!r})"]
         for head in (head for head in found.heads if head.search == search):
@@ -311,11 +310,10 @@ def to_json(found: Found) -> dict[str, Any]:
 def _head_json(head: Head) -> dict[str, Any]:
     examples = []
     for example in head.examples:
-        content = dataclasses.asdict(example)
-        sentence = content.pop("sentence")
-        translation = sentence["tgt"] if head.kind != "encoder" else None
-        about = {"source": sentence["src"], "translation": translation}
-        examples.append({"line": sentence["number"], **about, **content})
+        of, link = example.sentence, ("value", "row", "column", "query", "key", "weight")
+        translation = of.tgt if head.kind != "encoder" else None
+        about = {"line": of.number, "source": of.src, "translation": translation}
+        examples.append(about | {name: getattr(example, name) for name in link})
     where = {"kind": head.kind, "layer": head.layer, "head": head.head, "value": head.value}
     named = {"search": head.search.name, "statistic": head.search.statistic}
     return {**named, **where, "examples": examples}
@@ -327,11 +325,6 @@ def _all_heads(found: Found) -> Iterator[tuple[Kind, int, int, dict[str, float]]
         for layer, head in np.ndindex(sums.shape):
             of_head = {name: float(each[layer, head]) for name, each in values.items()}
             yield kind, layer + 1, head + 1, of_head
-
-
-def _columns(found: Found) -> list[str]:
-    has_pronouns = any(sums.pronouns for sums in found.sums.values())
-    return [*_SHOWN, *(["anaphora"] if has_pronouns else [])]
 
 
 def _cell(name: str, value: float) -> str:

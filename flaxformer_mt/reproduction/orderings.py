@@ -5,7 +5,7 @@ import json
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -27,11 +27,12 @@ _BASE = row_of("table3/base")
 Verdict = Literal["holds", "does not hold", "cannot be told apart", "not decided"]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Scored:
+class Scored(NamedTuple):
+    """A run's result, and its kept outputs by the first metric that applies to them."""
+
     experiment: Experiment
-    run: RunDirectory
     result: Result
+    measured: Measured
 
 
 def write_orderings(
@@ -50,8 +51,8 @@ def write_orderings(
             continue
         name = pairs[0][1].experiment.row.name.lower()
         used |= {one.experiment.name: one.experiment.digest for pair in pairs for one in pair}
-        compared, signatures[f"{name}_difference"] = _compared(pairs)
-        metrics |= {f"{name}_{key}": value for key, value in compared.items()}
+        signatures[f"{name}_difference"] = pairs[0][0].measured.metric.signature
+        metrics |= {f"{name}_{key}": value for key, value in _compared(pairs).items()}
     if not metrics:
         return None
     first = next(iter(base.values()))
@@ -77,9 +78,17 @@ def _done(
             experiment = resolve(row, dataclasses.replace(settings, seed=seed))
         except RowError:  # the row doesn't apply to these settings
             break
-        before, run = known(experiment, results), run_of(experiment)
-        if before.state == "done" and before.result and run.evaluation.is_dir():
-            found[seed] = Scored(experiment=experiment, run=run, result=before.result)
+        before, outputs = known(experiment, results), run_of(experiment).evaluation
+        if before.state != "done" or before.result is None or not outputs.is_dir():
+            continue
+        kept = read_kept(outputs, experiment.kept_as)
+        if kept.references is None:
+            raise ScoringError(f"{outputs}: has no references: evaluate it again")
+        # The paper's BLEU where that applies, else sacreBLEU.
+        metrics = experiment.scoring.metrics(kept.references)
+        metric = next((one for one in metrics if isinstance(one, PaperBleu)), metrics[0])
+        (measured,) = measure([metric], kept.hypotheses, kept.references)
+        found[seed] = Scored(experiment, before.result, measured)
     return found
 
 
@@ -111,41 +120,28 @@ def _of_row(row: Row, metrics: Mapping[str, float]) -> dict[str, float]:
     return {k.removeprefix(start): v for k, v in metrics.items() if k.startswith(start)}
 
 
-def _compared(pairs: Sequence[tuple[Scored, Scored]]) -> tuple[dict[str, float], str]:
+def _compared(pairs: Sequence[tuple[Scored, Scored]]) -> dict[str, float]:
     """Base and row over all seeds; tests draw or exchange a sentence with all its outputs."""
-    base, row = ([_measured(one) for one in seeds] for seeds in zip(*pairs, strict=True))
     # Per sentence, the counts of all seeds: BLEU of their outputs taken together.
     together = [
-        [Measured(each[0].metric, np.sum([one.counts for one in each], axis=0))]
-        for each in (base, row)
+        [Measured(each[0].measured.metric, np.sum([one.measured.counts for one in each], axis=0))]
+        for each in zip(*pairs, strict=True)
     ]
     (outcome,), (exchanged,) = paired_bootstrap(*together), approximate_randomization(*together)
-    singly = [ours.score - theirs.score for theirs, ours in zip(base, row, strict=True)]
-    sign = np.sign(outcome.difference)
-    perplexities = [
-        one.result.metrics["perplexity"] - other.result.metrics["perplexity"]
-        for other, one in pairs
-    ]
     assert outcome.interval is not None  # bootstrap has one
+    singly = [np.sign(row.measured.score - base.measured.score) for base, row in pairs]
     return {
         "seeds": len(pairs),
         "difference": outcome.difference,
         "low": outcome.interval.low,
         "high": outcome.interval.high,
         "p_randomization": exchanged.p_value,
-        "agreeing": int(sum(np.sign(difference) == sign for difference in singly)),
-        "perplexity_difference": statistics.mean(perplexities),
-    }, base[0].metric.signature
-
-
-def _measured(scored: Scored) -> Measured:
-    """A run's kept output, scored by the paper's BLEU where that applies, else by sacreBLEU."""
-    kept = read_kept(scored.run.evaluation, scored.experiment.kept_as)
-    if kept.references is None:
-        raise ScoringError(f"{scored.run.evaluation}: has no references: evaluate it again")
-    metrics = scored.experiment.scoring.metrics(kept.references)
-    paper = [one for one in metrics if isinstance(one, PaperBleu)]
-    return measure([*paper, *metrics][:1], kept.hypotheses, kept.references)[0]
+        "agreeing": singly.count(np.sign(outcome.difference)),
+        "perplexity_difference": statistics.mean(
+            row.result.metrics["perplexity"] - base.result.metrics["perplexity"]
+            for base, row in pairs
+        ),
+    }
 
 
 def setting(group: str) -> str:
@@ -174,20 +170,17 @@ def described(found: Result) -> Iterator[str]:
         ours = _of_row(row, found.metrics)
         if not ours:
             continue
-        p = ours.get("p_randomization")
+        bleu, perplexity = (row.values[of] - _BASE.values[of] for of in ("bleu", "perplexity"))
         judged = verdict(row, found.metrics) or "the paper has none"
         verdicts.setdefault(judged, []).append(f"`{row.name}`")
+        p = ours.get("p_randomization")
         lines.append(
             [
-                f"`{row.name}`",
-                f"{row.values['bleu'] - _BASE.values['bleu']:+.1f}",
-                f"{ours['difference']:+.2f}",
+                *(f"`{row.name}`", f"{bleu:+.1f}", f"{ours['difference']:+.2f}"),
                 f"{ours['low']:+.2f} to {ours['high']:+.2f}",
                 f"{ours['p']:.3f} (bootstrap)" if p is None else f"{p:.3f}",
                 f"{ours['agreeing']:.0f} of {ours['seeds']:.0f}",
-                judged,
-                f"{row.values['perplexity'] - _BASE.values['perplexity']:+.2f}",
-                f"{ours['perplexity_difference']:+.2f}",
+                *(judged, f"{perplexity:+.2f}", f"{ours['perplexity_difference']:+.2f}"),
             ]
         )
     told = "; ".join(f"{what}: {', '.join(names)}" for what, names in verdicts.items())

@@ -64,18 +64,19 @@ class Records:
 class Standing:
     row: Row
     config: ExperimentConfig  # the paper's
-    full: tuple[Result, ...]
-    reduced: tuple[Result, ...]
+    results: tuple[Result, ...]  # that aren't stale
     failures: tuple[Failure, ...]
     planned: tuple[Planned, ...]
 
     @property
+    def full(self) -> list[Result]:
+        return [result for result in self.results if result.details.get("status") == FULL]
+
+    @property
     def status(self) -> str:
         """A key of MEANING."""
-        if self.full:
-            return FULL
-        if self.reduced:
-            return REDUCED
+        if self.results:
+            return FULL if self.full else REDUCED
         if self.failures:
             return "failed"
         return "compiled and costed only" if self.planned else "not run"
@@ -96,14 +97,11 @@ def read_records(folder: Path) -> Records:
 
 def standing(row: Row, records: Records, plans: Sequence[Result]) -> Standing:
     """Raises ConfigError if the row's own config is broken."""
-    fresh = [result for result in records.of(row) if stale(result) is None]
-    full = tuple(result for result in fresh if result.details.get("status") == FULL)
     config = paper_config(row.spec)
     return Standing(
         row=row,
         config=config,
-        full=full,
-        reduced=tuple(result for result in fresh if result not in full),
+        results=tuple(result for result in records.of(row) if stale(result) is None),
         failures=tuple(failure for failure in records.failures if failure.label == row.label),
         planned=tuple(planned_steps(row, config, plans)),
     )

@@ -52,7 +52,7 @@ def _sections(records: Records, plans: Sequence[Result], others: Sequence[Result
     yield "## Reading the tables"
     yield _remarks()
     yield from _compiled(rows)
-    measured = [one for each in rows for one in (*each.full, *each.reduced)]
+    measured = [one for each in rows for one in each.results]
     yield from _measurements(measured)
     digests = {result.name: result.details["digest"] for result in measured}
     outdated = [(result, reason) for result in records.rows if (reason := stale(result))]
@@ -186,64 +186,61 @@ def _remarks() -> str:
 
 
 def _compiled(standings: Sequence[Standing]) -> Iterator[str]:
-    steps = [(one, step) for one in standings for step in one.planned]
     models = {"table2/en_de_base": "base", "table2/en_de_big": "big"}
-    whole = [
-        (models[one.row.label], one, step)
-        for one, step in steps
-        if one.row.label in models and not step.of_row
-    ]
-    if whole:
-        yield "## Compiled without TPUs"
-        yield (
-            "The step on the paper's batch of 25,000 tokens per side, English to German, by the "
-            "compiler's estimates, without validation and checkpoints. Table 3's `base` and `big` "
-            f"have the same step. {_source(whole)}"
-        )
-        yield _steps("model", whole)
-    of_rows = [
-        (f"`{one.row.label}`" + (" (whole)" if step.whole else ""), one, step)
-        for one, step in steps
-        if step.of_row
-    ]
-    # How far the line is off for steps that were also compiled whole.
-    off = {
-        f"{step.step_ms / full.step_ms - 1:+.1%} of its time and "
-        f"{step.gib / full.gib - 1:+.1%} of its memory": one.row.label
-        for _, one, step in of_rows
-        for full in one.planned
-        if full.whole and not step.whole and (full.chip, full.chips) == (step.chip, step.chips)
-    }
-    if of_rows:
-        yield "## Every row's step"
-        yield (
-            "On the paper's batch of 25,000 tokens per side, in rows of the longest sentences "
-            "that the row's config allows, by the TPU compiler's estimates. Steps are "
-            "extrapolated linearly from models compiled with one and with two layers per stack; "
-            "(whole) marks steps compiled in full. "
-            + _source(of_rows)
-            + "".join(f" Against the full step, `{label}` is {by}." for by, label in off.items())
-        )
-        yield _steps("row", of_rows)
+    whole: list[_Step] = []
+    of_rows: list[_Step] = []
+    off: dict[str, str] = {}  # how far the line is off for steps that were also compiled whole
+    for one in standings:
+        row, count = one.row.label, one.config.training.steps
+        for step in one.planned:
+            if step.of_row:
+                of_rows.append((f"`{row}`" + (" (whole)" if step.whole else ""), step, count))
+            elif row in models:
+                whole.append((models[row], step, count))
+            for full in one.planned:
+                if (full.chip, full.chips) == (step.chip, step.chips) and full.whole > step.whole:
+                    time, memory = step.step_ms / full.step_ms - 1, step.gib / full.gib - 1
+                    off[f"{time:+.1%} of its time and {memory:+.1%} of its memory"] = row
+    yield from _steps(
+        "Compiled without TPUs",
+        "The step on the paper's batch of 25,000 tokens per side, English to German, by the "
+        "compiler's estimates, without validation and checkpoints. Table 3's `base` and `big` "
+        "have the same step.",
+        ("model", whole),
+    )
+    yield from _steps(
+        "Every row's step",
+        "On the paper's batch of 25,000 tokens per side, in rows of the longest sentences "
+        "that the row's config allows, by the TPU compiler's estimates. Steps are "
+        "extrapolated linearly from models compiled with one and with two layers per stack; "
+        "(whole) marks steps compiled in full.",
+        ("row", of_rows),
+        "".join(f" Against the full step, `{label}` is {by}." for by, label in off.items()),
+    )
 
 
-_Step = tuple[str, Standing, Planned]  # named, and of this row
+_Step = tuple[str, Planned, int]  # its name, what it takes, and how many there are
 
 
-def _steps(what: str, steps: Sequence[_Step]) -> str:
+def _steps(
+    title: str, said: str, listed: tuple[str, Sequence[_Step]], added: str = ""
+) -> Iterator[str]:
+    what, steps = listed
+    if not steps:
+        return
+    commands = sorted({f"`{step.command}`" for _, step, _ in steps})
+    commits = sorted({short(commit) for _, step, _ in steps for commit in step.commits})
     header = [what, "chips", "ms per step", "GiB per chip", "steps", "chip-hours"]
-    rows = []
-    for name, one, step in steps:
-        count = one.config.training.steps
-        size = f"{step.chips} {step.chip}", f"{step.step_ms:.1f}", f"{step.gib:.1f}"
-        rows.append([name, *size, f"{count:,}", f"{step.chip_hours(count):,.1f}"])
-    return markdown(header, rows, right=set(range(2, 6)))
-
-
-def _source(steps: Sequence[_Step]) -> str:
-    commands = sorted({f"`{step.command}`" for *_, step in steps})
-    commits = sorted({short(commit) for *_, step in steps for commit in step.commits})
-    return f"{', '.join(commands)}, commit {', '.join(commits)}."
+    rows = [
+        [
+            *(name, f"{step.chips} {step.chip}", f"{step.step_ms:.1f}", f"{step.gib:.1f}"),
+            *(f"{count:,}", f"{step.chip_hours(count):,.1f}"),
+        ]
+        for name, step, count in steps
+    ]
+    yield f"## {title}"
+    yield f"{said} {', '.join(commands)}, commit {', '.join(commits)}.{added}"
+    yield markdown(header, rows, right=set(range(2, 6)))
 
 
 def _measurements(results: Sequence[Result]) -> Iterator[str]:
@@ -259,13 +256,10 @@ def _measurements(results: Sequence[Result]) -> Iterator[str]:
     for (table, group), kinds in sorted(groups.items()):
         yield f"### {TABLES[table].replace('table', 'Table ')} on {setting(group)}"
         for _, members in sorted(kinds.items()):
-            yield from _measured(group, members)
+            yield from _measured(rows_of(TABLES[table]), group, members)
 
 
-def _measured(group: str, results: Sequence[Result]) -> Iterator[str]:
-    rows: dict[str, list[Result]] = {}
-    for result in results:
-        rows.setdefault(result.details["row"], []).append(result)
+def _measured(table: Sequence[Row], group: str, results: Sequence[Result]) -> Iterator[str]:
     first = results[0]  # all have its signatures
     names = {
         metric: name + protocol_note(first.signatures.get(metric, ""))
@@ -276,8 +270,8 @@ def _measured(group: str, results: Sequence[Result]) -> Iterator[str]:
         *("row", "seeds", *names.values(), "perplexity", "steps", "pairs"),
         *("million parameters", "device-hours", "FLOPs", "machine", "commit"),
     ]
-    table = rows_of(row_of(first.details["row"]).table)
-    lines = [_line(row, rows[row.label], [*names]) for row in table if row.label in rows]
+    of_rows = ([one for one in results if one.details["row"] == row.label] for row in table)
+    lines = [_line(seeds, [*names, "perplexity"]) for seeds in of_rows if seeds]
     yield (
         f"{first.details['status'].capitalize()}. Trained on {first.details['data']}; scored on "
         f"{first.details['test']}.{overrides(group)} The first command:"
@@ -285,40 +279,37 @@ def _measured(group: str, results: Sequence[Result]) -> Iterator[str]:
     yield f"<!-- not run: hours of training -->\n```bash\n{first.command}\n```"
     yield markdown(header, lines, right=set(range(1, len(header) - 2)))
     yield "Signatures:"
-    yield "\n".join(
-        f"- {name}: `{first.signatures[metric]}`"
-        for metric, name in names.items()
-        if metric in first.signatures
-    )
+    signed = [metric for metric in names if metric in first.signatures]
+    yield "\n".join(f"- {names[metric]}: `{first.signatures[metric]}`" for metric in signed)
     if mixed := [f"- `{one.name}`: {told}" for one in results if (told := mixture(one))]:
         yield "Trained by different code than measured it:"
         yield "\n".join(mixed)
 
 
-def _line(row: Row, results: Sequence[Result], scores: Sequence[str]) -> list[str]:
-    def mean(metric: str) -> float:
-        return statistics.mean(result.metrics[metric] for result in results)
+def _line(seeds: Sequence[Result], scores: Sequence[str]) -> list[str]:
+    """A row's."""
 
-    hours = sum(result.metrics["device_hours"] for result in results)
+    def all_of(metric: str) -> list[float]:
+        return [one.metrics[metric] for one in seeds if metric in one.metrics]
+
+    def score(metric: str) -> str:
+        values, ends = all_of(metric), [all_of(f"{metric}_{end}") for end in ("low", "high")]
+        alone = len(values) == 1 and all(ends)
+        interval = f" ({ends[0][0]:.2f} to {ends[1][0]:.2f})" if alone else ""
+        return _mean(values) + interval if values else ""
+
+    steps, pairs, size = (statistics.mean(all_of(of)) for of in ("steps", "pairs", "parameters"))
+    hours = sum(all_of("device_hours"))
     return [
-        f"`{row.name}`",
-        ", ".join(f"{result.metrics['seed']:.0f}" for result in results),
-        *(_score(metric, results) for metric in (*scores, "perplexity")),
-        f"{mean('steps'):,.0f}",
-        f"{mean('pairs'):,.0f}",
-        f"{mean('parameters') / 1e6:.2f}",
+        f"`{row_of(seeds[0].details['row']).name}`",
+        ", ".join(f"{seed:.0f}" for seed in all_of("seed")),
+        *map(score, scores),
+        *(f"{steps:,.0f}", f"{pairs:,.0f}", f"{size / 1e6:.2f}"),
         f"{hours:,.1f}" if hours >= 10 else f"{hours:.2g}",
-        f"{sum(result.metrics['training_flops'] for result in results):.1e}",
-        ", ".join(dict.fromkeys(str(result.machine) for result in results)),
-        ", ".join(dict.fromkeys(short(result.commit) for result in results)),
+        f"{sum(all_of('training_flops')):.1e}",
+        ", ".join(dict.fromkeys(str(one.machine) for one in seeds)),
+        ", ".join(dict.fromkeys(short(one.commit) for one in seeds)),
     ]
-
-
-def _score(metric: str, results: Sequence[Result]) -> str:
-    values = [result.metrics[metric] for result in results if metric in result.metrics]
-    ends = [results[0].metrics.get(f"{metric}_{end}") for end in ("low", "high")]
-    interval = "" if len(values) > 1 or None in ends else f" ({ends[0]:.2f} to {ends[1]:.2f})"
-    return _mean(values) + interval if values else ""
 
 
 def _other_text(results: Sequence[Result]) -> Iterator[str]:

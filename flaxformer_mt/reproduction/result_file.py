@@ -124,23 +124,22 @@ def write_result(
         f"{path.stem}.{of}.hyp.xz": "".join(f"{line}\n" for line in lines).encode()
         for of, lines in (hypotheses or {}).items()
     }
-    optional = {
-        "details": dict(details or {}),
-        "hypotheses": {file: sha256(text).hexdigest() for file, text in texts.items()},
-    }
-    content: dict[str, Any] = {
-        "name": path.stem,
-        "command": command,
-        "config": config,
-        "commit": commit,
-        "machine": dataclasses.asdict(machine or this_machine()),
-        "versions": package_versions(),
-        "seconds": seconds,
-        "metrics": dict(metrics),
-        "signatures": dict(signatures),
-        **{key: value for key, value in optional.items() if value},
-    }
-    result = parse(content, path)
+    result = Result(
+        name=path.stem,
+        command=command,
+        config=config,
+        commit=commit,
+        machine=machine or this_machine(),
+        versions=package_versions(),
+        seconds=seconds,
+        metrics=dict(metrics),
+        signatures=dict(signatures),
+        details=dict(details or {}),
+        hypotheses={file: sha256(text).hexdigest() for file, text in texts.items()},
+    )
+    told = dataclasses.asdict(result).items()
+    content = {key: value for key, value in told if value or key not in OPTIONAL}
+    parse(content, path)
     path.parent.mkdir(parents=True, exist_ok=True)
     for old in path.parent.glob(f"{path.stem}.*.hyp.xz"):
         if old.name not in texts:
@@ -258,9 +257,6 @@ def short(commit: str) -> str:
 
 
 def _training_codes(result: Result) -> list[_Code]:
-    codes = []
-    for code in json.loads(result.details.get("trained_by", "[]")):
-        packages = code["packages"]
-        release = f"release {packages.get('flaxformer-mt', 'unknown')}"
-        codes.append((code["commit"] or release, packages))
-    return codes
+    recorded = json.loads(result.details.get("trained_by", "[]"))
+    codes = [(one["commit"], one["packages"]) for one in recorded]
+    return [(commit or f"release {of.get('flaxformer-mt', 'unknown')}", of) for commit, of in codes]

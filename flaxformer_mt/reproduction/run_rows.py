@@ -10,14 +10,14 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import jax
 
 from flaxformer_mt import __version__
 from flaxformer_mt.config import CorpusConfig, differences, freeze, to_dict
 from flaxformer_mt.config.digest_keys import decides, may_change
-from flaxformer_mt.data.corpus import CorpusError, Drops, open_source, paths, read_pairs
+from flaxformer_mt.data.corpus import CorpusError, Drops, Pair, open_source, paths, read_pairs
 from flaxformer_mt.data.prepare.manifest import read_manifest
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.evaluation.evaluate import Evaluation, evaluate
@@ -88,7 +88,7 @@ class Rows:
         if before.state == "stale":
             self.say(f"stale: {before.note}; measuring it again")
         try:
-            result = self._trained_and_measured(experiment)
+            ending = self._trained_and_measured(experiment)
         except Exception as error:
             message = self.explain(error)
             if message is None:
@@ -102,13 +102,12 @@ class Rows:
             # Don't hold the programs of twenty models in memory.
             jax.clear_caches()
             gc.collect()
-        if result is None:
+        if ending == "stopped":
             return Outcome(experiment=experiment, kind="stopped")
         remove_failure(experiment, self.results)
         return Outcome(experiment=experiment, kind="measured")
 
-    def _trained_and_measured(self, experiment: Experiment) -> Result | None:
-        """None: training was stopped on request."""
+    def _trained_and_measured(self, experiment: Experiment) -> Ending:
         test = read_test(experiment, say=self.say)
         run = self.run_of(experiment)
         changes: list[str] = []
@@ -125,9 +124,10 @@ class Rows:
                 data = dataclasses.replace(data, train=tuple(train))
             config = dataclasses.replace(experiment.config, data=data)
             layout.create(run.path, to_dict(config), self.command)
-        if self.train(run, changes) == "stopped":
-            return None
-        return measure(experiment, run, test, results=self.results)
+        ending = self.train(run, changes)
+        if ending == "finished":
+            measure(experiment, run, test, results=self.results)
+        return ending
 
 
 def listing(experiments: Iterable[Experiment], results: Path) -> str:
@@ -202,17 +202,14 @@ _ENOUGH = 0.9
 PARSE_SIGNATURE = "EVALB, COLLINS.prm; malformed outputs repaired, none left out"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TestSet:
+class TestSet(NamedTuple):
     """What a row is scored on. Read before training, so that a wrong name doesn't cost days."""
 
-    name: str
-    sources: tuple[str, ...]
-    references: tuple[str, ...]
-    gold: tuple[Tree, ...] = ()  # where the target is trees
+    pairs: Sequence[Pair]
+    gold: Sequence[Tree] = ()  # where the target is trees
 
 
-def read_test(experiment: Experiment, *, say: Callable[[str], None]) -> TestSet:
+def read_test(experiment: Experiment, *, say: Say) -> TestSet:
     """The row's test set; `say` gets gold trees left out. Raises CorpusError and TreeError."""
     data, name = experiment.config.data, experiment.test
     corpus = {corpus.name: corpus for corpus in data.test}.get(name, data.valid)
@@ -220,14 +217,12 @@ def read_test(experiment: Experiment, *, say: Callable[[str], None]) -> TestSet:
     pairs = list(read_pairs(corpus, data.folder, key=key))
     if not pairs:
         raise CorpusError(f"{key}: has no sentence to score")
-    gold: tuple[Tree, ...] = ()
-    if "f1" in experiment.row.values:
-        files = open_source(corpus, data.folder, key).files
-        if "tgt" not in files:
-            raise CorpusError(f"{key}: gold trees are expected next to two files: kind 'files'")
-        gold = gold_trees(Path(str(files["tgt"])), len(pairs), say=say)
-    sources, references = tuple(pair.src for pair in pairs), tuple(pair.tgt for pair in pairs)
-    return TestSet(name=name, sources=sources, references=references, gold=gold)
+    if "f1" not in experiment.row.values:
+        return TestSet(pairs)
+    files = open_source(corpus, data.folder, key).files
+    if "tgt" not in files:
+        raise CorpusError(f"{key}: gold trees are expected next to two files: kind 'files'")
+    return TestSet(pairs, gold_trees(Path(str(files["tgt"])), len(pairs), say=say))
 
 
 def measure(experiment: Experiment, run: RunDirectory, test: TestSet, *, results: Path) -> Result:
@@ -240,10 +235,11 @@ def measure(experiment: Experiment, run: RunDirectory, test: TestSet, *, results
         # The run's record may have another experiment's search.
         **dataclasses.asdict(experiment.config.decoding)
     )
+    sources = [pair.src for pair in test.pairs]
     found = evaluate(
         translator,
-        test.sources,
-        test.references,
+        sources,
+        [pair.tgt for pair in test.pairs],
         name=experiment.kept_as,
         directory=run.evaluation,
         scoring=experiment.scoring,
@@ -251,7 +247,7 @@ def measure(experiment: Experiment, run: RunDirectory, test: TestSet, *, results
     metrics, signatures = _scores(found), dict(found.scores.signatures)
     outputs = [item.text for item in found.translations]
     if test.gold:
-        f1, malformed = parse_f1(test.sources, outputs, test.gold)
+        f1, malformed = parse_f1(sources, outputs, test.gold)
         metrics = {"f1": f1, "malformed": malformed, **metrics}
         signatures = {"f1": PARSE_SIGNATURE, **signatures}
     goodput, devices = read_json(run.goodput), jax.device_count()
@@ -276,9 +272,9 @@ def measure(experiment: Experiment, run: RunDirectory, test: TestSet, *, results
             f"devices of the process that measured: {devices}",
             "status": FULL if experiment.is_the_paper_s and enough else REDUCED,
             "data": f"{', '.join(names)}: {counted['pairs']:,.0f} training pairs",
-            "test": f"{test.name}, {len(test.sources):,} sentences",
+            "test": f"{experiment.test}, {len(sources):,} sentences",
         },
-        hypotheses={test.name: outputs},
+        hypotheses={experiment.test: outputs},
         release=__version__,
     )
 
@@ -325,7 +321,7 @@ def _counts(experiment: Experiment, run: RunDirectory) -> dict[str, float]:
     }
 
 
-def gold_trees(target: Path, count: int, *, say: Callable[[str], None]) -> tuple[Tree, ...]:
+def gold_trees(target: Path, count: int, *, say: Say) -> tuple[Tree, ...]:
     """The bracketed trees that `target` linearises, from NAME.trees beside it: EVALB needs their
     tags. Raises CorpusError and TreeError."""
     path = target.with_suffix(".trees")

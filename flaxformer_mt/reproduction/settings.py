@@ -114,12 +114,10 @@ class Settings:
             if plain["text"] not in TEXTS:
                 raise ValueError(f"no text {plain['text']!r}")
             if (corpus := plain["corpus"]) is not None:
-                parts = {part: corpus[part] for part in ("train", "valid", "test")}
-                files = {part: pair and tuple(pair) for part, pair in parts.items()}
-                plain["corpus"] = Corpus(name=corpus["name"], **files)
-            plain["overrides"] = tuple(plain["overrides"])
-            wanted = [field.name for field in dataclasses.fields(cls)]
-            return cls(**{name: plain[name] for name in wanted})
+                files = (corpus[part] for part in ("train", "valid", "test"))
+                train, valid, test = (pair and tuple(pair) for pair in files)
+                plain["corpus"] = Corpus(name=corpus["name"], train=train, valid=valid, test=test)
+            return cls(**plain | {"overrides": tuple(plain["overrides"])})
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise RowError(f"its details are incomplete: {error}") from error
 

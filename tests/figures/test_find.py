@@ -7,7 +7,7 @@ import shlex
 import numpy as np
 
 from flaxformer_mt.decoding.teacher_forcing import Attention
-from flaxformer_mt.figures.find import Sentence, command, find_heads, highlights, table, to_json
+from flaxformer_mt.figures.find import Sentence, command, described, find_heads, to_json
 from tests.figures.examples import made_up
 
 SHORT = ("▁a", "▁cat", "▁ran", "</s>")
@@ -74,13 +74,14 @@ def test_the_link_of_a_long_distance_is_one_of_words():
 
 def test_reports_say_what_they_count_and_how_to_draw_an_example():
     made = found()
-    _, *lines = table(made).split("\n")
+    text = described(made, model=MODEL, decoding=DECODING)
+    _, *lines = text.partition("\n\n")[0].split("\n")
     assert len(lines) == 3 and lines[0].split()[8] == "100.0%"
     assert lines[0].split()[3] == "–"  # no piece is looked at: there is no distance
     content = json.loads(json.dumps(to_json(made), allow_nan=False))
     assert content["pronouns"] == {"encoder": 1} and content["queries"] == {"encoder": 11}
     assert content["heads"][0]["distance"] is None
-    assert "line 7: ball → dog 100%" in highlights(made, model=MODEL, decoding=DECODING)
+    assert "line 7: ball → dog 100%" in text
     # What no head does is not named.
     assert "long distance" not in {head.search.name for head in found(far=7).heads}
     head = next(head for head in made.heads if head.search.name == "anaphora")
