@@ -34,7 +34,7 @@ from benchmarks.training_report import check_parameters
 from benchmarks.training_speed import CONTESTANTS, add_environments, environments_of
 from benchmarks.training_workloads import WORKLOADS
 from flaxformer_mt.figures.canvas import rendered
-from flaxformer_mt.figures.curves import Axis, RunLog, Series, curves, panels
+from flaxformer_mt.figures.curves import RunLog, curves, panels
 from flaxformer_mt.reproduction.result_file import this_machine, write_result
 
 PICTURE = ROOT / "docs" / "learning_curves.svg"
@@ -134,20 +134,14 @@ def curve(name: str, tokens: np.ndarray, values: Sequence[float]) -> RunLog:
     """A contestant's losses as the figures draw a run's: means of `WINDOW` steps."""
     ends: np.ndarray = np.arange(min(WINDOW, len(values)), len(values) + 1, WINDOW)
     means = np.array([np.mean(values[max(end - WINDOW, 0) : end]) for end in ends])
-    at: dict[Axis, np.ndarray] = {
+    train = {
         "steps": ends.astype(np.float64),
         "tokens": tokens[ends - 1].astype(np.float64),
         "hours": np.full(len(ends), np.nan),
+        "loss": means,
     }
-    none = Series(at={axis: np.empty(0) for axis in at}, values={})
-    train = Series(at=at, values={"loss": means})
-    return RunLog(
-        name=name,
-        state=f"{len(values):,} steps",
-        starts=1,
-        series={"train": train, "valid": none},
-        notes=(),
-    )
+    state = f"{len(values):,} steps"
+    return RunLog(name=name, state=state, series={"train": train, "valid": {}})
 
 
 if __name__ == "__main__":

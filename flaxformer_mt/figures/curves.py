@@ -8,7 +8,7 @@ import itertools
 import math
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 from jaxtyping import Float64
@@ -39,15 +39,9 @@ Kind = Literal["train", "valid"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Series:
-    """Reports of one kind in order of steps; NaN where a value is missing or not a number.
-
-    `at` has their places on each axis, NaN if unknown.
-    """
-
-    at: Mapping[Axis, Float64[np.ndarray, " reports"]]
-    values: Mapping[str, Float64[np.ndarray, " reports"]]
+# Reports of one kind in order of steps: their places on each of AXES, and their values by name; NaN
+# where one is unknown, missing or not a number.
+Series = Mapping[str, Float64[np.ndarray, " reports"]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -56,16 +50,16 @@ class RunLog:
 
     name: str
     state: str
-    starts: int
     series: Mapping[Kind, Series]
-    notes: tuple[str, ...]
+    starts: int = 1
+    notes: tuple[str, ...] = ()
 
     def label(self) -> str:
         starts = f", {self.starts} starts" if self.starts > 1 else ""
         return f"{self.name} ({self.state}{starts})"
 
     def has(self, kind: Kind, name: str) -> bool:
-        return bool(np.isfinite(self.series[kind].values.get(name, np.nan)).any())
+        return bool(np.isfinite(self.series[kind].get(name, np.nan)).any())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,8 +100,8 @@ def panels(runs: Sequence[RunLog], names: Sequence[str] = ()) -> list[Panel]:
     for a name that no run has."""
     there: dict[str, list[Kind]] = {}
     for kind, run in itertools.product(KINDS, runs):
-        for name in run.series[kind].values:
-            if run.has(kind, name) and kind not in there.setdefault(name, []):
+        for name in run.series[kind]:
+            if name not in AXES and run.has(kind, name) and kind not in there.setdefault(name, []):
                 there[name].append(kind)
     if not names:
         return [panel for panel in KNOWN if panel.name in there]
@@ -137,8 +131,7 @@ def _read(path: str, name: str) -> RunLog:
         # Between two reports in proportion, after the last one unknown.
         tokens = np.interp(at, done.steps, done.tgt_tokens, right=np.nan)
         hours = np.interp(at, done.steps, done.seconds, right=np.nan) / 3600
-        places: dict[Axis, Any] = {"steps": at, "tokens": tokens, "hours": hours}
-        series[kind] = Series(at=places, values=values)
+        series[kind] = values | {"steps": at, "tokens": tokens, "hours": hours}
         for value in ("loss", "perplexity", "bleu"):
             if count := int(np.isnan(values.get(value, np.empty(0))).sum()):
                 notes.append(
@@ -233,10 +226,10 @@ def _draw_panel(axes: Axes, pixel: float, runs: Sequence[RunLog], panel: Panel, 
     for run, colour in zip(runs, canvas.head_colours(len(runs)), strict=True):
         for kind in panel.kinds:
             series, dots = run.series[kind], kind == "valid"
-            if panel.name in series.values:
+            if panel.name in series:
                 axes.plot(
-                    series.at[axis],
-                    series.values[panel.name],
+                    series[axis],
+                    series[panel.name],
                     color=colour,
                     linewidth=(1.0 if dots else 1.8) * pixel,
                     marker="o",
@@ -253,7 +246,7 @@ def _draw_panel(axes: Axes, pixel: float, runs: Sequence[RunLog], panel: Panel, 
 
 
 def _last_and_best(run: RunLog, panel: Panel, kind: Kind) -> str:
-    values = run.series[kind].values.get(panel.name, np.empty(0))
+    values = run.series[kind].get(panel.name, np.empty(0))
     there = values[np.isfinite(values)]
     if not len(there):
         return "–"

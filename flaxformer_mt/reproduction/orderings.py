@@ -176,11 +176,15 @@ def described(found: Result) -> Iterator[str]:
         p = ours.get("p_randomization")
         lines.append(
             [
-                *(f"`{row.name}`", f"{bleu:+.1f}", f"{ours['difference']:+.2f}"),
+                f"`{row.name}`",
+                f"{bleu:+.1f}",
+                f"{ours['difference']:+.2f}",
                 f"{ours['low']:+.2f} to {ours['high']:+.2f}",
                 f"{ours['p']:.3f} (bootstrap)" if p is None else f"{p:.3f}",
                 f"{ours['agreeing']:.0f} of {ours['seeds']:.0f}",
-                *(judged, f"{perplexity:+.2f}", f"{ours['perplexity_difference']:+.2f}"),
+                judged,
+                f"{perplexity:+.2f}",
+                f"{ours['perplexity_difference']:+.2f}",
             ]
         )
     told = "; ".join(f"{what}: {', '.join(names)}" for what, names in verdicts.items())

@@ -233,8 +233,12 @@ def _steps(
     header = [what, "chips", "ms per step", "GiB per chip", "steps", "chip-hours"]
     rows = [
         [
-            *(name, f"{step.chips} {step.chip}", f"{step.step_ms:.1f}", f"{step.gib:.1f}"),
-            *(f"{count:,}", f"{step.chip_hours(count):,.1f}"),
+            name,
+            f"{step.chips} {step.chip}",
+            f"{step.step_ms:.1f}",
+            f"{step.gib:.1f}",
+            f"{count:,}",
+            f"{step.chip_hours(count):,.1f}",
         ]
         for name, step, count in steps
     ]
@@ -304,7 +308,9 @@ def _line(seeds: Sequence[Result], scores: Sequence[str]) -> list[str]:
         f"`{row_of(seeds[0].details['row']).name}`",
         ", ".join(f"{seed:.0f}" for seed in all_of("seed")),
         *map(score, scores),
-        *(f"{steps:,.0f}", f"{pairs:,.0f}", f"{size / 1e6:.2f}"),
+        f"{steps:,.0f}",
+        f"{pairs:,.0f}",
+        f"{size / 1e6:.2f}",
         f"{hours:,.1f}" if hours >= 10 else f"{hours:.2g}",
         f"{sum(all_of('training_flops')):.1e}",
         ", ".join(dict.fromkeys(str(one.machine) for one in seeds)),

@@ -44,11 +44,11 @@ def test_tokens_and_hours_are_sums_of_rates(tmp_path):
     ]
     (run,) = read_runs([str(make(tmp_path / "a", reports))])
     series = run.series["train"]
-    np.testing.assert_array_equal(series.at["steps"], [100, 200])
-    np.testing.assert_allclose(series.at["tokens"], [100 * 2 * 10, 2000 + 100 * 1 * 30])
-    np.testing.assert_allclose(series.at["hours"], [200 / 3600, 300 / 3600])
-    np.testing.assert_allclose(run.series["valid"].at["tokens"], [3500, 5000, np.nan])
-    np.testing.assert_array_equal(series.values["loss"], [5, 4])
+    np.testing.assert_array_equal(series["steps"], [100, 200])
+    np.testing.assert_allclose(series["tokens"], [100 * 2 * 10, 2000 + 100 * 1 * 30])
+    np.testing.assert_allclose(series["hours"], [200 / 3600, 300 / 3600])
+    np.testing.assert_allclose(run.series["valid"]["tokens"], [3500, 5000, np.nan])
+    np.testing.assert_array_equal(series["loss"], [5, 4])
     assert run.label() == "a (stopped at step 250)" and run.notes == ()
 
 
@@ -59,9 +59,9 @@ def test_what_the_log_lacks_is_a_gap_and_is_told(tmp_path):
     del reports[4]["tgt_tokens_per_second"]
     (run,) = read_runs([str(make(tmp_path / "a", reports))])
     series = run.series["train"]
-    np.testing.assert_array_equal(series.values["loss"], [1, np.nan, 3, 6, np.nan, 8])
-    assert np.isnan(series.at["tokens"]).tolist() == [False] * 4 + [True] * 2
-    assert np.isfinite(series.at["hours"]).all()
+    np.testing.assert_array_equal(series["loss"], [1, np.nan, 3, 6, np.nan, 8])
+    assert np.isnan(series["tokens"]).tolist() == [False] * 4 + [True] * 2
+    assert np.isfinite(series["hours"]).all()
     assert run.notes[0] == "2 of 6 train reports have no finite loss: gaps in its curve"
     assert "unknown after them" in run.notes[1]
 
