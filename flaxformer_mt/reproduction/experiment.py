@@ -21,7 +21,6 @@ from flaxformer_mt.config.schema import Decides
 from flaxformer_mt.evaluation.scoring import Scoring
 from flaxformer_mt.reproduction import settings as options
 from flaxformer_mt.reproduction.paper import Row, RowError, row_of
-from flaxformer_mt.reproduction.result_file import ABSOLUTE_PATH
 from flaxformer_mt.reproduction.settings import Settings
 
 _NUMBERS: tuple[Decides, ...] = ("training", "scoring")  # settings that decide numbers
@@ -85,9 +84,8 @@ class Experiment:
         if self.settings.scale != 1 or self.settings.corpus is not None:
             return False
         paper = options.load_on(self.settings.text, self.row.spec)
-        theirs, ours = (deciding(config, *_NUMBERS) for config in (paper, self.config))
-        differing = {key for key in {**theirs, **ours} if theirs.get(key) != ours.get(key)}
-        return differing <= _OURS
+        changed = differences(paper, self.config)
+        return {key for key in changed if decides(key) in _NUMBERS} <= _OURS
 
     @property
     def digest(self) -> str:
@@ -133,7 +131,7 @@ def resolve(row: Row, settings: Settings) -> Experiment:
     cut = {name: options.share_of(count, settings.scale) for name, count in pairs.items()}
     overridden = differences(options.load_on(settings.text, row.base), base).items()
     changed = {key: new for key, (_, new) in overridden if decides(key) != "nothing"}
-    experiment = Experiment(
+    return Experiment(
         row=row,
         settings=settings,
         config=config,
@@ -141,12 +139,6 @@ def resolve(row: Row, settings: Settings) -> Experiment:
         test=test,
         variant=f"with_{_digest(changed)[:8]}" if changed else "",
     )
-    if ABSOLUTE_PATH.search(experiment.command):
-        raise RowError(
-            f"{experiment.command}: results record their command, which must not name this "
-            "machine's paths: give --folder, and file names within it"
-        )
-    return experiment
 
 
 def again(details: Mapping[str, str]) -> Experiment:

@@ -48,8 +48,7 @@ def draw_run(folder: Path, run: RunDirectory, *, say: Say) -> None:
     sources, _ = valid_text(local_copy(run.data))
     say(f"figures 3 to 5: {run}, validation sentences")
     translator, pronouns = Translator.load(run.path), pronouns_of(data.src_lang)
-    for name in draw_attention(folder, translator, sources, pronouns=pronouns, say=say):
-        say(f"{name}: not drawn: no head shows it on these sentences")
+    draw_attention(folder, translator, sources, pronouns=pronouns, say=say)
 
 
 def draw_attention(
@@ -59,11 +58,11 @@ def draw_attention(
     *,
     pronouns: Collection[str],
     say: Say,
-) -> list[str]:
+) -> None:
     """Replaces figures 3 to 5: the encoder's heads that best show what the paper's showed.
 
     Figure 3 is what one word looks at, by all heads of a layer; figure 4 a head's map, and what it
-    and the layer's next best make of the pronoun; figure 5 two heads' maps. Returns the names of
+    and the layer's next best make of the pronoun; figure 5 two heads' maps. `say` gets the names of
     figures without a head. Raises FigureError if no sentence can be used.
     """
     sentences = sentences_of(translator, sources, most=SENTENCES, translated=False)
@@ -74,7 +73,6 @@ def draw_attention(
         pronouns=(pronouns, ()),
         examples=1,
     )
-    missing = []
     for search, name in FIGURES.items():
         for old in folder.glob(f"{name}_*.svg"):  # of another run, maybe, with other heads
             old.unlink()
@@ -82,8 +80,7 @@ def draw_attention(
         if heads:
             _draw(heads[0], _two_heads(heads[0], found), folder / name, say)
         else:
-            missing.append(f"{name} ({search})")
-    return missing
+            say(f"{name} ({search}): not drawn: no head shows it on these sentences")
 
 
 def _two_heads(best: Head, found: Found) -> tuple[int, ...]:

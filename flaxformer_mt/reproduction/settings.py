@@ -67,13 +67,14 @@ class Settings:
         if self.text != "files" and self.corpus is not None:
             raise RowError(f"--text {self.text} is the paper's text: leave it out with --corpus")
         for override in self.overrides:
-            key, _, value = override.partition("=")
-            if flag := {"data.folder": "--folder", "training.seed": "--seeds"}.get(key):
+            flags = {"data.folder": "--folder", "training.seed": "--seeds"}
+            if flag := flags.get(override.partition("=")[0]):
                 raise RowError(f"--config.{override}: use {flag} instead")
-            if ABSOLUTE_PATH.search(value):
+        for word in shlex.split(self.command("TABLE")):
+            if ABSOLUTE_PATH.search(word):
                 raise RowError(
-                    f"--config.{override}: results record their settings, which must not name "
-                    "this machine's paths: give --folder, and file names within it"
+                    f"{word}: results record their settings, which must not name this machine's "
+                    "paths: give --folder, and file names within it"
                 )
 
     @property

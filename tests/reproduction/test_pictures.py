@@ -32,14 +32,14 @@ def attended(*, pronoun: tuple[float, ...]) -> Attention:
 
 def drawn(folder, monkeypatch, *, pronoun):
     """What was picked for each file, and which figures there is no head for."""
-    files: dict[str, Picked] = {}
+    files, said = dict[str, Picked](), list[str]()
     monkeypatch.setattr(pictures, "sentences_of", lambda *_, **__: [SENTENCE])
     monkeypatch.setattr(pictures, "attend", lambda *_: attended(pronoun=pronoun))
     monkeypatch.setattr(pictures, "line_drawing", lambda picked: picked)
     monkeypatch.setattr(pictures, "rendered", lambda picked, *_, **__: picked)
     monkeypatch.setattr(pictures, "write_bytes", lambda path, one: files.update({path.name: one}))
-    called = {"pronouns": frozenset({"its"}), "say": lambda _: None}
-    return files, pictures.draw_attention(folder, None, ["x"], **called)
+    pictures.draw_attention(folder, None, ["x"], pronouns=frozenset({"its"}), say=said.append)
+    return files, [line.partition(": not drawn")[0] for line in said if "not drawn" in line]
 
 
 def test_what_each_figure_shows_and_what_no_head_does_is_named(tmp_path, monkeypatch):
