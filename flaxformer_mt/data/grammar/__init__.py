@@ -1,1 +1,1 @@
-"""The built-in English-German grammar: lexicon, syntax, realisations, held-out rule, sampler."""
+"""The built-in English-German grammar: words, clauses, held-out rule, sampler."""

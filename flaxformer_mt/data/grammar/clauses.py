@@ -1,13 +1,14 @@
 """Phrases, which are in words already, and clauses, whose order is each language's own."""
 
 import dataclasses
-import itertools
 
 from flaxformer_mt.data.grammar import words as w
 
-Combination = tuple[str, str]  # (lemma, construction); a lemma is its German citation form
+# (lemma, construction); a lemma is its German citation form.
+Combination = tuple[str, str]
 
-VERB_SECOND = ("main", "fronted", "question")  # in all others the German finite verb stands last
+# Kinds of clauses. In all but these the German finite verb stands last.
+VERB_SECOND = ("main", "fronted", "question")
 KINDS = (*VERB_SECOND, *w.CONJUNCTIONS, "relative")
 POSITIONS = (*VERB_SECOND, "final")  # kinds as adverbials and predicates see them
 
@@ -31,6 +32,10 @@ class Phrase:
     word: w.Word = w.NO_WORD
     determiner: w.Word = w.NO_WORD
     person: str = "er"
+
+    @property
+    def category(self) -> str:
+        return self.word.category
 
     def __bool__(self) -> bool:
         return bool(self.english)
@@ -83,9 +88,11 @@ class Clause:
 
     def phrase(self) -> Phrase:
         """The clause in words."""
-        parts = (part.shown for part in vars(self).values() if isinstance(part, Phrase))
-        shown = itertools.chain(self.shown, *parts)
-        return Phrase(_english(self), _german(self), tuple(shown))
+        shown = self.shown
+        for part in vars(self).values():
+            if isinstance(part, Phrase):
+                shown += part.shown
+        return Phrase(_english(self), _german(self), shown)
 
 
 def _english(clause: Clause) -> str:
@@ -100,11 +107,13 @@ def _english(clause: Clause) -> str:
     subject = clause.subject.english
     out += [auxiliary, subject] if question else [subject, auxiliary]
     out += ["not" if clause.negated else "", clause.frequency.english, verb]
-    objects, particle = [clause.recipient, clause.object], Phrase(clause.verb.english_particle, "")
+    particle = Phrase(clause.verb.english_particle, "")
     movable = clause.verb.movable and clause.object.word in w.PRONOUNS
-    rest = [*objects, particle] if movable else [particle, *objects]
-    rest += [clause.predicate, clause.manner, clause.companion, clause.place, clause.time]
-    out += [phrase.english for phrase in (*rest, clause.complement)]
+    rest = [clause.recipient, clause.object]
+    rest.insert(len(rest) if movable else 0, particle)
+    rest += [clause.predicate, clause.manner, clause.companion]
+    rest += [clause.place, clause.time, clause.complement]
+    out += [phrase.english for phrase in rest]
     return " ".join(filter(None, out))
 
 
@@ -113,7 +122,8 @@ def _english_verb(clause: Clause, support: bool) -> tuple[str, str]:
 
     `support` says that there must be an auxiliary: "do" if there is no other.
     """
-    verb, tense, modal, person = clause.verb, clause.tense, clause.modal, clause.subject.person
+    verb, tense, modal = clause.verb, clause.tense, clause.modal
+    person = clause.subject.person
     third = person == "er"
     do = "does" if third else "do"
     if tense == "modal":
@@ -156,7 +166,7 @@ def _german(clause: Clause) -> str:
 
 
 def _german_verb(clause: Clause) -> tuple[str, str, str]:
-    """(finite form, separated particle, infinitive or participle); empty where there is none."""
+    """(finite form, separated particle, infinitive or participle), some of them empty."""
     verb, tense, person = clause.verb, clause.tense, clause.subject.person
     if tense == "past" and verb.preterite_ich:
         return getattr(verb, f"preterite_{person}"), "", ""
@@ -171,12 +181,13 @@ def _german_verb(clause: Clause) -> tuple[str, str, str]:
 
 def _middle_field(clause: Clause) -> list[str]:
     """Pronouns, time, dative, accusative, nicht, manner, company, place, predicate."""
-    pronouns = [one for one in (clause.object, clause.recipient) if one.word in w.PRONOUNS]
-    others = [one for one in (clause.recipient, clause.object) if one.word not in w.PRONOUNS]
-    words = [one.german for one in (*pronouns, clause.time, clause.frequency, *others)]
-    # "not a car" is "kein Auto": the determiner of an indefinite object or predicate negates.
-    negating = clause.object.determiner.negative or clause.predicate.determiner.negative
-    if clause.negated and not negating:
-        words.append("nicht")
-    rest = clause.manner, clause.companion, clause.place, clause.predicate
-    return words + [one.german for one in rest]
+    arguments = [clause.object, clause.recipient]
+    out = [one for one in arguments if one.word in w.PRONOUNS]
+    out += [clause.time, clause.frequency]
+    out += [one for one in reversed(arguments) if one not in out]
+    # "not a car" is "kein Auto": an indefinite object or predicate negates.
+    indefinite = (clause.object, clause.predicate)
+    if clause.negated and not any(one.determiner.negative for one in indefinite):
+        out.append(Phrase("", "nicht"))
+    out += [clause.manner, clause.companion, clause.place, clause.predicate]
+    return [one.german for one in out]

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from flaxformer_mt.data.grammar import words as w
 from flaxformer_mt.data.grammar.clauses import NOTHING, Clause, Phrase
-from flaxformer_mt.data.grammar.splits import ROLES, Split, Use, choices, options, repeat, role_of
+from flaxformer_mt.data.grammar.splits import Split, Use, choices, options, repeat
 
 T = TypeVar("T")
 Pool = tuple[str, ...]  # categories of nouns
@@ -45,8 +45,8 @@ def relative_pronoun(head: Phrase, case: str) -> Phrase:
     """It agrees with its head, a noun phrase, in gender and number."""
     column = "plural" if head.person == "wir" else head.word.gender
     who = "who" if case == "nominative" else "whom"
-    english = who if head.word.category in w.PEOPLE else "that"
-    return Phrase(english, w.RELATIVE_PRONOUNS[case][column])
+    english = who if head.category in w.PEOPLE else "that"
+    return Phrase(english, w.RELATIVE_PRONOUNS[f"{case}.{column}"])
 
 
 def prepositional(preposition: str, phrase: Phrase, german: str = "") -> Phrase:
@@ -86,29 +86,29 @@ class Phrases:
     def noun_phrase(
         self, name: str, pool: Pool, *, adjective: float = 0.35, case: str = ""
     ) -> Phrase:
-        """A noun phrase in a role or a variant of one, maybe with an adjective.
+        """One of NOUN_PHRASES, maybe with an adjective.
 
-        Its words agree in gender, number and case, which is the role's unless given.
+        Its words agree in gender, number and case, which is the table's unless given.
         """
-        number, group = self.pick(options(name, pool[0] in w.MASS))
-        role = role_of(name)
-        case = case or ROLES[role][0]
+        kind = w.NOUN_PHRASES[name]
+        number, group = self.pick(options(kind, pool[0] in w.MASS))
         determiner = self.pick(group) if len(group) > 1 else group[0]
-        noun, used = self.draw(f"{role}.{number}.{determiner.kind}", *pool)
-        paradigm, column = determiner.paradigm, noun.columns[number]
-        rest = Phrase(noun.words[number], noun.forms[number][case], used)
-        count = self._count(role) if determiner is w.COUNTED else NOTHING
-        declension = f"{paradigm}.{case}.{column}"
-        if self.chance(adjective) and (fitting := choices(self.split, declension, noun.category)):
-            word, used = self.pick(fitting)
-            rest = Phrase(word.english, word.forms[paradigm][case][column], used) + rest
-        article = determiner.words[number]
+        noun, used = self.draw(f"{kind.role}.{number}.{determiner.kind}", *pool)
+        place = f"{case or kind.case}.{noun.column(number)}"
+        declension = f"{determiner.paradigm}.{place}"
+        rest = Phrase(noun.in_english(number), noun.forms[place], used)
+        count = self._count(kind.role) if determiner is w.COUNTED else NOTHING
+        adjectives = self.chance(adjective) and choices(self.split, declension, noun.category)
+        if adjectives:
+            word, used = self.pick(adjectives)
+            rest = Phrase(word.english, word.forms[declension], used) + rest
+        article = determiner.in_english(number)
         vowel = rest.english[0] in "aeiou" and not rest.english.startswith("university")
         if article == "a" and (vowel or rest.english.startswith("honest")):
             article = "an"
         start = Phrase(
             article,
-            determiner.forms[case][column],
+            determiner.forms.get(place, ""),
             word=noun,
             determiner=determiner,
             person="wir" if number == "plural" else "er",
@@ -174,7 +174,10 @@ class Phrases:
         return prepositional(preposition, phrase)
 
     def profession(self, clause: Clause) -> Phrase:
-        """ "a good teacher", in the subject's number and natural gender."""
+        """ "a good teacher", in the subject's number and natural gender.
+
+        Of people, only professions are predicates.
+        """
         subject = clause.subject
         plural = subject.person == "wir"
         name = f"{'negated-' * clause.negated}{'plural-' * plural}predicate"
@@ -187,7 +190,8 @@ class Phrases:
         """ "old", "old and tired", of people also "as old as the king"."""
         draw = self.random()
         compared = draw < 0.2 and category == "person"
-        construction = f"{'comparison' if compared else 'predicate'}.{clause.position}"
+        pattern = "comparison" if compared else "predicate"
+        construction = f"{pattern}.{clause.position}"
         adjective = self.fixed(construction, category)
         if compared:
             standard = self.noun_phrase("standard", w.PEOPLE)
@@ -207,22 +211,29 @@ class Phrases:
         if draw < 0.53:
             return Phrase("in", "im") + self.fixed(f"month.{position}", tense)
         if draw < 0.73:
-            day = self.fixed(f"ordinal.{position}", tense)
-            month = self.fixed(f"date.{position}", tense)
-            number = 1 + w.ADVERBS["month"].index(month.word)
-            _, longest = calendar.monthrange(2024, number)  # of a leap year
-            if w.ORDINALS.index(day.word) >= longest:
-                raise DeadEnd
-            return Phrase("on the", "am") + day + Phrase("of", "") + month
+            return self._date(position, tense)
         if draw < 0.81:
             hour = self.fixed(f"clock.{position}", tense)
-            german = "ein" if hour.german == "eins" else hour.german
-            return Phrase(f"at {hour.english} o'clock", f"um {german} Uhr", hour.shown)
+            # "um ein Uhr"
+            hour.german = "ein" if hour.german == "eins" else hour.german
+            return Phrase("at", "um") + hour + Phrase("o'clock", "Uhr")
         if draw < 0.88:
             hour = self.fixed(f"half.{position}", tense)
-            following = w.HOURS[(w.HOURS.index(hour.word) + 1) % 12].german
-            return Phrase(f"at half past {hour.english}", f"um halb {following}", hour.shown)
+            # German names the hour that follows: "at half past three", "um halb vier".
+            number = w.HOURS.index(hour.word) + 1
+            hour.german = w.HOURS[number % 12].german
+            return Phrase("at half past", "um halb") + hour
         preposition = self.pick(_MOMENTS)
         case = "genitive" if preposition == "during" else "dative"
         event = self.noun_phrase("event", ("event",), adjective=0, case=case)
         return prepositional(preposition, event)
+
+    def _date(self, position: str, tense: str) -> Phrase:
+        """ "on the third of May", "am dritten Mai"; raises DeadEnd for February 30."""
+        day = self.fixed(f"ordinal.{position}", tense)
+        month = self.fixed(f"date.{position}", tense)
+        number = w.ADVERBS["month"].index(month.word) + 1
+        _, longest = calendar.monthrange(2024, number)  # of a leap year
+        if w.ORDINALS.index(day.word) >= longest:
+            raise DeadEnd
+        return Phrase("on the", "am") + day + Phrase("of", "") + month

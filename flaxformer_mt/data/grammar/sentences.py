@@ -64,29 +64,27 @@ class Sentences(Phrases):
             return self._fronted().phrase(), "."
         if draw < 0.54:
             return self._question().phrase(), "?"
-        if draw < 0.67:
-            kind = self.pick(_BEFORE_KINDS)
-            first, second = self._clauses(kind, "fronted", span=self._span(kind))
-            return first + Phrase(",", ",") + second, "."
-        if draw < 0.8:
-            kind = self.pick(_AFTER_KINDS)
-            first, second = self._clauses("main", kind, span=self._span(kind))
-            return first + Phrase("", ",") + second, "."
-        if draw < 0.91:
+        if 0.8 <= draw < 0.91:
             return self._reported()
-        span = self._span("main")
-        first, second = self._clauses("main", "main", span=span, relatives=0, adjuncts=0.5)
-        joint = Phrase(", and", "und") if self.chance(0.6) else Phrase(", but", ", aber")
-        return first + joint + second, "."
-
-    def _clauses(
-        self, *kinds: str, span: str, relatives: float = 0.4, adjuncts: float = 0.6
-    ) -> list[Phrase]:
-        scales = relatives, adjuncts
-        return [self.clause(kind, span, *scales).phrase() for kind in kinds]
+        relatives, adjuncts = 0.4, 0.6
+        if draw < 0.67:
+            kind, joint = self.pick(_BEFORE_KINDS), Phrase(",", ",")
+            kinds = kind, "fronted"
+        elif draw < 0.8:
+            kind, joint = self.pick(_AFTER_KINDS), Phrase("", ",")
+            kinds = "main", kind
+        else:
+            kind, joint = "main", Phrase(", but", ", aber")
+            kinds = "main", "main"
+            relatives, adjuncts = 0.0, 0.5
+        span = self._span(kind)
+        drawn = [self.clause(one, span, relatives, adjuncts).phrase() for one in kinds]
+        if kind == "main" and self.chance(0.6):
+            joint = Phrase(", and", "und")
+        return drawn[0] + joint + drawn[1], "."
 
     def _span(self, kind: str) -> str:
-        return "past" if kind != "if" and self.random() < 0.45 else "now"
+        return "past" if kind != "if" and self.chance(0.45) else "now"
 
     def _fronted(self) -> Clause:
         clause = self.clause("fronted", relatives=0.8, adjuncts=0.3)
@@ -95,7 +93,7 @@ class Sentences(Phrases):
             clause.front, clause.time = self.when(clause, "front"), NOTHING
         elif draw < 0.55 and self.happens(clause):
             clause.front, clause.place = clause.place or self.place(), NOTHING
-        elif draw < 0.8 and clause.object.word.category:
+        elif draw < 0.8 and clause.object.category:
             if clause.object.determiner.kind not in _POINTING:
                 raise DeadEnd
             clause.front, clause.object = clause.object, NOTHING
@@ -116,7 +114,8 @@ class Sentences(Phrases):
         elif frame == "dative":
             clause.front, clause.recipient = pronoun(w.WHO, "dative"), NOTHING
         elif clause.object and frame != "placing":
-            clause.front, clause.object = self._asked_object(clause.object.word.category), NOTHING
+            clause.front = self._asked_object(clause.object.category)
+            clause.object = NOTHING
         return clause
 
     def _asked_adverb(self, clause: Clause) -> Phrase:
@@ -143,10 +142,12 @@ class Sentences(Phrases):
         span = self._span(kind)
         clause = self._begin(kind, span)
         self._complete(clause, frame)
-        if kind == "fronted":
-            clause.front = self.pick(_COMMENTS) if self.chance(0.5) else self.when(clause, "front")
+        if kind == "fronted" and self.chance(0.5):
+            clause.front = self.pick(_COMMENTS)
+        elif kind == "fronted":
+            clause.front = self.when(clause, "front")
         span = "past" if span == "past" else "anytime"
-        (clause.complement,) = self._clauses(frame, span=span)
+        clause.complement = self.clause(frame, span, 0.4, 0.6).phrase()
         return clause.phrase(), "?" if kind == "question" else "."
 
     def _begin(self, kind: str, span: str = "anytime") -> Clause:
@@ -160,7 +161,10 @@ class Sentences(Phrases):
         adjuncts: float = 1.0,
         subject: Phrase | None = None,
     ) -> Clause:
-        """A clause; `relatives` and `adjuncts` scale chances. `subject`: a person's pronoun."""
+        """A clause; `relatives` and `adjuncts` scale chances.
+
+        A given `subject` is a person's, of a relative clause.
+        """
         frame = self.pick(_FRAMES)
         clause = self._begin(kind, span)
         if frame == "copula":
@@ -196,11 +200,11 @@ class Sentences(Phrases):
         if draw < 0.2 and clause.kind != "before":
             clause.negated = True
         elif draw < 0.22 and clause.subject.determiner.kind:
-            clause.subject = self.noun_phrase("no-subject", (clause.subject.word.category,))
+            clause.subject = self.noun_phrase("no-subject", (clause.subject.category,))
 
     def happens(self, clause: Clause) -> bool:
         """Whether the clause is an action with a place."""
-        visited = clause.object.word.category == "place"
+        visited = clause.object.category == "place"
         return clause.verb.frame in _ADVERBIAL and not (clause.verb.stative or visited)
 
     def _copula(self, clause: Clause, subject: Phrase | None, adjuncts: float = 0.0) -> None:
@@ -218,7 +222,7 @@ class Sentences(Phrases):
         self._inflect(clause)
         if clause.tense == "modal" and clause.modal.german not in _COPULA_MODALS:
             raise DeadEnd
-        category = clause.subject.word.category
+        category = clause.subject.category
         person = category in ("", *w.PEOPLE)
         draw = self.random()
         if not person or draw > 0.5:
@@ -230,7 +234,7 @@ class Sentences(Phrases):
             clause.place = self.place()
         else:
             clause.predicate = self.profession(clause)
-        if clause.place and self.random() < 0.4 * adjuncts:
+        if clause.place and self.chance(0.4 * adjuncts):
             clause.time = self.when(clause, clause.position)
 
     def _price(self, clause: Clause, subject: Phrase | None) -> None:
@@ -264,14 +268,14 @@ class Sentences(Phrases):
 
     def _someone(self, clause: Clause, name: str, pool: Pool) -> Phrase:
         """A noun phrase, or a pronoun other than the subject (which would be reflexive)."""
-        if self.random() < 0.35:
+        if self.chance(0.35):
             word = self.pick(w.PRONOUNS)
             if word is not clause.subject.word:
                 return pronoun(word, "dative" if name == "recipient" else "accusative")
         return self.noun_phrase(name, pool)
 
     def _modify(self, clause: Clause, relatives: float) -> bool:
-        """Maybe a relative clause or a possessor; True when one on the object ends the clause."""
+        """Maybe a relative clause or a possessor; True if one on the object ends the clause."""
         draw = self.random()
         target, subject = clause.object, clause.subject
         if draw < 0.2 * relatives:
@@ -293,7 +297,7 @@ class Sentences(Phrases):
     def _relative(self, head: Phrase, outer: Clause) -> Phrase:
         draw = self.random()
         clause = self._begin("relative")
-        people = head.word.category in w.PEOPLE
+        people = head.category in w.PEOPLE
         if draw < (0.55 if people else 0.35):
             case, frame = "nominative", ""
             subject = Phrase("", "", word=head.word, person=head.person)
@@ -302,7 +306,7 @@ class Sentences(Phrases):
             else:
                 self._copula(clause, subject)
         else:
-            case, frame = "accusative", head.word.category
+            case, frame = "accusative", head.category
             if people and draw < 0.78:
                 case, frame = "dative", "dative" if draw < 0.7 else "intransitive"
             self._complete(clause, frame)
@@ -318,7 +322,8 @@ class Sentences(Phrases):
     ) -> None:
         """Frequency or time, direction, manner or company or place."""
         draw = self.random()
-        if draw < 0.08 and not clause.negated and clause.tense in ("present", "past", "perfect"):
+        often = not clause.negated and clause.tense in ("present", "past", "perfect")
+        if often and draw < 0.08:
             clause.frequency = self.fixed(f"frequency.{clause.position}")
         if clause.verb.frame == "motion":
             clause.place = self.direction()
@@ -327,7 +332,7 @@ class Sentences(Phrases):
         if 0.08 <= draw < 0.08 + 0.32 * scale:
             clause.time = self.when(clause, clause.position)
         draw = self.random()
-        edible = clause.object.word.category in _EDIBLE
+        edible = clause.object.category in _EDIBLE
         if draw < (0.35 if edible else 0.12) * scale:
             if company and clause.verb.frame in ("motion", *_ADVERBIAL):
                 clause.companion = self.company(clause, edible)

@@ -24,12 +24,7 @@ from collections.abc import Collection, Iterator
 from typing import Any, Literal, NamedTuple
 
 from flaxformer_mt.data.grammar import words as w
-from flaxformer_mt.data.grammar.clauses import (
-    KINDS,
-    POSITIONS,
-    VERB_SECOND,
-    Combination,
-)
+from flaxformer_mt.data.grammar.clauses import KINDS, POSITIONS, VERB_SECOND, Combination
 
 Split = Literal["train", "valid", "test"]
 SPLITS: tuple[Split, ...] = ("train", "valid", "test")
@@ -38,29 +33,11 @@ TEST_SHARE_OF_HELD_OUT = 0.75
 
 Use = tuple[Any, tuple[Combination]]  # a word, and what it shows where it is used
 
-_ALL = tuple(category for category in w.CATEGORIES if category != "event")
-# Every role of a noun phrase: its German case, and the categories of its nouns. "event" is genitive
-# after "during": its phrase has no adjective, whose form would tell.
-ROLES = {
-    "subject": ("nominative", _ALL),
-    "predicate": ("nominative", w.PROFESSIONS),
-    "standard": ("nominative", w.PEOPLE),
-    "object": ("accusative", _ALL),
-    "for": ("accusative", (*w.PEOPLE, "dish", "drink")),
-    "path": ("accusative", ("furniture", "place")),
-    "recipient": ("dative", w.ANIMATE),
-    "with": ("dative", (*w.ANIMATE, "dish", "drink")),
-    "place": ("dative", ("place",)),
-    "goal": ("dative", ("place",)),
-    "event": ("dative", ("event",)),
-    "possessor": ("genitive", w.PEOPLE),
-}
-
 
 def repeat(weights: str) -> list[str]:
     """Each name as often as its weight says: "2 when, 1 if"."""
     found = []
-    for item in weights.split(", "):
+    for item in filter(None, weights.split(", ")):
         weight, name = item.split()
         found += [name] * int(weight)
     return found
@@ -84,42 +61,13 @@ def tenses(kind: str, span: str) -> list[str]:
     return _TENSES[span]
 
 
-_DEFINITE = "16 the, 7 the+, 6 possessive, 3 possessive+, 3 this, 2 this+"
-_INDEFINITE = "7 a, 4 bare+"
-_QUANTIFIED = "2 every, 2 all+, 2 many+, 2 some+, 5 counted+"
-_MASS = "4 the, 2 possessive, 1 this"
-# Determiners of countable and of mass nouns, each as often as its weight says, by role or a variant
-# of one ("negated-object"); "+" is plural.
-_OPTIONS = {
-    "subject": f"{_DEFINITE}, {_DEFINITE}, {_INDEFINITE}, {_QUANTIFIED}",
-    "no-subject": "1 no, 1 no+",
-    "predicate": "5 a, 1 possessive",
-    "plural-predicate": "2 bare+, 1 possessive+",
-    "negated-predicate": "1 not_a",
-    "negated-plural-predicate": "1 not_bare+",
-    "standard": _DEFINITE,
-    "object": f"{_DEFINITE}, {_INDEFINITE}, {_QUANTIFIED}",
-    "negated-object": f"{_DEFINITE}, 10 not_a, 7 not_bare+",
-    "which-object": "2 which, 1 which+",
-    "for": f"{_DEFINITE}, {_INDEFINITE}",
-    "path": f"{_DEFINITE}, 5 a",
-    "recipient": f"{_DEFINITE}, {_INDEFINITE}",
-    "with": f"{_DEFINITE}, {_INDEFINITE}",
-    "place": f"{_DEFINITE}, 5 a",
-    "goal": f"{_DEFINITE}, 5 a",
-    "event": "6 the, 2 possessive, 1 this",
-    "possessor": "3 the, 1 the+, 2 possessive",
+# What the table of noun phrases abbreviates: determiners by weight, "+" is plural.
+_DETERMINERS = {
+    "definite": "16 the, 7 the+, 6 possessive, 3 possessive+, 3 this, 2 this+",
+    "indefinite": "7 a, 4 bare+",
+    "quantified": "2 every, 2 all+, 2 many+, 2 some+, 5 counted+",
+    "mass": "4 the, 2 possessive, 1 this",
 }
-_MASS_OPTIONS = {
-    "subject": f"6 bare, {_MASS}",
-    "object": f"6 bare, {_MASS}",
-    "with": f"12 bare, {_MASS}",
-    "for": f"12 bare, {_MASS}",
-    "no-subject": "1 no",
-    "negated-object": f"6 not_bare, {_MASS}",
-    "which-object": "1 which",
-}
-
 # Tenses of clauses by what the table of adverbs says of a time.
 _FITTING = {
     "any": ("present", "progressive", "past", "future", "modal"),
@@ -138,17 +86,14 @@ _ADVERBS = {kind: words for kind, words in w.ADVERBS.items() if kind != "comment
 
 
 @functools.cache
-def options(name: str, mass: bool) -> list[tuple[str, tuple[w.Determiner, ...]]]:
-    """(number, determiners that share it) of a role or a variant, repeated by weight."""
-    return [
-        ("plural" if one.endswith("+") else "singular", w.DETERMINERS[one.removesuffix("+")])
-        for one in repeat((_MASS_OPTIONS if mass else _OPTIONS)[name])
-    ]
-
-
-def role_of(name: str) -> str:
-    """The role that an option name is a variant of."""
-    return name.rpartition("-")[2]
+def options(kind: w.Word, mass: bool) -> list[tuple[str, tuple[w.Determiner, ...]]]:
+    """(number, determiners that share it) of a kind of noun phrase, repeated by weight."""
+    weights = kind.of_mass_nouns if mass else kind.determiners
+    found = []
+    for one in repeat(weights.format(**_DETERMINERS)):
+        number = "plural" if one.endswith("+") else "singular"
+        found.append((number, w.DETERMINERS[one.removesuffix("+")]))
+    return found
 
 
 class _Entry(NamedTuple):
@@ -162,28 +107,23 @@ class _Entry(NamedTuple):
 
 
 def _entries() -> Iterator[_Entry]:
-    """Every reachable combination of the grammar, some of them repeatedly."""
-    declensions: dict[str, set[tuple[str, str, str]]] = collections.defaultdict(set)
-    for noun in w.NOUNS:
-        mass = noun.category in w.MASS
-        for name in _MASS_OPTIONS if mass else _OPTIONS:
-            role = role_of(name)
-            case, categories = ROLES[role]
-            if noun.category not in categories:
-                continue
-            for number, group in set(options(name, mass)):
-                for determiner in group:
-                    form = f"{noun.forms[number][case]}.{number == 'plural'}"
-                    construction = f"{role}.{number}.{determiner.kind}"
-                    yield _Entry(noun, construction, form, [noun.category])
-                    declension = determiner.paradigm, case, noun.columns[number]
-                    if role != "event":
-                        declensions[noun.category].add(declension)
+    """Every reachable combination of the grammar, some of them more than once."""
+    declensions = collections.defaultdict(set)  # by category of nouns
+    for noun, phrase in itertools.product(w.NOUNS, w.NOUN_PHRASES.values()):
+        if noun.category not in phrase.nouns.split():
+            continue
+        for number, group in set(options(phrase, noun.category in w.MASS)):
+            place = f"{phrase.case}.{noun.column(number)}"
+            form = f"{noun.forms[place]}.{number == 'plural'}"
+            for determiner in group:
+                construction = f"{phrase.role}.{number}.{determiner.kind}"
+                yield _Entry(noun, construction, form, [noun.category])
+                if phrase.role != "event":
+                    declensions[noun.category].add(f"{determiner.paradigm}.{place}")
     for adjective in w.ADJECTIVES:
         described = adjective.categories
-        for paradigm, case, column in set().union(*(declensions[one] for one in described)):
-            form = adjective.forms[paradigm][case][column]
-            yield _Entry(adjective, f"{paradigm}.{case}.{column}", form, described)
+        for declension in set().union(*(declensions[one] for one in described)):
+            yield _Entry(adjective, declension, adjective.forms[declension], described)
         for position in POSITIONS:
             yield _Entry(adjective, f"predicate.{position}", "predicate", described)
             if "person" in described:  # people are compared, nothing else
@@ -209,7 +149,8 @@ def _entries() -> Iterator[_Entry]:
             form = pattern if adverbs is w.HOURS else adverb.german
             yield _Entry(adverb, f"{pattern}.{position}", form, _FITTING[adverb.tense])
     ages = [f"age.{position}" for position in POSITIONS]
-    for word, place in itertools.product(w.NUMBERS[2:], ("count.subject", "count.object", *ages)):
+    places = "count.subject", "count.object", *ages
+    for word, place in itertools.product(w.NUMBERS[2:], places):
         weight = 4 if word in w.HOURS else 1
         yield _Entry(word, place, place.partition(".")[0], weight=weight)
 

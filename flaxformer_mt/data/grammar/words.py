@@ -31,28 +31,31 @@ class Word:
     def __getattr__(self, column: str) -> str:
         raise AttributeError(f"no column {column!r}")
 
+    def in_english(self, number: str) -> str:
+        return self.english_plural if number == "plural" else self.english
+
 
 class Noun(Word):
-    """A noun with its forms by number: `words` are English, `forms` German, by case.
-
-    `at_english` and `at_german` say "at" a place.
-    """
+    """A noun; `forms` are German, and `at_english` and `at_german` say "at" a place."""
 
     def __init__(self, **row: str) -> None:
         super().__init__(**row)
         self.gender = COLUMNS[("der", "die", "das").index(self.article)]
-        self.columns = {"singular": self.gender, "plural": "plural"}
-        self.words = {"singular": self.english, "plural": self.english_plural}
-        singular = self.german, self.oblique, self.oblique, self.genitive
-        plural = self.german_plural, self.german_plural, self.dative_plural, self.german_plural
-        self.forms = {
-            "singular": dict(zip(CASES, singular, strict=True)),
-            "plural": dict(zip(CASES, plural, strict=True)),
-        }
+        plural = self.german_plural
+        lines = (
+            f"{self.german} {plural}",
+            f"{self.oblique} {plural}",
+            f"{self.oblique} {self.dative_plural}",
+            f"{self.genitive} {plural}",
+        )
+        self.forms = _declined(lines, (self.gender, "plural"))
+
+    def column(self, number: str) -> str:
+        return "plural" if number == "plural" else self.gender
 
 
 class Adjective(Word):
-    """An adjective with `forms` by paradigm, case and column; `german` is the predicative one.
+    """An adjective with `forms` by declension ("weak.dative.neuter"); `german` is predicative.
 
     It describes nouns of its `categories`. Two adjectives of one `scale` exclude each other:
     nothing is both big and small.
@@ -61,11 +64,15 @@ class Adjective(Word):
     def __init__(self, **row: str) -> None:
         super().__init__(**row)
         self.categories = self.describes.split()
-        self.forms = {name: _declined(lines, self.stem) for name, lines in _ENDINGS.items()}
+        self.forms = {
+            f"{paradigm}.{place}": self.stem + ending
+            for paradigm, lines in _ENDINGS.items()
+            for place, ending in _declined(lines).items()
+        }
 
 
 class Determiner(Word):
-    """A determiner: `words` are English, by number, `forms` German, by case and column.
+    """A determiner with German `forms`, none of them if German has no word for it.
 
     `kind` is its class in constructions, `paradigm` how it inflects adjectives; a `negative` one
     carries the clause's negation ("not a" is "kein"), so that no "nicht" is needed.
@@ -73,7 +80,6 @@ class Determiner(Word):
 
     def __init__(self, **row: str) -> None:
         super().__init__(**row)
-        self.words = {"singular": self.english, "plural": self.english_plural}
         self.forms = _declined(row[case] for case in CASES)
 
 
@@ -91,18 +97,19 @@ class Verb(Word):
         self.pools = [tuple(pool.split()) for pool in self.objects.split("/") if pool]
 
 
-def _declined(lines: Iterable[str], stem: str = "") -> dict[str, dict[str, str]]:
-    """Forms by case and column."""
-    endings = (line.split() or [""] * len(COLUMNS) for line in lines)
+def _declined(lines: Iterable[str], columns: tuple[str, ...] = COLUMNS) -> dict[str, str]:
+    """Forms by case and column ("dative.neuter"), from a line for each case."""
     return {
-        case: {column: stem + ending for column, ending in zip(COLUMNS, row, strict=True)}
-        for case, row in zip(CASES, endings, strict=True)
+        f"{case}.{column}": form
+        for case, line in zip(CASES, lines, strict=True)
+        for column, form in zip(columns, line.split(), strict=False)
     }
 
 
 def _rows(table: str) -> Iterator[dict[str, str]]:
-    text = (importlib.resources.files(__package__) / f"{table}.tsv").read_text("utf-8")
-    for row in csv.DictReader(text.splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE):
+    folder = importlib.resources.files(__package__)
+    lines = (folder / f"{table}.tsv").read_text("utf-8").splitlines()
+    for row in csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE):
         yield {column: "" if cell == "-" else cell for column, cell in row.items()}
 
 
@@ -112,26 +119,25 @@ def _grouped(words: Iterable[T], column: str) -> dict[str, tuple[T, ...]]:
 
 
 NOUNS = [Noun(**row) for row in _rows("nouns")]
-CATEGORIES = tuple(dict.fromkeys(noun.category for noun in NOUNS))
-# Of people: only professions are predicates ("a good teacher"), by natural gender.
-PROFESSIONS = ("profession_m", "profession_f")
-PEOPLE = ("person", *PROFESSIONS)
+PEOPLE = ("person", "profession_m", "profession_f")
 ANIMATE = (*PEOPLE, "animal")
 MASS = {noun.category for noun in NOUNS if not noun.english_plural}
 ADJECTIVES = [Adjective(**row) for row in _rows("adjectives")]
 # By frames, which say what arguments they take. The copula is grammar more than lexicon: all
 # splits use it everywhere.
 *VERBS, COPULA = (Verb(**row) for row in _rows("verbs"))
-MODALS = [Word(**row) for row in _rows("modals")]  # not auxiliaries if they have no "english"
+# `english` is the auxiliary that "not" follows; if empty, `finite` (they), `third` (she) and `base`
+# are full verbs with do-support: wants to, does not want to.
+MODALS = [Word(**row) for row in _rows("modals")]
 # By kind. A "comment" is a sentence adverb: in front, with inversion in German.
 ADVERBS = _grouped((Word(**row) for row in _rows("adverbs")), "kind")
 
 DETERMINERS = _grouped((Determiner(**row) for row in _rows("determiners")), "name")
+# A phrase has a role, whose variants ("negated-object") share its case and its nouns. "event" is
+# genitive after "during": it has no adjective, whose form would tell.
+NOUN_PHRASES = {row["name"]: Word(**row) for row in _rows("noun_phrases")}
 THE, COUNTED = DETERMINERS["the"][0], DETERMINERS["counted"][0]
-# The genitive of a relative pronoun is never used.
-RELATIVE_PRONOUNS = THE.forms | {
-    "dative": dict(zip(COLUMNS, ("dem", "der", "dem", "denen"), strict=True))
-}
+RELATIVE_PRONOUNS = THE.forms | {"dative.plural": "denen"}  # none of them is genitive
 *PRONOUNS, WHO, WHAT = (Word(**row) for row in _rows("pronouns"))
 NO_WORD = Word(name="", kind="", negative="", past="")
 PREPOSITIONS = {row["english"]: row["german"] for row in _rows("prepositions")}
@@ -147,7 +153,7 @@ ORDINALS = [  # of 1 to 31, as a date has them: "third", "dritten"
 
 
 def cardinal(number: int) -> tuple[str, str]:
-    """English and German words of 1 to 9999: 142 is "one hundred and forty-two" and one word."""
+    """English and German: 142 is "one hundred and forty-two"; German has one word."""
     thousands, hundreds, rest = number // 1000, number // 100 % 10, number % 100
     english, german = [], ""
     for digit, english_unit, german_unit in (
