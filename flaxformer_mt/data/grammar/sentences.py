@@ -159,7 +159,7 @@ class Sentences(Phrases):
         span: str = "anytime",
         relatives: float = 0.0,
         adjuncts: float = 1.0,
-        subject: Phrase | None = None,
+        subject: Phrase = NOTHING,
     ) -> Clause:
         """A clause; `relatives` and `adjuncts` scale chances.
 
@@ -167,26 +167,24 @@ class Sentences(Phrases):
         """
         frame = self.pick(_FRAMES)
         clause = self._begin(kind, span)
+        clause.subject = subject
         if frame == "copula":
-            self._copula(clause, subject, adjuncts)
+            self._copula(clause, adjuncts)
         elif frame == "price":
-            self._price(clause, subject)
+            self._price(clause)
         else:
-            self._complete(clause, frame, subject, animals=0.25)
+            self._complete(clause, frame, animals=0.25)
             self._arguments(clause)
             closed = self._modify(clause, relatives)
             self._adjuncts(clause, adjuncts, closed=closed)
         return clause
 
-    def _complete(
-        self, clause: Clause, frame: str, subject: Phrase | None = None, animals: float = 0.0
-    ) -> None:
-        """A verb and its subject, perhaps an animal."""
+    def _complete(self, clause: Clause, frame: str, animals: float = 0.0) -> None:
+        """A verb and, unless there is one, its subject, perhaps an animal."""
         clause.verb, clause.shown = self.draw(f"{clause.tense}.{clause.kind}", frame)
-        if subject is None:
+        if clause.subject is NOTHING:
             animal = clause.verb.animals and animals and self.chance(animals)
-            subject = self.subject(w.ANIMATE if animal else w.PEOPLE)
-        clause.subject = subject
+            clause.subject = self.subject(w.ANIMATE if animal else w.PEOPLE)
         self._inflect(clause)
 
     def _inflect(self, clause: Clause) -> None:
@@ -207,18 +205,20 @@ class Sentences(Phrases):
         visited = clause.object.category == "place"
         return clause.verb.frame in _ADVERBIAL and not (clause.verb.stative or visited)
 
-    def _copula(self, clause: Clause, subject: Phrase | None, adjuncts: float = 0.0) -> None:
-        """A clause with "be"; a given `subject` is that of a relative clause."""
-        if clause.kind == "before":
+    def _copula(self, clause: Clause, adjuncts: float = 0.0) -> None:
+        """A clause with "be"; only a relative clause has a subject already."""
+        if clause.kind == "before":  # a state gives no time to be before
             raise DeadEnd
         if clause.tense in ("progressive", "perfect"):
             past = clause.tense == "perfect" and clause.span == "anytime"
             clause.tense = "past" if past else "present"
-        if subject is None and self.chance(0.4):
+        given = clause.subject is not NOTHING
+        if not given and self.chance(0.4):
             category = self.pick(_DESCRIBED)
             described = 0.5 if category in w.MASS else 0.15
-            subject = self.noun_phrase("subject", (category,), adjective=described)
-        clause.subject = self.subject() if subject is None else subject
+            clause.subject = self.noun_phrase("subject", (category,), adjective=described)
+        elif not given:
+            clause.subject = self.subject()
         self._inflect(clause)
         if clause.tense == "modal" and clause.modal.german not in _COPULA_MODALS:
             raise DeadEnd
@@ -237,9 +237,9 @@ class Sentences(Phrases):
         if clause.place and self.chance(0.4 * adjuncts):
             clause.time = self.when(clause, clause.position)
 
-    def _price(self, clause: Clause, subject: Phrase | None) -> None:
+    def _price(self, clause: Clause) -> None:
         """ "costs three hundred euros": goods cost; a given subject stands for people."""
-        if subject is not None or clause.tense in ("past", "modal"):
+        if clause.subject is not NOTHING or clause.tense in ("past", "modal"):
             raise DeadEnd
         if clause.tense != "future":
             clause.tense = "present"
@@ -300,11 +300,11 @@ class Sentences(Phrases):
         people = head.category in w.PEOPLE
         if draw < (0.55 if people else 0.35):
             case, frame = "nominative", ""
-            subject = Phrase("", "", word=head.word, person=head.person)
+            clause.subject = Phrase("", "", word=head.word, person=head.person)
             if people:
-                clause = self.clause("relative", adjuncts=0.6, subject=subject)
+                clause = self.clause("relative", adjuncts=0.6, subject=clause.subject)
             else:
-                self._copula(clause, subject)
+                self._copula(clause)
         else:
             case, frame = "accusative", head.category
             if people and draw < 0.78:
@@ -313,8 +313,9 @@ class Sentences(Phrases):
             self._adjuncts(clause, 0.4, company=False)
         if clause.verb is outer.verb:
             raise DeadEnd
-        pronoun = relative_pronoun(head, case)
-        clause.front = prepositional("with", pronoun) if frame == "intransitive" else pronoun
+        clause.front = relative_pronoun(head, case)
+        if frame == "intransitive":
+            clause.front = prepositional("with", clause.front)
         return Phrase("", ",") + clause.phrase() + Phrase("", ",")
 
     def _adjuncts(
