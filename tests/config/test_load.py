@@ -2,23 +2,20 @@
 
 import dataclasses
 import itertools
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from flaxformer_mt.config import ConfigError, ExperimentConfig, load_config
+from flaxformer_mt.config import ConfigError, load_config
 from flaxformer_mt.config.load import built_in_names, find_config
-
-Write = Callable[[str], str]
 
 
 @pytest.fixture
-def write(tmp_path) -> Write:
+def write(tmp_path):
     """Writes the body of a config file (line 1 is its import) and returns its path."""
     numbers = itertools.count()
 
-    def write(body: str) -> str:
+    def write(body):
         path = tmp_path / f"config_{next(numbers)}.py"
         path.write_text(f"from flaxformer_mt.config import corpus, default_config\n{body}")
         return str(path)
@@ -26,7 +23,7 @@ def write(tmp_path) -> Write:
     return write
 
 
-def refused(*overrides: str) -> str:
+def refused(*overrides):
     with pytest.raises(ConfigError) as error:
         load_config("files", overrides)
     return str(error.value)
@@ -264,9 +261,7 @@ def test_two_files_take_the_place_of_a_corpus_or_of_all(write):
 TEXT = ["data.train=a.en,a.de"]
 
 
-def for_pairs(
-    pairs: int, *overrides: str, recorded: ExperimentConfig | None = None
-) -> ExperimentConfig:
+def for_pairs(pairs, *overrides, recorded=None):
     given = [*TEXT, *overrides]
     return load_config("files", given, recorded=recorded, count=lambda data: pairs)
 

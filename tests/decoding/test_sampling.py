@@ -18,14 +18,9 @@ DRAWS = 20_000
 def frequencies(allowed=(True,) * 6, temperature=1.0, top_k=0, top_p=1.0):
     keys = jax.random.split(jax.random.key(3), (DRAWS, 1))
     logits = jnp.broadcast_to(jnp.asarray(LOGITS, jnp.float32), (DRAWS, 1, 6))
-    log_probs, token = jax.jit(sampled, static_argnames="top_k")(
-        logits,
-        jnp.asarray(allowed)[None, None],
-        keys,
-        temperature=jnp.float32(temperature),
-        top_k=top_k,
-        top_p=jnp.float32(top_p),
-    )
+    draw, may = jax.jit(sampled, static_argnames="top_k"), jnp.asarray(allowed)[None, None]
+    asked = {"temperature": jnp.float32(temperature), "top_k": top_k, "top_p": jnp.float32(top_p)}
+    log_probs, token = draw(logits, may, keys, **asked)
     # Whatever it is drawn from, its log-probability is the model's.
     model = LOGITS - np.logaddexp.reduce(LOGITS)
     np.testing.assert_allclose(log_probs[:, 0], model[np.asarray(token[:, 0])], rtol=1e-5)

@@ -71,17 +71,12 @@ def found(hypotheses: Any, row: int) -> list[Found]:
     items = []
     for slot, length in enumerate(hypotheses.lengths[row]):
         tokens = hypotheses.tokens[row, slot]
+        scores = hypotheses.log_probs[row, slot], hypotheses.scores[row, slot]
         assert (tokens[length:] == PAD).all()
         if length == 0:
-            assert hypotheses.scores[row, slot] == hypotheses.log_probs[row, slot] == -np.inf
+            assert scores == (-np.inf, -np.inf)
             continue
-        items.append(
-            Found(
-                tuple(tokens[:length].tolist()),
-                hypotheses.log_probs[row, slot],
-                hypotheses.scores[row, slot],
-            )
-        )
+        items.append(Found(tuple(tokens[:length].tolist()), *scores))
     return items
 
 

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -10,14 +9,10 @@ from flaxformer_mt.rundir import RunDirectoryError, cache
 from flaxformer_mt.rundir.cache import local_copy, preparing, upload_folder
 from flaxformer_mt.rundir.lock import Holding
 from flaxformer_mt.rundir.staged_files import growing_files
+from tests.data.prepare.corpora import contents
 from tests.rundir.buckets import fill, needs_clients
 
 pytestmark = needs_clients
-
-
-def contents(folder):
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    return {path.relative_to(folder): path.read_bytes() for path in files}
 
 
 @pytest.fixture
@@ -113,11 +108,7 @@ def test_prepared_folders_are_uploaded_and_fetched_on_another_machine_alone(
     monkeypatch.setenv("FLAXFORMER_CACHE", str(tmp_path / "elsewhere"))
     with preparing(remote) as other:
         copied = {name: contents(other / name) for name in cache.INDEX}
-        assert made == {
-            name / path: data
-            for name in map(Path, copied)
-            for path, data in copied[str(name)].items()
-        }
+        assert made == {f"{n}/{path}": data for n in copied for path, data in copied[n].items()}
 
 
 def test_a_local_run_is_its_own_copy(run):
