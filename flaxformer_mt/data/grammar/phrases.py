@@ -214,8 +214,7 @@ class Phrases:
             return self._date(position, tense)
         if draw < 0.81:
             hour = self.fixed(f"clock.{position}", tense)
-            # "um ein Uhr"
-            hour.german = "ein" if hour.german == "eins" else hour.german
+            hour.german = hour.german.replace("eins", "ein")  # "um ein Uhr"
             return Phrase("at", "um") + hour + Phrase("o'clock", "Uhr")
         if draw < 0.88:
             hour = self.fixed(f"half.{position}", tense)
