@@ -10,12 +10,6 @@ pytest.importorskip("ctranslate2", reason="needs the [export] extra")
 pytest.importorskip("safetensors", reason="needs the [export] extra")
 
 
-@pytest.fixture
-def alone(monkeypatch):
-    """As where PyTorch is not installed."""
-    monkeypatch.setattr(huggingface, "missing", lambda: ["torch", "transformers"])
-
-
 def test_a_run_is_exported_and_compared(run, workdir, tmp_path):
     out, sample = tmp_path / "out", tmp_path / "sample.txt"
     sample.write_text("a dog runs home .\nwho sees the house ?\n")
@@ -32,7 +26,8 @@ def test_a_run_is_exported_and_compared(run, workdir, tmp_path):
     assert again.status == 2 and f"{out}: already exists; choose another folder" in again.last
 
 
-def test_without_the_other_program_unchecked_is_needed(run, workdir, tmp_path, alone):
+def test_without_the_other_program_unchecked_is_needed(run, workdir, tmp_path, monkeypatch):
+    monkeypatch.setattr(huggingface, "missing", lambda: ["torch", "transformers"])
     out = tmp_path / "out"
     arguments = ["export", "--workdir", workdir, "--format", "huggingface", "--output", out]
     done = run(*arguments)

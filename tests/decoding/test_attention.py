@@ -19,39 +19,30 @@ PIECES = types.SimpleNamespace(pieces=lambda ids: [str(token) for token in ids])
 BOTH: Any = types.SimpleNamespace(src=PIECES, tgt=PIECES)
 
 
-@pytest.fixture
-def expected(monkeypatch):
-    """Runs the reference and gives its weights in the order of their computation."""
-    kept = []
-    original = reference.probabilities
+def expected(monkeypatch, params, config, part):
+    """The reference's weights, which it computes in this order."""
+    kept, original = [], reference.probabilities
 
     def watched(*arguments, **settings):
         kept.append(original(*arguments, **settings))
         return kept[-1]
 
-    def run(params, config, part):
-        src, tgt = np.array([[*part.src, EOS]]), np.array([[BOS, *part.tgt]])
-        kept.clear()
-        monkeypatch.setattr(reference, "probabilities", watched)
-        reference.forward(params, config, src, tgt, np.ones_like(src), np.ones_like(tgt))
-        heads, layers = config.num_heads, config.encoder_layers
-        encoder, rest = kept[: heads * layers], kept[heads * layers :]
-        of_layers = [rest[i : i + heads] for i in range(0, len(rest), heads)]
-        return (
-            np.stack(encoder).reshape(layers, heads, *encoder[0].shape),
-            np.stack(of_layers[0::2]),
-            np.stack(of_layers[1::2]),
-        )
-
-    return run
+    src, tgt = np.array([[*part.src, EOS]]), np.array([[BOS, *part.tgt]])
+    monkeypatch.setattr(reference, "probabilities", watched)
+    reference.forward(params, config, src, tgt, np.ones_like(src), np.ones_like(tgt))
+    heads, layers = config.num_heads, config.encoder_layers
+    encoder, rest = kept[: heads * layers], kept[heads * layers :]
+    of_layers = [rest[i : i + heads] for i in range(0, len(rest), heads)]
+    encoder = np.stack(encoder).reshape(layers, heads, *encoder[0].shape)
+    return encoder, np.stack(of_layers[0::2]), np.stack(of_layers[1::2])
 
 
 @pytest.mark.parametrize("scan", [False, True])
 @pytest.mark.parametrize("norm", ["post", "pre"])
-def test_weights_are_the_formula_s(scan, norm, expected):
+def test_weights_are_the_formula_s(scan, norm, monkeypatch):
     model, params = build(tiny_config(norm=norm, encoder_layers=2, decoder_layers=3))
     pair = as_part((5, 6, 7, 8, 4), (9, 4, 12))
-    encoder, decoder, cross = expected(params, model.config, pair)
+    encoder, decoder, cross = expected(monkeypatch, params, model.config, pair)
     if scan:
         config = dataclasses.replace(model.config, scan_layers=True)
         model, params = Transformer(config, 13, 13), stack_layers(params)

@@ -18,12 +18,6 @@ def cloud(tmp_path) -> Cloud:
     return Cloud.make(tmp_path / "cloud")
 
 
-@pytest.fixture
-def queue(tmp_path) -> Cloud:
-    created = "WAITING_FOR_RESOURCES\nPROVISIONING\nACTIVE\n"
-    return Cloud.make(tmp_path / "cloud", created=created)
-
-
 def commands_of(*arguments: str) -> list[str]:
     """The lines of --dry-run that are no remarks."""
     done = run("tpu_vm.sh", *arguments, CLOUDSDK_COMPUTE_ZONE="")
@@ -105,8 +99,10 @@ def test_preempted_tpu_is_made_again_and_the_command_run_again(cloud):
 
 
 @pytest.mark.extended
-def test_suspended_queued_resource_is_asked_for_again(queue):
+def test_suspended_queued_resource_is_asked_for_again(tmp_path):
     """Of one slice, which is a node of its name, in the zone of the environment."""
+    created = "WAITING_FOR_RESOURCES\nPROVISIONING\nACTIVE\n"
+    queue = Cloud.make(tmp_path / "cloud", created=created)
     queue.write("ends", "SUSPENDED", "0")
     arguments = "mt --wait 0 --package p --type v4-8 --spot --queued -- train".split()
     done = run("tpu_vm.sh", *arguments, **queue.environment | {"CLOUDSDK_COMPUTE_ZONE": "zz"})

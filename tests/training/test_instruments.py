@@ -1,6 +1,6 @@
 """Where a run's time goes, MFU, traces of steps."""
 
-import dataclasses
+import collections
 import json
 import warnings
 
@@ -120,11 +120,7 @@ def test_a_killed_run_has_lost_its_steps_and_a_finished_one_adds_up(tmp_path):
     assert {kind for kind, spent in run.goodput.seconds.items() if spent} >= {*KINDS} - {"compile"}
 
 
-@dataclasses.dataclass
-class Device:
-    device_kind: str
-    platform: str
-    process_index: int = 0
+Device = collections.namedtuple("Device", "device_kind platform process_index", defaults=[0])
 
 
 @pytest.mark.parametrize(
