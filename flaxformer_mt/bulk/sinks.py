@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import fcntl
-import functools
 import json
 import os
 import re
@@ -17,12 +16,10 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO
 
 from flaxformer_mt.errors import UserError
 from flaxformer_mt.rundir import RunDirectoryError, paths
-
-T = TypeVar("T")
 
 FORMAT = 2  # of the record
 EVERY = 60.0  # seconds between uploads
@@ -247,14 +244,18 @@ class BucketSink(_Continued):
     def finish(self) -> None:
         self._upload()
         whole = self._folder / "whole"
-        self._ask(whole, lambda: self._join(whole))
-        self._ask(self._path, lambda: whole.replace(self._path))
-        # As listed, since a call before --restart may have had more; the record first, without
-        # which no later call continues.
-        found = self._ask(self._folder, lambda: sorted(self._folder.iterdir()))
-        parts = [path for path in found if re.fullmatch(r"\d{8,}|whole", path.name)]
-        for path in (self._record, *parts):
-            self._ask(path, functools.partial(path.unlink, missing_ok=True))
+        with self._storing(self._path):
+            with whole.open("wb") as joined:
+                for part in map(self._part, range(self._parts)):
+                    with part.open("rb") as stream:
+                        shutil.copyfileobj(stream, joined, 1 << 20)
+            whole.replace(self._path)
+            # As listed, since a call before --restart may have had more; the record first, without
+            # which no later call continues.
+            found = sorted(self._folder.iterdir())
+            parts = [path for path in found if re.fullmatch(r"\d{8,}|whole", path.name)]
+            for path in (self._record, *parts):
+                path.unlink(missing_ok=True)
         self.kept = ""
 
     def close(self) -> None:
@@ -264,10 +265,10 @@ class BucketSink(_Continued):
 
     def _upload(self) -> None:
         if self._consumed != self._uploaded and self._consumed.lines:
-            data, path = bytes(self._waiting[: self._committed]), self._part(self._parts)
-            self._ask(path, lambda: path.write_bytes(data))
-            self._uploaded, self._parts = self._consumed, self._parts + 1
-            self._ask(self._record, lambda: self._tell(self._uploaded, self._parts))
+            with self._storing(path := self._part(self._parts)):
+                path.write_bytes(bytes(self._waiting[: self._committed]))
+                self._uploaded, self._parts = self._consumed, self._parts + 1
+                self._tell(self._uploaded, self._parts)
             del self._waiting[: self._committed]
             self._committed = 0
         self._last = time.monotonic()
@@ -275,15 +276,10 @@ class BucketSink(_Continued):
     def _part(self, number: int) -> Path:
         return self._folder / f"{number:08}"
 
-    def _ask(self, path: Path, action: Callable[[], T]) -> T:
-        with _explained(path, self._folder):
-            return paths.asking(path, "written", action)
-
-    def _join(self, whole: Path) -> None:
-        with whole.open("wb") as joined:
-            for part in map(self._part, range(self._parts)):
-                with part.open("rb") as stream:
-                    shutil.copyfileobj(stream, joined, 1 << 20)
+    @contextlib.contextmanager
+    def _storing(self, path: Path) -> Iterator[None]:
+        with _explained(path, self._folder), paths.explained(path, "written"):
+            yield
 
 
 class ShardedSink(_Continued):

@@ -132,16 +132,15 @@ def _described(folder: Path) -> dict[str, Any]:
     if (folder / FILES).exists():
         files: dict[str, Any] = load_json(folder / FILES)["files"]
         return files
-    return {
-        str(path.relative_to(folder)): {"size": path.stat().length}  # type: ignore[attr-defined]
-        | ({"sha256": _sha256(path)} if path.suffix == ".json" else {})
-        for path in files_below(folder)
-    }
+    return _listed(folder, digested=".json")
 
 
-def _listed(folder: Path) -> dict[str, Any]:
+def _listed(folder: Path, digested: str = "") -> dict[str, Any]:
+    from etils import epath
+
     return {
-        path.relative_to(folder).as_posix(): {"size": path.stat().st_size, "sha256": _sha256(path)}
+        path.relative_to(folder).as_posix(): {"size": epath.Path(path).stat().length}
+        | ({"sha256": _sha256(path)} if path.name.endswith(digested) else {})
         for path in files_below(folder)
     }
 

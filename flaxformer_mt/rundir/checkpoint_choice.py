@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from flaxformer_mt.rundir import CheckpointError, DamagedError, UnreadError
 from flaxformer_mt.rundir.layout import RunDirectory
-from flaxformer_mt.rundir.paths import COMMITTED, asking, is_remote, remove
+from flaxformer_mt.rundir.paths import COMMITTED, asking, exists, is_remote, remove
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -66,19 +66,14 @@ Kind = Literal["start", "regular", "end", "stop"]
 
 def list_steps(directory: Path) -> list[int]:
     """Steps in a checkpoints directory, in order; in a bucket only committed ones."""
-    if is_remote(directory):
-        return [step for step in steps_begun(directory) if is_there(directory / str(step))]
-    if not directory.is_dir():
-        return []
-    return sorted(int(p.name) for p in directory.iterdir() if p.name.isdecimal() and p.is_dir())
+    return [step for step in steps_begun(directory) if is_there(directory / str(step))]
 
 
 def steps_begun(directory: Path) -> list[int]:
-    """Steps in a bucket, committed or not."""
-    try:
-        found = asking(directory, "read", lambda: [path.name for path in directory.iterdir()])
-    except FileNotFoundError:
+    """Steps in a checkpoints directory, in order, in a bucket also uncommitted ones."""
+    if not exists(directory):
         return []
+    found = asking(directory, "read", lambda: [path.name for path in directory.iterdir()])
     return sorted(int(name) for name in found if name.isdecimal())
 
 
@@ -89,14 +84,9 @@ def is_there(folder: Path) -> bool:
     return folder.is_dir()
 
 
-def has_average(directory: Path) -> bool:
-    """Whether a checkpoints directory holds averaged parameters."""
-    return is_there(directory / AVERAGE)
-
-
 def existing_average(directory: Path) -> Path:
     """Where averaged parameters lie. Raises CheckpointError if there are none."""
-    if not has_average(directory):
+    if not is_there(directory / AVERAGE):
         raise CheckpointError(f"{directory.parent}: has no averaged parameters; run `average`")
     return directory / AVERAGE
 
@@ -159,16 +149,11 @@ def joined(steps: Sequence[int]) -> str:
     return ", ".join(str(step) for step in steps)
 
 
-def averaged_steps(run: RunDirectory) -> list[int]:
-    """The steps whose mean `checkpoints/average` is. Raises CheckpointError."""
-    return list(_average_meta(run)["steps"])
-
-
 def stale_average(run: RunDirectory) -> str | None:
     """A sentence about an average older than the run's newest step. Raises CheckpointError."""
-    if not has_average(run.checkpoints):
+    if not is_there(run.checkpoints / AVERAGE):
         return None
-    meta = _average_meta(run)
+    meta = average_meta(run)
     made = meta.get("newest", max(meta["steps"]))  # early ones don't say
     newest = max(list_steps(run.checkpoints), default=made)
     if newest <= made:
@@ -177,7 +162,8 @@ def stale_average(run: RunDirectory) -> str | None:
     return f"{run}: {averaged}, but the run is now at step {newest}; run `average` again"
 
 
-def _average_meta(run: RunDirectory) -> dict[str, Any]:
+def average_meta(run: RunDirectory) -> dict[str, Any]:
+    """The average's description, with its `steps`. Raises CheckpointError."""
     from flaxformer_mt.rundir.checkpoint_format import read_meta
 
     folder = existing_average(run.checkpoints)
@@ -189,7 +175,7 @@ def _average_meta(run: RunDirectory) -> dict[str, Any]:
 
 def default_weights(run: RunDirectory) -> Literal["average", "best", "latest"]:
     """The average if it isn't stale, else the best, else the latest. Raises UnreadError."""
-    if has_average(run.checkpoints) and not stale_average(run):
+    if is_there(run.checkpoints / AVERAGE) and not stale_average(run):
         return "average"
     try:
         select_step(run.checkpoints, "best")
@@ -217,7 +203,7 @@ def chosen_weights(run: RunDirectory, which: Which) -> Chosen:
     """The checkpoint that a name means now; warns of a stale average. Raises CheckpointError."""
     named = default_weights(run) if which == "auto" else which
     if named == "average":
-        chosen = Chosen("average", f"average of steps {joined(averaged_steps(run))}")
+        chosen = Chosen("average", f"average of steps {joined(average_meta(run)['steps'])}")
     else:
         step = select_step(run.checkpoints, named)
         chosen = Chosen(step, f"step {step}" if named == step else f"{named}, step {step}")

@@ -102,17 +102,9 @@ def _in_bucket(scheme: str, rest: str) -> Any:
         raise WorkdirError(f"{scheme}://{rest}: is neither a local path nor gs://BUCKET/FOLDER")
     if not bucket or not name:
         raise WorkdirError(f"gs://{rest}: write a folder in a bucket: gs://BUCKET/FOLDER")
-    missing = [name for name in ("gcsfs", "google.cloud.storage") if not _installed(name)]
-    if missing:
-        names = " and ".join(missing)
-        raise WorkdirError(f"gs://{rest}: {names} not installed: {install('gcs')}")
+    if importlib.util.find_spec("gcsfs") is None:  # it requires google.cloud.storage
+        raise WorkdirError(f"gs://{rest}: gcsfs not installed: {install('gcs')}")
     return bucket_path(f"gs://{bucket}/{name}")
-
-
-def _installed(module: str) -> bool:
-    with contextlib.suppress(ModuleNotFoundError):  # its parent package
-        return importlib.util.find_spec(module) is not None
-    return False
 
 
 def write_json(path: Path, content: Any) -> None:

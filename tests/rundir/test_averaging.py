@@ -13,7 +13,7 @@ import pytest
 from flaxformer_mt.rundir import CheckpointError, checkpoint_choice
 from flaxformer_mt.rundir.checkpoint_choice import (
     average_checkpoints,
-    averaged_steps,
+    average_meta,
     write_average,
 )
 from flaxformer_mt.rundir.checkpoints import load_params
@@ -81,7 +81,7 @@ def test_the_stored_average_is_loaded_and_replaced(run, saved, monkeypatch):
     for n in (2, 3):
         params, steps = average_checkpoints(run, n)
         write_average(run, params, steps)
-        assert averaged_steps(run) == steps
+        assert average_meta(run)["steps"] == steps
         assert_mean(load_params(run, "average"), *steps)
     assert sorted(p.name for p in run.checkpoints.iterdir()) == ["1", "2", "3", "average"]
     full = mock.Mock(side_effect=OSError(28, "No space left on device"))
@@ -90,7 +90,7 @@ def test_the_stored_average_is_loaded_and_replaced(run, saved, monkeypatch):
         patch.setattr(ocp.Checkpointer, "save", full)
         with pytest.raises(CheckpointError, match="average: cannot be written: .*No space left"):
             write_average(run, tree(7), [7])
-    assert averaged_steps(run) == [1, 2, 3]
+    assert average_meta(run)["steps"] == [1, 2, 3]
     write_average(run, tree(7), [7])
     assert_mean(load_params(run, "average"), 7)
 
