@@ -23,7 +23,7 @@ class InputError(UserError):
 
 
 @dataclasses.dataclass(eq=False)
-class Lines:
+class Lines(Iterator[bytes]):
     """The lines of one input without their ends, "\\n" or "\\r\\n", and how far they are read.
 
     Messages have `name` and the line's number, from 1. Raises CorpusError while they are read.
@@ -44,9 +44,6 @@ class Lines:
     @property
     def interactive(self) -> bool:
         return self.stream.isatty()
-
-    def __iter__(self) -> Iterator[bytes]:
-        return self
 
     def __next__(self) -> bytes:
         if self.prompt:
@@ -98,7 +95,7 @@ def open_lines(path: str | None) -> Iterator[Lines]:
         yield Lines(path, buffered, place=place, text=text, file=file, size=size)
 
 
-class TwoInputs:
+class TwoInputs(Iterator[bytes]):
     """Line n of one input and line n of another, with a line end between them."""
 
     interactive = False
@@ -111,9 +108,6 @@ class TwoInputs:
     @property
     def number(self) -> int:
         return self._src.number
-
-    def __iter__(self) -> Iterator[bytes]:
-        return self
 
     def __next__(self) -> bytes:
         src, tgt = next(self._src, None), next(self._tgt, None)
@@ -130,7 +124,7 @@ class TwoInputs:
         return self._src.share(round(done * self._src.bytes_read / read)) if read else None
 
 
-class Shard:
+class Shard(Iterator[bytes]):
     """The lines of an input after `start` up to `stop`, with their numbers; `size` bytes."""
 
     interactive = False
@@ -144,9 +138,6 @@ class Shard:
     @property
     def number(self) -> int:
         return self._lines.number
-
-    def __iter__(self) -> Iterator[bytes]:
-        return self
 
     def __next__(self) -> bytes:
         if self.number >= self._stop:

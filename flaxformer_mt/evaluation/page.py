@@ -1,8 +1,6 @@
 """One HTML file about an evaluation: scores, scores by length, worst and best translations."""
 
 import difflib
-from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -23,11 +21,7 @@ _ORDERS = {
 }
 
 
-class Span(NamedTuple):
-    """A stretch of words; `differs` if the other side lacks it."""
-
-    text: str
-    differs: bool
+Spans = list[tuple[str, bool]]  # stretches of words, and whether the other side lacks them
 
 
 def worst_and_best(assessment: Assessment, shown: int = SHOWN) -> list[int]:
@@ -42,19 +36,19 @@ def _measured(assessment: Assessment, kind: type) -> Measured:
     return next(one for one in assessment.measured if isinstance(one.metric, kind))
 
 
-def differences(one: str, other: str) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
+def differences(one: str, other: str) -> tuple[Spans, Spans]:
     """Both texts as stretches of blank-separated words that the other has or lacks."""
     ours, theirs = one.split(), other.split()
     if len(ours) * len(theirs) > _COMPARABLE:
-        return (Span(one, False),), (Span(other, False),)
+        return [(one, False)], [(other, False)]
     matcher = difflib.SequenceMatcher(a=ours, b=theirs, autojunk=False)
-    sides: tuple[list[Span], list[Span]] = ([], [])
+    sides: tuple[Spans, Spans] = ([], [])
     for kind, start, end, their_start, their_end in matcher.get_opcodes():
         parts = (ours[start:end], theirs[their_start:their_end])
         for side, words in zip(sides, parts, strict=True):
             if words:
-                side.append(Span(" ".join(words), kind != "equal"))
-    return tuple(sides[0]), tuple(sides[1])
+                side.append((" ".join(words), kind != "equal"))
+    return sides
 
 
 def page(name: str, assessment: Assessment, *, origin: str, shown: int = SHOWN) -> str:
@@ -115,7 +109,7 @@ def _example(assessment: Assessment, number: int) -> str:
     )
 
 
-def _spans(spans: Sequence[Span], mark: str) -> str:
+def _spans(spans: Spans, mark: str) -> str:
     return " ".join(
-        f"<{mark}>{text(span.text)}</{mark}>" if span.differs else text(span.text) for span in spans
+        f"<{mark}>{text(words)}</{mark}>" if differs else text(words) for words, differs in spans
     )

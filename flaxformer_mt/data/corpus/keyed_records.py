@@ -1,6 +1,7 @@
 """Sentences under two keys: JSON objects (`jsonl`, `array_record`) and parquet rows (`hf`)."""
 
 import dataclasses
+import functools
 import json
 import re
 import urllib.parse
@@ -26,37 +27,33 @@ class NoText(Exception):
 
 
 @dataclasses.dataclass(frozen=True)
-class JsonRecords:
-    """Files read one after the other; record n counts through all of them.
-
-    `src` and `tgt` are keys of an object; a dot leads into an object: "translation.en".
-    """
+class KeyedRecords:
+    """Files read one after the other; record n counts through all of them."""
 
     files: Mapping[str, AnyPath]
-    label: str  # for messages: the file, or the pattern of shards
-    read: Callable[[AnyPath], Iterator[bytes]]
-    src: str
-    tgt: str
+    label: str  # for messages: the file, or what found the files
+    read: Callable[[AnyPath], Iterator[Any]]
+    texts: Callable[[Any], tuple[bytes, bytes]]  # of a record; raises NoText
 
     def records(self) -> Iterator[tuple[bytes, ...]]:
-        """The two sentences, or the record if they aren't found."""
+        """The two sentences, or one column that says why they aren't found."""
         for path in self.files.values():
             for record in self.read(path):
-                found = self._sentences(record)
-                yield (record,) if isinstance(found, NoText) else found
+                try:
+                    yield self.texts(record)
+                except NoText as why:
+                    yield ("\0".join(why.args).encode(),)
 
     def check(self, columns: tuple[bytes, ...]) -> Defect | None:
         if len(columns) == 2:
             return defect_of_sides(columns, (self.label, self.label), where=" of the {side} text")
-        found = self._sentences(columns[0])
-        return Defect(self.label, *found.args) if isinstance(found, NoText) else None
+        return Defect(self.label, *columns[0].decode().split("\0", 1))
 
-    def _sentences(self, record: bytes) -> tuple[bytes, bytes] | NoText:
-        try:
-            value = parsed(record)
-            return text_at(value, self.src), text_at(value, self.tgt)
-        except NoText as why:
-            return why
+
+def texts_at(record: bytes, src: str, tgt: str) -> tuple[bytes, bytes]:
+    """The texts of a JSON record under two keys. Raises NoText."""
+    value = parsed(record)
+    return text_at(value, src), text_at(value, tgt)
 
 
 def parsed(record: bytes) -> Any:
@@ -96,40 +93,23 @@ _ROWS = 4096  # taken from a file at a time
 _BUFFER = 1 << 20  # bytes of each column; otherwise a group of rows is read whole
 
 
-@dataclasses.dataclass(frozen=True)
-class ParquetRecords:
-    """Files read one after the other; record n counts their rows.
-
-    `src` and `tgt` are columns of text; a dot leads into a struct: "translation.en".
-    """
-
-    files: Mapping[str, AnyPath]
-    label: str  # what found the files
-    src: str
-    tgt: str
-
-    def records(self) -> Iterator[tuple[bytes, ...]]:
-        """The two sentences, or one column that says which one is null."""
-        keys = self.src, self.tgt
-        for path in self.files.values():
-            for pair in _rows(path, keys):
-                null = [key for key, text in zip(keys, pair, strict=True) if text is None]
-                yield (f"{null[0]!r} is null".encode(),) if null else pair
-
-    def check(self, columns: tuple[bytes, ...]) -> Defect | None:
-        if len(columns) != 2:
-            return Defect(self.label, NO_TEXT, columns[0].decode("utf-8"))
-        return defect_of_sides(columns, (self.label, self.label), where=" of the {side} text")
-
-
-def open_files(corpus: CorpusConfig, folder: str, key: str, *, fetch: bool) -> ParquetRecords:
+def open_files(corpus: CorpusConfig, folder: str, key: str, *, fetch: bool) -> KeyedRecords:
     """The files of a corpus of kind `hf`, of the hub only earlier ones without `fetch`."""
     if corpus.path.startswith(HUB):
         found = _of_hub(corpus.path, f"{key}.path", fetch=fetch)
     else:
         found = paths.require_matches(corpus.path, folder, f"{key}.path")
     files = {f"path[{number}]": path for number, path in enumerate(found)}
-    return ParquetRecords(files, corpus.path, corpus.src, corpus.tgt)
+    keys = corpus.src, corpus.tgt
+    rows, texts = functools.partial(_rows, keys=keys), functools.partial(_not_null, keys)
+    return KeyedRecords(files, corpus.path, rows, texts)
+
+
+def _not_null(keys: tuple[str, str], pair: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
+    for key, text in zip(keys, pair, strict=True):
+        if text is None:
+            raise NoText(NO_TEXT, f"{key!r} is null")
+    return pair
 
 
 def _of_hub(path: str, key: str, *, fetch: bool) -> tuple[AnyPath, ...]:

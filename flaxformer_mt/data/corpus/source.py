@@ -9,7 +9,7 @@ from typing import Protocol, cast
 from flaxformer_mt.config.consistency import CORPUS_SETTINGS
 from flaxformer_mt.config.schema import CorpusConfig, DataConfig
 from flaxformer_mt.data.corpus import keyed_records, paths, tfds_sets
-from flaxformer_mt.data.corpus.keyed_records import JsonRecords
+from flaxformer_mt.data.corpus.keyed_records import KeyedRecords, texts_at
 from flaxformer_mt.data.corpus.pairs import CorpusError, Defect, Drops, Pair
 from flaxformer_mt.data.corpus.paths import AnyPath
 from flaxformer_mt.data.corpus.shards import read_array_record
@@ -113,7 +113,7 @@ def is_seekable(source: Source) -> bool:
     if isinstance(source, Changed):
         return is_seekable(source.whole)
     of_lines = isinstance(source, TextFiles) or (
-        isinstance(source, JsonRecords) and source.read is lines
+        isinstance(source, KeyedRecords) and source.read is lines
     )
     return of_lines and all(map(is_plain, source.files.values()))
 
@@ -126,7 +126,7 @@ def part_of(source: Source, places: Mapping[str, Place]) -> Source:
         return dataclasses.replace(source, places=places)
     [place] = places.values()
     read = functools.partial(lines, place=place)
-    return dataclasses.replace(cast(JsonRecords, source), read=read)
+    return dataclasses.replace(cast(KeyedRecords, source), read=read)
 
 
 def open_split(
@@ -175,6 +175,7 @@ def open_source(
             if key == "data.valid":
                 text += "; or hold out training text with data.valid_fraction=0.01"
             raise CorpusError(text)
+    texts = functools.partial(texts_at, src=corpus.src, tgt=corpus.tgt)
     if corpus.kind in ("files", "tsv", "jsonl"):
         found = {
             name: paths.require_file(getattr(corpus, name), folder, f"{key}.{name}")
@@ -182,11 +183,11 @@ def open_source(
         }
         if corpus.kind != "jsonl":
             return TextFiles(found)
-        return JsonRecords(found, str(found["path"]), lines, corpus.src, corpus.tgt)
+        return KeyedRecords(found, str(found["path"]), lines, texts)
     if corpus.kind == "array_record":
         matches = paths.require_matches(corpus.path, folder, f"{key}.path")
         shards = {f"path[{number}]": shard for number, shard in enumerate(matches)}
-        return JsonRecords(shards, corpus.path, read_array_record, corpus.src, corpus.tgt)
+        return KeyedRecords(shards, corpus.path, read_array_record, texts)
     if corpus.kind == "hf":
         return keyed_records.open_files(corpus, folder, key, fetch=make)
     assert corpus.kind == "tfds"

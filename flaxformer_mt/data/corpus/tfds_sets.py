@@ -31,27 +31,18 @@ _NOT_FETCHED = Path("/not-fetched")
 
 
 @dataclasses.dataclass(frozen=True)
-class ShardPart:
-    """`take` records of a shard after the first `skip`."""
-
-    path: AnyPath
-    skip: int
-    take: int
-
-
-@dataclasses.dataclass(frozen=True)
 class TfdsSplit:
     """A split of a prepared set, or a slice of one, in one direction."""
 
     label: str  # such as "wmt14_translate/de-en/1.0.0 train[:10%]"
-    parts: tuple[ShardPart, ...]
+    parts: tuple[tuple[AnyPath, int, int], ...]  # a shard, and the records to skip and to take
     file_format: str
     src: str
     tgt: str
 
     @property
     def files(self) -> dict[str, AnyPath]:
-        found = dict.fromkeys(part.path for part in self.parts)
+        found = dict.fromkeys(path for path, _, _ in self.parts)
         return {f"path[{number}]": path for number, path in enumerate(found)}
 
     def records(self) -> Iterator[tuple[bytes, ...]]:
@@ -59,13 +50,13 @@ class TfdsSplit:
         from tensorflow_datasets.proto import tf_example_pb2
 
         read, parse = shards.READERS[self.file_format], tf_example_pb2.Example.FromString
-        for part in self.parts:
-            for record in read(part.path, part.skip, part.take):
+        for path, skip, take in self.parts:
+            for record in read(path, skip, take):
                 try:
                     features = parse(record).features.feature
                 except DecodeError as error:
                     damage = f"a record is not in TFDS's format ({error}): prepare it again"
-                    raise CorpusError(f"{part.path}: {damage}") from error
+                    raise CorpusError(f"{path}: {damage}") from error
                 src = features[self.src].bytes_list.value
                 tgt = features[self.tgt].bytes_list.value
                 yield (src[0], tgt[0]) if len(src) == len(tgt) == 1 else (record,)
@@ -142,7 +133,7 @@ def data_dir_of(corpus: CorpusConfig, folder: str) -> AnyPath:
     return paths.locate(os.environ.get("TFDS_DATA_DIR") or DEFAULT_DATA_DIR, "")
 
 
-def _parts(builder: Any, split: str, key: str) -> tuple[ShardPart, ...]:
+def _parts(builder: Any, split: str, key: str) -> tuple[tuple[AnyPath, int, int], ...]:
     splits = builder.info.splits
     try:
         instructions = splits[split].file_instructions
@@ -152,10 +143,7 @@ def _parts(builder: Any, split: str, key: str) -> tuple[ShardPart, ...]:
             f"{key}.split: {builder.info.full_name} has no split {split!r}, only {known} and "
             f"slices such as 'train[:10%]' ({error!r})"
         ) from error
-    located = (paths.locate(str(one.filename), "") for one in instructions)
-    return tuple(
-        ShardPart(path, one.skip, one.take) for path, one in zip(located, instructions, strict=True)
-    )
+    return tuple((paths.locate(str(one.filename), ""), one.skip, one.take) for one in instructions)
 
 
 def _make(name: str, data_dir: Path, archives: Path | None, key: str) -> Any:

@@ -197,11 +197,8 @@ class Seen:
         return found
 
 
-class SeenNear:
+class SeenNear(Seen):
     """The pairs that came before, by the hashes of their bands."""
-
-    def __init__(self) -> None:
-        self._seen = Seen()
 
     def add(self, pairs: UInt64[np.ndarray, " pairs bands"]) -> Bool[np.ndarray, " pairs"]:
         """Adds the pairs that share no band with one added before; True for these.
@@ -209,7 +206,7 @@ class SeenNear:
         A dropped pair drops no others, so a chain of ever less similar pairs keeps some.
         """
         bands, places = np.unique(pairs, return_inverse=True)
-        known = self._seen.known(bands)[places.reshape(pairs.shape)]
+        known = self.known(bands)[places.reshape(pairs.shape)]
         new, here = np.ones(len(pairs), bool), set[int]()
         new[known.any(axis=1)] = False
         for pair in np.flatnonzero(new):
@@ -218,5 +215,5 @@ class SeenNear:
                 here.update(hashes)
             else:
                 new[pair] = False
-        self._seen.add(pairs[new].ravel())
+        super().add(pairs[new].ravel())
         return new

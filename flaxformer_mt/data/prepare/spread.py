@@ -106,7 +106,7 @@ class Spread:
     def encoder(self, settings: Settings) -> Callable[[str, Source], Iterator[Encoded]]:
         """What became of each chunk of a corpus, in order, as `encode_chunk` has it."""
         encode = functools.partial(encode_part, settings=settings)
-        self._workers.start(_beginning(encode, settings.data))
+        self._workers.start(functools.partial(_begun, encode, settings.data))
         return self._encoded
 
     def _encoded(self, split: str, source: Source) -> Iterator[Encoded]:
@@ -131,12 +131,8 @@ def spread_over(cluster: Cluster | None, config: DataConfig) -> Iterator[Spread 
         yield None
         return
     splits = [corpora.open_split(config, split) for split in ("train", "valid")]
-    with cluster(_beginning(operator.call, config)) as workers:
+    with cluster(functools.partial(_begun, operator.call, config)) as workers:
         yield Spread(workers, [source for opened in splits for _, _, source in opened], config)
-
-
-def _beginning(work: Callable[[Any], Any], config: DataConfig) -> Begin:
-    return functools.partial(_begun, work, config)
 
 
 def _begun(
