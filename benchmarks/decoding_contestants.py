@@ -4,6 +4,7 @@ Each tries a few batch sizes first and keeps the quickest: a runtime is measured
 """
 
 import dataclasses
+import hashlib
 import importlib
 import json
 import os
@@ -94,10 +95,12 @@ def ctranslate2(workdir: Path, compute_type: str, work: Work) -> Decode:
 
     from flaxformer_mt.interop.ctranslate2 import write
 
-    folder = workdir / "ctranslate2"
+    folder = workdir / f"ctranslate2_{work.layers}"
     search: dict[str, Any] = {}
     if work.run:
         run = Translator.load(work.run)
+        weights = f"{work.run} {run.name}".encode()
+        folder = workdir / f"ctranslate2_{hashlib.sha256(weights).hexdigest()[:12]}"
         if not (folder / "model.bin").exists():
             folder.mkdir(parents=True, exist_ok=True)
             write(run.with_dtype("float32"), folder, quantization="float32")

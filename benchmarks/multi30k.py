@@ -136,7 +136,7 @@ def write_seeds(name: str, spec: str, folder: Path) -> None:
 
 def _origin(result: Result) -> str:
     machine, mixed = result.machine, mixture(result)
-    told = f"{result.commit}, {machine.cores} cores, "
+    told = f"{result.commit}, {machine.cores} core{'s' * (machine.cores > 1)}, "
     told += machine.instructions or "instructions unknown"
     return told if mixed is None else f"{told}; {mixed}"
 

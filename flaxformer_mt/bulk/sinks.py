@@ -250,8 +250,9 @@ class BucketSink(_Continued):
                     with part.open("rb") as stream:
                         shutil.copyfileobj(stream, joined, 1 << 20)
             whole.replace(self._path)
-            # As listed, since a call before --restart may have had more; the record first, without
-            # which no later call continues.
+        # As listed, since a call before --restart may have had more; the record first, without
+        # which no later call continues.
+        with self._storing(self._folder):
             found = sorted(self._folder.iterdir())
             parts = [path for path in found if re.fullmatch(r"\d{8,}|whole", path.name)]
             for path in (self._record, *parts):

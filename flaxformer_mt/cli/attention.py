@@ -161,7 +161,7 @@ def _find(options: argparse.Namespace, which: Any) -> int:
     )
     _write_found(options, found, translator, chosen)
     if options.draw is not None:
-        _draw_found(options, found)
+        _draw_found(options, found, translator)
     return 0
 
 
@@ -193,11 +193,12 @@ def _write_found(
     print(described(found, model=model, decoding=decoding))
 
 
-def _draw_found(options: argparse.Namespace, found: Found) -> None:
+def _draw_found(options: argparse.Namespace, found: Found, translator: fm.Translator) -> None:
     folder = make_folder(options.draw)
     for head in found.heads:
         for example in head.examples:
-            picked = pick(example.attention, kind=head.kind, layer=head.layer, heads=(head.head,))
+            attention = attend(translator, example.sentence)
+            picked = pick(attention, kind=head.kind, layer=head.layer, heads=(head.head,))
             place = f"{head.kind}-layer{head.layer}-head{head.head}-line{example.sentence.number}"
             name = f"{head.search.name.replace(' ', '-')}-{place}.svg"
             write_drawn(STYLES[options.style](picked), str(folder / name), size=options.size)

@@ -122,7 +122,6 @@ class Example:
     1."""
 
     sentence: Sentence
-    attention: Attention
     value: float
     row: int
     column: int
@@ -241,7 +240,6 @@ def _example(
     row, column = strongest(weights, head.kind, wanted)
     return Example(
         sentence=sentence,
-        attention=attention,
         value=value,
         row=row + 1,
         column=column + 1,

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -41,7 +41,9 @@ def write_orderings(
     """Compares each row of Table 3 with the base, over all seeds measured with these settings, and
     writes that; None if no row shares a seed with the base. Raises ConfigError, ScoringError and
     ResultError."""
-    base, *others = (_done(row, settings, run_of, results) for row in rows_of("table3"))
+    base = _done(_BASE, settings, run_of, results)
+    rows = (row for row in rows_of("table3") if row != _BASE)
+    others = [_done(row, settings, run_of, results, seeds=set(base)) for row in rows]
     metrics: dict[str, float] = {}
     used: dict[str, str] = {}
     signatures: dict[str, str] = {}
@@ -70,10 +72,17 @@ def write_orderings(
 
 
 def _done(
-    row: Row, settings: Settings, run_of: Callable[[Experiment], RunDirectory], results: Path
+    row: Row,
+    settings: Settings,
+    run_of: Callable[[Experiment], RunDirectory],
+    results: Path,
+    seeds: Container[int] | None = None,
 ) -> dict[int, Scored]:
+    """By seed, of `seeds` alone if they are given."""
     found = {}
     for seed in sorted({int(one.metrics["seed"]) for one in read_records(results).of(row)}):
+        if seeds is not None and seed not in seeds:
+            continue
         try:
             experiment = resolve(row, dataclasses.replace(settings, seed=seed))
         except RowError:  # the row doesn't apply to these settings

@@ -78,7 +78,7 @@ def draw_attention(
             old.unlink()
         heads = [head for head in found.heads if head.search.name == search and head.examples]
         if heads:
-            _draw(heads[0], _two_heads(heads[0], found), folder / name, say)
+            _draw(heads[0], _two_heads(heads[0], found), folder / name, translator, say)
         else:
             say(f"{name} ({search}): not drawn: no head shows it on these sentences")
 
@@ -92,7 +92,7 @@ def _two_heads(best: Head, found: Found) -> tuple[int, ...]:
     return best.head, second
 
 
-def _draw(best: Head, both: tuple[int, ...], stem: Path, say: Say) -> None:
+def _draw(best: Head, both: tuple[int, ...], stem: Path, translator: Translator, say: Say) -> None:
     # Heads (none: all), and whether for one word only.
     views: dict[str, list[tuple[tuple[int, ...], bool]]] = {
         "long distance": [((), True)],
@@ -100,9 +100,10 @@ def _draw(best: Head, both: tuple[int, ...], stem: Path, say: Say) -> None:
         "structure": [((head,), False) for head in both],
     }
     example = best.examples[0]
+    attention = attend(translator, example.sentence)
     say(f"  {example.query} looks at {example.key} ({example.weight:.2f}): {example.sentence.src}")
     for heads, alone in views[best.search.name]:
-        picked = pick(example.attention, kind=best.kind, layer=best.layer, heads=heads)
+        picked = pick(attention, kind=best.kind, layer=best.layer, heads=heads)
         if alone:
             queries = whole_word(picked.rows, example.row - 1)
             picked = dataclasses.replace(picked, queries=queries)

@@ -118,7 +118,9 @@ class Settings:
                 files = (corpus[part] for part in ("train", "valid", "test"))
                 train, valid, test = (pair and tuple(pair) for pair in files)
                 plain["corpus"] = Corpus(name=corpus["name"], train=train, valid=valid, test=test)
-            return cls(**plain | {"overrides": tuple(plain["overrides"])})
+            plain["overrides"] = tuple(plain["overrides"])
+            # A later version may have written more.
+            return cls(**{field.name: plain[field.name] for field in dataclasses.fields(cls)})
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise RowError(f"its details are incomplete: {error}") from error
 

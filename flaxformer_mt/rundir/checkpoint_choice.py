@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from flaxformer_mt.rundir import CheckpointError, DamagedError, UnreadError
 from flaxformer_mt.rundir.layout import RunDirectory
-from flaxformer_mt.rundir.paths import COMMITTED, asking, exists, is_remote, remove
+from flaxformer_mt.rundir.paths import COMMITTED, asking, is_remote, remove
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -71,9 +71,12 @@ def list_steps(directory: Path) -> list[int]:
 
 def steps_begun(directory: Path) -> list[int]:
     """Steps in a checkpoints directory, in order, in a bucket also uncommitted ones."""
-    if not exists(directory):
+    if not is_remote(directory) and not directory.is_dir():
         return []
-    found = asking(directory, "read", lambda: [path.name for path in directory.iterdir()])
+    try:
+        found = asking(directory, "read", lambda: [path.name for path in directory.iterdir()])
+    except FileNotFoundError:  # in a bucket
+        return []
     return sorted(int(name) for name in found if name.isdecimal())
 
 

@@ -90,6 +90,7 @@ def test_what_is_no_run_directory_cannot_be_opened(tmp_path, prepare, message):
         ("config", b'{"format_version": 1, "config": {}}', r"is not valid \(KeyError: 'starts'"),
         ("config", b'{\n"format_version": 1,\n', r"config\.json:3: is not JSON.*restore it from a"),
         ("status", b"{}", "is not valid.*delete it"),
+        ("status", b"[]", "is not valid"),
         ("status", b'{"state"', r"status\.json:1: is not JSON.*; delete it"),
     ],
 )

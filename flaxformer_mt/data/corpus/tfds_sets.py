@@ -194,6 +194,9 @@ def _make(name: str, data_dir: Path, archives: Path | None, key: str) -> Any:
         except CorpusError:
             raise
         except Exception as error:  # whatever the set's own code raises
+            # Another process may have made it first.
+            if (Path(builder.data_dir) / "dataset_info.json").exists():
+                return tfds.builder_from_directory(str(builder.data_dir))
             raise CorpusError(f"{key}.path: {name} cannot be prepared: {error!r}") from error
     return tfds.builder_from_directory(str(builder.data_dir))
 
