@@ -91,7 +91,8 @@ def write_seeds(name: str, spec: str, folder: Path) -> None:
     """The result `NAME_seeds` of all seeds of a variant, if there are several. Raises ResultError.
 
     A seed counts once: of runs with both number types the one with the config's own, whose name has
-    none. Its details say which these are, of what commit and machine, and which are left out.
+    none. Its details say which these are, of what commit and machine, and which are left out. Its
+    machine is that of most seeds.
     """
     of_seed = re.compile(rf"{name}(?:_seed_(\d+))?(_float32|_bfloat16)?")
     usual = str(load_config(spec).training.seed)
@@ -128,6 +129,7 @@ def write_seeds(name: str, spec: str, folder: Path) -> None:
         command="; ".join(result.command for result in found),
         config=spec,
         seconds=sum(result.seconds for result in found),
+        machine=statistics.mode(result.machine for result in found),
         metrics=metrics,
         signatures=signatures,
         details=details,

@@ -76,6 +76,10 @@ def test_a_call_with_one_seed_compares_all_that_were_measured(folder: Folder) ->
     again = folder.compared(3, overrides=("model.remat=true",))
     assert again is not None and again.metrics == first.metrics
     assert " --seeds 1 2 3" in again.command
+    # Nor is a run without references, if the base hasn't its seed.
+    folder.add("table3/c_N2", 9, 0.3)
+    alone = experiment("table3/c_N2", seed=9)
+    (folder.run_of(alone).evaluation / f"{alone.kept_as}.ref.txt").unlink()
     # Seeds of other settings are not compared.
     assert folder.compared(1, corpus=TOY) is None
     folder.add("table3/base", 4, 0.1, scale=0.5)

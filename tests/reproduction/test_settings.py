@@ -94,6 +94,8 @@ def test_a_result_tells_in_which_form_the_text_was():
     assert again(found.details()).digest == found.digest
     assert "--scale 0.1 --seeds 1 --text tfds --folder FOLDER" in found.command
     assert "text" not in json.loads(Settings().to_json())  # as before there was the setting
+    newer = json.loads(Settings().to_json()) | {"newer": 1}
+    assert Settings.from_json(json.dumps(newer)) == Settings(folder="FOLDER")
     # It has no trees.
     with pytest.raises(RowError, match="lacks its data.train.*leave out --text"):
         resolve(row_of("table4/wsj_only"), TFDS)

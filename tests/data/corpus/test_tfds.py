@@ -150,7 +150,7 @@ def no_network(monkeypatch):
     monkeypatch.setattr("requests.Session.request", fail)
 
 
-def test_wmt14_is_made_from_its_archives(fake_wmt14, tmp_path, no_network, capsys):
+def test_wmt14_is_made_from_its_archives(fake_wmt14, tmp_path, no_network, capsys, monkeypatch):
     data_dir = tmp_path / "data"
     pairs = read(wmt14(data_dir, fake_wmt14))
     counts = {"europarl": 5, "crawl": 4, "news": 3}
@@ -164,6 +164,16 @@ def test_wmt14_is_made_from_its_archives(fake_wmt14, tmp_path, no_network, capsy
     assert {pair[1:] for pair in test} == {(f"2014 en {i}", f"2014 de {i}") for i in range(3)}
     assert not list(data_dir.glob("unpacked-*"))
     assert capsys.readouterr().out == ""
+    # Another process may make it meanwhile.
+    kind = tfds.core.DatasetBuilder
+    make = kind.download_and_prepare
+
+    def late(builder, **how):
+        make(builder, **how)
+        raise FileExistsError
+
+    monkeypatch.setattr(kind, "download_and_prepare", late)
+    assert read(wmt14(tmp_path / "again", fake_wmt14)) == pairs
 
 
 def test_missing_damaged_and_malicious_archives_are_named(fake_wmt14, tmp_path, monkeypatch):
