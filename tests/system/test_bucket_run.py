@@ -22,8 +22,10 @@ def test_train_resume_average_translate_and_evaluate(
     run, corpus, trained, gcs, bucket, tmp_path, monkeypatch
 ):
     workdir = f"gs://{bucket}/runs/tiny"
+    gcs.put(f"{bucket}/runs/tiny/data.parts/one", b"of a cluster that was lost")
     done = run("prepare", *tiny(corpus), "--workdir", workdir)
     assert done.status == 0, done.errors
+    assert not gcs.names(f"{bucket}/runs/tiny/data.parts")
     part = command("train", *tiny(corpus), "--config.training.steps=10", "--workdir", workdir)
     assert part.returncode == 0, part.stderr
     # Lines past the checkpoint, as a kill leaves them.

@@ -114,16 +114,18 @@ def test_whoever_is_killed_prepare_s_folder_is_one_machine_s(run, cluster, tmp_p
     call = ("prepare", *settings(text, data__vocabulary__sample=5000), "--workdir")
     assert run(*call, tmp_path / "alone").status == 0
     on_ray = (*call, spread, "--engine", "ray", "--ray-address", cluster.address)
-    shard = spread / "data.partial" / "train-00000.src.tokens"
+    parts, shard = spread / "data.parts", spread / "data.partial" / "train-00000.src.tokens"
 
     def written(process: Any, size: int = 0) -> int:
         wait_until(lambda: shard.exists() and shard.stat().st_size > size, process)
         return shard.stat().st_size
 
     process = started(*on_ray)
-    written(process)
+    wait_until(lambda: parts.exists() and len([*parts.iterdir()]) > 8, process)
     process.kill()
     process.communicate(timeout=100)
+    finished = len([path for path in parts.iterdir() if not path.name.startswith(".")])
+    assert 8 <= finished < 1 + 25 + 1  # the vocabulary, text to train on, and to validate on
     process = started(*on_ray)
     wait_until(lambda: not shard.exists(), process)
     written(process)
@@ -134,7 +136,9 @@ def test_whoever_is_killed_prepare_s_folder_is_one_machine_s(run, cluster, tmp_p
     _, errors = process.communicate(timeout=300)
     cluster.add_node(num_cpus=1)
     assert process.returncode == 0, errors
-    assert "prepare: starting over" in errors and "; others take over its work" in errors
+    assert "prepare: removing " in errors and "; others take over its work" in errors
+    assert f"prepare: {finished} finished parts of an interrupted call were in {parts}" in errors
+    assert "training the vocabulary" not in errors and not parts.exists()
     for name in ("data", "vocabulary"):
         assert contents(spread / name) == contents(tmp_path / "alone" / name)
 

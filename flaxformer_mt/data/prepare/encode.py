@@ -11,6 +11,7 @@ from jaxtyping import Bool, Int32, Int64, UInt64
 from flaxformer_mt.config.schema import DataConfig
 from flaxformer_mt.data import corpus as corpora
 from flaxformer_mt.data.corpus import EXAMPLES, Drops, Example, Place, Source
+from flaxformer_mt.data.corpus.text_files import require_stamp
 from flaxformer_mt.data.prepare import filters
 from flaxformer_mt.data.vocabulary import BLANK, UNK, Vocabularies
 
@@ -51,29 +52,30 @@ class Range(NamedTuple):
             line += len(chunk)
 
 
+@dataclasses.dataclass
 class Fates:
     """Which records of a chunk are kept, and an account of the others."""
 
-    def __init__(self, chunk: Chunk) -> None:
-        self.drops = Drops()
-        self._first_line, self._label = chunk.first_line, chunk.source.label
-        self._kept = np.ones(len(chunk.records), bool)
+    first_line: int
+    label: str  # the source's
+    mask: Bool[np.ndarray, " records"]
+    drops: Drops = dataclasses.field(default_factory=Drops)
 
     def kept(self) -> Places:
-        return np.flatnonzero(self._kept)
+        return np.flatnonzero(self.mask)
 
     def drop(
         self, records: Places, reason: str, detail: str | Callable[[int], str], file: str = ""
     ) -> None:
         """Drops those of the records, whose places are in order, that are still kept."""
-        places = records[self._kept[records]]
-        self._kept = self._kept.copy()  # arrays that Ray returns can't be written to
-        self._kept[places] = False
+        places = records[self.mask[records]]
+        self.mask = self.mask.copy()  # arrays that Ray returns can't be written to
+        self.mask[places] = False
         if len(places):
             self.drops.counts[reason] = self.drops.counts.get(reason, 0) + len(places)
         for place in places[:EXAMPLES].tolist():
             said = detail if isinstance(detail, str) else detail(place)
-            example = Example(file or self._label, self._first_line + place, reason, said)
+            example = Example(file or self.label, self.first_line + place, reason, said)
             self.drops.examples.append(example)
 
 
@@ -121,7 +123,12 @@ def encode_part(part: Chunk | Range, settings: Settings) -> list[Encoded]:
     looked for over parts, by `Encoded.hashes` and `Encoded.bands`. Raises CorpusError.
     """
     chunks = part.chunks() if isinstance(part, Range) else [part]
-    return [encode_chunk(chunk, settings) for chunk in chunks]
+    encoded = [encode_chunk(chunk, settings) for chunk in chunks]
+    if isinstance(part, Range):
+        for name, place in part.places.items():
+            if place.stamp:  # a later call may use this, which must be of one state of the file
+                require_stamp(part.source.files[name], place.stamp)
+    return encoded
 
 
 def encode_chunk(chunk: Chunk, settings: Settings) -> Encoded:
@@ -130,7 +137,8 @@ def encode_chunk(chunk: Chunk, settings: Settings) -> Encoded:
     Only what the model cannot take is left out of validation, which is sides that are empty or too
     long or words without a type: the other filters clean what is learned from.
     """
-    fates, training = Fates(chunk), chunk.split == "train"
+    fates = Fates(chunk.first_line, chunk.source.label, np.ones(len(chunk.records), bool))
+    training = chunk.split == "train"
     defects: dict[tuple[str, str], dict[int, str]] = {}
     for place, columns in enumerate(chunk.records):
         if (defect := chunk.source.check(columns)) is not None:

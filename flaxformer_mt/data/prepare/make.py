@@ -1,11 +1,12 @@
 """`prepare`: from raw corpora to the vocabulary and the token store of a run directory, once.
 
 Everything is written aside and renamed into place at the end: a directory holds a complete store or
-none, and a call that was killed begins again. The manifest in the store's folder records what it
-was made from; a later call with other settings or changed files is an error that names the
-difference, never a silent reuse.
+none. A call that was killed begins again, except that a cluster's finished parts are used. The
+manifest in the store's folder records what it was made from; a later call with other settings or
+changed files is an error that names the difference, never a silent reuse.
 """
 
+import functools
 import hashlib
 import importlib
 import json
@@ -50,6 +51,7 @@ def prepare(
     bar: bool = False,
     workers: int | None = None,
     cluster: Cluster | None = None,
+    parts: Path | None = None,
     thorough: bool = False,
 ) -> Store:
     """The token store of a run directory, made on the first call and verified on later ones.
@@ -59,8 +61,9 @@ def prepare(
     of progress at a time; with `bar` there is one that is renewed on standard error instead.
     `workers` is the number of processes that encode (0: this one alone), by default one for each
     processor where the corpus is worth it; a `cluster` does their work if it is given. The result
-    does not depend on either. What a killed call left is removed. Of a store that is there every
-    byte is read if `thorough`.
+    does not depend on either. What a killed call left is removed, except a cluster's finished work
+    in the folder `parts`, here or in a bucket, which the caller removes once the store is safe. Of
+    a store that is there every byte is read if `thorough`.
 
     Raises:
       PrepareError: nothing is left to train or validate on, a filter does not know a language, a
@@ -81,10 +84,11 @@ def prepare(
     _require_rensa(config)
     aside = directory / ASIDE
     if aside.exists():
-        report(f"prepare: starting over; removing {aside}, left by an interrupted call")
+        over = "" if cluster and parts else "starting over; "
+        report(f"prepare: {over}removing {aside}, left by an interrupted call")
     try:
         with replacing(data, aside=aside), spread_over(cluster, config) as spread:
-            _make(config, seed, directory, scripts, workers, spread, report=report, bar=bar)
+            _make(config, seed, directory, scripts, workers, spread, parts, report=report, bar=bar)
         _put_vocabulary(directory)
     except OSError as error:
         # What cannot be read is a CorpusError; the writer of a full disk's file does not name it.
@@ -121,6 +125,7 @@ def _make(
     scripts: tuple[str, str],
     workers: int | None,
     spread: Spread | None,
+    parts: Path | None,
     *,
     report: Report,
     bar: bool,
@@ -135,24 +140,29 @@ def _make(
     for line in manifests.repeated(inputs):
         report(f"prepare: {line}")
     aside.mkdir(parents=True)
+    kept = None
+    if spread and parts:
+        files = [[file["key"], file["path"], file["sha256"]] for file in inputs]
+        kept = spread.keep(parts, [manifests.settings_of(config, seed), files])
     sample, records = 0, list[int]()
     if found := (place / vocabulary.INDEX).exists():
         vocabularies = Vocabularies.load(place)
-        kept = "data.vocabulary.* has no effect, except .sampling"
-        report(f"prepare: using the vocabulary in {place}, {sizes(vocabularies)}; {kept}")
+        unused = "data.vocabulary.* has no effect, except .sampling"
+        report(f"prepare: using the vocabulary in {place}, {sizes(vocabularies)}; {unused}")
         known = set(vocabularies.src.pieces())
         for _, key, corpus in named_corpora(config):
             if corpus.tag and corpus.tag not in known:
                 report(f"prepare: {key}.tag = {corpus.tag} is not in that vocabulary; it is split")
     else:
-        vocabularies, sample, records = train_vocabulary(
-            config, seed, report, spread=spread, bar=bar
-        )
+        train = functools.partial(train_vocabulary, config, seed, report, spread=spread, bar=bar)
+        vocabularies, sample, records = kept.vocabulary(train) if kept else train()
         vocabularies.save(aside / "vocabulary")
     settings = Settings(vocabularies, config, scripts)
     digest, accounts = encode_corpora(
         aside, settings, workers, records=records, spread=spread, report=report, bar=bar
     )
+    if kept and kept.used:
+        report(f"prepare: {len(kept.used):,} finished parts of an interrupted call were in {parts}")
     require_pairs(accounts, {key for _, key, corpus in named_corpora(config) if corpus.weight})
     manifests.require_unchanged(inputs)
     store = Store.open(aside)

@@ -23,10 +23,12 @@ from flaxformer_mt.cluster import Begin, ClusterError, Workers
 from flaxformer_mt.config.schema import DataConfig
 from flaxformer_mt.data import corpus as corpora
 from flaxformer_mt.data.corpus import Place, Source, paths
+from flaxformer_mt.data.corpus.paths import AnyPath
 from flaxformer_mt.data.corpus.text_files import BLOCK, count_line_ends, require_stamp
 from flaxformer_mt.data.prepare.encode import CHUNK, Encoded, Range, Settings, encode_part
 from flaxformer_mt.data.prepare.manifest import sha256_of
-from flaxformer_mt.versions import package_versions
+from flaxformer_mt.data.prepare.parts import Parts
+from flaxformer_mt.versions import git_commit, package_versions
 
 Cluster = Callable[[Begin], AbstractContextManager[Workers]]  # has workers begin
 SPAN = 4 * CHUNK  # records of a task, which opens each file once
@@ -53,8 +55,9 @@ class Spread:
 
     def __init__(self, workers: Workers, sources: Iterable[Source], config: DataConfig) -> None:
         """Raises ClusterError for machines that may encode otherwise; CorpusError."""
-        self._workers = workers
-        for name, here in _versions(config).items():
+        self._workers, self._versions = workers, _versions(config)
+        self._parts: Parts | None = None
+        for name, here in self._versions.items():
             if (there := workers.told[name]) != here:
                 raise ClusterError(f"the cluster has {name} {there}, but here is {here}")
         seekable = [source for source in sources if corpora.is_seekable(source)]
@@ -103,17 +106,29 @@ class Spread:
         )
         return itertools.chain.from_iterable(self._done(tasks))
 
+    def keep(self, folder: AnyPath, made_from: Any) -> Parts:
+        """Uses the finished work in a folder and adds to it; `made_from`, as JSON, decides it."""
+        self._parts = Parts(folder, [made_from, self._versions, git_commit()])
+        return self._parts
+
     def encoder(self, settings: Settings) -> Callable[[str, Source], Iterator[Encoded]]:
         """What became of each chunk of a corpus, in order, as `encode_chunk` has it."""
         encode = functools.partial(encode_part, settings=settings)
         self._workers.start(functools.partial(_begun, encode, settings.data))
-        return self._encoded
+        numbers = itertools.count()
 
-    def _encoded(self, split: str, source: Source) -> Iterator[Encoded]:
-        if (size := self.size(source)) is None:
-            return itertools.chain.from_iterable(self._done(Range(split, source).chunks()))
-        ranges = (self._range(split, source, first) for first in range(0, size, SPAN))
-        return itertools.chain.from_iterable(self._done(ranges))
+        def encoded(split: str, source: Source) -> Iterator[Encoded]:
+            number = next(numbers)
+            if (size := self.size(source)) is None:
+                return itertools.chain.from_iterable(self._done(Range(split, source).chunks()))
+            ranges = (self._range(split, source, first) for first in range(0, size, SPAN))
+            if not self._parts:
+                return itertools.chain.from_iterable(self._done(ranges))
+            work = functools.partial(self._workers.map, ahead=_AHEAD)
+            decided = (settings.vocabularies.digest, number)
+            return itertools.chain.from_iterable(self._parts.encoded(decided, ranges, work))
+
+        return encoded
 
     def _range(self, split: str, source: Source, first: int) -> Range:
         files = {name: self._files[str(path)] for name, path in source.files.items()}

@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,13 +24,15 @@ from flaxformer_mt.config.schema import CorpusConfig
 from flaxformer_mt.data.corpus import CorpusError, open_source, text_files
 from flaxformer_mt.data.corpus.text_files import require_stamp
 from flaxformer_mt.data.prepare import encode, encode_corpora, make, sample, spread
-from flaxformer_mt.data.prepare.encode import Chunk
+from flaxformer_mt.data.prepare.encode import Chunk, encode_chunk
 from flaxformer_mt.data.prepare.encode_corpora import WorkerDied, Workers
 from flaxformer_mt.data.prepare.make import prepare
 from flaxformer_mt.data.prepare.manifest import read_manifest
 from flaxformer_mt.data.vocabulary import Vocabularies
+from flaxformer_mt.rundir.paths import as_path
 from tests.conftest import environment
 from tests.data.prepare.corpora import contents, two_corpora
+from tests.rundir.buckets import needs_clients
 
 GRAMMAR = open_source(CorpusConfig(kind="synthetic", size=1))
 
@@ -155,11 +158,108 @@ def test_what_a_cluster_cannot_prepare(tmp_path, small_parts, monkeypatch):
         patch.setattr(text_files, "require_stamp", lambda path, stamp: require_stamp(path, (1, 2)))
         with pytest.raises(CorpusError, match=r"one\.en: is missing or different on a machine"):
             prepared()
+    with monkeypatch.context() as patch:
+
+        def changed(chunk, settings):
+            (text / "one.en").touch()
+            return encode_chunk(chunk, settings)
+
+        patch.setattr(encode, "encode_chunk", changed)
+        with pytest.raises(CorpusError, match=r"one\.en: is missing or different on a machine"):
+            prepared(parts=tmp_path / "parts")
+        assert len([*(tmp_path / "parts").iterdir()]) == 1  # the vocabulary
     monkeypatch.setattr(make, "check_inputs", lambda config: None)
     with open(text / "two.de", "ab") as file:
         file.write(b"another")
     with pytest.raises(CorpusError, match=r"two.en has 400 lines and .*two.de has 401: both sides"):
         prepared()
+
+
+class Lost(BaseException):
+    """The driver was lost."""
+
+
+class Counted(InProcess):
+    """Lists the ranges that it encodes, up to `stop` of them."""
+
+    def __init__(self, begin, encoded, stop):
+        super().__init__(begin)
+        self._encoded, self._stop = encoded, stop
+
+    def map(self, items, ahead):
+        for item in items:
+            if isinstance(item, encode.Range):
+                if len(self._encoded) == self._stop:
+                    raise Lost
+                self._encoded.append((item.source.label, item.first))
+            yield from super().map([item], ahead)
+
+
+@pytest.mark.parametrize("place", ["local", pytest.param("bucket", marks=needs_clients)])
+def test_a_cluster_s_finished_parts_are_not_made_again(
+    tmp_path, small_parts, monkeypatch, request, place
+):
+    config, run = two_corpora(tmp_path / "text", 600), tmp_path / "run"
+    vocabulary = dataclasses.replace(config.vocabulary, shared=place == "bucket")
+    config = dataclasses.replace(config, vocabulary=vocabulary)
+    parts = run / "data.parts"
+    if place == "bucket":
+        parts = as_path(f"gs://{request.getfixturevalue('bucket')}/run/data.parts")
+    train = sample.train_vocabulary
+
+    def call(config, stop=None, trained=False):
+        """What is encoded, and what is said of finished parts."""
+        encoded, lines = list[Any](), list[str]()
+        monkeypatch.setattr(make, "train_vocabulary", train if trained else pytest.fail)
+        with contextlib.suppress(Lost):
+            prepare(
+                config,
+                seed=1,
+                directory=run,
+                parts=parts,
+                cluster=lambda begin: contextlib.nullcontext(Counted(begin, encoded, stop)),
+                report=lines.append,
+            )
+        return encoded, [line for line in lines if " finished parts " in line]
+
+    def made(config):
+        """As on one machine, the parts still there; the next call makes it again."""
+        monkeypatch.setattr(make, "train_vocabulary", train)
+        alone = tmp_path / "alone"
+        prepare(config, seed=1, directory=alone, workers=0)
+        for name in ("data", "vocabulary"):
+            assert contents(run / name) == contents(alone / name)
+            shutil.rmtree(run / name)
+        shutil.rmtree(alone)
+
+    assert call(config, stop=0, trained=True) == ([], [])
+    [trained] = parts.iterdir()
+    first, _ = call(config, stop=5)
+    second, _ = call(config, stop=4)
+    assert (len(first), len(second)) == (5, 4)
+    flipped, cut, other, sound, *_ = (path for path in parts.iterdir() if path != trained)
+    content = flipped.read_bytes()
+    flipped.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    cut.write_bytes(cut.read_bytes()[:-9])
+    other.write_bytes(sound.read_bytes())
+    third, said = call(config)
+    assert said == [f"prepare: 7 finished parts of an interrupted call were in {parts}"]
+    every = {*first, *second, *third}
+    assert len(third) == 9 and len(every) == 6 + 8 + 1
+    made(config)
+    assert call(config) == ([], [said[0].replace(" 7 ", " 16 ")])
+    made(config)
+
+    shorter = dataclasses.replace(config.filter, max_length=20)
+    changed = dataclasses.replace(config, filter=shorter)
+    encoded, said = call(changed, trained=True)
+    assert {*encoded} == every and not said
+    made(changed)
+    text = Path(config.folder, "two.de")
+    text.write_bytes(text.read_bytes().replace(b"die", b"der", 1))
+    encoded, said = call(config, trained=True)
+    assert {*encoded} == every and not said
+    made(config)
 
 
 def test_results_come_in_order_reading_is_not_far_ahead_and_death_is_reported(

@@ -1,0 +1,149 @@
+"""A cluster's finished work, kept in files so that the next call does only what is missing.
+
+The caller writes them: it gets all results anyway, and workers need not reach the run directory.
+"""
+
+import collections
+import hashlib
+import io
+import itertools
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from flaxformer_mt.data.corpus import Drops, Example
+from flaxformer_mt.data.corpus.paths import AnyPath, reaching
+from flaxformer_mt.data.prepare.encode import Encoded, Fates, Range
+from flaxformer_mt.data.vocabulary import Vocabularies, Vocabulary
+from flaxformer_mt.files.atomic import write_whole
+
+_FORMAT = 1
+_THREADS = 8  # a bucket takes its time
+# The arrays of `Encoded` by their types; none is negative, so that they are kept in smaller ones.
+_KINDS = {
+    **dict.fromkeys(("src", "src_lengths", "tgt", "tgt_lengths"), np.int32),
+    **dict.fromkeys(("hashes", "bands"), np.uint64),
+}
+
+S = TypeVar("S")
+T = TypeVar("T")
+Arrays = dict[str, np.ndarray]
+Trained = tuple[Vocabularies, int, list[int]]  # as `train_vocabulary` returns
+Work = Callable[[Iterable[Range]], Iterable[tuple[Range, list[Encoded]]]]
+
+
+class Parts:
+    """A folder, here or in a bucket, of files that are named by a digest of all that decides them.
+
+    Each begins with a digest of its name and contents, without which it isn't used.
+    """
+
+    def __init__(self, folder: AnyPath, made_from: Any) -> None:
+        """`made_from` is what decides all parts, as JSON. Raises CorpusError."""
+        self._folder, self._made_from = folder, made_from
+        self.used = set[str]()
+        with reaching(folder):
+            self._there = {path.name for path in folder.iterdir()} if folder.exists() else set()
+
+    def vocabulary(self, train: Callable[[], Trained]) -> Trained:
+        """What `train` returned once. Raises as it does, OSError, and CorpusError for a bucket."""
+        if (arrays := self._find("vocabulary")) is None:
+            vocabularies, sample, records = train()
+            models = {"src": vocabularies.src.model, "tgt": vocabularies.tgt.model}
+            arrays = {side: np.frombuffer(model, np.uint8) for side, model in models.items()}
+            arrays["counts"] = np.array([sample, *records])
+            self._put(arrays, "vocabulary")
+        src, tgt = (Vocabulary(arrays[side].tobytes()) for side in ("src", "tgt"))
+        sample, *records = arrays["counts"].tolist()
+        return Vocabularies(src, src if src == tgt else tgt), sample, records
+
+    def encoded(
+        self, corpus: Sequence[Any], ranges: Iterable[Range], work: Work
+    ) -> Iterator[list[Encoded]]:
+        """What became of each range, in order; `work` does those that are missing.
+
+        `corpus`, as JSON, tells it and its vocabulary from others. Raises as `vocabulary` does.
+        """
+
+        def find(part: Range) -> tuple[Range, Arrays | None]:
+            return part, self._find(*corpus, part.first, part.stop)
+
+        def put(done: tuple[Range, list[Encoded]]) -> list[Encoded]:
+            part, chunks = done
+            self._put(_to_arrays(chunks), *corpus, part.first, part.stop)
+            return chunks
+
+        with ThreadPoolExecutor(_THREADS) as pool:
+            found = _mapped(pool, find, ranges)
+            for missing, group in itertools.groupby(found, lambda pair: pair[1] is None):
+                if missing:
+                    yield from _mapped(pool, put, work(part for part, _ in group))
+                else:
+                    yield from (list(_from_arrays(arrays)) for _, arrays in group if arrays)
+
+    def _find(self, *decided: Any) -> Arrays | None:
+        if (name := self._name(decided)) not in self._there:
+            return None
+        with reaching(self._folder):
+            content = (self._folder / name).read_bytes()
+        if content[:32] != _digest(name, content[32:]):
+            return None
+        self.used.add(name)
+        return dict(np.load(io.BytesIO(content[32:])))
+
+    def _put(self, arrays: Arrays, *decided: Any) -> None:
+        np.savez(file := io.BytesIO(), **arrays)  # type: ignore[arg-type]
+        path = self._folder / (name := self._name(decided))
+        content = _digest(name, file.getvalue()) + file.getvalue()
+        if isinstance(path, Path):
+            path.parent.mkdir(exist_ok=True)
+            write_whole(path, content)
+        else:
+            with reaching(path):
+                path.write_bytes(content)
+
+    def _name(self, decided: Sequence[Any]) -> str:
+        text = json.dumps([_FORMAT, self._made_from, decided], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _digest(name: str, content: bytes) -> bytes:
+    return hashlib.sha256(name.encode() + content).digest()
+
+
+def _mapped(pool: ThreadPoolExecutor, call: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
+    """`map`, by threads that are a few items ahead."""
+    called = collections.deque[Future[T]]()
+    for item in items:
+        called.append(pool.submit(call, item))
+        if len(called) == _THREADS:
+            yield called.popleft().result()
+    yield from (one.result() for one in called)
+
+
+def _to_arrays(chunks: Sequence[Encoded]) -> Arrays:
+    arrays, others = Arrays(), list[Any]()
+    for number, chunk in enumerate(chunks):
+        for name in _KINDS:
+            values = getattr(chunk, name)
+            arrays[f"{name}{number}"] = values.astype(np.min_scalar_type(values.max(initial=0)))
+        fates, text = chunk.fates, [side.decode() for side in chunk.text]
+        arrays[f"mask{number}"] = fates.mask
+        drops = fates.drops.counts, fates.drops.examples
+        others.append((chunk.read, chunk.size, fates.first_line, fates.label, text, *drops))
+    return arrays | {"others": np.frombuffer(json.dumps(others).encode(), np.uint8)}
+
+
+def _from_arrays(arrays: Arrays) -> Iterator[Encoded]:
+    others = json.loads(arrays["others"].tobytes())
+    for number, (read, size, line, label, (src, tgt), counts, examples) in enumerate(others):
+        drops = Drops(counts, [Example(*example) for example in examples])
+        fates = Fates(line, label, arrays[f"mask{number}"], drops)
+        found: dict[str, Any] = {
+            name: arrays[f"{name}{number}"].astype(kind) for name, kind in _KINDS.items()
+        }
+        yield Encoded(read, size, fates, text=(src.encode(), tgt.encode()), **found)
