@@ -36,7 +36,7 @@ from flaxformer_mt.training.instruments import (
 )
 from flaxformer_mt.training.loop import Training
 from flaxformer_mt.training.program import Program, build, with_dtype
-from flaxformer_mt.training.progress import Outcome, keep_policy
+from flaxformer_mt.training.progress import keep_policy
 from flaxformer_mt.training.signals import StopRequest
 from flaxformer_mt.training.state import StartError, check_same_form
 from flaxformer_mt.training.telemetry import Report, Silence, Telemetry
@@ -87,7 +87,7 @@ def train(
             # A preempted TPU loses its disk, and base's step compiles for minutes.
             share_compiled(run.compiled)
         try:
-            outcome = _train(
+            status = _train(
                 run, settings, init_from, holding, processes, goodput, profile, on_report
             )
         except Exception as error:
@@ -100,7 +100,6 @@ def train(
                 reason = str(error).split("\n")[0]
                 write_status(run, Status(state="failed", step=step, reason=reason))
             raise
-        status = Status(state=outcome.state, step=outcome.step, reason=outcome.reason)
         write_status(run, status)
     say(goodput.table())
     if status.state == "stopped":
@@ -201,7 +200,7 @@ def _train(
     goodput: Goodput,
     profile: tuple[int, int] | None,
     on_report: Report | None,
-) -> Outcome:
+) -> Status:
     settings = config.training
     with contextlib.ExitStack() as stack:
         growing = stack.enter_context(growing_files(run, holding, say))

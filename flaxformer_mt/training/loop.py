@@ -15,9 +15,10 @@ from flaxformer_mt.data.store import TokenPairs
 from flaxformer_mt.parallel.process_settings import keep_freed_memory
 from flaxformer_mt.rundir.checkpoint_choice import Kind
 from flaxformer_mt.rundir.checkpoints import Checkpoints
+from flaxformer_mt.rundir.layout import Status
 from flaxformer_mt.training.instruments import Goodput, Profiler, Utilization
 from flaxformer_mt.training.program import Program, init_and_precompile
-from flaxformer_mt.training.progress import Due, Outcome, Progress, due_after, restored, snapshot
+from flaxformer_mt.training.progress import Due, Progress, due_after, restored, snapshot
 from flaxformer_mt.training.signals import StopRequest
 from flaxformer_mt.training.state import with_params
 from flaxformer_mt.training.telemetry import Telemetry, Window
@@ -75,7 +76,7 @@ class Training:
         self.measured = 0  # steps of this start
         self.due = Due()
 
-    def run(self) -> Outcome:
+    def run(self) -> Status:
         try:
             with self.clock("start"):
                 if self.begin_or_restore():
@@ -91,7 +92,7 @@ class Training:
             if self.profiler.running:
                 self.telemetry.message(self.profiler.end(self.step))
 
-    def until_done(self) -> Outcome:
+    def until_done(self) -> Status:
         outcome = self.progress.outcome(self.step, self.settings)
         while outcome is None:
             self.one_step()

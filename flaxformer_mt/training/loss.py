@@ -108,20 +108,6 @@ def _fused_backward(form: LossForm, gradients: Any, cotangents: Any) -> Any:
 _fused.defvjp(_fused_forward, _fused_backward)
 
 
-class _Softmax(NamedTuple):
-    table: Array  # [vocab, d_model], in the products' dtype
-    bias: Array | None  # [vocab]
-    table_sum: Array  # [d_model], of the real types
-    real: Array | None  # [vocab], of rows that stand for a type; None if all do
-
-
-def _softmax(form: LossForm, table: Array, bias: Array | None) -> _Softmax:
-    t = table.astype(form.dtype)
-    real = None if form.types == len(table) else jnp.arange(len(table)) < form.types
-    whole = t if real is None else jnp.where(real[:, None], t, 0)
-    return _Softmax(t, bias, whole.astype(jnp.float32).sum(axis=0), real)
-
-
 def slice_width(rows: int, length: int, chunk: int) -> int:
     """How many positions of each row have logits at a time.
 
@@ -146,8 +132,11 @@ def _by_chunks(
         x = jnp.pad(x, [(0, 0), (0, count * width - length)] + [(0, 0)] * (x.ndim - 2))
         return jnp.moveaxis(x.reshape(rows, count, width, *x.shape[2:]), 1, 0)
 
-    softmax = _softmax(form, table, bias)
-    one = functools.partial(_one_chunk, form, softmax, with_gradient)
+    t = table.astype(form.dtype)
+    # [vocab], of rows that stand for a type; None if all do.
+    real = None if form.types == len(table) else jnp.arange(len(table)) < form.types
+    table_sum = (t if real is None else jnp.where(real[:, None], t, 0)).astype(jnp.float32).sum(0)
+    one = functools.partial(_one_chunk, form, (t, bias, table_sum, real), with_gradient)
     chunks = (cut(hidden), cut(labels), cut(weights))
     if count == 1:
         sums, gradients = one(*(x[0] for x in chunks))
@@ -172,7 +161,7 @@ def _by_chunks(
 
 def _one_chunk(
     form: LossForm,
-    softmax: _Softmax,
+    softmax: tuple[Array, Array | None, Array, Array | None],
     with_gradient: bool,
     hidden: Array,
     labels: Array,

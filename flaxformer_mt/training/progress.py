@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from flaxformer_mt.config import TrainingConfig
 from flaxformer_mt.data.order import Position
@@ -13,18 +13,10 @@ from flaxformer_mt.data.store import StoreError
 from flaxformer_mt.errors import UserError
 from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy, Kind
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
+from flaxformer_mt.rundir.layout import Status
 from flaxformer_mt.training.program import Program
 from flaxformer_mt.training.state import TrainState
 from flaxformer_mt.training.telemetry import Sums
-
-
-@dataclasses.dataclass(frozen=True)
-class Outcome:
-    """How training ended: `stopped` resumes when started again."""
-
-    state: Literal["finished", "stopped"]
-    step: int
-    reason: str
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -56,17 +48,17 @@ class Progress:
 
     def outcome(
         self, step: int, settings: TrainingConfig, stopping: str | None = None
-    ) -> Outcome | None:
+    ) -> Status | None:
         """How training ends after `step`, if it does; `stopping` says why it is asked to."""
         if settings.patience and self.stale >= settings.patience:
             best = "there was none"
             if self.best is not None:
                 best = f"the best was {self.best:.4g} at step {self.best_step:,}"
             reason = f"no better {settings.best_metric} in {self.stale} validations; {best}"
-            return Outcome("finished", step, reason)
+            return Status(state="finished", step=step, reason=reason)
         if step >= settings.steps:
-            return Outcome("finished", step, f"all {settings.steps:,} steps done")
-        return Outcome("stopped", step, stopping) if stopping else None
+            return Status(state="finished", step=step, reason=f"all {settings.steps:,} steps done")
+        return Status(state="stopped", step=step, reason=stopping) if stopping else None
 
     def rolled_back(self, step: int, bad: Sequence[Position], most: int) -> Progress:
         """What survives going back from `step`: the `bad` batches, and that it happened.

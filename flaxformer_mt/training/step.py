@@ -85,7 +85,7 @@ def make_train_step(
     model: Transformer,
     config: ExperimentConfig,
     optimizer: optax.GradientTransformation,
-    layout: UpdateLayout | None = None,
+    layout: UpdateLayout | None,
 ) -> TrainStep:
     """`(state, batch) -> (state, metrics)`, to be jitted with the state donated.
 

@@ -64,7 +64,7 @@ class _Followed:
     pause: float = 0.0  # since it failed; 0: it has not
 
 
-class Trackers:
+class Trackers(contextlib.AbstractContextManager["Trackers"]):
     """The trackers of a run. They never stop training.
 
     One that can't be opened is an error. What one doesn't take later waits, in order, and is tried
@@ -131,9 +131,6 @@ class Trackers:
         if each.pause:
             self.say(f"{each.name}: up to date again")
         each.pause = 0.0
-
-    def __enter__(self) -> Trackers:
-        return self
 
     def __exit__(self, *_: object) -> None:
         for each in self._all:

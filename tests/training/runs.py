@@ -11,12 +11,12 @@ from flaxformer_mt.data.batch import Batch
 from flaxformer_mt.data.store import TokenPairs
 from flaxformer_mt.rundir.checkpoint_choice import select_step
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot, _read
-from flaxformer_mt.rundir.layout import RunDirectory
+from flaxformer_mt.rundir.layout import RunDirectory, Status
 from flaxformer_mt.rundir.metrics_log import read_metrics
 from flaxformer_mt.training.instruments import Goodput, Profiler
 from flaxformer_mt.training.loop import Training
 from flaxformer_mt.training.program import Program
-from flaxformer_mt.training.progress import Outcome, keep_policy
+from flaxformer_mt.training.progress import keep_policy
 from flaxformer_mt.training.signals import StopRequest
 from flaxformer_mt.training.telemetry import TIMES, Telemetry
 from flaxformer_mt.training.trackers import Trackers
@@ -54,7 +54,7 @@ class Run:
         kill_after: int | None = None,
         initial_params: Callable[[], Any] | None = None,
         profiler: Profiler | None = None,
-    ) -> Outcome:
+    ) -> Status:
         """Trains until the end, or until a signal or a kill arrives with that step dispatched."""
         config = tiny(self.changes)
         self.goodput = Goodput()

@@ -7,9 +7,12 @@ import math
 import pytest
 
 from flaxformer_mt.data.order import Position
-from flaxformer_mt.training.progress import Due, Outcome, Progress, due_after
+from flaxformer_mt.rundir.layout import Status
+from flaxformer_mt.training.progress import Due, Progress, due_after
 from flaxformer_mt.training.telemetry import Sums
 from tests.training.examples import tiny
+
+STALE = "no better loss in 3 validations"
 
 
 def test_survives_json_and_is_read_from_early_checkpoints():
@@ -45,24 +48,22 @@ def test_the_best_and_how_long_it_has_been(values, higher, best, stale):
     ("step", "scores", "stopping", "outcome"),
     [
         (19, [], None, None),
-        (20, [], None, Outcome("finished", 20, "all 20 steps done")),
-        (20, [], "SIGTERM received", Outcome("finished", 20, "all 20 steps done")),
-        (19, [], "SIGTERM received", Outcome("stopped", 19, "SIGTERM received")),
+        (20, [], None, ("finished", "all 20 steps done")),
+        (20, [], "SIGTERM received", ("finished", "all 20 steps done")),
+        (19, [], "SIGTERM received", ("stopped", "SIGTERM received")),
         (19, [3.0, 2.0, 4.0, 4.0], None, None),
         (
             *(19, [3.0, 2.0, 2.0, 4.0, math.nan], "SIGTERM received"),
-            Outcome("finished", 19, "no better loss in 3 validations; the best was 2 at step 2"),
+            ("finished", f"{STALE}; the best was 2 at step 2"),
         ),
-        (
-            *(3, [math.nan] * 3, None),
-            Outcome("finished", 3, "no better loss in 3 validations; there was none"),
-        ),
+        (3, [math.nan] * 3, None, ("finished", f"{STALE}; there was none")),
     ],
 )
 def test_how_training_ends(step, scores, stopping, outcome):
     progress, settings = Progress(), tiny({"training.steps": 20, "training.patience": 3}).training
     for number, loss in enumerate(scores, start=1):
         progress = progress.validated(number, {"loss": loss}, settings)
+    outcome = outcome and Status(state=outcome[0], step=step, reason=outcome[1])
     assert progress.outcome(step, settings, stopping) == outcome
 
 
