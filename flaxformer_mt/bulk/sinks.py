@@ -65,10 +65,11 @@ class Sink:
 
 
 class StreamSink(Sink):
-    """Standard output, a pipe or a device. With a `name`, raises OutputError."""
+    """Standard output, or the pipe or device `name`, which raises OutputError."""
 
-    def __init__(self, stream: BinaryIO, name: str = "") -> None:
-        self._stream, self._name = stream, name
+    def __init__(self, stream: BinaryIO | None, name: str = "") -> None:
+        with _explained(name):
+            self._stream, self._name = stream or open(name, "wb"), name
 
     def write(self, data: bytes) -> None:
         with _explained(self._name):
@@ -80,6 +81,11 @@ class StreamSink(Sink):
     def finish(self) -> None:
         with _explained(self._name):
             self._stream.flush()
+
+    def close(self) -> None:
+        if self._name:
+            with contextlib.suppress(OSError):  # said already, when it was written
+                self._stream.close()
 
 
 @contextlib.contextmanager
@@ -110,6 +116,8 @@ class _Continued(Sink):
 
     def _told(self) -> tuple[Consumed, int]:
         """What is done, and how much output it made. Raises OutputError for another identity."""
+        if self._restart or not paths.exists(self._record):
+            return Consumed(), 0
         with paths.document(self._record, "start over with --restart") as record:
             if (version := record["format"]) != FORMAT:
                 raise ValueError(f"has format {version}, but this program reads {FORMAT}")
@@ -192,9 +200,7 @@ class FileSink(_Continued):
 
     def _earlier(self) -> tuple[Consumed, int]:
         found = os.fstat(self._stream.fileno()).st_size
-        if self._restart or not (found or self._record.exists()):
-            return Consumed(), 0
-        if not self._record.exists():
+        if found and not self._restart and not self._record.exists():
             orphan = f"exists without its record {self._record.name}"
             raise OutputError(f"{self._part}: {orphan}: move it away, or use --restart")
         done, size = self._told()
@@ -218,14 +224,12 @@ class BucketSink(_Continued):
         self._last = time.monotonic()
         self._waiting = bytearray()  # output that is not uploaded
         self._committed = 0  # bytes of it that `_consumed` is up to
-        self._consumed = self._uploaded = Consumed()
-        self._parts = 0
+        self._consumed = Consumed()
 
     def begin(self, identity: Mapping[str, Any]) -> Consumed:
         self._identity = dict(identity)
         with _explained(self._path):
-            if not self._restart and paths.exists(self._record):
-                self._uploaded, self._parts = self._told()
+            self._uploaded, self._parts = self._told()
             if self._parts and not paths.exists(self._part(0)):  # was taken away
                 self._uploaded, self._parts = Consumed(), 0
             if not self._uploaded.lines:
@@ -303,10 +307,8 @@ class ShardedSink(_Continued):
 
     def begin(self, identity: Mapping[str, Any]) -> Consumed:
         self._identity = {**identity, "shards": f"{len(self._ends)} of {self._ends[-1]:,} lines"}
-        done = Consumed()
         with _explained(self._record):
-            if not self._restart and paths.exists(self._record):
-                done, self._finished = self._told()
+            done, self._finished = self._told()
         return self._continue(done)
 
     def write(self, data: bytes) -> None:

@@ -9,7 +9,8 @@ import functools
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 import flaxformer_mt as fm
@@ -52,11 +53,11 @@ _SAMPLING = {
 }
 
 
-def make_parser(prog: str, purpose: str, epilog: str = "") -> argparse.ArgumentParser:
+def make_parser(prog: str, purpose: str, epilog: str = "") -> ArgumentParser:
     return _Parser(prog=prog, description=purpose, epilog=epilog, formatter_class=_WithDefaults)
 
 
-class _Parser(argparse.ArgumentParser):
+class _Parser(ArgumentParser):
     """Suggests the flag or setting that a misspelt flag may mean."""
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
@@ -99,11 +100,12 @@ def flags(
 
     "--json" is a switch, "--input FILE" takes text, "--format text|tsv" one of these words, "--only
     ROW..." one text or more, and "--valid SRC TGT" two. "N:int" is an integer ≥ 1, "N:count" ≥ 0,
-    and "X:float" a number > 0, shown as N and X. `repeatable` ones are collected in a list.
+    and "X:float" a number > 0, shown as N and X, and so on for `_READERS`. `repeatable` ones are
+    collected in a list.
     """
     for form, help in table.items():
         more: dict[str, Any] = {"required": True} if required else {}
-        for ending, read in ((":int", positive), (":count", count), (":float", positive_number)):
+        for ending, read in _READERS.items():
             if ending in form:
                 form, more["type"] = form.replace(ending, ""), read
         name, *words = form.split()
@@ -142,21 +144,12 @@ def print_json(content: Any) -> None:
     print(json.dumps(content, indent=2, ensure_ascii=False))
 
 
-def add_weights(parser: argparse.ArgumentParser) -> None:
+def add_weights(parser: ArgumentParser) -> None:
     explained = "average, best, latest, a step, or auto: a current average, else best, else latest"
-    flags(parser, {"--weights WHICH": explained}, weights="auto")
+    flags(parser, {"--weights WHICH:weights": explained}, weights="auto")
 
 
-def weights(text: str, parser: argparse.ArgumentParser) -> Any:
-    """`--weights` as `Translator.load` takes it."""
-    if text in ("auto", "average", "best", "latest"):
-        return text
-    if re.fullmatch(r"[0-9]{1,18}", text):
-        return int(text)
-    parser.error(f"--weights {text}: write average, best, latest, auto, or a step's number")
-
-
-def add_decoding(parser: argparse.ArgumentParser) -> None:
+def add_decoding(parser: ArgumentParser) -> None:
     add_weights(parser)
     add_settings(parser, "beam_size", "length_penalty", note=" (default: the run's decoding.{})")
 
@@ -177,14 +170,14 @@ def add_settings(parser: argparse._ActionsContainer, *names: str, note: str = ""
         parser.add_argument(f"--{name.replace('_', '-')}", help=explained, **form)
 
 
-def add_search(parser: argparse.ArgumentParser) -> None:
+def add_search(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("search (default: the run's decoding settings)")
-    names = [field.name for field in dataclasses.fields(DecodingConfig)]
-    add_settings(group, *(name for name in names if name not in ("beam_size", "length_penalty")))
+    own = ("beam_size", "length_penalty")  # of `add_decoding`
+    add_settings(group, *(name for name in field_types(DecodingConfig) if name not in own))
     flags(group, DTYPE | SHORTLIST)
 
 
-def as_asked(options: argparse.Namespace, translator: fm.Translator) -> fm.Translator:
+def as_asked(options: Namespace, translator: fm.Translator) -> fm.Translator:
     """The model with the settings and dtype given to the command. Raises ConfigError."""
     given = given_settings(options)
     config = dataclasses.replace(translator.config, **given)
@@ -200,13 +193,12 @@ def as_asked(options: argparse.Namespace, translator: fm.Translator) -> fm.Trans
     return translator if dtype is None else translator.with_dtype(dtype)
 
 
-def given_settings(options: argparse.Namespace) -> dict[str, Any]:
-    names = [field.name for field in dataclasses.fields(DecodingConfig)]
-    values = {name: getattr(options, name, None) for name in names}
+def given_settings(options: Namespace) -> dict[str, Any]:
+    values = {name: getattr(options, name, None) for name in field_types(DecodingConfig)}
     return {name: value for name, value in values.items() if value is not None}
 
 
-def add_sampling(parser: argparse.ArgumentParser) -> None:
+def add_sampling(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("sampling instead of search")
     flags(group, _SAMPLING, seed=1)
     share = "draw from the fewest tokens with a total probability of P"
@@ -214,7 +206,7 @@ def add_sampling(parser: argparse.ArgumentParser) -> None:
         group.add_argument(name, metavar=metavar, type=not_negative, default=1.0, help=help)
 
 
-def sampling_of(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Sampling | None:
+def sampling_of(options: Namespace, parser: ArgumentParser) -> Sampling | None:
     """What was asked for; None for search."""
     from flaxformer_mt.decoding.sampling import Sampling
 
@@ -234,7 +226,7 @@ def sampling_of(options: argparse.Namespace, parser: argparse.ArgumentParser) ->
     return sampling if options.sample else None
 
 
-def add_processes(parser: argparse.ArgumentParser) -> None:
+def add_processes(parser: ArgumentParser) -> None:
     group = parser.add_argument_group(
         "several processes",
         "TPU pod slices, GKE, Slurm and Open MPI are detected and need no flags. Elsewhere run "
@@ -243,7 +235,7 @@ def add_processes(parser: argparse.ArgumentParser) -> None:
     flags(group, _PROCESSES)
 
 
-def cluster(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Cluster | None:
+def cluster(options: Namespace, parser: ArgumentParser) -> Cluster | None:
     """What the flags of `add_processes` say, if any was given."""
     from flaxformer_mt.parallel.processes import Cluster
 
@@ -261,7 +253,7 @@ def cluster(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Clu
 
 def integer(text: str, *, least: int, most: int = 999_999_999) -> int:
     if not re.fullmatch(r"[0-9]{1,9}", text) or not least <= int(text) <= most:
-        raise argparse.ArgumentTypeError(f"{text!r} must be an integer from {least} to {most:,}")
+        raise ArgumentTypeError(f"{text!r} must be an integer from {least} to {most:,}")
     return int(text)
 
 
@@ -270,18 +262,53 @@ count = functools.partial(integer, least=0)
 beam_size = functools.partial(integer, least=1, most=LARGEST_BEAM)
 
 
+def weights(text: str) -> str | int:
+    """What `Translator.load` takes."""
+    if text in ("auto", "average", "best", "latest"):
+        return text
+    if re.fullmatch(r"[0-9]{1,18}", text):
+        return int(text)
+    raise ArgumentTypeError(f"{text}: write average, best, latest, auto, or a step's number")
+
+
+def lengths(text: str) -> tuple[int, int]:
+    found = re.fullmatch(r"([1-9]\d*),([1-9]\d*)", text)
+    if not found:
+        raise ArgumentTypeError(f"{text}: write SRC,TGT, such as 64,64")
+    return int(found[1]), int(found[2])
+
+
+def steps(text: str) -> tuple[int, int]:
+    found = re.fullmatch(r"(\d+):(\d+)", text)
+    if not found:
+        raise ArgumentTypeError(f"{text}: write A:B, the first and last step to trace")
+    if not 1 <= int(found[1]) <= int(found[2]):
+        raise ArgumentTypeError(f"{text}: A must be at least 1, and at most B")
+    return int(found[1]), int(found[2])
+
+
 def not_negative(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
         value = math.nan
     if not 0 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} must be a finite number ≥ 0")
+        raise ArgumentTypeError(f"{text!r} must be a finite number ≥ 0")
     return value
 
 
 def positive_number(text: str) -> float:
     value = not_negative(text)
     if value == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} must be a number > 0")
+        raise ArgumentTypeError(f"{text!r} must be a number > 0")
     return value
+
+
+_READERS: dict[str, Callable[[str], Any]] = {
+    ":int": positive,
+    ":count": count,
+    ":float": positive_number,
+    ":weights": weights,
+    ":lengths": lengths,
+    ":steps": steps,
+}

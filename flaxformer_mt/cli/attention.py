@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
-from typing import Any
 
 import flaxformer_mt as fm
 from flaxformer_mt.api import config_of, say
@@ -15,7 +14,6 @@ from flaxformer_mt.cli.arguments import (
     flags,
     make_parser,
     print_json,
-    weights,
 )
 from flaxformer_mt.cli.figures import add_size, make_folder, write_drawn
 from flaxformer_mt.data.normalization import is_blank
@@ -83,16 +81,15 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     flags(search, _FIND, far=FAR, top=3, sentences=500)
     options = parser.parse_args(arguments)
     _check(options, parser)
-    which = weights(options.weights, parser)
-    return _find(options, which) if options.find else draw(options, which)
+    return _find(options) if options.find else draw(options)
 
 
-def draw(options: argparse.Namespace, which: Any) -> int:
+def draw(options: Namespace) -> int:
     form = check_form(options.output, others=("html",))
     if is_blank(options.src):
         raise FigureError("--src is empty: give a sentence")
     kind: Kind = options.kind or "cross"
-    translator = as_asked(options, fm.Translator.load(options.workdir, which=which))
+    translator = as_asked(options, fm.Translator.load(options.workdir, which=options.weights))
     needed = form == "html" or kind != "encoder"  # encoder attention needs no translation
     sentence = Sentence(number=1, src=options.src, tgt=options.tgt or "")
     if needed and options.tgt is None:
@@ -118,7 +115,7 @@ def draw(options: argparse.Namespace, which: Any) -> int:
     return 0
 
 
-def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+def _check(options: Namespace, parser: ArgumentParser) -> None:
     wrong = _OF_PICTURES if options.find else _OF_FIND
     for name in wrong:
         if getattr(options, name) is not None:
@@ -130,14 +127,14 @@ def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None
         parser.error("give --src TEXT and --output FILE, or --find and --input FILE")
 
 
-def _find(options: argparse.Namespace, which: Any) -> int:
+def _find(options: Namespace) -> int:
     if options.output is not None and not options.output.endswith(".json"):
         raise FigureError(f"{options.output}: --find writes JSON: the name must end in .json")
     if options.draw is not None:
         require_matplotlib()
     sources = read_segments(options.input)
     targets = None if options.target is None else read_segments(options.target)
-    chosen = chosen_weights(open_run(options.workdir), which)
+    chosen = chosen_weights(open_run(options.workdir), options.weights)
     translator = as_asked(options, fm.Translator.load(options.workdir, which=chosen))
     kinds = KINDS if options.kind is None else (options.kind,)
     sentences = sentences_of(
@@ -165,7 +162,7 @@ def _find(options: argparse.Namespace, which: Any) -> int:
     return 0
 
 
-def _pronouns(options: argparse.Namespace) -> tuple[frozenset[str], frozenset[str]]:
+def _pronouns(options: Namespace) -> tuple[frozenset[str], frozenset[str]]:
     if options.pronouns is not None:
         given = frozenset(word.casefold() for word in options.pronouns)
         return given, given
@@ -178,7 +175,7 @@ def _pronouns(options: argparse.Namespace) -> tuple[frozenset[str], frozenset[st
 
 
 def _write_found(
-    options: argparse.Namespace, found: Found, translator: fm.Translator, chosen: Chosen
+    options: Namespace, found: Found, translator: fm.Translator, chosen: Chosen
 ) -> None:
     content = to_json(found)
     if options.output is not None:
@@ -193,7 +190,7 @@ def _write_found(
     print(described(found, model=model, decoding=decoding))
 
 
-def _draw_found(options: argparse.Namespace, found: Found, translator: fm.Translator) -> None:
+def _draw_found(options: Namespace, found: Found, translator: fm.Translator) -> None:
     folder = make_folder(options.draw)
     for head in found.heads:
         for example in head.examples:

@@ -1,6 +1,5 @@
 """`compare`: systems on one test set, and whether they differ by more than chance."""
 
-import argparse
 from collections.abc import Sequence
 
 from flaxformer_mt.api import say
@@ -13,13 +12,7 @@ from flaxformer_mt.cli.scoring import (
     language_of,
     scoring,
 )
-from flaxformer_mt.evaluation.compare import (
-    METHODS,
-    Comparison,
-    common_scoring,
-    compare,
-    find_system,
-)
+from flaxformer_mt.evaluation.compare import METHODS, common_scoring, compare, find_system
 from flaxformer_mt.evaluation.significance import TRIALS
 from flaxformer_mt.rundir.paths import as_path, write_json
 
@@ -48,21 +41,9 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     add_scoring(parser)
     options = parser.parse_args(arguments)
     check_testset_options(options, parser)
-    comparison = compare_systems(options, parser)
-    if options.output is not None:
-        write_json(as_path(options.output), comparison.to_json())
-    if options.json:
-        print_json(comparison.to_json())
-    else:
-        print(comparison.table())
-    return 0
-
-
-def compare_systems(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Comparison:
     if options.testset is not None and (options.ref is not None or options.src is not None):
         parser.error("--testset can't be used with --ref or --src")
-    if len(options.systems) < 2:
-        parser.error("give two or more systems to compare")
+
     if options.trials is not None and options.method == "bootstrap":
         parser.error("--trials is for randomization: leave out --trials or --method bootstrap")
     systems = [find_system(system, evaluation=options.set) for system in options.systems]
@@ -87,4 +68,10 @@ def compare_systems(options: argparse.Namespace, parser: argparse.ArgumentParser
     for system in comparison.systems:
         for note in system.assessment.scores.notes:
             say(f"{system.name}: {note}")
-    return comparison
+    if options.output is not None:
+        write_json(as_path(options.output), comparison.to_json())
+    if options.json:
+        print_json(comparison.to_json())
+    else:
+        print(comparison.table())
+    return 0

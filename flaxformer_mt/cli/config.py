@@ -9,10 +9,9 @@ from typing import Any
 
 from flaxformer_mt.api.settings import sized_config
 from flaxformer_mt.cli.arguments import CONFIG, flags, make_parser, print_json, take_overrides
-from flaxformer_mt.config import ExperimentConfig, to_dict, to_text
+from flaxformer_mt.config import CorpusConfig, ExperimentConfig, to_dict, to_text
 from flaxformer_mt.config.digest_keys import may_change
 from flaxformer_mt.config.freeze import field_types, is_corpora
-from flaxformer_mt.config.schema import CorpusConfig
 from flaxformer_mt.errors import nearest
 
 
@@ -23,9 +22,9 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     explained = "explain every setting, or those under GROUP, such as training.schedule"
     parser.add_argument("--explain", nargs="?", const="", metavar="GROUP", help=explained)
     options = parser.parse_args(rest)
-    if options.explain is not None and (overrides or options.config is not None):
-        parser.error("--explain shows all settings and their defaults: leave out --config")
     if options.explain is not None:
+        if overrides or options.config is not None:
+            parser.error("--explain shows all settings and their defaults: leave out --config")
         lines = {line.partition(" ")[0]: line for line in explanations(ExperimentConfig, "")}
         group = options.explain.removesuffix(".")
         found = [lines[key] for key in lines if not group or f"{key}.".startswith(f"{group}.")]

@@ -4,15 +4,14 @@ from collections.abc import Sequence
 
 from flaxformer_mt.api import say
 from flaxformer_mt.api.preparation import begin_folder, open_data, planner_of, prepare_only
-from flaxformer_mt.api.settings import continued, settled, sized_config
+from flaxformer_mt.api.settings import continued, settled
 from flaxformer_mt.config import ConfigError, ExperimentConfig, freeze, to_dict
 from flaxformer_mt.data.plan import longest
 from flaxformer_mt.data.planner import planned_pass
 from flaxformer_mt.model.flops import shape_flops
 from flaxformer_mt.parallel.process_settings import share_one_heap
 from flaxformer_mt.parallel.processes import Processes
-from flaxformer_mt.rundir import layout
-from flaxformer_mt.rundir.layout import RunDirectory
+from flaxformer_mt.rundir.layout import RunDirectory, has_record
 from flaxformer_mt.rundir.lock import locked
 from flaxformer_mt.rundir.paths import as_path, is_remote
 from flaxformer_mt.training.instruments import Peak, duration, find_peak
@@ -29,14 +28,12 @@ def dry_run(workdir: str, spec: str | None, overrides: Sequence[str], processes:
     run = RunDirectory(as_path(workdir))
 
     def begin() -> dict[str, object]:
-        if layout.has_record(run):
-            config = continued(run, settled(run, spec, overrides))[0]
-        elif spec is None:
-            raise ConfigError(f"{run}: no run here yet: give --config FILE[:VARIANT]")
+        config = settled(run, spec, overrides)
+        if has_record(run):
+            config, _ = continued(run, config)
         elif is_remote(run.path):
             raise ConfigError(f"{run}: no run here yet: `prepare` one, or try a local one")
         else:
-            config = sized_config(spec, overrides)
             begin_folder(run, config)
         with locked(run, "preparing its data for a dry run"):
             prepare_only(run, config)

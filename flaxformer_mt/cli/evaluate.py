@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,6 @@ from flaxformer_mt.cli.arguments import (
     given_settings,
     make_parser,
     print_json,
-    weights,
 )
 from flaxformer_mt.cli.scoring import (
     TESTSET,
@@ -84,9 +83,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         return evaluate_run(options, parser, processes)
 
 
-def evaluate_run(
-    options: argparse.Namespace, parser: argparse.ArgumentParser, processes: Processes
-) -> int:
+def evaluate_run(options: Namespace, parser: ArgumentParser, processes: Processes) -> int:
     """Several processes share each set's sentences; the first one scores and prints."""
     run = open_run(options.workdir)
     data = config_of(run).data
@@ -102,9 +99,8 @@ def evaluate_run(
     # Every file is read before anything is translated, so that a misspelt name costs no time.
     sets = sets_of(options, parser, run=run, data=data, processes=processes)
     directory = run.evaluation if options.output is None else as_path(options.output)
-    which = weights(options.weights, parser)
     # The first one chooses: a run in training may change a moment later.
-    chosen = processes.first(lambda: dataclasses.asdict(chosen_weights(run, which)))
+    chosen = processes.first(lambda: dataclasses.asdict(chosen_weights(run, options.weights)))
 
     def load() -> fm.Translator:
         short, which = options.shortlist, Chosen(**chosen)
@@ -119,7 +115,7 @@ def evaluate_run(
     ):
         before, compiled = compiled, watch_compilations().seconds
         say_result(result, compiling=compiled - before)
-        results[result.name] = json.loads(result.files.scores.read_text(encoding="utf-8"))
+        results[result.name] = json.loads(result.files.scores.read_text("utf-8"))
         if not options.json:
             print(f"{result.name}: {result.scores.one_line()}\n\n{result.assessment.table()}\n")
     if options.json and processes.is_first:
@@ -127,7 +123,7 @@ def evaluate_run(
     return 0
 
 
-def score_file(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+def score_file(options: Namespace, parser: ArgumentParser) -> int:
     how = scoring(options, parser, Scoring(language=language_of(options)))
     name = options.name or Path(options.hypotheses).name.split(".")[0]
     directory = None if options.output is None else as_path(options.output)
@@ -157,7 +153,7 @@ def score_file(options: argparse.Namespace, parser: argparse.ArgumentParser) -> 
     return 0
 
 
-def _check_flags(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+def _check_flags(options: Namespace, parser: ArgumentParser) -> None:
     given = {name for name, value in vars(options).items() if value is not None}
     if options.testset is not None and given & {"src", "ref", "set", "folder"}:
         parser.error("--testset can't be used with --set, --src, --ref or --folder")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import flaxformer_mt as fm
-from flaxformer_mt.cli.arguments import WORKDIR, add_weights, flags, make_parser, weights
+from flaxformer_mt.cli.arguments import WORKDIR, add_weights, flags, make_parser
 from flaxformer_mt.interop import FORMATS, QUANTIZATIONS
 
 _NEEDED = WORKDIR | {
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         options.workdir,
         options.output,
         format=options.format,
-        which=weights(options.weights, parser),
+        which=options.weights,
         quantization=options.quantization,
         sample=options.sample,
         bound=options.bound,

@@ -1,7 +1,6 @@
 """`plan`: what a training step takes on TPUs you don't have. Compiles; runs nothing."""
 
-import argparse
-import re
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from dataclasses import fields
 
@@ -14,8 +13,8 @@ _NEEDED = CONFIG | {"--topology VERSION:AxB[xC]": "such as v5e:2x4 or v5p:2x2x1"
 _REPORT = {
     "--slices N:int": "number of slices",
     "--workdir DIR": "run to take vocabulary sizes and batch shapes from (default: the config)",
-    "--lengths SRC,TGT": "positions per row (default: the longest, which need the most memory); "
-    "with --decode, of a source and its output",
+    "--lengths SRC,TGT:lengths": "positions per row (default: the longest, which need the most "
+    "memory); with --decode, of a source and its output",
     "--price-per-chip-hour X:float": "also show what the run would cost",
     "--json": "print JSON",
     "--save-hlo FILE": "write the compiled step's HLO text",
@@ -34,14 +33,13 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     flags(parser, _REPORT, slices=1)
     flags(parser.add_mutually_exclusive_group(), _INSTEAD)
     options = parser.parse_args(rest)
-    lengths = _lengths(options.lengths, parser)
     _refuse_unused(options, parser)
     config = sized_config(options.config, overrides)
     set_for_compiler()  # the import below is JAX's first
     from flaxformer_mt.planning import report
 
     asked = {field.name: getattr(options, field.name) for field in fields(report.Request)}
-    request = report.Request(**asked | {"lengths": lengths})
+    request = report.Request(**asked)
     instead = {
         "shardings": report.report_shardings,
         "fit": report.report_fit,
@@ -56,7 +54,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     return 0 if result.fits else 1
 
 
-def _refuse_unused(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+def _refuse_unused(options: Namespace, parser: ArgumentParser) -> None:
     unused = {
         "--shardings": ("lengths", "price_per_chip_hour", "save_hlo"),
         "--fit": ("save_hlo",),
@@ -66,12 +64,3 @@ def _refuse_unused(options: argparse.Namespace, parser: argparse.ArgumentParser)
         for name in names:
             if getattr(options, flag[2:]) and getattr(options, name) is not None:
                 parser.error(f"--{name.replace('_', '-')} has no effect on {flag}: leave it out")
-
-
-def _lengths(text: str | None, parser: argparse.ArgumentParser) -> tuple[int, int] | None:
-    if text is None:
-        return None
-    found = re.fullmatch(r"([1-9]\d*),([1-9]\d*)", text)
-    if not found:
-        parser.error(f"--lengths {text}: write SRC,TGT, such as 64,64")
-    return int(found[1]), int(found[2])

@@ -1,7 +1,7 @@
 """`reproduce`: the rows of the paper's tables, its figures, and a report of the results."""
 
-import argparse
 import dataclasses
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -32,7 +32,11 @@ _WHAT = {
     "--workdir DIR": "folder for runs, results, the report and figures",
     "--dry-run": "only list the rows, their state and their cost",
 }
-_ROWS = {"--only ROW...": "only these rows", "--seeds N:int...": "one run per seed (default: 1)"}
+_ROWS = {
+    "--only ROW...": "only these rows",
+    "--seeds N:int...": "one run per seed (default: 1)",
+    "--scale S:float": "fraction of the paper's training (default: 1)",
+}
 _TEXT = {
     f"--text {'|'.join(TEXTS)}": "read the paper's text from files or from TensorFlow Datasets "
     "(default: files)",
@@ -81,9 +85,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     return status or (1 if refused else 0)
 
 
-def _run(
-    options: argparse.Namespace, experiments: Sequence[Experiment], command: Sequence[str]
-) -> int:
+def _run(options: Namespace, experiments: Sequence[Experiment], command: Sequence[str]) -> int:
     from flaxformer_mt.cli.main import explained  # which imports the commands
     from flaxformer_mt.reproduction.run_rows import Ending, Rows
 
@@ -114,7 +116,7 @@ def _run(
     return STOPPED if "stopped" in kinds else int("failed" in kinds)
 
 
-def _report(options: argparse.Namespace) -> int:
+def _report(options: Namespace) -> int:
     plans, others = (
         [read_result(Path(p)) for p in paths] for paths in (options.plan, options.also)
     )
@@ -129,7 +131,7 @@ def _report(options: argparse.Namespace) -> int:
         make_folder(str(report.parent))
         write_text(report, text)
         say(f"{report}: written from {options.results}")
-    elif not report.exists() or report.read_text(encoding="utf-8") != text:
+    elif not report.exists() or report.read_text("utf-8") != text:
         say(f"{report}: out of date with {options.results}: run `reproduce report`")
         return 1
     return 0
@@ -154,13 +156,9 @@ def _figures(workdir: Path, run_dir: str | None, *, dry_run: bool) -> int:
     return 0
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def _add_arguments(parser: ArgumentParser) -> None:
     flags(parser, _WHAT, workdir="runs/reproduction")
-    group = parser.add_argument_group("rows")
-    flags(group, _ROWS)
-    group.add_argument(
-        "--scale", type=float, metavar="S", help="fraction of the paper's training (default: 1)"
-    )
+    flags(parser.add_argument_group("rows"), _ROWS)
     flags(parser.add_argument_group("text"), _TEXT)
     results = parser.add_argument_group("results")
     flags(results, _RESULTS)
@@ -168,9 +166,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     flags(parser.add_argument_group("figures"), _FIGURES)
 
 
-def _check(
-    options: argparse.Namespace, overrides: Sequence[str], parser: argparse.ArgumentParser
-) -> None:
+def _check(options: Namespace, overrides: Sequence[str], parser: ArgumentParser) -> None:
     given = [name for name in _OF_TABLES if getattr(options, name) is not None]
     if options.what not in TABLES and (given or overrides):
         flag = given[0] if given else f"config.{overrides[0].partition('=')[0]}"
@@ -193,7 +189,7 @@ def _check(
 
 
 def _experiments(
-    options: argparse.Namespace, overrides: Sequence[str]
+    options: Namespace, overrides: Sequence[str]
 ) -> tuple[list[Experiment], list[str]]:
     corpus = None
     if options.corpus is not None:
@@ -201,7 +197,7 @@ def _experiments(
         given = {part: tuple(pair) for part, pair in files.items() if pair}
         corpus = Corpus(name=options.corpus, **given)
     settings = Settings(
-        scale=1.0 if options.scale is None else options.scale,
+        scale=options.scale or 1.0,
         text=options.text or "files",
         folder=options.folder,
         corpus=corpus,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     return streamed(options, parser, what="score", reading=reading, settings=settings)
 
 
-def _form(options: argparse.Namespace, parser: argparse.ArgumentParser) -> PairForm:
+def _form(options: Namespace, parser: ArgumentParser) -> PairForm:
     _check_flags(options, parser)
     src, tgt = options.columns or (1, 2)
     try:
@@ -77,7 +77,7 @@ def _form(options: argparse.Namespace, parser: argparse.ArgumentParser) -> PairF
         parser.error(f"{error}; choose a different --scored-key")
 
 
-def _check_flags(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+def _check_flags(options: Namespace, parser: ArgumentParser) -> None:
     if (options.src is None) != (options.tgt is None):
         parser.error("--src and --tgt go together")
     if options.src is not None and options.input is not None:

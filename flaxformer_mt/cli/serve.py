@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import flaxformer_mt as fm
 from flaxformer_mt.api import config_of, say
@@ -24,34 +24,27 @@ from flaxformer_mt.cli.arguments import (
     integer,
     make_parser,
     positive_number,
-    weights,
 )
 from flaxformer_mt.errors import UserError, install
 from flaxformer_mt.files.reading import read_text
 from flaxformer_mt.rundir.layout import open_run
 from flaxformer_mt.serving.model_info import Model
-from flaxformer_mt.serving.sentences import codes_among
 from flaxformer_mt.serving.settings import Log, ServerSettings, flags as limits, read_keys
-
-
-class ServeError(UserError):
-    """A server that cannot be started as it was asked to."""
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = _parser(prog, purpose)
     options = parser.parse_args(arguments)
-    chosen = weights(options.weights, parser)
     for package in ("httptools", "prometheus_client", "pydantic", "starlette", "uvicorn"):
         if importlib.util.find_spec(package) is None:
-            raise ServeError(f"{package} is not installed: {install('serve')}")
+            raise UserError(f"{package} is not installed: {install('serve')}")
     from flaxformer_mt.serving.server import TranslationServer, address, allow_files, bind
 
     keys, file = options.api_keys, options.examples
-    examples = read_text(Path(file), ServeError) if file else ""
+    examples = read_text(Path(file), UserError) if file else ""
     settings = ServerSettings(
         **{name: getattr(options, name) for name in limits()},
-        keys=read_keys(read_text(Path(keys), ServeError), keys) if keys else frozenset(),
+        keys=read_keys(read_text(Path(keys), UserError), keys) if keys else frozenset(),
         cors_origins=tuple(options.cors),
         allowed_hosts=tuple(options.allowed_host),
         examples=tuple(filter(None, map(str.strip, examples.split("\n")))),
@@ -60,7 +53,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     # Before the model is loaded, so that errors show at once.
     allow_files(settings.connections)
     with bind(options.host, options.port) as listener:
-        translator, model = _load(options, chosen)
+        translator, model = _load(options)
         # What is loaded stays: it needn't be searched for garbage.
         gc.freeze()
         server = TranslationServer(translator, model, settings, listener=listener, say=say)
@@ -74,12 +67,11 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     return 0
 
 
-def _load(options: argparse.Namespace, which: Any) -> tuple[fm.Translator, Model]:
+def _load(options: argparse.Namespace) -> tuple[fm.Translator, Model]:
     run = open_run(options.workdir)
     config = config_of(run)
-    loaded = fm.Translator.load(options.workdir, which=which, shortlist=options.shortlist)
+    loaded = fm.Translator.load(options.workdir, which=options.weights, shortlist=options.shortlist)
     translator = as_asked(options, loaded)
-    src = translator.vocabularies.src
     return translator, Model(
         src_lang=config.data.src_lang,
         tgt_lang=config.data.tgt_lang,
@@ -89,8 +81,7 @@ def _load(options: argparse.Namespace, which: Any) -> tuple[fm.Translator, Model
         encoder_layers=config.model.encoder_layers,
         decoder_layers=config.model.decoder_layers,
         diverse=translator.config.diverse_groups > 1,
-        # Only vocabularies with a table take a code for one token.
-        codes=codes_among([] if src.table is None else src.pieces()),
+        codes=frozenset(translator.vocabularies.src.language_codes),
     )
 
 

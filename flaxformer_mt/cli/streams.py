@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import dataclasses
 import functools
@@ -12,9 +11,10 @@ import re
 import signal
 import sys
 import time
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 import flaxformer_mt as fm
 from flaxformer_mt.api import say
@@ -37,7 +37,7 @@ from flaxformer_mt.bulk.stream import (
     shard_ends,
     stream,
 )
-from flaxformer_mt.cli.arguments import as_asked, weights
+from flaxformer_mt.cli.arguments import as_asked
 from flaxformer_mt.cluster import workers
 from flaxformer_mt.config import ConfigError
 from flaxformer_mt.errors import STOPPED
@@ -68,7 +68,7 @@ OUTPUT = {
 
 @contextlib.contextmanager
 def writing(
-    options: argparse.Namespace, inputs: Sequence[str | None], ends: Sequence[int] = ()
+    options: Namespace, inputs: Sequence[str | None], ends: Sequence[int] = ()
 ) -> Iterator[Sink]:
     """Where `--output` leads, in shards if they have `ends`. Raises OutputError."""
     path: str | None = options.output
@@ -80,8 +80,8 @@ def writing(
     if not ends and "://" not in path and os.path.exists(path) and not os.path.isfile(path):
         if os.path.isdir(path):
             raise OutputError(f"{path}: is a folder; --output must be a file")
-        with _device(path) as device:
-            yield StreamSink(device, path)
+        with contextlib.closing(StreamSink(None, path)) as device:
+            yield device
         return
     names = [_shard_name(path, number, len(ends)) for number in range(len(ends))]
     for kept in (
@@ -107,19 +107,6 @@ def _same(name: str, other: str) -> bool:
     if "://" in name:
         return name == other
     return os.path.isfile(name) and os.path.exists(other) and os.path.samefile(name, other)
-
-
-@contextlib.contextmanager
-def _device(path: str) -> Iterator[BinaryIO]:
-    try:
-        device = cast(BinaryIO, open(path, "wb"))
-    except OSError as error:
-        raise OutputError(f"{path}: cannot be written: {error.strerror}") from error
-    try:
-        yield device
-    finally:
-        with contextlib.suppress(OSError):  # said already, when it was written
-            device.close()
 
 
 def identity(translator: fm.Translator, **settings: Any) -> dict[str, Any]:
@@ -169,8 +156,8 @@ def sigterm_stops(wanted: bool) -> Iterator[None]:
 
 
 def streamed(
-    options: argparse.Namespace,
-    parser: argparse.ArgumentParser,
+    options: Namespace,
+    parser: ArgumentParser,
     *,
     what: str,
     reading: Callable[[], contextlib.AbstractContextManager[Lines | TwoInputs]],
@@ -213,8 +200,7 @@ def streamed(
                 lines = stack.enter_context(reading())
             sink = stack.enter_context(writing(options, named, ends))
             window = options.window or (1 if lines.interactive else WINDOW)
-            begin = functools.partial(_begun, options, weights(options.weights, parser), settings)
-            begin = functools.partial(begin, window)
+            begin = functools.partial(_begun, options, settings, window)
             clock: Callable[[], float] = working_time
             if options.engine == "ray":
                 address, chips = options.ray_address, options.ray_chips
@@ -246,10 +232,7 @@ def streamed(
 
 
 def _begun(
-    options: argparse.Namespace,
-    which: Any,
-    settings: TranslateSettings | ScoreSettings,
-    window: int,
+    options: Namespace, settings: TranslateSettings | ScoreSettings, window: int
 ) -> tuple[dict[str, Any], Callable[[Window], Made]]:
     """The model as asked for: what decides of the output, and what makes it of a window.
 
@@ -262,7 +245,9 @@ def _begun(
         keep_compiled(cache_folder() / "xla")
     runs = [str(paths.as_path(run)) for run in (options.workdir, *getattr(options, "ensemble", ()))]
     short = getattr(options, "shortlist", False)  # `score` has none
-    translator = as_asked(options, fm.Translator.load_ensemble(runs, which=which, shortlist=short))
+    translator = as_asked(
+        options, fm.Translator.load_ensemble(runs, which=options.weights, shortlist=short)
+    )
     beam_size, n_best = translator.config.beam_size, getattr(options, "n_best", 1)
     if n_best > beam_size:
         raise ConfigError(f"--n-best {n_best} must lie between 1 and the beam size, {beam_size}")
@@ -273,7 +258,7 @@ def _begun(
     return identity(translator, window=window, **settings.identity()), make
 
 
-def _shard(options: argparse.Namespace, parser: argparse.ArgumentParser) -> tuple[int, int]:
+def _shard(options: Namespace, parser: ArgumentParser) -> tuple[int, int]:
     found = re.fullmatch(r"(\d+)/(\d+)", options.shard)
     index, count = map(int, found.groups()) if found else (0, 0)
     if not index < count:
@@ -286,7 +271,7 @@ def _shard_name(output: str, index: int, count: int) -> str:
     return f"{output}.shard-{index:0{len(str(count - 1))}}-of-{count}"
 
 
-def _joined(options: argparse.Namespace) -> int:
+def _joined(options: Namespace) -> int:
     shards = [_shard_name(options.output, index, options.join) for index in range(options.join)]
     missing = [shard for shard in shards if not paths.exists(paths.as_path(shard))]
     if missing:

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 _WHAT = {
     "--init-from RUN": "start from another run's weights, and its settings unless --config is "
     "given",
-    "--profile-steps A:B": "trace steps A to B into the run's profile/ for XProf or TensorBoard",
+    "--profile-steps A:B:steps": "trace steps A to B into the run's profile/ for XProf or "
+    "TensorBoard",
     "--dry-run": "compile the longest batch shape, show memory, time and ETA on this machine, and "
     "exit",
 }
@@ -48,9 +49,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     # After the arguments: these import JAX.
     from flaxformer_mt.parallel.process_settings import make_deterministic
     from flaxformer_mt.parallel.processes import joined
-    from flaxformer_mt.training.instruments import parse_steps
 
-    profile = None if options.profile_steps is None else parse_steps(options.profile_steps)
     command = [*prog.rsplit(" ", 1), *arguments]
     run = RunDirectory(as_path(options.workdir))
     with contextlib.suppress(ConfigError, RunDirectoryError):  # reported when the run begins
@@ -60,7 +59,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
             # Joining counts devices: it would be too late then.
             make_deterministic()
     with joined(cluster(options, parser), heartbeat=options.heartbeat) as processes:
-        place, spec = options.workdir, options.config
+        place, spec, profile = options.workdir, options.config, options.profile_steps
         if options.dry_run:
             from flaxformer_mt.cli.dry_run import dry_run
 

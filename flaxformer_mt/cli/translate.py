@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import functools
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -91,9 +91,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     return streamed(options, parser, what="translate", reading=reading, settings=settings)
 
 
-def _terminology(
-    options: argparse.Namespace, parser: argparse.ArgumentParser
-) -> Terminology | None:
+def _terminology(options: Namespace, parser: ArgumentParser) -> Terminology | None:
     from flaxformer_mt.decoding.terminology import Terminology
 
     if options.terminology is None:
@@ -103,7 +101,7 @@ def _terminology(
     return Terminology.read(options.terminology, mode=options.terminology_mode or "hard")
 
 
-def _form(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Form:
+def _form(options: Namespace, parser: ArgumentParser) -> Form:
     write = options.output_format or options.format
     if write not in WRITABLE[options.format]:
         known = " or ".join(WRITABLE[options.format])
@@ -131,7 +129,7 @@ def _form(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Form:
         parser.error(f"{error}; choose a different --key or --translation-key")
 
 
-def _check_flags(options: argparse.Namespace, write: str, parser: argparse.ArgumentParser) -> None:
+def _check_flags(options: Namespace, write: str, parser: ArgumentParser) -> None:
     keys = {
         "--key": (options.key, "--format", {options.format, write}),
         "--translation-key": (options.translation_key, "--output-format", {write}),

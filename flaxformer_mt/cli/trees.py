@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
-import collections
 import contextlib
 import dataclasses
 import itertools
 import os
 import sys
+from argparse import ArgumentParser, Namespace
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from flaxformer_mt.api import say
@@ -72,8 +72,8 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     return 0
 
 
-def _linearize(options: argparse.Namespace) -> None:
-    changes: collections.Counter[str] = collections.Counter()
+def _linearize(options: Namespace) -> None:
+    changes: Counter[str] = Counter()
     count = 0
     with writing(as_path(options.output_src)) as src, writing(as_path(options.output_tgt)) as tgt:
         for name in options.trees:
@@ -100,7 +100,7 @@ def _linearize(options: argparse.Namespace) -> None:
         say(line)
 
 
-def _rebuild(options: argparse.Namespace) -> None:
+def _rebuild(options: Namespace) -> None:
     counts = Repairs()
     with (
         _output(options.output) as write,
@@ -124,7 +124,7 @@ def _rebuild(options: argparse.Namespace) -> None:
         write_json(as_path(options.json), counts.to_json() | {"malformed": options.malformed})
 
 
-def _score(options: argparse.Namespace) -> None:
+def _score(options: Namespace) -> None:
     # In full, since only the counts tell whether trees without words were parsed.
     gold, predicted = (
         [tree for _, tree in _trees(path)] for path in (options.gold, options.predicted)
@@ -155,7 +155,7 @@ def _trees(path: str) -> Iterator[tuple[int, Tree]]:
 def _text(lines: Lines) -> Iterator[str]:
     for line in lines:
         try:
-            yield line.decode("utf-8")
+            yield line.decode()
         except UnicodeDecodeError as error:
             place = f"{lines.name}:{lines.number}"
             raise InputError(f"{place}: is not UTF-8 text (byte {error.start + 1})") from error
@@ -168,14 +168,14 @@ def _opened(path: str) -> contextlib.AbstractContextManager[Lines]:
 @contextlib.contextmanager
 def _output(path: str | None) -> Iterator[Callable[[str], object]]:
     if path is None:
-        yield lambda text: sys.stdout.buffer.write(text.encode("utf-8"))
+        yield lambda text: sys.stdout.buffer.write(text.encode())
     else:
         with writing(as_path(path)) as file:
             yield file.write
 
 
 def _check_files(
-    read: Sequence[str], written: Sequence[str | None], parser: argparse.ArgumentParser
+    read: Sequence[str], written: Sequence[str | None], parser: ArgumentParser
 ) -> None:
     """No output may be another one or an input, which would be lost."""
     if read.count("-") > 1:

@@ -24,7 +24,7 @@ import numpy as np
 import sentencepiece
 from jaxtyping import Int32
 
-from flaxformer_mt.config.schema import VocabularyConfig
+from flaxformer_mt.config import VocabularyConfig
 from flaxformer_mt.data.segmentation import Words, words_of
 from flaxformer_mt.data.sentencepiece_training import (
     VocabularyError as VocabularyError,
@@ -169,6 +169,11 @@ class Vocabulary:
     def language_code(self, sentence: str) -> str:
         """The code of the target language that a sentence begins with, if the vocabulary has it."""
         return self.table.language_code(sentence) if self.table is not None else ""
+
+    @property
+    def language_codes(self) -> list[str]:
+        """The pieces, such as >>fra<<, that tell a model of several languages what to write."""
+        return [piece for piece in self.pieces()[UNK + 1 :] if piece == self.language_code(piece)]
 
     def decode_with_spans(self, tokens: Sequence[int]) -> tuple[str, list[tuple[int, int]]]:
         """The sentence as `decode` gives it, and its tokens' spans as in `encode_with_spans`."""

@@ -29,11 +29,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Axis = Literal["steps", "tokens", "hours"]
-AXES: tuple[Axis, ...] = get_args(Axis)
-AXIS_NAMES: dict[Axis, str] = {
+AXES: dict[Axis, str] = {
     "steps": "steps",
     "tokens": "target tokens",
-    "hours": "hours of training steps (without validation, checkpoints and pauses)",
+    "hours": "hours of training steps",
 }
 Kind = Literal["train", "valid"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -242,7 +241,7 @@ def _draw_panel(axes: Axes, pixel: float, runs: Sequence[RunLog], panel: Panel, 
     canvas.plain_numbers(axes)
     axes.set_title(panel.title)
     axes.set_xlim(left=0)
-    axes.set_xlabel(AXIS_NAMES[axis].partition(" (")[0])
+    axes.set_xlabel(AXES[axis])
 
 
 def _last_and_best(run: RunLog, panel: Panel, kind: Kind) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from flaxformer_mt.config import DecodingConfig
-from flaxformer_mt.data.vocabulary import UNK, Vocabularies, Vocabulary
+from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.files.atomic import replacing
 from flaxformer_mt.interop import ExportError, runner
@@ -42,18 +42,6 @@ def search_of(config: DecodingConfig, program: str) -> tuple[float, str]:
         if (value := getattr(config, name)) != off:
             notes.append(f"- The run's `decoding.{name}` of {value} is not supported here.")
     return alpha if average else 0.0, "Search, compared with the run's:\n\n" + "\n".join(notes)
-
-
-def language_codes(vocabulary: Vocabulary) -> list[str]:
-    """The pieces, such as >>fra<<, that `TypeTable.encode` takes as one token."""
-    if vocabulary.table is None:
-        return []
-    pieces = vocabulary.pieces()[UNK + 1 :]
-    return [
-        piece
-        for piece in pieces
-        if piece.startswith(">>") and piece.partition("<<")[1:] == ("<<", "")
-    ]
 
 
 @contextlib.contextmanager
@@ -90,7 +78,7 @@ def write_program(
         "max_ratio": translator.config.max_ratio,
         "max_extra_tokens": translator.config.max_extra_tokens,
         **dict(zip(("pad", "bos", "eos", "unk"), marks, strict=True)),
-        "codes": language_codes(translator.vocabularies.src),
+        "codes": translator.vocabularies.src.language_codes,
         **more,
     }
     write_json(folder / "settings.json", settings)

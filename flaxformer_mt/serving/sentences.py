@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 from flaxformer_mt.decoding.segments import split_to_fit
 
@@ -45,11 +45,6 @@ class Sentences:
         """The text with its sentences replaced."""
         inner = (text + after for text, after in zip(translated, self.glue[1:], strict=True))
         return self.glue[0] + "".join(inner)
-
-
-def codes_among(pieces: Iterable[str]) -> frozenset[str]:
-    """The pieces that tell a multilingual model which language to write, such as >>fra<<."""
-    return frozenset(piece for piece in pieces if _CODE.fullmatch(piece))
 
 
 def split_sentences(text: str, *, at_marks: bool = True, codes: Collection[str] = ()) -> Sentences:

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import datetime
 import math
-import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -197,17 +196,6 @@ class Utilization:
 
 class ProfileError(UserError):
     """Steps that cannot be traced."""
-
-
-def parse_steps(text: str) -> tuple[int, int]:
-    """`A:B`, the first and the last step to trace. Raises ProfileError."""
-    match = re.fullmatch(r"(\d+):(\d+)", text)
-    if match is None:
-        raise ProfileError(f"{text!r}: write A:B, the first and last step to trace")
-    first, last = int(match[1]), int(match[2])
-    if not 1 <= first <= last:
-        raise ProfileError(f"{text!r}: A must be at least 1, and at most B")
-    return first, last
 
 
 def check_steps(first: int, last: int, *, start: int, total: int) -> None:

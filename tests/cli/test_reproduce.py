@@ -161,7 +161,7 @@ def test_figures_without_a_run_are_not_drawn_in_silence(run, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["table3", "--scale", "0"], "--scale 0: must be above 0 and at most 1"),
+        (["table3", "--scale", "2"], "--scale 2: must be above 0 and at most 1"),
         (["table3", "--corpus", "toy"], "go together"),
         (["table2", "--folder", "x"], "choose rows with --only (en_de_base, en_de_big, en_fr"),
         (["table3", "--run", "x"], "--run is for figures"),

@@ -5,7 +5,7 @@ import re
 import pytest
 from hypothesis import given, strategies as st
 
-from flaxformer_mt.serving.sentences import codes_among, split_sentences
+from flaxformer_mt.serving.sentences import split_sentences
 
 LINE_ENDS = "\r\n\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 PARTS = [*"aB3 .!?…,\"'”)(。！」\t\xa0\u3000", *LINE_ENDS, "Dr", " é"]
@@ -83,11 +83,6 @@ def test_every_sentence_of_a_coded_text_has_its_code(code, text):
     cut = split_sentences(f"{code} {text}", codes=CODES)
     for sentence, before in zip(cut.texts, cut.codes, strict=True):
         assert sentence.startswith(code) != (before == code)
-
-
-def test_codes_are_pieces_of_their_form():
-    pieces = ["<pad>", "\u2581a", ">>fra<<", ">>", "<<", ">><<", ">>zle_Cyrl<<", "x>>deu<<"]
-    assert codes_among(pieces) == {">>fra<<", ">>zle_Cyrl<<"}
 
 
 def test_a_long_text_is_cut_in_linear_time():

@@ -3,10 +3,12 @@
 import collections
 import json
 import warnings
+from argparse import ArgumentTypeError
 
 import jax
 import pytest
 
+from flaxformer_mt.cli.arguments import steps
 from flaxformer_mt.model.flops import training_flops
 from flaxformer_mt.training import instruments
 from flaxformer_mt.training.instruments import (
@@ -18,7 +20,6 @@ from flaxformer_mt.training.instruments import (
     Utilization,
     check_steps,
     find_peak,
-    parse_steps,
 )
 from tests.test_progress import Clock
 from tests.training.examples import VOCAB, tiny
@@ -157,10 +158,10 @@ def test_share_by_hand():
 
 
 def test_steps_are_written_as_first_and_last_and_lie_ahead():
-    assert parse_steps("7:12") == (7, 12)
+    assert steps("7:12") == (7, 12)
     for text in ("7", "7:", "a:b", "1:2:3", "-1:4", "0:3"):
-        with pytest.raises(ProfileError):
-            parse_steps(text)
+        with pytest.raises(ArgumentTypeError):
+            steps(text)
     check_steps(11, 20, start=10, total=20)
     with pytest.raises(ProfileError, match="resumes after step 10"):
         check_steps(10, 12, start=10, total=20)
