@@ -214,6 +214,7 @@ def describe(name: str, slices: int = 1) -> Topology:
     if version not in VERSIONS:
         known = ", ".join(VERSIONS)
         raise TopologyError(f"'{name}': only TPUs can be planned for: {known}; {_EXAMPLES}")
+
     if slices < 1:
         raise TopologyError(f"{slices} slices: must be at least 1")
     if importlib.util.find_spec("libtpu") is None:

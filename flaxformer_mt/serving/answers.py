@@ -123,7 +123,7 @@ def as_json(content: Any) -> bytes:
         separators=(",", ":"),
         default=lambda answer: answer.model_dump(exclude_unset=True),
     )
-    return text.encode("utf-8")
+    return text.encode()
 
 
 def translations(

@@ -5,11 +5,11 @@ share.
 """
 
 import asyncio
-import collections
-import concurrent.futures
 import dataclasses
 import time
+from collections import deque
 from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from flaxformer_mt.serving.access import unavailable
@@ -55,12 +55,12 @@ class Batcher:
         self._run, self._report = run, report
         self._prepare, self._prepared, self._failed = prepare, prepared, failed
         self._take, self._capacity = take, capacity
-        self._queue: collections.deque[_Ticket] = collections.deque()
+        self._queue: deque[_Ticket] = deque()
         self._unanswered: set[asyncio.Future[list[Any]]] = set()
         self._changed = asyncio.Event()
         self._seconds_per_item = 0.05  # an initial guess
-        self._thread = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="model")
-        self._call: concurrent.futures.Future[Any] | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="model")
+        self._call: Future[Any] | None = None
         self._work: asyncio.Task[None] | None = None
         self.warm = self.closed = self._preparing = False
 
@@ -135,7 +135,7 @@ class Batcher:
 
     async def _next(self) -> list[_Item]:
         while True:
-            queue = self._queue = collections.deque(t for t in self._queue if not t.future.done())
+            queue = self._queue = deque(t for t in self._queue if not t.future.done())
             if queue or self.closed:
                 break
             if not self.warm:
@@ -184,10 +184,7 @@ class Batcher:
     def _outcomes(self, batch: list[_Item]) -> tuple[list[Any], Exception | None]:
         """A result or exception for each item, and the batch's failure if any item failed."""
         try:
-            results = list(self._run(batch[0][0].key, [item for _, item in batch]))
-            if len(results) != len(batch):
-                raise RuntimeError(f"{len(batch)} items have {len(results)} results")
-            return results, None
+            return list(self._run(batch[0][0].key, [item for _, item in batch])), None
         except Exception as error:
             failure = error
         tickets = dict.fromkeys(ticket for ticket, _ in batch)

@@ -95,5 +95,5 @@ def confidence(text: str, language: str) -> float:
     script = script_of(language)
     if script is None or not text:
         return 0.0
-    (letters,), (of_script,) = count_letters([text.encode("utf-8")], script)
+    (letters,), (of_script,) = count_letters([text.encode()], script)
     return round(100.0 * int(of_script) / int(letters), 1) if letters else 0.0

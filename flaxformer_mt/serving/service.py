@@ -161,7 +161,10 @@ class Service:
         if not isinstance(error, Refusal):
             self._failures = 0 if error is None else self._failures + 1
             self._last_failure = time.monotonic()
-        self.metrics.batch(items, requests, seconds, failed=error is not None)
+        self.metrics.batch_sentences.observe(items)
+        self.metrics.batch_requests.observe(requests)
+        self.metrics.batch_seconds.observe(seconds)
+        self.metrics.failed_batches.inc(error is not None)
 
 
 async def _until_one(
@@ -213,12 +216,11 @@ class Metrics:
         self.refused = counter("refused_total", "Requests not served, by reason.", ["reason"])
         self.sentences = counter("sentences_total", "Sentences accepted.")
         self.characters = counter("characters_total", "Characters accepted.")
-        what = "Sentences per model batch."
-        self._batch_sentences = histogram("batch_sentences", what, buckets=_SENTENCES)
-        what = "Requests per model batch."
-        self._batch_requests = histogram("batch_requests", what, buckets=_SENTENCES)
-        self._batch_seconds = histogram("batch_seconds", "Time per model batch.")
-        self._failed_batches = counter("failed_batches_total", "Model batches that failed.")
+        sizes = functools.partial(histogram, buckets=_SENTENCES)
+        self.batch_sentences = sizes("batch_sentences", "Sentences per model batch.")
+        self.batch_requests = sizes("batch_requests", "Requests per model batch.")
+        self.batch_seconds = histogram("batch_seconds", "Time per model batch.")
+        self.failed_batches = counter("failed_batches_total", "Model batches that failed.")
         for name, what, read in (
             ("waiting_sentences", "Sentences waiting in the queue.", waiting),
             ("open_requests", "Requests being answered.", lambda: self.open_requests),
@@ -233,12 +235,6 @@ class Metrics:
         served |= {"source": model.src_lang, "target": model.tgt_lang}
         prometheus.Info("flaxformer", "The served model.", registry=registry).info(served)
         prometheus.ProcessCollector(registry=registry)
-
-    def batch(self, sentences: int, requests: int, seconds: float, *, failed: bool) -> None:
-        self._batch_sentences.observe(sentences)
-        self._batch_requests.observe(requests)
-        self._batch_seconds.observe(seconds)
-        self._failed_batches.inc(failed)
 
     def text(self) -> bytes:
         return prometheus.generate_latest(self._registry)

@@ -87,12 +87,6 @@ class ServerSettings:
     log: Log = "quiet"
 
     def __post_init__(self) -> None:
-        for name, option in flags().items():
-            value = getattr(self, name)
-            if isinstance(value, int) and value < option.least:
-                raise SettingsError(f"{option.flag} {value} must be at least {option.least}")
-            if isinstance(value, float) and not 0 < value < float("inf"):
-                raise SettingsError(f"{option.flag} {value} must be a positive number of seconds")
         if self.max_sentences > self.waiting_sentences:
             what = f"a request may have {self.max_sentences} sentences, but only "
             raise SettingsError(f"{what}{self.waiting_sentences} can wait: raise --queue")
