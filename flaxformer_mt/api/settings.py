@@ -18,9 +18,8 @@ from flaxformer_mt.config import (
 )
 from flaxformer_mt.config.load import apply_overrides, built_in_names, refuse_vain
 from flaxformer_mt.config.presets import TYPICAL
-from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.checkpoint_choice import list_steps
-from flaxformer_mt.rundir.layout import RunDirectory
+from flaxformer_mt.rundir.layout import RunDirectory, has_record, open_run
 from flaxformer_mt.rundir.paths import as_path
 
 Overrides = Mapping[str, Any] | Sequence[str]
@@ -40,7 +39,7 @@ def load_config(
     what reading a corpus raises.
     """
     run = RunDirectory(as_path(spec))
-    if str(spec) not in built_in_names() and layout.has_record(run):
+    if str(spec) not in built_in_names() and has_record(run):
         return changed(run, overrides or {})
     return sized_config(os.fspath(spec), overrides or {})
 
@@ -88,7 +87,7 @@ def settled(
 ) -> ExperimentConfig:
     """What a command means: the config file's settings, those of the existing run, or those of the
     run that it starts from."""
-    if layout.has_record(run):
+    if has_record(run):
         if spec is None:
             return changed(run, overrides)
         return load(spec, overrides, recorded=config_of(run))
@@ -96,7 +95,7 @@ def settled(
         return load(spec, overrides)
     if init_from is None:
         raise ConfigError(f"{run}: no run here yet: give --config FILE[:VARIANT]")
-    return changed(layout.open_run(init_from), overrides)
+    return changed(open_run(init_from), overrides)
 
 
 def continued(

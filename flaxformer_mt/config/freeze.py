@@ -70,10 +70,6 @@ def complete(config: ConfigDict, origin: str) -> None:
     """Gives a config its absent keys' defaults and unlocks it, in place. Raises ConfigError."""
     config.unlock()
     _fill(config, default_config(), "", origin)
-    for split in ("train", "test"):
-        for label in config.data[split]:
-            place = config.data[split]
-            _fill(place, ConfigDict({label: corpus()}), f"data.{split}.", origin)
 
 
 def _fill(config: ConfigDict, full: ConfigDict, prefix: str, origin: str) -> None:
@@ -84,10 +80,6 @@ def _fill(config: ConfigDict, full: ConfigDict, prefix: str, origin: str) -> Non
             if not isinstance(config[key], ConfigDict):
                 raise ConfigError(f"{origin}: '{prefix}{key}' is a group, not {config[key]!r}")
             _fill(config[key], value, f"{prefix}{key}.", origin)
-        elif isinstance(value, float) and type(config[key]) is int:
-            # An int would not accept a float later.
-            with config.ignore_type():
-                config[key] = float(config[key])
 
 
 def corpus(**settings: Any) -> ConfigDict:
@@ -118,8 +110,7 @@ def freeze(config: Mapping[str, Any] | ConfigDict, origin: str) -> ExperimentCon
 
 def to_dict(config: ExperimentConfig) -> dict[str, Any]:
     """The JSON mapping that `freeze` reads back."""
-    result: dict[str, Any] = json.loads(json.dumps(_defaults(config)))
-    return result
+    return dict(json.loads(json.dumps(_defaults(config))))
 
 
 def flatten(config: ExperimentConfig) -> dict[str, Any]:

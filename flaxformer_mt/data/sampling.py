@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Mapping
 import numpy as np
 from jaxtyping import Float64, Int64, Integer, UInt64
 
-from flaxformer_mt.config.schema import DataConfig
+from flaxformer_mt.config import DataConfig
 from flaxformer_mt.data.order import hashed, mixed
 from flaxformer_mt.data.store import Sentences, TokenPairs, Tokens, runs
 from flaxformer_mt.data.vocabulary import EOS, Vocabularies, Vocabulary

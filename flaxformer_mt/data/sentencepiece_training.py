@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import sentencepiece
 
-from flaxformer_mt.config.schema import VocabularyConfig
+from flaxformer_mt.config import VocabularyConfig
 from flaxformer_mt.data import normalization
 from flaxformer_mt.errors import UserError
 

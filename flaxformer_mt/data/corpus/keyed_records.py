@@ -8,7 +8,7 @@ import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from flaxformer_mt.config.schema import CorpusConfig
+from flaxformer_mt.config import CorpusConfig
 from flaxformer_mt.data.corpus import paths
 from flaxformer_mt.data.corpus.pairs import (
     INVALID_UTF8,
@@ -59,7 +59,7 @@ def texts_at(record: bytes, src: str, tgt: str) -> tuple[bytes, bytes]:
 def parsed(record: bytes) -> Any:
     """The value of a JSON record. Raises NoText."""
     try:
-        return json.loads(record.decode("utf-8"))
+        return json.loads(record.decode())
     except UnicodeDecodeError as error:
         detail = f"byte 0x{record[error.start]:02X} at byte {error.start + 1}"
         raise NoText(INVALID_UTF8, detail) from None
@@ -82,7 +82,7 @@ def text_at(value: Any, key: str) -> bytes:
     if not isinstance(value, str):
         raise NoText(NO_TEXT, f"{key!r} is {json.dumps(value)[:40]}, not a string")
     try:
-        return value.encode("utf-8")
+        return value.encode()
     except UnicodeEncodeError as error:
         surrogate = ord(value[error.start])
         raise NoText(INVALID_UTF8, f"half a character, U+{surrogate:04X}, in {key!r}") from None

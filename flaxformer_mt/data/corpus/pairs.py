@@ -96,7 +96,7 @@ def defect_of_sides(
             detail = f"U+{control.group()[0]:04X} at byte {control.start() + 1}"
             return Defect(str(file), CONTROL_CHARACTER, detail + where.format(side=side))
         try:
-            decoded = text.decode("utf-8")
+            decoded = text.decode()
         except UnicodeDecodeError as error:
             detail = f"byte 0x{text[error.start]:02X} at byte {error.start + 1}"
             return Defect(str(file), INVALID_UTF8, detail + where.format(side=side))

@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from flaxformer_mt.data.corpus import paths
 from flaxformer_mt.data.corpus.pairs import CorpusError
-from flaxformer_mt.data.corpus.paths import AnyPath
+from flaxformer_mt.data.corpus.paths import AnyPath, open_binary, reaching
 
 _BLOCK = 1024  # records of an ArrayRecord shard read at a time: one by one is ten times as slow
 
@@ -50,7 +49,7 @@ def read_tfrecord(path: AnyPath, skip: int = 0, take: int | None = None) -> Iter
     """As `read_array_record`, of records of length (uint64), checksum, bytes, checksum."""
     from tensorboardX.record_writer import masked_crc32c
 
-    with paths.open_binary(path) as raw:
+    with open_binary(path) as raw:
         # Object stores' files are buffered.
         stream = io.BufferedReader(raw, 1 << 20) if isinstance(raw, io.RawIOBase) else raw
         number = 0
@@ -98,6 +97,6 @@ def _local_copy(path: AnyPath) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="flaxformer-mt-shard-") as folder:
         local = Path(folder) / path.name
-        with paths.reaching(path), paths.open_binary(path) as remote, open(local, "wb") as copy:
+        with reaching(path), open_binary(path) as remote, open(local, "wb") as copy:
             shutil.copyfileobj(remote, copy, 1 << 24)
         yield local

@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Protocol, cast
 
+from flaxformer_mt.config import CorpusConfig, DataConfig
 from flaxformer_mt.config.consistency import CORPUS_SETTINGS
-from flaxformer_mt.config.schema import CorpusConfig, DataConfig
 from flaxformer_mt.data.corpus import keyed_records, paths, tfds_sets
 from flaxformer_mt.data.corpus.keyed_records import KeyedRecords, texts_at
 from flaxformer_mt.data.corpus.pairs import CorpusError, Defect, Drops, Pair
@@ -48,7 +48,7 @@ class BuiltIn:
         from flaxformer_mt.data import synthetic
 
         for src, tgt in synthetic.pairs(cast("synthetic.Split", self.split), self.size):
-            yield src.encode("utf-8"), tgt.encode("utf-8")
+            yield src.encode(), tgt.encode()
 
     def check(self, columns: tuple[bytes, ...]) -> Defect | None:
         """The grammar makes sound pairs."""
@@ -165,16 +165,14 @@ def open_source(
     if corpus.tag:
         untagged = dataclasses.replace(corpus, tag="")
         return Tagged(open_source(untagged, folder, key, make=make), corpus.tag)
-    if corpus.kind == "synthetic":
-        if corpus.size <= 0:
-            raise CorpusError(f"{key}.size is {corpus.size}: set the number of pairs")
-        return BuiltIn(corpus.split, corpus.size, f"{key} (built-in grammar)")
     for name in CORPUS_SETTINGS[corpus.kind].all:
         if not getattr(corpus, name):
             text = f"{key}.{name} is not set: a corpus of kind {corpus.kind!r} needs it"
             if key == "data.valid":
                 text += "; or hold out training text with data.valid_fraction=0.01"
             raise CorpusError(text)
+    if corpus.kind == "synthetic":
+        return BuiltIn(corpus.split, corpus.size, f"{key} (built-in grammar)")
     texts = functools.partial(texts_at, src=corpus.src, tgt=corpus.tgt)
     if corpus.kind in ("files", "tsv", "jsonl"):
         found = {
@@ -190,7 +188,6 @@ def open_source(
         return KeyedRecords(shards, corpus.path, read_array_record, texts)
     if corpus.kind == "hf":
         return keyed_records.open_files(corpus, folder, key, fetch=make)
-    assert corpus.kind == "tfds"
     return tfds_sets.open_set(corpus, folder, key, make=make)
 
 
@@ -208,7 +205,7 @@ def read_pairs(
         defect = source.check(columns)
         if defect is None:
             src, tgt = columns
-            yield Pair(line, src.decode("utf-8"), tgt.decode("utf-8"))
+            yield Pair(line, src.decode(), tgt.decode())
         elif drops is None:
             what = f"{defect.file}:{line}: {defect.reason}: {defect.detail} ({key})"
             raise CorpusError(f"{what}; this corpus may not skip pairs: correct the line")

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from flaxformer_mt.config.schema import CorpusConfig
+from flaxformer_mt.config import CorpusConfig
 from flaxformer_mt.data.corpus import paths, shards
 from flaxformer_mt.data.corpus.pairs import NO_TEXT, CorpusError, Defect, defect_of_sides
 from flaxformer_mt.data.corpus.paths import AnyPath
@@ -195,9 +195,8 @@ def _make(name: str, data_dir: Path, archives: Path | None, key: str) -> Any:
             raise
         except Exception as error:  # whatever the set's own code raises
             # Another process may have made it first.
-            if (Path(builder.data_dir) / "dataset_info.json").exists():
-                return tfds.builder_from_directory(str(builder.data_dir))
-            raise CorpusError(f"{key}.path: {name} cannot be prepared: {error!r}") from error
+            if not (Path(builder.data_dir) / "dataset_info.json").exists():
+                raise CorpusError(f"{key}.path: {name} cannot be prepared: {error!r}") from error
     return tfds.builder_from_directory(str(builder.data_dir))
 
 

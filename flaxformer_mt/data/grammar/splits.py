@@ -16,10 +16,10 @@ stable digest, never all) is held out: three quarters of that for test, the rest
 training shows every word form and every construction, but not every combination.
 """
 
-import collections
 import functools
 import hashlib
 import itertools
+from collections import defaultdict
 from collections.abc import Collection, Iterator
 from typing import Any, Literal, NamedTuple
 
@@ -108,7 +108,7 @@ class _Entry(NamedTuple):
 
 def _entries() -> Iterator[_Entry]:
     """Every reachable combination of the grammar, some of them more than once."""
-    declensions = collections.defaultdict(set)  # by category of nouns
+    declensions = defaultdict(set)  # by category of nouns
     for noun, phrase in itertools.product(w.NOUNS, w.NOUN_PHRASES.values()):
         if noun.category not in phrase.nouns.split():
             continue
@@ -171,7 +171,7 @@ def _is_used(verb: w.Verb, tense: str, kind: str) -> bool:
 @functools.cache
 def _constructions() -> dict[str, dict[str, _Entry]]:
     """The entries by construction and lemma."""
-    found: dict[str, dict[str, _Entry]] = collections.defaultdict(dict)
+    found: dict[str, dict[str, _Entry]] = defaultdict(dict)
     for entry in _entries():
         found[entry.construction][entry.word.german] = entry
     return found
@@ -180,7 +180,7 @@ def _constructions() -> dict[str, dict[str, _Entry]]:
 @functools.cache
 def assignments() -> dict[Combination, Split]:
     """The split of every reachable combination; "train" is open to all splits."""
-    families = collections.defaultdict(set)
+    families = defaultdict(set)
     for entries in _constructions().values():
         for entry in entries.values():
             families[entry.word.german, entry.form].add(entry.construction)
