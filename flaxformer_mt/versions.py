@@ -41,7 +41,7 @@ def _git(directory: Path, *arguments: str) -> str | None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         done = subprocess.run(
-            ["git", "-C", str(directory), *arguments],
+            ["git", "-C", directory, *arguments],
             capture_output=True,
             text=True,
             timeout=10,

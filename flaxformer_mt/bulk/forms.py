@@ -250,7 +250,7 @@ class PairForm:
 
 def _decoded(line: bytes, whose: str = "") -> str:
     try:
-        return line.decode("utf-8")
+        return line.decode()
     except UnicodeDecodeError as error:
         raise BadLine(f"{whose}is not UTF-8 text (byte {error.start + 1})") from None
 

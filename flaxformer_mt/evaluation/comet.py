@@ -67,7 +67,7 @@ class Comet(Metric):
                 file = Path(folder) / f"side{flag}.txt"
                 # It splits lines by Python's rules: other line breaks must become blanks.
                 text = "".join(" ".join(line.split()) + "\n" for line in side)
-                file.write_text(text, encoding="utf-8")
+                file.write_text(text, "utf-8")
                 command += [flag, str(file)]
             output = Path(folder) / "scores.json"
             command += ["--model", self.model, "--gpus", str(self.gpus), "--quiet"]
@@ -76,7 +76,7 @@ class Comet(Metric):
             if done.returncode or not output.exists():
                 raise self._failed(done.stderr.strip() or done.stdout.strip())
             try:
-                (sentences,) = json.loads(output.read_text(encoding="utf-8")).values()
+                (sentences,) = json.loads(output.read_text("utf-8")).values()
                 found = [float(sentence["COMET"]) for sentence in sentences]
                 if len(found) != len(hypotheses) or not all(map(math.isfinite, found)):
                     raise ValueError(f"{len(found):,} for {len(hypotheses):,} sentences")

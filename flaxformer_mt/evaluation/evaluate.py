@@ -161,7 +161,7 @@ def read_segments(path: str) -> list[str]:
     found = []
     for number, line in enumerate(lines(located), start=1):
         try:
-            found.append(line.decode("utf-8"))
+            found.append(line.decode())
         except UnicodeDecodeError as error:
             place = f"byte {error.start + 1}"
             raise ScoringError(f"{path}:{number}: is not UTF-8 text ({place})") from error

@@ -24,7 +24,7 @@ _ORDERS = {
 Spans = list[tuple[str, bool]]  # stretches of words, and whether the other side lacks them
 
 
-def worst_and_best(assessment: Assessment, shown: int = SHOWN) -> list[int]:
+def worst_and_best(assessment: Assessment, shown: int) -> list[int]:
     """The `shown` lowest and highest by chrF: a sentence's BLEU mostly depends on one 4-gram."""
     order = np.argsort(_measured(assessment, Chrf).sentence_scores, kind="stable")
     if len(order) > 2 * shown:

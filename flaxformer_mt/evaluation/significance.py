@@ -48,9 +48,7 @@ def interval(scores: Samples) -> Interval:
     )
 
 
-def bootstrap_scores(
-    measured: Sequence[Measured], *, samples: int = RESAMPLES, seed: int = SEED
-) -> list[Samples]:
+def bootstrap_scores(measured: Sequence[Measured], *, samples: int, seed: int) -> list[Samples]:
     """The score of each resample, for each of `measured`, over the same sentences."""
     found: list[list[Samples]] = [[] for _ in measured]
     for weights in _weights(len(measured[0].counts), samples, seed):

@@ -103,10 +103,10 @@ def explained(error: type[UserError], path: Path, advice: str) -> Iterator[None]
 def parse_json(data: bytes, path: Path, line: int | None = None) -> Any:
     """The value of `data`, all of the file `path` or its `line`. Raises JsonError."""
     try:
-        value = json.loads(data.decode("utf-8"))
+        value = json.loads(data.decode())
         # Python decodes lone surrogates, which nothing can write.
         if b"\\ud" in data.lower():
-            json.dumps(value, ensure_ascii=False).encode("utf-8")
+            json.dumps(value, ensure_ascii=False).encode()
         return value
     except json.JSONDecodeError as error:
         number = error.lineno if line is None else line

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float
 
-from flaxformer_mt.config.schema import ModelConfig
+from flaxformer_mt.config import ModelConfig
 from flaxformer_mt.data.type_table import TypeTable
 from flaxformer_mt.data.vocabulary import PAD
 from flaxformer_mt.interop import ExportError

@@ -4,6 +4,7 @@ import dataclasses
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 import jax
 import numpy as np
@@ -64,20 +65,18 @@ class Reference:
             return self._forcing.log_probs(parts)
 
 
-class Runtime:
+class Runtime(Protocol):
     """A written model run by its own program, called `name`; token ids are this program's."""
 
     name: str
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
         """Source ids of each line, the end mark included, by the tokenizer in the folder."""
-        raise NotImplementedError
 
     def search(
         self, sources: Rows, *, beam_size: int, limit: int, length_penalty: float = 0.0
     ) -> list[list[int]]:
         """The best outputs of at most `limit` tokens, as one batch; penalty |Y|^length_penalty."""
-        raise NotImplementedError
 
     def greedy(self, sources: Rows, limits: Sequence[int]) -> list[list[int]]:
         """Greedy outputs of at most that many tokens, end mark included, without the end mark."""
@@ -86,7 +85,6 @@ class Runtime:
 
     def log_probs(self, sources: Rows, targets: Rows) -> list[LogProbs]:
         """Log-probability of every token of each target and of the end mark after it."""
-        raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ import numpy as np
 from flax.traverse_util import flatten_dict
 from jaxtyping import Float
 
-from flaxformer_mt.config.schema import ModelConfig
+from flaxformer_mt.config import ModelConfig
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.interop import ExportError
 from flaxformer_mt.model.embedding import SOFTMAX_BIAS, SOFTMAX_TABLE, SOURCE_TABLE, TARGET_TABLE

@@ -95,7 +95,7 @@ def chip_of(device_kind: str) -> Chip | None:
 def cpu_features() -> frozenset[str]:
     """This CPU's instruction sets by Linux's names; empty where the system doesn't tell."""
     with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
             if line.startswith(("flags", "Features")):
                 return frozenset(line.partition(":")[2].split())
     return frozenset()

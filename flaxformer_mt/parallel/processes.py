@@ -240,8 +240,7 @@ def _read(key: str) -> str:
     """What a process writes there, however long it takes; a dead process ends the waiting."""
     while True:
         try:
-            text: str = _client().blocking_key_value_get(key, _PIECE)
-            return text
+            return str(_client().blocking_key_value_get(key, _PIECE))
         except jax.errors.JaxRuntimeError as error:
             # In pieces, since Python attends to Ctrl-C only between them.
             if "DEADLINE_EXCEEDED" not in str(error):

@@ -10,10 +10,10 @@ missing (`XX`), EVALB would report an error; here the gold tags decide which wor
 that is counted too.
 """
 
-import collections
 import dataclasses
 import itertools
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -154,9 +154,9 @@ def _words(tree: Tree, kept: Sequence[bool]) -> list[str]:
     return list(itertools.compress(tree.words, kept))
 
 
-def _spans(tree: Tree, kept: Sequence[bool]) -> collections.Counter[tuple[str, int, int]]:
+def _spans(tree: Tree, kept: Sequence[bool]) -> Counter[tuple[str, int, int]]:
     place = [0, *itertools.accumulate(kept)]
-    spans: collections.Counter[tuple[str, int, int]] = collections.Counter()
+    spans: Counter[tuple[str, int, int]] = Counter()
     for bracket in tree.brackets:
         start, end = place[bracket.start], place[bracket.end]
         # As EVALB cuts it: NP of NP-SBJ-1 and NP=2, but PRT|ADVP is a label of its own.

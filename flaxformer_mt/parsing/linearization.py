@@ -19,10 +19,10 @@ from left to right, and counts each repair:
   constituent.
 """
 
-import collections
 import dataclasses
 import itertools
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
@@ -55,9 +55,9 @@ _TOKEN = re.compile(r"[()]?[^ \t\r\n\f\v()]+")
 _UNKNOWN = "⁇"  # how a vocabulary writes the unknown token
 
 
-def normal_form(tree: Tree) -> tuple[Tree, collections.Counter[str]]:
+def normal_form(tree: Tree) -> tuple[Tree, Counter[str]]:
     """The tree without traces and with plain labels, and how often each was changed."""
-    counts: collections.Counter[str] = collections.Counter()
+    counts: Counter[str] = Counter()
     spoken = [tag != TRACE for tag in tree.tags]
     # How many words are left before each place.
     place = [0, *itertools.accumulate(spoken)]
@@ -130,7 +130,7 @@ def rebuild(words: Sequence[str], tokens: Sequence[str]) -> Rebuilt:
     own tag. Round brackets in words are escaped.
     """
     written = tuple(map(escaped, words))
-    counts: collections.Counter[str] = collections.Counter()
+    counts: Counter[str] = Counter()
     found: list[_Constituent] = []
     open_: list[_Constituent] = []
     tags: list[str] = []
@@ -175,7 +175,7 @@ class Repairs:
 
     sentences: int = 0
     malformed: int = 0
-    kinds: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    kinds: Counter[str] = dataclasses.field(default_factory=Counter)
 
     def add(self, rebuilt: Rebuilt) -> None:
         self.sentences += 1
@@ -210,9 +210,7 @@ class _Constituent:
     outermost: bool = False
 
 
-def _close(
-    open_: list[_Constituent], label: str, place: int, counts: collections.Counter[str]
-) -> None:
+def _close(open_: list[_Constituent], label: str, place: int, counts: Counter[str]) -> None:
     if not open_:
         counts[STRAY] += 1
         return

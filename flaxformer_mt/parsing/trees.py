@@ -17,7 +17,6 @@ ROOTS = ("", "TOP", "ROOT", "S1")
 TRACE = "-NONE-"  # the tag of a word that isn't spoken
 _PARENTHESES = ("(", ")")
 # Not `\S`: a sentence's word may contain a no-break space.
-# Not `\S`: sentences have words with no-break blanks in them.
 _SYMBOL = re.compile(r"[()]|[^ \t\r\n\f\v()]+")
 
 

@@ -79,7 +79,7 @@ def plan(
         config.name, topology, lambda: program.lower_train_step(shape)
     )
     if save_hlo is not None:
-        Path(save_hlo).write_text(text, encoding="utf-8")
+        Path(save_hlo).write_text(text, "utf-8")
     mesh, chip, devices = program.mesh, topology.chip, len(topology.devices)
     compute = compute_costs(hlo, chip) if hlo else None
     exchanged = collectives(hlo, topology, mesh) if hlo else ()

@@ -5,8 +5,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import jax
-
 from flaxformer_mt.config import ExperimentConfig, expected_types
 from flaxformer_mt.data.plan import PlanError, Shape
 from flaxformer_mt.data.planner import Planner
@@ -19,6 +17,7 @@ from flaxformer_mt.planning.cycles import Compute, Cost
 from flaxformer_mt.planning.plan import DecodePlan, Plan, PlanningError, plan, plan_decoding
 from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.cache import local_copy
+from flaxformer_mt.rundir.digests import flatten_paths
 from flaxformer_mt.text_table import aligned
 from flaxformer_mt.training.program import build
 
@@ -89,10 +88,9 @@ def report_shardings(config: ExperimentConfig, request: Request, say: Say) -> Re
     rows: list[dict[str, Any]] = []
     lines: list[list[str]] = []
     sizes, whole = 0, 0
-    for path, leaf in jax.tree_util.tree_leaves_with_path(program.abstract.params):
+    for name, leaf in flatten_paths(program.abstract.params).items():
         axes = [axis or "-" for axis in leaf.sharding.spec]
         spec = ", ".join(axis if isinstance(axis, str) else "+".join(axis) for axis in axes)
-        name = jax.tree_util.keystr(path, simple=True, separator="/")
         shard = leaf.sharding.shard_shape(leaf.shape)
         rows.append({"name": name, "shape": leaf.shape, "spec": spec, "shard": shard})
         shape, part = ("x".join(map(str, sides)) or "scalar" for sides in (leaf.shape, shard))

@@ -88,9 +88,9 @@ def this_machine(accelerator: str | None = None) -> Machine:
     return Machine(processors(), round(memory, 1), accelerator, *_cpu())
 
 
-def _cpu(information: Path = Path("/proc/cpuinfo")) -> tuple[str, str]:
+def _cpu() -> tuple[str, str]:
     try:
-        lines = information.read_text(encoding="utf-8").split("\n\n")[0].splitlines()
+        lines = Path("/proc/cpuinfo").read_text("utf-8").split("\n\n")[0].splitlines()
     except OSError:
         return "", ""
     said = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}

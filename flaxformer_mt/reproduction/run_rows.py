@@ -32,9 +32,8 @@ from flaxformer_mt.reproduction.experiment import Experiment
 from flaxformer_mt.reproduction.planned import planned_flops, planned_parameters
 from flaxformer_mt.reproduction.records import FULL, REDUCED, known, remove_failure, write_failure
 from flaxformer_mt.reproduction.result_file import Result, trained_by, write_result
-from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.checkpoint_choice import average_checkpoints, write_average
-from flaxformer_mt.rundir.layout import RunDirectory, read_record
+from flaxformer_mt.rundir.layout import RunDirectory, create, has_record, read_record
 from flaxformer_mt.rundir.metrics_log import progress, read_metrics
 from flaxformer_mt.rundir.paths import explained, read_json, writing
 from flaxformer_mt.text_table import aligned
@@ -111,7 +110,7 @@ class Rows:
         test = read_test(experiment, say=self.say)
         run = self.run_of(experiment)
         changes: list[str] = []
-        if layout.has_record(run):
+        if has_record(run):
             changes = _changes(run, experiment)
         else:
             data, pairs = experiment.config.data, experiment.pairs
@@ -123,7 +122,7 @@ class Rows:
                 )
                 data = dataclasses.replace(data, train=tuple(train))
             config = dataclasses.replace(experiment.config, data=data)
-            layout.create(run.path, to_dict(config), self.command)
+            create(run.path, to_dict(config), self.command)
         ending = self.train(run, changes)
         if ending == "finished":
             measure(experiment, run, test, results=self.results)
@@ -158,7 +157,7 @@ def listing(experiments: Iterable[Experiment], results: Path) -> str:
 
 
 def _changes(run: RunDirectory, experiment: Experiment) -> list[str]:
-    recorded = freeze(layout.read_record(run).config, str(run.config_file))
+    recorded = freeze(read_record(run).config, str(run.config_file))
     return [
         f"{key}={','.join(map(str, new)) if isinstance(new, list | tuple) else new}"
         for key, (old, new) in differences(recorded, experiment.config).items()

@@ -5,7 +5,6 @@ of a machine. A folder in a bucket is complete when its index is there, which is
 `files.json`, just before it, has every file's size and sha256.
 """
 
-import concurrent.futures
 import contextlib
 import functools
 import hashlib
@@ -13,6 +12,7 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +119,7 @@ def upload_folder(local: Path, remote: Path) -> None:
 
 
 def _at_once(actions: Iterable[Callable[[], Any]]) -> None:
-    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+    with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda action: action(), actions))
 
 
@@ -130,8 +130,7 @@ def _is_complete(folder: Path) -> bool:
 def _described(folder: Path) -> dict[str, Any]:
     """Each file's size and sha256; if the folder was copied by other means, only the indices'."""
     if (folder / FILES).exists():
-        files: dict[str, Any] = load_json(folder / FILES)["files"]
-        return files
+        return dict(load_json(folder / FILES)["files"])
     return _listed(folder, digested=".json")
 
 

@@ -46,7 +46,7 @@ def steps_to_keep(
     metrics: Mapping[int, Mapping[str, Any]],
     policy: KeepPolicy,
     *,
-    irregular: Container[int] = (),
+    irregular: Container[int],
 ) -> set[int]:
     """The steps that `policy` keeps, out of `steps` with their `metrics`."""
     present = {step: metrics.get(step, {}) for step in steps}

@@ -68,8 +68,7 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         self.policy = policy
         self._before_save = before_save
         self._report = report
-        self._manager: ocp.CheckpointManager | None = None
-        self._open()
+        self._manager: ocp.CheckpointManager | None = self._open()
 
     def save(self, snapshot: Snapshot) -> bool:
         """Starts saving once the save before is done. False if the step exists."""
@@ -147,7 +146,7 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _open(self) -> None:
+    def _open(self) -> ocp.CheckpointManager:
         try:
             if is_remote(self.directory):
                 if jax.process_index() == 0:
@@ -172,7 +171,7 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
                 continue  # named when it is to be restored
             except UnreadError as error:
                 self._report(f"{error}; keeping it for now")
-        self._manager = ocp.CheckpointManager(
+        return ocp.CheckpointManager(
             self.directory,
             options=ocp.CheckpointManagerOptions(
                 preservation_policy=self,
@@ -194,8 +193,7 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
 
     def _opened(self) -> ocp.CheckpointManager:
         if self._manager is None:
-            self._open()
-        assert self._manager is not None
+            self._manager = self._open()
         return self._manager
 
     def _close_manager(self) -> None:

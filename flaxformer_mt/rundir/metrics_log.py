@@ -32,17 +32,12 @@ class MetricsLog(contextlib.AbstractContextManager["MetricsLog"]):
             self._file = open(path, "ab", buffering=0)
 
     def write(self, step: int, values: Mapping[str, Any]) -> None:
-        """Appends a report, whole or not at all. Raises RunDirectoryError."""
+        """Appends a report. Raises RunDirectoryError, maybe after half a line."""
         line = {name: _plain(value) for name, value in {"step": step, **values}.items()}
         data = json.dumps(line, ensure_ascii=False, allow_nan=False).encode() + b"\n"
-        size = self._file.seek(0, os.SEEK_END)
         with explained(self.path, "written"):
-            try:
-                while data:
-                    data = data[self._file.write(data) :]
-            except OSError:
-                self._file.truncate(size)
-                raise
+            while data:
+                data = data[self._file.write(data) :]
 
     def rewind(self, step: int) -> None:
         """Drops the lines of steps after `step`, which training repeats."""

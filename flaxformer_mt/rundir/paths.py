@@ -114,7 +114,7 @@ def write_json(path: Path, content: Any) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Writes UTF-8 text, whole or not at all. Raises RunDirectoryError."""
-    write_bytes(path, text.encode("utf-8"))
+    write_bytes(path, text.encode())
 
 
 def write_bytes(path: Path, content: bytes) -> None:

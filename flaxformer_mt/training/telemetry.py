@@ -222,7 +222,7 @@ class Telemetry(contextlib.AbstractContextManager["Telemetry"]):
         """Some validation sentences, translated after `step`."""
         with explained(self._samples, "written"):
             self._samples.mkdir(exist_ok=True)
-            (self._samples / f"step-{step}.txt").write_text(as_text(samples), encoding="utf-8")
+            (self._samples / f"step-{step}.txt").write_text(as_text(samples), "utf-8")
         self._trackers.samples(step, samples)
 
     def _record(self, kind: str, step: int, values: Mapping[str, float]) -> None:

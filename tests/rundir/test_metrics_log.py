@@ -90,7 +90,7 @@ def test_a_full_disk_leaves_no_half_line(tmp_path):
     with MetricsLog(path) as log:
         with full_disk(path.stat().st_size + 5), pytest.raises(RunDirectoryError, match=message):
             log.write(2, {"loss": 1.0})
-        log.write(3, {})
+    write(path, 3)
     assert steps(path) == [1, 3]
     # An unusable path is named.
     with pytest.raises(RunDirectoryError, match="cannot be opened: Is a directory"):
