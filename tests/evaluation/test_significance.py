@@ -73,16 +73,16 @@ def test_intervals_are_sacrebleu_s_and_parts_give_the_same_draws(
     metrics = {"BLEU": BLEU(), "chrF2": CHRF()}
     _, wanted = PairedTest(systems, metrics, [REFERENCES], test_type="bs", n_samples=400)()
     pair = measure([Bleu(), Chrf()], BASELINE, REFERENCES)
-    found = map(interval, bootstrap_scores(pair, samples=400))
+    found = map(interval, bootstrap_scores(pair, samples=400, seed=SEED))
     for ours, theirs in zip(found, (wanted["BLEU"][0], wanted["chrF2"][0]), strict=True):
         # Theirs is computed in float32.
         assert ours.mean == pytest.approx(theirs.mean, abs=1e-3)
         assert (ours.high - ours.low) / 2 == pytest.approx(theirs.ci, abs=1e-3)
     pair = measured(BASELINE), measured(SIMILAR)
-    whole = bootstrap_scores(pair[0], samples=100)
+    whole = bootstrap_scores(pair[0], samples=100, seed=SEED)
     trials = approximate_randomization(*pair, trials=100)
     monkeypatch.setattr(significance, "_CHUNK", 32 * len(REFERENCES))
     assert list(chunks(100, len(REFERENCES))) == [32, 32, 32, 4]
-    for one, other in zip(whole, bootstrap_scores(pair[0], samples=100), strict=True):
+    for one, other in zip(whole, bootstrap_scores(pair[0], samples=100, seed=SEED), strict=True):
         np.testing.assert_array_equal(one, other)
     assert approximate_randomization(*pair, trials=100) == trials
