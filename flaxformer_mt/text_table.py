@@ -8,7 +8,7 @@ def aligned(
 ) -> str:
     """Columns, two blanks apart, aligned right except those in `left`."""
     lines = [list(header), *map(list, rows)]
-    widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
         "  ".join(
             cell.ljust(width) if number in left else cell.rjust(width)

@@ -19,12 +19,11 @@ from jaxtyping import Float64, Int64, Integer, UInt64
 from flaxformer_mt.config import DataConfig
 from flaxformer_mt.data.order import hashed, mixed
 from flaxformer_mt.data.store import Sentences, TokenPairs, Tokens, runs
-from flaxformer_mt.data.vocabulary import EOS, Vocabularies, Vocabulary
+from flaxformer_mt.data.vocabulary import BLANK, EOS, Vocabularies, Vocabulary
 
 # In an epoch, at most this many cuts of a word are drawn, and its places choose among them. Drawing
 # at each place of a frequent word would take half as long again.
 _CUTS = 1 << 10
-_BLANK = "\u2581"
 # Characters of the words that are cut at once: their arrays should fit into a core's cache.
 _AT_A_TIME = 1 << 15
 _NOTHING = 1 << 32  # above every piece
@@ -134,9 +133,9 @@ class _Cutter:
         # Each type's characters, as pieces; -1 where one is none.
         self._characters = Tokens(
             np.array([piece for spelling in spelled for piece in spelling], np.int32),
-            _offsets(np.array([len(spelling) for spelling in spelled])),
+            _offsets(np.array([*map(len, spelled)])),
         )
-        self.begins_word = np.array([kind.text.startswith(_BLANK) for kind in types])
+        self.begins_word = np.array([kind.text.startswith(BLANK) for kind in types])
         self.begins_word[EOS] = True
         scores = np.array([types[number].score for number in plain])
         self._drawn: Callable[[_Grid, _Keys], _Grid] = (
@@ -190,7 +189,7 @@ class _Dropout:
             },
             len(pieces) + 1,
         )
-        self._lengths = np.array([len(text) for text in pieces])
+        self._lengths = np.array([*map(len, pieces)])
 
     def __call__(self, characters: _Grid, keys: _Keys) -> _Grid:
         """A piece stands in the row of its first character."""

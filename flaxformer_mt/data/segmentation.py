@@ -42,7 +42,7 @@ class Words:
         tokens = [self._tokens[word] for word in itertools.chain.from_iterable(words)]
         flat = np.frombuffer(b"".join(tokens), np.int32)
         word_ends = np.cumsum([0, *map(len, tokens)]) // flat.itemsize
-        ends = word_ends[np.cumsum([len(found) for found in words], dtype=np.int64)]
+        ends = word_ends[np.cumsum([*map(len, words)], dtype=np.int64)]
         lengths = np.diff(ends, prepend=0)
         if len(self._tokens) > _REMEMBERED:
             self._tokens = {b"": b""}

@@ -79,7 +79,7 @@ class Sentences:
 
     def __init__(self, shards: Sequence[Tokens]) -> None:
         self.shards = tuple(shards)
-        self.firsts = np.cumsum([0, *(len(shard) for shard in shards)])
+        self.firsts = np.cumsum([0, *map(len, shards)])
 
     def __len__(self) -> int:
         return int(self.firsts[-1])
@@ -141,7 +141,7 @@ class TokenPairs:
         digest: str = "",
     ) -> None:
         self.sides = {"src": Sentences(src), "tgt": Sentences(tgt)}
-        if [len(shard) for shard in src] != [len(shard) for shard in tgt]:
+        if [*map(len, src)] != [*map(len, tgt)]:
             sizes = [f"{len(self.sides[side]):,}" for side in SIDES]
             raise StoreError(f"{sizes[0]} source but {sizes[1]} target sentences")
         self.parts = tuple(parts) or (Part("", 0, len(self)),)  # the corpora of the pairs
@@ -189,7 +189,6 @@ def runs(
 class Store:
     """The open token store of a run: its splits and its digest."""
 
-    directory: Path
     train: TokenPairs
     valid: TokenPairs
     digest: str
@@ -216,12 +215,7 @@ class Store:
             splits = {
                 split: _open_split(index_file, index, split, thorough=thorough) for split in SPLITS
             }
-        return cls(
-            directory=Path(directory),
-            train=splits["train"],
-            valid=splits["valid"],
-            digest=hashlib.sha256(text).hexdigest(),
-        )
+        return cls(**splits, digest=hashlib.sha256(text).hexdigest())
 
 
 def file_name(split: str, number: int, side: str, part: str) -> str:

@@ -177,7 +177,7 @@ class Vocabulary:
 
     def decode_with_spans(self, tokens: Sequence[int]) -> tuple[str, list[tuple[int, int]]]:
         """The sentence as `decode` gives it, and its tokens' spans as in `encode_with_spans`."""
-        ids = [int(token) for token in tokens]
+        ids = [*map(int, tokens)]
         if self.table is not None:
             return self.table.decode_with_spans(self._processor, ids)
         found = self._processor.decode(ids, return_type="proto")
@@ -190,7 +190,7 @@ class Vocabulary:
 
     def decode(self, tokens: Sequence[Sequence[int]]) -> list[str]:
         """Sentences of token ids; padding and begin and end marks are left out, UNK reads "⁇"."""
-        rows = [[int(token) for token in row] for row in tokens]
+        rows = [[*map(int, row)] for row in tokens]
         for row in rows:
             if row and not 0 <= min(row) <= max(row) < self.size:
                 wrong = next(token for token in row if not 0 <= token < self.size)
@@ -201,7 +201,7 @@ class Vocabulary:
 
     def pieces(self, ids: Sequence[int] | None = None) -> list[str]:
         """The written form of token ids (of every type, in id order, by default)."""
-        wanted = range(self.size) if ids is None else [int(token) for token in ids]
+        wanted = range(self.size) if ids is None else [*map(int, ids)]
         if self.table is not None:
             return [self.table.pieces[token] for token in wanted]
         return [self._processor.id_to_piece(token) for token in wanted]

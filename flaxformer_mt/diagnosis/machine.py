@@ -26,7 +26,7 @@ from flaxformer_mt.parallel.chips import chip_of, product_flops, upload_bandwidt
 from flaxformer_mt.parallel.processes import Processes
 from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
-from flaxformer_mt.rundir.paths import is_remote
+from flaxformer_mt.rundir.paths import is_remote, remove
 from flaxformer_mt.versions import git_commit, package_versions
 
 _GIB = 1 << 30
@@ -248,7 +248,7 @@ def check_checkpoint(place: Path, processes: Processes) -> Iterator[Finding]:
         else:
             yield _there_and_back(folder, place)
     finally:
-        processes.first(lambda: _remove(folder))
+        processes.first(lambda: remove(folder))
 
 
 def check_space(place: Path, cache: Path | None) -> Iterator[Finding]:
@@ -308,10 +308,3 @@ def _there_and_back(folder: Path, place: Path) -> Finding:
     if not all(np.array_equal(a.data, b.data) for a, b in shards):
         return Finding("checkpoint", "FAIL", f"{text}; it came back changed", "try another disk")
     return noted("checkpoint", f"{text}, digests as saved", values=values)
-
-
-def _remove(folder: Path) -> None:
-    if is_remote(folder):
-        folder.rmtree(missing_ok=True)  # type: ignore[attr-defined]
-    else:
-        shutil.rmtree(folder, ignore_errors=True)

@@ -231,7 +231,7 @@ class Assessment:
                 "metrics": {name: dataclasses.asdict(one) for name, one in self.intervals.items()},
             }
         if self.buckets:
-            content["by_source_length"] = [dataclasses.asdict(bucket) for bucket in self.buckets]
+            content["by_source_length"] = [*map(dataclasses.asdict, self.buckets)]
         return content
 
     def score_rows(self) -> tuple[list[str], list[list[str]]]:

@@ -106,8 +106,8 @@ def _kind(found: Attention, kind: Kind) -> dict[str, Any]:
         "kind": kind,
         "name": NAMES[kind],
         "sides": SIDES[kind],
-        "rows": [shown(piece) for piece in rows],
-        "columns": [shown(piece) for piece in columns],
+        "rows": [*map(shown, rows)],
+        "columns": [*map(shown, columns)],
         "shape": weights.shape,
         "weights": base64.b64encode(whole.tobytes()).decode("ascii"),
     }
@@ -207,7 +207,7 @@ def heat_maps(picked: Picked) -> Layout:
     """One map per head; queries go down, keys across. The colour follows the root of the weight,
     since most weights are small and none should vanish."""
     rows = [shown(picked.rows[row]) for row in picked.shown_rows]
-    columns = [shown(piece) for piece in picked.columns]
+    columns = [*map(shown, picked.columns)]
     weights = picked.weights[:, list(picked.shown_rows)]
     note = f"Rows: {SIDES[picked.kind][0]}; columns: {SIDES[picked.kind][1]}."
     cell = min(18.0, max(9.0, 560.0 / max(len(rows), len(columns))))

@@ -301,7 +301,7 @@ def to_json(found: Found) -> dict[str, Any]:
         "pronouns": {kind: sums.pronouns for kind, sums in found.sums.items()},
         "statistics": {name: text.format(far=found.far) for name, text in DEFINITIONS.items()},
         "heads": heads,
-        "found": [_head_json(head) for head in found.heads],
+        "found": [*map(_head_json, found.heads)],
     }
 
 

@@ -121,7 +121,7 @@ class Runtime(ParityRuntime):
     def log_probs(self, sources: Rows, targets: Rows) -> list[LogProbs]:
         scores = self._model.program.translator.score_batch(
             [self._src.pieces(source[:-1]) for source in sources],
-            [self._tgt.pieces(target) for target in targets],
+            [*map(self._tgt.pieces, targets)],
         )
         return [np.asarray(score.log_probs, np.float32) for score in scores]
 

@@ -163,7 +163,7 @@ def replica_groups(attributes: str, devices: int) -> Groups:
     else:
         start = attributes.find("replica_groups=")
         raise HloError(f"cannot read which devices take part: {attributes[start : start + 100]!r}")
-    return tuple(tuple(row) for row in table.tolist())
+    return tuple(map(tuple, table.tolist()))
 
 
 def _mesh_groups(mesh: str, device_ids: str | None, axes: str) -> np.ndarray:

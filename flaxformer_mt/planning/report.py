@@ -285,14 +285,13 @@ def _times(compute: Compute, more: Mapping[str, float]) -> Iterator[str]:
 
 
 def _costs(costs: tuple[Cost, ...], total: float, shown: int = 15) -> Iterator[str]:
-    rest = costs[shown:]
-    listed = [(cost.seconds, cost.count, cost.name) for cost in costs[:shown]]
-    if rest:
-        seconds = sum(cost.seconds for cost in rest)
-        listed.append((seconds, sum(cost.count for cost in rest), f"{len(rest)} more kinds"))
-    for seconds, count, name in listed:
-        share = seconds / total if total else 0.0
-        yield f"  {1e3 * seconds:>8.3f} ms {share:>6.1%} {count:>6}x  {name}"
+    listed = list(costs[:shown])
+    if rest := costs[shown:]:
+        count, seconds = sum(cost.count for cost in rest), sum(cost.seconds for cost in rest)
+        listed.append(Cost(f"{len(rest)} more kinds", count, seconds))
+    for cost in listed:
+        share = cost.seconds / total if total else 0.0
+        yield f"  {1e3 * cost.seconds:>8.3f} ms {share:>6.1%} {cost.count:>6}x  {cost.name}"
 
 
 def decoding_as_text(plan: DecodePlan) -> str:

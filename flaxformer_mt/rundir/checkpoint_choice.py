@@ -149,7 +149,7 @@ def readable_metas(directory: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def joined(steps: Sequence[int]) -> str:
-    return ", ".join(str(step) for step in steps)
+    return ", ".join(map(str, steps))
 
 
 def stale_average(run: RunDirectory) -> str | None:
@@ -273,7 +273,7 @@ def write_average(run: RunDirectory, params: Any, steps: Sequence[int]) -> None:
             if place.exists():
                 place.rename(before)
             aside.rename(place)
-            shutil.rmtree(before, ignore_errors=True)
+            remove(before)
     except Exception as error:  # Orbax and TensorStore raise anything.
         raise CheckpointError(f"{place}: cannot be written: {first_line(error)}") from error
 

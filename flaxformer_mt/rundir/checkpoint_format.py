@@ -200,7 +200,7 @@ def listed_alike(directory: Path, list_steps: Callable[[Path], list[int]]) -> li
             return steps
         time.sleep(1)
         steps = list_steps(directory)
-    seen = ", ".join(str(step) for step in steps) or "none"
+    seen = ", ".join(map(str, steps)) or "none"
     advice = "check how their shared folder is mounted"
     raise CheckpointError(f"{directory}: hosts see different checkpoints (here {seen}): {advice}")
 

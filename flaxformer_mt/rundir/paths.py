@@ -176,9 +176,12 @@ COMMITTED = "commit_success.txt"
 
 
 def remove(folder: Path) -> None:
-    """Removes a checkpoint, its sign of completion first."""
-    (folder / COMMITTED).unlink(missing_ok=True)
-    folder.rmtree(missing_ok=True)  # type: ignore[attr-defined]
+    """Removes a folder and what it holds; in a bucket, a checkpoint's sign of completion first."""
+    if is_remote(folder):
+        (folder / COMMITTED).unlink(missing_ok=True)
+        folder.rmtree(missing_ok=True)  # type: ignore[attr-defined]
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def files_below(folder: Path) -> Iterator[Path]:

@@ -5,7 +5,6 @@ uploaded whole, every minute and before each checkpoint, to which a restart rewi
 """
 
 import contextlib
-import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -14,7 +13,7 @@ from pathlib import Path
 from flaxformer_mt.rundir import RunDirectoryError
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.lock import Holding
-from flaxformer_mt.rundir.paths import asking, is_primary, is_remote, reason
+from flaxformer_mt.rundir.paths import asking, is_primary, is_remote, reason, remove
 
 INTERVAL = 60.0  # seconds between uploads
 
@@ -60,7 +59,7 @@ class StagedFiles(GrowingFiles):
         except Exception as error:
             told = f"could not upload the last metrics and samples: {reason(error)}"
             raise RunDirectoryError(f"{self._run}: {told}; they are in {self.path}") from error
-        shutil.rmtree(self.path, ignore_errors=True)
+        remove(self.path)
 
     def _every_interval(self) -> None:
         while not self._ended.wait(INTERVAL):

@@ -114,7 +114,7 @@ class Engine:
         """The results of one batch. Raises Refusal for a pair that is too long, and for terms and
         forbidden phrases that the search can't satisfy."""
         if key == ATTENTION:
-            return [self._attend(item) for item in items]
+            return [*map(self._attend, items)]
         return self._translate(key, items)
 
     def prepare(
@@ -124,7 +124,7 @@ class Engine:
         Returns the shapes of its searches, (rows, source length)."""
         filled = self._filled(key, texts)
         shapes = self.translator.compile(filled, n_best=key.n_best, longest=longest)
-        self.run(key, [Sentence(text) for text in texts])
+        self.run(key, [*map(Sentence, texts)])
         return shapes
 
     def _filled(self, key: Key, texts: Sequence[str]) -> list[str]:

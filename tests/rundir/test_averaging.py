@@ -1,7 +1,6 @@
 """The mean of checkpoints, and where it is kept."""
 
 import dataclasses
-import types
 from unittest import mock
 
 import jax
@@ -96,13 +95,13 @@ def test_the_stored_average_is_loaded_and_replaced(run, saved, monkeypatch):
 
 
 def test_an_average_is_whole_whenever_its_replacement_is_killed(run, monkeypatch):
-    def killed(folder, **_):
+    def killed(folder):
         (folder / "params" / "manifest.ocdbt").unlink()
         raise KeyboardInterrupt
 
     write_average(run, tree(1), [1])
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint_choice, "shutil", types.SimpleNamespace(rmtree=killed))
+        patch.setattr(checkpoint_choice, "remove", killed)
         with pytest.raises(KeyboardInterrupt):
             write_average(run, tree(7), [7])
     assert_mean(load_params(run, "average"), 7)
