@@ -66,7 +66,8 @@ def ours(name: str, work: Work) -> Decode:
     with_shortlist = name.endswith("_shortlist")
     if work.run:
         run = Translator.load(work.run, shortlist=with_shortlist).with_dtype(dtype)
-        model, params, shortlist, usual = run.model, run.params, run.shortlist, run.config
+        model, params, shortlist = run.model, run.params, run.shortlist
+        usual = dataclasses.replace(run.config, patience=1.0, ends_among="beam")
         ids = [[*line, EOS] for line in lines_of(work, run)]
     else:
         model, params = model_and_params(dtype, work.layers)

@@ -11,9 +11,10 @@ nothing sensible and take the same time. `ours_bfloat16` is what `--dtype bfloat
 Peers need the extra [export], and run on CPUs. A GPU wants more sentences at a time:
 `--sentences 512 --batches 512`.
 
-With `--run` it is a trained run's model, with its own search settings, and the first lines of FILE;
-cutting these into pieces and joining them is not timed. CTranslate2 divides by |Y| where a run has
-the paper's length penalty.
+With `--run` it is a trained run's model, with its own length penalty, and the first lines of FILE;
+all end a search by CTranslate2's rule (`decoding.patience` 1, `ends_among` "beam"). Cutting lines
+into pieces and joining them is not timed. CTranslate2 divides by |Y| where a run has the paper's
+length penalty.
 """
 
 import argparse

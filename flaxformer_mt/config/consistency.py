@@ -56,7 +56,8 @@ _RANGES = {
             "data": "epoch_pairs workers",
             "data.batch": "src_length tgt_length",
             "data.filter": "max_ratio",
-            "decoding": "length_penalty coverage_penalty diversity max_ratio no_repeat_ngram",
+            "decoding": "length_penalty coverage_penalty diversity patience max_ratio "
+            "no_repeat_ngram",
         },
     ),
     "must be positive": (

@@ -347,13 +347,17 @@ class DecodingConfig:
         "earlier ones; no effect on sampling",
     )
     diversity: float = setting(
-        0.5,
-        "penalty on a token for each hypothesis of an earlier group that chose it",
+        0.5, "penalty on a token for each hypothesis of an earlier group that chose it"
     )
     ends_among: Literal["candidates", "beam"] = setting(
         "candidates",
         "candidates: any of the 2 * beam_size best continuations may end a hypothesis, as in "
         "tensor2tensor; beam: only the beam_size best, as in other toolkits",
+    )
+    patience: float = setting(
+        0.0,
+        "search on until no hypothesis can win (0), or until this many times beam_size have ended: "
+        "1, as in other toolkits, is quicker",
     )
     outputs: Literal["text", "trees"] = setting(
         "text",
@@ -364,9 +368,7 @@ class DecodingConfig:
     max_extra_tokens: int = setting(50, "... plus this many tokens")
     no_repeat_ngram: int = setting(0, "never repeat a sequence of this many tokens (0: off)")
     batch_tokens: int = setting(
-        8192,
-        "source positions times beams per device in a decoding batch",
-        decides="nothing",
+        8192, "source positions times beams per device in a decoding batch", decides="nothing"
     )
 
 

@@ -4,6 +4,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, Shaped
 
 from flaxformer_mt.data.vocabulary import EOS
@@ -26,7 +27,7 @@ def top_candidates(logits: Logits, log_probs: LogProbs, allowed: Allowed, *, cou
 
     The k best values lie in the k chunks with the highest maxima, so only maxima are compared over
     the whole vocabulary: `lax.top_k` over beams * vocab values took longer than the model's step.
-    If the vocabulary isn't a multiple of CHUNK, logits are padded, which copies them.
+    If no chunk's size divides the vocabulary, logits are padded, which copies them.
     """
     _, values, beam, token = _ranked(logits, log_probs, allowed, None, count=count)
     return values, beam, token
@@ -79,15 +80,15 @@ def _ranked(
     log_norm = jax.nn.logsumexp(logits, axis=-1)
 
     ranking = logits if against is None else logits - against[:, None]
-    maxima = _chunked(jnp.where(allowed.mask(beams), ranking, -jnp.inf), -jnp.inf).max(axis=-1)
-    chunks = maxima.shape[-1]
+    maxima = _maxima(ranking, allowed)
+    chunk_size, chunks = _chunk_size(vocab), maxima.shape[-1]
     maxima = log_probs[:, :, None] + (maxima - log_norm[:, :, None])
     _, chosen = best(maxima.reshape(rows, beams * chunks), min(count, beams * chunks))
     chosen = jnp.sort(chosen, axis=-1)  # ascending: ties below go by beam, then by token
 
     beam, chunk = chosen // chunks, chosen % chunks
-    token = chunk[:, :, None] * CHUNK + jnp.arange(CHUNK)[None, None]
-    may = _chunked(allowed.free, False).at[chunk].get(mode="promise_in_bounds")
+    token = chunk[:, :, None] * chunk_size + jnp.arange(chunk_size)[None, None]
+    may = _chunked(jnp.asarray(allowed.free), False).at[chunk].get(mode="promise_in_bounds")
     if allowed.banned is not None:
         may = may & ~_chosen(_chunked(allowed.banned, True), beam, chunk)
     only = allowed.only[:, None, None]
@@ -101,22 +102,55 @@ def _ranked(
     ranked = picked if against is None else picked - take(against, token)
     ranked, flat = best(ranked, count)
     values = ranked if against is None else take(picked, flat)
-    return ranked, values, take(beam, flat // CHUNK), take(token, flat)
+    return ranked, values, take(beam, flat // chunk_size), take(token, flat)
+
+
+def _maxima(ranking: Logits, allowed: Allowed) -> Float[Array, "rows beams chunks"]:
+    """The highest allowed value of each chunk."""
+
+    def masked(ranking: Logits) -> Array:
+        may = allowed.mask(ranking.shape[1])
+        return _chunked(jnp.where(may, ranking, -jnp.inf), -jnp.inf).max(axis=-1)
+
+    def unmasked(ranking: Logits) -> Array:
+        size, may = _chunk_size(ranking.shape[-1]), ranking
+        if allowed.banned is not None:
+            may = jnp.where(allowed.banned, -jnp.inf, ranking)
+        maxima = _chunked(may, -jnp.inf).max(axis=-1)
+        # Few types are never generated: the maxima of their chunks are taken again.
+        for chunk in np.unique(np.flatnonzero(~allowed.free) // size):
+            types = slice(chunk * size, (chunk + 1) * size)
+            own = jnp.where(allowed.free[types], may[:, :, types], -jnp.inf).max(axis=-1)
+            maxima = maxima.at[:, :, chunk].set(own)
+        only = jnp.broadcast_to(allowed.only[:, None, None], (*maxima.shape[:2], 1))
+        value = jnp.take_along_axis(ranking, jnp.maximum(only, 0), axis=2)
+        its = np.arange(maxima.shape[2])[None, None] == only // size
+        return jnp.where(only < 0, maxima, jnp.where(its, value, -jnp.inf))
+
+    # A TPU masks while it reads; a CPU would write all logits again.
+    found: Array = jax.lax.platform_dependent(ranking, tpu=masked, default=unmasked)
+    return found
+
+
+def _chunk_size(vocab: int) -> int:
+    """CHUNK, or the nearest smaller number that divides the vocabulary."""
+    return next((size for size in range(CHUNK, 31, -1) if vocab % size == 0), CHUNK)
 
 
 def _chunked(x: Array, fill: float | bool) -> Array:
-    if rest := -x.shape[-1] % CHUNK:
+    size = _chunk_size(x.shape[-1])
+    if rest := -x.shape[-1] % size:
         x = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, rest)], constant_values=fill)
-    return x.reshape(*x.shape[:-1], -1, CHUNK)
+    return x.reshape(*x.shape[:-1], -1, size)
 
 
 def _chosen(
-    x: Shaped[Array, "rows beams chunks 128"], beam: Places, chunk: Places
-) -> Shaped[Array, "rows chosen 128"]:
+    x: Shaped[Array, "rows beams chunks size"], beam: Places, chunk: Places
+) -> Shaped[Array, "rows chosen size"]:
     """x[row, beam, chunk]. The index follows a TPU's layout of logits: by the axes of x it would
     copy them all first."""
-    rows, _, chunks, _ = x.shape
-    flat = x.transpose(1, 2, 0, 3).reshape(-1, CHUNK)
+    rows, _, chunks, size = x.shape
+    flat = x.transpose(1, 2, 0, 3).reshape(-1, size)
     index = (beam * chunks + chunk) * rows + jnp.arange(rows)[:, None]
     return flat.at[index].get(mode="promise_in_bounds")
 

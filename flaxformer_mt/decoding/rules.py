@@ -34,6 +34,7 @@ class Rules:
     n_best: int = 1
     suppress: tuple[int, ...] = ()  # never generated, as padding and the begin mark
     ends_among: int = 0  # only the likeliest so many continuations end a hypothesis (0: any)
+    patience: int = 0  # a group's ended hypotheses that end its search (0: it may go on)
     groups: int = 1  # of hypotheses, which shun one another's tokens: diverse beam search
     coverage: bool = False  # hypotheses that leave parts of the source unattended score lower
     no_repeat: int = 0  # no sequence of this many tokens occurs twice in an output (0: any may)
@@ -62,7 +63,7 @@ class Allowed(NamedTuple):
     """Which types may be the next token: `only`, or any of `free` that is not `banned`."""
 
     only: Int[Array, " rows"]  # -1: there is none such
-    free: Bool[Array, " vocab"]
+    free: np.ndarray  # [vocab] bool: a compiled search is one for these
     banned: Bool[Array, "rows beams vocab"] | None
 
     def of_beams(self, beams: slice) -> "Allowed":
@@ -73,7 +74,7 @@ class Allowed(NamedTuple):
         return self._replace(banned=banned if self.banned is None else self.banned | banned)
 
     def mask(self, beams: int) -> Bool[Array, "rows beams vocab"]:
-        free = self.free[None, None]
+        free = jnp.asarray(self.free)[None, None]
         if self.banned is not None:
             free = free & ~self.banned
         # A TPU would write out a mask by rows before it reads it for each beam.
@@ -108,7 +109,7 @@ def allowed(
     if width := prefix.shape[1]:
         now = prefix[:, jnp.minimum(position, width - 1)]
         only = jnp.where((position < width) & (now != PAD), now, only)
-    return Allowed(jnp.where(position + 1 >= limits, EOS, only), jnp.asarray(free), banned)
+    return Allowed(jnp.where(position + 1 >= limits, EOS, only), free, banned)
 
 
 def repeats(

@@ -5,7 +5,7 @@ Each step takes a row's 2 * beam_size best continuations. Those that end (and, w
 others live on. A beam of 1 takes the best continuation and is done at the end mark. At a row's
 limit only the end mark is allowed, at the model's log-probability, so every hypothesis is complete.
 A row stops when no live hypothesis can still enter its finished set, which doesn't change the
-result.
+result, or with `rules.patience` once so many have ended (Kasai et al., 2022, arXiv 2204.05424).
 
 With `rules.groups` this holds within each group, which has slots of its own and ranks lower, by
 `weights.diversity`, what earlier groups have chosen. With `rules.sample` each of the beam_size
@@ -92,6 +92,7 @@ class State(NamedTuple):
     tokens: Int[Array, "rows beams length"]
     log_probs: Float[Array, "rows beams"]  # of live hypotheses; -inf: none
     finished: Hypotheses
+    ended: Int[Array, "rows groups"]  # hypotheses so far
     stopped: Bool[Array, " rows"]
     sentences: Sentences
 
@@ -134,6 +135,7 @@ def begin(cache: Cache, sentences: Sentences, rules: Rules, *, length: int) -> S
             log_probs=jnp.full((rows, rules.slots), -jnp.inf, jnp.float32),
             lengths=jnp.zeros((rows, rules.slots), jnp.int32),
         ),
+        ended=jnp.zeros((rows, rules.groups), jnp.int32),
         stopped=sentences.limits == 0,
         sentences=sentences,
     )
@@ -266,7 +268,12 @@ def _step(step: Step, state: State, weights: Weights, rules: Rules) -> State:
     # coverage penalty is at best 0.
     largest = jnp.maximum(penalty(length + 1), penalty(limits))
     likeliest = apart(live).max(axis=1) / jnp.repeat(largest, rules.groups)
-    settled = (finished.scores[:, -1] >= likeliest).reshape(-1, rules.groups).all(axis=1)
+    settled = (finished.scores[:, -1] >= likeliest).reshape(-1, rules.groups)
+    all_ended = state.ended
+    if rules.patience:
+        more = apart(new.scores > -jnp.inf).sum(axis=1, dtype=jnp.int32)
+        all_ended += more.reshape(-1, rules.groups)
+        settled |= all_ended >= rules.patience
     if beams > 1 and not rules.sample:
         parents = whole(take(apart(beam), chosen))
         cache = cache | {"beams": jax.tree.map(lambda leaf: take(leaf, parents), cache["beams"])}
@@ -277,7 +284,8 @@ def _step(step: Step, state: State, weights: Weights, rules: Rules) -> State:
         tokens=tokens,
         log_probs=live,
         finished=jax.tree.map(whole, finished),
-        stopped=state.stopped | (length >= limits) | settled,
+        ended=all_ended,
+        stopped=state.stopped | (length >= limits) | settled.all(axis=1),
         sentences=state.sentences,
     )
 

@@ -38,6 +38,11 @@ def search_of(config: DecodingConfig, program: str) -> tuple[float, str]:
             f"(`decoding.ends_among` is `candidates`); in {program} only the beam best may,\n  as "
             "in the run with `--ends-among beam`. A few outputs differ."
         )
+    if config.beam_size > 1 and config.patience != 1:
+        notes.append(
+            f"- {program} stops once as many translations as the beam holds have ended, as the "
+            "run\n  does with `--patience 1`. A few outputs differ."
+        )
     for name, off in (("coverage_penalty", 0.0), ("diverse_groups", 1), ("outputs", "text")):
         if (value := getattr(config, name)) != off:
             notes.append(f"- The run's `decoding.{name}` of {value} is not supported here.")

@@ -63,8 +63,10 @@ def beam_search(
     ends_among: int | None = None,
     groups: int = 1,
     diversity: float = 0.0,
+    patience: int | None = None,
 ) -> list[Found]:
-    """Beam search that never stops before the limit; ties go to the older, then the lower.
+    """Beam search that stops at the limit, or once `patience` hypotheses have ended in each beam;
+    ties go to the older, then the lower.
 
     `n_best` of each of `groups` beams, in which a token costs `diversity` for each hypothesis of an
     earlier beam that went on with it.
@@ -92,5 +94,7 @@ def beam_search(
             going = [item for item in candidates if item[2] != EOS][:width]
             said += [item[2] for item in going]
             live[group] = [(item[3], item[4]) for item in going]
+        if patience and all(len(ended) >= patience for ended in finished):
+            break
     each = [sorted(found, key=lambda item: -item.score)[:n_best] for found in finished]
     return [item for found in each for item in found]

@@ -296,9 +296,24 @@ def test_ends_may_have_to_be_among_the_beams_best(alpha):
     assert any(found(strict, row) != found(usual, row) for row in range(6))
 
 
+@pytest.mark.parametrize("patience", [1, 3, 5])
+def test_may_stop_once_enough_hypotheses_have_ended(patience):
+    automaton = Automaton(np.random.default_rng(8), rows=6, vocab=9, spread=1.5)
+    for groups in (1, 2):
+        settings = {"alpha": 0.6, "beam": 3 * groups, "n_best": 3, "groups": groups}
+        soon = search(automaton, [30] * 6, length=30, patience=patience, **settings)
+        assert soon.steps < search(automaton, [30] * 6, length=30, **settings).steps
+        for row in range(6):
+            found_soon = reference.beam_search(
+                automaton, row, limit=30, patience=patience, **settings
+            )
+            assert_same(found(soon, row), found_soon)
+
+
 @pytest.mark.parametrize("vocab", [4, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK, 5 * CHUNK + 40])
 @pytest.mark.parametrize("levels", [0, 5])
-def test_equals_sorting_everything(vocab, levels):
+@pytest.mark.parametrize("ban", [True, False])
+def test_equals_sorting_everything(vocab, levels, ban):
     rows, beams, count = 6, 3, 6
     rng = np.random.default_rng(vocab + levels)
     logits = rng.normal(size=(rows, beams, vocab)).astype(np.float32)
@@ -316,10 +331,19 @@ def test_equals_sorting_everything(vocab, levels):
     allowed[1] = False
     allowed[1, 2] = True
 
-    function = jax.jit(top_candidates, static_argnames="count")
-    repeated = np.broadcast_to(~allowed[:, None], logits.shape)
-    may = Allowed(np.full(rows, -1), np.ones(vocab, bool), repeated)
-    values, beam, token = map(np.asarray, function(logits, log_probs, may, count=count))
+    free = rng.random(vocab) < 0.9
+    free[:3] = True
+    only = np.full(rows, -1, np.int32)
+    only[2] = vocab - 1
+
+    @jax.jit
+    def function(logits, log_probs, banned, only):
+        return top_candidates(logits, log_probs, Allowed(only, free, banned), count=count)
+
+    repeated = np.broadcast_to(~allowed[:, None], logits.shape) if ban else None
+    values, beam, token = map(np.asarray, function(logits, log_probs, repeated, only))
+    allowed = (allowed | (not ban)) & free
+    allowed[2] = np.arange(vocab) == only[2]
 
     # In float32 as well: float64 would break ties that float32 has.
     log_norm = np.asarray(jax.nn.logsumexp(logits, axis=-1, keepdims=True))
@@ -331,5 +355,6 @@ def test_equals_sorting_everything(vocab, levels):
     assert values.shape == (rows, count)
     assert (token < vocab).all() and (beam < beams).all()
     exists = expected > -np.inf
-    assert exists[2:].all() and exists[1].sum() == beams
+    assert exists[3:].all() and exists[2].sum() == beams
+    assert not ban or exists[1].sum() == beams
     np.testing.assert_array_equal((beam * vocab + token)[exists], order[exists])
