@@ -166,15 +166,15 @@ def advance(
     weights: Weights,
     until: Int[Array, ""],
     leave_at: Int[Array, ""],
+    stride: Int[Array, ""],
     *,
     models: Models,
     rules: Rules,
     parts: int,
 ) -> State:
-    """Steps until position `until`, for which the cache has room, or until each part has at most
-    `leave_at` rows left."""
-    step = step_of(models, params)
-    return search.advance(step, state, weights, rules, until=until, parts=parts, leave_at=leave_at)
+    """`search.advance` until position `until`, for which the cache has room."""
+    given: Any = {"until": until, "leave_at": leave_at, "stride": stride, "parts": parts}
+    return search.advance(step_of(models, params), state, weights, rules, **given)
 
 
 @functools.partial(jax.jit, static_argnames=("parts", "room"))
@@ -327,7 +327,8 @@ def lower_search(
         models, own = suited((model,), (params,), target)
         static: Any = {"models": models, "rules": rules}
         state = begin(own, src, src_lengths, sentences, length=length, room=length, **static)
-        return advance(own, state, weights, length, np.int32(0), parts=1, **static).finished
+        numbers = length, np.int32(0), np.int32(1)
+        return advance(own, state, weights, *numbers, parts=1, **static).finished
 
     def abstract(leaf: Any) -> Any:
         return jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf), sharding=sharding)

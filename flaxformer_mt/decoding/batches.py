@@ -43,7 +43,7 @@ from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.parallel.mesh import local_mesh, on_mesh, place_batch, whole_on
 
 LEAST_TYPES = 1024  # target types of the smallest search with a shortlist
-STRIDE = 8  # steps from one look at a small model's batch to the next
+STRIDE = 8  # a small model's sentences leave a batch at multiples of this many steps
 
 
 def translate_ids(
@@ -343,13 +343,9 @@ class Decoder:
                 room = first if steps < first else length
                 state = batch_search.filled(state, rows, room=room)
             leave_at = rows * 3 // 4 if new or waiting else 0
-            while True:
-                steps = min(room, steps + stride)
-                state = self._advanced(state, steps)
-                live = ~np.asarray(state.stopped)
-                if steps == room or live.sum() <= leave_at:
-                    break
+            state = self._advanced(state, room, leave_at, stride)
             host = jax.tree.map(np.asarray, state)
+            live, steps = ~host.stopped, int(host.position)
             yield np.where(live, -1, whose), host.finished
             if live.any():
                 left = whose[live], batch_search.rows_of(host, live)
@@ -382,8 +378,8 @@ class Decoder:
                 self._params, *placed, **self._static, length=length, room=room
             )
 
-    def _advanced(self, state: State, until: int, leave_at: int = 0) -> State:
-        numbers = np.int32(until), np.int32(leave_at)
+    def _advanced(self, state: State, until: int, leave_at: int = 0, stride: int = 1) -> State:
+        numbers = np.int32(until), np.int32(leave_at), np.int32(stride)
         if self._small:  # however a state is placed, it needs the same program
             state = whole_on(state, self._mesh)
         with on_mesh(self._mesh):

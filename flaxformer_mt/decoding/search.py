@@ -150,14 +150,17 @@ def advance(
     until: Int[Array, ""] | int,
     parts: int = 1,
     leave_at: Int[Array, ""] | int = 0,
+    stride: Int[Array, ""] | int = 1,
 ) -> State:
-    """Steps until position `until`, or until each of `parts` equal parts has at most `leave_at`
-    live rows. `step(tokens, index, cache)` gives the logits of token number `index`, and the
-    cache."""
+    """Steps until position `until`, until no row is live, or until the next position that `stride`
+    divides where each of `parts` equal parts has at most `leave_at` live rows.
+    `step(tokens, index, cache)` gives the logits of token number `index`, and the cache."""
+    begun = state.position
 
     def more(state: State) -> Array:
-        live = jnp.sum(~state.stopped.reshape(parts, -1), axis=1)
-        return (state.position < until) & (jnp.max(live) > leave_at)
+        live = jnp.max(jnp.sum(~state.stopped.reshape(parts, -1), axis=1))
+        stays = (live > leave_at) | (state.position % stride > 0) | (state.position == begun)
+        return (state.position < until) & (live > 0) & stays
 
     return jax.lax.while_loop(more, lambda state: _step(step, state, weights, rules), state)
 
