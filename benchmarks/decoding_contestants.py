@@ -140,7 +140,7 @@ def random_weights(folder: Path, work: Work) -> list[list[str]]:
         side = SimpleNamespace(
             pieces=lambda ids=None: pieces if ids is None else [pieces[i] for i in ids],
             model=b"",
-            table=None,
+            language_codes=[],
         )
         folder.mkdir(parents=True, exist_ok=True)
         stand_in = SimpleNamespace(

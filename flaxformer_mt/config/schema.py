@@ -355,9 +355,7 @@ class DecodingConfig:
         "tensor2tensor; beam: only the beam_size best, as in other toolkits",
     )
     patience: float = setting(
-        0.0,
-        "search on until no hypothesis can win (0), or until this many times beam_size have ended: "
-        "1, as in other toolkits, is quicker",
+        0.0, "stop once patience * beam_size hypotheses have ended (0: once no other can win)"
     )
     outputs: Literal["text", "trees"] = setting(
         "text",
