@@ -86,13 +86,14 @@ def rules_for(
     trees: Brackets | None = None,
 ) -> Rules:
     groups = 1 if sampling else config.diverse_groups  # draws differ by themselves
-    ended = round(config.patience * config.beam_size / groups)
+    width = config.beam_size // groups
+    ended = max(round(config.patience * width), min(n_best, width))
     return Rules(
         beam_size=config.beam_size,
         n_best=n_best,
         suppress=suppress,
-        ends_among=config.beam_size // groups if config.ends_among == "beam" else 0,
-        patience=max(ended, 1) if config.patience and not sampling else 0,
+        ends_among=width if config.ends_among == "beam" else 0,
+        patience=ended if config.patience and not sampling else 0,
         groups=groups,
         coverage=config.coverage_penalty > 0,
         no_repeat=config.no_repeat_ngram,

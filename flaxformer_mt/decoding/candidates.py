@@ -113,12 +113,12 @@ def _maxima(ranking: Logits, allowed: Allowed) -> Float[Array, "rows beams chunk
         return _chunked(jnp.where(may, ranking, -jnp.inf), -jnp.inf).max(axis=-1)
 
     def unmasked(ranking: Logits) -> Array:
-        size, may = _chunk_size(ranking.shape[-1]), ranking
+        may = ranking
         if allowed.banned is not None:
             may = jnp.where(allowed.banned, -jnp.inf, ranking)
         maxima = _chunked(may, -jnp.inf).max(axis=-1)
-        # Few types are never generated: the maxima of their chunks are taken again.
-        for chunk in np.unique(np.flatnonzero(~allowed.free) // size):
+        # The maxima of chunks with types that are never generated are taken again.
+        for chunk in chunks:
             types = slice(chunk * size, (chunk + 1) * size)
             own = jnp.where(allowed.free[types], may[:, :, types], -jnp.inf).max(axis=-1)
             maxima = maxima.at[:, :, chunk].set(own)
@@ -127,8 +127,12 @@ def _maxima(ranking: Logits, allowed: Allowed) -> Float[Array, "rows beams chunk
         its = np.arange(maxima.shape[2])[None, None] == only // size
         return jnp.where(only < 0, maxima, jnp.where(its, value, -jnp.inf))
 
+    size = _chunk_size(ranking.shape[-1])
+    chunks = np.unique(np.flatnonzero(~allowed.free) // size)
+    if len(chunks) > 8:  # each is a part of the program
+        return masked(ranking)
     # A TPU masks while it reads; a CPU would write all logits again.
-    found: Array = jax.lax.platform_dependent(ranking, tpu=masked, default=unmasked)
+    found: Array = jax.lax.platform_dependent(ranking, cpu=unmasked, default=masked)
     return found
 
 

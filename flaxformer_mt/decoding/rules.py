@@ -34,7 +34,7 @@ class Rules:
     n_best: int = 1
     suppress: tuple[int, ...] = ()  # never generated, as padding and the begin mark
     ends_among: int = 0  # only the likeliest so many continuations end a hypothesis (0: any)
-    patience: int = 0  # a group's ended hypotheses that end its search (0: it may go on)
+    patience: int = 0  # so many ended hypotheses are enough for a group (0: no number is)
     groups: int = 1  # of hypotheses, which shun one another's tokens: diverse beam search
     coverage: bool = False  # hypotheses that leave parts of the source unattended score lower
     no_repeat: int = 0  # no sequence of this many tokens occurs twice in an output (0: any may)

@@ -6,7 +6,6 @@ manifest in the store's folder records what it was made from; a later call with 
 changed files is an error that names the difference, never a silent reuse.
 """
 
-import functools
 import hashlib
 import importlib
 import json
@@ -154,7 +153,12 @@ def _make(
             if corpus.tag and corpus.tag not in known:
                 report(f"prepare: {key}.tag = {corpus.tag} is not in that vocabulary; it is split")
     else:
-        train = functools.partial(train_vocabulary, config, seed, report, spread=spread, bar=bar)
+        # What is kept must be of the text that names it.
+        def train() -> tuple[Vocabularies, int, list[int]]:
+            trained = train_vocabulary(config, seed, report, spread=spread, bar=bar)
+            manifests.require_unchanged(inputs)
+            return trained
+
         vocabularies, sample, records = kept.vocabulary(train) if kept else train()
         vocabularies.save(aside / "vocabulary")
     settings = Settings(vocabularies, config, scripts)
