@@ -132,7 +132,7 @@ def _maxima(ranking: Logits, allowed: Allowed) -> Float[Array, "rows beams chunk
     if len(chunks) > 8:  # each is a part of the program
         return masked(ranking)
     # A TPU masks while it reads; a CPU would write all logits again.
-    found: Array = jax.lax.platform_dependent(ranking, cpu=unmasked, default=masked)
+    found: Array = jax.lax.platform_dependent(ranking, tpu=masked, default=unmasked)
     return found
 
 
