@@ -43,7 +43,6 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     check_testset_options(options, parser)
     if options.testset is not None and (options.ref is not None or options.src is not None):
         parser.error("--testset can't be used with --ref or --src")
-
     if options.trials is not None and options.method == "bootstrap":
         parser.error("--trials is for randomization: leave out --trials or --method bootstrap")
     systems = [find_system(system, evaluation=options.set) for system in options.systems]

@@ -107,6 +107,8 @@ def _ranked(
 
 def _maxima(ranking: Logits, allowed: Allowed) -> Float[Array, "rows beams chunks"]:
     """The highest allowed value of each chunk."""
+    size = _chunk_size(ranking.shape[-1])
+    chunks = np.unique(np.flatnonzero(~allowed.free) // size)  # with types never generated
 
     def masked(ranking: Logits) -> Array:
         may = allowed.mask(ranking.shape[1])
@@ -117,7 +119,6 @@ def _maxima(ranking: Logits, allowed: Allowed) -> Float[Array, "rows beams chunk
         if allowed.banned is not None:
             may = jnp.where(allowed.banned, -jnp.inf, ranking)
         maxima = _chunked(may, -jnp.inf).max(axis=-1)
-        # The maxima of chunks with types that are never generated are taken again.
         for chunk in chunks:
             types = slice(chunk * size, (chunk + 1) * size)
             own = jnp.where(allowed.free[types], may[:, :, types], -jnp.inf).max(axis=-1)
@@ -127,8 +128,6 @@ def _maxima(ranking: Logits, allowed: Allowed) -> Float[Array, "rows beams chunk
         its = np.arange(maxima.shape[2])[None, None] == only // size
         return jnp.where(only < 0, maxima, jnp.where(its, value, -jnp.inf))
 
-    size = _chunk_size(ranking.shape[-1])
-    chunks = np.unique(np.flatnonzero(~allowed.free) // size)
     if len(chunks) > 8:  # each is a part of the program
         return masked(ranking)
     # A TPU masks while it reads; a CPU would write all logits again.

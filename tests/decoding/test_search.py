@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from flaxformer_mt.config import DecodingConfig
+from flaxformer_mt.decoding.batch_search import rules_for
 from flaxformer_mt.decoding.candidates import top_candidates
 from flaxformer_mt.decoding.rules import Allowed, Brackets, Rules, breaks_tree, pooled
 from flaxformer_mt.decoding.search import Hypotheses, Weights
@@ -284,33 +286,26 @@ def test_ties_go_to_the_older_then_to_the_lower(alpha):
         assert_same(found(result, row), expected)
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.6])
-def test_ends_may_have_to_be_among_the_beams_best(alpha):
+@pytest.mark.parametrize("rule", [{"ends_among": 3}, *({"patience": n} for n in (1, 3, 5))])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_few_may_end_a_hypothesis_and_a_few_ended_ones_the_search(rule, groups):
     automaton = Automaton(np.random.default_rng(8), rows=6, vocab=9, spread=1.5)
-    settings = {"alpha": alpha, "beam": 3, "n_best": 3}
-    strict = search(automaton, [9] * 6, length=9, ends_among=3, **settings)
-    usual = search(automaton, [9] * 6, length=9, **settings)
+    settings = {"alpha": 0.6, "beam": 3 * groups, "n_best": 3, "groups": groups}
+    usual = search(automaton, [30] * 6, length=30, **settings)
+    other = search(automaton, [30] * 6, length=30, **settings, **rule)
     for row in range(6):
-        expected = reference.beam_search(automaton, row, limit=9, ends_among=3, **settings)
-        assert_same(found(strict, row), expected)
-    assert any(found(strict, row) != found(usual, row) for row in range(6))
+        expected = reference.beam_search(automaton, row, limit=30, **settings, **rule)
+        assert_same(found(other, row), expected)
+    assert any(found(other, row) != found(usual, row) for row in range(6))
+    assert other.steps < usual.steps or "patience" not in rule
 
 
-@pytest.mark.parametrize("patience", [1, 3, 5])
-def test_may_stop_once_enough_hypotheses_have_ended(patience):
-    automaton = Automaton(np.random.default_rng(8), rows=6, vocab=9, spread=1.5)
-    for groups in (1, 2):
-        settings = {"alpha": 0.6, "beam": 3 * groups, "n_best": 3, "groups": groups}
-        soon = search(automaton, [30] * 6, length=30, patience=patience, **settings)
-        assert soon.steps < search(automaton, [30] * 6, length=30, **settings).steps
-        for row in range(6):
-            found_soon = reference.beam_search(
-                automaton, row, limit=30, patience=patience, **settings
-            )
-            assert_same(found(soon, row), found_soon)
+def test_patience_is_enough_for_all_that_are_asked_for():
+    config = DecodingConfig(beam_size=6, diverse_groups=2, patience=0.3)
+    assert [rules_for(config, n_best=n).patience for n in (1, 2, 6)] == [1, 2, 3]
 
 
-@pytest.mark.parametrize("vocab", [4, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK, 5 * CHUNK + 40])
+@pytest.mark.parametrize("vocab", [4, CHUNK - 1, CHUNK, CHUNK + 3, 12 * CHUNK, 5 * CHUNK + 40])
 @pytest.mark.parametrize("levels", [0, 5])
 @pytest.mark.parametrize("ban", [True, False])
 def test_equals_sorting_everything(vocab, levels, ban):
@@ -333,6 +328,7 @@ def test_equals_sorting_everything(vocab, levels, ban):
 
     free = rng.random(vocab) < 0.9
     free[:3] = True
+    logits[:, :, ~free] += 9
     only = np.full(rows, -1, np.int32)
     only[2] = vocab - 1
 

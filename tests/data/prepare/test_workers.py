@@ -159,6 +159,18 @@ def test_what_a_cluster_cannot_prepare(tmp_path, small_parts, monkeypatch):
         with pytest.raises(CorpusError, match=r"one\.en: is missing or different on a machine"):
             prepared()
     with monkeypatch.context() as patch:
+        learn = make.train_vocabulary
+
+        def learnt(*given, **named):
+            learned = learn(*given, **named)
+            (text / "one.en").touch()
+            return learned
+
+        patch.setattr(make, "train_vocabulary", learnt)
+        with pytest.raises(CorpusError, match=r"one\.en: changed while it was being read"):
+            prepared(parts=tmp_path / "parts")
+        assert not (tmp_path / "parts").exists()
+    with monkeypatch.context() as patch:
 
         def changed(chunk, settings):
             (text / "one.en").touch()
