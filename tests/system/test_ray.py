@@ -178,6 +178,7 @@ def test_a_bad_line_is_the_error_of_one_machine(run, cluster, workdir, tmp_path)
 
 def test_what_ends_every_worker_is_told(cluster, capsys):
     """And what Ray itself says of that is no part of a command's results."""
+    cluster.wait_for_nodes(timeout=100)  # one that an earlier test removed is not lost here
     said: list[str] = []
     begun = functools.partial(workers, address=cluster.address, say=said.append)
 
