@@ -9,12 +9,10 @@ Combination = tuple[str, str]
 
 # Kinds of clauses. In all but these the German finite verb stands last.
 VERB_SECOND = ("main", "fronted", "question")
-KINDS = (*VERB_SECOND, *w.CONJUNCTIONS, "relative")
 POSITIONS = (*VERB_SECOND, "final")  # kinds as adverbials and predicates see them
 
 _BE = {"ich": "am", "du": "are", "er": "is", "wir": "are"}
 _WAS = {"ich": "was", "du": "were", "er": "was", "wir": "were"}
-_WERDEN = {"ich": "werde", "du": "wirst", "er": "wird", "wir": "werden"}
 _GERMAN = {verb.german: verb for verb in (*w.VERBS, w.COPULA)}
 
 
@@ -66,7 +64,7 @@ class Clause:
     kind: str
     tense: str
     span: str  # in which a sentence's clauses agree
-    verb: w.Verb = w.COPULA
+    verb: w.Word = w.COPULA
     shown: tuple[Combination, ...] = ()  # by the verbs
     modal: w.Word = w.NO_WORD
     negated: bool = False
@@ -98,8 +96,7 @@ class Clause:
 def _english(clause: Clause) -> str:
     """Subject, verb, object, with do-support, agreement and particles."""
     question = clause.kind == "question"
-    out = [clause.kind] if clause.kind in w.CONJUNCTIONS else []
-    out.append(clause.front.english)
+    out = [w.CLAUSES[clause.kind].english, clause.front.english]
     if clause.kind == "fronted" and clause.front:
         out.append(",")
     support = clause.negated or (question and bool(clause.subject))
@@ -122,11 +119,11 @@ def _english_verb(clause: Clause, support: bool) -> tuple[str, str]:
 
     `support` says that there must be an auxiliary: "do" if there is no other.
     """
-    verb, tense, modal = clause.verb, clause.tense, clause.modal
-    person = clause.subject.person
+    verb, tense, person = clause.verb, clause.tense, clause.subject.person
     third = person == "er"
     do = "does" if third else "do"
-    if tense == "modal":
+    if tense in ("modal", "future"):
+        modal = w.WILL if tense == "future" else clause.modal
         if modal.english:
             return modal.english, verb.english
         if support:
@@ -136,8 +133,6 @@ def _english_verb(clause: Clause, support: bool) -> tuple[str, str]:
         return _BE[person], verb.ing
     if tense == "perfect":
         return "has" if third else "have", verb.participle
-    if tense == "future":
-        return "will", verb.english
     if verb is w.COPULA:
         return (_WAS if tense == "past" else _BE)[person], ""
     if support:
@@ -150,10 +145,8 @@ def _english_verb(clause: Clause, support: bool) -> tuple[str, str]:
 def _german(clause: Clause) -> str:
     """The finite verb second or last, agreement and negation."""
     finite, particle, nonfinite = _german_verb(clause)
-    out = [w.CONJUNCTIONS[clause.kind]] if clause.kind in w.CONJUNCTIONS else []
-    if clause.kind == "when" and clause.tense == "past":
-        out = ["als"]
-    out.append(clause.front.german)
+    past = clause.kind == "when" and clause.tense == "past"
+    out = ["als" if past else w.CLAUSES[clause.kind].german, clause.front.german]
     subject, rest = clause.subject.german, _middle_field(clause)
     if clause.kind not in VERB_SECOND:
         out += [subject, *rest, nonfinite, particle + finite]
@@ -172,10 +165,8 @@ def _german_verb(clause: Clause) -> tuple[str, str, str]:
         return getattr(verb, f"preterite_{person}"), "", ""
     if tense in ("past", "perfect"):
         return getattr(_GERMAN[verb.auxiliary], person), "", verb.german_participle
-    if tense == "future":
-        return _WERDEN[person], "", verb.german
-    if tense == "modal":
-        return getattr(clause.modal, person), "", verb.german
+    if tense in ("modal", "future"):
+        return getattr(w.WILL if tense == "future" else clause.modal, person), "", verb.german
     return getattr(verb, person), verb.particle, ""
 
 

@@ -15,11 +15,6 @@ Pool = tuple[str, ...]  # categories of nouns
 _COMPANY = repeat("2 with, 1 without")
 _GENERAL_PLACES = ("behind", "next to", "in front of")
 _MOMENTS = ("after", "before", "during")
-_PATHS = {  # by how a place says "in"
-    "in": repeat("3 into, 1 through"),
-    "an": ["around"],
-    "auf": repeat("2 onto, 1 around"),
-}
 # Preposition and article that German writes as one word.
 _CONTRACTIONS = {
     "in dem": "im",
@@ -101,7 +96,7 @@ class Phrases:
         adjectives = self.chance(adjective) and choices(self.split, declension, noun.category)
         if adjectives:
             word, used = self.pick(adjectives)
-            rest = Phrase(word.english, word.forms[declension], used) + rest
+            rest = Phrase(word.english, word.stem + w.ENDINGS[declension], used) + rest
         article = determiner.in_english(number)
         vowel = rest.english[0] in "aeiou" and not rest.english.startswith("university")
         if article == "a" and (vowel or rest.english.startswith("honest")):
@@ -159,7 +154,7 @@ class Phrases:
             phrase = self.noun_phrase("goal", ("place",), adjective=0.2)
             return prepositional("to" if self.chance(0.75) else "from", phrase)
         phrase = self.noun_phrase("path", ("place",), adjective=0.2)
-        return prepositional(self.pick(_PATHS[phrase.word.at_german]), phrase)
+        return prepositional(self.pick(repeat(phrase.word.paths)), phrase)
 
     def company(self, clause: Clause, edible: bool) -> Phrase:
         """With, without or for whom; something `edible` with or without what else."""

@@ -24,7 +24,7 @@ from collections.abc import Collection, Iterator
 from typing import Any, Literal, NamedTuple
 
 from flaxformer_mt.data.grammar import words as w
-from flaxformer_mt.data.grammar.clauses import KINDS, POSITIONS, VERB_SECOND, Combination
+from flaxformer_mt.data.grammar.clauses import POSITIONS, VERB_SECOND, Combination
 
 Split = Literal["train", "valid", "test"]
 SPLITS: tuple[Split, ...] = ("train", "valid", "test")
@@ -34,31 +34,16 @@ TEST_SHARE_OF_HELD_OUT = 0.75
 Use = tuple[Any, tuple[Combination]]  # a word, and what it shows where it is used
 
 
-def repeat(weights: str) -> list[str]:
+@functools.cache
+def repeat(weights: str) -> tuple[str, ...]:
     """Each name as often as its weight says: "2 when, 1 if"."""
-    found = []
-    for item in filter(None, weights.split(", ")):
-        weight, name = item.split()
-        found += [name] * int(weight)
-    return found
+    items = (item.split() for item in weights.split(", ") if item)
+    return tuple(itertools.chain.from_iterable(int(weight) * [name] for weight, name in items))
 
 
-# Tenses by span, in which a sentence's clauses agree.
-_TENSES = {
-    "anytime": repeat("26 present, 12 progressive, 24 past, 14 perfect, 10 future, 16 modal"),
-    "past": repeat("5 past, 1 modal"),
-    "now": repeat("6 present, 3 progressive, 2 perfect, 2 future, 3 modal"),
-}
-_CONDITIONS = repeat("3 present, 1 perfect, 1 modal")
-
-
-def tenses(kind: str, span: str) -> list[str]:
-    """Those of a kind of clause in a span, repeated by weight."""
-    if kind == "if":
-        return _CONDITIONS
-    if kind in ("when", "before"):
-        return ["past" if span == "past" else "present"]
-    return _TENSES[span]
+def tenses(kind: str, span: str) -> tuple[str, ...]:
+    """Those of a kind of clause, repeated by weight, in a span: "past", "now" or "anytime"."""
+    return repeat(getattr(w.CLAUSES[kind], span) or getattr(w.CLAUSES["main"], span))
 
 
 # What the table of noun phrases abbreviates: determiners by weight, "+" is plural.
@@ -67,15 +52,6 @@ _DETERMINERS = {
     "indefinite": "7 a, 4 bare+",
     "quantified": "2 every, 2 all+, 2 many+, 2 some+, 5 counted+",
     "mass": "4 the, 2 possessive, 1 this",
-}
-# Tenses of clauses by what the table of adverbs says of a time.
-_FITTING = {
-    "any": ("present", "progressive", "past", "future", "modal"),
-    "now": ("present", "progressive"),
-    "habit": ("present",),
-    "past": ("past",),
-    "perfect": ("perfect",),
-    "future": ("future", "modal"),
 }
 _ADVERBS = {kind: words for kind, words in w.ADVERBS.items() if kind != "comment"} | {
     "date": w.ADVERBS["month"],
@@ -86,7 +62,7 @@ _ADVERBS = {kind: words for kind, words in w.ADVERBS.items() if kind != "comment
 
 
 @functools.cache
-def options(kind: w.Word, mass: bool) -> list[tuple[str, tuple[w.Determiner, ...]]]:
+def options(kind: w.Word, mass: bool) -> list[tuple[str, tuple[w.Word, ...]]]:
     """(number, determiners that share it) of a kind of noun phrase, repeated by weight."""
     weights = kind.of_mass_nouns if mass else kind.determiners
     found = []
@@ -102,7 +78,7 @@ class _Entry(NamedTuple):
     word: w.Word
     construction: str
     form: str
-    kinds: Collection[str] = ()  # one of which it must suit, if there are any
+    kinds: Collection[str] = ()  # it must suit one of them, if there are any
     weight: int = 1
 
 
@@ -121,14 +97,14 @@ def _entries() -> Iterator[_Entry]:
                 if phrase.role != "event":
                     declensions[noun.category].add(f"{determiner.paradigm}.{place}")
     for adjective in w.ADJECTIVES:
-        described = adjective.categories
+        described = adjective.describes.split()
         for declension in set().union(*(declensions[one] for one in described)):
-            yield _Entry(adjective, declension, adjective.forms[declension], described)
+            yield _Entry(adjective, declension, adjective.stem + w.ENDINGS[declension], described)
         for position in POSITIONS:
             yield _Entry(adjective, f"predicate.{position}", "predicate", described)
             if "person" in described:  # people are compared, nothing else
                 yield _Entry(adjective, f"comparison.{position}", "predicate", described)
-    for verb, kind in itertools.product(w.VERBS, KINDS):
+    for verb, kind in itertools.product(w.VERBS, w.CLAUSES):
         # A relative clause may have its object already: what "transitive" verbs have.
         relative = verb.frame == "transitive" and kind == "relative"
         objects = itertools.chain(*verb.pools) if relative else ()
@@ -138,7 +114,7 @@ def _entries() -> Iterator[_Entry]:
                 # Order decides whether a particle is separate.
                 form = f"{tense}.{kind in VERB_SECOND}"
                 yield _Entry(verb, f"{tense}.{kind}", form, kinds)
-    for modal, kind in itertools.product(w.MODALS, KINDS):
+    for modal, kind in itertools.product(w.MODALS, w.CLAUSES):
         if "modal" in tenses(kind, "now") and not (modal.past and kind == "if"):
             tense = "past" if modal.past else "present"
             yield _Entry(modal, f"{tense}.{kind}", tense, ["modal"])
@@ -147,7 +123,7 @@ def _entries() -> Iterator[_Entry]:
         positions = POSITIONS if timeless else ("front", *POSITIONS)
         for adverb, position in itertools.product(adverbs, positions):
             form = pattern if adverbs is w.HOURS else adverb.german
-            yield _Entry(adverb, f"{pattern}.{position}", form, _FITTING[adverb.tense])
+            yield _Entry(adverb, f"{pattern}.{position}", form, adverb.tenses.split())
     ages = [f"age.{position}" for position in POSITIONS]
     places = "count.subject", "count.object", *ages
     for word, place in itertools.product(w.NUMBERS[2:], places):
@@ -155,7 +131,7 @@ def _entries() -> Iterator[_Entry]:
         yield _Entry(word, place, place.partition(".")[0], weight=weight)
 
 
-def _is_used(verb: w.Verb, tense: str, kind: str) -> bool:
+def _is_used(verb: w.Word, tense: str, kind: str) -> bool:
     """Whether the English source would tell the tense apart there."""
     if verb.frame == "price":  # a state gives no time to be before
         return tense in ("present", "future") and kind != "before"
@@ -214,6 +190,6 @@ def choices(split: Split, construction: str, *kinds: str) -> list[Use]:
     for lemma, entry in _constructions()[construction].items():
         combination = lemma, construction
         if assignments()[combination] in ("train", split):
-            if not kinds or not set(kinds).isdisjoint(entry.kinds):
+            if not (kinds and entry.kinds) or not set(kinds).isdisjoint(entry.kinds):
                 found += [(entry.word, (combination,))] * entry.weight
     return found

@@ -4,6 +4,7 @@ A "-" in a table is nothing. Each entry is in its table once.
 """
 
 import csv
+import functools
 import importlib.resources
 import itertools
 import operator
@@ -12,18 +13,13 @@ from typing import TypeVar
 
 CASES = ("nominative", "accusative", "dative", "genitive")
 COLUMNS = ("masculine", "feminine", "neuter", "plural")  # of every German declension
-_ENDINGS = {  # of adjectives: a line for each case, an ending for each column
-    "weak": ("e e e en", "en e e en", "en en en en", "en en en en"),
-    "mixed": ("er e es en", "en e es en", "en en en en", "en en en en"),
-    "strong": ("er e es e", "en e es e", "em er em en", "en er en er"),
-}
 T = TypeVar("T")
 
 
 class Word:
     """A row of a table: its columns are attributes, `german` is its lemma."""
 
-    category = gender = ""  # of nouns
+    category = gender = tenses = ""  # of nouns, and of times
 
     def __init__(self, **row: str) -> None:
         vars(self).update(row)
@@ -34,76 +30,23 @@ class Word:
     def in_english(self, number: str) -> str:
         return self.english_plural if number == "plural" else self.english
 
-
-class Noun(Word):
-    """A noun; `forms` are German, and `at_english` and `at_german` say "at" a place."""
-
-    def __init__(self, **row: str) -> None:
-        super().__init__(**row)
-        self.gender = COLUMNS[("der", "die", "das").index(self.article)]
-        plural = self.german_plural
-        lines = (
-            f"{self.german} {plural}",
-            f"{self.oblique} {plural}",
-            f"{self.oblique} {self.dative_plural}",
-            f"{self.genitive} {plural}",
-        )
-        self.forms = _declined(lines, (self.gender, "plural"))
-
     def column(self, number: str) -> str:
         return "plural" if number == "plural" else self.gender
 
-
-class Adjective(Word):
-    """An adjective with `forms` by declension ("weak.dative.neuter"); `german` is predicative.
-
-    It describes nouns of its `categories`. Two adjectives of one `scale` exclude each other:
-    nothing is both big and small.
-    """
-
-    def __init__(self, **row: str) -> None:
-        super().__init__(**row)
-        self.categories = self.describes.split()
-        self.forms = {
-            f"{paradigm}.{place}": self.stem + ending
-            for paradigm, lines in _ENDINGS.items()
-            for place, ending in _declined(lines).items()
+    @functools.cached_property
+    def forms(self) -> dict[str, str]:
+        """A noun's or determiner's in German, by case and column ("dative.neuter")."""
+        columns = (self.gender, "plural") if self.gender else COLUMNS
+        return {
+            f"{case}.{column}": form
+            for case in CASES
+            for column, form in zip(columns, getattr(self, case).split(), strict=False)
         }
 
-
-class Determiner(Word):
-    """A determiner with German `forms`, none of them if German has no word for it.
-
-    `kind` is its class in constructions, `paradigm` how it inflects adjectives; a `negative` one
-    carries the clause's negation ("not a" is "kein"), so that no "nicht" is needed.
-    """
-
-    def __init__(self, **row: str) -> None:
-        super().__init__(**row)
-        self.forms = _declined(row[case] for case in CASES)
-
-
-class Verb(Word):
-    """A verb and what it governs.
-
-    The persons' columns are German without the separable `particle`, which infinitive and
-    participle include. A `movable` English particle stands behind a pronoun object (picks him up).
-    Each of `pools` has categories of objects. A preterite (sein, haben) replaces the perfect as
-    the German past.
-    """
-
-    def __init__(self, **row: str) -> None:
-        super().__init__(**row)
-        self.pools = [tuple(pool.split()) for pool in self.objects.split("/") if pool]
-
-
-def _declined(lines: Iterable[str], columns: tuple[str, ...] = COLUMNS) -> dict[str, str]:
-    """Forms by case and column ("dative.neuter"), from a line for each case."""
-    return {
-        f"{case}.{column}": form
-        for case, line in zip(CASES, lines, strict=True)
-        for column, form in zip(columns, line.split(), strict=False)
-    }
+    @functools.cached_property
+    def pools(self) -> list[tuple[str, ...]]:
+        """Categories of nouns, from each of which a verb may have its objects."""
+        return [tuple(pool.split()) for pool in self.objects.split("/") if pool]
 
 
 def _rows(table: str) -> Iterator[dict[str, str]]:
@@ -118,21 +61,35 @@ def _grouped(words: Iterable[T], column: str) -> dict[str, tuple[T, ...]]:
     return {name: tuple(group) for name, group in groups}
 
 
-NOUNS = [Noun(**row) for row in _rows("nouns")]
+# `at_english` and `at_german` say "at" a place, `paths` what else leads to it.
+NOUNS = [Word(**row) for row in _rows("nouns")]
 PEOPLE = ("person", "profession_m", "profession_f")
 ANIMATE = (*PEOPLE, "animal")
 MASS = {noun.category for noun in NOUNS if not noun.english_plural}
-ADJECTIVES = [Adjective(**row) for row in _rows("adjectives")]
-# By frames, which say what arguments they take. The copula is grammar more than lexicon: all
-# splits use it everywhere.
-*VERBS, COPULA = (Verb(**row) for row in _rows("verbs"))
+# `german` is predicative; `describes` has categories of nouns. Two adjectives of one `scale`
+# exclude each other: nothing is both big and small.
+ADJECTIVES = [Word(**row) for row in _rows("adjectives")]
+# By frames, which say what arguments they take. The persons' columns are German without the
+# separable `particle`, which infinitive and participle include. A `movable` English particle stands
+# behind a pronoun object (picks him up). A preterite (sein, haben) replaces the perfect as the
+# German past. The copula is grammar more than lexicon: all splits use it everywhere.
+*VERBS, COPULA = (Word(**row) for row in _rows("verbs"))
 # `english` is the auxiliary that "not" follows; if empty, `finite` (they), `third` (she) and `base`
 # are full verbs with do-support: wants to, does not want to.
-MODALS = [Word(**row) for row in _rows("modals")]
-# By kind. A "comment" is a sentence adverb: in front, with inversion in German.
+*MODALS, WILL = (Word(**row) for row in _rows("modals"))
+# By kind. A "comment" is a sentence adverb: in front, with inversion in German. Times say which
+# tenses of clauses they fit.
 ADVERBS = _grouped((Word(**row) for row in _rows("adverbs")), "kind")
 
-DETERMINERS = _grouped((Determiner(**row) for row in _rows("determiners")), "name")
+# `kind` is a determiner's class in constructions, `paradigm` how it inflects adjectives; a
+# `negative` one carries the clause's negation ("not a" is "kein"), so that no "nicht" is needed.
+# German may have no word for it. The last three are the endings of adjectives.
+DETERMINERS = _grouped((Word(**row) for row in _rows("determiners")), "name")
+ENDINGS = {  # by declension: "weak.dative.neuter"
+    f"{paradigm}.{place}": ending
+    for paradigm in ("weak", "mixed", "strong")
+    for place, ending in DETERMINERS[paradigm][0].forms.items()
+}
 # A phrase has a role, whose variants ("negated-object") share its case and its nouns. "event" is
 # genitive after "during": it has no adjective, whose form would tell.
 NOUN_PHRASES = {row["name"]: Word(**row) for row in _rows("noun_phrases")}
@@ -141,14 +98,15 @@ RELATIVE_PRONOUNS = THE.forms | {"dative.plural": "denen"}  # none of them is ge
 *PRONOUNS, WHO, WHAT = (Word(**row) for row in _rows("pronouns"))
 NO_WORD = Word(name="", kind="", negative="", past="")
 PREPOSITIONS = {row["english"]: row["german"] for row in _rows("prepositions")}
-# Of subordinate clauses. "when" is "als" over a simple past, which the source shows.
-CONJUNCTIONS = {row["english"]: row["german"] for row in _rows("conjunctions")}
+# Kinds of clauses, with their conjunctions and the tenses that they have, by weight, in each span;
+# where there are none, those of a main clause. "when" is "als" over a simple past, which the source
+# shows.
+CLAUSES = {row["kind"]: Word(**row) for row in _rows("clauses")}
 
-NUMBERS = [Word(**row, tense="any") for row in _rows("numbers")]  # 0 to 99
+NUMBERS = [Word(**row) for row in _rows("numbers")]  # 0 to 99
 HOURS = NUMBERS[1:13]
 ORDINALS = [  # of 1 to 31, as a date has them: "third", "dritten"
-    Word(english=number.english_ordinal, german=number.german_ordinal, tense="any")
-    for number in NUMBERS[1:32]
+    Word(english=number.english_ordinal, german=number.german_ordinal) for number in NUMBERS[1:32]
 ]
 
 
