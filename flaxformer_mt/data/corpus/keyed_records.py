@@ -1,7 +1,8 @@
-"""Sentences under two keys: JSON objects (`jsonl`, `array_record`) and parquet rows (`hf`)."""
+"""Records with two sentences, mostly under keys: JSON objects, parquet rows and others."""
 
 import dataclasses
 import functools
+import itertools
 import json
 import re
 import urllib.parse
@@ -28,21 +29,20 @@ class NoText(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class KeyedRecords:
-    """Files read one after the other; record n counts through all of them."""
+    """Parts read one after the other; record n counts through all of them."""
 
     files: Mapping[str, AnyPath]
     label: str  # for messages: the file, or what found the files
-    read: Callable[[AnyPath], Iterator[Any]]
+    parts: tuple[functools.partial[Iterator[Any]], ...]  # called, each gives its records
     texts: Callable[[Any], tuple[bytes, bytes]]  # of a record; raises NoText
 
     def records(self) -> Iterator[tuple[bytes, ...]]:
         """The two sentences, or one column that says why they aren't found."""
-        for path in self.files.values():
-            for record in self.read(path):
-                try:
-                    yield self.texts(record)
-                except NoText as why:
-                    yield ("\0".join(why.args).encode(),)
+        for record in itertools.chain.from_iterable(part() for part in self.parts):
+            try:
+                yield self.texts(record)
+            except NoText as why:
+                yield ("\0".join(why.args).encode(),)
 
     def check(self, columns: tuple[bytes, ...]) -> Defect | None:
         if len(columns) == 2:
@@ -101,8 +101,8 @@ def open_files(corpus: CorpusConfig, folder: str, key: str, *, fetch: bool) -> K
         found = paths.require_matches(corpus.path, folder, f"{key}.path")
     files = {f"path[{number}]": path for number, path in enumerate(found)}
     keys = corpus.src, corpus.tgt
-    rows, texts = functools.partial(_rows, keys=keys), functools.partial(_not_null, keys)
-    return KeyedRecords(files, corpus.path, rows, texts)
+    parts = tuple(functools.partial(_rows, path, keys) for path in found)
+    return KeyedRecords(files, corpus.path, parts, functools.partial(_not_null, keys))
 
 
 def _not_null(keys: tuple[str, str], pair: tuple[bytes, bytes]) -> tuple[bytes, bytes]:

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import hashlib
 from collections.abc import Iterator, Mapping
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from flaxformer_mt.config import CorpusConfig, DataConfig
 from flaxformer_mt.config.consistency import CORPUS_SETTINGS
@@ -35,24 +35,6 @@ class Source(Protocol):
 
     def check(self, columns: tuple[bytes, ...]) -> Defect | None:
         """None if these columns are a source and a target sentence in UTF-8."""
-
-
-@dataclasses.dataclass(frozen=True)
-class BuiltIn:
-    split: str
-    size: int
-    label: str  # the corpus's key in the configuration, since there is no file to name
-    files: Mapping[str, AnyPath] = dataclasses.field(default_factory=dict)
-
-    def records(self) -> Iterator[tuple[bytes, ...]]:
-        from flaxformer_mt.data import synthetic
-
-        for src, tgt in synthetic.pairs(cast("synthetic.Split", self.split), self.size):
-            yield src.encode(), tgt.encode()
-
-    def check(self, columns: tuple[bytes, ...]) -> Defect | None:
-        """The grammar makes sound pairs."""
-        return None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,7 +95,7 @@ def is_seekable(source: Source) -> bool:
     if isinstance(source, Changed):
         return is_seekable(source.whole)
     of_lines = isinstance(source, TextFiles) or (
-        isinstance(source, KeyedRecords) and source.read is lines
+        isinstance(source, KeyedRecords) and [part.func for part in source.parts] == [lines]
     )
     return of_lines and all(map(is_plain, source.files.values()))
 
@@ -124,9 +106,9 @@ def part_of(source: Source, places: Mapping[str, Place]) -> Source:
         return dataclasses.replace(source, whole=part_of(source.whole, places))
     if isinstance(source, TextFiles):
         return dataclasses.replace(source, places=places)
-    [place] = places.values()
-    read = functools.partial(lines, place=place)
-    return dataclasses.replace(cast(KeyedRecords, source), read=read)
+    [(name, place)] = places.items()
+    part = functools.partial(lines, source.files[name], place)
+    return dataclasses.replace(cast(KeyedRecords, source), parts=(part,))
 
 
 def open_split(
@@ -172,7 +154,9 @@ def open_source(
                 text += "; or hold out training text with data.valid_fraction=0.01"
             raise CorpusError(text)
     if corpus.kind == "synthetic":
-        return BuiltIn(corpus.split, corpus.size, f"{key} (built-in grammar)")
+        drawn = functools.partial(_drawn, corpus.split, corpus.size)
+        # There is no file to name, and its records are the texts.
+        return KeyedRecords({}, f"{key} (built-in grammar)", (drawn,), tuple)
     texts = functools.partial(texts_at, src=corpus.src, tgt=corpus.tgt)
     if corpus.kind in ("files", "tsv", "jsonl"):
         found = {
@@ -181,14 +165,23 @@ def open_source(
         }
         if corpus.kind != "jsonl":
             return TextFiles(found)
-        return KeyedRecords(found, str(found["path"]), lines, texts)
+        read = functools.partial(lines, found["path"])
+        return KeyedRecords(found, str(found["path"]), (read,), texts)
     if corpus.kind == "array_record":
         matches = paths.require_matches(corpus.path, folder, f"{key}.path")
         shards = {f"path[{number}]": shard for number, shard in enumerate(matches)}
-        return KeyedRecords(shards, corpus.path, read_array_record, texts)
+        parts = tuple(functools.partial(read_array_record, shard) for shard in matches)
+        return KeyedRecords(shards, corpus.path, parts, texts)
     if corpus.kind == "hf":
         return keyed_records.open_files(corpus, folder, key, fetch=make)
     return tfds_sets.open_set(corpus, folder, key, make=make)
+
+
+def _drawn(split: Any, size: int) -> Iterator[tuple[bytes, bytes]]:
+    from flaxformer_mt.data import synthetic
+
+    for src, tgt in synthetic.pairs(split, size):
+        yield src.encode(), tgt.encode()
 
 
 def read_pairs(

@@ -7,7 +7,7 @@ TensorFlow; so a set's `_split_generators` gets a download manager that doesn't.
 
 import bz2
 import contextlib
-import dataclasses
+import functools
 import gzip
 import os
 import shutil
@@ -22,7 +22,8 @@ import numpy as np
 
 from flaxformer_mt.config import CorpusConfig
 from flaxformer_mt.data.corpus import paths, shards
-from flaxformer_mt.data.corpus.pairs import NO_TEXT, CorpusError, Defect, defect_of_sides
+from flaxformer_mt.data.corpus.keyed_records import KeyedRecords, NoText
+from flaxformer_mt.data.corpus.pairs import NO_TEXT, CorpusError
 from flaxformer_mt.data.corpus.paths import AnyPath
 
 DEFAULT_DATA_DIR = "~/tensorflow_datasets"
@@ -30,44 +31,7 @@ _CONNECT_SECONDS = 10
 _NOT_FETCHED = Path("/not-fetched")
 
 
-@dataclasses.dataclass(frozen=True)
-class TfdsSplit:
-    """A split of a prepared set, or a slice of one, in one direction."""
-
-    label: str  # such as "wmt14_translate/de-en/1.0.0 train[:10%]"
-    parts: tuple[tuple[AnyPath, int, int], ...]  # a shard, and the records to skip and to take
-    file_format: str
-    src: str
-    tgt: str
-
-    @property
-    def files(self) -> dict[str, AnyPath]:
-        found = dict.fromkeys(path for path, _, _ in self.parts)
-        return {f"path[{number}]": path for number, path in enumerate(found)}
-
-    def records(self) -> Iterator[tuple[bytes, ...]]:
-        from google.protobuf.message import DecodeError
-        from tensorflow_datasets.proto import tf_example_pb2
-
-        read, parse = shards.READERS[self.file_format], tf_example_pb2.Example.FromString
-        for path, skip, take in self.parts:
-            for record in read(path, skip, take):
-                try:
-                    features = parse(record).features.feature
-                except DecodeError as error:
-                    damage = f"a record is not in TFDS's format ({error}): prepare it again"
-                    raise CorpusError(f"{path}: {damage}") from error
-                src = features[self.src].bytes_list.value
-                tgt = features[self.tgt].bytes_list.value
-                yield (src[0], tgt[0]) if len(src) == len(tgt) == 1 else (record,)
-
-    def check(self, columns: tuple[bytes, ...]) -> Defect | None:
-        if len(columns) != 2:
-            return Defect(self.label, NO_TEXT, f"not one text each for {self.src!r}, {self.tgt!r}")
-        return defect_of_sides(columns, (self.label, self.label), where=" of the {side} text")
-
-
-def open_set(corpus: CorpusConfig, folder: str, key: str, *, make: bool) -> TfdsSplit:
+def open_set(corpus: CorpusConfig, folder: str, key: str, *, make: bool) -> KeyedRecords:
     """The split and direction that a corpus of kind `tfds` names. Raises CorpusError.
 
     `corpus.path` is a set in `data_dir`, made from archives with `make`, or a prepared folder.
@@ -88,13 +52,33 @@ def open_set(corpus: CorpusConfig, folder: str, key: str, *, make: bool) -> Tfds
     if file_format not in shards.READERS:
         known = " or ".join(shards.READERS)
         raise CorpusError(f"{key}.path: {name} is stored as {file_format}: prepare it as {known}")
-    return TfdsSplit(
-        label=f"{name} {corpus.split}",
-        parts=_parts(builder, corpus.split, key),
-        file_format=file_format,
-        src=corpus.src,
-        tgt=corpus.tgt,
+    parts = _parts(builder, corpus.split, key)
+    files = dict.fromkeys(path for path, _, _ in parts)
+    return KeyedRecords(
+        {f"path[{number}]": path for number, path in enumerate(files)},
+        f"{name} {corpus.split}",  # such as "wmt14_translate/de-en/1.0.0 train[:10%]"
+        tuple(functools.partial(_examples, file_format, *part) for part in parts),
+        functools.partial(_texts, corpus.src, corpus.tgt),
     )
+
+
+def _examples(file_format: str, path: AnyPath, skip: int, take: int) -> Iterator[Any]:
+    from google.protobuf.message import DecodeError
+    from tensorflow_datasets.proto import tf_example_pb2
+
+    for record in shards.READERS[file_format](path, skip, take):
+        try:
+            yield tf_example_pb2.Example.FromString(record).features.feature
+        except DecodeError as error:
+            damage = f"a record is not in TFDS's format ({error}): prepare it again"
+            raise CorpusError(f"{path}: {damage}") from error
+
+
+def _texts(src: str, tgt: str, features: Any) -> tuple[bytes, bytes]:
+    found = features[src].bytes_list.value, features[tgt].bytes_list.value
+    if [*map(len, found)] != [1, 1]:
+        raise NoText(NO_TEXT, f"not one text each for {src!r}, {tgt!r}")
+    return found[0][0], found[1][0]
 
 
 def _prepared(corpus: CorpusConfig, folder: str, key: str, *, make: bool) -> Any:
