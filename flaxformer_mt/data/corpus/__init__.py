@@ -10,10 +10,9 @@ from flaxformer_mt.data.corpus.pairs import (
     Drops as Drops,
     Example as Example,
     Pair as Pair,
+    Source as Source,
 )
 from flaxformer_mt.data.corpus.source import (
-    Changed as Changed,
-    Source as Source,
     is_seekable as is_seekable,
     open_source as open_source,
     open_split as open_split,

@@ -1,12 +1,10 @@
-"""Records with two sentences, mostly under keys: JSON objects, parquet rows and others."""
+"""Sentences under two keys: JSON objects (`jsonl`, `array_record`) and parquet rows (`hf`)."""
 
-import dataclasses
 import functools
-import itertools
 import json
 import re
 import urllib.parse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from flaxformer_mt.config import CorpusConfig
@@ -16,38 +14,11 @@ from flaxformer_mt.data.corpus.pairs import (
     MALFORMED_JSON,
     NO_TEXT,
     CorpusError,
-    Defect,
-    defect_of_sides,
+    NoText,
+    Source,
 )
 from flaxformer_mt.data.corpus.paths import AnyPath
 from flaxformer_mt.files import hub
-
-
-class NoText(Exception):
-    """Reason and detail of a record without a text."""
-
-
-@dataclasses.dataclass(frozen=True)
-class KeyedRecords:
-    """Parts read one after the other; record n counts through all of them."""
-
-    files: Mapping[str, AnyPath]
-    label: str  # for messages: the file, or what found the files
-    parts: tuple[functools.partial[Iterator[Any]], ...]  # called, each gives its records
-    texts: Callable[[Any], tuple[bytes, bytes]]  # of a record; raises NoText
-
-    def records(self) -> Iterator[tuple[bytes, ...]]:
-        """The two sentences, or one column that says why they aren't found."""
-        for record in itertools.chain.from_iterable(part() for part in self.parts):
-            try:
-                yield self.texts(record)
-            except NoText as why:
-                yield ("\0".join(why.args).encode(),)
-
-    def check(self, columns: tuple[bytes, ...]) -> Defect | None:
-        if len(columns) == 2:
-            return defect_of_sides(columns, (self.label, self.label), where=" of the {side} text")
-        return Defect(self.label, *columns[0].decode().split("\0", 1))
 
 
 def texts_at(record: bytes, src: str, tgt: str) -> tuple[bytes, bytes]:
@@ -93,7 +64,7 @@ _ROWS = 4096  # taken from a file at a time
 _BUFFER = 1 << 20  # bytes of each column; otherwise a group of rows is read whole
 
 
-def open_files(corpus: CorpusConfig, folder: str, key: str, *, fetch: bool) -> KeyedRecords:
+def open_files(corpus: CorpusConfig, folder: str, key: str, *, fetch: bool) -> Source:
     """The files of a corpus of kind `hf`, of the hub only earlier ones without `fetch`."""
     if corpus.path.startswith(HUB):
         found = _of_hub(corpus.path, f"{key}.path", fetch=fetch)
@@ -102,7 +73,7 @@ def open_files(corpus: CorpusConfig, folder: str, key: str, *, fetch: bool) -> K
     files = {f"path[{number}]": path for number, path in enumerate(found)}
     keys = corpus.src, corpus.tgt
     parts = tuple(functools.partial(_rows, path, keys) for path in found)
-    return KeyedRecords(files, corpus.path, parts, functools.partial(_not_null, keys))
+    return Source(files, corpus.path, parts, functools.partial(_not_null, keys))
 
 
 def _not_null(keys: tuple[str, str], pair: tuple[bytes, bytes]) -> tuple[bytes, bytes]:

@@ -1,13 +1,20 @@
-"""What reading a corpus returns: sentence pairs, and an account of what was left out."""
+"""A corpus that can be read: its sentence pairs, and an account of what was left out."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import hashlib
+import itertools
 import re
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.errors import UserError
+
+if TYPE_CHECKING:
+    from flaxformer_mt.data.corpus.paths import AnyPath
 
 # C0 except tab, and DEL. C1 stays: newstest2014's French reference has U+0085. A newline, in JSON
 # or a stored record, would break a pair where sentences are written one per line.
@@ -19,11 +26,17 @@ EMPTY_SIDE = "empty side"
 COLUMNS = "not two columns"
 MALFORMED_JSON = "malformed JSON"
 NO_TEXT = "no text under the key"
+HELD_OUT = "held out for validation"
+TRAINED_ON = "trained on"
 EXAMPLES = 5  # dropped pairs of a reason that are shown
 
 
 class CorpusError(UserError):
     """A corpus that can't be read; the message names the corpus, the file and the line."""
+
+
+class NoText(Exception):
+    """Reason and detail of a record without two texts."""
 
 
 class Pair(NamedTuple):
@@ -84,22 +97,69 @@ class Drops:
         return ", ".join(f"{count:,} {reason}" for reason, count in self.counts.items())
 
 
-def defect_of_sides(
-    sides: tuple[bytes, ...], files: tuple[object, object], where: str
-) -> Defect | None:
-    """What is wrong with the bytes of a source and a target sentence, if anything.
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A corpus that was found, and can be read and pickled.
 
-    `files` are the sides' places; `where`, such as " of the {side} column", the part of a record.
+    With a `tag`, that token stands before each source (Caswell et al. 2019). With a fraction, these
+    are the pairs that are `held_out` for validation, or all others.
     """
-    for side, text, file in zip(("source", "target"), sides, files, strict=True):
-        if control := _CONTROL.search(text):
-            detail = f"U+{control.group()[0]:04X} at byte {control.start() + 1}"
-            return Defect(str(file), CONTROL_CHARACTER, detail + where.format(side=side))
-        try:
-            decoded = text.decode()
-        except UnicodeDecodeError as error:
-            detail = f"byte 0x{text[error.start]:02X} at byte {error.start + 1}"
-            return Defect(str(file), INVALID_UTF8, detail + where.format(side=side))
-        if is_blank(decoded):
-            return Defect(str(file), EMPTY_SIDE, f"the {side} is blank")
-    return None
+
+    files: Mapping[str, AnyPath]  # what is read, by setting name
+    label: str  # the corpus in messages, such as its first file, or what found its files
+    parts: tuple[functools.partial[Iterator[Any]], ...]  # called in order, each gives its records
+    texts: Callable[[Any], tuple[bytes, bytes]]  # of a record; raises NoText
+    where: str = " of the {side} text"  # in a record, for messages; empty if each side has a file
+    tag: str = ""
+    fraction: float = 0.0
+    held_out: bool = False
+
+    @functools.cached_property
+    def _lead(self) -> bytes:
+        return f"{self.tag} ".encode() if self.tag else b""
+
+    def records(self) -> Iterator[tuple[bytes, ...]]:
+        """The two texts, streaming, or one column that says why they aren't found.
+
+        Record n, from 1, counts through all parts and is "line" n. Raises CorpusError.
+        """
+        for record in itertools.chain.from_iterable(part() for part in self.parts):
+            try:
+                src, tgt = self.texts(record)
+            except NoText as why:
+                yield ("\0".join(why.args).encode(),)
+            else:
+                yield self._lead + src, tgt
+
+    def check(self, columns: tuple[bytes, ...]) -> Defect | None:
+        """None if these columns are a source and a target sentence in UTF-8.
+
+        A pair of the other part has a defect, so that lines keep their numbers.
+        """
+        if len(columns) != 2:
+            return Defect(self.label, *columns[0].decode().split("\0", 1))
+        src, tgt = columns[0].removeprefix(self._lead), columns[1]
+        if defect := self._defect_of_sides((src, tgt)):
+            return defect
+        if self.fraction:
+            # By the source text, without the tag.
+            digest = hashlib.blake2b(src.strip(), digest_size=8).digest()
+            if (int.from_bytes(digest) < self.fraction * 2**64) != self.held_out:
+                reason = TRAINED_ON if self.held_out else HELD_OUT
+                return Defect(self.label, reason, "by its source text")
+        return None
+
+    def _defect_of_sides(self, sides: tuple[bytes, bytes]) -> Defect | None:
+        files = (self.label, self.label) if self.where else self.files.values()
+        for side, text, file in zip(("source", "target"), sides, files, strict=True):
+            if control := _CONTROL.search(text):
+                detail = f"U+{control.group()[0]:04X} at byte {control.start() + 1}"
+                return Defect(str(file), CONTROL_CHARACTER, detail + self.where.format(side=side))
+            try:
+                decoded = text.decode()
+            except UnicodeDecodeError as error:
+                detail = f"byte 0x{text[error.start]:02X} at byte {error.start + 1}"
+                return Defect(str(file), INVALID_UTF8, detail + self.where.format(side=side))
+            if is_blank(decoded):
+                return Defect(str(file), EMPTY_SIDE, f"the {side} is blank")
+        return None

@@ -2,113 +2,29 @@
 
 import dataclasses
 import functools
-import hashlib
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol, cast
+from typing import Any
 
 from flaxformer_mt.config import CorpusConfig, DataConfig
 from flaxformer_mt.config.consistency import CORPUS_SETTINGS
 from flaxformer_mt.data.corpus import keyed_records, paths, tfds_sets
-from flaxformer_mt.data.corpus.keyed_records import KeyedRecords, texts_at
-from flaxformer_mt.data.corpus.pairs import CorpusError, Defect, Drops, Pair
-from flaxformer_mt.data.corpus.paths import AnyPath
+from flaxformer_mt.data.corpus.keyed_records import texts_at
+from flaxformer_mt.data.corpus.pairs import CorpusError, Drops, Pair, Source
 from flaxformer_mt.data.corpus.shards import read_array_record
-from flaxformer_mt.data.corpus.text_files import Place, TextFiles, is_plain, lines
-
-HELD_OUT = "held out for validation"
-TRAINED_ON = "trained on"
-
-
-class Source(Protocol):
-    """A corpus that was found and can be read and pickled."""
-
-    @property
-    def files(self) -> Mapping[str, AnyPath]:
-        """What is read, by setting name."""
-
-    @property
-    def label(self) -> str:
-        """The corpus in messages, such as its first file."""
-
-    def records(self) -> Iterator[tuple[bytes, ...]]:
-        """The raw columns, streaming; record n, from 1, is "line" n. Raises CorpusError."""
-
-    def check(self, columns: tuple[bytes, ...]) -> Defect | None:
-        """None if these columns are a source and a target sentence in UTF-8."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Changed:
-    """A corpus that another one is made from, record by record."""
-
-    whole: Source
-
-    @property
-    def files(self) -> Mapping[str, AnyPath]:
-        return self.whole.files
-
-    @property
-    def label(self) -> str:
-        return self.whole.label
-
-    def records(self) -> Iterator[tuple[bytes, ...]]:
-        return self.whole.records()
-
-
-@dataclasses.dataclass(frozen=True)
-class Tagged(Changed):
-    """A corpus with the same token before each source (Caswell et al. 2019)."""
-
-    tag: str
-
-    def records(self) -> Iterator[tuple[bytes, ...]]:
-        for src, *rest in self.whole.records():
-            yield self._lead + src, *rest
-
-    def check(self, columns: tuple[bytes, ...]) -> Defect | None:
-        return self.whole.check((columns[0].removeprefix(self._lead), *columns[1:]))
-
-    @property
-    def _lead(self) -> bytes:
-        return f"{self.tag} ".encode()
-
-
-@dataclasses.dataclass(frozen=True)
-class Part(Changed):
-    """The pairs of a corpus that are held out for validation, or all others, by source text."""
-
-    fraction: float
-    held_out: bool
-
-    def check(self, columns: tuple[bytes, ...]) -> Defect | None:
-        """A pair of the other part has a defect, so that lines keep their numbers."""
-        if defect := self.whole.check(columns):
-            return defect
-        digest = hashlib.blake2b(columns[0].strip(), digest_size=8).digest()
-        if (int.from_bytes(digest) < self.fraction * 2**64) == self.held_out:
-            return None
-        return Defect(self.label, TRAINED_ON if self.held_out else HELD_OUT, "by its source text")
+from flaxformer_mt.data.corpus.text_files import Place, aligned, is_plain, lines, tab_separated
 
 
 def is_seekable(source: Source) -> bool:
     """Whether any part of the corpus can be read without what stands before it."""
-    if isinstance(source, Changed):
-        return is_seekable(source.whole)
-    of_lines = isinstance(source, TextFiles) or (
-        isinstance(source, KeyedRecords) and [part.func for part in source.parts] == [lines]
-    )
-    return of_lines and all(map(is_plain, source.files.values()))
+    readers = [part.func for part in source.parts]
+    return readers in ([lines], [aligned]) and all(map(is_plain, source.files.values()))
 
 
 def part_of(source: Source, places: Mapping[str, Place]) -> Source:
     """A seekable corpus from these places of its files on."""
-    if isinstance(source, Changed):
-        return dataclasses.replace(source, whole=part_of(source.whole, places))
-    if isinstance(source, TextFiles):
-        return dataclasses.replace(source, places=places)
-    [(name, place)] = places.items()
-    part = functools.partial(lines, source.files[name], place)
-    return dataclasses.replace(cast(KeyedRecords, source), parts=(part,))
+    [read] = source.parts
+    part = functools.partial(read, *(places[name] for name in source.files))
+    return dataclasses.replace(source, parts=(part,))
 
 
 def open_split(
@@ -125,13 +41,13 @@ def open_split(
     for key, corpus in corpora.items():
         if not fetch and (corpus.kind == "tfds" or corpus.path.startswith(keyed_records.HUB)):
             continue
-        # What is held out doesn't depend on the tag.
-        source = open_source(dataclasses.replace(corpus, tag=""), data.folder, key)
-        if data.valid_fraction:
-            source = Part(source, data.valid_fraction, held_out=split == "valid")
-            if split == "valid":
-                key, corpus = "data.valid", dataclasses.replace(corpus, name="valid", weight=0.0)
-        opened.append((key, corpus, Tagged(source, corpus.tag) if corpus.tag else source))
+        source = open_source(corpus, data.folder, key)
+        source = dataclasses.replace(
+            source, fraction=data.valid_fraction, held_out=split == "valid"
+        )
+        if source.fraction and source.held_out:
+            key, corpus = "data.valid", dataclasses.replace(corpus, name="valid", weight=0.0)
+        opened.append((key, corpus, source))
     return opened
 
 
@@ -146,7 +62,8 @@ def open_source(
     key = key or corpus.name or "corpus"
     if corpus.tag:
         untagged = dataclasses.replace(corpus, tag="")
-        return Tagged(open_source(untagged, folder, key, make=make), corpus.tag)
+        source = open_source(untagged, folder, key, make=make)
+        return dataclasses.replace(source, tag=corpus.tag)
     for name in CORPUS_SETTINGS[corpus.kind].all:
         if not getattr(corpus, name):
             text = f"{key}.{name} is not set: a corpus of kind {corpus.kind!r} needs it"
@@ -156,22 +73,26 @@ def open_source(
     if corpus.kind == "synthetic":
         drawn = functools.partial(_drawn, corpus.split, corpus.size)
         # There is no file to name, and its records are the texts.
-        return KeyedRecords({}, f"{key} (built-in grammar)", (drawn,), tuple)
+        return Source({}, f"{key} (built-in grammar)", (drawn,), tuple)
     texts = functools.partial(texts_at, src=corpus.src, tgt=corpus.tgt)
     if corpus.kind in ("files", "tsv", "jsonl"):
         found = {
             name: paths.require_file(getattr(corpus, name), folder, f"{key}.{name}")
             for name in (("src", "tgt") if corpus.kind == "files" else ("path",))
         }
-        if corpus.kind != "jsonl":
-            return TextFiles(found)
+        label = str(next(iter(found.values())))
+        if corpus.kind == "files":
+            sides = functools.partial(aligned, found["src"], found["tgt"])
+            return Source(found, label, (sides,), tuple, where="")
         read = functools.partial(lines, found["path"])
-        return KeyedRecords(found, str(found["path"]), (read,), texts)
+        if corpus.kind == "tsv":
+            return Source(found, label, (read,), tab_separated, where=" of the {side} column")
+        return Source(found, label, (read,), texts)
     if corpus.kind == "array_record":
         matches = paths.require_matches(corpus.path, folder, f"{key}.path")
         shards = {f"path[{number}]": shard for number, shard in enumerate(matches)}
         parts = tuple(functools.partial(read_array_record, shard) for shard in matches)
-        return KeyedRecords(shards, corpus.path, parts, texts)
+        return Source(shards, corpus.path, parts, texts)
     if corpus.kind == "hf":
         return keyed_records.open_files(corpus, folder, key, fetch=make)
     return tfds_sets.open_set(corpus, folder, key, make=make)

@@ -5,14 +5,13 @@ shift one side against the other.
 """
 
 import contextlib
-import dataclasses
 import gzip
 import io
 import itertools
 import lzma
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, BinaryIO, NamedTuple, cast
 
 if sys.version_info >= (3, 14):
@@ -21,7 +20,7 @@ else:
     from backports import zstd
 
 from flaxformer_mt.data.corpus import paths
-from flaxformer_mt.data.corpus.pairs import COLUMNS, CorpusError, Defect, defect_of_sides
+from flaxformer_mt.data.corpus.pairs import COLUMNS, CorpusError, NoText
 from flaxformer_mt.data.corpus.paths import AnyPath
 
 _UTF8_BOM = b"\xef\xbb\xbf"
@@ -59,41 +58,24 @@ class Place(NamedTuple):
 START = Place()
 
 
-@dataclasses.dataclass(frozen=True)
-class TextFiles:
-    """Two line-aligned files, or one with source, tab and target per line."""
+def aligned(
+    src: AnyPath, tgt: AnyPath, src_place: Place = START, tgt_place: Place = START
+) -> Iterator[tuple[bytes, bytes]]:
+    """The lines of two files side by side. Raises CorpusError if one file has more."""
+    try:
+        yield from zip(lines(src, src_place), lines(tgt, tgt_place), strict=True)
+    except CorpusError:
+        raise
+    except ValueError:
+        require_equal((src, tgt), [sum(1 for _ in lines(path)) for path in (src, tgt)])
 
-    files: Mapping[str, AnyPath]
-    places: Mapping[str, Place] = dataclasses.field(default_factory=dict)
 
-    @property
-    def label(self) -> str:
-        return str(next(iter(self.files.values())))
-
-    def records(self) -> Iterator[tuple[bytes, ...]]:
-        """The columns of each line. Raises CorpusError if one file has more lines."""
-        read = [lines(path, self.places.get(name, START)) for name, path in self.files.items()]
-        if len(read) == 1:
-            for line in read[0]:
-                yield tuple(line.split(b"\t"))
-            return
-        try:
-            yield from zip(*read, strict=True)
-        except CorpusError:
-            raise
-        except ValueError:
-            require_equal(
-                self.files.values(), [sum(1 for _ in lines(path)) for path in self.files.values()]
-            )
-
-    def check(self, columns: tuple[bytes, ...]) -> Defect | None:
-        if len(self.files) == 2:
-            src, tgt = self.files.values()
-            return defect_of_sides(columns, (src, tgt), where="")
-        if len(columns) != 2:
-            tabs = len(columns) - 1
-            return Defect(self.label, COLUMNS, f"{tabs} tabs where there should be one")
-        return defect_of_sides(columns, (self.label, self.label), where=" of the {side} column")
+def tab_separated(line: bytes) -> tuple[bytes, bytes]:
+    """Source and target of a line. Raises NoText unless there is one tab."""
+    src, *others = line.split(b"\t")
+    if len(others) != 1:
+        raise NoText(COLUMNS, f"{len(others)} tabs where there should be one")
+    return src, others[0]
 
 
 def lines(path: AnyPath, place: Place = START) -> Iterator[bytes]:

@@ -9,9 +9,9 @@ import numpy as np
 
 from flaxformer_mt.config.schema import DataConfig
 from flaxformer_mt.data import corpus as corpora, vocabulary
-from flaxformer_mt.data.corpus import Changed, CorpusError, Drops, Source, paths
+from flaxformer_mt.data.corpus import CorpusError, Drops, Source, paths
 from flaxformer_mt.data.corpus.paths import AnyPath
-from flaxformer_mt.data.corpus.text_files import TextFiles, damage, open_text
+from flaxformer_mt.data.corpus.text_files import damage, open_text, tab_separated
 from flaxformer_mt.data.prepare.encode import record_bytes
 from flaxformer_mt.data.prepare.manifest import PrepareError, Report, named_corpora
 from flaxformer_mt.data.prepare.spread import Spread
@@ -128,7 +128,8 @@ def nothing_left(split: str, drops: Sequence[Drops]) -> PrepareError:
 
 def text_bytes(*sources: Source) -> int | None:
     """Bytes of the corpora's lines for progress, estimated if compressed; None if unknown."""
-    if not all(isinstance(_whole(source), TextFiles) for source in sources):
+    # Files of other kinds hold more than is read, or other bytes.
+    if not all(source.files and source.texts in (tuple, tab_separated) for source in sources):
         return None
     found = [_text_bytes(path) for source in sources for path in source.files.values()]
     return None if None in found else sum(size or 0 for size in found)
@@ -136,10 +137,6 @@ def text_bytes(*sources: Source) -> int | None:
 
 def share_of(total: int | None) -> Callable[[int], float | None]:
     return lambda size: size / total if total else None
-
-
-def _whole(source: Source) -> Source:
-    return _whole(source.whole) if isinstance(source, Changed) else source
 
 
 def _text_bytes(path: AnyPath) -> int | None:
