@@ -52,14 +52,22 @@ class Range(NamedTuple):
             line += len(chunk)
 
 
-@dataclasses.dataclass
-class Fates:
-    """Which records of a chunk are kept, and an account of the others."""
+class Encoded:
+    """What became of a chunk: which records are kept, their tokens, and why others are not."""
 
-    first_line: int
-    label: str  # the source's
-    mask: Bool[np.ndarray, " records"]
-    drops: Drops = dataclasses.field(default_factory=Drops)
+    src: Int32[np.ndarray, " src_tokens"]  # kept sources end to end, EOS after each
+    src_lengths: Int32[np.ndarray, " kept"]  # in tokens, EOS included
+    tgt: Int32[np.ndarray, " tgt_tokens"]
+    tgt_lengths: Int32[np.ndarray, " kept"]
+    hashes: UInt64[np.ndarray, " kept"]  # of the pairs' texts, if duplicates are looked for
+    bands: UInt64[np.ndarray, " kept bands"]  # of their MinHashes, if near-duplicates are
+
+    def __init__(self, read: int, size: int, first_line: int, label: str) -> None:
+        """`size` is that of the lines in bytes, `label` the source's."""
+        self.read, self.size, self.first_line, self.label = read, size, first_line, label
+        self.mask: Bool[np.ndarray, " records"] = np.ones(read, bool)
+        self.drops = Drops()
+        self.text = b"", b""  # validation: each side's sentences, one a line; others: nothing
 
     def kept(self) -> Places:
         return np.flatnonzero(self.mask)
@@ -77,22 +85,6 @@ class Fates:
             said = detail if isinstance(detail, str) else detail(place)
             example = Example(file or self.label, self.first_line + place, reason, said)
             self.drops.examples.append(example)
-
-
-@dataclasses.dataclass
-class Encoded:
-    """What became of a chunk."""
-
-    read: int  # records of it
-    size: int  # bytes of their lines
-    fates: Fates
-    src: Int32[np.ndarray, " src_tokens"]  # kept sources end to end, EOS after each
-    src_lengths: Int32[np.ndarray, " kept"]  # in tokens, EOS included
-    tgt: Int32[np.ndarray, " tgt_tokens"]
-    tgt_lengths: Int32[np.ndarray, " kept"]
-    hashes: UInt64[np.ndarray, " kept"]  # of the pairs' texts, if duplicates are looked for
-    bands: UInt64[np.ndarray, " kept bands"]  # of their MinHashes, if near-duplicates are
-    text: tuple[bytes, bytes]  # validation: each side's sentences, one a line; others: nothing
 
     def keep(self, mask: Bool[np.ndarray, " kept"]) -> None:
         """Leaves out the tokens of the other pairs."""
@@ -137,54 +129,50 @@ def encode_chunk(chunk: Chunk, settings: Settings) -> Encoded:
     Only what the model cannot take is left out of validation, which is sides that are empty or too
     long or words without a type: the other filters clean what is learned from.
     """
-    fates = Fates(chunk.first_line, chunk.source.label, np.ones(len(chunk.records), bool))
+    records, source = chunk.records, chunk.source
+    encoded = Encoded(len(records), record_bytes(records), chunk.first_line, source.label)
     training = chunk.split == "train"
     defects: dict[tuple[str, str], dict[int, str]] = {}
-    for place, columns in enumerate(chunk.records):
-        if (defect := chunk.source.check(columns)) is not None:
+    for place, columns in enumerate(records):
+        if (defect := source.check(columns)) is not None:
             defects.setdefault((defect.reason, defect.file), {})[place] = defect.detail
     for (reason, file), details in defects.items():
-        fates.drop(np.array([*details]), reason, details.__getitem__, file)
-    src, tgt = _sides(chunk, fates)
-    text = (b"", b"") if training else (_lines(src), _lines(tgt))
+        encoded.drop(np.array([*details]), reason, details.__getitem__, file)
+    src, tgt = _sides(chunk, encoded)
     if training:
-        _filter_text(fates, src, tgt, settings)
-        src, tgt = _sides(chunk, fates)
+        _filter_text(encoded, src, tgt, settings)
+        src, tgt = _sides(chunk, encoded)
+    else:
+        encoded.text = _lines(src), _lines(tgt)
 
     hashed = training and settings.data.filter.duplicates
     threshold = settings.data.filter.near_duplicates if training else 0.0
-    encoded = Encoded(
-        len(chunk.records),
-        record_bytes(chunk.records),
-        fates,
-        *settings.vocabularies.src.encode_flat(src),
-        *settings.vocabularies.tgt.encode_flat(tgt),
-        hashes=filters.hashes(zip(src, tgt, strict=True) if hashed else ()),
-        bands=filters.band_hashes(zip(src, tgt, strict=True), threshold),
-        text=text,
-    )
-    places = fates.kept()
+    encoded.src, encoded.src_lengths = settings.vocabularies.src.encode_flat(src)
+    encoded.tgt, encoded.tgt_lengths = settings.vocabularies.tgt.encode_flat(tgt)
+    encoded.hashes = filters.hashes(zip(src, tgt, strict=True) if hashed else ())
+    encoded.bands = filters.band_hashes(zip(src, tgt, strict=True), threshold)
+    places = encoded.kept()
     _filter_lengths(chunk, encoded, settings)
-    encoded.keep(np.isin(places, fates.kept()))
+    encoded.keep(np.isin(places, encoded.kept()))
     return encoded
 
 
 def _filter_text(
-    fates: Fates, src: Sequence[bytes], tgt: Sequence[bytes], settings: Settings
+    encoded: Encoded, src: Sequence[bytes], tgt: Sequence[bytes], settings: Settings
 ) -> None:
-    places = fates.kept()
+    places = encoded.kept()
     if settings.data.filter.identical:
         same = np.array([a.strip() == b.strip() for a, b in zip(src, tgt, strict=True)], bool)
-        fates.drop(places[same], filters.IDENTICAL, "source and target are identical")
+        encoded.drop(places[same], filters.IDENTICAL, "source and target are identical")
     share, sides = settings.data.filter.script, ("source", "target")
     for side, sentences, script in zip(sides, (src, tgt), settings.scripts, strict=True):
         detail = f"under {share:.0%} of the {side}'s letters are {script}"
         found = filters.other_script(sentences, script, share)
-        fates.drop(places[found], filters.SCRIPT, detail)
+        encoded.drop(places[found], filters.SCRIPT, detail)
 
 
 def _filter_lengths(chunk: Chunk, encoded: Encoded, settings: Settings) -> None:
-    fates, places = encoded.fates, encoded.fates.kept()
+    places = encoded.kept()
     src, tgt = encoded.src_lengths, encoded.tgt_lengths
     shorter, longer = np.minimum(src, tgt), np.maximum(src, tgt)
     ratio = settings.data.filter.max_ratio if chunk.split == "train" else 0
@@ -201,13 +189,13 @@ def _filter_lengths(chunk: Chunk, encoded: Encoded, settings: Settings) -> None:
         return f"{word!r}; you can add it to data.vocabulary.tgt_words"
 
     # A side may look like text and have no tokens: a model's own rules can remove it.
-    fates.drop(places[shorter == 1], corpora.EMPTY_SIDE, tokens)
-    fates.drop(places[longer > settings.data.filter.max_length], filters.TOO_LONG, tokens)
-    fates.drop(places[uneven], filters.LENGTH_RATIO, tokens)
+    encoded.drop(places[shorter == 1], corpora.EMPTY_SIDE, tokens)
+    encoded.drop(places[longer > settings.data.filter.max_length], filters.TOO_LONG, tokens)
+    encoded.drop(places[uneven], filters.LENGTH_RATIO, tokens)
     if settings.data.vocabulary.tgt_types == "words":
         # An unknown label cannot be written: the tree has no form in this vocabulary.
         odd = np.unique(np.repeat(places, tgt)[encoded.tgt == UNK])
-        fates.drop(odd, filters.UNKNOWN_WORD, unknown)
+        encoded.drop(odd, filters.UNKNOWN_WORD, unknown)
     elif settings.data.vocabulary.tgt_types == "brackets" and len(places):
         _filter_leaves(chunk, encoded, settings, places)
 
@@ -230,15 +218,15 @@ def _filter_leaves(chunk: Chunk, encoded: Encoded, settings: Settings, places: P
             return f"{label!r}; you can add it to data.vocabulary.tgt_words"
         return "write the target with `trees linearize --leaves words`"
 
-    encoded.fates.drop(places[np.array(other, bool)], filters.OTHER_LEAVES, detail)
+    encoded.drop(places[np.array(other, bool)], filters.OTHER_LEAVES, detail)
 
 
 def record_bytes(records: Sequence[tuple[bytes, ...]]) -> int:
     return sum(len(column) + 1 for columns in records for column in columns)
 
 
-def _sides(chunk: Chunk, fates: Fates) -> tuple[list[bytes], list[bytes]]:
-    kept = [chunk.records[place] for place in fates.kept()]
+def _sides(chunk: Chunk, encoded: Encoded) -> tuple[list[bytes], list[bytes]]:
+    kept = [chunk.records[place] for place in encoded.kept()]
     return [src for src, _ in kept], [tgt for _, tgt in kept]
 
 

@@ -54,7 +54,7 @@ class Account:
         """What became of the corpus's next chunk; where chunks end makes no difference."""
         self.read += encoded.read
         self.kept += len(encoded.src_lengths)
-        self.drops.merge(encoded.fates.drops)
+        self.drops.merge(encoded.drops)
 
     def __str__(self) -> str:
         line = f"{self.key}: {self.read:,} pairs read, {self.kept:,} kept"
@@ -138,7 +138,7 @@ def require_pairs(accounts: Sequence[Account], weighted: Collection[str]) -> Non
 
 
 def _keep(new: Bool[np.ndarray, " kept"], encoded: Encoded, reason: str, detail: str) -> None:
-    encoded.fates.drop(encoded.fates.kept()[~new], reason, detail)
+    encoded.drop(encoded.kept()[~new], reason, detail)
     encoded.keep(new)
 
 

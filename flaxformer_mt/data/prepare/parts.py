@@ -17,7 +17,7 @@ import numpy as np
 
 from flaxformer_mt.data.corpus import Drops, Example
 from flaxformer_mt.data.corpus.paths import AnyPath, reaching
-from flaxformer_mt.data.prepare.encode import Encoded, Fates, Range
+from flaxformer_mt.data.prepare.encode import Encoded, Range
 from flaxformer_mt.data.vocabulary import Vocabularies, Vocabulary
 from flaxformer_mt.files.atomic import write_whole
 
@@ -27,6 +27,7 @@ _THREADS = 8  # a bucket takes its time
 _KINDS = {
     **dict.fromkeys(("src", "src_lengths", "tgt", "tgt_lengths"), np.int32),
     **dict.fromkeys(("hashes", "bands"), np.uint64),
+    "mask": np.bool_,
 }
 
 S = TypeVar("S")
@@ -131,19 +132,17 @@ def _to_arrays(chunks: Sequence[Encoded]) -> Arrays:
         for name in _KINDS:
             values = getattr(chunk, name)
             arrays[f"{name}{number}"] = values.astype(np.min_scalar_type(values.max(initial=0)))
-        fates, text = chunk.fates, [side.decode() for side in chunk.text]
-        arrays[f"mask{number}"] = fates.mask
-        drops = fates.drops.counts, fates.drops.examples
-        others.append((chunk.read, chunk.size, fates.first_line, fates.label, text, *drops))
+        text, drops = [side.decode() for side in chunk.text], vars(chunk.drops).values()
+        others.append((chunk.read, chunk.size, chunk.first_line, chunk.label, text, *drops))
     return arrays | {"others": np.frombuffer(json.dumps(others).encode(), np.uint8)}
 
 
 def _from_arrays(arrays: Arrays) -> Iterator[Encoded]:
     others = json.loads(arrays["others"].tobytes())
     for number, (read, size, line, label, (src, tgt), counts, examples) in enumerate(others):
-        drops = Drops(counts, [Example(*example) for example in examples])
-        fates = Fates(line, label, arrays[f"mask{number}"], drops)
-        found: dict[str, Any] = {
-            name: arrays[f"{name}{number}"].astype(kind) for name, kind in _KINDS.items()
-        }
-        yield Encoded(read, size, fates, text=(src.encode(), tgt.encode()), **found)
+        encoded = Encoded(read, size, line, label)
+        encoded.text = src.encode(), tgt.encode()
+        encoded.drops = Drops(counts, [Example(*example) for example in examples])
+        for name, kind in _KINDS.items():
+            setattr(encoded, name, arrays[f"{name}{number}"].astype(kind))
+        yield encoded
