@@ -8,12 +8,9 @@ import functools
 import importlib.resources
 import itertools
 import operator
-from collections.abc import Iterable, Iterator
-from typing import TypeVar
 
 CASES = ("nominative", "accusative", "dative", "genitive")
 COLUMNS = ("masculine", "feminine", "neuter", "plural")  # of every German declension
-T = TypeVar("T")
 
 
 class Word:
@@ -49,42 +46,42 @@ class Word:
         return [tuple(pool.split()) for pool in self.objects.split("/") if pool]
 
 
-def _rows(table: str) -> Iterator[dict[str, str]]:
+def _words(table: str) -> list[Word]:
     folder = importlib.resources.files(__package__)
     lines = (folder / f"{table}.tsv").read_text("utf-8").splitlines()
-    for row in csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE):
-        yield {column: "" if cell == "-" else cell for column, cell in row.items()}
+    rows = csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
+    return [Word(**{key: "" if cell == "-" else cell for key, cell in row.items()}) for row in rows]
 
 
-def _grouped(words: Iterable[T], column: str) -> dict[str, tuple[T, ...]]:
+def _grouped(words: list[Word], column: str) -> dict[str, tuple[Word, ...]]:
     groups = itertools.groupby(words, key=operator.attrgetter(column))
     return {name: tuple(group) for name, group in groups}
 
 
 # `at_english` and `at_german` say "at" a place, `paths` what else leads to it.
-NOUNS = [Word(**row) for row in _rows("nouns")]
+NOUNS = _words("nouns")
 PEOPLE = ("person", "profession_m", "profession_f")
 ANIMATE = (*PEOPLE, "animal")
 MASS = {noun.category for noun in NOUNS if not noun.english_plural}
 # `german` is predicative; `describes` has categories of nouns. Two adjectives of one `scale`
 # exclude each other: nothing is both big and small.
-ADJECTIVES = [Word(**row) for row in _rows("adjectives")]
+ADJECTIVES = _words("adjectives")
 # By frames, which say what arguments they take. The persons' columns are German without the
 # separable `particle`, which infinitive and participle include. A `movable` English particle stands
 # behind a pronoun object (picks him up). A preterite (sein, haben) replaces the perfect as the
 # German past. The copula is grammar more than lexicon: all splits use it everywhere.
-*VERBS, COPULA = (Word(**row) for row in _rows("verbs"))
+*VERBS, COPULA = _words("verbs")
 # `english` is the auxiliary that "not" follows; if empty, `finite` (they), `third` (she) and `base`
 # are full verbs with do-support: wants to, does not want to.
-*MODALS, WILL = (Word(**row) for row in _rows("modals"))
+*MODALS, WILL = _words("modals")
 # By kind. A "comment" is a sentence adverb: in front, with inversion in German. Times say which
 # tenses of clauses they fit.
-ADVERBS = _grouped((Word(**row) for row in _rows("adverbs")), "kind")
+ADVERBS = _grouped(_words("adverbs"), "kind")
 
 # `kind` is a determiner's class in constructions, `paradigm` how it inflects adjectives; a
 # `negative` one carries the clause's negation ("not a" is "kein"), so that no "nicht" is needed.
 # German may have no word for it. The last three are the endings of adjectives.
-DETERMINERS = _grouped((Word(**row) for row in _rows("determiners")), "name")
+DETERMINERS = _grouped(_words("determiners"), "name")
 ENDINGS = {  # by declension: "weak.dative.neuter"
     f"{paradigm}.{place}": ending
     for paradigm in ("weak", "mixed", "strong")
@@ -92,18 +89,18 @@ ENDINGS = {  # by declension: "weak.dative.neuter"
 }
 # A phrase has a role, whose variants ("negated-object") share its case and its nouns. "event" is
 # genitive after "during": it has no adjective, whose form would tell.
-NOUN_PHRASES = {row["name"]: Word(**row) for row in _rows("noun_phrases")}
+NOUN_PHRASES = {one.name: one for one in _words("noun_phrases")}
 THE, COUNTED = DETERMINERS["the"][0], DETERMINERS["counted"][0]
 RELATIVE_PRONOUNS = THE.forms | {"dative.plural": "denen"}  # none of them is genitive
-*PRONOUNS, WHO, WHAT = (Word(**row) for row in _rows("pronouns"))
+*PRONOUNS, WHO, WHAT = _words("pronouns")
 NO_WORD = Word(name="", kind="", negative="", past="")
-PREPOSITIONS = {row["english"]: row["german"] for row in _rows("prepositions")}
+PREPOSITIONS = {one.english: one.german for one in _words("prepositions")}
 # Kinds of clauses, with their conjunctions and the tenses that they have, by weight, in each span;
 # where there are none, those of a main clause. "when" is "als" over a simple past, which the source
 # shows.
-CLAUSES = {row["kind"]: Word(**row) for row in _rows("clauses")}
+CLAUSES = {one.kind: one for one in _words("clauses")}
 
-NUMBERS = [Word(**row) for row in _rows("numbers")]  # 0 to 99
+NUMBERS = _words("numbers")  # 0 to 99
 HOURS = NUMBERS[1:13]
 ORDINALS = [  # of 1 to 31, as a date has them: "third", "dritten"
     Word(english=number.english_ordinal, german=number.german_ordinal) for number in NUMBERS[1:32]
