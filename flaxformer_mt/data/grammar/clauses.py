@@ -119,11 +119,11 @@ def _english_verb(clause: Clause, support: bool) -> tuple[str, str]:
 
     `support` says that there must be an auxiliary: "do" if there is no other.
     """
-    verb, tense, person = clause.verb, clause.tense, clause.subject.person
+    verb, tense, modal = clause.verb, clause.tense, clause.modal
+    person = clause.subject.person
     third = person == "er"
     do = "does" if third else "do"
-    if tense in ("modal", "future"):
-        modal = w.WILL if tense == "future" else clause.modal
+    if modal is not w.NO_WORD:
         if modal.english:
             return modal.english, verb.english
         if support:
@@ -165,8 +165,8 @@ def _german_verb(clause: Clause) -> tuple[str, str, str]:
         return getattr(verb, f"preterite_{person}"), "", ""
     if tense in ("past", "perfect"):
         return getattr(_GERMAN[verb.auxiliary], person), "", verb.german_participle
-    if tense in ("modal", "future"):
-        return getattr(w.WILL if tense == "future" else clause.modal, person), "", verb.german
+    if clause.modal is not w.NO_WORD:
+        return getattr(clause.modal, person), "", verb.german
     return getattr(verb, person), verb.particle, ""
 
 

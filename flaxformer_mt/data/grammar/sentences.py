@@ -151,7 +151,8 @@ class Sentences(Phrases):
         return clause.phrase(), "?" if kind == "question" else "."
 
     def _begin(self, kind: str, span: str = "anytime") -> Clause:
-        return Clause(kind, self.pick(tenses(kind, span)), span)
+        tense = self.pick(tenses(kind, span))
+        return Clause(kind, tense, span, modal=w.WILL if tense == "future" else w.NO_WORD)
 
     def clause(
         self,

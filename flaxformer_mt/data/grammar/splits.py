@@ -38,7 +38,7 @@ Use = tuple[Any, tuple[Combination]]  # a word, and what it shows where it is us
 def repeat(weights: str) -> tuple[str, ...]:
     """Each name as often as its weight says: "2 when, 1 if"."""
     items = (item.split() for item in weights.split(", ") if item)
-    return tuple(itertools.chain.from_iterable(int(weight) * [name] for weight, name in items))
+    return tuple(name for weight, name in items for _ in range(int(weight)))
 
 
 def tenses(kind: str, span: str) -> tuple[str, ...]:
