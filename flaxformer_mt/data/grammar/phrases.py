@@ -15,16 +15,6 @@ Pool = tuple[str, ...]  # categories of nouns
 _COMPANY = repeat("2 with, 1 without")
 _GENERAL_PLACES = ("behind", "next to", "in front of")
 _MOMENTS = ("after", "before", "during")
-# Preposition and article that German writes as one word.
-_CONTRACTIONS = {
-    "in dem": "im",
-    "an dem": "am",
-    "von dem": "vom",
-    "zu dem": "zum",
-    "zu der": "zur",
-    "in das": "ins",
-    "an das": "ans",
-}
 
 
 class DeadEnd(Exception):
@@ -47,9 +37,9 @@ def relative_pronoun(head: Phrase, case: str) -> Phrase:
 def prepositional(preposition: str, phrase: Phrase, german: str = "") -> Phrase:
     """A phrase after an English preposition; "in dem" becomes "im"."""
     article, _, rest = phrase.german.partition(" ")
-    start = f"{german or w.PREPOSITIONS[preposition]} {article}"
+    start = f"{german or w.PREPOSITIONS[preposition].german} {article}"
     if phrase.determiner is w.THE:
-        start = _CONTRACTIONS.get(start, start)
+        start = w.CONTRACTIONS.get(start, start)
     return Phrase(preposition, start) + Phrase(phrase.english, rest, phrase.shown)
 
 

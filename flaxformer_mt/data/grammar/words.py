@@ -94,7 +94,13 @@ THE, COUNTED = DETERMINERS["the"][0], DETERMINERS["counted"][0]
 RELATIVE_PRONOUNS = THE.forms | {"dative.plural": "denen"}  # none of them is genitive
 *PRONOUNS, WHO, WHAT = _words("pronouns")
 NO_WORD = Word(name="", kind="", negative="", past="")
-PREPOSITIONS = {one.english: one.german for one in _words("prepositions")}
+PREPOSITIONS = {one.english: one for one in _words("prepositions")}
+CONTRACTIONS = {  # of preposition and article, which German writes as one word: "in dem" is "im"
+    f"{one.german} {article}": getattr(one, article)
+    for one in PREPOSITIONS.values()
+    for article in ("dem", "der", "das")
+    if getattr(one, article)
+}
 # Kinds of clauses, with their conjunctions and the tenses that they have, by weight, in each span;
 # where there are none, those of a main clause. "when" is "als" over a simple past, which the source
 # shows.
