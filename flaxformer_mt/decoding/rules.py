@@ -1,4 +1,4 @@
-"""What a search may generate: the settings that are compiled into it, and the mask they make."""
+"""What a search may generate: the settings that are compiled into it, and what they rule out."""
 
 import dataclasses
 from typing import NamedTuple
@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from flaxformer_mt.data.vocabulary import BLANK, BOS, EOS, PAD, UNK, Vocabularies
+from flaxformer_mt.data.vocabulary import BLANK, EOS, PAD, UNK, Vocabularies
 from flaxformer_mt.decoding.segments import DecodingError
 from flaxformer_mt.parsing.linearization import bracket_types
 
@@ -80,36 +80,6 @@ class Allowed(NamedTuple):
         # A TPU would write out a mask by rows before it reads it for each beam.
         only = jnp.broadcast_to(self.only[:, None, None], (len(self.only), beams, 1))
         return jnp.where(only < 0, free, np.arange(len(self.free))[None, None] == only)
-
-
-def allowed(
-    rules: Rules,
-    tokens: Int[Array, "rows beams length"],
-    position: Int[Array, ""],
-    limits: Int[Array, " rows"],
-    prefix: Int[Array, "rows prefix"],
-    words: Int[Array, " rows"],
-    source: Int[Array, "rows src_length"],
-    *,
-    vocab: int,
-) -> Allowed:
-    """Which types may be token number `position`: at a row's limit the end mark alone; before it,
-    what its `prefix` has there, unless padding."""
-    free = np.ones(vocab, bool)
-    free[[BOS, PAD, *rules.suppress]] = False
-    free[EOS] = True
-    banned = None
-    if 0 < rules.no_repeat < tokens.shape[2]:  # a longer n-gram cannot occur twice
-        banned = repeats(tokens, position, rules.no_repeat, vocab=vocab).at[:, :, EOS].set(False)
-    if rules.trees is not None:
-        spare = limits - position - 1
-        malformed = breaks_tree(rules.trees, tokens, words, source, spare, vocab=vocab)
-        banned = malformed if banned is None else banned | malformed
-    only = jnp.full_like(limits, -1)
-    if width := prefix.shape[1]:
-        now = prefix[:, jnp.minimum(position, width - 1)]
-        only = jnp.where((position < width) & (now != PAD), now, only)
-    return Allowed(jnp.where(position + 1 >= limits, EOS, only), free, banned)
 
 
 def repeats(

@@ -17,15 +17,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt
 
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD
-from flaxformer_mt.decoding.candidates import (
-    best,
-    diverse_candidates,
-    take,
-    top_candidates,
-)
+from flaxformer_mt.decoding.candidates import best, diverse_candidates, take, top_candidates
 from flaxformer_mt.decoding.constraints import (
     Phrases,
     from_banks,
@@ -35,7 +31,7 @@ from flaxformer_mt.decoding.constraints import (
     with_phrases,
 )
 from flaxformer_mt.decoding.forbidden import completes_phrase
-from flaxformer_mt.decoding.rules import Rules, allowed, pooled
+from flaxformer_mt.decoding.rules import Allowed, Rules, breaks_tree, pooled, repeats
 from flaxformer_mt.decoding.sampling import keys_of, sampled
 
 Cache = dict[str, Any]
@@ -169,16 +165,7 @@ def _step(step: Step, state: State, weights: Weights, rules: Rules) -> State:
     beams, limits = rules.beam_size, state.sentences.limits
     logits, cache = step(state.last, state.position, state.cache)
     length = state.position + 1
-    may = allowed(
-        rules,
-        state.tokens,
-        state.position,
-        limits,
-        state.sentences.prefix,
-        state.sentences.words,
-        state.sentences.source,
-        vocab=logits.shape[-1],
-    )
+    may = _allowed(state, rules, vocab=logits.shape[-1])
     if state.sentences.forbidden is not None:
         begins, table = state.sentences.forbidden, weights.forbidden
         banned = completes_phrase(begins, table, state.tokens, state.position, limits)
@@ -291,6 +278,27 @@ def _step(step: Step, state: State, weights: Weights, rules: Rules) -> State:
         stopped=state.stopped | (length >= limits) | settled.all(axis=1),
         sentences=state.sentences,
     )
+
+
+def _allowed(state: State, rules: Rules, *, vocab: int) -> Allowed:
+    """Which types may be the next token: at a row's limit the end mark alone; before it, what its
+    prefix has there, unless padding."""
+    sentences, tokens, position = state.sentences, state.tokens, state.position
+    free = np.ones(vocab, bool)
+    free[[BOS, PAD, *rules.suppress]] = False
+    free[EOS] = True
+    only = jnp.full_like(sentences.limits, -1)
+    if width := sentences.prefix.shape[1]:
+        now = sentences.prefix[:, jnp.minimum(position, width - 1)]
+        only = jnp.where((position < width) & (now != PAD), now, only)
+    may = Allowed(jnp.where(position + 1 >= sentences.limits, EOS, only), free, None)
+    if 0 < rules.no_repeat < tokens.shape[2]:  # a longer n-gram cannot occur twice
+        again = repeats(tokens, position, rules.no_repeat, vocab=vocab)
+        may = may.without(again.at[:, :, EOS].set(False))
+    if rules.trees is not None:
+        words, source, spare = sentences.words, sentences.source, sentences.limits - position - 1
+        may = may.without(breaks_tree(rules.trees, tokens, words, source, spare, vocab=vocab))
+    return may
 
 
 def _merge(old: Hypotheses, new: Hypotheses, stopped: Bool[Array, " rows"]) -> Hypotheses:
