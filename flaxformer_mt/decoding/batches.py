@@ -36,7 +36,7 @@ from flaxformer_mt.decoding.rules import Brackets
 from flaxformer_mt.decoding.sampling import Sampling, seed_words
 from flaxformer_mt.decoding.search import Hypotheses, Sentences, State, Weights
 from flaxformer_mt.decoding.segments import DecodingError, LineError, output_limit
-from flaxformer_mt.decoding.terminology import Constraints, arranged
+from flaxformer_mt.decoding.terminology import Phrase, arranged, check_room, check_rules
 from flaxformer_mt.decoding.translation import Decoded, decoded_of
 from flaxformer_mt.model.embedding import of_types
 from flaxformer_mt.model.transformer import Transformer
@@ -54,8 +54,20 @@ def translate_ids(
 ) -> list[list[int]]:
     """The best output of each source (pieces + EOS), without its end mark. Programs are kept for
     further calls. Raises DecodingError."""
-    decoded = Decoder((params,), (model,), config).decode(sources)
+    decoded = Decoder((params,), (model,), config).decode([Source(source) for source in sources])
     return [list(hypotheses[0].tokens) for hypotheses in decoded]
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """Token ids (pieces + EOS), and what their outputs must be."""
+
+    tokens: Sequence[int]
+    prefix: Sequence[int] = ()  # what outputs begin with
+    number: tuple[int, int] = (0, 0)  # of the line and its piece: draws depend on it
+    words: int = 0  # leaves of a tree, unless these are the source's own tokens
+    forbidden: Sequence[Forbidden] = ()  # automata that read outputs
+    phrases: Sequence[Phrase] = ()  # that outputs must have
 
 
 class Decoder:
@@ -104,73 +116,56 @@ class Decoder:
         self._longest = min(model.config.max_length for model in models)
 
     def decode(
-        self,
-        sources: Sequence[Sequence[int]],
-        *,
-        prefixes: Sequence[Sequence[int]] | None = None,
-        numbers: Sequence[tuple[int, int]] | None = None,
-        words: Sequence[int] = (),
-        forbidden: Sequence[Sequence[Forbidden]] | None = None,
-        constraints: Constraints | None = None,
+        self, sources: Sequence[Source], *, continues: np.ndarray | None = None
     ) -> list[list[Decoded]]:
-        """Up to `n_best` outputs of each source (pieces + EOS), best first, in the sources' order.
+        """Up to `n_best` outputs of each source, best first, in the sources' order.
 
         An output has at most `max_ratio` times the source's tokens plus `max_extra_tokens`, and at
-        most `model.max_length`, end marks included. It begins with its source's prefix. A tree has
-        as many leaves as the source has `words`, unless they are its own. Draws depend on the seed
-        and the source's number: a line and its piece (default: its place). Automata in `forbidden`
-        read outputs, which have all phrases of their `constraints`. Raises DecodingError, and
-        LineError for a source that can have no output.
+        most `model.max_length`, end marks included. Sources with `phrases` need `continues`: which
+        types don't begin a word. Raises DecodingError, and LineError for a source that can have no
+        output.
         """
-        if constraints is not None:
-            constraints.check_rules(self._rules)
-        lengths, limits = [], []
-        prefixes = [()] * len(sources) if prefixes is None else prefixes
-        numbers = [(place, 0) for place in range(len(sources))] if numbers is None else numbers
-        for number, (source, prefix) in enumerate(zip(sources, prefixes, strict=True)):
-            length, limit = len(source), self._limit(len(source))
-            if not 1 <= length <= self._longest:
+        if continues is not None:
+            check_rules(self._rules)
+        limits = [self._limit(len(source.tokens)) for source in sources]
+        for number, source in enumerate(sources):
+            if not 1 <= (length := len(source.tokens)) <= self._longest:
                 what = f"source {number} has {length} tokens, end mark included"
                 raise DecodingError(
                     f"{what}; the model takes 1 to {self._longest} (model.max_length)"
                 )
-            if len(prefix) >= limit:
-                why = f"has a prefix of {len(prefix)} tokens, but its translation has at most "
-                raise LineError(number, f"{why}{limit}, end mark included")
-            for automaton in () if forbidden is None else forbidden[number]:
-                if forbids(automaton, prefix, room=limit - len(prefix)):
-                    raise LineError(number, "its prefix has a forbidden phrase, or must end in one")
-            if constraints is not None:
-                constraints.check(number, prefix, limit)
-            lengths.append(length)
-            limits.append(limit)
+            try:
+                self._check(source, limits[number], continues)
+            except DecodingError as error:
+                raise LineError(number, str(error)) from None
         decoded: list[list[Decoded]] = [[] for _ in sources]
-        for batch in self._planned(lengths):
-            widest = max(len(prefixes[number]) for number in batch.numbers)
+        for batch in self._planned([len(source.tokens) for source in sources]):
+            own = [sources[number] for number in batch.numbers]
+            widest = max(len(source.prefix) for source in own)
             width = power_of_two_at_least(widest) if widest else 0  # compiled in: few of them
-            threads = batch_search.threads_for(len(batch.numbers), batch.rows) if self._small else 1
-            room = -(-len(batch.numbers) // (batch.rows * threads)) * batch.rows * threads
-            whose = np.full(room, -1)
-            phrases = [] if constraints is None else [constraints.each[n] for n in batch.numbers]
+            threads = batch_search.threads_for(len(own), batch.rows) if self._small else 1
+            room = -(-len(own) // (batch.rows * threads)) * batch.rows * threads
+            phrases = [source.phrases for source in own]
             among, types = self._shortened(
-                [sources[number] for number in batch.numbers],
-                *(prefixes[number] for number in batch.numbers),
-                *(each.tokens for own in phrases for each in own),
+                [source.tokens for source in own],
+                *(source.prefix for source in own),
+                *(each.tokens for some in phrases for each in some),
             )
+            whose = np.full(room, -1)
+            whose[: len(own)] = batch.numbers
             src, src_lengths, rows = padding(room, batch.length, prefix=width)
-            for row, number in enumerate(batch.numbers):
-                whose[row], src_lengths[row] = number, lengths[number]
-                src[row, : lengths[number]] = sources[number]
+            for row, (number, source) in enumerate(zip(batch.numbers, own, strict=True)):
+                src_lengths[row] = length = len(source.tokens)
+                src[row, :length] = source.tokens
                 rows.limits[row] = limits[number]
                 if (trees := self._rules.trees) is not None:
-                    rows.words[row] = lengths[number] - 1 if trees.of_source else words[number]
-                begun = np.asarray(prefixes[number], np.int32)
+                    rows.words[row] = length - 1 if trees.of_source else source.words
+                begun = np.asarray(source.prefix, np.int32)
                 rows.prefix[row, : len(begun)] = np.searchsorted(types, begun)
-                rows.seeds[row] = seed_words(self._seed, *numbers[number])
-            if forbidden is not None:
-                among, rows = among._without([forbidden[n] for n in batch.numbers], types, rows)
-            if constraints is not None and any(phrases):
-                among = among._weighted(continues=constraints.continues[types])
+                rows.seeds[row] = seed_words(self._seed, *source.number)
+            among, rows = among._without([source.forbidden for source in own], types, rows)
+            if continues is not None and any(phrases):
+                among = among._weighted(continues=continues[types])
                 rows = rows._replace(phrases=arranged(phrases, types, room))
             given, most = (src, src_lengths, rows), self._limit(batch.length)
             searched = (
@@ -187,13 +182,22 @@ class Decoder:
                             read = found, row, limits[number], self._rules, types
                             decoded[number] = decoded_of(*read)
                         except DecodingError:
-                            bound = forbidden is not None and forbidden[number]
-                            if constraints is None or not (constraints.each[number] and bound):
+                            if not (sources[number].phrases and sources[number].forbidden):
                                 raise
                             why = f"the search found no translation of at most {limits[number]} "
                             why += "tokens with all its constraints and without forbidden phrases"
                             raise LineError(number, why) from None
         return decoded
+
+    def _check(self, source: Source, limit: int, continues: np.ndarray | None) -> None:
+        """Raises DecodingError for a source whose outputs can't have what they must."""
+        if (begun := len(source.prefix)) >= limit:
+            why = f"has a prefix of {begun} tokens, but its translation has at most "
+            raise DecodingError(f"{why}{limit}, end mark included")
+        if any(forbids(each, source.prefix, room=limit - begun) for each in source.forbidden):
+            raise DecodingError("its prefix has a forbidden phrase, or must end in one")
+        if continues is not None:
+            check_room(source.phrases, source.prefix, limit, continues)
 
     def _without(
         self, forbidden: Sequence[Sequence[Forbidden]], types: np.ndarray, rows: Sentences

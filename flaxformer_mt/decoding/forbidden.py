@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Int
 
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, Vocabulary
 from flaxformer_mt.decoding.batch_shapes import power_of_two_at_least
-from flaxformer_mt.decoding.segments import DecodingError, LineError
+from flaxformer_mt.decoding.segments import DecodingError
 
 LETTER = regex.compile(
     r"[[\p{L}\p{M}\p{N}_]--[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]]",
@@ -66,21 +66,6 @@ def forbidden(phrases: tuple[str, ...], vocabulary: Vocabulary) -> Forbidden:
         goes = moves[goes, column]
     goes[:, EOS] = np.where(completes, _DEAD, 0)
     return Forbidden(goes, completes)
-
-
-def automata(
-    shared: Sequence[str], own: Sequence[Sequence[str]], vocabulary: Vocabulary
-) -> list[list[Forbidden]]:
-    """Each line's automata: for the phrases of all lines, and for its own. Raises DecodingError for
-    a blank phrase, LineError for a line's own."""
-    common = [forbidden(tuple(shared), vocabulary)] if shared else []
-    found = []
-    for number, phrases in enumerate(own):
-        try:
-            found.append([*common, *([forbidden(tuple(phrases), vocabulary)] if phrases else [])])
-        except DecodingError as error:
-            raise LineError(number, str(error)) from None
-    return found
 
 
 def _kind(numbers: int) -> type[np.signedinteger[Any]]:

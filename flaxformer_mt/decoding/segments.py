@@ -180,25 +180,12 @@ def output_limit(config: DecodingConfig, source: int, longest: int) -> int:
     return min(int(min(config.max_ratio * source, longest)) + config.max_extra_tokens, longest)
 
 
-def prefix_tokens(
-    prefixes: Sequence[str], tgt: Vocabulary, pieces: Sequence[Sequence[Piece]]
-) -> list[list[int]]:
-    """The tokens that each piece's output begins with: a line's prefix for its first piece.
-
-    `pieces` are those of each line. Raises LineError for a prefix that the vocabulary can't spell.
-    """
-    found: list[list[int]] = []
-    for line, (tokens, parts) in enumerate(zip(encode(tgt, prefixes), pieces, strict=True)):
-        if not parts:
-            continue
-        if UNK in tokens:
-            text = prefixes[line].encode()
-            spans = zip(*tgt.encode_with_spans(prefixes[line]), strict=True)
-            unknown = {text[a:b].decode(): None for token, (a, b) in spans if token == UNK}
-            what = f"has the prefix {prefixes[line]!r}, but the target vocabulary cannot spell"
-            raise LineError(line, f"{what} {', '.join(map(repr, unknown))}")
-        found += [tokens, *([] for _ in parts[1:])]
-    return found
+def unspelled(prefix: str, tgt: Vocabulary) -> str:
+    """What is wrong with a prefix that has unknown tokens."""
+    text, spans = prefix.encode(), zip(*tgt.encode_with_spans(prefix), strict=True)
+    unknown = {text[a:b].decode(): None for token, (a, b) in spans if token == UNK}
+    what = f"has the prefix {prefix!r}, but the target vocabulary cannot spell"
+    return f"{what} {', '.join(map(repr, unknown))}"
 
 
 def _texts_in_parts(

@@ -16,9 +16,9 @@ from jaxtyping import Bool
 from flaxformer_mt.data.vocabulary import BLANK, PAD, UNK, Vocabulary
 from flaxformer_mt.decoding.batch_shapes import one_of_few
 from flaxformer_mt.decoding.constraints import Phrases
-from flaxformer_mt.decoding.forbidden import LETTER, continues_word
+from flaxformer_mt.decoding.forbidden import LETTER
 from flaxformer_mt.decoding.rules import Rules
-from flaxformer_mt.decoding.segments import DecodingError, LineError, Piece
+from flaxformer_mt.decoding.segments import DecodingError
 from flaxformer_mt.files.reading import read_text
 
 Mode = Literal["hard", "soft"]
@@ -89,80 +89,64 @@ class Terminology:
         return found
 
 
-@dataclasses.dataclass(frozen=True)
-class Constraints:
-    each: Sequence[Sequence[Phrase]]
-    continues: Bool[np.ndarray, " vocab"]  # types that don't begin a word
+def required(
+    own: Sequence[str],
+    terminology: Terminology | None,
+    source: str,
+    vocabulary: Vocabulary,
+    *,
+    suppressed: Sequence[int],
+) -> list[Phrase]:
+    """The phrases of a source's translation, `own` and those of its terms, without repetitions.
+    Raises DecodingError for phrases that can't be spelled or are suppressed."""
+    found = dict.fromkeys(phrase(text, vocabulary) for text in own)
+    if terminology is not None:
+        soft = terminology.mode == "soft"
+        for term in terminology.translations(source):
+            found[phrase(term, vocabulary, soft=soft)] = None
+    said = {token for one in found for token in one.tokens}
+    for bad in sorted(said & {*suppressed}):
+        piece = f"the suppressed piece {vocabulary.pieces([bad])[0]!r}"
+        raise DecodingError(f"{piece} is part of a constraint")
+    return list(found)
 
-    @classmethod
-    def of_lines(
-        cls,
-        own: Sequence[Sequence[str]] | None,
-        terminology: Terminology | None,
-        pieces: Sequence[Sequence[Piece]],
-        vocabulary: Vocabulary,
-        *,
-        suppressed: Sequence[int],
-    ) -> Constraints | None:
-        """Those of each line's pieces, without repetitions; None if there are none. Raises
-        LineError for phrases that can't be spelled or are suppressed, and if several pieces would
-        share a line's own."""
-        if terminology is None and not any(own or ()):
-            return None
-        each: list[list[Phrase]] = []
-        lines = zip(own or [()] * len(pieces), pieces, strict=True)
-        for number, (texts, parts) in enumerate(lines):
-            if texts and len(parts) != 1:
-                why = "is translated in parts" if parts else "is blank"
-                raise LineError(number, f"{why}, but its constraints apply to a whole translation")
-            try:
-                for part in parts:
-                    found = dict.fromkeys(phrase(text, vocabulary) for text in texts)
-                    if terminology is not None:
-                        soft = terminology.mode == "soft"
-                        for term in terminology.translations(part.text):
-                            found[phrase(term, vocabulary, soft=soft)] = None
-                    said = {token for one in found for token in one.tokens}
-                    for bad in sorted(said & {*suppressed}):
-                        piece = f"the suppressed piece {vocabulary.pieces([bad])[0]!r}"
-                        raise DecodingError(f"{piece} is part of a constraint")
-                    each.append(list(found))
-            except DecodingError as error:
-                raise LineError(number, str(error)) from None
-        return cls(each, continues_word(vocabulary))
 
-    def check_rules(self, rules: Rules) -> None:
-        """Raises DecodingError for a search that constraints don't work with."""
-        for name, used in (
-            ("sampling", rules.sample),
-            ("decoding.diverse_groups", rules.groups > 1),
-            ("decoding.no_repeat_ngram", rules.no_repeat),
-            ("decoding.outputs = trees", rules.trees),
-        ):
-            if used:
-                raise DecodingError(f"constraints need plain beam search and can't have {name}")
+def check_rules(rules: Rules) -> None:
+    """Raises DecodingError for a search that constraints don't work with."""
+    for name, used in (
+        ("sampling", rules.sample),
+        ("decoding.diverse_groups", rules.groups > 1),
+        ("decoding.no_repeat_ngram", rules.no_repeat),
+        ("decoding.outputs = trees", rules.trees),
+    ):
+        if used:
+            raise DecodingError(f"constraints need plain beam search and can't have {name}")
 
-    def check(self, number: int, prefix: Sequence[int], limit: int) -> None:
-        """Raises LineError if an output of `limit` tokens, end mark included, is too short."""
-        said = tuple(prefix)
 
-        def has(phrase: Phrase) -> bool:
-            size = len(phrase.tokens)
-            ends = range(size, len(said) + phrase.open)  # a whole word's end shows in what follows
-            return any(
-                said[end - size : end] == phrase.tokens
-                and (phrase.open or not self.continues[said[end]])
-                for end in ends
-            )
+def check_room(
+    phrases: Sequence[Phrase],
+    prefix: Sequence[int],
+    limit: int,
+    continues: Bool[np.ndarray, " vocab"],
+) -> None:
+    """Raises DecodingError if an output of `limit` tokens, end mark included, is too short."""
+    said = tuple(prefix)
 
-        needed = sum(len(phrase.tokens) for phrase in self.each[number] if not has(phrase))
-        if needed and len(said) + needed + 1 > limit:
-            raise LineError(
-                number,
-                f"its constraints take {needed} tokens"
-                + f" after a prefix of {len(said)}" * bool(said)
-                + f", but its translation may have at most {limit}, end mark included",
-            )
+    def has(phrase: Phrase) -> bool:
+        size = len(phrase.tokens)
+        ends = range(size, len(said) + phrase.open)  # a whole word's end shows in what follows
+        return any(
+            said[end - size : end] == phrase.tokens and (phrase.open or not continues[said[end]])
+            for end in ends
+        )
+
+    needed = sum(len(phrase.tokens) for phrase in phrases if not has(phrase))
+    if needed and len(said) + needed + 1 > limit:
+        what = f"its constraints take {needed} tokens"
+        what += f" after a prefix of {len(said)}" * bool(said)
+        raise DecodingError(
+            f"{what}, but its translation may have at most {limit}, end mark included"
+        )
 
 
 def _words(text: str) -> tuple[str, ...]:

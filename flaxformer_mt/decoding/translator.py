@@ -16,8 +16,8 @@ from flaxformer_mt.data.shortlist import Shortlist, ShortlistError, learn
 from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies
 from flaxformer_mt.decoding.alignment import Alignment, align_parts
-from flaxformer_mt.decoding.batches import Decoder
-from flaxformer_mt.decoding.forbidden import automata
+from flaxformer_mt.decoding.batches import Decoder, Source
+from flaxformer_mt.decoding.forbidden import continues_word, forbidden
 from flaxformer_mt.decoding.rules import brackets_of
 from flaxformer_mt.decoding.sampling import Sampling
 from flaxformer_mt.decoding.segments import (
@@ -32,12 +32,12 @@ from flaxformer_mt.decoding.segments import (
     describe_overlong,
     encode,
     listed,
-    prefix_tokens,
     source_pieces,
     types_of,
+    unspelled,
 )
 from flaxformer_mt.decoding.teacher_forcing import Attention, Scored, TeacherForcing
-from flaxformer_mt.decoding.terminology import Constraints, Terminology
+from flaxformer_mt.decoding.terminology import Terminology, required
 from flaxformer_mt.decoding.translation import Translation, joined
 from flaxformer_mt.model.embedding import softmax_table, table_rows
 from flaxformer_mt.model.parameters import count, count_by_formula
@@ -228,14 +228,20 @@ class Translator:
         if self.config.outputs == "trees":
             lines = [escaped(line) for line in lines]
         prefixes = [prefixes] * len(lines) if isinstance(prefixes, str) else prefixes
+        forbid = [forbid] if isinstance(forbid, str) else forbid
         suppress = [suppress] if isinstance(suppress, str) else suppress
         src, tgt = self.vocabularies.src, self.vocabularies.tgt
         config, longest = self.config, self.max_length
+        if config.outputs == "trees" and (forbid or any(forbid_each or ())):
+            raise DecodingError("forbidden phrases need text, but decoding.outputs is trees")
         suppressed = (UNK, *types_of(suppress, tgt))
+        shared = [forbidden(tuple(forbid), tgt)] if forbid else []
+        begun = encode(tgt, prefixes) if prefixes else [[]] * len(lines)
+        own = forbid_each or [()] * len(lines), constraints or [()] * len(lines)
         pieces: list[list[Piece]] = []
-        sources: list[list[int]] = []
-        numbers: list[tuple[int, int]] = []
-        for number, (line, tokens) in enumerate(zip(lines, encode(src, lines), strict=True)):
+        sources: list[Source] = []
+        each = zip(lines, encode(src, lines), begun, *own, strict=True)
+        for number, (line, tokens, prefix, never, must) in enumerate(each):
             if not tokens or is_blank(line):
                 parts, of_parts = [], []
             elif len(tokens) < longest:
@@ -245,27 +251,33 @@ class Translator:
             else:
                 _, parts, of_parts = source_pieces(line, src, longest)
             pieces.append(parts)
-            sources += [[*tokens, EOS] for tokens in of_parts]
-            numbers += [(first + number, place) for place in range(len(parts))]
-        begun = None if prefixes is None else prefix_tokens(prefixes, tgt, pieces)
-        banned = None
-        if forbid or any(forbid_each or ()):
-            if config.outputs == "trees":
-                raise DecodingError("forbidden phrases need text, but decoding.outputs is trees")
-            shared = [forbid] if isinstance(forbid, str) else forbid
-            each = automata(shared, forbid_each or [()] * len(lines), tgt)
-            banned = [own for own, parts in zip(each, pieces, strict=True) for _ in parts]
+            try:
+                if prefixes and parts and UNK in prefix:
+                    raise DecodingError(unspelled(prefixes[number], tgt))
+                if must and len(parts) != 1:
+                    why = "is translated in parts" if parts else "is blank"
+                    raise DecodingError(f"{why}, but its constraints apply to a whole translation")
+                banned = [*shared, *([forbidden(tuple(never), tgt)] if never else [])]
+                for place, (part, ids) in enumerate(zip(parts, of_parts, strict=True)):
+                    source = Source(
+                        [*ids, EOS],
+                        prefix=() if place else prefix,
+                        number=(first + number, place),
+                        words=len(tokens_of(part.text)),
+                        forbidden=banned,
+                        phrases=required(must, terminology, part.text, tgt, suppressed=suppressed),
+                    )
+                    sources.append(source)
+            except DecodingError as error:
+                raise LineError(number, str(error)) from None
         asked = config.beam_size if mbr else n_best
         decoder = self._decoder(n_best=asked, suppress=suppressed, sampling=sampling)
-        words = [len(tokens_of(piece.text)) for parts in pieces for piece in parts]
+        continues = continues_word(tgt) if terminology or any(constraints or ()) else None
         chosen: Any = {"n_best": n_best, "mbr": mbr, "sampled": sampling is not None}
-        must = Constraints.of_lines(constraints, terminology, pieces, tgt, suppressed=suppressed)
-        given: Any = {"prefixes": begun, "numbers": numbers, "words": words, "forbidden": banned}
-        given["constraints"] = must
         try:
-            decoded = iter(decoder.decode(sources, **given))
+            decoded = iter(decoder.decode(sources, continues=continues))
         except LineError as error:
-            raise LineError(numbers[error.number][0] - first, error.reason) from error
+            raise LineError(sources[error.number].number[0] - first, error.reason) from error
         found = [
             joined(parts, list(itertools.islice(decoded, len(parts))), tgt, config, **chosen)
             for parts in pieces

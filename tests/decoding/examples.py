@@ -9,7 +9,7 @@ import numpy as np
 
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.vocabulary import EOS, UNK
-from flaxformer_mt.decoding.batches import Decoder
+from flaxformer_mt.decoding.batches import Decoder, Source
 from flaxformer_mt.decoding.search import Sentences, advance, begin
 from flaxformer_mt.decoding.segments import Part
 from flaxformer_mt.decoding.teacher_forcing import TeacherForcing
@@ -40,7 +40,9 @@ def sentences(count: int, seed: int = 0, longest: int = 22) -> list[list[int]]:
 
 def decoded(sources, *, prefixes=None, numbers=None, **settings):
     """What `decoder(**settings)` makes of the sources."""
-    return decoder(**settings).decode(sources, prefixes=prefixes, numbers=numbers)
+    numbers = numbers or [(number, 0) for number in range(len(sources))]
+    asked = zip(sources, prefixes or [()] * len(sources), numbers, strict=True)
+    return decoder(**settings).decode([Source(*each) for each in asked])
 
 
 def decoder(*, seed=0, given=None, **changes) -> Decoder:
