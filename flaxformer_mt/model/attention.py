@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from flaxformer_mt.config.schema import ModelConfig
+from flaxformer_mt.model.cache import Newest, Seen
 from flaxformer_mt.model.dropout import Dropout
 from flaxformer_mt.model.kernels import declare, einsum_float32, glorot_flattened, product
 
@@ -187,11 +188,11 @@ class MultiHeadAttention(nn.Module):
 
     def attend_cached(
         self,
-        x: Float[Array, "rows beams d_model"],
+        x: Newest,
         keys: Float[Array, "rows heads d_k keys"],
         values: Float[Array, "rows heads keys d_v"],
-        mask: Bool[Array, "rows beams keys"],
-    ) -> tuple[Float[Array, "rows beams d_model"], Float[Array, "rows heads beams keys"]]:
+        mask: Seen,
+    ) -> tuple[Newest, Float[Array, "rows heads beams keys"]]:
         """Attention of each beam's newest token over a row's cached keys and values, and its
         weights. Products with these have their type."""
         dtype, cached = self.config.dtype, str(keys.dtype)

@@ -8,7 +8,6 @@ every step, which takes a CPU longer than the products with them. Attending over
 of many matrix-vector products, and each key is read once.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -16,52 +15,22 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from flaxformer_mt.config.schema import ModelConfig
-
 Cache = dict[str, Any]
 KeysValues = dict[str, Array]  # {"key", "value"} of one layer
+Newest = Float[Array, "rows beams d_model"]  # each beam's newest position
+Seen = Bool[Array, "rows beams keys"]  # by each beam
 
 
-def start(
-    cross: Mapping[str, Any],
-    src_mask: Bool[Array, "rows src_length"],
-    config: ModelConfig,
-    *,
-    beams: int,
-    length: int,
+def laid_out(
+    keys: Float[Array, "rows keys heads d_k"],
+    values: Float[Array, "rows keys heads d_v"],
     dtype: str,
-    coverage: bool = False,
-) -> Cache:
-    """The cache before the first token, with room for `length` positions.
-
-    A plain dict with one sentence per row:
-
-        "self"      {layer: {"key", "value"}}   zeros in `dtype`, keys = length * beams, position by
-                                                position
-        "cross"     {layer: {"key", "value"}}   in `config.dtype`, keys = src_length
-        "beams"     {"ancestry"}                [rows, beams, length] int32
-                    {"coverage"}                [rows, beams, src_length] float32, if asked for
-        "src_mask"                              [rows, src_length] bool
-
-    "key" is [rows, heads, d_k, keys] and "value" [rows, heads, keys, d_v], in the order in which a
-    step's two products read them: with keys before d_k, or heads last, XLA's CPU products take four
-    to ten times as long. "coverage" is the sum of a hypothesis's attention to each source token,
-    and 1 for padding. A search reorders the leaves of "beams" along axis 1 and nothing else.
-    """
-    rows, heads, keys = src_mask.shape[0], config.num_heads, length * beams
-    empty = {
-        "key": jnp.zeros((rows, heads, config.d_k, keys), dtype),
-        "value": jnp.zeros((rows, heads, keys, config.d_v), dtype),
-    }
-    own = {"ancestry": jnp.zeros((rows, beams, length), jnp.int32)}
-    if coverage:
-        none = jnp.where(src_mask, 0.0, 1.0)[:, None]
-        own["coverage"] = jnp.broadcast_to(none, (rows, beams, none.shape[2]))
+) -> KeysValues:
+    """As a step's two products read them: with keys before d_k, or heads last, XLA's CPU products
+    take four to ten times as long."""
     return {
-        "self": {layer: dict(empty) for layer in cross},
-        "cross": {layer: _laid_out(leaves, config) for layer, leaves in cross.items()},
-        "beams": own,
-        "src_mask": src_mask,
+        "key": jnp.transpose(keys, (0, 2, 3, 1)).astype(dtype),
+        "value": jnp.transpose(values, (0, 2, 1, 3)).astype(dtype),
     }
 
 
@@ -99,12 +68,11 @@ def written(
 ) -> KeysValues:
     """`past` with position `index` of every beam, rounded to `dtype`, in the slot of that beam's
     number."""
-    at, kept = index * keys.shape[1], past["key"].dtype
-    keys = jnp.transpose(keys, (0, 2, 3, 1)).astype(dtype).astype(kept)
-    values = jnp.transpose(values, (0, 2, 1, 3)).astype(dtype).astype(kept)
+    at, new = index * keys.shape[1], laid_out(keys, values, dtype)
+    new = jax.tree.map(lambda leaf: leaf.astype(past["key"].dtype), new)
     return {
-        "key": jax.lax.dynamic_update_slice_in_dim(past["key"], keys, at, axis=3),
-        "value": jax.lax.dynamic_update_slice_in_dim(past["value"], values, at, axis=2),
+        "key": jax.lax.dynamic_update_slice_in_dim(past["key"], new["key"], at, axis=3),
+        "value": jax.lax.dynamic_update_slice_in_dim(past["value"], new["value"], at, axis=2),
     }
 
 
@@ -116,18 +84,9 @@ def with_position(
     return jax.lax.dynamic_update_slice_in_dim(ancestry, own.astype(jnp.int32), index, axis=2)
 
 
-def visible(
-    ancestry: Int[Array, "rows beams length"], index: Int[Array, ""]
-) -> Bool[Array, "rows beams keys"]:
+def visible(ancestry: Int[Array, "rows beams length"], index: Int[Array, ""]) -> Seen:
     """Which keys are a hypothesis's own past, up to position `index`: one slot per position."""
     rows, beams, length = ancestry.shape
     own = ancestry[:, :, :, None] == jnp.arange(beams)[None, None, None, :]
     own = own & (jnp.arange(length) <= index)[None, None, :, None]
     return own.reshape(rows, beams, length * beams)
-
-
-def _laid_out(leaves: KeysValues, config: ModelConfig) -> KeysValues:
-    return {
-        "key": jnp.transpose(leaves["key"], (0, 2, 3, 1)).astype(config.dtype),
-        "value": jnp.transpose(leaves["value"], (0, 2, 1, 3)).astype(config.dtype),
-    }

@@ -5,15 +5,15 @@ import functools
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.config.schema import ModelConfig
 from flaxformer_mt.model import cache
 from flaxformer_mt.model.attention import Hidden, Mask, MultiHeadAttention
+from flaxformer_mt.model.cache import KeysValues, Newest, Seen
 from flaxformer_mt.model.dropout import Dropout
 from flaxformer_mt.model.kernels import declare, glorot_flattened, product
 
-KeysValues = dict[str, Array]  # {"key": [..., d_k], "value": [..., d_v]}
 ACTIVATIONS = {"relu": jax.nn.relu, "silu": jax.nn.silu}
 
 
@@ -185,21 +185,19 @@ class DecoderLayer(nn.Module):
         return self._feed_forward(x, deterministic=deterministic)
 
     def cross_keys_values(self, encoded: Hidden) -> KeysValues:
-        """The source's keys and values for this layer, computed once per sentence in decoding."""
+        """The source's keys and values as a cache holds them, computed once per sentence."""
         keys, values = self.cross_attention.keys_values(encoded)
-        return {"key": keys, "value": values}
+        return cache.laid_out(keys, values, self.config.dtype)
 
     def decode_step(
         self,
-        x: Float[Array, "rows beams d_model"],
+        x: Newest,
         index: Int[Array, ""],
         past: KeysValues,
         source: KeysValues,
-        visible: Bool[Array, "rows beams keys"],
-        src_mask: Bool[Array, "rows beams src_length"],
-    ) -> tuple[
-        Float[Array, "rows beams d_model"], KeysValues, Float[Array, "rows heads beams src_length"]
-    ]:
+        visible: Seen,
+        src_mask: Seen,
+    ) -> tuple[Newest, KeysValues, Float[Array, "rows heads beams src_length"]]:
         """The layer at position `index` of every beam, `past` with that position added, and what
         each beam attends to in the source.
 

@@ -1,26 +1,26 @@
 """The encoder and decoder stacks, unrolled or scanned, with or without remat."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import flax.linen as nn
 import jax
 from flax.core.scope import LazyRng
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.config.schema import ModelConfig
 from flaxformer_mt.model.attention import Hidden, Mask
-from flaxformer_mt.model.layers import DecoderLayer, EncoderLayer, KeysValues, LayerNorm
+from flaxformer_mt.model.cache import KeysValues, Newest, Seen
+from flaxformer_mt.model.layers import DecoderLayer, EncoderLayer, LayerNorm
+
+L = TypeVar("L", bound=nn.Module)
 
 
 class Encoder(nn.Module):
     config: ModelConfig
 
     def setup(self) -> None:
-        self.layers = (
-            EncoderLayer(self.config)
-            if self.config.scan_layers
-            else [EncoderLayer(self.config) for _ in range(self.config.encoder_layers)]
-        )
+        self.layers = _layers(EncoderLayer, self.config, self.config.encoder_layers)
         # Pre-LN leaves the residual sum un-normalised.
         self.norm = LayerNorm(self.config) if self.config.norm == "pre" else None
 
@@ -34,11 +34,7 @@ class Decoder(nn.Module):
     config: ModelConfig
 
     def setup(self) -> None:
-        self.layers = (
-            DecoderLayer(self.config)
-            if self.config.scan_layers
-            else [DecoderLayer(self.config) for _ in range(self.config.decoder_layers)]
-        )
+        self.layers = _layers(DecoderLayer, self.config, self.config.decoder_layers)
         self.norm = LayerNorm(self.config) if self.config.norm == "pre" else None
 
     def __call__(
@@ -56,23 +52,18 @@ class Decoder(nn.Module):
 
     def cross_keys_values(self, encoded: Hidden) -> dict[str, KeysValues]:
         """Each layer's keys and values of the source, by layer name."""
-        return {
-            name: layer.cross_keys_values(encoded) for name, layer in self._single_layers().items()
-        }
+        layers = self._single_layers()
+        return {name: layer.cross_keys_values(encoded) for name, layer in layers.items()}
 
     def decode_step(
         self,
-        x: Float[Array, "rows beams d_model"],
+        x: Newest,
         index: Int[Array, ""],
         past: dict[str, KeysValues],
         source: dict[str, KeysValues],
-        visible: Bool[Array, "rows beams keys"],
-        src_mask: Bool[Array, "rows beams src_length"],
-    ) -> tuple[
-        Float[Array, "rows beams d_model"],
-        dict[str, KeysValues],
-        Float[Array, "rows beams src_length"],
-    ]:
+        visible: Seen,
+        src_mask: Seen,
+    ) -> tuple[Newest, dict[str, KeysValues], Float[Array, "rows beams src_length"]]:
         """The stack at position `index` of every beam, `past` with that position added, and what
         each beam attends to in the source: the heads' mean in the aligning layer."""
         new, weights = {}, []
@@ -106,6 +97,10 @@ def aligning_layer(config: ModelConfig) -> int:
 def layer_name(index: int) -> str:
     """The name of an unrolled layer in the parameters, and of any layer in a decoding cache."""
     return f"layers_{index}"
+
+
+def _layers(kind: Callable[[ModelConfig], L], config: ModelConfig, count: int) -> L | list[L]:
+    return kind(config) if config.scan_layers else [kind(config) for _ in range(count)]
 
 
 def _run(

@@ -98,18 +98,38 @@ class Transformer(nn.Module):
         length: int,
         coverage: bool = False,
     ) -> Cache:
-        """The state of decoding before its first token, for outputs of at most `length` tokens,
-        with one sentence per row; `coverage` also records how much each source token has been
-        attended to."""
-        return cache.start(
-            self.decoder.cross_keys_values(encoded),
-            src_segment_ids != 0,
-            self.config,
-            beams=beams,
-            length=length,
-            dtype=self.cache_dtype or self.config.dtype,
-            coverage=coverage,
-        )
+        """The state of decoding before its first token, with room for `length` positions.
+
+        A plain dict with one sentence per row:
+
+            "self"      {layer: {"key", "value"}}   zeros in `cache_dtype`, keys = length * beams,
+                                                    position by position
+            "cross"     {layer: {"key", "value"}}   in `config.dtype`, keys = src_length
+            "beams"     {"ancestry"}                [rows, beams, length] int32
+                        {"coverage"}                [rows, beams, src_length] float32, if asked for
+            "src_mask"                              [rows, src_length] bool
+
+        "key" is [rows, heads, d_k, keys] and "value" [rows, heads, keys, d_v]. "coverage" is the
+        sum of a hypothesis's attention to each source token, and 1 for padding. A search reorders
+        the leaves of "beams" along axis 1 and nothing else.
+        """
+        config, src_mask = self.config, src_segment_ids != 0
+        rows, dtype = src_mask.shape[0], self.cache_dtype or config.dtype
+        cross = self.decoder.cross_keys_values(encoded)
+        empty = {
+            "key": jnp.zeros((rows, config.num_heads, config.d_k, length * beams), dtype),
+            "value": jnp.zeros((rows, config.num_heads, length * beams, config.d_v), dtype),
+        }
+        own = {"ancestry": jnp.zeros((rows, beams, length), jnp.int32)}
+        if coverage:
+            none = jnp.where(src_mask, 0.0, 1.0)[:, None]
+            own["coverage"] = jnp.broadcast_to(none, (rows, beams, none.shape[2]))
+        return {
+            "self": {layer: dict(empty) for layer in cross},
+            "cross": cross,
+            "beams": own,
+            "src_mask": src_mask,
+        }
 
     def decode_step(
         self, tokens: Int[Array, "rows beams"], index: Int[Array, ""], past: Cache
