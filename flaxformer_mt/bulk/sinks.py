@@ -68,45 +68,45 @@ class StreamSink(Sink):
     """Standard output, or the pipe or device `name`, which raises OutputError."""
 
     def __init__(self, stream: BinaryIO | None, name: str = "") -> None:
-        with _explained(name):
-            self._stream, self._name = stream or open(name, "wb"), name
+        self._path = Path(name) if name else None
+        with _explained(self._path):
+            self._stream = stream or open(name, "wb")
 
     def write(self, data: bytes) -> None:
-        with _explained(self._name):
+        with _explained(self._path):
             self._stream.write(data)
 
     def commit(self, consumed: Consumed) -> None:
         self.finish()
 
     def finish(self) -> None:
-        with _explained(self._name):
+        with _explained(self._path):
             self._stream.flush()
 
     def close(self) -> None:
-        if self._name:
+        if self._path is not None:
             with contextlib.suppress(OSError):  # said already, when it was written
                 self._stream.close()
 
 
 @contextlib.contextmanager
-def _explained(path: str | Path, kept: str | Path = "") -> Iterator[None]:
-    """Turns errors of the system or a store into OutputErrors. Without `path`, OSError passes."""
-    hint = f"; finished output is in {kept}" if kept else ""
-    try:
+def _explained(path: Path | None, kept: Path | None = None) -> Iterator[None]:
+    """Turns errors of the system or a store into OutputErrors. Without `path`, they pass."""
+    if path is None:
         yield
-    except RunDirectoryError as error:
-        raise OutputError(f"{error}{hint}") from error
-    except OSError as error:
-        if not path:
-            raise
-        why = error.strerror or error
-        raise OutputError(f"{path}: cannot be written: {why}{hint}") from error
+        return
+    try:
+        with paths.explained(path, "written"):
+            yield
+    except (RunDirectoryError, FileNotFoundError) as error:
+        what = f"{path}: not found" if isinstance(error, FileNotFoundError) else str(error)
+        hint = f"; finished output is in {kept}" if kept else ""
+        raise OutputError(f"{what}{hint}") from error
 
 
 class _Continued(Sink):
     def __init__(self, record: Path, restart: bool) -> None:
         self._record, self._restart = record, restart
-        self._identity: dict[str, Any] = {}
 
     def _tell(self, consumed: Consumed, made: int) -> None:
         """Records how much of the input is done, and how many bytes or parts it made."""
@@ -114,8 +114,10 @@ class _Continued(Sink):
         record = {"format": FORMAT, "identity": self._identity, "output": made, "consumed": done}
         paths.write_json(self._record, record)
 
-    def _told(self) -> tuple[Consumed, int]:
-        """What is done, and how much output it made. Raises OutputError for another identity."""
+    def _told(self, identity: Mapping[str, Any]) -> tuple[Consumed, int]:
+        """What calls of this identity have done, and how much output it made. Raises OutputError
+        for another's."""
+        self._identity = dict(identity)
         if self._restart or not paths.exists(self._record):
             return Consumed(), 0
         with paths.document(self._record, "start over with --restart") as record:
@@ -144,11 +146,20 @@ class FileSink(_Continued):
         self._path, self._part = Path(path), Path(f"{path}.part")
 
     def begin(self, identity: Mapping[str, Any]) -> Consumed:
-        self._identity = dict(identity)
         with contextlib.ExitStack() as failing, _explained(self._path):
-            self._stream = self._opened()
             failing.callback(self.close)
-            done, size = self._earlier()
+            self._stream = open(self._part, "a+b")
+            self._lock()
+            found = os.fstat(self._stream.fileno()).st_size
+            if found and not self._restart and not self._record.exists():
+                orphan = f"exists without its record {self._record.name}"
+                raise OutputError(f"{self._part}: {orphan}: move it away, or use --restart")
+            done, size = self._told(identity)
+            if 0 < found < size:
+                recorded = f"{self._record.name} says {size:,}; start over with --restart"
+                raise OutputError(f"{self._part}: has {found:,} bytes, but {recorded}")
+            if found < size:  # it became FILE, or was taken away
+                done, size = Consumed(), 0
             if not done.lines:
                 self._tell(done, 0)
             self._stream.truncate(size)
@@ -182,33 +193,16 @@ class FileSink(_Continued):
         self._stream.flush()
         os.fsync(self._stream.fileno())
 
-    def _opened(self) -> BinaryIO:
-        """FILE.part, which no other process has open for writing."""
-        while True:
-            descriptor = os.open(self._part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                os.close(descriptor)
-                raise OutputError(f"{self._part}: another process is writing it") from error
-            except OSError:
-                pass  # a file system without locks
-            with contextlib.suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(descriptor), self._part.stat()):
-                    return os.fdopen(descriptor, "r+b")
-            os.close(descriptor)  # another process just finished it
-
-    def _earlier(self) -> tuple[Consumed, int]:
-        found = os.fstat(self._stream.fileno()).st_size
-        if found and not self._restart and not self._record.exists():
-            orphan = f"exists without its record {self._record.name}"
-            raise OutputError(f"{self._part}: {orphan}: move it away, or use --restart")
-        done, size = self._told()
-        if 0 < found < size:
-            recorded = f"{self._record.name} says {size:,}; start over with --restart"
-            raise OutputError(f"{self._part}: has {found:,} bytes, but {recorded}")
-        # Without output: it became FILE, or was taken away.
-        return (Consumed(), 0) if found < size else (done, size)
+    def _lock(self) -> None:
+        """Raises OutputError if another process writes FILE.part, or has just finished it."""
+        try:
+            fcntl.flock(self._stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise OutputError(f"{self._part}: another process is writing it") from error
+        except OSError:
+            pass  # a file system without locks
+        if not os.path.samestat(os.fstat(self._stream.fileno()), self._part.stat()):
+            raise OutputError(f"{self._part}: another process is writing it")
 
 
 class BucketSink(_Continued):
@@ -218,7 +212,7 @@ class BucketSink(_Continued):
     """
 
     def __init__(self, path: str, *, restart: bool = False) -> None:
-        with _explained(path):
+        with _explained(Path(path)):
             self._path, self._folder = paths.as_path(path), paths.as_path(f"{path}.part")
         super().__init__(self._folder / "state.json", restart)
         self._last = time.monotonic()
@@ -227,9 +221,8 @@ class BucketSink(_Continued):
         self._consumed = Consumed()
 
     def begin(self, identity: Mapping[str, Any]) -> Consumed:
-        self._identity = dict(identity)
         with _explained(self._path):
-            self._uploaded, self._parts = self._told()
+            self._uploaded, self._parts = self._told(identity)
             if self._parts and not paths.exists(self._part(0)):  # was taken away
                 self._uploaded, self._parts = Consumed(), 0
             if not self._uploaded.lines:
@@ -248,7 +241,7 @@ class BucketSink(_Continued):
     def finish(self) -> None:
         self._upload()
         whole = self._folder / "whole"
-        with self._storing(self._path):
+        with _explained(self._path, self._folder):
             with whole.open("wb") as joined:
                 for part in map(self._part, range(self._parts)):
                     with part.open("rb") as stream:
@@ -256,7 +249,7 @@ class BucketSink(_Continued):
             whole.replace(self._path)
         # As listed, since a call before --restart may have had more; the record first, without
         # which no later call continues.
-        with self._storing(self._folder):
+        with _explained(self._folder, self._folder):
             found = sorted(self._folder.iterdir())
             parts = [path for path in found if re.fullmatch(r"\d{8,}|whole", path.name)]
             for path in (self._record, *parts):
@@ -270,7 +263,7 @@ class BucketSink(_Continued):
 
     def _upload(self) -> None:
         if self._consumed != self._uploaded and self._consumed.lines:
-            with self._storing(path := self._part(self._parts)):
+            with _explained(path := self._part(self._parts), self._folder):
                 path.write_bytes(bytes(self._waiting[: self._committed]))
                 self._uploaded, self._parts = self._consumed, self._parts + 1
                 self._tell(self._uploaded, self._parts)
@@ -280,11 +273,6 @@ class BucketSink(_Continued):
 
     def _part(self, number: int) -> Path:
         return self._folder / f"{number:08}"
-
-    @contextlib.contextmanager
-    def _storing(self, path: Path) -> Iterator[None]:
-        with _explained(path, self._folder), paths.explained(path, "written"):
-            yield
 
 
 class ShardedSink(_Continued):
@@ -306,9 +294,9 @@ class ShardedSink(_Continued):
         self._shard = Sink()
 
     def begin(self, identity: Mapping[str, Any]) -> Consumed:
-        self._identity = {**identity, "shards": f"{len(self._ends)} of {self._ends[-1]:,} lines"}
+        shards = f"{len(self._ends)} of {self._ends[-1]:,} lines"
         with _explained(self._record):
-            done, self._finished = self._told()
+            done, self._finished = self._told({**identity, "shards": shards})
         return self._continue(done)
 
     def write(self, data: bytes) -> None:

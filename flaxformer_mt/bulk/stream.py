@@ -15,7 +15,7 @@ from flaxformer_mt.bulk.reading import InputError, Lines, Shard, TwoInputs
 from flaxformer_mt.bulk.sinks import Consumed, OutputError, Sink
 from flaxformer_mt.data.corpus import CorpusError
 from flaxformer_mt.data.vocabulary import EOS
-from flaxformer_mt.decoding.segments import LineError, Overlong, OverlongError
+from flaxformer_mt.decoding.segments import LineError, Overlong
 from flaxformer_mt.progress import Meter
 
 WINDOW = 4096  # lines read before any is written: sorted by length, they share batches
@@ -136,7 +136,7 @@ def made_of(window: Window, parse: Callable[[bytes], T], make: Callable[[list[T]
         try:
             return dataclasses.replace(make(records), error=error)
         except LineError as why:
-            advice = "; --overlong split" if isinstance(why, OverlongError) and why.splits else ""
+            advice = "; --overlong split" if why.splits else ""
             number = window.first + why.number
             error = InputError(f"{window.name}:{number}: {why.reason}{advice}")
             records = records[: why.number]

@@ -27,27 +27,23 @@ class DecodingError(UserError):
 
 
 class LineError(DecodingError):
-    """What the model can't take of one line; `number` is its index among those given."""
+    """What the model can't take of one line; `number` is its index among those given, `splits`
+    says whether its parts may fit."""
 
-    def __init__(self, number: int, message: str) -> None:
-        super().__init__(message)
-        self.number, self.reason = number, message
+    def __init__(self, number: int, reason: str, *, splits: bool = False) -> None:
+        super().__init__(reason)
+        self.number, self.reason, self.splits = number, reason, splits
 
 
 class OverlongError(LineError):
-    """A line too long for the model; `splits`: its parts may fit."""
-
-    def __init__(self, number: int, message: str, *, splits: bool = True) -> None:
-        super().__init__(number, message)
-        self.splits = splits
+    """A line too long for the model."""
 
 
 class TargetError(LineError):
     """Tokens given as a translation that aren't one."""
 
-    def __init__(self, number: int, message: str) -> None:
-        super().__init__(number, f"pair {number}: {message}")
-        self.reason = message
+    def __str__(self) -> str:
+        return f"pair {self.number}: {self.reason}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -220,7 +216,7 @@ def _tokens_in_parts(
     longest = max(parts, key=len)
     if len(longest) >= max_length:
         message = describe_overlong(max_length, target=longest)
-        raise OverlongError(number, message, splits=False)
+        raise OverlongError(number, message)
     texts = vocabularies.tgt.decode(parts)
     return [
         Part(piece.text, tuple(src), text, tuple(part), piece.glue, lead, tokens_given=True)

@@ -247,7 +247,8 @@ class Translator:
             elif len(tokens) < longest:
                 parts, of_parts = [Piece(line, "")], [tokens]
             elif overlong == "refuse":
-                raise OverlongError(number, describe_overlong(longest, source=tokens))
+                why = describe_overlong(longest, source=tokens)
+                raise OverlongError(number, why, splits=True)
             else:
                 _, parts, of_parts = source_pieces(line, src, longest)
             pieces.append(parts)
