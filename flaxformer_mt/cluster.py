@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import itertools
 import os
 import re
 import signal
@@ -17,6 +18,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 from flaxformer_mt.errors import FlaxformerError, UserError, first_line, install
@@ -51,16 +53,12 @@ class _Worker:
         return self._work(item)
 
 
-@dataclasses.dataclass(eq=False)
-class _Job:
-    item: Any
-    done: bool = False
-    result: Any = None
-    error: BaseException | None = None
-    deaths: int = 0
+class _Job(Future[Any]):
+    deaths = 0
 
-    def end(self, result: Any = None, error: BaseException | None = None) -> None:
-        self.done, self.result, self.error = True, result, error
+    def __init__(self, item: Any) -> None:
+        super().__init__()
+        self.item = item
 
 
 @dataclasses.dataclass(eq=False)
@@ -146,25 +144,21 @@ class Workers:
 
         At most `ahead` for each worker are read before the first of them is given.
         """
-        items, jobs, more = iter(items), collections.deque[_Job](), True
-        while more or jobs:
-            while more and len(jobs) < ahead * max(1, len(self._seats)):
-                try:
-                    job = _Job(next(items))
-                except StopIteration:
-                    more = False
-                else:
-                    jobs.append(job)
-                    self._waiting.append(job)
+        items, jobs = iter(items), collections.deque[_Job]()
+        while True:
+            room = max(0, ahead * max(1, len(self._seats)) - len(jobs))
+            new = [_Job(item) for item in itertools.islice(items, room)]
+            jobs.extend(new)
+            self._waiting.extend(new)
+            if not jobs:
+                return
             self._assign()
-            while jobs and not jobs[0].done:
+            while not jobs[0].done():
                 self._wait()
                 self._assign()
-            while jobs and jobs[0].done:
+            while jobs and jobs[0].done():
                 job = jobs.popleft()
-                if job.error is not None:
-                    raise job.error
-                yield job.item, job.result
+                yield job.item, job.result()
 
     def _assign(self) -> None:
         for length in range(QUEUED):  # all have one before any has two
@@ -195,7 +189,7 @@ class Workers:
                 cause.__cause__ = None if isinstance(cause, FlaxformerError) else error  # its trace
                 if job is None:
                     raise cause  # noqa: B904
-                job.end(error=cause)
+                job.set_exception(cause)
             except self._ray.exceptions.RayError as error:
                 self._lose(seat, error)
                 continue
@@ -203,7 +197,7 @@ class Workers:
                 if job is None:
                     self._join(seat, result)
                     continue
-                job.end(result)
+                job.set_result(result)
             seat.jobs.remove(job)
         if time.monotonic() - self._looked >= _LOOK:
             self._recruit()
@@ -232,7 +226,8 @@ class Workers:
             job.deaths += 1
         if len(seat.jobs) == 1 and seat.jobs[0].deaths >= DEATHS:
             text = f"{DEATHS} workers died on the same part of the work, perhaps out of memory"
-            seat.jobs.popleft().end(error=ClusterError(f"{text}; the last: {first_line(why)}"))
+            error = ClusterError(f"{text}; the last: {first_line(why)}")
+            seat.jobs.popleft().set_exception(error)
         self._waiting.extendleft(reversed(seat.jobs))
         self._say(f"ray: lost the worker on {seat.address}; others take over its work")
         self._recruit()

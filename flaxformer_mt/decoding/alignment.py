@@ -110,8 +110,7 @@ class _Words:
 
     def __init__(self, line: str) -> None:
         self.texts = tuple(line.split())
-        self._line = line
-        self._characters = self._bytes = 0  # of the line up to the end of the last part
+        self._line, self._end = line.encode(), 0  # of the last part
         # The word at each byte; at a blank the next one, whose piece may begin there.
         of_bytes: list[int] = []
         word, blank = -1, True
@@ -123,9 +122,8 @@ class _Words:
 
     def of_pieces(self, part: str, spans: Sequence[tuple[int, int]]) -> Int[np.ndarray, " pieces"]:
         """The word of each piece of the line's next part; -1 if it has none."""
-        start = self._line.index(part, self._characters)
-        before = self._bytes + len(self._line[self._characters : start].encode())
-        self._characters, self._bytes = start + len(part), before + len(part.encode())
+        before = self._line.index(part.encode(), self._end)
+        self._end = before + len(part.encode())
         begins = np.array([begin for begin, _ in spans], np.int64)
         found = self._of_bytes[before + np.maximum(begins, 0)]
         return np.where((begins >= 0) & (found < len(self.texts)), found, -1)

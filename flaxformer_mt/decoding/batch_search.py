@@ -2,11 +2,8 @@
 
 import dataclasses
 import functools
-import itertools
 import math
-import threading
-from collections.abc import Callable, Generator, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from typing import Any
 
 import flax.linen as nn
@@ -278,23 +275,6 @@ def is_small(params: Params, mesh: Mesh) -> bool:
 def threads_for(sentences: int, rows: int) -> int:
     """How many threads search a small model's batch, whose products leave cores idle."""
     return min(processors(), -(-sentences // rows))
-
-
-def on_threads(work: Callable[[int], Iterator[Any]], threads: int) -> Generator[Any]:
-    """What `work` gives for 0, 1 ... up to `threads`, each on a thread of its own.
-
-    Closing the generator ends them all.
-    """
-    closed = threading.Event()
-
-    def done(number: int) -> list[Any]:
-        return list(itertools.takewhile(lambda _: not closed.is_set(), work(number)))
-
-    with ThreadPoolExecutor(threads) as pool:
-        try:
-            yield from itertools.chain.from_iterable(pool.map(done, range(threads)))
-        finally:
-            closed.set()
 
 
 def parts_of(mesh: Mesh) -> int:

@@ -3,8 +3,11 @@
 import contextlib
 import copy
 import dataclasses
+import itertools
 import operator
+import threading
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -15,14 +18,7 @@ from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.shortlist import Shortlist, distinct
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding import batch_search
-from flaxformer_mt.decoding.batch_search import (
-    Models,
-    Params,
-    Sources,
-    padding,
-    parts_of,
-    rules_for,
-)
+from flaxformer_mt.decoding.batch_search import Models, Params, Sources
 from flaxformer_mt.decoding.batch_shapes import (
     Batch,
     one_of_few,
@@ -95,7 +91,7 @@ class Decoder:
     ) -> None:
         mesh = local_mesh() if mesh is None else mesh
         drawn = sampling or Sampling()
-        self._rules = rules_for(
+        self._rules = batch_search.rules_for(
             config, n_best=n_best, suppress=suppress, sampling=sampling, trees=trees
         )
         self._weights = Weights(
@@ -108,7 +104,7 @@ class Decoder:
         )
         platform = mesh.devices.flat[0].platform
         models, params = batch_search.suited(models, whole_on(params, mesh), platform)
-        self._params, self._mesh, self._split = params, mesh, parts_of(mesh)
+        self._params, self._mesh, self._split = params, mesh, batch_search.parts_of(mesh)
         self._small = batch_search.is_small(params, mesh)
         self._static: Any = {"models": models, "rules": self._rules}
         self._config, self._seed = config, drawn.seed
@@ -130,10 +126,8 @@ class Decoder:
         limits = [self._limit(len(source.tokens)) for source in sources]
         for number, source in enumerate(sources):
             if not 1 <= (length := len(source.tokens)) <= self._longest:
-                what = f"source {number} has {length} tokens, end mark included"
-                raise DecodingError(
-                    f"{what}; the model takes 1 to {self._longest} (model.max_length)"
-                )
+                what = f"source {number} has {length} tokens, end mark included; the model takes"
+                raise DecodingError(f"{what} 1 to {self._longest} (model.max_length)")
             try:
                 self._check(source, limits[number], continues)
             except DecodingError as error:
@@ -153,7 +147,7 @@ class Decoder:
             )
             whose = np.full(room, -1)
             whose[: len(own)] = batch.numbers
-            src, src_lengths, rows = padding(room, batch.length, prefix=width)
+            src, src_lengths, rows = batch_search.padding(room, batch.length, prefix=width)
             for row, (number, source) in enumerate(zip(batch.numbers, own, strict=True)):
                 src_lengths[row] = length = len(source.tokens)
                 src[row, :length] = source.tokens
@@ -260,7 +254,7 @@ class Decoder:
             for rows, src_length in shapes:
                 limit = self._limit(src_length)
                 sizes = batch_search.rooms_of_small(src_length, limit)
-                begun = self._begun(padding(rows, src_length), limit, sizes[0])
+                begun = self._begun(batch_search.padding(rows, src_length), limit, sizes[0])
                 begun = jax.tree.map(np.asarray, begun)
                 for room in sizes:
                     some = batch_search.rows_of(begun, np.arange(1))
@@ -311,15 +305,22 @@ class Decoder:
     def _side_by_side(
         self, sources: Sources, numbers: np.ndarray, *, length: int, rows: int
     ) -> Generator[tuple[np.ndarray, Hypotheses]]:
-        """As `_refilled`, on several threads, each with as many of the rows."""
+        """As `_refilled`, on several threads, each with as many of the rows. Closing the generator
+        ends them all."""
         threads = batch_search.threads_for(len(numbers), rows)
+        closed = threading.Event()
 
-        def part(first: int) -> Iterator[tuple[np.ndarray, Hypotheses]]:
+        def part(first: int) -> list[tuple[np.ndarray, Hypotheses]]:
             own = slice(first, None, threads)
             mine = jax.tree.map(operator.itemgetter(own), sources)
-            return self._refilled(mine, numbers[own], length=length, rows=rows)
+            found = self._refilled(mine, numbers[own], length=length, rows=rows)
+            return list(itertools.takewhile(lambda _: not closed.is_set(), found))
 
-        return batch_search.on_threads(part, threads)
+        with ThreadPoolExecutor(threads) as pool:
+            try:
+                yield from itertools.chain.from_iterable(pool.map(part, range(threads)))
+            finally:
+                closed.set()
 
     def _refilled(
         self, sources: Sources, numbers: np.ndarray, *, length: int, rows: int
@@ -360,7 +361,7 @@ class Decoder:
         """Calls all programs that a batch of this shape may need, on padding."""
         parts, room = self._split, batch_search.more_room(0, length)
         known = {(rows // parts, room)}
-        states = [(self._begun(padding(rows, src_length), length, room), room)]
+        states = [(self._begun(batch_search.padding(rows, src_length), length, room), room)]
         while states:
             state, room = states.pop()
             own = state.stopped.size // parts

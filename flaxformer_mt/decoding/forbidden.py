@@ -56,12 +56,11 @@ def forbidden(phrases: tuple[str, ...], vocabulary: Vocabulary) -> Forbidden:
     if not all(normal):
         raise DecodingError(f"the forbidden phrase {phrases[normal.index('')]!r} is blank")
     spelled, alphabet = _spelled(vocabulary)
-    states, moves = _automaton([phrase.encode() for phrase in normal], alphabet)
-    completes = np.array([bool(state.places & _ends(normal)) for state in states])
+    moves, completes = _automaton([phrase.encode() for phrase in normal], alphabet)
     # The last symbol pads: it changes nothing. The last row is the dead state's, number -1.
     moves = np.concatenate([moves, np.arange(len(moves))[:, None]], axis=1)
-    moves = np.concatenate([moves, np.full_like(moves[:1], _DEAD)]).astype(_kind(len(states)))
-    goes = np.repeat(np.arange(len(states), dtype=moves.dtype)[:, None], len(spelled), axis=1)
+    moves = np.concatenate([moves, np.full_like(moves[:1], _DEAD)]).astype(_kind(len(completes)))
+    goes = np.repeat(np.arange(len(completes), dtype=moves.dtype)[:, None], len(spelled), axis=1)
     for column in spelled.T:
         goes = moves[goes, column]
     goes[:, EOS] = np.where(completes, _DEAD, 0)
@@ -72,16 +71,12 @@ def _kind(numbers: int) -> type[np.signedinteger[Any]]:
     return np.int16 if numbers <= 1 << 15 else np.int32
 
 
-def _ends(phrases: Sequence[str]) -> frozenset[int]:
-    """The places after each phrase's last byte, when phrases are joined by one byte."""
-    return frozenset(np.cumsum([len(phrase.encode()) + 1 for phrase in phrases]) - 1)
-
-
 def _automaton(
     phrases: Sequence[bytes], alphabet: Sequence[_Symbol]
-) -> tuple[list[Reading], Int[np.ndarray, "states symbols"]]:
+) -> tuple[Int[np.ndarray, "states symbols"], Bool[np.ndarray, " states"]]:
+    """Where each state goes, and whether a phrase ends there."""
     text = b"\0".join(phrases) + b"\0"
-    ends = _ends([phrase.decode() for phrase in phrases])
+    ends = frozenset(place for place, byte in enumerate(text) if byte == 0)
     starts = frozenset({0, *(end + 1 for end in ends)}) - {len(text)}
     # A phrase whose last character is no letter is complete as soon as it is there.
     open_ends = {
@@ -116,7 +111,7 @@ def _automaton(
                 states.append(after)
             known[symbol] = _DEAD if after is None else numbers[after]
         rows.append([known[symbol] for symbol in alike])
-    return states, np.array(rows)
+    return np.array(rows), np.array([bool(state.places & ends) for state in states])
 
 
 @functools.lru_cache(maxsize=4)
@@ -130,18 +125,17 @@ def _spelled(
     before, *texts = vocabulary.decode([[first], *([first, n] for n in range(len(kinds)))])
     spelled = []
     for kind, text in zip(kinds, texts, strict=True):
-        byte = None if kind.plain else _BYTE.fullmatch(kind.text)
-        spelled.append(_bytes(int(byte[1], 16)) if byte else _symbols(text.removeprefix(before)))
+        found = None if kind.plain else _BYTE.fullmatch(kind.text)
+        if found and (byte := int(found[1], 16)) >= 128:
+            spelled.append([(byte, _RAW)])
+        else:
+            spelled.append(_symbols(chr(byte) if found else text.removeprefix(before)))
     alphabet = sorted({symbol for each in spelled for symbol in each})
     number = {symbol: place for place, symbol in enumerate(alphabet)}
-    found = np.full((len(spelled), max(map(len, spelled))), len(alphabet))
-    for row, each in zip(found, spelled, strict=True):
+    table = np.full((len(spelled), max(map(len, spelled))), len(alphabet))
+    for row, each in zip(table, spelled, strict=True):
         row[: len(each)] = [number[symbol] for symbol in each]
-    return found, alphabet
-
-
-def _bytes(byte: int) -> list[_Symbol]:
-    return _symbols(chr(byte)) if byte < 128 else [(byte, _RAW)]
+    return table, alphabet
 
 
 def _symbols(text: str) -> list[_Symbol]:
