@@ -89,12 +89,19 @@ def stream(
 ) -> dict[str, float]:
     """Writes what `work` makes of the lines, window by window; returns the sums.
 
-    `work` yields windows in order and may read ahead. Continues output of the same `identity`.
-    Raises InputError and CorpusError with file and line, OutputError, and what `work` raises.
+    `work` yields windows in order and may read ahead. Continues output of the same `identity`,
+    after reading what an earlier call has done. Raises InputError and CorpusError with file and
+    line, OutputError for another input too, and what `work` raises.
     """
     done, digest = sink.begin(identity), hashlib.sha256()
     if done.lines:
-        _skip(lines, done, digest)
+        while lines.number < lines.start + done.lines and (line := next(lines, None)) is not None:
+            digest.update(line + b"\n")
+        if digest.hexdigest() != done.sha256:
+            raise OutputError(
+                f"{lines.name}: its first {done.lines:,} lines differ from those the output was "
+                "made from; give the same input, or start over with --restart"
+            )
         meter.say(f"{sink.kept}: resuming after line {lines.start + done.lines:,}")
     meter.begin(skipped=done.size)
     sums, noted = dict(done.sums), 0
@@ -141,17 +148,6 @@ def made_of(window: Window, parse: Callable[[bytes], T], make: Callable[[list[T]
             error = InputError(f"{window.name}:{number}: {why.reason}{advice}")
             records = records[: why.number]
     return Made(error=error)
-
-
-def _skip(lines: Lines | TwoInputs | Shard, done: Consumed, digest: Any) -> None:
-    """Reads what an earlier call has done. Raises OutputError for another input."""
-    while lines.number < lines.start + done.lines and (line := next(lines, None)) is not None:
-        digest.update(line + b"\n")
-    if digest.hexdigest() != done.sha256:
-        raise OutputError(
-            f"{lines.name}: its first {done.lines:,} lines differ from those the output was made "
-            "from; give the same input, or start over with --restart"
-        )
 
 
 if TYPE_CHECKING:

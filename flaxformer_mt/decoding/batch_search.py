@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import flax.linen as nn
@@ -18,12 +18,14 @@ from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.processes import processors
 from flaxformer_mt.data.vocabulary import PAD, UNK
 from flaxformer_mt.decoding import search
+from flaxformer_mt.decoding.forbidden import Forbidden
 from flaxformer_mt.decoding.rules import Brackets, Rules
 from flaxformer_mt.decoding.sampling import SEED_WORDS, Sampling
 from flaxformer_mt.decoding.search import Sentences, State, Step, Weights
 from flaxformer_mt.decoding.segments import output_limit
+from flaxformer_mt.decoding.terminology import Phrase
 from flaxformer_mt.model import CHUNK, Transformer
-from flaxformer_mt.model.cache import grown
+from flaxformer_mt.model.transformer import grown
 
 Params = tuple[Any, ...]  # a tree under "params" for each of the models
 Models = tuple[Transformer, ...]  # several: an ensemble
@@ -34,6 +36,18 @@ Sources = tuple[Any, Any, Sentences]
 SHORTEST_ROOM = 32  # output positions of the smallest cache
 FEWER = 4  # a batch moves to a shape of this many times fewer rows
 SMALL = 1 << 23  # parameters up to which compiling takes longer than searching, on a CPU
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """Token ids (pieces + EOS), and what their outputs must be."""
+
+    tokens: Sequence[int]
+    prefix: Sequence[int] = ()  # what outputs begin with
+    number: tuple[int, int] = (0, 0)  # of the line and its piece: draws depend on it
+    words: int = 0  # leaves of a tree, unless these are the source's own tokens
+    forbidden: Sequence[Forbidden] = ()  # automata that read outputs
+    phrases: Sequence[Phrase] = ()  # that outputs must have
 
 
 def padding(rows: int, src_length: int, *, prefix: int = 0) -> Sources:

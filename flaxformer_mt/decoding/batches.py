@@ -18,7 +18,7 @@ from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.shortlist import Shortlist, distinct
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding import batch_search
-from flaxformer_mt.decoding.batch_search import Models, Params, Sources
+from flaxformer_mt.decoding.batch_search import Models, Params, Source, Sources
 from flaxformer_mt.decoding.batch_shapes import (
     Batch,
     one_of_few,
@@ -27,12 +27,12 @@ from flaxformer_mt.decoding.batch_shapes import (
     power_of_two_at_least,
     shapes_among,
 )
-from flaxformer_mt.decoding.forbidden import Forbidden, forbids, table_of
+from flaxformer_mt.decoding.forbidden import forbids, table_of
 from flaxformer_mt.decoding.rules import Brackets
 from flaxformer_mt.decoding.sampling import Sampling, seed_words
-from flaxformer_mt.decoding.search import Hypotheses, Sentences, State, Weights
+from flaxformer_mt.decoding.search import Hypotheses, State, Weights
 from flaxformer_mt.decoding.segments import DecodingError, LineError, output_limit
-from flaxformer_mt.decoding.terminology import Phrase, arranged, check_room, check_rules
+from flaxformer_mt.decoding.terminology import arranged, check_room, check_rules
 from flaxformer_mt.decoding.translation import Decoded, decoded_of
 from flaxformer_mt.model.embedding import of_types
 from flaxformer_mt.model.transformer import Transformer
@@ -52,18 +52,6 @@ def translate_ids(
     further calls. Raises DecodingError."""
     decoded = Decoder((params,), (model,), config).decode([Source(source) for source in sources])
     return [list(hypotheses[0].tokens) for hypotheses in decoded]
-
-
-@dataclasses.dataclass(frozen=True)
-class Source:
-    """Token ids (pieces + EOS), and what their outputs must be."""
-
-    tokens: Sequence[int]
-    prefix: Sequence[int] = ()  # what outputs begin with
-    number: tuple[int, int] = (0, 0)  # of the line and its piece: draws depend on it
-    words: int = 0  # leaves of a tree, unless these are the source's own tokens
-    forbidden: Sequence[Forbidden] = ()  # automata that read outputs
-    phrases: Sequence[Phrase] = ()  # that outputs must have
 
 
 class Decoder:
@@ -128,89 +116,79 @@ class Decoder:
             if not 1 <= (length := len(source.tokens)) <= self._longest:
                 what = f"source {number} has {length} tokens, end mark included; the model takes"
                 raise DecodingError(f"{what} 1 to {self._longest} (model.max_length)")
-            try:
-                self._check(source, limits[number], continues)
-            except DecodingError as error:
-                raise LineError(number, str(error)) from None
+            if (begun := len(source.prefix)) >= (limit := limits[number]):
+                why = f"has a prefix of {begun} tokens, but its translation has at most "
+                raise LineError(number, f"{why}{limit}, end mark included")
+            if any(forbids(each, source.prefix, room=limit - begun) for each in source.forbidden):
+                raise LineError(number, "its prefix has a forbidden phrase, or must end in one")
+            if continues is not None:
+                check_room(number, source.phrases, source.prefix, limit, continues)
         decoded: list[list[Decoded]] = [[] for _ in sources]
         for batch in self._planned([len(source.tokens) for source in sources]):
             own = [sources[number] for number in batch.numbers]
-            widest = max(len(source.prefix) for source in own)
-            width = power_of_two_at_least(widest) if widest else 0  # compiled in: few of them
-            threads = batch_search.threads_for(len(own), batch.rows) if self._small else 1
-            room = -(-len(own) // (batch.rows * threads)) * batch.rows * threads
-            phrases = [source.phrases for source in own]
-            among, types = self._shortened(
-                [source.tokens for source in own],
-                *(source.prefix for source in own),
-                *(each.tokens for some in phrases for each in some),
-            )
-            whose = np.full(room, -1)
+            among, types, given = self._arranged(own, batch, continues)
+            whose, length = np.full(given[1].size, -1), self._limit(batch.length)
             whose[: len(own)] = batch.numbers
-            src, src_lengths, rows = batch_search.padding(room, batch.length, prefix=width)
-            for row, (number, source) in enumerate(zip(batch.numbers, own, strict=True)):
-                src_lengths[row] = length = len(source.tokens)
-                src[row, :length] = source.tokens
-                rows.limits[row] = limits[number]
-                if (trees := self._rules.trees) is not None:
-                    rows.words[row] = length - 1 if trees.of_source else source.words
-                begun = np.asarray(source.prefix, np.int32)
-                rows.prefix[row, : len(begun)] = np.searchsorted(types, begun)
-                rows.seeds[row] = seed_words(self._seed, *source.number)
-            among, rows = among._without([source.forbidden for source in own], types, rows)
-            if continues is not None and any(phrases):
-                among = among._weighted(continues=continues[types])
-                rows = rows._replace(phrases=arranged(phrases, types, room))
-            given, most = (src, src_lengths, rows), self._limit(batch.length)
             searched = (
-                among._side_by_side(given, whose, length=most, rows=batch.rows)
+                among._side_by_side(given, whose, length=length, rows=batch.rows)
                 if self._small
-                else among._searched(given, whose, length=most)
+                else among._searched(given, whose, length=length)
             )
             with contextlib.closing(searched):
                 for at, found in searched:
-                    for row, number in enumerate(at):
-                        if number < 0:
-                            continue
+                    for row in np.flatnonzero(at >= 0).tolist():
+                        number = int(at[row])
+                        source, limit = sources[number], limits[number]
                         try:
-                            read = found, row, limits[number], self._rules, types
-                            decoded[number] = decoded_of(*read)
+                            decoded[number] = decoded_of(found, row, limit, self._rules, types)
                         except DecodingError:
-                            if not (sources[number].phrases and sources[number].forbidden):
+                            if not (source.phrases and source.forbidden):
                                 raise
-                            why = f"the search found no translation of at most {limits[number]} "
-                            why += "tokens with all its constraints and without forbidden phrases"
+                            why = f"the search found no translation of at most {limit} tokens "
+                            why += "with all its constraints and without forbidden phrases"
                             raise LineError(number, why) from None
         return decoded
 
-    def _check(self, source: Source, limit: int, continues: np.ndarray | None) -> None:
-        """Raises DecodingError for a source whose outputs can't have what they must."""
-        if (begun := len(source.prefix)) >= limit:
-            why = f"has a prefix of {begun} tokens, but its translation has at most "
-            raise DecodingError(f"{why}{limit}, end mark included")
-        if any(forbids(each, source.prefix, room=limit - begun) for each in source.forbidden):
-            raise DecodingError("its prefix has a forbidden phrase, or must end in one")
-        if continues is not None:
-            check_room(source.phrases, source.prefix, limit, continues)
-
-    def _without(
-        self, forbidden: Sequence[Sequence[Forbidden]], types: np.ndarray, rows: Sentences
-    ) -> tuple["Decoder", Sentences]:
-        """A decoder with a batch's table of automata, and the rows with their states in it."""
-        if not (width := max(map(len, forbidden))):
-            return self, rows
-        found = [automaton for own in forbidden for automaton in own]
-        table, begins = table_of(found, types, self._rules.suppress)
-        own: Any = np.zeros((len(rows.limits), width), np.int32)
-        for row, automata in enumerate(forbidden):
-            own[row, : len(automata)] = [begins[id(each)] for each in automata]
-        return self._weighted(forbidden=table), rows._replace(forbidden=own)
-
-    def _weighted(self, **weights: np.ndarray) -> "Decoder":
-        other = copy.copy(self)
-        placed = {name: whole_on(array, self._mesh) for name, array in weights.items()}
-        other._weights = self._weights._replace(**placed)
-        return other
+    def _arranged(
+        self, own: Sequence[Source], batch: Batch, continues: np.ndarray | None
+    ) -> tuple["Decoder", np.ndarray, Sources]:
+        """The decoder for a batch of sources, the types of its ids, and the batch's arrays."""
+        widest = max(len(source.prefix) for source in own)
+        width = power_of_two_at_least(widest) if widest else 0  # compiled in: few of them
+        threads = batch_search.threads_for(len(own), batch.rows) if self._small else 1
+        room = -(-len(own) // (batch.rows * threads)) * batch.rows * threads
+        phrases = [source.phrases for source in own]
+        among, types = self._shortened(
+            [source.tokens for source in own],
+            *(source.prefix for source in own),
+            *(each.tokens for some in phrases for each in some),
+        )
+        src, src_lengths, rows = batch_search.padding(room, batch.length, prefix=width)
+        for row, source in enumerate(own):
+            src_lengths[row] = length = len(source.tokens)
+            src[row, :length] = source.tokens
+            rows.limits[row] = self._limit(length)
+            if (trees := self._rules.trees) is not None:
+                rows.words[row] = length - 1 if trees.of_source else source.words
+            begun = np.asarray(source.prefix, np.int32)
+            rows.prefix[row, : len(begun)] = np.searchsorted(types, begun)
+            rows.seeds[row] = seed_words(self._seed, *source.number)
+        weights: dict[str, np.ndarray] = {}
+        if automata := [automaton for source in own for automaton in source.forbidden]:
+            weights["forbidden"], begins = table_of(automata, types, among._rules.suppress)
+            states: Any = np.zeros((room, max(len(source.forbidden) for source in own)), np.int32)
+            for row, source in enumerate(own):
+                of_row = [begins[id(automaton)] for automaton in source.forbidden]
+                states[row, : len(of_row)] = of_row
+            rows = rows._replace(forbidden=states)
+        if continues is not None and any(phrases):
+            weights["continues"] = continues[types]
+            rows = rows._replace(phrases=arranged(phrases, types, room))
+        if weights:
+            among = copy.copy(among)
+            placed = {name: whole_on(array, self._mesh) for name, array in weights.items()}
+            among._weights = self._weights._replace(**placed)
+        return among, types, (src, src_lengths, rows)
 
     def _shortened(
         self, sources: Sequence[Sequence[int]], *needed: Sequence[int]

@@ -8,10 +8,9 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Shaped
 
 from flaxformer_mt.data.vocabulary import EOS
-from flaxformer_mt.decoding.rules import Allowed
+from flaxformer_mt.decoding.rules import Allowed, Logits
 from flaxformer_mt.model.embedding import CHUNK
 
-Logits = Float[Array, "rows beams vocab"]
 LogProbs = Float[Array, "rows beams"]
 Values = Float[Array, "rows chosen"]
 Places = Int[Array, "rows chosen"]

@@ -19,8 +19,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from flaxformer_mt.data.vocabulary import EOS, PAD
-from flaxformer_mt.decoding.candidates import Found, Logits, LogProbs, Places, best, take
-from flaxformer_mt.decoding.rules import Allowed
+from flaxformer_mt.decoding.candidates import Found, LogProbs, Places, best, take
+from flaxformer_mt.decoding.rules import Allowed, Index, Logits, Tokens, Types
 
 Continues = Bool[Array, " vocab"]
 
@@ -50,8 +50,8 @@ class Standing(NamedTuple):
 
 def standing(
     phrases: Phrases,
-    tokens: Int[Array, "rows beams length"],
-    position: Int[Array, ""],
+    tokens: Tokens,
+    position: Index,
     continues: Continues,
 ) -> Standing:
     """For hypotheses with `position` tokens; `continues` marks types that don't begin a word."""
@@ -111,7 +111,7 @@ def leaves_no_room(
     at: Standing,
     room: Int[Array, " rows"],
     continues: Continues,
-) -> Bool[Array, "rows beams vocab"]:
+) -> Types:
     """The types after which `room` tokens, end mark included, are too few for what is to come; and
     the end mark, unless nothing is."""
     rows, beams, count, length = at.matched.shape

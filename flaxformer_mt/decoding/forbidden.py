@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Int
 
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, Vocabulary
 from flaxformer_mt.decoding.batch_shapes import power_of_two_at_least
+from flaxformer_mt.decoding.rules import Index, Tokens, Types
 from flaxformer_mt.decoding.segments import DecodingError
 
 LETTER = regex.compile(
@@ -196,10 +197,10 @@ def table_of(
 def completes_phrase(
     begins: Int[Array, "rows automata"],
     table: Int[Array, "states vocab"],
-    tokens: Int[Array, "rows beams length"],
-    position: Int[Array, ""],
+    tokens: Tokens,
+    position: Index,
     limits: Int[Array, " rows"],
-) -> Bool[Array, "rows beams vocab"]:
+) -> Types:
     """The types that, as token number `position`, would complete a forbidden phrase."""
 
     def read(place: Array, states: Array) -> Array:

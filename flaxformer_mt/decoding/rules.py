@@ -12,6 +12,11 @@ from flaxformer_mt.data.vocabulary import BLANK, EOS, PAD, UNK, Vocabularies
 from flaxformer_mt.decoding.segments import DecodingError
 from flaxformer_mt.parsing.linearization import bracket_types
 
+Index = Int[Array, ""]
+Tokens = Int[Array, "rows beams length"]
+Logits = Float[Array, "rows beams vocab"]
+Types = Bool[Array, "rows beams vocab"]
+
 
 @dataclasses.dataclass(frozen=True)
 class Brackets:
@@ -64,16 +69,16 @@ class Allowed(NamedTuple):
 
     only: Int[Array, " rows"]  # -1: there is none such
     free: np.ndarray  # [vocab] bool: a compiled search is one for these
-    banned: Bool[Array, "rows beams vocab"] | None
+    banned: Types | None
 
     def of_beams(self, beams: slice) -> "Allowed":
         banned = self.banned
         return self._replace(banned=None if banned is None else banned[:, beams])
 
-    def without(self, banned: Bool[Array, "rows beams vocab"]) -> "Allowed":
+    def without(self, banned: Types) -> "Allowed":
         return self._replace(banned=banned if self.banned is None else self.banned | banned)
 
-    def mask(self, beams: int) -> Bool[Array, "rows beams vocab"]:
+    def mask(self, beams: int) -> Types:
         free = jnp.asarray(self.free)[None, None]
         if self.banned is not None:
             free = free & ~self.banned
@@ -82,9 +87,7 @@ class Allowed(NamedTuple):
         return jnp.where(only < 0, free, np.arange(len(self.free))[None, None] == only)
 
 
-def repeats(
-    tokens: Int[Array, "rows beams length"], position: Int[Array, ""], n: int, *, vocab: int
-) -> Bool[Array, "rows beams vocab"]:
+def repeats(tokens: Tokens, position: Index, n: int, *, vocab: int) -> Types:
     """The types that, as token number `position`, would end an n-gram for the second time."""
     rows, beams, length = tokens.shape
     starts = jnp.arange(length)
@@ -122,9 +125,9 @@ def brackets_of(vocabularies: Vocabularies) -> Brackets:
 
 def pooled(
     trees: Brackets,
-    logits: Float[Array, "rows beams vocab"],
-    may: Bool[Array, "rows beams vocab"],
-) -> Float[Array, "rows beams vocab"]:
+    logits: Logits,
+    may: Types,
+) -> Logits:
     """The logits of a search that knows which leaf comes next, and which bracket closes.
 
     It has the probability that any leaf comes, or that any bracket closes. Otherwise a model that
@@ -139,13 +142,13 @@ def pooled(
 
 def breaks_tree(
     trees: Brackets,
-    tokens: Int[Array, "rows beams length"],
+    tokens: Tokens,
     words: Int[Array, " rows"],
     source: Int[Array, "rows src_length"],
     spare: Int[Array, " rows"],
     *,
     vocab: int,
-) -> Bool[Array, "rows beams vocab"]:
+) -> Types:
     """The types that, as the next token, would make a tree of `words` leaves impossible.
 
     With `trees.of_source` the leaves are the tokens of `source`. `spare` tokens may follow the next

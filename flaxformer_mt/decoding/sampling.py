@@ -11,6 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, UInt
 
+from flaxformer_mt.decoding.rules import Index, Logits
+
 SEED_WORDS = 5
 """uint32 that tell whose draws they are: two each of the seed and the line, one of the piece."""
 
@@ -43,7 +45,7 @@ def seed_words(seed: int, line: int, piece: int) -> tuple[int, ...]:
 
 
 def keys_of(
-    words: UInt[Array, "rows words"], position: Int[Array, ""], *, beams: int
+    words: UInt[Array, "rows words"], position: Index, *, beams: int
 ) -> Key[Array, "rows beams"]:
     # By name: the user's default may be another generator, with keys of other sizes.
     keys = jax.random.wrap_key_data(words[:, :2], impl="threefry2x32")
@@ -57,7 +59,7 @@ def keys_of(
 
 
 def sampled(
-    logits: Float[Array, "rows beams vocab"],
+    logits: Logits,
     allowed: Bool[Array, "rows beams_or_1 vocab"],
     keys: Key[Array, "rows beams"],
     *,
@@ -85,9 +87,7 @@ def sampled(
     return jnp.take_along_axis(log_probs, token[..., None], axis=-1)[..., 0], token
 
 
-def _nucleus(
-    scaled: Float[Array, "rows beams vocab"], top_p: Float[Array, ""]
-) -> Float[Array, "rows beams vocab"]:
+def _nucleus(scaled: Logits, top_p: Float[Array, ""]) -> Logits:
     def cut(values: Array) -> Array:
         descending = -jnp.sort(-values, axis=-1)
         probs = jax.nn.softmax(descending, axis=-1)

@@ -31,13 +31,22 @@ from flaxformer_mt.decoding.constraints import (
     with_phrases,
 )
 from flaxformer_mt.decoding.forbidden import completes_phrase
-from flaxformer_mt.decoding.rules import Allowed, Rules, breaks_tree, pooled, repeats
+from flaxformer_mt.decoding.rules import (
+    Allowed,
+    Index,
+    Logits,
+    Rules,
+    Tokens,
+    breaks_tree,
+    pooled,
+    repeats,
+)
 from flaxformer_mt.decoding.sampling import keys_of, sampled
 
 Cache = dict[str, Any]
 Step = Callable[
-    [Int[Array, "rows beams"], Int[Array, ""], Cache],
-    tuple[Float[Array, "rows beams vocab"], Cache],
+    [Int[Array, "rows beams"], Index, Cache],
+    tuple[Logits, Cache],
 ]
 
 
@@ -82,10 +91,10 @@ class Weights(NamedTuple):
 class State(NamedTuple):
     """A search between two steps; all but `position` and parts of the cache is by rows."""
 
-    position: Int[Array, ""]  # steps taken
+    position: Index  # steps taken
     cache: Cache
     last: Int[Array, "rows beams"]
-    tokens: Int[Array, "rows beams length"]
+    tokens: Tokens
     log_probs: Float[Array, "rows beams"]  # of live hypotheses; -inf: none
     finished: Hypotheses
     ended: Int[Array, "rows groups"]  # hypotheses so far
@@ -143,10 +152,10 @@ def advance(
     weights: Weights,
     rules: Rules,
     *,
-    until: Int[Array, ""] | int,
+    until: Index | int,
     parts: int = 1,
-    leave_at: Int[Array, ""] | int = 0,
-    stride: Int[Array, ""] | int = 1,
+    leave_at: Index | int = 0,
+    stride: Index | int = 1,
 ) -> State:
     """Steps until position `until`, until no row is live, or until the next position that `stride`
     divides where each of `parts` equal parts has at most `leave_at` live rows.

@@ -142,7 +142,7 @@ class TeacherForcing:
 
     def attention(self, part: Part, vocabularies: Vocabularies) -> Attention:
         """Of one part, on the first device."""
-        ((_, pairs),) = self._batches([part], batch_tokens=1)
+        ((_, pairs),) = self._batches([part])
         with on_mesh(self.mesh):
             pairs = place_batch(pairs, self.mesh)
             weights = _all_weights(self.params, pairs, model=self.model)
@@ -166,8 +166,7 @@ class TeacherForcing:
         found: list[Any] = [None] * len(parts)
 
         def computed() -> Iterator[tuple[Any, Any, Any]]:
-            batches = self._batches(parts, batch_tokens=self.config.batch_tokens)
-            for numbers, pairs in batches:
+            for numbers, pairs in self._batches(parts):
                 with on_mesh(self.mesh):
                     values = compute(place_batch(pairs, self.mesh))
                 yield numbers, pairs.tgt_lengths, values
@@ -180,12 +179,10 @@ class TeacherForcing:
                 found[number] = row[:length].copy()
         return found
 
-    def _batches(
-        self, parts: Sequence[Part], *, batch_tokens: int
-    ) -> Iterator[tuple[tuple[int, ...], Pairs]]:
+    def _batches(self, parts: Sequence[Part]) -> Iterator[tuple[tuple[int, ...], Pairs]]:
         return batches(
             parts,
-            batch_tokens=batch_tokens,
+            batch_tokens=self.config.batch_tokens,
             max_length=self.model.config.max_length,
             split=parts_of(self.mesh),
             few=is_small((self.params,), self.mesh),

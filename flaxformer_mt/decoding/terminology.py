@@ -18,7 +18,7 @@ from flaxformer_mt.decoding.batch_shapes import one_of_few
 from flaxformer_mt.decoding.constraints import Phrases
 from flaxformer_mt.decoding.forbidden import LETTER
 from flaxformer_mt.decoding.rules import Rules
-from flaxformer_mt.decoding.segments import DecodingError
+from flaxformer_mt.decoding.segments import DecodingError, LineError
 from flaxformer_mt.files.reading import read_text
 
 Mode = Literal["hard", "soft"]
@@ -124,12 +124,13 @@ def check_rules(rules: Rules) -> None:
 
 
 def check_room(
+    number: int,
     phrases: Sequence[Phrase],
     prefix: Sequence[int],
     limit: int,
     continues: Bool[np.ndarray, " vocab"],
 ) -> None:
-    """Raises DecodingError if an output of `limit` tokens, end mark included, is too short."""
+    """Raises LineError if an output of `limit` tokens, end mark included, is too short."""
     said = tuple(prefix)
 
     def has(phrase: Phrase) -> bool:
@@ -144,9 +145,8 @@ def check_room(
     if needed and len(said) + needed + 1 > limit:
         what = f"its constraints take {needed} tokens"
         what += f" after a prefix of {len(said)}" * bool(said)
-        raise DecodingError(
-            f"{what}, but its translation may have at most {limit}, end mark included"
-        )
+        what += f", but its translation may have at most {limit}, end mark included"
+        raise LineError(number, what)
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -16,7 +16,8 @@ from flaxformer_mt.data.shortlist import Shortlist, ShortlistError, learn
 from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies
 from flaxformer_mt.decoding.alignment import Alignment, align_parts
-from flaxformer_mt.decoding.batches import Decoder, Source
+from flaxformer_mt.decoding.batch_search import Source
+from flaxformer_mt.decoding.batches import Decoder
 from flaxformer_mt.decoding.forbidden import continues_word, forbidden
 from flaxformer_mt.decoding.rules import brackets_of
 from flaxformer_mt.decoding.sampling import Sampling
@@ -231,7 +232,7 @@ class Translator:
         forbid = [forbid] if isinstance(forbid, str) else forbid
         suppress = [suppress] if isinstance(suppress, str) else suppress
         src, tgt = self.vocabularies.src, self.vocabularies.tgt
-        config, longest = self.config, self.max_length
+        config = self.config
         if config.outputs == "trees" and (forbid or any(forbid_each or ())):
             raise DecodingError("forbidden phrases need text, but decoding.outputs is trees")
         suppressed = (UNK, *types_of(suppress, tgt))
@@ -242,15 +243,10 @@ class Translator:
         sources: list[Source] = []
         each = zip(lines, encode(src, lines), begun, *own, strict=True)
         for number, (line, tokens, prefix, never, must) in enumerate(each):
-            if not tokens or is_blank(line):
-                parts, of_parts = [], []
-            elif len(tokens) < longest:
-                parts, of_parts = [Piece(line, "")], [tokens]
-            elif overlong == "refuse":
-                why = describe_overlong(longest, source=tokens)
+            if overlong == "refuse" and len(tokens) >= self.max_length and not is_blank(line):
+                why = describe_overlong(self.max_length, source=tokens)
                 raise OverlongError(number, why, splits=True)
-            else:
-                _, parts, of_parts = source_pieces(line, src, longest)
+            parts, of_parts = self._parts(line, tokens)
             pieces.append(parts)
             try:
                 if prefixes and parts and UNK in prefix:
@@ -290,14 +286,19 @@ class Translator:
     ) -> frozenset[tuple[int, int]]:
         """Compiles what `translate` may need for lines as long as these, also with some as long as
         `longest`; returns the shapes of batches, (rows, source length)."""
-        src, lengths = self.vocabularies.src, []
-        *encoded, of_longest = encode(src, [*lines, longest])
-        for line, tokens in zip(lines, encoded, strict=True):
-            fits = len(tokens) < self.max_length
-            parts = [tokens] if fits else source_pieces(line, src, self.max_length)[2]
-            lengths += [len(part) + 1 for part in parts]
+        *encoded, of_longest = encode(self.vocabularies.src, [*lines, longest])
+        each = zip(lines, encoded, strict=True)
+        lengths = [len(ids) + 1 for line, own in each for ids in self._parts(line, own)[1]]
         most = min(len(of_longest) + 1, self.max_length)
         return self._decoder(n_best=n_best).compile(lengths, longest=most)
+
+    def _parts(self, line: str, tokens: list[int]) -> tuple[list[Piece], list[list[int]]]:
+        """What of a line is translated at a time, and its tokens."""
+        if not tokens or is_blank(line):
+            return [], []
+        if len(tokens) < self.max_length:
+            return [Piece(line, "")], [tokens]
+        return source_pieces(line, self.vocabularies.src, self.max_length)[1:]
 
     def _decoder(self, **settings: Any) -> Decoder:
         params, models = zip(*self.members, strict=True)

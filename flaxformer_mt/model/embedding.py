@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.config.schema import ModelConfig
+from flaxformer_mt.model.attention import Hidden
 from flaxformer_mt.model.dropout import Dropout
 from flaxformer_mt.model.kernels import declare, embedding_normal
 
@@ -173,7 +174,7 @@ class Embedding(nn.Module):
         positions: Int[Array, "rows length"],
         *,
         deterministic: bool,
-    ) -> Float[Array, "rows length d_model"]:
+    ) -> Hidden:
         embedded = self._lookup(SOURCE_TABLE[self.config.tie], tokens)
         x = self._sum(embedded, positions, self._positions("src", tokens.shape[1]))
         return self.src_dropout(x, deterministic=deterministic)
@@ -185,7 +186,7 @@ class Embedding(nn.Module):
         *,
         length: int,
         deterministic: bool,
-    ) -> Float[Array, "rows length d_model"]:
+    ) -> Hidden:
         """The decoder's input; every position is below `length`."""
         embedded = self._lookup(TARGET_TABLE[self.config.tie], tokens)
         x = self._sum(embedded, positions, self._positions("tgt", length))
@@ -205,9 +206,7 @@ class Embedding(nn.Module):
             raise ValueError(f"{length} {side} positions exceed the learned table: {longest}")
         return self.position_tables[side].astype(jnp.float32)
 
-    def _lookup(
-        self, name: str, tokens: Int[Array, "rows length"]
-    ) -> Float[Array, "rows length d_model"]:
+    def _lookup(self, name: str, tokens: Int[Array, "rows length"]) -> Hidden:
         if self.has_variable("copies", name):
             copies: Array = self.get_variable("copies", name)
             rows, length = tokens.shape
@@ -219,10 +218,10 @@ class Embedding(nn.Module):
 
     def _sum(
         self,
-        embedded: Float[Array, "rows length d_model"],
+        embedded: Hidden,
         positions: Int[Array, "#rows #length"],
         encoding: Float[Array, "positions d_model"],
-    ) -> Float[Array, "rows length d_model"]:
+    ) -> Hidden:
         x = embedded * math.sqrt(self.config.d_model)
         x = x + jnp.take(encoding, positions, axis=0, mode="fill")
         return nn.with_logical_constraint(x, ("batch", "length", "act_embed"))

@@ -8,9 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.config.schema import ModelConfig
-from flaxformer_mt.model import cache
-from flaxformer_mt.model.attention import Hidden, Mask, MultiHeadAttention
-from flaxformer_mt.model.cache import KeysValues, Newest, Seen
+from flaxformer_mt.model.attention import Hidden, KeysValues, Mask, MultiHeadAttention, Newest, Seen
 from flaxformer_mt.model.dropout import Dropout
 from flaxformer_mt.model.kernels import declare, glorot_flattened, product
 
@@ -186,8 +184,7 @@ class DecoderLayer(nn.Module):
 
     def cross_keys_values(self, encoded: Hidden) -> KeysValues:
         """The source's keys and values as a cache holds them, computed once per sentence."""
-        keys, values = self.cross_attention.keys_values(encoded)
-        return cache.laid_out(keys, values, self.config.dtype)
+        return self.cross_attention.kept(encoded)
 
     def decode_step(
         self,
@@ -201,21 +198,18 @@ class DecoderLayer(nn.Module):
         """The layer at position `index` of every beam, `past` with that position added, and what
         each beam attends to in the source.
 
-        `past` and `source` are the layer's parts of a cache (`model/cache.py`). A row's beams are
-        queries over the same keys: those of the source, and those of all slots, among which
-        `visible` marks a beam's own. Nothing is copied for them.
+        `past` and `source` are the layer's parts of a cache (`Transformer.start_cache`). A row's
+        beams are queries over the same keys: those of the source, and those of all slots, among
+        which `visible` marks a beam's own. Nothing is copied for them.
         """
         around = self.self_attention_residual
         inner = around.enter(x)
-        keys, values = self.self_attention.keys_values(inner)
-        past = cache.written(past, keys, values, index, self.config.dtype)
-        inner, _ = self.self_attention.attend_cached(inner, past["key"], past["value"], visible)
+        past = self.self_attention.extended(past, inner, index)
+        inner, _ = self.self_attention.attend_cached(inner, past, visible)
         x = around.leave(x, inner, deterministic=True)
 
         around = self.cross_attention_residual
-        inner, weights = self.cross_attention.attend_cached(
-            around.enter(x), source["key"], source["value"], src_mask
-        )
+        inner, weights = self.cross_attention.attend_cached(around.enter(x), source, src_mask)
         x = around.leave(x, inner, deterministic=True)
         return self._feed_forward(x, deterministic=True), past, weights
 

@@ -9,8 +9,7 @@ from flax.core.scope import LazyRng
 from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.config.schema import ModelConfig
-from flaxformer_mt.model.attention import Hidden, Mask
-from flaxformer_mt.model.cache import KeysValues, Newest, Seen
+from flaxformer_mt.model.attention import Hidden, KeysValues, Mask, Newest, Seen
 from flaxformer_mt.model.layers import DecoderLayer, EncoderLayer, LayerNorm
 
 L = TypeVar("L", bound=nn.Module)

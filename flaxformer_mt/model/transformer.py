@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -10,12 +11,14 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.config.schema import ModelConfig
-from flaxformer_mt.model import cache
-from flaxformer_mt.model.attention import Hidden, attention_mask
-from flaxformer_mt.model.cache import Cache
+from flaxformer_mt.model.attention import Hidden, Seen, attention_mask
 from flaxformer_mt.model.embedding import CHUNK, Embedding
 from flaxformer_mt.model.kernels import product
 from flaxformer_mt.model.stacks import Decoder, Encoder
+
+Src = Int[Array, "rows src_length"]
+Tgt = Int[Array, "rows tgt_length"]
+Cache = dict[str, Any]  # that `Transformer.start_cache` describes
 
 
 class Transformer(nn.Module):
@@ -45,13 +48,13 @@ class Transformer(nn.Module):
 
     def __call__(
         self,
-        src: Int[Array, "rows src_length"],
-        tgt_in: Int[Array, "rows tgt_length"],
+        src: Src,
+        tgt_in: Tgt,
         *,
-        src_segment_ids: Int[Array, "rows src_length"],
-        tgt_segment_ids: Int[Array, "rows tgt_length"],
-        src_positions: Int[Array, "rows src_length"],
-        tgt_positions: Int[Array, "rows tgt_length"],
+        src_segment_ids: Src,
+        tgt_segment_ids: Tgt,
+        src_positions: Src,
+        tgt_positions: Tgt,
         deterministic: bool,
     ) -> Hidden:
         """The decoder's hidden states, float32, before the softmax matrix.
@@ -78,10 +81,10 @@ class Transformer(nn.Module):
 
     def encode(
         self,
-        src: Int[Array, "rows src_length"],
+        src: Src,
         *,
-        src_segment_ids: Int[Array, "rows src_length"],
-        src_positions: Int[Array, "rows src_length"],
+        src_segment_ids: Src,
+        src_positions: Src,
         deterministic: bool,
     ) -> Hidden:
         """The encoder's output, float32."""
@@ -92,7 +95,7 @@ class Transformer(nn.Module):
     def start_cache(
         self,
         encoded: Hidden,
-        src_segment_ids: Int[Array, "rows src_length"],
+        src_segment_ids: Src,
         *,
         beams: int,
         length: int,
@@ -108,6 +111,14 @@ class Transformer(nn.Module):
             "beams"     {"ancestry"}                [rows, beams, length] int32
                         {"coverage"}                [rows, beams, src_length] float32, if asked for
             "src_mask"                              [rows, src_length] bool
+
+        A beam's keys and values stay where they were written. When a search reorders its
+        hypotheses, only `ancestry` moves: a small table with the slot of each of a hypothesis's
+        past positions. Other hypotheses' keys are masked out. Reordering keys and values would read
+        and write all of them at every step, which takes a CPU longer than the products with them.
+        Attending over all slots costs `beams` times the multiplications, but a row's beams then
+        share their keys: matrix products instead of many matrix-vector products, and each key is
+        read once.
 
         "key" is [rows, heads, d_k, keys] and "value" [rows, heads, keys, d_v]. "coverage" is the
         sum of a hypothesis's attention to each source token, and 1 for padding. A search reorders
@@ -137,16 +148,16 @@ class Transformer(nn.Module):
         """Logits after `tokens` at position `index` (0: the begin mark), and the cache with them
         added."""
         x = self.embedding.target(
-            tokens, jnp.reshape(index, (1, 1)), length=cache.room(past), deterministic=True
+            tokens, jnp.reshape(index, (1, 1)), length=room(past), deterministic=True
         )
-        ancestry = cache.with_position(past["beams"]["ancestry"], index)
+        ancestry = with_position(past["beams"]["ancestry"], index)
         src_mask = past["src_mask"][:, None, :]
         x, new, attended = self.decoder.decode_step(
             x,
             index,
             past["self"],
             past["cross"],
-            cache.visible(ancestry, index),
+            visible(ancestry, index),
             jnp.broadcast_to(src_mask, (*tokens.shape, src_mask.shape[2])),
         )
         beams = {"ancestry": ancestry}
@@ -175,3 +186,44 @@ class Transformer(nn.Module):
         chunked = functools.partial(of, (-1, CHUNK)) if rows % CHUNK == 0 else whole
         logits = jax.lax.platform_dependent(hidden, table, bias, tpu=chunked, default=whole)
         return nn.with_logical_constraint(logits, ("batch", "length", "vocab"))
+
+
+def room(cache: Cache) -> int:
+    """How many positions fit."""
+    length: int = cache["beams"]["ancestry"].shape[2]
+    return length
+
+
+def grown(cache: Cache, length: int) -> Cache:
+    """The same cache with room for `length` positions, no fewer than before; NumPy's or JAX's."""
+    ancestry = cache["beams"]["ancestry"]
+    if not (more := length - room(cache)):
+        return cache
+    keys = more * ancestry.shape[1]
+
+    def longer(leaf: Array, axis: int, size: int) -> Array:
+        pad: Any = jnp.pad if isinstance(leaf, jax.Array) else np.pad
+        return pad(leaf, [(0, size if n == axis else 0) for n in range(leaf.ndim)])
+
+    past = {
+        layer: {"key": longer(leaves["key"], 3, keys), "value": longer(leaves["value"], 2, keys)}
+        for layer, leaves in cache["self"].items()
+    }
+    beams = {**cache["beams"], "ancestry": longer(ancestry, 2, more)}
+    return {**cache, "self": past, "beams": beams}
+
+
+def with_position(
+    ancestry: Int[Array, "rows beams length"], index: Int[Array, ""]
+) -> Int[Array, "rows beams length"]:
+    """The ancestry once every beam has written position `index`."""
+    own = jnp.broadcast_to(jnp.arange(ancestry.shape[1])[None, :, None], (*ancestry.shape[:2], 1))
+    return jax.lax.dynamic_update_slice_in_dim(ancestry, own.astype(jnp.int32), index, axis=2)
+
+
+def visible(ancestry: Int[Array, "rows beams length"], index: Int[Array, ""]) -> Seen:
+    """Which keys are a hypothesis's own past, up to position `index`: one slot per position."""
+    rows, beams, length = ancestry.shape
+    own = ancestry[:, :, :, None] == jnp.arange(beams)[None, None, None, :]
+    own = own & (jnp.arange(length) <= index)[None, None, :, None]
+    return own.reshape(rows, beams, length * beams)

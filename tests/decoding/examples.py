@@ -9,7 +9,8 @@ import numpy as np
 
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.vocabulary import EOS, UNK
-from flaxformer_mt.decoding.batches import Decoder, Source
+from flaxformer_mt.decoding.batch_search import Source
+from flaxformer_mt.decoding.batches import Decoder
 from flaxformer_mt.decoding.search import Sentences, advance, begin
 from flaxformer_mt.decoding.segments import Part
 from flaxformer_mt.decoding.teacher_forcing import TeacherForcing
