@@ -1,7 +1,7 @@
 """A small model with random weights, and sentences for it."""
 
-import dataclasses
 import functools
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -9,8 +9,7 @@ import numpy as np
 
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.vocabulary import EOS, UNK
-from flaxformer_mt.decoding.batch_search import Source
-from flaxformer_mt.decoding.batches import Decoder
+from flaxformer_mt.decoding.batches import Decoder, Source
 from flaxformer_mt.decoding.search import Sentences, advance, begin
 from flaxformer_mt.decoding.segments import Part
 from flaxformer_mt.decoding.teacher_forcing import TeacherForcing
@@ -41,9 +40,8 @@ def sentences(count: int, seed: int = 0, longest: int = 22) -> list[list[int]]:
 
 def decoded(sources, *, prefixes=None, numbers=None, **settings):
     """What `decoder(**settings)` makes of the sources."""
-    numbers = numbers or [(number, 0) for number in range(len(sources))]
-    asked = zip(sources, prefixes or [()] * len(sources), numbers, strict=True)
-    return decoder(**settings).decode([Source(*each) for each in asked])
+    given = prefixes or [()] * len(sources), numbers or enumerate([0] * len(sources))
+    return decoder(**settings).decode([*map(Source, sources, *given)])
 
 
 def decoder(*, seed=0, given=None, **changes) -> Decoder:
@@ -52,7 +50,7 @@ def decoder(*, seed=0, given=None, **changes) -> Decoder:
     asked = {name: changes.pop(name) for name in names if name in changes}
     model, params = tiny(seed=seed)
     params, models = given or ((params,), (model,))
-    return Decoder(params, models, dataclasses.replace(CONFIG, **changes), **asked)
+    return Decoder(params, models, replace(CONFIG, **changes), **asked)
 
 
 def as_part(src, tgt) -> Part:
@@ -61,8 +59,7 @@ def as_part(src, tgt) -> Part:
 
 
 def forcing(model, params, mesh=None, **changes) -> TeacherForcing:
-    mesh = mesh or local_mesh()
-    return TeacherForcing(params, model, dataclasses.replace(CONFIG, **changes), mesh)
+    return TeacherForcing(params, model, replace(CONFIG, **changes), mesh or local_mesh())
 
 
 def beam_search(
