@@ -119,7 +119,10 @@ class Workers:
     def __init__(
         self, ray: Any, say: Callable[[str], None], chips: int | None, kinds: Sequence[str]
     ) -> None:
-        self._ray, self._say, self._chips, self._kinds = ray, say, chips, kinds
+        self._ray = ray
+        self._say = say
+        self._chips = chips
+        self._kinds = kinds
         self._class = ray.remote(_Worker)
         self._seats: dict[tuple[str, int], _Seat] = {}
         self._pending: dict[Any, tuple[_Seat, _Job | None]] = {}  # by what Ray gives for a call

@@ -89,9 +89,9 @@ def stream(
 ) -> dict[str, float]:
     """Writes what `work` makes of the lines, window by window; returns the sums.
 
-    `work` yields windows in order and may read ahead. Continues output of the same `identity`,
-    after reading what an earlier call has done. Raises InputError and CorpusError with file and
-    line, OutputError for another input too, and what `work` raises.
+    `work` yields windows in order and may read ahead. Continues output of the same `identity`.
+    Raises InputError and CorpusError with file and line, OutputError (also for another input than
+    before) and what `work` raises.
     """
     done, digest = sink.begin(identity), hashlib.sha256()
     if done.lines:
@@ -271,7 +271,8 @@ class ScoreSettings:
 
     def describe(self, sums: Mapping[str, float]) -> list[str]:
         """Lines for people, with the perplexity."""
-        pairs, tokens = int(sums.get("pairs", 0)), int(sums.get("tokens", 0))
+        pairs = int(sums.get("pairs", 0))
+        tokens = int(sums.get("tokens", 0))
         lines = [f"{pairs:,} pairs, {tokens:,} target tokens (end marks included)"]
         if tokens:
             mean = sums["log_prob"] / tokens

@@ -92,9 +92,9 @@ class Decoder:
         )
         platform = mesh.devices.flat[0].platform
         models, params = batch_search.suited(models, whole_on(params, mesh), platform)
-        self._params, self._mesh, self._split = params, mesh, batch_search.parts_of(mesh)
+        self._models, self._params, self._mesh = models, params, mesh
+        self._split = batch_search.parts_of(mesh)
         self._small = batch_search.is_small(params, mesh)
-        self._static: Any = {"models": models, "rules": self._rules}
         self._config, self._seed = config, drawn.seed
         self._shortlist = shortlist
         self._longest = min(model.config.max_length for model in models)
@@ -196,8 +196,7 @@ class Decoder:
         """A decoder with the shortlist's target types for these sources, and the type that each of
         its ids stands for. Sizes are rounded to few by adding or dropping types, since each is
         compiled; those of `needed` stay."""
-        models = self._static["models"]
-        whole = np.arange(models[0].tgt_vocab_size)
+        whole = np.arange(self._models[0].tgt_vocab_size)
         if self._shortlist is None or self._rules.trees is not None:
             return self, whole
         never = np.setdiff1d(self._rules.suppress, (UNK,))
@@ -213,12 +212,11 @@ class Decoder:
         short._shortlist = None
         short._params = tuple(
             of_types(own, model.config, types)
-            for own, model in zip(self._params, models, strict=True)
+            for own, model in zip(self._params, self._models, strict=True)
         )
-        models = tuple(model.of_types(size) for model in models)
+        short._models = tuple(model.of_types(size) for model in self._models)
         suppress = (UNK,) if UNK in self._rules.suppress else ()
         short._rules = dataclasses.replace(self._rules, suppress=suppress)
-        short._static = {"models": models, "rules": short._rules}
         return short, types
 
     def compile(self, lengths: Sequence[int], *, longest: int = 0) -> frozenset[tuple[int, int]]:
@@ -357,18 +355,16 @@ class Decoder:
     def _begun(self, sources: Sources, length: int, room: int) -> State:
         with on_mesh(self._mesh):
             placed = place_batch(sources, self._mesh)
-            return batch_search.begin(
-                self._params, *placed, **self._static, length=length, room=room
-            )
+            static: Any = {"models": self._models, "rules": self._rules}
+            return batch_search.begin(self._params, *placed, **static, length=length, room=room)
 
     def _advanced(self, state: State, until: int, leave_at: int = 0, stride: int = 1) -> State:
         numbers = np.int32(until), np.int32(leave_at), np.int32(stride)
         if self._small:  # however a state is placed, it needs the same program
             state = whole_on(state, self._mesh)
         with on_mesh(self._mesh):
-            return batch_search.advance(
-                self._params, state, self._weights, *numbers, **self._static, parts=self._split
-            )
+            static: Any = {"models": self._models, "rules": self._rules, "parts": self._split}
+            return batch_search.advance(self._params, state, self._weights, *numbers, **static)
 
     def _reshaped(self, state: State, kept: np.ndarray, room: int) -> State:
         with on_mesh(self._mesh):

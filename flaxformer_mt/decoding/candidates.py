@@ -97,7 +97,8 @@ def _ranked(
     picked = take(log_probs, beam)[:, :, None] + picked
 
     token = jnp.minimum(token, vocab - 1)  # a valid type, even where no candidate exists
-    picked, token = picked.reshape(rows, -1), token.reshape(rows, -1)
+    picked = picked.reshape(rows, -1)
+    token = token.reshape(rows, -1)
     ranked = picked if against is None else picked - take(against, token)
     ranked, flat = best(ranked, count)
     values = ranked if against is None else take(picked, flat)
@@ -175,7 +176,8 @@ def best(values: Float[Array, "rows of"], count: int) -> tuple[Values, Places]:
 def by_passes(values: Float[Array, "rows of"], *, count: int) -> tuple[Values, Places]:
     """`lax.top_k`, one maximum after another."""
     # Values that were found sink below all others.
-    left, found = jnp.maximum(values, jnp.finfo(values.dtype).min), []
+    left = jnp.maximum(values, jnp.finfo(values.dtype).min)
+    found = []
     for _ in range(count):
         found.append(jnp.argmax(left, axis=1, keepdims=True))
         left = jnp.where(jnp.arange(left.shape[1])[None] == found[-1], -jnp.inf, left)

@@ -77,7 +77,7 @@ def _automaton(
 ) -> tuple[Int[np.ndarray, "states symbols"], Bool[np.ndarray, " states"]]:
     """Where each state goes, and whether a phrase ends there."""
     text = b"\0".join(phrases) + b"\0"
-    ends = frozenset(place for place, byte in enumerate(text) if byte == 0)
+    ends = frozenset(np.cumsum([len(phrase) + 1 for phrase in phrases]) - 1)
     starts = frozenset({0, *(end + 1 for end in ends)}) - {len(text)}
     # A phrase whose last character is no letter is complete as soon as it is there.
     open_ends = {
@@ -102,7 +102,9 @@ def _automaton(
 
     # Bytes that no phrase has are alike.
     alike = [(byte if byte in text else -1, kind) for byte, kind in alphabet]
-    numbers, states, rows = {Reading(frozenset()): 0}, [Reading(frozenset())], []
+    numbers = {Reading(frozenset()): 0}
+    states = [Reading(frozenset())]
+    rows = []
     for state in states:  # which grow as they are found
         known: dict[_Symbol, int] = {}
         for symbol in set(alike):
@@ -175,7 +177,8 @@ def table_of(
         if id(automaton) in begins:
             continue
         begins[id(automaton)] = offset = sum(map(len, parts))
-        goes, completes = automaton.goes[:, types].astype(np.int32), automaton.completes
+        goes = automaton.goes[:, types].astype(np.int32)
+        completes = automaton.completes
         while True:
             # A complete phrase's word must have a way to go on, and to end after that.
             ways = free & (goes >= 0) & ~completes[goes]

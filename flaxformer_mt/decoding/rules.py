@@ -103,7 +103,8 @@ def repeats(tokens: Tokens, position: Index, n: int, *, vocab: int) -> Types:
     same = jax.lax.fori_loop(0, n - 1, compare, same)
     ended_with = jnp.roll(tokens, -(n - 1), axis=2)
     ended_with = jnp.where(same, ended_with, vocab)  # out of range: dropped
-    row, beam = jnp.arange(rows)[:, None, None], jnp.arange(beams)[None, :, None]
+    row = jnp.arange(rows)[:, None, None]
+    beam = jnp.arange(beams)[None, :, None]
     banned = jnp.zeros((rows, beams, vocab), bool)
     return banned.at[row, beam, ended_with].set(True, mode="drop")
 
@@ -155,8 +156,12 @@ def breaks_tree(
     one: no bracket is opened that there would be no room to close, or no leaf to fill.
     """
     opening, closing = np.array(trees.pairs, np.int32).T
-    deeper, is_leaf, closes = np.zeros(vocab, np.int32), np.zeros(vocab, bool), np.zeros(vocab, int)
-    deeper[opening], deeper[closing], closes[opening] = 1, -1, closing
+    deeper = np.zeros(vocab, np.int32)
+    is_leaf = np.zeros(vocab, bool)
+    closes = np.zeros(vocab, int)
+    deeper[opening] = 1
+    deeper[closing] = -1
+    closes[opening] = closing
     is_leaf[list(trees.leaves)] = True
     types = np.arange(vocab)
 

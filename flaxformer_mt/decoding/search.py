@@ -276,7 +276,7 @@ def _step(step: Step, state: State, weights: Weights, rules: Rules) -> State:
     if beams > 1 and not rules.sample:
         parents = whole(take(apart(beam), chosen))
         cache = cache | {"beams": jax.tree.map(lambda leaf: take(leaf, parents), cache["beams"])}
-    return State(
+    return state._replace(
         position=length,
         cache=cache,
         last=token,
@@ -285,7 +285,6 @@ def _step(step: Step, state: State, weights: Weights, rules: Rules) -> State:
         finished=jax.tree.map(whole, finished),
         ended=all_ended,
         stopped=state.stopped | (length >= limits) | settled.all(axis=1),
-        sentences=state.sentences,
     )
 
 
@@ -305,7 +304,9 @@ def _allowed(state: State, rules: Rules, *, vocab: int) -> Allowed:
         again = repeats(tokens, position, rules.no_repeat, vocab=vocab)
         may = may.without(again.at[:, :, EOS].set(False))
     if rules.trees is not None:
-        words, source, spare = sentences.words, sentences.source, sentences.limits - position - 1
+        words = sentences.words
+        source = sentences.source
+        spare = sentences.limits - position - 1
         may = may.without(breaks_tree(rules.trees, tokens, words, source, spare, vocab=vocab))
     return may
 

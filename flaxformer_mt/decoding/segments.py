@@ -108,7 +108,6 @@ def cut_pairs(
     for number, ((source, target), src, tgt) in enumerate(
         zip(pairs, sources, encode(vocabularies.tgt, texts), strict=True)
     ):
-        given = not isinstance(target, str)
         if not isinstance(target, str):
             tgt = _checked(number, target, vocabularies.tgt)
             if len(src) < max_length and tgt[-1:] == [EOS]:
@@ -117,15 +116,13 @@ def cut_pairs(
         too_long = max(len(src), len(tgt)) >= max_length
         if too_long and overlong == "refuse":
             # Given tokens are in parts already, or have to be one.
-            splits = not given or max(map(len, _at_end_marks(tgt))) < max_length
+            splits = isinstance(target, str) or max(map(len, _at_end_marks(tgt))) < max_length
             message = describe_overlong(max_length, source=src, target=tgt)
             raise OverlongError(number, message, splits=splits)
-        if isinstance(target, str):
-            parts = (
-                _texts_in_parts(source, target, vocabularies, max_length)
-                if too_long
-                else [Part(source, tuple(src), target, tuple(tgt))]
-            )
+        if isinstance(target, str) and too_long:
+            parts = _texts_in_parts(source, target, vocabularies, max_length)
+        elif isinstance(target, str):
+            parts = [Part(source, tuple(src), target, tuple(tgt))]
         elif too_long or EOS in tgt:
             parts = _tokens_in_parts(number, source, tgt, vocabularies, max_length)
         else:
@@ -178,7 +175,8 @@ def output_limit(config: DecodingConfig, source: int, longest: int) -> int:
 
 def unspelled(prefix: str, tgt: Vocabulary) -> str:
     """What is wrong with a prefix that has unknown tokens."""
-    text, spans = prefix.encode(), zip(*tgt.encode_with_spans(prefix), strict=True)
+    text = prefix.encode()
+    spans = zip(*tgt.encode_with_spans(prefix), strict=True)
     unknown = {text[a:b].decode(): None for token, (a, b) in spans if token == UNK}
     what = f"has the prefix {prefix!r}, but the target vocabulary cannot spell"
     return f"{what} {', '.join(map(repr, unknown))}"
@@ -286,5 +284,6 @@ def _halves(piece: Piece, share: float) -> tuple[tuple[Piece, Piece], float]:
         inner, glue = range(1, len(text)), ""
         ends = [end for end in inner if not unicodedata.combining(text[end])] or list(inner)
     cut = min(ends, key=lambda end: abs(end - middle))
-    first, rest = Piece(text[:cut].rstrip(), glue), Piece(text[cut:].lstrip(), piece.glue)
+    first = Piece(text[:cut].rstrip(), glue)
+    rest = Piece(text[cut:].lstrip(), piece.glue)
     return (first, rest), cut / len(text)

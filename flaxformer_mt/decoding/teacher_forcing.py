@@ -86,7 +86,8 @@ class TeacherForcing:
     def score(self, lines: Sequence[Sequence[Part]]) -> list[Scored]:
         """Each line's scores over its parts, 0 without; in float32 the search's for the same
         tokens."""
-        parts, config = list(itertools.chain.from_iterable(lines)), self.config
+        parts = list(itertools.chain.from_iterable(lines))
+        config = self.config
         log_probs = iter(self.log_probs(parts))
         added: Iterator[float] = itertools.repeat(0.0)
         if beta := config.coverage_penalty:

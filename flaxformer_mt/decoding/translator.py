@@ -92,12 +92,11 @@ class Translator:
         for a batch, and scores are relative to these. Raises DecodingError if the vocabularies
         don't have the model's sizes.
         """
-        rows, types = softmax_table(params, model.config).shape[0], vocabularies.tgt.size
+        rows = softmax_table(params, model.config).shape[0]
+        types = vocabularies.tgt.size
         if rows != table_rows(model.config, types) or types != model.tgt_vocab_size:
-            what = (
-                f"the parameters are for {rows} target types, but the target vocabulary has {types}"
-            )
-            raise DecodingError(what)
+            what = f"the parameters are for {rows} target types, but the target vocabulary"
+            raise DecodingError(f"{what} has {types}")
         self.mesh = local_mesh()
         self.params = whole_on(params, self.mesh)
         self.model, self.vocabularies = model, vocabularies
@@ -135,8 +134,7 @@ class Translator:
             raise DecodingError(f"{what}'{chosen.name}' has {found:,}: restore it from a copy")
         model = Transformer(config.model, *sizes)
         short = _shortlist(run, vocabularies) if shortlist else None
-        name = chosen.name
-        return cls(params, model, vocabularies, config.decoding, name=name, shortlist=short)
+        return cls(params, model, vocabularies, config.decoding, name=chosen.name, shortlist=short)
 
     @classmethod
     def load_ensemble(

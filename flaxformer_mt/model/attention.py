@@ -135,13 +135,21 @@ class MultiHeadAttention(nn.Module):
     def setup(self) -> None:
         config = self.config
         d_model, heads, d_k, d_v = config.d_model, config.num_heads, config.d_k, config.d_v
-        inward, axes = glorot_flattened(1, gain=_INWARD_GAIN), ("embed", "heads", "kv")
+        inward = glorot_flattened(1, gain=_INWARD_GAIN)
+        axes = ("embed", "heads", "kv")
         self.query = declare(self, "query", inward, axes, (d_model, heads, d_k))
         self.key = declare(self, "key", inward, axes, (d_model, heads, d_k))
         self.value = declare(self, "value", inward, axes, (d_model, heads, d_v))
-        outward, axes = glorot_flattened(2), ("heads", "kv", "embed")
+        outward = glorot_flattened(2)
+        axes = ("heads", "kv", "embed")
         self.out = declare(self, "out", outward, axes, (heads, d_v, d_model))
-        self.biases = self._biases() if config.attention_bias else {}
+        biases = dict[str, Array]()
+        if config.attention_bias:
+            zeros, of_heads = nn.initializers.zeros, ("heads", "kv")
+            for name, size in (("query", d_k), ("key", d_k), ("value", d_v)):
+                biases[name] = declare(self, f"{name}_bias", zeros, of_heads, (heads, size))
+            biases["out"] = declare(self, "out_bias", zeros, ("embed",), (d_model,))
+        self.biases = biases
         self.dropout = Dropout(config.attention_dropout)
 
     def __call__(
@@ -221,17 +229,6 @@ class MultiHeadAttention(nn.Module):
         weights = jax.nn.softmax(scores + mask_bias(mask)[:, None], axis=-1)
         heads = product("bhrl,bhlv->bhrv", weights, values, cached)
         return self._biased("out", product("bhrv,hvd->brd", heads, self.out, dtype)), weights
-
-    def _biases(self) -> dict[str, Array]:
-        heads, d_k, d_v = self.config.num_heads, self.config.d_k, self.config.d_v
-        shapes = {"query": (heads, d_k), "key": (heads, d_k), "value": (heads, d_v)}
-        zeros = nn.initializers.zeros
-        biases = {
-            name: declare(self, f"{name}_bias", zeros, ("heads", "kv"), shape)
-            for name, shape in shapes.items()
-        }
-        biases["out"] = declare(self, "out_bias", zeros, ("embed",), (self.config.d_model,))
-        return biases
 
     def _biased(self, name: str, projected: Float[Array, "..."]) -> Float[Array, "..."]:
         if name not in self.biases:

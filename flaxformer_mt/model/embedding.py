@@ -157,16 +157,15 @@ class Embedding(nn.Module):
         """Added to the logits, [tgt_vocab]."""
         if config.logits_bias:
             shape = (table_rows(config, self.tgt_vocab_size),)
-            self.softmax_bias = declare(
-                self, SOFTMAX_BIAS, nn.initializers.zeros, ("vocab",), shape
-            )
-        self.src_dropout, self.tgt_dropout = Dropout(config.dropout), Dropout(config.dropout)
+            zeros = nn.initializers.zeros
+            self.softmax_bias = declare(self, SOFTMAX_BIAS, zeros, ("vocab",), shape)
+        self.src_dropout = Dropout(config.dropout)
+        self.tgt_dropout = Dropout(config.dropout)
 
     def _table(self, name: str, first_axis: str | None, size: int) -> Array:
         d_model = self.config.d_model
-        return declare(
-            self, name, embedding_normal(d_model), (first_axis, "embed"), (size, d_model)
-        )
+        init = embedding_normal(d_model)
+        return declare(self, name, init, (first_axis, "embed"), (size, d_model))
 
     def source(
         self,

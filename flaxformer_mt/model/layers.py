@@ -90,7 +90,9 @@ class FeedForward(nn.Module):
 
     @nn.compact
     def __call__(self, x: Hidden, *, deterministic: bool) -> Hidden:
-        d_model, d_ff, dtype = self.config.d_model, self.config.d_ff, self.config.dtype
+        d_model = self.config.d_model
+        d_ff = self.config.d_ff
+        dtype = self.config.dtype
         kernel, bias = glorot_flattened(1), nn.initializers.zeros
         w_in = declare(self, "w_in", kernel, ("embed", "mlp"), (d_model, d_ff))
         b_in = declare(self, "b_in", bias, ("mlp",), (d_ff,))
@@ -198,7 +200,7 @@ class DecoderLayer(nn.Module):
         """The layer at position `index` of every beam, `past` with that position added, and what
         each beam attends to in the source.
 
-        `past` and `source` are the layer's parts of a cache (`Transformer.start_cache`). A row's
+        `past` and `source` are the layer's parts of a cache (`transformer.Cache`). A row's
         beams are queries over the same keys: those of the source, and those of all slots, among
         which `visible` marks a beam's own. Nothing is copied for them.
         """

@@ -92,16 +92,16 @@ def count(params: Params) -> dict[str, int]:
 
 def table(params: Params, config: ModelConfig, src_vocab_size: int, tgt_vocab_size: int) -> str:
     """Parameters by part, by formula and counted, as a training run prints first."""
-    formula, counted = count_by_formula(config, src_vocab_size, tgt_vocab_size), count(params)
+    formula = count_by_formula(config, src_vocab_size, tgt_vocab_size)
+    counted = count(params)
     rows = {part: (formula.get(part, 0), counted.get(part, 0)) for part in {**formula, **counted}}
     rows["total"] = sum(formula.values()), sum(counted.values())
     cells = [[part, *map("{:,}".format, both)] for part, both in rows.items() if any(both)]
     lines = [aligned(["part", "by formula", "counted"], cells)]
     for side, size in {"source": src_vocab_size, "target": tgt_vocab_size}.items():
         if (padded := table_rows(config, size)) > size:
-            lines.append(
-                f"{side} embedding: {size:,} types, {padded:,} rows (model.vocab_multiple)"
-            )
+            counts = f"{size:,} types, {padded:,} rows"
+            lines.append(f"{side} embedding: {counts} (model.vocab_multiple)")
     return "\n".join(lines)
 
 

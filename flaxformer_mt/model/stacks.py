@@ -45,7 +45,8 @@ class Decoder(nn.Module):
         *,
         deterministic: bool,
     ) -> Hidden:
-        context, count = (encoded, self_mask, cross_mask), self.config.decoder_layers
+        context = (encoded, self_mask, cross_mask)
+        count = self.config.decoder_layers
         x = _run(self.layers, x, context, self.config, count, deterministic=deterministic)
         return x if self.norm is None else self.norm(x)
 

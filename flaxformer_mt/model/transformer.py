@@ -18,7 +18,26 @@ from flaxformer_mt.model.stacks import Decoder, Encoder
 
 Src = Int[Array, "rows src_length"]
 Tgt = Int[Array, "rows tgt_length"]
-Cache = dict[str, Any]  # that `Transformer.start_cache` describes
+Cache = dict[str, Any]
+"""What decoding keeps between steps, a plain dict with one sentence per row.
+
+    "self"      {layer: {"key", "value"}}   in `cache_dtype`, keys = length * beams, position by
+                                            position
+    "cross"     {layer: {"key", "value"}}   in `config.dtype`, keys = src_length
+    "beams"     {"ancestry"}                [rows, beams, length] int32
+                {"coverage"}                [rows, beams, src_length] float32, if asked for
+    "src_mask"                              [rows, src_length] bool
+
+"key" is [rows, heads, d_k, keys] and "value" [rows, heads, keys, d_v]. "coverage" is the sum of a
+hypothesis's attention to each source token, and 1 for padding.
+
+A beam's keys and values stay where they were written. When a search reorders its hypotheses, only
+the leaves of "beams" move, along axis 1. `ancestry` is a small table with the slot of each of a
+hypothesis's past positions; other hypotheses' keys are masked out. Reordering keys and values would
+read and write all of them at every step, which takes a CPU longer than the products with them.
+Attending over all slots costs `beams` times the multiplications, but a row's beams then share their
+keys: matrix products instead of many matrix-vector products, and each key is read once.
+"""
 
 
 class Transformer(nn.Module):
@@ -101,31 +120,11 @@ class Transformer(nn.Module):
         length: int,
         coverage: bool = False,
     ) -> Cache:
-        """The state of decoding before its first token, with room for `length` positions.
-
-        A plain dict with one sentence per row:
-
-            "self"      {layer: {"key", "value"}}   zeros in `cache_dtype`, keys = length * beams,
-                                                    position by position
-            "cross"     {layer: {"key", "value"}}   in `config.dtype`, keys = src_length
-            "beams"     {"ancestry"}                [rows, beams, length] int32
-                        {"coverage"}                [rows, beams, src_length] float32, if asked for
-            "src_mask"                              [rows, src_length] bool
-
-        A beam's keys and values stay where they were written. When a search reorders its
-        hypotheses, only `ancestry` moves: a small table with the slot of each of a hypothesis's
-        past positions. Other hypotheses' keys are masked out. Reordering keys and values would read
-        and write all of them at every step, which takes a CPU longer than the products with them.
-        Attending over all slots costs `beams` times the multiplications, but a row's beams then
-        share their keys: matrix products instead of many matrix-vector products, and each key is
-        read once.
-
-        "key" is [rows, heads, d_k, keys] and "value" [rows, heads, keys, d_v]. "coverage" is the
-        sum of a hypothesis's attention to each source token, and 1 for padding. A search reorders
-        the leaves of "beams" along axis 1 and nothing else.
-        """
+        """The state of decoding before its first token, with room for `length` positions;
+        `coverage` also records how much each source token has been attended to."""
         config, src_mask = self.config, src_segment_ids != 0
-        rows, dtype = src_mask.shape[0], self.cache_dtype or config.dtype
+        rows = src_mask.shape[0]
+        dtype = self.cache_dtype or config.dtype
         cross = self.decoder.cross_keys_values(encoded)
         empty = {
             "key": jnp.zeros((rows, config.num_heads, config.d_k, length * beams), dtype),
@@ -147,10 +146,10 @@ class Transformer(nn.Module):
     ) -> tuple[Float[Array, "rows beams tgt_vocab"], Cache]:
         """Logits after `tokens` at position `index` (0: the begin mark), and the cache with them
         added."""
-        x = self.embedding.target(
-            tokens, jnp.reshape(index, (1, 1)), length=room(past), deterministic=True
-        )
-        ancestry = with_position(past["beams"]["ancestry"], index)
+        ancestry = past["beams"]["ancestry"]
+        position, room = jnp.reshape(index, (1, 1)), ancestry.shape[2]
+        x = self.embedding.target(tokens, position, length=room, deterministic=True)
+        ancestry = with_position(ancestry, index)
         src_mask = past["src_mask"][:, None, :]
         x, new, attended = self.decoder.decode_step(
             x,
@@ -167,7 +166,8 @@ class Transformer(nn.Module):
 
     def logits(self, hidden: Hidden) -> Float[Array, "rows length tgt_vocab"]:
         """Un-normalised log-probabilities of the next token, float32."""
-        table, bias = self.embedding.softmax(), self.embedding.softmax_bias
+        table = self.embedding.softmax()
+        bias = self.embedding.softmax_bias
         rows, d_model = table.shape
 
         def of(form: tuple[int, ...], hidden: Array, table: Array, bias: Array | None) -> Array:
@@ -188,16 +188,10 @@ class Transformer(nn.Module):
         return nn.with_logical_constraint(logits, ("batch", "length", "vocab"))
 
 
-def room(cache: Cache) -> int:
-    """How many positions fit."""
-    length: int = cache["beams"]["ancestry"].shape[2]
-    return length
-
-
 def grown(cache: Cache, length: int) -> Cache:
     """The same cache with room for `length` positions, no fewer than before; NumPy's or JAX's."""
     ancestry = cache["beams"]["ancestry"]
-    if not (more := length - room(cache)):
+    if not (more := length - ancestry.shape[2]):
         return cache
     keys = more * ancestry.shape[1]
 
