@@ -201,7 +201,7 @@ class FileSink(_Continued):
             raise OutputError(f"{self._part}: another process is writing it") from error
         except OSError:
             pass  # a file system without locks
-        if not os.path.samestat(os.fstat(self._stream.fileno()), self._part.stat()):
+        if not (self._part.exists() and os.path.samefile(self._part, self._stream.fileno())):
             raise OutputError(f"{self._part}: another process is writing it")
 
 
