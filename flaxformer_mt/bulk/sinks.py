@@ -92,16 +92,18 @@ class StreamSink(Sink):
 @contextlib.contextmanager
 def _explained(path: Path | None, kept: Path | None = None) -> Iterator[None]:
     """Turns errors of the system or a store into OutputErrors. Without `path`, they pass."""
-    if path is None:
-        yield
-        return
+    hint = f"; finished output is in {kept}" if kept else ""
+    store = path if path and paths.is_remote(path) else None
     try:
-        with paths.explained(path, "written"):
+        with paths.explained(store, "written") if store else contextlib.nullcontext():
             yield
-    except (RunDirectoryError, FileNotFoundError) as error:
-        what = f"{path}: not found" if isinstance(error, FileNotFoundError) else str(error)
-        hint = f"; finished output is in {kept}" if kept else ""
-        raise OutputError(f"{what}{hint}") from error
+    except RunDirectoryError as error:
+        raise OutputError(f"{error}{hint}") from error
+    except OSError as error:
+        if path is None:
+            raise
+        why = error.strerror or error
+        raise OutputError(f"{path}: cannot be written: {why}{hint}") from error
 
 
 class _Continued(Sink):
