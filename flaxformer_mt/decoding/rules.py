@@ -51,9 +51,8 @@ class Rules:
         if not 1 <= self.n_best <= self.beam_size:
             raise ValueError(f"n_best = {self.n_best} must be 1 to beam_size = {self.beam_size}")
         if self.groups < 1 or self.beam_size % self.groups:
-            raise ValueError(
-                f"beam_size = {self.beam_size} must be divisible by {self.groups} groups"
-            )
+            groups = f"{self.groups} groups"
+            raise ValueError(f"beam_size = {self.beam_size} must be divisible by {groups}")
         if self.no_repeat < 0:
             raise ValueError(f"no_repeat = {self.no_repeat} must be at least 0")
 

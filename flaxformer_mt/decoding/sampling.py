@@ -33,9 +33,8 @@ class Sampling:
             raise ValueError(f"top_k = {self.top_k} must be at least 0")
         for name, most in (("temperature", largest), ("top_p", 1.0)):
             if not least <= (value := getattr(self, name)) <= most:
-                raise ValueError(
-                    f"{name} = {value} must be above 0 (from {least:.2g} to {most:.2g})"
-                )
+                bounds = f"from {least:.2g} to {most:.2g}"
+                raise ValueError(f"{name} = {value} must be above 0 ({bounds})")
 
 
 def seed_words(seed: int, line: int, piece: int) -> tuple[int, ...]:
