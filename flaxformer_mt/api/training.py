@@ -15,6 +15,7 @@ from flaxformer_mt.config import ExperimentConfig, freeze, to_dict
 from flaxformer_mt.config.digest_keys import trains
 from flaxformer_mt.data.sampling import resampler_for
 from flaxformer_mt.data.vocabulary import Vocabularies
+from flaxformer_mt.errors import UserError
 from flaxformer_mt.model import parameters
 from flaxformer_mt.parallel.compile_cache import share_compiled
 from flaxformer_mt.parallel.process_settings import make_deterministic, share_one_heap
@@ -23,6 +24,7 @@ from flaxformer_mt.rundir import RunDirectoryError, layout
 from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.checkpoint_choice import chosen_weights, list_steps
 from flaxformer_mt.rundir.checkpoints import Checkpoints, load_params
+from flaxformer_mt.rundir.digests import flatten_paths
 from flaxformer_mt.rundir.layout import RunDirectory, Status, read_status, reopen, write_status
 from flaxformer_mt.rundir.lock import Holding, locked
 from flaxformer_mt.rundir.paths import as_path, is_remote
@@ -38,7 +40,6 @@ from flaxformer_mt.training.loop import Training
 from flaxformer_mt.training.program import Program, build, with_dtype
 from flaxformer_mt.training.progress import keep_policy
 from flaxformer_mt.training.signals import StopRequest
-from flaxformer_mt.training.state import StartError, check_same_form
 from flaxformer_mt.training.telemetry import Report, Silence, Telemetry
 from flaxformer_mt.training.trackers import Trackers, check_installed
 from flaxformer_mt.training.validation import loss_evaluator
@@ -73,9 +74,7 @@ def train(
     processes.first(lambda: check_installed(config.training.trackers))
     run = RunDirectory(as_path(workdir))
     command = sys.argv if command is None else command
-    if init_from is not None:
-        init_from = os.fspath(init_from)
-        processes.first(lambda: layout.has_record(run) or bool(require_trained(run, init_from)))
+    source = run_to_start_from(run, init_from, processes)
     with recorded(run, config, command, processes) as (settings, holding):
         if settings is None:
             finished = read_status(run)
@@ -87,9 +86,7 @@ def train(
             # A preempted TPU loses its disk, and base's step compiles for minutes.
             share_compiled(run.compiled)
         try:
-            status = _train(
-                run, settings, init_from, holding, processes, goodput, profile, on_report
-            )
+            status = _train(run, settings, source, holding, processes, goodput, profile, on_report)
         except Exception as error:
             # The status can't be written on a full disk, and must not be if another process has
             # taken the run over; the error must be shown all the same.
@@ -150,22 +147,20 @@ def recorded(
         yield None if settings is None else freeze(settings, str(run.config_file)), holding
 
 
+class StartError(UserError):
+    """Another run's weights that a run can't begin with."""
+
+
 def run_to_start_from(
-    run: RunDirectory, init_from: str | None, processes: Processes
+    run: RunDirectory, init_from: str | os.PathLike[str] | None, processes: Processes
 ) -> RunDirectory | None:
-    """The run whose weights a new one begins with. Raises StartError if it has none."""
-    # The first process decides for all: if they saw different states, some would wait forever.
-    has_checkpoint = processes.first(lambda: bool(list_steps(run.checkpoints)))
+    """The other run whose weights a new one begins with. Raises StartError if it has none."""
     if init_from is None:
         return None
-    if has_checkpoint:
+    # The first process decides for all: if they saw different states, some would wait forever.
+    if processes.first(lambda: bool(list_steps(run.checkpoints))):
         say(f"--init-from {init_from} is ignored: this run resumes from its own checkpoint")
         return None
-    return require_trained(run, init_from)
-
-
-def require_trained(run: RunDirectory, init_from: str) -> RunDirectory:
-    """The run `init_from`, which must be another run with weights. Raises StartError."""
     if RunDirectory(as_path(init_from)) == run:
         raise StartError(f"--init-from {init_from}: is this run itself; choose another")
     source = layout.open_run(init_from)
@@ -191,10 +186,27 @@ def weights_of(
     return read
 
 
+def check_same_form(params: Any, abstract: Any, origin: str) -> None:
+    """Raises StartError naming every parameter that is missing or has another shape."""
+    have, want = (
+        {path: leaf.shape for path, leaf in flatten_paths(tree).items()}
+        for tree in (params, abstract)
+    )
+    problems = [
+        f"{name}: {have.get(name, 'absent')} there, {want.get(name, 'absent')} here"
+        for name in sorted({*have, *want})
+        if have.get(name) != want.get(name)
+    ]
+    if problems:
+        more = [f"and {len(problems) - 5} more"] if problems[5:] else []
+        shown = "; ".join(problems[:5] + more)
+        raise StartError(f"{origin}: its weights do not fit this model: {shown}")
+
+
 def _train(
     run: RunDirectory,
     config: ExperimentConfig,
-    init_from: str | None,
+    source: RunDirectory | None,
     holding: Holding,
     processes: Processes,
     goodput: Goodput,
@@ -206,7 +218,6 @@ def _train(
         growing = stack.enter_context(growing_files(run, holding, say))
         trackers = stack.enter_context(Trackers(say))
         processes.first(lambda: trackers.open(run, growing.tensorboard, config))
-        source = run_to_start_from(run, init_from, processes)
         processes.first(lambda: prepare_only(run, config, source))
         vocabularies, store = open_data(run)
         sizes = vocabularies.src.size, vocabularies.tgt.size

@@ -20,7 +20,7 @@ from flaxformer_mt.training.instruments import Goodput, Profiler, Utilization
 from flaxformer_mt.training.program import Program, init_and_precompile
 from flaxformer_mt.training.progress import Due, Progress, due_after, restored, snapshot
 from flaxformer_mt.training.signals import StopRequest
-from flaxformer_mt.training.state import with_params
+from flaxformer_mt.training.step import with_params
 from flaxformer_mt.training.telemetry import Telemetry, Window
 from flaxformer_mt.training.validation import Evaluator
 

@@ -32,8 +32,13 @@ from flaxformer_mt.parallel.mesh import (
 )
 from flaxformer_mt.training.loss import LossSums
 from flaxformer_mt.training.optimizer import learning_rate, make_optimizer
-from flaxformer_mt.training.state import TrainState
-from flaxformer_mt.training.step import Metrics, UpdateLayout, batch_loss, make_train_step
+from flaxformer_mt.training.step import (
+    Metrics,
+    TrainState,
+    UpdateLayout,
+    batch_loss,
+    make_train_step,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,20 +148,12 @@ def build(
         shardings,
     )
 
-    def run_init() -> TrainState:
-        with on_mesh(mesh):
-            return init()
-
     def on_batches(step: Callable[[Any, Any], Any]) -> Callable[[Any, Batch], Any]:
-        def run(carried: Any, batch: Batch) -> Any:
-            with on_mesh(mesh):
-                return step(carried, place_batch(batch, mesh))
+        return on_mesh(mesh)(lambda carried, batch: step(carried, place_batch(batch, mesh)))
 
-        return run
-
+    @on_mesh(mesh)
     def lower_train(shape: Shape) -> Lowered:
-        with on_mesh(mesh):
-            return train_step.lower(abstract, abstract_batch(shape, mesh))
+        return train_step.lower(abstract, abstract_batch(shape, mesh))
 
     return Program(
         config=config,
@@ -164,7 +161,7 @@ def build(
         mesh=mesh,
         share=Share(*batch_share(mesh)),
         abstract=abstract,
-        init=run_init,
+        init=on_mesh(mesh)(init),
         train_step=on_batches(train_step),
         eval_step=on_batches(eval_step),
         compilations=train_step._cache_size,  # type: ignore[attr-defined]

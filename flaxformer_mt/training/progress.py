@@ -15,7 +15,7 @@ from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy, Kind
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.layout import Status
 from flaxformer_mt.training.program import Program
-from flaxformer_mt.training.state import TrainState
+from flaxformer_mt.training.step import TrainState
 from flaxformer_mt.training.telemetry import Sums
 
 

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from flaxformer_mt.api import training
+from flaxformer_mt.api.training import StartError
 from flaxformer_mt.cli.main import explained
 from flaxformer_mt.cli.train import train_run
 from flaxformer_mt.config import ConfigError, load_config, to_dict
 from flaxformer_mt.rundir import RunDirectoryError, layout
 from flaxformer_mt.rundir.lock import locked
-from flaxformer_mt.training.state import StartError
 from tests.cli.conftest import settings
 
 

@@ -15,8 +15,7 @@ from flaxformer_mt.data.pack import plan_packed
 from flaxformer_mt.data.plan import Shape, stream
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.training.program import Program
-from flaxformer_mt.training.state import TrainState
-from flaxformer_mt.training.step import batch_loss, step_key
+from flaxformer_mt.training.step import TrainState, batch_loss, step_key
 from tests.training.examples import (
     MAX_LENGTH,
     VOCAB,
