@@ -28,8 +28,7 @@ from flaxformer_mt.cli.arguments import (
 from flaxformer_mt.errors import UserError, install
 from flaxformer_mt.files.reading import read_text
 from flaxformer_mt.rundir.layout import open_run
-from flaxformer_mt.serving.model_info import Model
-from flaxformer_mt.serving.settings import Log, ServerSettings, flags as limits, read_keys
+from flaxformer_mt.serving.settings import Log, Model, ServerSettings, flags as limits, read_keys
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:

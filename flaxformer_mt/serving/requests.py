@@ -13,9 +13,8 @@ from starlette.requests import ClientDisconnect, Request
 
 from flaxformer_mt.errors import nearest
 from flaxformer_mt.serving.access import Refusal, bad_request, shown, too_large
-from flaxformer_mt.serving.model_info import Model
 from flaxformer_mt.serving.sentences import Sentences, split_sentences
-from flaxformer_mt.serving.settings import ServerSettings
+from flaxformer_mt.serving.settings import Model, ServerSettings
 
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"
 Kind = Literal["cross", "encoder", "decoder"]

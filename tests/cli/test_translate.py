@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from flaxformer_mt.bulk.reading import Lines
-from flaxformer_mt.serving.model_info import Model
+from flaxformer_mt.serving.settings import Model
 from tests.decoding.runs import LINES, PAIRS, make_run
 
 TEXT = "".join(f"{line}\n" for line in LINES).encode()
