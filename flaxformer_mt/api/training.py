@@ -19,7 +19,7 @@ from flaxformer_mt.errors import UserError
 from flaxformer_mt.model import parameters
 from flaxformer_mt.parallel.compile_cache import share_compiled
 from flaxformer_mt.parallel.process_settings import make_deterministic, share_one_heap
-from flaxformer_mt.parallel.processes import ALONE, Processes
+from flaxformer_mt.parallel.processes import ALONE, Processes, StopRequest
 from flaxformer_mt.rundir import RunDirectoryError, layout
 from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.checkpoint_choice import chosen_weights, list_steps
@@ -39,7 +39,6 @@ from flaxformer_mt.training.instruments import (
 from flaxformer_mt.training.loop import Training
 from flaxformer_mt.training.program import Program, build, with_dtype
 from flaxformer_mt.training.progress import keep_policy
-from flaxformer_mt.training.signals import StopRequest
 from flaxformer_mt.training.telemetry import Report, Silence, Telemetry
 from flaxformer_mt.training.trackers import Trackers, check_installed
 from flaxformer_mt.training.validation import loss_evaluator

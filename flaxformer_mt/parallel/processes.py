@@ -1,4 +1,4 @@
-"""Several processes as one run: identities, work of the first process, agreement.
+"""Several processes as one run: identities, work of the first process, agreement, stopping.
 
 Each process runs the same program on its own devices. The first does what only one may do, such as
 preparing data, while the others wait at JAX's coordination service, for hours if need be. What all
@@ -13,8 +13,10 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
 from typing import Any, TypeVar
 
 import jax
@@ -27,6 +29,7 @@ from flaxformer_mt.errors import FlaxformerError
 T = TypeVar("T")
 
 HEARTBEAT = 100  # seconds; JAX's own default
+_SIGNALS = 128  # above any signal's number
 _PIECE = 2_000  # milliseconds of waiting between two looks at pending signals
 _STATUS = "flaxformer_mt/exit_status"  # the first process's, once it has failed
 _FAREWELL = 2  # seconds in which the others read it ...
@@ -119,6 +122,59 @@ class Processes:
 
 
 ALONE = Processes()
+
+
+class StopRequest:
+    """While entered, the first SIGINT or SIGTERM sets `received`; a second one acts as usual.
+
+    Preempted machines send SIGTERM some tens of seconds before they stop: time for one checkpoint.
+    """
+
+    def __init__(self, processes: Processes = ALONE) -> None:
+        self.received: str | None = None
+        self.after = "this step"  # what is still finished once a stop is asked for
+        self._processes = processes
+        self._heard = 0
+        self._handling = contextlib.ExitStack()
+
+    def ask(self) -> Any:
+        """What any process says about a stop, for `hear`: computed on the devices, not awaited."""
+        mine = 0
+        if self.received is not None:
+            mine = self._processes.number * _SIGNALS + signal.Signals[self.received].value
+        return self._processes.ask(mine)
+
+    def hear(self, answer: Any) -> None:
+        self._heard = max(self._heard, int(answer))
+
+    @property
+    def reason(self) -> str | None:
+        """Why to stop, if so: for several processes, what all of them know."""
+        if self._processes.count == 1:
+            return f"{self.received} received" if self.received else None
+        if self._heard == 0:
+            return None
+        process, number = divmod(self._heard, _SIGNALS)
+        return f"{signal.Signals(number).name} received by process {process}"
+
+    def __enter__(self) -> "StopRequest":
+        # Python sets handlers only in the main thread.
+        here = threading.current_thread() is threading.main_thread()
+        for number in (signal.SIGINT, signal.SIGTERM) if here else ():
+            self._handling.callback(signal.signal, number, signal.signal(number, self._handle))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._handling.close()
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self.received = signal.Signals(number).name
+        self._handling.close()
+        # Not with print: the signal may have interrupted one.
+        with contextlib.suppress(OSError):
+            os.write(2, f"\n{self.received}: stopping after {self.after}\n".encode())
+
+
 _failed: Processes | None = None  # set when an exception leaves `joined`
 
 

@@ -13,13 +13,13 @@ from flaxformer_mt.data.pipeline import Batches
 from flaxformer_mt.data.sampling import Resampler
 from flaxformer_mt.data.store import TokenPairs
 from flaxformer_mt.parallel.process_settings import keep_freed_memory
+from flaxformer_mt.parallel.processes import StopRequest
 from flaxformer_mt.rundir.checkpoint_choice import Kind
 from flaxformer_mt.rundir.checkpoints import Checkpoints
 from flaxformer_mt.rundir.layout import Status
 from flaxformer_mt.training.instruments import Goodput, Profiler, Utilization
 from flaxformer_mt.training.program import Program, init_and_precompile
 from flaxformer_mt.training.progress import Due, Progress, due_after, restored, snapshot
-from flaxformer_mt.training.signals import StopRequest
 from flaxformer_mt.training.step import with_params
 from flaxformer_mt.training.telemetry import Telemetry, Window
 from flaxformer_mt.training.validation import Evaluator
@@ -132,7 +132,8 @@ class Training:
         self.window = Window(self.progress.window, self.utilization)
         self.mark = time.perf_counter()
         if past is not None:
-            self.progress = past.restored(self.progress)
+            survives = {name: getattr(past, name) for name in ("left_out", "rollbacks", "diverged")}
+            self.progress = dataclasses.replace(self.progress, **survives)
         self.batches = Batches(
             self.pairs,
             self.config.data.batch,

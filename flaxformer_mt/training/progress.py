@@ -78,15 +78,6 @@ class Progress:
             diverged=max(self.diverged, step),
         )
 
-    def restored(self, checkpoint: Progress) -> Progress:
-        """A checkpoint's progress with what survives a rollback of this one."""
-        return dataclasses.replace(
-            checkpoint,
-            left_out=self.left_out,
-            rollbacks=self.rollbacks,
-            diverged=self.diverged,
-        )
-
     def saved(self, step: int) -> Progress:
         """As a checkpoint of `step` has it: saving beyond the place of divergence ends it."""
         return self if step <= self.diverged else dataclasses.replace(self, rollbacks=0)
