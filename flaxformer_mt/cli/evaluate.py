@@ -32,7 +32,7 @@ from flaxformer_mt.cli.scoring import (
     scoring,
     sets_of,
 )
-from flaxformer_mt.evaluation.evaluate import Evaluation, check_place, keep, read_segments
+from flaxformer_mt.evaluation.evaluate import check_place, keep, read_segments
 from flaxformer_mt.evaluation.page import SHOWN
 from flaxformer_mt.evaluation.scoring import Scoring, assess
 from flaxformer_mt.rundir.checkpoint_choice import Chosen, chosen_weights
@@ -114,7 +114,14 @@ def evaluate_run(options: Namespace, parser: ArgumentParser, processes: Processe
         sets, load, directory, scoring=how, examples=options.examples, processes=processes
     ):
         before, compiled = compiled, watch_compilations().seconds
-        say_result(result, compiling=compiled - before)
+        for line in result.split_lines:
+            say(f"{result.name}:{line}: too long for the model; translated in pieces and rejoined")
+        for note in result.scores.notes:
+            say(f"{result.name}: {note}")
+        lines, seconds = len(result.translations), result.seconds
+        rate = f"{lines:,} lines in {seconds:.1f} s ({lines / max(seconds, 1e-9):,.0f}/s)"
+        rate += f" plus {compiled - before:.1f} s compiling"
+        say(f"{result.name}: {rate}; {result.files.scores}")
         results[result.name] = json.loads(result.files.scores.read_text("utf-8"))
         if not options.json:
             print(f"{result.name}: {result.scores.one_line()}\n\n{result.assessment.table()}\n")
@@ -176,14 +183,3 @@ def _check_flags(options: Namespace, parser: ArgumentParser) -> None:
         parser.error("--folder is for test files, but the run itself holds the text of --set valid")
     if options.name is not None and options.src is None and options.testset is None:
         parser.error("--name is for --src with --ref, --testset and --hypotheses")
-
-
-def say_result(result: Evaluation, *, compiling: float) -> None:
-    for line in result.split_lines:
-        say(f"{result.name}:{line}: too long for the model; translated in pieces and rejoined")
-    for note in result.scores.notes:
-        say(f"{result.name}: {note}")
-    lines, seconds = len(result.translations), result.seconds
-    rate = f"{lines:,} lines in {seconds:.1f} s ({lines / max(seconds, 1e-9):,.0f}/s)"
-    rate += f" plus {compiling:.1f} s compiling"
-    say(f"{result.name}: {rate}; {result.files.scores}")

@@ -1,7 +1,5 @@
 """`score`: how likely a model finds given translations."""
 
-from __future__ import annotations
-
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -60,24 +58,6 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 
 
 def _form(options: Namespace, parser: ArgumentParser) -> PairForm:
-    _check_flags(options, parser)
-    src, tgt = options.columns or (1, 2)
-    try:
-        return PairForm(
-            name="files" if options.src is not None else options.format or "tsv",
-            src=src - 1,
-            tgt=tgt - 1,
-            source_key=options.key or "source",
-            target_key=options.translation_key or "translation",
-            tokens_key="tokens" if options.from_tokens else "",
-            scored_key=options.scored_key or "scored",
-            per_token=options.per_token,
-        )
-    except ValueError as error:
-        parser.error(f"{error}; choose a different --scored-key")
-
-
-def _check_flags(options: Namespace, parser: ArgumentParser) -> None:
     if (options.src is None) != (options.tgt is None):
         parser.error("--src and --tgt go together")
     if options.src is not None and options.input is not None:
@@ -97,3 +77,17 @@ def _check_flags(options: Namespace, parser: ArgumentParser) -> None:
             parser.error(f"{name} {what}: add --format jsonl")
     if options.columns is not None and (options.src is not None or options.format == "jsonl"):
         parser.error("--columns is for --format tsv")
+    src, tgt = options.columns or (1, 2)
+    try:
+        return PairForm(
+            name="files" if options.src is not None else options.format or "tsv",
+            src=src - 1,
+            tgt=tgt - 1,
+            source_key=options.key or "source",
+            target_key=options.translation_key or "translation",
+            tokens_key="tokens" if options.from_tokens else "",
+            scored_key=options.scored_key or "scored",
+            per_token=options.per_token,
+        )
+    except ValueError as error:
+        parser.error(f"{error}; choose a different --scored-key")

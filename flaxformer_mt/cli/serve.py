@@ -1,7 +1,5 @@
 """`serve`: an HTTP API and a web page over a run directory's model."""
 
-from __future__ import annotations
-
 import argparse
 import functools
 import gc

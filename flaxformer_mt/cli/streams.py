@@ -1,7 +1,5 @@
 """Shared by commands that turn lines into lines: input, output and stopping."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools
