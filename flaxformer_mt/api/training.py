@@ -114,24 +114,21 @@ def recorded(
     holding = Holding()
     with contextlib.ExitStack() as held:
 
-        def on_this_machine(config: ExperimentConfig) -> dict[str, Any]:
-            return to_dict(with_dtype(config, jax.local_devices()[0]))
-
         def begin() -> dict[str, Any] | None:
             nonlocal holding
             if not layout.has_record(run):
                 begin_folder(run, config)
             # Two processes may race; the lock holder writes the config.
             holding = held.enter_context(locked(run, "training on it"))
-            if not layout.has_record(run):
-                fresh = on_this_machine(config)
-                layout.create(run.path, fresh, command)
-                return fresh
-            settings, changed = continued(run, config)
+            begun = layout.has_record(run)
+            settings, changed = continued(run, config) if begun else (config, {})
+            content = to_dict(with_dtype(settings, jax.local_devices()[0]))
+            if not begun:
+                layout.create(run.path, content, command)
+                return content
             status = read_status(run)
             for key, (old, new) in changed.items():
                 say(f"{key}: was {old!r}, now {new!r}")
-            content = on_this_machine(settings)
             finished = status if status and status.state == "finished" else None
             if finished and not trains(changed):
                 if changed:

@@ -49,6 +49,11 @@ class Cluster:
     number: int  # of this process, from 0
 
 
+def over_devices(*axes: str) -> NamedSharding:
+    """By the axis "device" over all devices of all processes; without it, whole on each."""
+    return NamedSharding(Mesh(np.asarray(jax.devices()), ("device",)), PartitionSpec(*axes))
+
+
 class Processes:
     """A run's processes; this one is `number` of `count`. All make the same calls in order."""
 
@@ -78,9 +83,9 @@ class Processes:
         except BaseException as error:
             reason = (str(error) or type(error).__name__).split("\n", 1)[0]
             with contextlib.suppress(Exception):  # the error at hand matters more
-                _write(key, json.dumps({"failed": reason}))
+                _client().key_value_set(key, json.dumps({"failed": reason}))
             raise
-        _write(key, json.dumps({"value": value}))
+        _client().key_value_set(key, json.dumps({"value": value}))
         return value
 
     def gather(self, values: Sequence[str]) -> list[list[str]]:
@@ -89,7 +94,7 @@ class Processes:
             return [list(values)]
         key = self._next_key()
         if not self.is_first:
-            _write(f"{key}/{self.number}", json.dumps(list(values)))
+            _client().key_value_set(f"{key}/{self.number}", json.dumps(list(values)))
             return []
         found = [list(values)]
         for number in range(1, self.count):
@@ -110,11 +115,7 @@ class Processes:
 
     @functools.cached_property
     def _vote(self) -> tuple[NamedSharding, Callable[[jax.Array], jax.Array]]:
-        mesh = Mesh(np.asarray(jax.devices()), ("device",))
-        everywhere = NamedSharding(mesh, PartitionSpec())
-        return NamedSharding(mesh, PartitionSpec("device")), jax.jit(
-            jnp.max, out_shardings=everywhere
-        )
+        return over_devices("device"), jax.jit(jnp.max, out_shardings=over_devices())
 
     def _next_key(self) -> str:
         self._calls += 1
@@ -203,7 +204,7 @@ def joined(cluster: Cluster | None, *, heartbeat: int | None = None) -> Iterator
             status = 130 if isinstance(error, KeyboardInterrupt) else 1
             if isinstance(error, SystemExit) and isinstance(error.code, int):
                 status = error.code
-            _leave_at_exit(status)
+            atexit.register(_leave, status)
             if not isinstance(error, (ProcessError, SystemExit)):
                 who = f"process {processes.number} of {processes.count}"
                 print(f"{who} has failed: {type(error).__name__}", file=sys.stderr, flush=True)
@@ -222,8 +223,8 @@ def settled_status(error: Exception, status: int) -> int:
         if isinstance(error, ProcessError):
             status = int(_client().blocking_key_value_get(_STATUS, 1000 * _PATIENCE))
         elif _failed.is_first:
-            _write(_STATUS, str(status))
-    _leave_at_exit(status)
+            _client().key_value_set(_STATUS, str(status))
+    atexit.register(_leave, status)
     # Slurm ends all tasks as soon as one has ended: with what they were about to end with.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(status))
     if _failed.is_first:
@@ -271,14 +272,11 @@ def _join(cluster: Cluster | None, heartbeat: int) -> Processes:
     return processes
 
 
-def _leave_at_exit(status: int) -> None:
-    def leave() -> None:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
-
-    # The last one registered is the first to run: before JAX's, which would wait.
-    atexit.register(leave)
+def _leave(status: int) -> None:
+    """For `atexit`, where the last one registered runs first: before JAX's, which would wait."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
 
 
 def _client() -> Any:
@@ -286,10 +284,6 @@ def _client() -> Any:
     from jax._src import distributed
 
     return distributed.global_state.client
-
-
-def _write(key: str, text: str) -> None:
-    _client().key_value_set(key, text)
 
 
 def _read(key: str) -> str:

@@ -200,13 +200,11 @@ class ProfileError(UserError):
 
 def check_steps(first: int, last: int, *, start: int, total: int) -> None:
     """Raises ProfileError unless all these steps are after `start` and at most `total`."""
+    problem = f"training ends at step {total:,} (training.steps)" if last > total else ""
     if first <= start:
         problem = f"this run resumes after step {start:,}"
-    elif last > total:
-        problem = f"training ends at step {total:,} (training.steps)"
-    else:
-        return
-    raise ProfileError(f"steps {first:,} to {last:,} cannot be traced: {problem}")
+    if problem:
+        raise ProfileError(f"steps {first:,} to {last:,} cannot be traced: {problem}")
 
 
 class Profiler:

@@ -28,7 +28,6 @@ from flaxformer_mt.parallel.mesh import (
     place_batch,
     shardings_of,
     spread_over_data,
-    without_names,
 )
 from flaxformer_mt.training.loss import LossSums
 from flaxformer_mt.training.optimizer import learning_rate, make_optimizer
@@ -142,11 +141,7 @@ def build(
             out_shardings=(shardings, None),
             donate_argnums=0,
         )
-    abstract = jax.tree.map(
-        lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
-        without_names(boxed),
-        shardings,
-    )
+        abstract = init.eval_shape()
 
     def on_batches(step: Callable[[Any, Any], Any]) -> Callable[[Any, Batch], Any]:
         return on_mesh(mesh)(lambda carried, batch: step(carried, place_batch(batch, mesh)))
