@@ -51,19 +51,16 @@ def interval(scores: Samples) -> Interval:
 def bootstrap_scores(measured: Sequence[Measured], *, samples: int, seed: int) -> list[Samples]:
     """The score of each resample, for each of `measured`, over the same sentences."""
     found: list[list[Samples]] = [[] for _ in measured]
-    for weights in _weights(len(measured[0].counts), samples, seed):
-        for scores, one in zip(found, measured, strict=True):
-            scores.append(one.metric.score(weights @ one.counts))
-    return [np.concatenate(scores) for scores in found]
-
-
-def _weights(sentences: int, samples: int, seed: int) -> Iterator[Float[np.ndarray, "c sentences"]]:
     rng = np.random.default_rng(seed)
+    sentences = len(measured[0].counts)
     for rows in chunks(samples, sentences):
         drawn = rng.choice(sentences, size=(rows, sentences), replace=True)
         places = drawn + sentences * np.arange(rows)[:, None]
         counted = np.bincount(places.ravel(), minlength=rows * sentences)
-        yield counted.reshape(rows, sentences).astype(np.float64)
+        weights = counted.reshape(rows, sentences).astype(np.float64)
+        for scores, one in zip(found, measured, strict=True):
+            scores.append(one.metric.score(weights @ one.counts))
+    return [np.concatenate(scores) for scores in found]
 
 
 def chunks(samples: int, sentences: int) -> Iterator[int]:

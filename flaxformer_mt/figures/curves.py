@@ -89,7 +89,12 @@ KNOWN = (
 def read_runs(named: Sequence[str]) -> list[RunLog]:
     """The logs of `RUN` or `NAME=RUN`, local or `gs://`; runs of one name also get their folders'.
     Raises FigureError and RunDirectoryError."""
-    paths = [_split(each) for each in named]
+    paths = []
+    for each in named:
+        name, equals, path = each.partition("=")
+        # A path may have an equals sign of its own.
+        is_named = equals and name and "/" not in name and not os.path.exists(each)
+        paths.append((name, path) if is_named else ("", each))
     names = _short_names(paths)
     return [_read(path, name) for (_, path), name in zip(paths, names, strict=True)]
 
@@ -146,14 +151,6 @@ def _read(path: str, name: str) -> RunLog:
     if starts > 1:
         notes.append(f"{starts} starts; the log does not show at which steps")
     return RunLog(name=name, state=state, starts=starts, series=series, notes=tuple(notes))
-
-
-def _split(named: str) -> tuple[str, str]:
-    name, equals, path = named.partition("=")
-    # A path may have an equals sign of its own.
-    if equals and name and "/" not in name and not os.path.exists(named):
-        return name, path
-    return "", named
 
 
 def _short_names(paths: Sequence[tuple[str, str]]) -> list[str]:

@@ -320,7 +320,7 @@ def _head_json(head: Head) -> dict[str, Any]:
 def _all_heads(found: Found) -> Iterator[tuple[Kind, int, int, dict[str, float]]]:
     for kind, sums in found.sums.items():
         values = sums.values()
-        for layer, head in np.ndindex(sums.shape):
+        for layer, head in np.ndindex(sums.offsets.shape[:2]):
             of_head = {name: float(each[layer, head]) for name, each in values.items()}
             yield kind, layer + 1, head + 1, of_head
 

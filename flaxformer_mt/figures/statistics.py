@@ -56,10 +56,9 @@ DEFINITIONS = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sums:
-    """Sums over queries; `shape` is layers, heads. `of` has the sums by the names of DEFINITIONS,
-    and "pieces", the weight on pieces, and "links", the largest weights."""
+    """Sums over queries. `of` has the sums by the names of DEFINITIONS, and "pieces", the weight on
+    pieces, and "links", the largest weights."""
 
-    shape: tuple[int, int]
     queries: int
     pronouns: int
     of: Mapping[str, Float64[np.ndarray, "layers heads"]]
@@ -67,7 +66,6 @@ class Sums:
 
     def __add__(self, other: Sums) -> Sums:
         return Sums(
-            shape=self.shape,
             queries=self.queries + other.queries,
             pronouns=self.pronouns + other.pronouns,
             of={name: sums + other.of[name] for name, sums in self.of.items()},
@@ -112,7 +110,6 @@ def measure(
     np.add.at(bins, (layer, head, np.clip(at, -REACH, REACH) + REACH), links)
     at_offset = {name: (pieces * (away == offset)).sum(axis=(-2, -1)) for name, offset in _PLACES}
     return Sums(
-        shape=links.shape[:2],
         queries=len(rows),
         pronouns=len(chosen),
         of={

@@ -1,7 +1,5 @@
 """Files of results and failures, and the status they give each row."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

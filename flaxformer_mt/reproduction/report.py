@@ -206,7 +206,8 @@ def _compiled(standings: Sequence[Standing]) -> Iterator[str]:
         "The step on the paper's batch of 25,000 tokens per side, English to German, by the "
         "compiler's estimates, without validation and checkpoints. Table 3's `base` and `big` "
         "have the same step.",
-        ("model", whole),
+        "model",
+        whole,
     )
     yield from _steps(
         "Every row's step",
@@ -214,7 +215,8 @@ def _compiled(standings: Sequence[Standing]) -> Iterator[str]:
         "that the row's config allows, by the TPU compiler's estimates. Steps are "
         "extrapolated linearly from models compiled with one and with two layers per stack; "
         "(whole) marks steps compiled in full.",
-        ("row", of_rows),
+        "row",
+        of_rows,
         "".join(f" Against the full step, `{label}` is {by}." for by, label in off.items()),
     )
 
@@ -223,9 +225,8 @@ _Step = tuple[str, Planned, int]  # its name, what it takes, and how many there 
 
 
 def _steps(
-    title: str, said: str, listed: tuple[str, Sequence[_Step]], added: str = ""
+    title: str, said: str, what: str, steps: Sequence[_Step], added: str = ""
 ) -> Iterator[str]:
-    what, steps = listed
     if not steps:
         return
     commands = sorted({f"`{step.command}`" for _, step, _ in steps})

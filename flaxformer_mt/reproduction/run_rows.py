@@ -111,7 +111,12 @@ class Rows:
         run = self.run_of(experiment)
         changes: list[str] = []
         if has_record(run):
-            changes = _changes(run, experiment)
+            recorded = freeze(read_record(run).config, str(run.config_file))
+            changes = [
+                f"{key}={','.join(map(str, new)) if isinstance(new, list | tuple) else new}"
+                for key, (old, new) in differences(recorded, experiment.config).items()
+                if decides(key) == "nothing" and may_change(key) and None not in (old, new)
+            ]
         else:
             data, pairs = experiment.config.data, experiment.pairs
             folder = self.workdir / "extracts"
@@ -154,15 +159,6 @@ def listing(experiments: Iterable[Experiment], results: Path) -> str:
     header = ["row", "config", "seed", "state", "steps", "pairs", "averaged", "M params", "FLOPs"]
     costs = f"all: {total:.1e} FLOPs, {left:.1e} still to do (by formula, every batch "
     return "\n".join([aligned(header, rows, left={0, 1, 3}), f"{costs}full)", *notes])
-
-
-def _changes(run: RunDirectory, experiment: Experiment) -> list[str]:
-    recorded = freeze(read_record(run).config, str(run.config_file))
-    return [
-        f"{key}={','.join(map(str, new)) if isinstance(new, list | tuple) else new}"
-        for key, (old, new) in differences(recorded, experiment.config).items()
-        if decides(key) == "nothing" and may_change(key) and None not in (old, new)
-    ]
 
 
 def first_pairs(

@@ -224,11 +224,6 @@ async def read_payload(
         raise Refusal(415, f"send {JSON}, or a form as {FORM}", reason="request")
     if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
         raise Refusal(415, "send the body without content-encoding", reason="request")
-    body = await _read(request, limit, seconds)
-    return (_parse_json if kind == JSON else _parse_form)(body), kind
-
-
-async def _read(request: Request, limit: int, seconds: float) -> bytes:
     message = f"the body has more than {limit} bytes"
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and int(announced[:19]) > limit:
@@ -244,7 +239,7 @@ async def _read(request: Request, limit: int, seconds: float) -> bytes:
         raise Refusal(408, f"the body did not arrive within {seconds:g} s", reason="slow") from None
     except ClientDisconnect:
         raise Refusal(499, "the client disconnected", reason="gone") from None
-    return bytes(body)
+    return (_parse_json if kind == JSON else _parse_form)(bytes(body)), kind
 
 
 def _parse_json(body: bytes) -> Mapping[str, Any]:
