@@ -72,7 +72,8 @@ class _Parser(ArgumentParser):
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         self._words, overrides = take_overrides(args) if self.overridable else (args, [])
         options: Any = super().parse_args(self._words, namespace)
-        options.overrides, options.command = overrides, [*self.prog.rsplit(" ", 1), *args]
+        options.overrides = overrides
+        options.command = [*self.prog.rsplit(" ", 1), *args]
         return options
 
     def error(self, message: str) -> NoReturn:
@@ -118,7 +119,8 @@ def flags(
         more: dict[str, Any] = {"required": True} if required else {}
         for ending, read in _READERS.items():
             if ending in form:
-                form, more["type"] = form.replace(ending, ""), read
+                form = form.replace(ending, "")
+                more["type"] = read
         name, *words = form.split()
         if not words:
             more["action"] = "store_true"

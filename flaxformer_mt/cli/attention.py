@@ -1,5 +1,7 @@
 """`attention`: draws what each head attends to, and finds heads worth drawing."""
 
+from __future__ import annotations
+
 from argparse import Namespace
 from collections.abc import Sequence
 
@@ -187,6 +189,7 @@ def _write_found(
         print_json(content)
         return
     model = ["--workdir", options.workdir, "--weights", str(chosen.checkpoint)]
-    beam_size, length_penalty = translator.config.beam_size, translator.config.length_penalty
+    beam_size = translator.config.beam_size
+    length_penalty = translator.config.length_penalty
     decoding = ["--beam-size", str(beam_size), "--length-penalty", str(length_penalty)]
     print(described(found, model=model, decoding=decoding))

@@ -46,7 +46,8 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 def explanations(cls: Any, prefix: str) -> Iterator[str]:
     """One line per setting: key, default, meaning, and whether a resumed run may change it."""
     for name, hint in field_types(cls).items():
-        key, field = f"{prefix}{name}", cls.__dataclass_fields__[name]
+        key = f"{prefix}{name}"
+        field = cls.__dataclass_fields__[name]
         if is_corpora(hint):
             yield from explanations(CorpusConfig, f"{key}.NAME.")
         elif dataclasses.is_dataclass(hint):

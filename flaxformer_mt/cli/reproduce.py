@@ -131,7 +131,8 @@ def _report(options: Namespace) -> int:
     for path, other in zip(options.also, others, strict=True):
         if not page.SCORES.keys() & other.metrics:
             raise ResultError(f"{path}: has none of the scores {', '.join(page.SCORES)}")
-    text, report = page.report(read_records(options.results), plans, others), options.report
+    text = page.report(read_records(options.results), plans, others)
+    report = options.report
     if not options.check:
         make_folder(str(report.parent))
         write_text(report, text)

@@ -70,7 +70,8 @@ def _form(options: Namespace, parser: ArgumentParser) -> PairForm:
         ("scored_key", "is for JSON objects"),
         ("from_tokens", "reads JSON objects"),
     ):
-        value, name = getattr(options, flag), f"--{flag.replace('_', '-')}"
+        value = getattr(options, flag)
+        name = f"--{flag.replace('_', '-')}"
         if value == "":
             parser.error(f"{name} is empty")
         if value and options.format != "jsonl":

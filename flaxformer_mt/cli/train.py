@@ -57,7 +57,9 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
             # Joining counts devices: it would be too late then.
             make_deterministic()
     with joined(cluster(options, parser), heartbeat=options.heartbeat) as processes:
-        place, spec, profile = options.workdir, options.config, options.profile_steps
+        place = options.workdir
+        spec = options.config
+        profile = options.profile_steps
         if options.dry_run:
             from flaxformer_mt.cli.dry_run import dry_run
 
@@ -87,7 +89,8 @@ def train_run(
     from flaxformer_mt.api.training import train
     from flaxformer_mt.parallel.processes import ALONE
 
-    processes, run = processes or ALONE, RunDirectory(as_path(workdir))
+    processes = processes or ALONE
+    run = RunDirectory(as_path(workdir))
     # Only the first reads it: the run could change a moment later.
     config = processes.first(lambda: to_dict(settled(run, spec, overrides, init_from)))
     status = train(

@@ -236,7 +236,14 @@ def check_checkpoint(place: Path, processes: Processes) -> Iterator[Finding]:
     name = processes.first(lambda: f"doctor-{uuid.uuid4().hex[:8]}")
     folder = place / name
     try:
-        if missing := _without(folder, processes):
+        missing: list[int] = []
+        if processes.count > 1 and not is_remote(folder):
+            processes.first(functools.partial(folder.mkdir, parents=True))
+            told = processes.gather(["yes" if folder.exists() else "no"])
+            missing = processes.first(
+                lambda: [n for n, (answer,) in enumerate(told) if answer == "no"]
+            )
+        if missing:
             text = f"{place} is not the same folder for process {', '.join(map(str, missing))}"
             advice = "--workdir must be on a shared file system or in a bucket"
             yield Finding("checkpoint", "FAIL", text, advice)
@@ -275,15 +282,6 @@ def check_cache(folder: Path | None) -> Iterator[Finding]:
         except OSError as error:
             text = f"{folder} cannot be written: {error.strerror or error}"
             yield noted("cache", text, "set FLAXFORMER_CACHE to another folder")
-
-
-def _without(folder: Path, processes: Processes) -> list[int]:
-    """The processes that don't see the first one's folder."""
-    if processes.count == 1 or is_remote(folder):
-        return []
-    processes.first(functools.partial(folder.mkdir, parents=True))
-    told = processes.gather(["yes" if folder.exists() else "no"])
-    return processes.first(lambda: [n for n, (answer,) in enumerate(told) if answer == "no"])
 
 
 def _there_and_back(folder: Path, place: Path) -> Finding:

@@ -88,7 +88,8 @@ class Comparison:
         header += [column for method in self.methods for column in _COLUMNS[method]]
         rows = []
         for system in self.systems:
-            scores, spread = system.assessment.scores, system.assessment.intervals.get(metric)
+            scores = system.assessment.scores
+            spread = system.assessment.intervals.get(metric)
             row = [system.name, f"{scores.metrics[metric]:.2f}"]
             row.append(f"{spread.low:.2f} to {spread.high:.2f}" if spread else "-")
             for method, found in system.tests.items():
@@ -149,7 +150,8 @@ def compare(
             assessed.append(assess(system.hypotheses, references, sources=sources, scoring=scoring))
         except ScoringError as error:
             raise ScoringError(f"{system.name}: {error}") from error
-    first, chosen = assessed[0], tuple(method for method in METHODS if method in methods)
+    first = assessed[0]
+    chosen = tuple(method for method in METHODS if method in methods)
     compared = [Compared(name=names[0], assessment=first, tests={})]
     for name, other in zip(names[1:], assessed[1:], strict=True):
         tests = {}

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from flaxformer_mt.evaluation.metrics import Measured
 
@@ -105,7 +105,8 @@ def paired_bootstrap(
         # As in sacreBLEU: absolute differences, shifted to mean zero.
         sizes = np.abs(differences)
         better = differences > _TIE if one.metric.higher_is_better else differences < -_TIE
-        spread, share = interval(differences), float(better.mean())
+        spread = interval(differences)
+        share = float(better.mean())
         found = _outcome(one, other, sizes - sizes.mean())
         tests.append(dataclasses.replace(found, interval=spread, better=share))
     return tests
@@ -123,10 +124,7 @@ def approximate_randomization(
     sentences = len(baseline[0].counts)
     found: list[list[Samples]] = [[] for _ in baseline]
     for rows in chunks(trials, sentences):
-        stay: Bool[np.ndarray, "rows sentences"] = rng.integers(
-            2, size=(rows, sentences), dtype=bool
-        )
-        kept = stay.astype(np.float64)
+        kept = rng.integers(2, size=(rows, sentences), dtype=bool).astype(np.float64)
         for differences, one, other in zip(found, baseline, system, strict=True):
             first = other.totals + kept @ (one.counts - other.counts)
             second = one.totals + other.totals - first

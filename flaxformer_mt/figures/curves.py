@@ -172,7 +172,8 @@ def curves(runs: Sequence[RunLog], panels: Sequence[Panel], *, axis: Axis = "ste
     """The picture, with a colour per run. The runs and `all_notes` are below the panels."""
     abreast = min(_ABREAST, math.ceil(len(panels) ** 0.5))
     down = math.ceil(len(panels) / abreast)
-    labels, notes = [run.label() for run in runs], all_notes(runs, panels)
+    labels = [run.label() for run in runs]
+    notes = all_notes(runs, panels)
     wanted = max(abreast * _WIDTH, canvas.widest([*labels, *notes], 12) + 2 * _MARGIN)
     lines = len(labels) + len(notes)
 

@@ -308,7 +308,8 @@ def to_json(found: Found) -> dict[str, Any]:
 def _head_json(head: Head) -> dict[str, Any]:
     examples = []
     for example in head.examples:
-        of, link = example.sentence, ("value", "row", "column", "query", "key", "weight")
+        of = example.sentence
+        link = ("value", "row", "column", "query", "key", "weight")
         translation = of.tgt if head.kind != "encoder" else None
         about = {"line": of.number, "source": of.src, "translation": translation}
         examples.append(about | {name: getattr(example, name) for name in link})

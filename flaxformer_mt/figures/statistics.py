@@ -78,7 +78,8 @@ class Sums:
         found = {name: sums / _or_nan(self.queries) for name, sums in self.of.items()}
         found["distance"] = self.of["distance"] / _or_nan(self.of["pieces"])
         found["anaphora"] = self.of["anaphora"] / _or_nan(self.pronouns)
-        found["sharpness"], found["variety"] = found["links"], _entropy(shares)
+        found["sharpness"] = found["links"]
+        found["variety"] = _entropy(shares)
         found["structure"] = found["sharpness"] * found["variety"]
         return {name: found[name] for name in DEFINITIONS}
 

@@ -119,7 +119,8 @@ def _origin(corpus: CorpusConfig) -> str:
 
 def write(translator: Translator, folder: Path, *, card: Card) -> None:
     """Raises ExportError if the form can't represent the model, or safetensors is missing."""
-    config, program = translator.model.config, "Hugging Face's Marian"
+    config = translator.model.config
+    program = "Hugging Face's Marian"
     problems = []
     if config.norm != "post":
         problems.append("its layers are post-LN, but model.norm = 'pre'")

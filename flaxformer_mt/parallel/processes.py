@@ -106,16 +106,15 @@ class Processes:
         """The largest `value` of all processes at this call, for `jax.device_get`; doesn't wait."""
         if self.count == 1:
             return value
-        split, largest = self._vote
         if value not in self._ballots:
             self._ballots[value] = jax.make_array_from_callback(
-                (jax.device_count(),), split, lambda _: np.full(1, value, np.int32)
+                (jax.device_count(),), over_devices("device"), lambda _: np.full(1, value, np.int32)
             )
-        return largest(self._ballots[value])
+        return self._largest(self._ballots[value])
 
     @functools.cached_property
-    def _vote(self) -> tuple[NamedSharding, Callable[[jax.Array], jax.Array]]:
-        return over_devices("device"), jax.jit(jnp.max, out_shardings=over_devices())
+    def _largest(self) -> Callable[[jax.Array], jax.Array]:
+        return jax.jit(jnp.max, out_shardings=over_devices())
 
     def _next_key(self) -> str:
         self._calls += 1

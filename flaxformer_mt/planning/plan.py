@@ -80,7 +80,9 @@ def plan(
     )
     if save_hlo is not None:
         Path(save_hlo).write_text(text, "utf-8")
-    mesh, chip, devices = program.mesh, topology.chip, len(topology.devices)
+    mesh = program.mesh
+    chip = topology.chip
+    devices = len(topology.devices)
     compute = compute_costs(hlo, chip) if hlo else None
     exchanged = collectives(hlo, topology, mesh) if hlo else ()
     exchange = sum(item.seconds for item in exchanged)

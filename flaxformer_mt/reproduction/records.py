@@ -131,7 +131,8 @@ def known(experiment: Experiment, folder: Path) -> Known:
 
 
 def write_failure(experiment: Experiment, message: str, folder: Path) -> None:
-    path, name = _failure_file(experiment, folder), experiment.name
+    path = _failure_file(experiment, folder)
+    name = experiment.name
     path.parent.mkdir(parents=True, exist_ok=True)
     content = {"name": name, "command": experiment.command, "message": message}
     write_json(path, content | {"details": experiment.details()})

@@ -20,7 +20,7 @@ from flaxformer_mt.config.digest_keys import decides, may_change
 from flaxformer_mt.data.corpus import CorpusError, Drops, Pair, open_source, paths, read_pairs
 from flaxformer_mt.data.prepare.manifest import read_manifest
 from flaxformer_mt.decoding.translator import Translator
-from flaxformer_mt.evaluation.evaluate import Evaluation, evaluate
+from flaxformer_mt.evaluation.evaluate import evaluate
 from flaxformer_mt.files.atomic import replacing
 from flaxformer_mt.model.flops import training_flops
 from flaxformer_mt.model.parameters import count_by_formula
@@ -118,7 +118,8 @@ class Rows:
                 if decides(key) == "nothing" and may_change(key) and None not in (old, new)
             ]
         else:
-            data, pairs = experiment.config.data, experiment.pairs
+            data = experiment.config.data
+            pairs = experiment.pairs
             folder = self.workdir / "extracts"
             if pairs is not None:
                 train = (
@@ -140,7 +141,9 @@ def listing(experiments: Iterable[Experiment], results: Path) -> str:
     notes: list[str] = []
     total, left = 0.0, 0.0
     for experiment in experiments:
-        found, config, row = known(experiment, results), experiment.config, experiment.row
+        found = known(experiment, results)
+        config = experiment.config
+        row = experiment.row
         flops = planned_flops(config)
         total += flops
         left += flops if found.state != "done" else 0
@@ -239,7 +242,12 @@ def measure(experiment: Experiment, run: RunDirectory, test: TestSet, *, results
         directory=run.evaluation,
         scoring=experiment.scoring,
     )
-    metrics, signatures = _scores(found), dict(found.scores.signatures)
+    metrics: dict[str, float] = {}
+    for name in sorted(found.scores.metrics, key=lambda name: name != "bleu_paper"):
+        metrics[name] = found.scores.metrics[name]
+        if spread := found.assessment.intervals.get(name):
+            metrics |= {f"{name}_low": spread.low, f"{name}_high": spread.high}
+    signatures = dict(found.scores.signatures)
     outputs = [item.text for item in found.translations]
     if test.gold:
         f1, malformed = parse_f1(sources, outputs, test.gold)
@@ -250,7 +258,8 @@ def measure(experiment: Experiment, run: RunDirectory, test: TestSet, *, results
     counted = _counts(experiment, run)
     hours = wall * devices / 3600
     metrics |= {**counted, "devices": devices, "device_hours": hours}
-    train, wanted = experiment.config.data.train, sum(experiment.row.pairs.values())
+    train = experiment.config.data.train
+    wanted = sum(experiment.row.pairs.values())
     names = [corpus.path if corpus.kind == "tfds" else corpus.name for corpus in train]
     enough = counted["pairs"] >= _ENOUGH * wanted
     return write_result(
@@ -274,21 +283,15 @@ def measure(experiment: Experiment, run: RunDirectory, test: TestSet, *, results
     )
 
 
-def _scores(found: Evaluation) -> dict[str, float]:
-    metrics: dict[str, float] = {}
-    for name in sorted(found.scores.metrics, key=lambda name: name != "bleu_paper"):
-        metrics[name] = found.scores.metrics[name]
-        if spread := found.assessment.intervals.get(name):
-            metrics |= {f"{name}_low": spread.low, f"{name}_high": spread.high}
-    return metrics
-
-
 def _counts(experiment: Experiment, run: RunDirectory) -> dict[str, float]:
     model = experiment.config.model
-    manifest, reports = read_manifest(run.data), read_metrics(run.metrics)
-    sizes, lengths = manifest["vocabulary"]["sizes"], manifest["lengths"]["train"]
+    manifest = read_manifest(run.data)
+    reports = read_metrics(run.metrics)
+    sizes = manifest["vocabulary"]["sizes"]
+    lengths = manifest["lengths"]["train"]
     done = progress(reports)
-    src_tokens, tgt_tokens = float(done.src_tokens[-1]), float(done.tgt_tokens[-1])
+    src_tokens = float(done.src_tokens[-1])
+    tgt_tokens = float(done.tgt_tokens[-1])
     # The last step, as in the paper's table, not the best one.
     last = [report for report in reports if report["kind"] == "valid"][-1]
     train = [report for report in reports if report["kind"] == "train"]

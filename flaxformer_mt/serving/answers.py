@@ -289,7 +289,8 @@ def openapi(reader: Reader) -> Json:
 
     paths = {}
     for path, (summary, request, examples, _) in operations.items():
-        post, schema = request is not None, schemas[path, "serialization"]
+        post = request is not None
+        schema = schemas[path, "serialization"]
         locked = reader.settings.keys and (post or path == "/metrics")
         refused = ["400", "403", "408", "413", "415", "500", "503"] if post else ["403", "503"]
         refused += ["401"] if locked else []

@@ -167,7 +167,9 @@ class Reader:
         """LibreTranslate's form has `q`, ours `text`."""
         ours = "q" not in payload or "text" in payload
         form = _checked(self.translate_form if ours else self.libre_form, payload, kind)
-        given, at_marks, codes = form.given, form.sentences, self.model.codes
+        given = form.given
+        at_marks = form.sentences
+        codes = self.model.codes
         _at_most(sum(map(len, given)), self.settings.max_characters, "characters")
         texts = tuple(split_sentences(text, at_marks=at_marks, codes=codes) for text in given)
         _at_most(sum(len(text.texts) for text in texts), self.settings.max_sentences, "sentences")

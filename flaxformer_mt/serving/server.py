@@ -118,7 +118,8 @@ class TranslationServer(uvicorn.Server):
         # uvicorn's complaints go where our own lines go.
         """Raises ServerError if the model can't be used or its thread ends early."""
         logger = logging.getLogger("uvicorn.error")
-        logger.handlers, logger.propagate = [_Lines(self._say)], False
+        logger.handlers = [_Lines(self._say)]
+        logger.propagate = False
         logger.setLevel(logging.ERROR)
         self.run(sockets=[self._listener])
         if self._broken is not None:

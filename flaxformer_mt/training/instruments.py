@@ -147,7 +147,8 @@ def find_peak(
     by a matmul in `dtype`, and counted once per process.
     """
     if chip_tflops:
-        flops, source = chip_tflops * 1e12, "training.chip_tflops"
+        flops = chip_tflops * 1e12
+        source = "training.chip_tflops"
         each = f"{chip_tflops:g} TFLOP/s per device ({source})"
     elif devices[0].platform == "cpu":
         begin = time.perf_counter()

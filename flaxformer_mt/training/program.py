@@ -91,7 +91,8 @@ def build(
     model = Transformer(config.model, src_vocab_size, tgt_vocab_size)
     schedule = learning_rate(config.training.schedule, config.model.d_model)
     optimizer = make_optimizer(config.training.optimizer, schedule, config.training.freeze)
-    rows, micro = config.data.batch.multiple, config.training.optimizer.accumulation
+    rows = config.data.batch.multiple
+    micro = config.training.optimizer.accumulation
     split = mesh.shape["data"] * mesh.shape["fsdp"]
     if rows % (split * micro):
         batches = f"each of {micro} micro-batches" if micro > 1 else "a batch"
@@ -181,7 +182,8 @@ def init_and_precompile(program: Program, shapes: Sequence[Shape]) -> TrainState
 def abstract_batch(shape: Shape, mesh: Mesh) -> Any:
     """A `Batch` of this shape without values, its rows split over the mesh."""
     sharding = batch_sharding(mesh)
-    lengths, fields = {"src": shape.src_length, "tgt": shape.tgt_length}, {}
+    lengths = {"src": shape.src_length, "tgt": shape.tgt_length}
+    fields = {}
     for name in (field.name for field in dataclasses.fields(Batch)):
         size = shape.rows, lengths[name[:3]]
         fields[name] = jax.ShapeDtypeStruct(size, jnp.int32, sharding=sharding)

@@ -161,7 +161,8 @@ def make_train_step(
         src_tokens = jnp.sum(batch.src_segment_ids > 0)
         tokens = jnp.maximum(tgt_tokens, 1).astype(jnp.float32)
         key = step_key(config.training.seed, state.step)
-        before, used = state.params, _exchanged(state.params, config)
+        before = state.params
+        used = _exchanged(state.params, config)
         if layout is not None and narrow:
             # Cast first, gathered then.
             used = jax.lax.with_sharding_constraint(used, layout.update)
