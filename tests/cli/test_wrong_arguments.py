@@ -73,6 +73,16 @@ CALLS = [
     ("attention --workdir . --find --input x --src a", "--src can't be used with --find"),
     ("attention --workdir . --src a --output a.svg --draw x", "--draw needs --find"),
     ("attention --workdir . --src a --output a.svg --size big", "'big' is not a size"),
+    # Plans, and the paper's rows.
+    ("plan --config quickstart --topology=v5e:2x4 --lengths=64", "write SRC,TGT"),
+    ("plan --config quickstart --topology=v5e:2x4 --decode --save-hlo=x", "no effect on --decode"),
+    ("plan --config quickstart --topology=v5e:2x4 --shardings --lengths=8,8", "effect on --shard"),
+    ("reproduce table3 --scale 2", "--scale 2: must be above 0 and at most 1"),
+    ("reproduce table3 --corpus toy", "go together"),
+    ("reproduce table2 --folder x", "choose rows with --only (en_de_base, en_de_big, en_fr"),
+    ("reproduce table3 --run x", "--run is for figures"),
+    ("reproduce table3 --workdir gs://bucket/x", "use a local folder"),
+    ("reproduce report --config.model.d_ff=3", "--config.model.d_ff is for a table's rows"),
     # A server.
     ("serve --workdir . --port 65536", "'65536' must be an integer from 0 to 65,535"),
     ("serve --workdir . --timeout inf", "'inf' must be a finite number"),
