@@ -158,13 +158,6 @@ def test_what_has_become_a_run_meanwhile_is_gone_on_with(run, corpus, tmp_path, 
     assert record.config == to_dict(load_config("files:small", overrides))
 
 
-def test_a_file_is_no_place_for_a_run(run, corpus, tmp_path):
-    (tmp_path / "file").touch()
-    for command in (("train",), ("train", "--dry-run"), ("prepare",)):
-        done = run(*command, *settings(corpus), "--workdir", tmp_path / "file")
-        assert done.status == 2 and "file: is a file; choose a directory for the run" in done.last
-
-
 def test_what_the_machine_refuses_is_explained_and_a_bug_is_not():
     memory = MemoryError("x")
     for error, command, told in (

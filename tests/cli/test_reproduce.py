@@ -11,7 +11,7 @@ import pytest
 from flaxformer_mt.data.synthetic import pairs
 from flaxformer_mt.reproduction.pictures import base_run
 from flaxformer_mt.rundir.layout import RunDirectory
-from tests.cli.conftest import write
+from tests.data.prepare.corpora import write
 
 TOY = {
     "data.vocabulary.size": 200,

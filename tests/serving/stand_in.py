@@ -138,9 +138,15 @@ class Running(ServerProcess):
             content = json.loads(content)
         return answer.status, content, answer.headers
 
+    def get(self, path, headers=None) -> tuple[int, Any, Any]:
+        return self.ask("GET", path, headers=headers)
+
     def post(self, path, payload, **headers) -> tuple[int, Any]:
         headers = {"content-type": "application/json", **headers}
         return self.ask("POST", path, json.dumps(payload), headers)[:2]
+
+    def translate(self, text, **wanted) -> tuple[int, Any]:
+        return self.post("/translate", {"text": text, **wanted})
 
     def cpu_seconds(self):
         """What the event loop has computed so far: how long it kept others waiting, at most."""
@@ -178,10 +184,9 @@ def running(translator, *, model=MODEL, wait=True, **settings):
     running.thread = thread = threading.Thread(target=run, daemon=True)
     thread.start()
     try:
-        while not server.started:
-            assert thread.is_alive(), said
-            time.sleep(0.005)
-        while wait and running.ask("GET", "/health")[1]["status"] == "warming":
+        eventually(lambda: server.started or not thread.is_alive(), 500)
+        assert server.started, said
+        while wait and running.get("/health")[1]["status"] == "warming":
             time.sleep(0.005)
         yield running
     finally:

@@ -21,13 +21,10 @@ from flaxformer_mt.training.progress import keep_policy
 from flaxformer_mt.training.telemetry import TIMES, Telemetry
 from flaxformer_mt.training.trackers import Trackers
 from flaxformer_mt.training.validation import Evaluator, loss_evaluator
+from tests.conftest import Killed as Killed
 from tests.training.examples import program, random_pairs, tiny
 
 TRAIN, VALID = random_pairs(60), random_pairs(6, seed=1)
-
-
-class Killed(BaseException):
-    """Stands for a kill -9: nothing of ours runs after it."""
 
 
 @dataclasses.dataclass
