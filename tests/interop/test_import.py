@@ -112,7 +112,6 @@ def change_json(path: Path, **values: Any) -> None:
     ("change", "message"),
     [
         # Settings of config.json.
-        ({"model_type": "bart"}, "model_type is 'bart', not 'marian'"),
         ({"normalize_before": True}, "not supported here: normalize_before = True"),
         ({"activation_function": "gelu"}, "not supported here: activation_function = 'gelu'"),
         ({"decoder_ffn_dim": 7}, "encoder_ffn_dim = 48 and decoder_ffn_dim = 7"),
@@ -150,7 +149,7 @@ def change_json(path: Path, **values: Any) -> None:
         (("\x1b[2J", np.zeros(1)), "arrays unknown to a Marian"),
     ],
 )
-def test_what_is_no_such_model_is_refused_by_name(folder, tmp_path, change, message):
+def test_what_is_no_such_model_is_refused(folder, tmp_path, change, message):
     if isinstance(change, dict):
         change_json(folder / "config.json", **change)
     elif isinstance(change[1], np.ndarray):

@@ -138,14 +138,14 @@ class Running(ServerProcess):
             content = json.loads(content)
         return answer.status, content, answer.headers
 
-    def get(self, path, headers=None) -> tuple[int, Any, Any]:
+    def get(self, path, headers=None):
         return self.ask("GET", path, headers=headers)
 
     def post(self, path, payload, **headers) -> tuple[int, Any]:
         headers = {"content-type": "application/json", **headers}
         return self.ask("POST", path, json.dumps(payload), headers)[:2]
 
-    def translate(self, text, **wanted) -> tuple[int, Any]:
+    def translate(self, text, **wanted):
         return self.post("/translate", {"text": text, **wanted})
 
     def cpu_seconds(self):
