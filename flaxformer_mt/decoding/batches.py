@@ -98,6 +98,7 @@ class Decoder:
         models, params = batch_search.suited(models, whole_on(params, mesh), platform)
         self._params, self._mesh, self._split = params, mesh, parts_of(mesh)
         self._small = batch_search.is_small(params, mesh)
+        self._in_blocks = platform == "cpu" and mesh.size == 1
         self._static: Any = {"models": models, "rules": self._rules}
         self._config, self._seed = config, drawn.seed
         self._shortlist = shortlist
@@ -372,10 +373,11 @@ class Decoder:
                         states.append((changed, other))
 
     def _begun(self, sources: Sources, length: int, room: int) -> State:
+        blocks = batch_search.blocks_of(*sources[0].shape) if self._in_blocks else 1
         with on_mesh(self._mesh):
             placed = place_batch(sources, self._mesh)
             return batch_search.begin(
-                self._params, *placed, **self._static, length=length, room=room
+                self._params, *placed, **self._static, length=length, room=room, blocks=blocks
             )
 
     def _advanced(self, state: State, until: int, leave_at: int = 0, stride: int = 1) -> State:
