@@ -58,6 +58,10 @@ WARNINGS = [
 ]
 
 
+class Killed(BaseException):
+    """Stands for a kill -9: nothing of ours runs after it."""
+
+
 def environment(**variables: str) -> dict[str, str]:
     """Of processes that a test starts: anywhere the same, and for small programs and few steps."""
     return {**os.environ, **UNOPTIMISED, "PYTHONPATH": str(ROOT), **variables}

@@ -207,12 +207,6 @@ def test_pages_and_messages_are_plain_english():
             assert found is None, f"{path}: {found and found[0]!r}: {text}"
 
 
-def bash_commands(page: Path) -> list[str]:
-    """The commands in ```bash blocks, continued lines joined, comments dropped."""
-    shell = [block for block in blocks(page) if block.language == "bash" and not block.fails]
-    return [command for block in shell for command in commands(block.text)]
-
-
 def words_of(command: str) -> list[str]:
     lexer = shlex.shlex(command, posix=True, punctuation_chars="<>|;&")
     lexer.whitespace_split = True
@@ -223,7 +217,8 @@ def documented_commands() -> list[str]:
     """Those of this program, from a pipe's middle, too; of examples with `...` only the name."""
     found: dict[str, None] = {}
     for page in [README, ROOT / "CONTRIBUTING.md", *guides()]:
-        for command in bash_commands(page):
+        shell = [block for block in blocks(page) if block.language == "bash" and not block.fails]
+        for command in (command for block in shell for command in commands(block.text)):
             part: list[str] = []
             for word in [*words_of(command), "|"]:
                 if not set(word) <= set("<>|;&"):

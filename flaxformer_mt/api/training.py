@@ -15,14 +15,16 @@ from flaxformer_mt.config import ExperimentConfig, freeze, to_dict
 from flaxformer_mt.config.digest_keys import trains
 from flaxformer_mt.data.sampling import resampler_for
 from flaxformer_mt.data.vocabulary import Vocabularies
+from flaxformer_mt.errors import UserError
 from flaxformer_mt.model import parameters
 from flaxformer_mt.parallel.compile_cache import share_compiled
 from flaxformer_mt.parallel.process_settings import make_deterministic, share_one_heap
-from flaxformer_mt.parallel.processes import ALONE, Processes
+from flaxformer_mt.parallel.processes import ALONE, Processes, StopRequest
 from flaxformer_mt.rundir import RunDirectoryError, layout
 from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.checkpoint_choice import chosen_weights, list_steps
 from flaxformer_mt.rundir.checkpoints import Checkpoints, load_params
+from flaxformer_mt.rundir.digests import flatten_paths
 from flaxformer_mt.rundir.layout import RunDirectory, Status, read_status, reopen, write_status
 from flaxformer_mt.rundir.lock import Holding, locked
 from flaxformer_mt.rundir.paths import as_path, is_remote
@@ -37,8 +39,6 @@ from flaxformer_mt.training.instruments import (
 from flaxformer_mt.training.loop import Training
 from flaxformer_mt.training.program import Program, build, with_dtype
 from flaxformer_mt.training.progress import keep_policy
-from flaxformer_mt.training.signals import StopRequest
-from flaxformer_mt.training.state import StartError, check_same_form
 from flaxformer_mt.training.telemetry import Report, Silence, Telemetry
 from flaxformer_mt.training.trackers import Trackers, check_installed
 from flaxformer_mt.training.validation import loss_evaluator
@@ -73,9 +73,7 @@ def train(
     processes.first(lambda: check_installed(config.training.trackers))
     run = RunDirectory(as_path(workdir))
     command = sys.argv if command is None else command
-    if init_from is not None:
-        init_from = os.fspath(init_from)
-        processes.first(lambda: layout.has_record(run) or bool(require_trained(run, init_from)))
+    source = run_to_start_from(run, init_from, processes)
     with recorded(run, config, command, processes) as (settings, holding):
         if settings is None:
             finished = read_status(run)
@@ -87,9 +85,7 @@ def train(
             # A preempted TPU loses its disk, and base's step compiles for minutes.
             share_compiled(run.compiled)
         try:
-            status = _train(
-                run, settings, init_from, holding, processes, goodput, profile, on_report
-            )
+            status = _train(run, settings, source, holding, processes, goodput, profile, on_report)
         except Exception as error:
             # The status can't be written on a full disk, and must not be if another process has
             # taken the run over; the error must be shown all the same.
@@ -118,24 +114,21 @@ def recorded(
     holding = Holding()
     with contextlib.ExitStack() as held:
 
-        def on_this_machine(config: ExperimentConfig) -> dict[str, Any]:
-            return to_dict(with_dtype(config, jax.local_devices()[0]))
-
         def begin() -> dict[str, Any] | None:
             nonlocal holding
             if not layout.has_record(run):
                 begin_folder(run, config)
             # Two processes may race; the lock holder writes the config.
             holding = held.enter_context(locked(run, "training on it"))
-            if not layout.has_record(run):
-                fresh = on_this_machine(config)
-                layout.create(run.path, fresh, command)
-                return fresh
-            settings, changed = continued(run, config)
+            begun = layout.has_record(run)
+            settings, changed = continued(run, config) if begun else (config, {})
+            content = to_dict(with_dtype(settings, jax.local_devices()[0]))
+            if not begun:
+                layout.create(run.path, content, command)
+                return content
             status = read_status(run)
             for key, (old, new) in changed.items():
                 say(f"{key}: was {old!r}, now {new!r}")
-            content = on_this_machine(settings)
             finished = status if status and status.state == "finished" else None
             if finished and not trains(changed):
                 if changed:
@@ -150,22 +143,20 @@ def recorded(
         yield None if settings is None else freeze(settings, str(run.config_file)), holding
 
 
+class StartError(UserError):
+    """Another run's weights that a run can't begin with."""
+
+
 def run_to_start_from(
-    run: RunDirectory, init_from: str | None, processes: Processes
+    run: RunDirectory, init_from: str | os.PathLike[str] | None, processes: Processes
 ) -> RunDirectory | None:
-    """The run whose weights a new one begins with. Raises StartError if it has none."""
-    # The first process decides for all: if they saw different states, some would wait forever.
-    has_checkpoint = processes.first(lambda: bool(list_steps(run.checkpoints)))
+    """The other run whose weights a new one begins with. Raises StartError if it has none."""
     if init_from is None:
         return None
-    if has_checkpoint:
+    # The first process decides for all: if they saw different states, some would wait forever.
+    if processes.first(lambda: bool(list_steps(run.checkpoints))):
         say(f"--init-from {init_from} is ignored: this run resumes from its own checkpoint")
         return None
-    return require_trained(run, init_from)
-
-
-def require_trained(run: RunDirectory, init_from: str) -> RunDirectory:
-    """The run `init_from`, which must be another run with weights. Raises StartError."""
     if RunDirectory(as_path(init_from)) == run:
         raise StartError(f"--init-from {init_from}: is this run itself; choose another")
     source = layout.open_run(init_from)
@@ -191,10 +182,27 @@ def weights_of(
     return read
 
 
+def check_same_form(params: Any, abstract: Any, origin: str) -> None:
+    """Raises StartError naming every parameter that is missing or has another shape."""
+    have, want = (
+        {path: leaf.shape for path, leaf in flatten_paths(tree).items()}
+        for tree in (params, abstract)
+    )
+    problems = [
+        f"{name}: {have.get(name, 'absent')} there, {want.get(name, 'absent')} here"
+        for name in sorted({*have, *want})
+        if have.get(name) != want.get(name)
+    ]
+    if problems:
+        more = [f"and {len(problems) - 5} more"] if problems[5:] else []
+        shown = "; ".join(problems[:5] + more)
+        raise StartError(f"{origin}: its weights do not fit this model: {shown}")
+
+
 def _train(
     run: RunDirectory,
     config: ExperimentConfig,
-    init_from: str | None,
+    source: RunDirectory | None,
     holding: Holding,
     processes: Processes,
     goodput: Goodput,
@@ -206,7 +214,6 @@ def _train(
         growing = stack.enter_context(growing_files(run, holding, say))
         trackers = stack.enter_context(Trackers(say))
         processes.first(lambda: trackers.open(run, growing.tensorboard, config))
-        source = run_to_start_from(run, init_from, processes)
         processes.first(lambda: prepare_only(run, config, source))
         vocabularies, store = open_data(run)
         sizes = vocabularies.src.size, vocabularies.tgt.size

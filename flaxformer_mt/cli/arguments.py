@@ -53,16 +53,28 @@ _SAMPLING = {
 }
 
 
-def make_parser(prog: str, purpose: str, epilog: str = "") -> ArgumentParser:
-    return _Parser(prog=prog, description=purpose, epilog=epilog, formatter_class=_WithDefaults)
+def make_parser(
+    prog: str, purpose: str, epilog: str = "", *, overridable: bool = False
+) -> ArgumentParser:
+    """A command's parser. Its options have the command's words as `command` and, if `overridable`,
+    `--config.KEY=VALUE` as `overrides`."""
+    parser = _Parser(prog=prog, description=purpose, epilog=epilog, formatter_class=_WithDefaults)
+    parser.overridable = overridable
+    return parser
 
 
 class _Parser(ArgumentParser):
     """Suggests the flag or setting that a misspelt flag may mean."""
 
+    overridable = False
+    _words: Sequence[str] = ()
+
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        self._words = [*args]
-        return super().parse_args(args, namespace)
+        self._words, overrides = take_overrides(args) if self.overridable else (args, [])
+        options: Any = super().parse_args(self._words, namespace)
+        options.overrides = overrides
+        options.command = [*self.prog.rsplit(" ", 1), *args]
+        return options
 
     def error(self, message: str) -> NoReturn:
         known, hints = self._option_string_actions, []
@@ -107,7 +119,8 @@ def flags(
         more: dict[str, Any] = {"required": True} if required else {}
         for ending, read in _READERS.items():
             if ending in form:
-                form, more["type"] = form.replace(ending, ""), read
+                form = form.replace(ending, "")
+                more["type"] = read
         name, *words = form.split()
         if not words:
             more["action"] = "store_true"

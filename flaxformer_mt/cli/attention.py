@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Sequence
 
 import flaxformer_mt as fm
@@ -80,7 +80,15 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     search = parser.add_argument_group("search for heads worth a picture")
     flags(search, _FIND, far=FAR, top=3, sentences=500)
     options = parser.parse_args(arguments)
-    _check(options, parser)
+    wrong = _OF_PICTURES if options.find else _OF_FIND
+    for name in wrong:
+        if getattr(options, name) is not None:
+            verb = "can't be used with" if options.find else "needs"
+            parser.error(f"--{name} {verb} --find")
+    if options.find and options.input is None:
+        parser.error("--find needs --input FILE")
+    if not options.find and (options.src is None or options.output is None):
+        parser.error("give --src TEXT and --output FILE, or --find and --input FILE")
     return _find(options) if options.find else draw(options)
 
 
@@ -115,18 +123,6 @@ def draw(options: Namespace) -> int:
     return 0
 
 
-def _check(options: Namespace, parser: ArgumentParser) -> None:
-    wrong = _OF_PICTURES if options.find else _OF_FIND
-    for name in wrong:
-        if getattr(options, name) is not None:
-            verb = "can't be used with" if options.find else "needs"
-            parser.error(f"--{name} {verb} --find")
-    if options.find and options.input is None:
-        parser.error("--find needs --input FILE")
-    if not options.find and (options.src is None or options.output is None):
-        parser.error("give --src TEXT and --output FILE, or --find and --input FILE")
-
-
 def _find(options: Namespace) -> int:
     if options.output is not None and not options.output.endswith(".json"):
         raise FigureError(f"{options.output}: --find writes JSON: the name must end in .json")
@@ -157,8 +153,16 @@ def _find(options: Namespace) -> int:
         progress=lambda _: meter.advance(lines=1, size=1),
     )
     _write_found(options, found, translator, chosen)
-    if options.draw is not None:
-        _draw_found(options, found, translator)
+    if options.draw is None:
+        return 0
+    folder = make_folder(options.draw)
+    for head in found.heads:
+        for example in head.examples:
+            attention = attend(translator, example.sentence)
+            picked = pick(attention, kind=head.kind, layer=head.layer, heads=(head.head,))
+            place = f"{head.kind}-layer{head.layer}-head{head.head}-line{example.sentence.number}"
+            name = f"{head.search.name.replace(' ', '-')}-{place}.svg"
+            write_drawn(STYLES[options.style](picked), str(folder / name), size=options.size)
     return 0
 
 
@@ -185,17 +189,7 @@ def _write_found(
         print_json(content)
         return
     model = ["--workdir", options.workdir, "--weights", str(chosen.checkpoint)]
-    beam_size, length_penalty = translator.config.beam_size, translator.config.length_penalty
+    beam_size = translator.config.beam_size
+    length_penalty = translator.config.length_penalty
     decoding = ["--beam-size", str(beam_size), "--length-penalty", str(length_penalty)]
     print(described(found, model=model, decoding=decoding))
-
-
-def _draw_found(options: Namespace, found: Found, translator: fm.Translator) -> None:
-    folder = make_folder(options.draw)
-    for head in found.heads:
-        for example in head.examples:
-            attention = attend(translator, example.sentence)
-            picked = pick(attention, kind=head.kind, layer=head.layer, heads=(head.head,))
-            place = f"{head.kind}-layer{head.layer}-head{head.head}-line{example.sentence.number}"
-            name = f"{head.search.name.replace(' ', '-')}-{place}.svg"
-            write_drawn(STYLES[options.style](picked), str(folder / name), size=options.size)

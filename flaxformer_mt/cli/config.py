@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flaxformer_mt.api.settings import sized_config
-from flaxformer_mt.cli.arguments import CONFIG, flags, make_parser, print_json, take_overrides
+from flaxformer_mt.cli.arguments import CONFIG, flags, make_parser, print_json
 from flaxformer_mt.config import CorpusConfig, ExperimentConfig, to_dict, to_text
 from flaxformer_mt.config.digest_keys import may_change
 from flaxformer_mt.config.freeze import field_types, is_corpora
@@ -16,14 +16,13 @@ from flaxformer_mt.errors import nearest
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
-    rest, overrides = take_overrides(arguments)
-    parser = make_parser(prog, purpose)
+    parser = make_parser(prog, purpose, overridable=True)
     flags(parser, CONFIG | {"--json": "print JSON"})
     explained = "explain every setting, or those under GROUP, such as training.schedule"
     parser.add_argument("--explain", nargs="?", const="", metavar="GROUP", help=explained)
-    options = parser.parse_args(rest)
+    options = parser.parse_args(arguments)
     if options.explain is not None:
-        if overrides or options.config is not None:
+        if options.overrides or options.config is not None:
             parser.error("--explain shows all settings and their defaults: leave out --config")
         lines = {line.partition(" ")[0]: line for line in explanations(ExperimentConfig, "")}
         group = options.explain.removesuffix(".")
@@ -36,7 +35,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         return 0
     if options.config is None:
         parser.error("--config FILE[:VARIANT] or --explain is needed")
-    config = sized_config(options.config, overrides)
+    config = sized_config(options.config, options.overrides)
     if options.json:
         print_json(to_dict(config))
     else:
@@ -47,7 +46,8 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 def explanations(cls: Any, prefix: str) -> Iterator[str]:
     """One line per setting: key, default, meaning, and whether a resumed run may change it."""
     for name, hint in field_types(cls).items():
-        key, field = f"{prefix}{name}", cls.__dataclass_fields__[name]
+        key = f"{prefix}{name}"
+        field = cls.__dataclass_fields__[name]
         if is_corpora(hint):
             yield from explanations(CorpusConfig, f"{key}.NAME.")
         elif dataclasses.is_dataclass(hint):

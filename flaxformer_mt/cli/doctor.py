@@ -19,7 +19,6 @@ from flaxformer_mt.cli.arguments import (
     flags,
     make_parser,
     print_json,
-    take_overrides,
 )
 from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.errors import FINAL
@@ -38,11 +37,11 @@ _WHAT = {
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
-    rest, overrides = take_overrides(arguments)
-    parser = make_parser(prog, purpose)
+    parser = make_parser(prog, purpose, overridable=True)
     flags(parser, _WHAT)
     add_processes(parser)
-    options = parser.parse_args(rest)
+    options = parser.parse_args(arguments)
+    overrides = options.overrides
     if overrides and options.config is None:
         parser.error(f"--config.{overrides[0]} needs a config to change: add --config")
     config = None if options.config is None else sized_config(options.config, overrides)
@@ -91,18 +90,17 @@ def examine(
 def _report(told: Sequence[Sequence[str]], *, as_json: bool) -> int:
     from flaxformer_mt.diagnosis.machine import Finding
 
-    by_process = [[Finding(**item) for item in json.loads(text)] for (text,) in told]
+    found = [
+        (number, Finding(**item))
+        for number, (text,) in enumerate(told)
+        for item in json.loads(text)
+    ]
     if as_json:
-        listed = [
-            {"process": number, **dataclasses.asdict(finding)}
-            for number, findings in enumerate(by_process)
-            for finding in findings
-        ]
-        print_json(listed)
-    for number, findings in enumerate(by_process[1:], start=1):
-        for finding in findings:
-            if finding.state != "ok" and not as_json:
-                print(f"process {number}: {finding.line()}")
-    states = [finding.state for findings in by_process for finding in findings]
+        print_json([{"process": number, **dataclasses.asdict(one)} for number, one in found])
+    else:
+        for number, one in found:
+            if number and one.state != "ok":
+                print(f"process {number}: {one.line()}")
+    states = [one.state for _, one in found]
     say(f"{states.count('ok')} ok, {states.count('warn')} warnings, {states.count('FAIL')} failed")
     return states.count("FAIL")

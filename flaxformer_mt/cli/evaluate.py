@@ -6,13 +6,14 @@ import dataclasses
 import json
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import flaxformer_mt as fm
 from flaxformer_mt.api import config_of, say
-from flaxformer_mt.api.runs import VALID, evaluations
+from flaxformer_mt.api.runs import VALID, evaluations, sets_of_run
 from flaxformer_mt.cli.arguments import (
+    WORKDIR,
     add_decoding,
     add_processes,
     add_search,
@@ -30,9 +31,8 @@ from flaxformer_mt.cli.scoring import (
     given_text,
     language_of,
     scoring,
-    sets_of,
 )
-from flaxformer_mt.evaluation.evaluate import Evaluation, check_place, keep, read_segments
+from flaxformer_mt.evaluation.evaluate import check_place, keep, read_segments
 from flaxformer_mt.evaluation.page import SHOWN
 from flaxformer_mt.evaluation.scoring import Scoring, assess
 from flaxformer_mt.rundir.checkpoint_choice import Chosen, chosen_weights
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from flaxformer_mt.parallel.processes import Processes
 
 _WHAT = {
-    "--workdir DIR": "run directory, local or gs://BUCKET/FOLDER",
+    **WORKDIR,
     "--set NAME": "one of the run's test sets (data.test; default: all), or `valid`",
     "--src FILE": "a source file instead; needs --ref",
     "--ref FILE": "its reference translation",
@@ -74,9 +74,28 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     add_processes(parser)
     options = parser.parse_args(arguments)
     check_testset_options(options, parser)
-    _check_flags(options, parser)
+    given = {name for name, value in vars(options).items() if value is not None}
+    if options.testset is not None and given & {"src", "ref", "set", "folder"}:
+        parser.error("--testset can't be used with --set, --src, --ref or --folder")
     if options.hypotheses is not None:
+        given -= {"weights"} if options.weights == "auto" else set()
+        for name in sorted(given & _OF_RUNS | set(given_settings(options))):
+            parser.error(f"--hypotheses can't be used with --{name.replace('_', '-')}")
+        if options.shortlist:
+            parser.error("--hypotheses can't be used with --shortlist")
+        if (options.ref is None) == (options.testset is None):
+            parser.error("--hypotheses needs --ref FILE, or --testset and --langpair")
         return score_file(options, parser)
+    if options.workdir is None:
+        parser.error("give --workdir DIR to translate with a run, or --hypotheses FILE")
+    if (options.src is None) != (options.ref is None):
+        parser.error("--src and --ref go together")
+    if options.src is not None and given & {"set", "folder"}:
+        parser.error("--src and --ref already name the files: leave out --set and --folder")
+    if options.set == VALID and options.folder is not None:
+        parser.error("--folder is for test files, but the run itself holds the text of --set valid")
+    if options.name is not None and options.src is None and options.testset is None:
+        parser.error("--name is for --src with --ref, --testset and --hypotheses")
     from flaxformer_mt.parallel.processes import joined
 
     with joined(cluster(options, parser), heartbeat=options.heartbeat) as processes:
@@ -97,7 +116,18 @@ def evaluate_run(options: Namespace, parser: ArgumentParser, processes: Processe
     usual = Scoring(tokenizer="none" if data.tokenized else "13a", language=data.tgt_lang)
     how = scoring(options, parser, usual)
     # Every file is read before anything is translated, so that a misspelt name costs no time.
-    sets = sets_of(options, parser, run=run, data=data, processes=processes)
+    if options.testset is None and options.src is None:
+        sets = sets_of_run(run, options.set, folder=options.folder)
+    else:
+        stem = PurePath(options.src or "").name.split(".")[0]
+        testset = f"{options.testset}.{options.langpair}".replace("/", "_")
+        name = options.name or (stem if options.testset is None else testset)
+        if name in {VALID, *(corpus.name for corpus in data.test)}:
+            # One set's scores must not replace another's.
+            parser.error(f"{name!r} is already a test set of this run: choose another --name")
+        sources, references = given_text(options, processes)
+        assert sources is not None and references is not None
+        sets = {name: (sources, references)}
     directory = run.evaluation if options.output is None else as_path(options.output)
     # The first one chooses: a run in training may change a moment later.
     chosen = processes.first(lambda: dataclasses.asdict(chosen_weights(run, options.weights)))
@@ -114,7 +144,14 @@ def evaluate_run(options: Namespace, parser: ArgumentParser, processes: Processe
         sets, load, directory, scoring=how, examples=options.examples, processes=processes
     ):
         before, compiled = compiled, watch_compilations().seconds
-        say_result(result, compiling=compiled - before)
+        for line in result.split_lines:
+            say(f"{result.name}:{line}: too long for the model; translated in pieces and rejoined")
+        for note in result.scores.notes:
+            say(f"{result.name}: {note}")
+        lines, seconds = len(result.translations), result.seconds
+        rate = f"{lines:,} lines in {seconds:.1f} s ({lines / max(seconds, 1e-9):,.0f}/s)"
+        rate += f" plus {compiled - before:.1f} s compiling"
+        say(f"{result.name}: {rate}; {result.files.scores}")
         results[result.name] = json.loads(result.files.scores.read_text("utf-8"))
         if not options.json:
             print(f"{result.name}: {result.scores.one_line()}\n\n{result.assessment.table()}\n")
@@ -125,7 +162,7 @@ def evaluate_run(options: Namespace, parser: ArgumentParser, processes: Processe
 
 def score_file(options: Namespace, parser: ArgumentParser) -> int:
     how = scoring(options, parser, Scoring(language=language_of(options)))
-    name = options.name or Path(options.hypotheses).name.split(".")[0]
+    name = options.name or PurePath(options.hypotheses).name.split(".")[0]
     directory = None if options.output is None else as_path(options.output)
     if directory is not None:
         check_place(name, directory)
@@ -151,39 +188,3 @@ def score_file(options: Namespace, parser: ArgumentParser) -> int:
     else:
         print(f"{name}: {assessment.scores.one_line()}\n\n{assessment.table()}")
     return 0
-
-
-def _check_flags(options: Namespace, parser: ArgumentParser) -> None:
-    given = {name for name, value in vars(options).items() if value is not None}
-    if options.testset is not None and given & {"src", "ref", "set", "folder"}:
-        parser.error("--testset can't be used with --set, --src, --ref or --folder")
-    if options.hypotheses is not None:
-        given -= {"weights"} if options.weights == "auto" else set()
-        for name in sorted(given & _OF_RUNS | set(given_settings(options))):
-            parser.error(f"--hypotheses can't be used with --{name.replace('_', '-')}")
-        if options.shortlist:
-            parser.error("--hypotheses can't be used with --shortlist")
-        if (options.ref is None) == (options.testset is None):
-            parser.error("--hypotheses needs --ref FILE, or --testset and --langpair")
-        return
-    if options.workdir is None:
-        parser.error("give --workdir DIR to translate with a run, or --hypotheses FILE")
-    if (options.src is None) != (options.ref is None):
-        parser.error("--src and --ref go together")
-    if options.src is not None and given & {"set", "folder"}:
-        parser.error("--src and --ref already name the files: leave out --set and --folder")
-    if options.set == VALID and options.folder is not None:
-        parser.error("--folder is for test files, but the run itself holds the text of --set valid")
-    if options.name is not None and options.src is None and options.testset is None:
-        parser.error("--name is for --src with --ref, --testset and --hypotheses")
-
-
-def say_result(result: Evaluation, *, compiling: float) -> None:
-    for line in result.split_lines:
-        say(f"{result.name}:{line}: too long for the model; translated in pieces and rejoined")
-    for note in result.scores.notes:
-        say(f"{result.name}: {note}")
-    lines, seconds = len(result.translations), result.seconds
-    rate = f"{lines:,} lines in {seconds:.1f} s ({lines / max(seconds, 1e-9):,.0f}/s)"
-    rate += f" plus {compiling:.1f} s compiling"
-    say(f"{result.name}: {rate}; {result.files.scores}")

@@ -1,7 +1,5 @@
 """`figures`: training curves of runs; the paper's schedule and positions."""
 
-from __future__ import annotations
-
 import argparse
 import re
 from collections.abc import Sequence
@@ -57,35 +55,27 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     add_size(parser)
     options = parser.parse_args(arguments)
     if options.what == "curves":
-        return draw_curves(options, parser)
-    return draw_formula(options, parser)
-
-
-def draw_formula(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
-    check_form(options.output)
-    if options.runs:
-        parser.error(f"{options.what} draws a formula: leave out the run")
-    # These import JAX, which curves do without.
-    from flaxformer_mt.figures import paper
-
-    if options.what == "schedule":
-        layout = paper.schedule(options.warmup, d_model=options.d_model or 512, steps=options.steps)
+        form = check_form(options.output, others=("html",))
+        require_matplotlib()
+        if not options.runs:
+            parser.error("curves: name at least one run directory")
+        runs = read_runs(options.runs)
+        chosen = panels(runs, options.values)
+        for note in all_notes(runs, chosen):
+            say(note)
+        made = (curves_page if form == "html" else curves)(runs, chosen, axis=options.against)
     else:
-        layout = paper.positions(options.length, d_model=options.d_model or 128)
-    write_drawn(layout, options.output, size=options.size)
-    return 0
+        check_form(options.output)
+        if options.runs:
+            parser.error(f"{options.what} draws a formula: leave out the run")
+        # These import JAX, which curves do without.
+        from flaxformer_mt.figures import paper
 
-
-def draw_curves(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
-    form = check_form(options.output, others=("html",))
-    require_matplotlib()
-    if not options.runs:
-        parser.error("curves: name at least one run directory")
-    runs = read_runs(options.runs)
-    chosen = panels(runs, options.values)
-    for note in all_notes(runs, chosen):
-        say(note)
-    made = (curves_page if form == "html" else curves)(runs, chosen, axis=options.against)
+        d_model = options.d_model
+        if options.what == "schedule":
+            made = paper.schedule(options.warmup, d_model=d_model or 512, steps=options.steps)
+        else:
+            made = paper.positions(options.length, d_model=d_model or 128)
     write_drawn(made, options.output, size=options.size)
     return 0
 

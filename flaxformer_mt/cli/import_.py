@@ -27,7 +27,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parity = import_marian(
         getattr(options, "from"),
         options.workdir,
-        [*prog.rsplit(" ", 1), *arguments],
+        options.command,
         sample=options.sample,
         bound=options.bound,
         report=say,

@@ -1,12 +1,11 @@
 """`plan`: what a training step takes on TPUs you don't have. Compiles; runs nothing."""
 
-from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from dataclasses import fields
 
 from flaxformer_mt.api import say
 from flaxformer_mt.api.settings import sized_config
-from flaxformer_mt.cli.arguments import CONFIG, flags, make_parser, print_json, take_overrides
+from flaxformer_mt.cli.arguments import CONFIG, flags, make_parser, print_json
 from flaxformer_mt.planning import set_for_compiler
 
 _NEEDED = CONFIG | {"--topology VERSION:AxB[xC]": "such as v5e:2x4 or v5p:2x2x1"}
@@ -24,17 +23,24 @@ _INSTEAD = {
     "--fit": "find what makes the batch fit (remat, accumulation) and the largest batch that fits",
     "--decode": "plan beam search on one device instead",
 }
+_UNUSED = {
+    "--shardings": ("lengths", "price_per_chip_hour", "save_hlo"),
+    "--fit": ("save_hlo",),
+    "--decode": ("price_per_chip_hour", "save_hlo"),
+}
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
-    rest, overrides = take_overrides(arguments)
-    parser = make_parser(prog, purpose)
+    parser = make_parser(prog, purpose, overridable=True)
     flags(parser, _NEEDED, required=True)
     flags(parser, _REPORT, slices=1)
     flags(parser.add_mutually_exclusive_group(), _INSTEAD)
-    options = parser.parse_args(rest)
-    _refuse_unused(options, parser)
-    config = sized_config(options.config, overrides)
+    options = parser.parse_args(arguments)
+    for flag, names in _UNUSED.items():
+        for name in names:
+            if getattr(options, flag[2:]) and getattr(options, name) is not None:
+                parser.error(f"--{name.replace('_', '-')} has no effect on {flag}: leave it out")
+    config = sized_config(options.config, options.overrides)
     set_for_compiler()  # the import below is JAX's first
     from flaxformer_mt.planning import report
 
@@ -52,15 +58,3 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     else:
         print(result.text)
     return 0 if result.fits else 1
-
-
-def _refuse_unused(options: Namespace, parser: ArgumentParser) -> None:
-    unused = {
-        "--shardings": ("lengths", "price_per_chip_hour", "save_hlo"),
-        "--fit": ("save_hlo",),
-        "--decode": ("price_per_chip_hour", "save_hlo"),
-    }
-    for flag, names in unused.items():
-        for name in names:
-            if getattr(options, flag[2:]) and getattr(options, name) is not None:
-                parser.error(f"--{name.replace('_', '-')} has no effect on {flag}: leave it out")

@@ -4,12 +4,12 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from flaxformer_mt.api import config_of, say
+from flaxformer_mt.api import say
 from flaxformer_mt.api.preparation import begin_folder, planner_of, prepared
-from flaxformer_mt.api.settings import settled
-from flaxformer_mt.cli.arguments import CONFIG, WORKDIR, flags, make_parser, take_overrides
+from flaxformer_mt.api.settings import continued, settled
+from flaxformer_mt.cli.arguments import CONFIG, WORKDIR, flags, make_parser
 from flaxformer_mt.cluster import workers
-from flaxformer_mt.config import check_resume, differences, to_dict
+from flaxformer_mt.config import to_dict
 from flaxformer_mt.config.digest_keys import trains
 from flaxformer_mt.data.planner import planned_pass
 from flaxformer_mt.data.prepare.manifest import read_manifest
@@ -18,7 +18,6 @@ from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.errors import program
 from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.cache import local_copy
-from flaxformer_mt.rundir.checkpoint_choice import list_steps
 from flaxformer_mt.rundir.layout import RunDirectory, reopen
 from flaxformer_mt.rundir.lock import locked
 from flaxformer_mt.rundir.paths import as_path
@@ -31,38 +30,33 @@ _CLUSTER = {
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
-    rest, overrides = take_overrides(arguments)
-    parser = make_parser(prog, purpose)
+    parser = make_parser(prog, purpose, overridable=True)
     flags(parser, CONFIG | WORKDIR, required=True)
     inspected = "show the batch shapes and the first ten batches as text"
     flags(parser, {"--inspect": inspected})
     flags(parser, _CLUSTER, engine="local")
-    options = parser.parse_args(rest)
+    options = parser.parse_args(arguments)
     if options.ray_address and options.engine == "local":
         parser.error("--ray-address needs --engine ray")
     cluster = functools.partial(
         workers, address=options.ray_address, say=say, chips=1, kinds=("CPU",)
     )
     run = RunDirectory(as_path(options.workdir))
-    config = settled(run, options.config, overrides)
-    command = [*prog.rsplit(" ", 1), *arguments]
+    config = settled(run, options.config, options.overrides)
     changed: dict[str, tuple[Any, Any]] = {}
     begin_folder(run, config)
     with locked(run, "preparing its data"):
         if layout.has_record(run):
-            recorded = config_of(run)
-            changed = differences(recorded, config)
-            if list_steps(run.checkpoints):
-                check_resume(recorded, config, str(run))
+            config, changed = continued(run, config)
         else:
-            layout.create(run.path, to_dict(config), command)
+            layout.create(run.path, to_dict(config), options.command)
         spread = cluster if options.engine == "ray" else None
         with prepared(run, config, cluster=spread, thorough=True) as store:
             if changed:
                 # The record says what is there, so that `train` uses just that.
                 if trains(changed):
                     reopen(run, "its settings have changed")
-                layout.record_start(run, to_dict(config), command)
+                layout.record_start(run, to_dict(config), options.command)
     print(describe(read_manifest(local_copy(run.data))))
     planned_pass(store.valid, config.data.batch)
     if options.inspect:

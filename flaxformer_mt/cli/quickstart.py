@@ -8,7 +8,7 @@ from typing import cast
 import flaxformer_mt as fm
 from flaxformer_mt.api import say
 from flaxformer_mt.cli import average, evaluate, train
-from flaxformer_mt.cli.arguments import flags, make_parser, take_overrides
+from flaxformer_mt.cli.arguments import flags, make_parser
 from flaxformer_mt.config import DataConfig, load_config
 from flaxformer_mt.data.synthetic import Split, pairs
 from flaxformer_mt.errors import UserError, program
@@ -26,15 +26,13 @@ _WHAT = {
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
-    rest, overrides = take_overrides(arguments)
-    parser = make_parser(prog, purpose)
+    parser = make_parser(prog, purpose, overridable=True)
     flags(parser, _WHAT, workdir="runs/quickstart")
-    options = parser.parse_args(rest)
+    options = parser.parse_args(arguments)
     if options.write_text is not None:
-        write_text(Path(options.write_text), load_config("quickstart", overrides).data)
+        write_text(Path(options.write_text), load_config("quickstart", options.overrides).data)
         return 0
-    command = [*prog.rsplit(" ", 1), *arguments]
-    status = train.train_run(options.workdir, "quickstart", overrides, command)
+    status = train.train_run(options.workdir, "quickstart", options.overrides, options.command)
     if status:
         return status
     average.main(["--workdir", options.workdir], prog, purpose)

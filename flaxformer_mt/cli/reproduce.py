@@ -7,7 +7,7 @@ from pathlib import Path
 
 from flaxformer_mt.api import say
 from flaxformer_mt.cli import train
-from flaxformer_mt.cli.arguments import flags, make_parser, take_overrides
+from flaxformer_mt.cli.arguments import flags, make_parser
 from flaxformer_mt.cli.figures import make_folder
 from flaxformer_mt.errors import STOPPED
 from flaxformer_mt.figures.canvas import require_matplotlib
@@ -61,11 +61,16 @@ _OF_TABLES = "scale only seeds text folder corpus train valid test".split()
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
-    rest, overrides = take_overrides(arguments)
-    parser = make_parser(prog, purpose, _EPILOG)
-    _add_arguments(parser)
-    options = parser.parse_args(rest)
-    _check(options, overrides, parser)
+    parser = make_parser(prog, purpose, _EPILOG, overridable=True)
+    flags(parser, _WHAT, workdir="runs/reproduction")
+    flags(parser.add_argument_group("rows"), _ROWS)
+    flags(parser.add_argument_group("text"), _TEXT)
+    results = parser.add_argument_group("results")
+    flags(results, _RESULTS)
+    flags(results, _REPEATABLE, repeatable=True)
+    flags(parser.add_argument_group("figures"), _FIGURES)
+    options = parser.parse_args(arguments)
+    _check(options, parser)
     workdir = Path(options.workdir)
     options.results = Path(options.results or workdir / "results")
     options.report = Path(options.report or workdir / "reproduction.md")
@@ -73,7 +78,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         return _report(options)
     if options.what == "figures":
         return _figures(workdir, options.run, dry_run=options.dry_run)
-    experiments, refused = _experiments(options, overrides)
+    experiments, refused = _experiments(options)
     for line in refused:
         say(line)
     if options.dry_run:
@@ -81,17 +86,17 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 
         print(listing(experiments, options.results))
         return 1 if refused else 0
-    status = _run(options, experiments, [*prog.rsplit(" ", 1), *arguments])
+    status = _run(options, experiments)
     return status or (1 if refused else 0)
 
 
-def _run(options: Namespace, experiments: Sequence[Experiment], command: Sequence[str]) -> int:
+def _run(options: Namespace, experiments: Sequence[Experiment]) -> int:
     from flaxformer_mt.cli.main import explained  # which imports the commands
     from flaxformer_mt.reproduction.run_rows import Ending, Rows
 
     def trained(run: RunDirectory, changes: Sequence[str]) -> Ending:
         endings: dict[int, Ending] = {0: "finished", STOPPED: "stopped"}
-        return endings[train.train_run(str(run), None, changes, command)]
+        return endings[train.train_run(str(run), None, changes, options.command)]
 
     rows = Rows(
         workdir=Path(options.workdir),
@@ -99,7 +104,7 @@ def _run(options: Namespace, experiments: Sequence[Experiment], command: Sequenc
         train=trained,
         explain=lambda error: explained(error, "reproduce"),
         say=say,
-        command=command,
+        command=options.command,
     )
     make_folder(str(options.results))
     outcomes = rows.run(experiments)
@@ -126,7 +131,8 @@ def _report(options: Namespace) -> int:
     for path, other in zip(options.also, others, strict=True):
         if not page.SCORES.keys() & other.metrics:
             raise ResultError(f"{path}: has none of the scores {', '.join(page.SCORES)}")
-    text, report = page.report(read_records(options.results), plans, others), options.report
+    text = page.report(read_records(options.results), plans, others)
+    report = options.report
     if not options.check:
         make_folder(str(report.parent))
         write_text(report, text)
@@ -156,21 +162,11 @@ def _figures(workdir: Path, run_dir: str | None, *, dry_run: bool) -> int:
     return 0
 
 
-def _add_arguments(parser: ArgumentParser) -> None:
-    flags(parser, _WHAT, workdir="runs/reproduction")
-    flags(parser.add_argument_group("rows"), _ROWS)
-    flags(parser.add_argument_group("text"), _TEXT)
-    results = parser.add_argument_group("results")
-    flags(results, _RESULTS)
-    flags(results, _REPEATABLE, repeatable=True)
-    flags(parser.add_argument_group("figures"), _FIGURES)
-
-
-def _check(options: Namespace, overrides: Sequence[str], parser: ArgumentParser) -> None:
+def _check(options: Namespace, parser: ArgumentParser) -> None:
     given = [name for name in _OF_TABLES if getattr(options, name) is not None]
-    if options.what not in TABLES and (given or overrides):
-        flag = given[0] if given else f"config.{overrides[0].partition('=')[0]}"
-        parser.error(f"--{flag} is for a table's rows, not for {options.what}")
+    if options.what not in TABLES and (given or options.overrides):
+        given += [f"config.{one.partition('=')[0]}" for one in options.overrides]
+        parser.error(f"--{given[0]} is for a table's rows, not for {options.what}")
     for name, what in {"run": "figures", "check": "report"}.items():
         if getattr(options, name) and options.what != what:
             parser.error(f"--{name} is for {what}, not for {options.what}")
@@ -188,9 +184,7 @@ def _check(options: Namespace, overrides: Sequence[str], parser: ArgumentParser)
             parser.error(f"--{name} {value}: use a local folder; several runs share its files")
 
 
-def _experiments(
-    options: Namespace, overrides: Sequence[str]
-) -> tuple[list[Experiment], list[str]]:
+def _experiments(options: Namespace) -> tuple[list[Experiment], list[str]]:
     corpus = None
     if options.corpus is not None:
         files = {part: getattr(options, part) for part in ("train", "valid", "test")}
@@ -201,7 +195,7 @@ def _experiments(
         text=options.text or "files",
         folder=options.folder,
         corpus=corpus,
-        overrides=tuple(overrides),
+        overrides=tuple(options.overrides),
     )
     rows = rows_of(options.what, options.only or ())
     of_files = options.folder is not None and options.text != "tfds"

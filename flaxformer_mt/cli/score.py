@@ -1,7 +1,5 @@
 """`score`: how likely a model finds given translations."""
 
-from __future__ import annotations
-
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -60,7 +58,26 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 
 
 def _form(options: Namespace, parser: ArgumentParser) -> PairForm:
-    _check_flags(options, parser)
+    if (options.src is None) != (options.tgt is None):
+        parser.error("--src and --tgt go together")
+    if options.src is not None and options.input is not None:
+        parser.error("give either --input, or --src and --tgt")
+    if options.src is not None and options.format is not None:
+        parser.error("--format is for --input; --src and --tgt are plain text")
+    for flag, what in (
+        ("key", "is for JSON objects"),
+        ("translation_key", "is for JSON objects"),
+        ("scored_key", "is for JSON objects"),
+        ("from_tokens", "reads JSON objects"),
+    ):
+        value = getattr(options, flag)
+        name = f"--{flag.replace('_', '-')}"
+        if value == "":
+            parser.error(f"{name} is empty")
+        if value and options.format != "jsonl":
+            parser.error(f"{name} {what}: add --format jsonl")
+    if options.columns is not None and (options.src is not None or options.format == "jsonl"):
+        parser.error("--columns is for --format tsv")
     src, tgt = options.columns or (1, 2)
     try:
         return PairForm(
@@ -75,25 +92,3 @@ def _form(options: Namespace, parser: ArgumentParser) -> PairForm:
         )
     except ValueError as error:
         parser.error(f"{error}; choose a different --scored-key")
-
-
-def _check_flags(options: Namespace, parser: ArgumentParser) -> None:
-    if (options.src is None) != (options.tgt is None):
-        parser.error("--src and --tgt go together")
-    if options.src is not None and options.input is not None:
-        parser.error("give either --input, or --src and --tgt")
-    if options.src is not None and options.format is not None:
-        parser.error("--format is for --input; --src and --tgt are plain text")
-    for flag, what in (
-        ("key", "is for JSON objects"),
-        ("translation_key", "is for JSON objects"),
-        ("scored_key", "is for JSON objects"),
-        ("from_tokens", "reads JSON objects"),
-    ):
-        value, name = getattr(options, flag), f"--{flag.replace('_', '-')}"
-        if value == "":
-            parser.error(f"{name} is empty")
-        if value and options.format != "jsonl":
-            parser.error(f"{name} {what}: add --format jsonl")
-    if options.columns is not None and (options.src is not None or options.format == "jsonl"):
-        parser.error("--columns is for --format tsv")

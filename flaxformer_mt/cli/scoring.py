@@ -9,9 +9,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from flaxformer_mt.api import say
-from flaxformer_mt.api.runs import VALID, Sets, sets_of_run
 from flaxformer_mt.cli.arguments import flags
-from flaxformer_mt.config import DataConfig
 from flaxformer_mt.evaluation.comet import MODEL, require_comet
 from flaxformer_mt.evaluation.evaluate import read_segments
 from flaxformer_mt.evaluation.metrics import TOKENIZERS
@@ -19,7 +17,6 @@ from flaxformer_mt.evaluation.paper_protocol import LANGUAGES
 from flaxformer_mt.evaluation.scoring import Scoring
 from flaxformer_mt.evaluation.significance import RESAMPLES, SEED
 from flaxformer_mt.evaluation.testsets import load_testset
-from flaxformer_mt.rundir.layout import RunDirectory
 
 if TYPE_CHECKING:
     from flaxformer_mt.parallel.processes import Processes
@@ -97,29 +94,6 @@ def language_of(options: Namespace) -> str:
         return str(options.langpair).rpartition("-")[2]
     suffixes = [] if options.ref is None else PurePath(options.ref).suffixes
     return next((s[1:] for s in reversed(suffixes) if s[1:] in LANGUAGES), "")
-
-
-def sets_of(
-    options: Namespace,
-    parser: ArgumentParser,
-    *,
-    run: RunDirectory,
-    data: DataConfig,
-    processes: Processes,
-) -> Sets:
-    """What `run` is to translate, read in full. Raises CorpusError, and as `given_text`."""
-    own = {corpus.name: corpus for corpus in data.test}
-    if options.testset is not None or options.src is not None:
-        stem = PurePath(options.src or "").name.split(".")[0]
-        testset = f"{options.testset}.{options.langpair}".replace("/", "_")
-        name = options.name or (stem if options.testset is None else testset)
-        if name in {*own, VALID}:
-            # One set's scores must not replace another's.
-            parser.error(f"{name!r} is already a test set of this run: choose another --name")
-        sources, references = given_text(options, processes)
-        assert sources is not None and references is not None
-        return {name: (sources, references)}
-    return sets_of_run(run, options.set, folder=options.folder)
 
 
 def given_text(

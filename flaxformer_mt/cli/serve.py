@@ -1,7 +1,5 @@
 """`serve`: an HTTP API and a web page over a run directory's model."""
 
-from __future__ import annotations
-
 import argparse
 import functools
 import gc
@@ -28,8 +26,7 @@ from flaxformer_mt.cli.arguments import (
 from flaxformer_mt.errors import UserError, install
 from flaxformer_mt.files.reading import read_text
 from flaxformer_mt.rundir.layout import open_run
-from flaxformer_mt.serving.model_info import Model
-from flaxformer_mt.serving.settings import Log, ServerSettings, flags as limits, read_keys
+from flaxformer_mt.serving.settings import Log, Model, ServerSettings, flags as limits, read_keys
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
@@ -53,7 +50,21 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     # Before the model is loaded, so that errors show at once.
     allow_files(settings.connections)
     with bind(options.host, options.port) as listener:
-        translator, model = _load(options)
+        run = open_run(options.workdir)
+        config = config_of(run)
+        loaded = fm.Translator.load(run, which=options.weights, shortlist=options.shortlist)
+        translator = as_asked(options, loaded)
+        model = Model(
+            src_lang=config.data.src_lang,
+            tgt_lang=config.data.tgt_lang,
+            name=config.name,
+            weights=translator.name,
+            beam_size=translator.config.beam_size,
+            encoder_layers=config.model.encoder_layers,
+            decoder_layers=config.model.decoder_layers,
+            diverse=translator.config.diverse_groups > 1,
+            codes=frozenset(translator.vocabularies.src.language_codes),
+        )
         # What is loaded stays: it needn't be searched for garbage.
         gc.freeze()
         server = TranslationServer(translator, model, settings, listener=listener, say=say)
@@ -65,24 +76,6 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         sys.stderr.flush()
         os._exit(0)
     return 0
-
-
-def _load(options: argparse.Namespace) -> tuple[fm.Translator, Model]:
-    run = open_run(options.workdir)
-    config = config_of(run)
-    loaded = fm.Translator.load(options.workdir, which=options.weights, shortlist=options.shortlist)
-    translator = as_asked(options, loaded)
-    return translator, Model(
-        src_lang=config.data.src_lang,
-        tgt_lang=config.data.tgt_lang,
-        name=config.name,
-        weights=translator.name,
-        beam_size=translator.config.beam_size,
-        encoder_layers=config.model.encoder_layers,
-        decoder_layers=config.model.decoder_layers,
-        diverse=translator.config.diverse_groups > 1,
-        codes=frozenset(translator.vocabularies.src.language_codes),
-    )
 
 
 _WHAT = {

@@ -95,8 +95,10 @@ def writing(
         return kind(name, restart=options.restart)
 
     if ends:
-        open_shard, record = (lambda number: opened(names[number])), f"{path}.shards.json"
-        sink: Sink = ShardedSink(record, ends, open_shard, restart=options.restart)
+        record = f"{path}.shards.json"
+        sink: Sink = ShardedSink(
+            record, ends, lambda number: opened(names[number]), restart=options.restart
+        )
     else:
         sink = opened(path)
     with contextlib.closing(sink):
@@ -203,9 +205,12 @@ def streamed(
             begin = functools.partial(_begun, options, settings, window)
             clock: Callable[[], float] = working_time
             if options.engine == "ray":
-                address, chips = options.ray_address, options.ray_chips
-                found = stack.enter_context(workers(begin, address=address, chips=chips, say=say))
-                told, work, clock = found.told, found.map, time.monotonic
+                found = stack.enter_context(
+                    workers(begin, address=options.ray_address, chips=options.ray_chips, say=say)
+                )
+                told = found.told
+                work = found.map
+                clock = time.monotonic
             else:
                 told, make = begin()
                 work = functools.partial(map, lambda window: (window, make(window)))
@@ -248,7 +253,8 @@ def _begun(
     translator = as_asked(
         options, fm.Translator.load_ensemble(runs, which=options.weights, shortlist=short)
     )
-    beam_size, n_best = translator.config.beam_size, getattr(options, "n_best", 1)
+    beam_size = translator.config.beam_size
+    n_best = getattr(options, "n_best", 1)
     if n_best > beam_size:
         raise ConfigError(f"--n-best {n_best} must lie between 1 and the beam size, {beam_size}")
     make = functools.partial(settings.make, translator=translator)

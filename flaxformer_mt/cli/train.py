@@ -16,7 +16,6 @@ from flaxformer_mt.cli.arguments import (
     cluster,
     flags,
     make_parser,
-    take_overrides,
 )
 from flaxformer_mt.config import ConfigError, freeze, load_config, to_dict
 from flaxformer_mt.errors import STOPPED, program
@@ -38,19 +37,18 @@ _WHAT = {
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
-    rest, overrides = take_overrides(arguments)
-    parser = make_parser(prog, purpose)
+    parser = make_parser(prog, purpose, overridable=True)
     flags(parser, WORKDIR, required=True)
     flags(parser, CONFIG | _WHAT)
     add_processes(parser)
-    options = parser.parse_args(rest)
+    options = parser.parse_args(arguments)
     if options.dry_run and (options.profile_steps or options.init_from):
         parser.error("--dry-run only tries a step: leave out --profile-steps and --init-from")
     # After the arguments: these import JAX.
     from flaxformer_mt.parallel.process_settings import make_deterministic
     from flaxformer_mt.parallel.processes import joined
 
-    command = [*prog.rsplit(" ", 1), *arguments]
+    overrides = options.overrides
     run = RunDirectory(as_path(options.workdir))
     with contextlib.suppress(ConfigError, RunDirectoryError):  # reported when the run begins
         # In every process; not all may be able to read the text.
@@ -59,12 +57,16 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
             # Joining counts devices: it would be too late then.
             make_deterministic()
     with joined(cluster(options, parser), heartbeat=options.heartbeat) as processes:
-        place, spec, profile = options.workdir, options.config, options.profile_steps
+        place = options.workdir
+        spec = options.config
+        profile = options.profile_steps
         if options.dry_run:
             from flaxformer_mt.cli.dry_run import dry_run
 
             return dry_run(place, spec, overrides, processes)
-        status = train_run(place, spec, overrides, command, options.init_from, processes, profile)
+        status = train_run(
+            place, spec, overrides, options.command, options.init_from, processes, profile
+        )
     if status == 0:
         started = f"{program()} {{}} --workdir {shlex.quote(place)}"
         say(
@@ -87,7 +89,8 @@ def train_run(
     from flaxformer_mt.api.training import train
     from flaxformer_mt.parallel.processes import ALONE
 
-    processes, run = processes or ALONE, RunDirectory(as_path(workdir))
+    processes = processes or ALONE
+    run = RunDirectory(as_path(workdir))
     # Only the first reads it: the run could change a moment later.
     config = processes.first(lambda: to_dict(settled(run, spec, overrides, init_from)))
     status = train(

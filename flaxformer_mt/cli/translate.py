@@ -106,30 +106,6 @@ def _form(options: Namespace, parser: ArgumentParser) -> Form:
     if write not in WRITABLE[options.format]:
         known = " or ".join(WRITABLE[options.format])
         parser.error(f"--output-format {write}: from {options.format} you can write {known}")
-    _check_flags(options, write, parser)
-    try:
-        return Form(
-            read=options.format,
-            write=write,
-            column=(options.column or 1) - 1,
-            append=options.append or options.format == "text",
-            key=options.key or "source",
-            target_key=options.translation_key or "translation",
-            prefix_key=options.prefix_key or "",
-            forbid_key=options.forbid_key,
-            constraints_key=options.constraints_key,
-            shown=Shown(
-                scores=options.scores or write == "jsonl",
-                alignments=options.alignments,
-                tokens=options.tokens,
-                n_best=options.n_best > 1,
-            ),
-        )
-    except ValueError as error:
-        parser.error(f"{error}; choose a different --key or --translation-key")
-
-
-def _check_flags(options: Namespace, write: str, parser: ArgumentParser) -> None:
     keys = {
         "--key": (options.key, "--format", {options.format, write}),
         "--translation-key": (options.translation_key, "--output-format", {write}),
@@ -152,3 +128,23 @@ def _check_flags(options: Namespace, write: str, parser: ArgumentParser) -> None
         parser.error("give either --prefix or --prefix-key")
     if options.ensemble and options.alignments:
         parser.error("--alignments needs a single model: leave out --ensemble")
+    try:
+        return Form(
+            read=options.format,
+            write=write,
+            column=(options.column or 1) - 1,
+            append=options.append or options.format == "text",
+            key=options.key or "source",
+            target_key=options.translation_key or "translation",
+            prefix_key=options.prefix_key or "",
+            forbid_key=options.forbid_key,
+            constraints_key=options.constraints_key,
+            shown=Shown(
+                scores=options.scores or write == "jsonl",
+                alignments=options.alignments,
+                tokens=options.tokens,
+                n_best=options.n_best > 1,
+            ),
+        )
+    except ValueError as error:
+        parser.error(f"{error}; choose a different --key or --translation-key")

@@ -1,13 +1,11 @@
 """`trees`: treebanks to parallel text, a model's output to trees, and scores."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import itertools
 import os
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
@@ -62,12 +60,17 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     flags(rebuilding, _REBUILD, malformed="repair")
     flags(actions.add_parser("score", help="compute EVALB's labelled bracket scores"), _SCORE)
     options = parser.parse_args(arguments)
-    if options.action == "linearize":
-        _check_files(options.trees, [options.output_src, options.output_tgt], parser)
-    else:
-        read = [options.src if options.action == "rebuild" else options.gold, options.predicted]
-        written = [options.output, options.json if options.action == "rebuild" else None]
-        _check_files(read, written, parser)
+    given = vars(options)
+    read = [*given.get("trees", ()), *(given.get(name) for name in ("src", "gold", "predicted"))]
+    if read.count("-") > 1:
+        parser.error("standard input (-) can be only one file")
+    # No output may be another one or an input, which would be lost.
+    taken = {os.path.realpath(path) for path in read if path}
+    for path in (given.get(name) for name in ("output_src", "output_tgt", "output", "json")):
+        if isinstance(path, str):
+            if os.path.realpath(path) in taken:
+                parser.error(f"{path}: named twice; each output needs its own file")
+            taken.add(os.path.realpath(path))
     {"linearize": _linearize, "rebuild": _rebuild, "score": _score}[options.action](options)
     return 0
 
@@ -172,16 +175,3 @@ def _output(path: str | None) -> Iterator[Callable[[str], object]]:
     else:
         with writing(as_path(path)) as file:
             yield file.write
-
-
-def _check_files(
-    read: Sequence[str], written: Sequence[str | None], parser: ArgumentParser
-) -> None:
-    """No output may be another one or an input, which would be lost."""
-    if read.count("-") > 1:
-        parser.error("standard input (-) can be only one file")
-    taken = set(map(os.path.realpath, read))
-    for path in filter(None, written):
-        if os.path.realpath(path) in taken:
-            parser.error(f"{path}: named twice; each output needs its own file")
-        taken.add(os.path.realpath(path))

@@ -36,6 +36,7 @@ Sources = tuple[Any, Any, Sentences]
 SHORTEST_ROOM = 32  # output positions of the smallest cache
 FEWER = 4  # a batch moves to a shape of this many times fewer rows
 SMALL = 1 << 23  # parameters up to which compiling takes longer than searching, on a CPU
+BLOCK = 1024  # source tokens that a CPU encodes at a time: a layer's activations stay in its cache
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,7 +132,35 @@ def rooms_of_small(src_length: int, length: int) -> tuple[int, ...]:
     return tuple(sorted({min(SHORTEST_ROOM, length), length}))[-2 if src_length <= 32 else -1 :]
 
 
-@functools.partial(jax.jit, static_argnames=("models", "rules", "length", "room"))
+def blocks_of(rows: int, src_length: int) -> int:
+    """Into how many equal parts of some BLOCK tokens that many rows can be split."""
+    blocks = 1
+    while rows % (2 * blocks) == 0 and rows * src_length > blocks * BLOCK:
+        blocks *= 2
+    return blocks
+
+
+def _encoded(model: Transformer, params: Any, *sources: Array, blocks: int) -> Array:
+    """The encoder's output for token ids, segment ids and positions, [rows, src_length]."""
+
+    def encode(block: tuple[Array, ...]) -> Any:
+        src, segment_ids, positions = block
+        return model.apply(
+            {"params": params},
+            src,
+            src_segment_ids=segment_ids,
+            src_positions=positions,
+            deterministic=True,
+            method="encode",
+        )
+
+    if blocks == 1:
+        return encode(sources)
+    cut = tuple(part.reshape(blocks, -1, part.shape[1]) for part in sources)
+    return jax.lax.map(encode, cut).reshape(*sources[0].shape, -1)
+
+
+@functools.partial(jax.jit, static_argnames=("models", "rules", "length", "room", "blocks"))
 def begin(
     params: Params,
     src: Int[Array, "rows src_length"],
@@ -142,20 +171,14 @@ def begin(
     rules: Rules,
     length: int,
     room: int,
+    blocks: int = 1,
 ) -> State:
-    """Encodes the sources and begins their searches."""
+    """Encodes the sources, `blocks` equal parts one after another, and begins their searches."""
     positions = jnp.broadcast_to(jnp.arange(src.shape[1]), src.shape)
     segment_ids = (positions < src_lengths[:, None]).astype(jnp.int32)
     caches = []
     for model, own in zip(models, params, strict=True):
-        encoded = model.apply(
-            {"params": own},
-            src,
-            src_segment_ids=segment_ids,
-            src_positions=positions * segment_ids,
-            deterministic=True,
-            method="encode",
-        )
+        encoded = _encoded(model, own, src, segment_ids, positions * segment_ids, blocks=blocks)
         cache = model.apply(
             {"params": own},
             encoded,

@@ -95,6 +95,7 @@ class Decoder:
         self._models, self._params, self._mesh = models, params, mesh
         self._split = batch_search.parts_of(mesh)
         self._small = batch_search.is_small(params, mesh)
+        self._in_blocks = platform == "cpu" and mesh.size == 1
         self._config, self._seed = config, drawn.seed
         self._shortlist = shortlist
         self._longest = min(model.config.max_length for model in models)
@@ -353,9 +354,10 @@ class Decoder:
                         states.append((changed, other))
 
     def _begun(self, sources: Sources, length: int, room: int) -> State:
+        blocks = batch_search.blocks_of(*sources[0].shape) if self._in_blocks else 1
+        static: Any = {"models": self._models, "rules": self._rules, "blocks": blocks}
         with on_mesh(self._mesh):
             placed = place_batch(sources, self._mesh)
-            static: Any = {"models": self._models, "rules": self._rules}
             return batch_search.begin(self._params, *placed, **static, length=length, room=room)
 
     def _advanced(self, state: State, until: int, leave_at: int = 0, stride: int = 1) -> State:

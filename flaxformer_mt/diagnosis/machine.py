@@ -19,11 +19,10 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from flaxformer_mt.errors import install
 from flaxformer_mt.parallel.chips import chip_of, product_flops, upload_bandwidth
-from flaxformer_mt.parallel.processes import Processes
+from flaxformer_mt.parallel.processes import Processes, over_devices
 from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.paths import is_remote, remove
@@ -95,11 +94,7 @@ def spread(rows: int, columns: int, part: Callable[[int], np.ndarray]) -> jax.Ar
     def block(index: Any) -> np.ndarray:
         return part(index[0].start or 0)
 
-    return jax.make_array_from_callback(shape, _over_devices("device"), block)
-
-
-def _over_devices(*axes: str) -> NamedSharding:
-    return NamedSharding(Mesh(np.asarray(jax.devices()), ("device",)), PartitionSpec(*axes))
+    return jax.make_array_from_callback(shape, over_devices("device"), block)
 
 
 def versions() -> dict[str, str]:
@@ -207,7 +202,7 @@ def check_collective() -> Iterator[Finding]:
         return
     length = _SUMMED // 4 // (8 if jax.devices()[0].platform == "cpu" else 1)
     rows = spread(1, length, lambda number: np.full((1, length), number, np.float32))
-    total = jax.jit(lambda array: jnp.sum(array, axis=0), out_shardings=_over_devices())
+    total = jax.jit(lambda array: jnp.sum(array, axis=0), out_shardings=over_devices())
     found = np.asarray(total(rows).addressable_data(0))
     again = timeit.repeat(lambda: total(rows).block_until_ready(), number=1, repeat=_TRIES)
     rate = 4 * length / min(again)
@@ -241,7 +236,14 @@ def check_checkpoint(place: Path, processes: Processes) -> Iterator[Finding]:
     name = processes.first(lambda: f"doctor-{uuid.uuid4().hex[:8]}")
     folder = place / name
     try:
-        if missing := _without(folder, processes):
+        missing: list[int] = []
+        if processes.count > 1 and not is_remote(folder):
+            processes.first(functools.partial(folder.mkdir, parents=True))
+            told = processes.gather(["yes" if folder.exists() else "no"])
+            missing = processes.first(
+                lambda: [n for n, (answer,) in enumerate(told) if answer == "no"]
+            )
+        if missing:
             text = f"{place} is not the same folder for process {', '.join(map(str, missing))}"
             advice = "--workdir must be on a shared file system or in a bucket"
             yield Finding("checkpoint", "FAIL", text, advice)
@@ -280,15 +282,6 @@ def check_cache(folder: Path | None) -> Iterator[Finding]:
         except OSError as error:
             text = f"{folder} cannot be written: {error.strerror or error}"
             yield noted("cache", text, "set FLAXFORMER_CACHE to another folder")
-
-
-def _without(folder: Path, processes: Processes) -> list[int]:
-    """The processes that don't see the first one's folder."""
-    if processes.count == 1 or is_remote(folder):
-        return []
-    processes.first(functools.partial(folder.mkdir, parents=True))
-    told = processes.gather(["yes" if folder.exists() else "no"])
-    return processes.first(lambda: [n for n, (answer,) in enumerate(told) if answer == "no"])
 
 
 def _there_and_back(folder: Path, place: Path) -> Finding:

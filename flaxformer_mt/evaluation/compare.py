@@ -88,7 +88,8 @@ class Comparison:
         header += [column for method in self.methods for column in _COLUMNS[method]]
         rows = []
         for system in self.systems:
-            scores, spread = system.assessment.scores, system.assessment.intervals.get(metric)
+            scores = system.assessment.scores
+            spread = system.assessment.intervals.get(metric)
             row = [system.name, f"{scores.metrics[metric]:.2f}"]
             row.append(f"{spread.low:.2f} to {spread.high:.2f}" if spread else "-")
             for method, found in system.tests.items():
@@ -149,7 +150,8 @@ def compare(
             assessed.append(assess(system.hypotheses, references, sources=sources, scoring=scoring))
         except ScoringError as error:
             raise ScoringError(f"{system.name}: {error}") from error
-    first, chosen = assessed[0], tuple(method for method in METHODS if method in methods)
+    first = assessed[0]
+    chosen = tuple(method for method in METHODS if method in methods)
     compared = [Compared(name=names[0], assessment=first, tests={})]
     for name, other in zip(names[1:], assessed[1:], strict=True):
         tests = {}
@@ -182,7 +184,16 @@ def find_system(argument: str | os.PathLike[str], *, evaluation: str | None = No
     place = as_path(path)
     run = RunDirectory(place)
     if exists(run.config_file):
-        chosen = _chosen(run, evaluation)
+        names = kept_names(run.evaluation)
+        there = ", ".join(names)
+        if evaluation is not None and evaluation not in names:
+            problem = f"has no evaluation {evaluation!r} (it has: {there or 'none'})"
+            raise ScoringError(f"{run}: {problem}")
+        if not names:
+            raise ScoringError(f"{run}: has no evaluation: run `evaluate` on it first")
+        if evaluation is None and len(names) > 1:
+            raise ScoringError(f"{run}: has several evaluations: choose one with --set: {there}")
+        chosen = evaluation or names[0]
         kept = read_kept(run.evaluation, chosen)
         return dataclasses.replace(kept, name=name or place.name, evaluation=chosen)
     if place.suffix == ".json":
@@ -250,18 +261,6 @@ def common_scoring(
         lowercase=lowercase or bool(before("lowercase", some + same)),
         language=language or next((each.language for each in systems if each.language), ""),
     )
-
-
-def _chosen(run: RunDirectory, evaluation: str | None) -> str:
-    names = kept_names(run.evaluation)
-    there = ", ".join(names)
-    if evaluation is not None and evaluation not in names:
-        raise ScoringError(f"{run}: has no evaluation {evaluation!r} (it has: {there or 'none'})")
-    if not names:
-        raise ScoringError(f"{run}: has no evaluation: run `evaluate` on it first")
-    if evaluation is None and len(names) > 1:
-        raise ScoringError(f"{run}: has several evaluations: choose one with --set: {there}")
-    return evaluation or names[0]
 
 
 def _first_difference(ones: Sequence[str], others: Sequence[str]) -> int:

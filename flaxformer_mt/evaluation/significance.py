@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from flaxformer_mt.evaluation.metrics import Measured
 
@@ -51,19 +51,16 @@ def interval(scores: Samples) -> Interval:
 def bootstrap_scores(measured: Sequence[Measured], *, samples: int, seed: int) -> list[Samples]:
     """The score of each resample, for each of `measured`, over the same sentences."""
     found: list[list[Samples]] = [[] for _ in measured]
-    for weights in _weights(len(measured[0].counts), samples, seed):
-        for scores, one in zip(found, measured, strict=True):
-            scores.append(one.metric.score(weights @ one.counts))
-    return [np.concatenate(scores) for scores in found]
-
-
-def _weights(sentences: int, samples: int, seed: int) -> Iterator[Float[np.ndarray, "c sentences"]]:
     rng = np.random.default_rng(seed)
+    sentences = len(measured[0].counts)
     for rows in chunks(samples, sentences):
         drawn = rng.choice(sentences, size=(rows, sentences), replace=True)
         places = drawn + sentences * np.arange(rows)[:, None]
         counted = np.bincount(places.ravel(), minlength=rows * sentences)
-        yield counted.reshape(rows, sentences).astype(np.float64)
+        weights = counted.reshape(rows, sentences).astype(np.float64)
+        for scores, one in zip(found, measured, strict=True):
+            scores.append(one.metric.score(weights @ one.counts))
+    return [np.concatenate(scores) for scores in found]
 
 
 def chunks(samples: int, sentences: int) -> Iterator[int]:
@@ -108,7 +105,8 @@ def paired_bootstrap(
         # As in sacreBLEU: absolute differences, shifted to mean zero.
         sizes = np.abs(differences)
         better = differences > _TIE if one.metric.higher_is_better else differences < -_TIE
-        spread, share = interval(differences), float(better.mean())
+        spread = interval(differences)
+        share = float(better.mean())
         found = _outcome(one, other, sizes - sizes.mean())
         tests.append(dataclasses.replace(found, interval=spread, better=share))
     return tests
@@ -126,10 +124,7 @@ def approximate_randomization(
     sentences = len(baseline[0].counts)
     found: list[list[Samples]] = [[] for _ in baseline]
     for rows in chunks(trials, sentences):
-        stay: Bool[np.ndarray, "rows sentences"] = rng.integers(
-            2, size=(rows, sentences), dtype=bool
-        )
-        kept = stay.astype(np.float64)
+        kept = rng.integers(2, size=(rows, sentences), dtype=bool).astype(np.float64)
         for differences, one, other in zip(found, baseline, system, strict=True):
             first = other.totals + kept @ (one.counts - other.counts)
             second = one.totals + other.totals - first

@@ -17,10 +17,7 @@ def load_testset(name: str, langpair: str) -> tuple[list[str], list[str], int]:
     """Sources and sacreBLEU's first references of `wmt14/full`, `en-de` and the like, and how many
     more references there are. Raises ScoringError."""
     check_testset(name, langpair)
-    if not (files := _on_disk(name, langpair)):
-        _fetch(name, langpair)
-        files = _on_disk(name, langpair)
-    if not files:
+    if not (files := _on_disk(name, langpair) or _fetched(name, langpair)):
         raise ScoringError(
             f"sacreBLEU's download of {name} has no {langpair}; {_advice(name, langpair)}"
         )
@@ -77,7 +74,7 @@ def _advice(name: str, langpair: str) -> str:
     )
 
 
-def _fetch(name: str, langpair: str) -> None:
+def _fetched(name: str, langpair: str) -> list[Path]:
     # sacreBLEU opens its downloads without a time limit: one for all sockets meanwhile.
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(STALL_SECONDS)
@@ -93,3 +90,4 @@ def _fetch(name: str, langpair: str) -> None:
         ) from error
     finally:
         socket.setdefaulttimeout(before)
+    return _on_disk(name, langpair)

@@ -89,7 +89,12 @@ KNOWN = (
 def read_runs(named: Sequence[str]) -> list[RunLog]:
     """The logs of `RUN` or `NAME=RUN`, local or `gs://`; runs of one name also get their folders'.
     Raises FigureError and RunDirectoryError."""
-    paths = [_split(each) for each in named]
+    paths = []
+    for each in named:
+        name, equals, path = each.partition("=")
+        # A path may have an equals sign of its own.
+        is_named = equals and name and "/" not in name and not os.path.exists(each)
+        paths.append((name, path) if is_named else ("", each))
     names = _short_names(paths)
     return [_read(path, name) for (_, path), name in zip(paths, names, strict=True)]
 
@@ -148,14 +153,6 @@ def _read(path: str, name: str) -> RunLog:
     return RunLog(name=name, state=state, starts=starts, series=series, notes=tuple(notes))
 
 
-def _split(named: str) -> tuple[str, str]:
-    name, equals, path = named.partition("=")
-    # A path may have an equals sign of its own.
-    if equals and name and "/" not in name and not os.path.exists(named):
-        return name, path
-    return "", named
-
-
 def _short_names(paths: Sequence[tuple[str, str]]) -> list[str]:
     parts = [os.path.normpath(path).split(os.sep) for _, path in paths]
     for deep in range(1, max(map(len, parts), default=1) + 1):
@@ -175,7 +172,8 @@ def curves(runs: Sequence[RunLog], panels: Sequence[Panel], *, axis: Axis = "ste
     """The picture, with a colour per run. The runs and `all_notes` are below the panels."""
     abreast = min(_ABREAST, math.ceil(len(panels) ** 0.5))
     down = math.ceil(len(panels) / abreast)
-    labels, notes = [run.label() for run in runs], all_notes(runs, panels)
+    labels = [run.label() for run in runs]
+    notes = all_notes(runs, panels)
     wanted = max(abreast * _WIDTH, canvas.widest([*labels, *notes], 12) + 2 * _MARGIN)
     lines = len(labels) + len(notes)
 

@@ -308,7 +308,8 @@ def to_json(found: Found) -> dict[str, Any]:
 def _head_json(head: Head) -> dict[str, Any]:
     examples = []
     for example in head.examples:
-        of, link = example.sentence, ("value", "row", "column", "query", "key", "weight")
+        of = example.sentence
+        link = ("value", "row", "column", "query", "key", "weight")
         translation = of.tgt if head.kind != "encoder" else None
         about = {"line": of.number, "source": of.src, "translation": translation}
         examples.append(about | {name: getattr(example, name) for name in link})
@@ -320,7 +321,7 @@ def _head_json(head: Head) -> dict[str, Any]:
 def _all_heads(found: Found) -> Iterator[tuple[Kind, int, int, dict[str, float]]]:
     for kind, sums in found.sums.items():
         values = sums.values()
-        for layer, head in np.ndindex(sums.shape):
+        for layer, head in np.ndindex(sums.offsets.shape[:2]):
             of_head = {name: float(each[layer, head]) for name, each in values.items()}
             yield kind, layer + 1, head + 1, of_head
 

@@ -56,10 +56,9 @@ DEFINITIONS = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sums:
-    """Sums over queries; `shape` is layers, heads. `of` has the sums by the names of DEFINITIONS,
-    and "pieces", the weight on pieces, and "links", the largest weights."""
+    """Sums over queries. `of` has the sums by the names of DEFINITIONS, and "pieces", the weight on
+    pieces, and "links", the largest weights."""
 
-    shape: tuple[int, int]
     queries: int
     pronouns: int
     of: Mapping[str, Float64[np.ndarray, "layers heads"]]
@@ -67,7 +66,6 @@ class Sums:
 
     def __add__(self, other: Sums) -> Sums:
         return Sums(
-            shape=self.shape,
             queries=self.queries + other.queries,
             pronouns=self.pronouns + other.pronouns,
             of={name: sums + other.of[name] for name, sums in self.of.items()},
@@ -80,7 +78,8 @@ class Sums:
         found = {name: sums / _or_nan(self.queries) for name, sums in self.of.items()}
         found["distance"] = self.of["distance"] / _or_nan(self.of["pieces"])
         found["anaphora"] = self.of["anaphora"] / _or_nan(self.pronouns)
-        found["sharpness"], found["variety"] = found["links"], _entropy(shares)
+        found["sharpness"] = found["links"]
+        found["variety"] = _entropy(shares)
         found["structure"] = found["sharpness"] * found["variety"]
         return {name: found[name] for name in DEFINITIONS}
 
@@ -112,7 +111,6 @@ def measure(
     np.add.at(bins, (layer, head, np.clip(at, -REACH, REACH) + REACH), links)
     at_offset = {name: (pieces * (away == offset)).sum(axis=(-2, -1)) for name, offset in _PLACES}
     return Sums(
-        shape=links.shape[:2],
         queries=len(rows),
         pronouns=len(chosen),
         of={

@@ -3,6 +3,7 @@ sinusoids (as a table) and learned positions, ReLU and SiLU, all ways of tying, 
 d_model / num_heads wide."""
 
 import importlib
+import math
 import runpy
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.interop import BOUND, package_of_extra
 from flaxformer_mt.interop.folder import search_of, write_program, write_readme
 from flaxformer_mt.interop.parity import LogProbs, Rows, Runtime as ParityRuntime
-from flaxformer_mt.interop.weights import Weights, from_model, linear, tables, usual_heads
+from flaxformer_mt.interop.weights import Weights, from_model, tables, usual_heads
 from flaxformer_mt.model.embedding import SOFTMAX_BIAS, sinusoids
 from flaxformer_mt.model.parameters import STACKS, layer_name
 
@@ -181,9 +182,16 @@ def _fill_layer(spec: Any, weights: Weights, path: str, *, cross: bool) -> None:
 
 
 def _fill_linear(spec: Any, weights: Weights, *paths: str) -> None:
-    together = [linear(weights, path) for path in paths]
-    spec.weight = np.ascontiguousarray(np.concatenate([kernel.T for kernel, _ in together]))
-    biases = [bias for _, bias in together if bias is not None]
+    """Projections side by side, each as [out, in] without heads."""
+    kernels, biases = [], []
+    for path in paths:
+        kernel = weights[path]
+        rows = math.prod(kernel.shape[:-1]) if path.endswith("/out") else len(kernel)
+        kernels.append(kernel.reshape(rows, -1).T)
+        name = path.replace("/w_", "/b_") if "/w_" in path else f"{path}_bias"
+        if name in weights:
+            biases.append(weights[name].ravel())
+    spec.weight = np.ascontiguousarray(np.concatenate(kernels))
     if biases:
         spec.bias = np.concatenate(biases)
 

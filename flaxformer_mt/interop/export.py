@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.interop import ExportError, ctranslate2, huggingface, stablehlo
-from flaxformer_mt.interop.folder import appearing, write_json
+from flaxformer_mt.interop.folder import appearing
 from flaxformer_mt.interop.huggingface import Card
 from flaxformer_mt.interop.parity import Parity, Reference, Runtime, compare
+from flaxformer_mt.rundir.paths import write_json
 
 
 def export(

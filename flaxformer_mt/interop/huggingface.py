@@ -7,6 +7,7 @@ had; the comparison shows the effect.
 
 import contextlib
 import dataclasses
+import functools
 import importlib
 import importlib.util
 import json
@@ -21,10 +22,11 @@ from flaxformer_mt.config import CorpusConfig, DataConfig
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.interop import ExportError, package_of_extra
-from flaxformer_mt.interop.folder import search_of, write_json, write_models, write_readme
+from flaxformer_mt.interop.folder import search_of, write_models, write_readme
 from flaxformer_mt.interop.marian import to_state
 from flaxformer_mt.interop.parity import LogProbs, Rows, Runtime as ParityRuntime
 from flaxformer_mt.interop.weights import from_model, usual_heads
+from flaxformer_mt.rundir.paths import write_json
 
 _MARKS = {
     "pad_token_id": PAD,
@@ -79,7 +81,9 @@ class Card:
         return "".join(f"{line}\n" for line in ("---", *lines, "---"))
 
     def body(self) -> str:
-        commands = dict.fromkeys(shlex.join(map(_public, words)) for words in self.commands)
+        # Without this machine's folders.
+        public = functools.partial(re.sub, r"(^|[=,])[/~][^=,:]*/", r"\1")
+        commands = dict.fromkeys(shlex.join(map(public, words)) for words in self.commands)
         corpora = [f"- `{corpus.name}`: {_origin(corpus)}" for corpus in self.data.train]
         parts = [
             "## Data",
@@ -113,13 +117,10 @@ def _origin(corpus: CorpusConfig) -> str:
     return ", ".join(PurePath(side).name for side in sides)
 
 
-def _public(word: str) -> str:
-    return re.sub(r"(^|[=,])[/~][^=,:]*/", r"\1", word)
-
-
 def write(translator: Translator, folder: Path, *, card: Card) -> None:
     """Raises ExportError if the form can't represent the model, or safetensors is missing."""
-    config, program = translator.model.config, "Hugging Face's Marian"
+    config = translator.model.config
+    program = "Hugging Face's Marian"
     problems = []
     if config.norm != "post":
         problems.append("its layers are post-LN, but model.norm = 'pre'")

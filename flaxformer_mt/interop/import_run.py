@@ -63,10 +63,16 @@ def import_marian(
     try:
         model = model_config(source.config)
         src_types, tgt_types = sizes(source.config)
-        shared, state = is_shared(source.config), _state(source.path)
+        shared = is_shared(source.config)
+        state = _state(source.path)
         weights = from_state(state, model, shared=shared, src_types=src_types, tgt_types=tgt_types)
         # After the arrays, which have shown that the sizes in config.json are true.
-        src, tgt = _types_of(source)
+        start = source.config.get("decoder_start_token_id")
+        vocab = source.vocab if shared else source.target_vocab
+        src = tgt = _types(source, vocab, tgt_types, start)
+        if not shared:
+            # A source has no begin mark, but its vocabulary may.
+            src = _types(source, source.vocab, src_types, source.vocab.get(MARKS[1]))
         params = unflatten_dict(renumbered(weights, model, src, tgt), sep="/")
         files = (source.path / "source.spm", source.path / "target.spm")
         vocabularies = Vocabularies(_vocabulary(files[0], src), _vocabulary(files[1], tgt))
@@ -129,7 +135,8 @@ def _experiment(
     tree.data.vocabulary.kind = "bpe" if vocabularies.tgt.is_bpe else "unigram"
     tree.data.filter.max_length = min(tree.data.filter.max_length, model.max_length)
     # Their search: the penalty has another formula than the paper's, and its default is 1.
-    tree.decoding.length_norm, tree.decoding.ends_among = "average", "beam"
+    tree.decoding.length_norm = "average"
+    tree.decoding.ends_among = "beam"
     for name, theirs, usual in (
         ("beam_size", "num_beams", tree.decoding.beam_size),
         ("length_penalty", "length_penalty", 1.0),
@@ -231,19 +238,8 @@ def _vocab(path: Path) -> dict[str, int]:
     return vocab
 
 
-def _types_of(folder: _Folder) -> tuple[Types, Types]:
-    """Source and target types. Raises ExportError for marks or ids that don't fit."""
-    size, tgt_size = sizes(folder.config)
-    start = folder.config.get("decoder_start_token_id")
-    if is_shared(folder.config):
-        one = _types(folder, folder.vocab, size, start)
-        return one, one
-    tgt = _types(folder, folder.target_vocab, tgt_size, start)
-    # A source has no begin mark, but its vocabulary may.
-    return _types(folder, folder.vocab, size, folder.vocab.get(MARKS[1])), tgt
-
-
 def _types(folder: _Folder, vocab: Mapping[str, int], size: int, start: int | None) -> Types:
+    """One side's types. Raises ExportError for marks or ids that don't fit."""
     marks = {}
     for name, usual in (("pad", MARKS[0]), ("eos", MARKS[2]), ("unk", MARKS[3])):
         token = folder.tokenizer.get(f"{name}_token", usual)

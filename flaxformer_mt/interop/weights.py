@@ -10,7 +10,6 @@ from typing import Any
 import jax
 import numpy as np
 from flax.traverse_util import flatten_dict
-from jaxtyping import Float
 
 from flaxformer_mt.config import ModelConfig
 from flaxformer_mt.decoding.translator import Translator
@@ -49,18 +48,6 @@ def tables(weights: Weights, config: ModelConfig) -> tuple[np.ndarray, np.ndarra
     names = (each[config.tie] for each in (SOURCE_TABLE, TARGET_TABLE, SOFTMAX_TABLE))
     source, target, softmax = (weights[f"embedding/{name}"] for name in names)
     return source, target, softmax
-
-
-def linear(
-    weights: Weights, path: str
-) -> tuple[Float[np.ndarray, "in out"], Float[np.ndarray, " out"] | None]:
-    """The kernel [in, out] (heads side by side) and bias of a projection."""
-    kernel = weights[path]
-    if path.endswith(("/w_in", "/w_out")):
-        return kernel, weights[path.replace("/w_", "/b_")]
-    bias = weights.get(f"{path}_bias")
-    rows = math.prod(kernel.shape[:-1]) if path.endswith("/out") else kernel.shape[0]
-    return kernel.reshape(rows, -1), None if bias is None else bias.reshape(-1)
 
 
 def reorder_channels(weights: Weights, order: np.ndarray) -> Weights:

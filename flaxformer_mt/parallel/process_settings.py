@@ -89,16 +89,22 @@ def _left_in_groups(root: Path) -> Iterator[int]:
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, controllers, own = line.split(":", 2)
         if not controllers:
-            place, limit, used, cached = files, "max", "current", "inactive_file "
+            place = files
+            limit = "max"
+            used = "current"
+            cached = "inactive_file "
         elif "memory" in controllers.split(","):
-            place, limit, used = files / "memory", "limit_in_bytes", "usage_in_bytes"
+            place = files / "memory"
+            limit = "limit_in_bytes"
+            used = "usage_in_bytes"
             cached = "total_inactive_file "
         else:
             continue
         # A container sees its own group as the root: what is there may have a longer name.
         path = PurePosixPath(own.lstrip("/"))
         for group in (place / path, *(place / above for above in path.parents), place):
-            most, taken = _text(group / f"memory.{limit}"), _text(group / f"memory.{used}")
+            most = _text(group / f"memory.{limit}")
+            taken = _text(group / f"memory.{used}")
             if most.isdigit() and taken.isdigit():
                 # The kernel frees the memory of inactive files on demand.
                 yield int(most) - int(taken) + _field(group / "memory.stat", cached)

@@ -1,4 +1,4 @@
-"""Several processes as one run: identities, work of the first process, agreement.
+"""Several processes as one run: identities, work of the first process, agreement, stopping.
 
 Each process runs the same program on its own devices. The first does what only one may do, such as
 preparing data, while the others wait at JAX's coordination service, for hours if need be. What all
@@ -13,8 +13,10 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
 from typing import Any, TypeVar
 
 import jax
@@ -27,6 +29,7 @@ from flaxformer_mt.errors import FlaxformerError
 T = TypeVar("T")
 
 HEARTBEAT = 100  # seconds; JAX's own default
+_SIGNALS = 128  # above any signal's number
 _PIECE = 2_000  # milliseconds of waiting between two looks at pending signals
 _STATUS = "flaxformer_mt/exit_status"  # the first process's, once it has failed
 _FAREWELL = 2  # seconds in which the others read it ...
@@ -44,6 +47,11 @@ class Cluster:
     coordinator: str  # HOST:PORT of the first process
     count: int
     number: int  # of this process, from 0
+
+
+def over_devices(*axes: str) -> NamedSharding:
+    """By the axis "device" over all devices of all processes; without it, whole on each."""
+    return NamedSharding(Mesh(np.asarray(jax.devices()), ("device",)), PartitionSpec(*axes))
 
 
 class Processes:
@@ -75,9 +83,9 @@ class Processes:
         except BaseException as error:
             reason = (str(error) or type(error).__name__).split("\n", 1)[0]
             with contextlib.suppress(Exception):  # the error at hand matters more
-                _write(key, json.dumps({"failed": reason}))
+                _client().key_value_set(key, json.dumps({"failed": reason}))
             raise
-        _write(key, json.dumps({"value": value}))
+        _client().key_value_set(key, json.dumps({"value": value}))
         return value
 
     def gather(self, values: Sequence[str]) -> list[list[str]]:
@@ -86,7 +94,7 @@ class Processes:
             return [list(values)]
         key = self._next_key()
         if not self.is_first:
-            _write(f"{key}/{self.number}", json.dumps(list(values)))
+            _client().key_value_set(f"{key}/{self.number}", json.dumps(list(values)))
             return []
         found = [list(values)]
         for number in range(1, self.count):
@@ -98,20 +106,15 @@ class Processes:
         """The largest `value` of all processes at this call, for `jax.device_get`; doesn't wait."""
         if self.count == 1:
             return value
-        split, largest = self._vote
         if value not in self._ballots:
             self._ballots[value] = jax.make_array_from_callback(
-                (jax.device_count(),), split, lambda _: np.full(1, value, np.int32)
+                (jax.device_count(),), over_devices("device"), lambda _: np.full(1, value, np.int32)
             )
-        return largest(self._ballots[value])
+        return self._largest(self._ballots[value])
 
     @functools.cached_property
-    def _vote(self) -> tuple[NamedSharding, Callable[[jax.Array], jax.Array]]:
-        mesh = Mesh(np.asarray(jax.devices()), ("device",))
-        everywhere = NamedSharding(mesh, PartitionSpec())
-        return NamedSharding(mesh, PartitionSpec("device")), jax.jit(
-            jnp.max, out_shardings=everywhere
-        )
+    def _largest(self) -> Callable[[jax.Array], jax.Array]:
+        return jax.jit(jnp.max, out_shardings=over_devices())
 
     def _next_key(self) -> str:
         self._calls += 1
@@ -119,6 +122,59 @@ class Processes:
 
 
 ALONE = Processes()
+
+
+class StopRequest:
+    """While entered, the first SIGINT or SIGTERM sets `received`; a second one acts as usual.
+
+    Preempted machines send SIGTERM some tens of seconds before they stop: time for one checkpoint.
+    """
+
+    def __init__(self, processes: Processes = ALONE) -> None:
+        self.received: str | None = None
+        self.after = "this step"  # what is still finished once a stop is asked for
+        self._processes = processes
+        self._heard = 0
+        self._handling = contextlib.ExitStack()
+
+    def ask(self) -> Any:
+        """What any process says about a stop, for `hear`: computed on the devices, not awaited."""
+        mine = 0
+        if self.received is not None:
+            mine = self._processes.number * _SIGNALS + signal.Signals[self.received].value
+        return self._processes.ask(mine)
+
+    def hear(self, answer: Any) -> None:
+        self._heard = max(self._heard, int(answer))
+
+    @property
+    def reason(self) -> str | None:
+        """Why to stop, if so: for several processes, what all of them know."""
+        if self._processes.count == 1:
+            return f"{self.received} received" if self.received else None
+        if self._heard == 0:
+            return None
+        process, number = divmod(self._heard, _SIGNALS)
+        return f"{signal.Signals(number).name} received by process {process}"
+
+    def __enter__(self) -> "StopRequest":
+        # Python sets handlers only in the main thread.
+        here = threading.current_thread() is threading.main_thread()
+        for number in (signal.SIGINT, signal.SIGTERM) if here else ():
+            self._handling.callback(signal.signal, number, signal.signal(number, self._handle))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._handling.close()
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self.received = signal.Signals(number).name
+        self._handling.close()
+        # Not with print: the signal may have interrupted one.
+        with contextlib.suppress(OSError):
+            os.write(2, f"\n{self.received}: stopping after {self.after}\n".encode())
+
+
 _failed: Processes | None = None  # set when an exception leaves `joined`
 
 
@@ -147,7 +203,7 @@ def joined(cluster: Cluster | None, *, heartbeat: int | None = None) -> Iterator
             status = 130 if isinstance(error, KeyboardInterrupt) else 1
             if isinstance(error, SystemExit) and isinstance(error.code, int):
                 status = error.code
-            _leave_at_exit(status)
+            atexit.register(_leave, status)
             if not isinstance(error, (ProcessError, SystemExit)):
                 who = f"process {processes.number} of {processes.count}"
                 print(f"{who} has failed: {type(error).__name__}", file=sys.stderr, flush=True)
@@ -166,8 +222,8 @@ def settled_status(error: Exception, status: int) -> int:
         if isinstance(error, ProcessError):
             status = int(_client().blocking_key_value_get(_STATUS, 1000 * _PATIENCE))
         elif _failed.is_first:
-            _write(_STATUS, str(status))
-    _leave_at_exit(status)
+            _client().key_value_set(_STATUS, str(status))
+    atexit.register(_leave, status)
     # Slurm ends all tasks as soon as one has ended: with what they were about to end with.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(status))
     if _failed.is_first:
@@ -215,14 +271,11 @@ def _join(cluster: Cluster | None, heartbeat: int) -> Processes:
     return processes
 
 
-def _leave_at_exit(status: int) -> None:
-    def leave() -> None:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
-
-    # The last one registered is the first to run: before JAX's, which would wait.
-    atexit.register(leave)
+def _leave(status: int) -> None:
+    """For `atexit`, where the last one registered runs first: before JAX's, which would wait."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
 
 
 def _client() -> Any:
@@ -230,10 +283,6 @@ def _client() -> Any:
     from jax._src import distributed
 
     return distributed.global_state.client
-
-
-def _write(key: str, text: str) -> None:
-    _client().key_value_set(key, text)
 
 
 def _read(key: str) -> str:

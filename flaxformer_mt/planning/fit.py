@@ -20,7 +20,8 @@ def largest_shape(config: ExperimentConfig, shapes: Sequence[Shape] = ()) -> Sha
     Raises PlanningError if the config leaves a packed row's length to the data."""
     if shapes:
         return longest(shapes)
-    batch, length = config.data.batch, config.data.filter.max_length
+    batch = config.data.batch
+    length = config.data.filter.max_length
     if batch.form == "bucket":
         return shape_of(config, length, length)
     if not batch.src_length:
@@ -31,7 +32,8 @@ def largest_shape(config: ExperimentConfig, shapes: Sequence[Shape] = ()) -> Sha
 
 def shape_of(config: ExperimentConfig, src_length: int, tgt_length: int) -> Shape:
     """As many rows of these lengths as the budget holds. Raises PlanError, PlanningError."""
-    batch, length = config.data.batch, max(src_length, tgt_length)
+    batch = config.data.batch
+    length = max(src_length, tgt_length)
     if batch.form == "bucket":
         check_length(config, length)
     return Shape(rows_within(batch, length), src_length, tgt_length)
@@ -60,15 +62,21 @@ def search(measure: Callable[[int], Plan], *, start: int, multiple: int) -> list
         if fits and fails:
             # A guess close to an end of the bracket would teach little.
             apart = max((fails.shape.rows - fits.shape.rows) // 8, multiple)
-            least, most = fits.shape.rows + apart, fails.shape.rows - apart
+            least = fits.shape.rows + apart
+            most = fails.shape.rows - apart
         elif fits:
             least = 2 * fits.shape.rows
         elif fails:
             most = fails.shape.rows // 2
         if most < max(least, multiple):
             break
-        pair = (fits, fails) if fits and fails else (by_rows[0], by_rows[-1])
-        look(min(max(_crossing(*pair), least), most))
+        a, b = (fits, fails) if fits and fails else (by_rows[0], by_rows[-1])
+        guess = 2 * max(a.shape.rows, b.shape.rows)
+        if a.needed_bytes != b.needed_bytes:
+            # Where the line through both plans' memory reaches the target.
+            slope = (b.needed_bytes - a.needed_bytes) / (b.shape.rows - a.shape.rows)
+            guess = int(a.shape.rows + (_TARGET * a.available_bytes - a.needed_bytes) / slope)
+        look(min(max(guess, least), most))
     return list(tried.values())
 
 
@@ -76,15 +84,6 @@ def largest(tried: Iterable[Plan]) -> Plan | None:
     """The one of most rows that fits."""
     fitting = (plan for plan in tried if plan.fits)
     return max(fitting, key=lambda plan: plan.shape.rows, default=None)
-
-
-def _crossing(a: Plan, b: Plan) -> int:
-    """Rows at which the line through two plans' memory reaches the target, at least 0."""
-    if a.needed_bytes == b.needed_bytes:
-        return 2 * max(a.shape.rows, b.shape.rows)
-    slope = (b.needed_bytes - a.needed_bytes) / (b.shape.rows - a.shape.rows)
-    target = _TARGET * a.available_bytes
-    return max(int(a.shape.rows + (target - a.needed_bytes) / slope), 0)
 
 
 def try_remedies(

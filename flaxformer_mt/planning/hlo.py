@@ -140,7 +140,9 @@ def executions(program: Program, *, unknown_trips: int = 1) -> Iterator[Executio
     def walk(computation: str, times: int, fused: bool, guessed: bool) -> Iterator[Execution]:
         for item in program.computations[computation].values():
             yield Execution(computation, item, times, fused, guessed)
-            called, inner, inner_guessed = item.called, times, guessed
+            called = item.called
+            inner = times
+            inner_guessed = guessed
             if item.opcode == "while":
                 trips = program.trips(computation, item)
                 inner = times * (unknown_trips if trips is None else trips)

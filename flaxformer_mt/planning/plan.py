@@ -80,7 +80,9 @@ def plan(
     )
     if save_hlo is not None:
         Path(save_hlo).write_text(text, "utf-8")
-    mesh, chip, devices = program.mesh, topology.chip, len(topology.devices)
+    mesh = program.mesh
+    chip = topology.chip
+    devices = len(topology.devices)
     compute = compute_costs(hlo, chip) if hlo else None
     exchanged = collectives(hlo, topology, mesh) if hlo else ()
     exchange = sum(item.seconds for item in exchanged)
@@ -159,10 +161,9 @@ def plan_decoding(
     config = with_dtype(config, topology.devices[0])
     model = Transformer(config.model, src_vocab_size, tgt_vocab_size)
     sharding = SingleDeviceSharding(topology.devices[0])
-    boxed = jax.eval_shape(lambda: nn.unbox(initial_params(model, jax.random.key(0))))
-    params = jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding), boxed
-    )
+    key = jax.random.key(0)
+    draw = jax.jit(lambda: nn.unbox(initial_params(model, key)), out_shardings=sharding)
+    params = draw.eval_shape()
     search = config.decoding
     batch = next(plan_batches([longest] * search.batch_tokens, search, longest))
     place: dict[str, Any] = {"rows": batch.rows, "src_length": batch.length, "sharding": sharding}

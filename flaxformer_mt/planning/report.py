@@ -184,7 +184,8 @@ def _plan(config: ExperimentConfig, request: Request, shape: Shape, say: Say) ->
         f"compiling for {topology}: {shape.rows:,} rows of {shape.src_length} + "
         f"{shape.tgt_length}{remat}; this takes half a minute to several minutes"
     )
-    price, save_hlo = request.price_per_chip_hour, request.save_hlo
+    price = request.price_per_chip_hour
+    save_hlo = request.save_hlo
     sizes = request.sizes(config)
     return plan(config, topology, shape, **sizes, price_per_chip_hour=price, save_hlo=save_hlo)
 
@@ -249,9 +250,12 @@ def _lines(plan: Plan) -> Iterator[str]:
 def _memory(plan: Compiled, *, smaller: str) -> Iterator[str]:
     yield f"compiled by {plan.compiler} in {plan.compile_seconds:.0f} s\n"
     yield "memory of a device, as compiled"
-    memory, limit, needed = plan.memory, plan.hbm_bytes, plan.needed_bytes
+    memory = plan.memory
+    limit = plan.hbm_bytes
+    needed = plan.needed_bytes
     if memory is None:
-        takes, available = needed / _GIB, plan.available_bytes / _GIB
+        takes = needed / _GIB
+        available = plan.available_bytes / _GIB
         yield (
             f"  DOES NOT FIT: needs {takes:.2f} GiB, the compiler may use "
             f"{available:.2f}: {takes - available:.2f} GiB too much. {smaller}"
@@ -287,7 +291,8 @@ def _times(compute: Compute, more: Mapping[str, float]) -> Iterator[str]:
 def _costs(costs: tuple[Cost, ...], total: float, shown: int = 15) -> Iterator[str]:
     listed = list(costs[:shown])
     if rest := costs[shown:]:
-        count, seconds = sum(cost.count for cost in rest), sum(cost.seconds for cost in rest)
+        count = sum(cost.count for cost in rest)
+        seconds = sum(cost.seconds for cost in rest)
         listed.append(Cost(f"{len(rest)} more kinds", count, seconds))
     for cost in listed:
         share = cost.seconds / total if total else 0.0
@@ -327,7 +332,8 @@ def _unestimated(compute: Compute, seconds: float) -> Iterator[str]:
 
 def remedies_as_text(config: ExperimentConfig, plain: Plan, tried: Mapping[str, Plan]) -> str:
     """What was tried to keep the config's batch, and the fastest of it."""
-    tokens, needed = config.data.batch.tokens, plain.needed_bytes / _GIB
+    tokens = config.data.batch.tokens
+    needed = plain.needed_bytes / _GIB
     lines = [f"data.batch.tokens = {tokens:,} as it is takes {needed:.2f} GiB, too much"]
     for flags, one in tried.items():
         takes = f"{one.shape.rows:,} rows, {one.needed_bytes / _GIB:.2f} GiB"
@@ -341,7 +347,8 @@ def remedies_as_text(config: ExperimentConfig, plain: Plan, tried: Mapping[str, 
 
 def fit_as_text(remat: bool, tried: Sequence[Plan], asked: Shape) -> str:
     """What a search found, with or without remat."""
-    form, best = "with remat" if remat else "without remat", fit.largest(tried)
+    form = "with remat" if remat else "without remat"
+    best = fit.largest(tried)
     if best is None:
         return f"{form}: not even {min(plan.shape.rows for plan in tried)} rows fit"
     shape = best.shape

@@ -1,7 +1,5 @@
 """Files of results and failures, and the status they give each row."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -133,7 +131,8 @@ def known(experiment: Experiment, folder: Path) -> Known:
 
 
 def write_failure(experiment: Experiment, message: str, folder: Path) -> None:
-    path, name = _failure_file(experiment, folder), experiment.name
+    path = _failure_file(experiment, folder)
+    name = experiment.name
     path.parent.mkdir(parents=True, exist_ok=True)
     content = {"name": name, "command": experiment.command, "message": message}
     write_json(path, content | {"details": experiment.details()})

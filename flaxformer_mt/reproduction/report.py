@@ -45,12 +45,18 @@ def report(records: Records, plans: Sequence[Result] = (), others: Sequence[Resu
 def _sections(records: Records, plans: Sequence[Result], others: Sequence[Result]) -> Iterator[str]:
     rows = [standing(row, records, plans) for row in ROWS]
     yield _HEAD
-    yield _summary(rows)
+    has = [(one.status, one.row.table) for one in rows]
+    header = ["status", *(name.replace("table", "Table ") for name in TABLES), "what it means"]
+    counts = [
+        [status, *(str(has.count((status, name))) for name in TABLES), meaning]
+        for status, meaning in MEANING.items()
+    ]
+    yield markdown(header, counts, right={1, 2, 3})
     for name, title in TITLES.items():
         yield f"## {title}"
         yield _table(name, [one for one in rows if one.row.table == name])
     yield "## Reading the tables"
-    yield _remarks()
+    yield _REMARKS
     yield from _compiled(rows)
     measured = [one for each in rows for one in each.results]
     yield from _measurements(measured)
@@ -87,16 +93,6 @@ def _sections(records: Records, plans: Sequence[Result], others: Sequence[Result
         if lines:
             yield f"## {title}"
             yield "\n".join(lines)
-
-
-def _summary(standings: Sequence[Standing]) -> str:
-    header = ["status", *(name.replace("table", "Table ") for name in TABLES), "what it means"]
-    has = [(one.status, one.row.table) for one in standings]
-    rows = [
-        [status, *(str(has.count((status, name))) for name in TABLES), meaning]
-        for status, meaning in MEANING.items()
-    ]
-    return markdown(header, rows, right={1, 2, 3})
 
 
 def _table(name: Table, standings: Sequence[Standing]) -> str:
@@ -162,27 +158,26 @@ _COLUMNS: dict[Table, dict[str, Callable[[Standing], str]]] = {
 }
 
 
-def _remarks() -> str:
-    return "\n".join(
-        [
-            *(f"- `{row.label}`: {row.remark}." for row in ROWS if row.remark),
-            "- These tables show only our full-scale measurements; others are below, under their "
-            "text and scale. (tfds) marks measurements on the TensorFlow Datasets sets closest to "
-            "the paper's text.",
-            "- FLOPs by formula count the model's matrix products, forward and backward, with "
-            f"every batch full of sentences of {SENTENCE} tokens. The paper's are an estimate: "
-            "training time, times GPUs, times each GPU's sustained FLOP/s.",
-            "- Device-hours are the wall time of all starts of a run, times the devices of the "
-            "process that measured it (earlier starts' devices are unknown). Machine and commit "
-            "are that process's too; a line says if other code trained the model.",
-            "- Parameters by formula use the config's vocabulary size; no single vocabulary gives "
-            "the paper's column (configs/table3.py).",
-            "- The paper's BLEU is tokenised, with German compounds split; sacreBLEU of the same "
-            "output is lower, so don't compare the two. (protocol 1) marks an earlier "
-            "tokenisation (docs/evaluating.md).",
-            f"- `--scale S` means: {RULE}".replace("\n", " "),
-        ]
-    )
+_REMARKS = "\n".join(
+    [
+        *(f"- `{row.label}`: {row.remark}." for row in ROWS if row.remark),
+        "- These tables show only our full-scale measurements; others are below, under their "
+        "text and scale. (tfds) marks measurements on the TensorFlow Datasets sets closest to "
+        "the paper's text.",
+        "- FLOPs by formula count the model's matrix products, forward and backward, with "
+        f"every batch full of sentences of {SENTENCE} tokens. The paper's are an estimate: "
+        "training time, times GPUs, times each GPU's sustained FLOP/s.",
+        "- Device-hours are the wall time of all starts of a run, times the devices of the "
+        "process that measured it (earlier starts' devices are unknown). Machine and commit "
+        "are that process's too; a line says if other code trained the model.",
+        "- Parameters by formula use the config's vocabulary size; no single vocabulary gives "
+        "the paper's column (configs/table3.py).",
+        "- The paper's BLEU is tokenised, with German compounds split; sacreBLEU of the same "
+        "output is lower, so don't compare the two. (protocol 1) marks an earlier "
+        "tokenisation (docs/evaluating.md).",
+        f"- `--scale S` means: {RULE}".replace("\n", " "),
+    ]
+)
 
 
 def _compiled(standings: Sequence[Standing]) -> Iterator[str]:
@@ -199,14 +194,16 @@ def _compiled(standings: Sequence[Standing]) -> Iterator[str]:
                 whole.append((models[row], step, count))
             for full in one.planned:
                 if (full.chip, full.chips) == (step.chip, step.chips) and full.whole > step.whole:
-                    time, memory = step.step_ms / full.step_ms - 1, step.gib / full.gib - 1
+                    time = step.step_ms / full.step_ms - 1
+                    memory = step.gib / full.gib - 1
                     off[f"{time:+.1%} of its time and {memory:+.1%} of its memory"] = row
     yield from _steps(
         "Compiled without TPUs",
         "The step on the paper's batch of 25,000 tokens per side, English to German, by the "
         "compiler's estimates, without validation and checkpoints. Table 3's `base` and `big` "
         "have the same step.",
-        ("model", whole),
+        "model",
+        whole,
     )
     yield from _steps(
         "Every row's step",
@@ -214,7 +211,8 @@ def _compiled(standings: Sequence[Standing]) -> Iterator[str]:
         "that the row's config allows, by the TPU compiler's estimates. Steps are "
         "extrapolated linearly from models compiled with one and with two layers per stack; "
         "(whole) marks steps compiled in full.",
-        ("row", of_rows),
+        "row",
+        of_rows,
         "".join(f" Against the full step, `{label}` is {by}." for by, label in off.items()),
     )
 
@@ -223,9 +221,8 @@ _Step = tuple[str, Planned, int]  # its name, what it takes, and how many there 
 
 
 def _steps(
-    title: str, said: str, listed: tuple[str, Sequence[_Step]], added: str = ""
+    title: str, said: str, what: str, steps: Sequence[_Step], added: str = ""
 ) -> Iterator[str]:
-    what, steps = listed
     if not steps:
         return
     commands = sorted({f"`{step.command}`" for _, step, _ in steps})
@@ -297,7 +294,8 @@ def _line(seeds: Sequence[Result], scores: Sequence[str]) -> list[str]:
         return [one.metrics[metric] for one in seeds if metric in one.metrics]
 
     def score(metric: str) -> str:
-        values, ends = all_of(metric), [all_of(f"{metric}_{end}") for end in ("low", "high")]
+        values = all_of(metric)
+        ends = [all_of(f"{metric}_{end}") for end in ("low", "high")]
         alone = len(values) == 1 and all(ends)
         interval = f" ({ends[0][0]:.2f} to {ends[1][0]:.2f})" if alone else ""
         return _mean(values) + interval if values else ""
@@ -330,7 +328,8 @@ def _other_text(results: Sequence[Result]) -> Iterator[str]:
             score = f"{one.metrics[metric]:.2f}" if metric in one.metrics else ""
             scores.append(score + (protocol_note(signature) if score else ""))
             signatures |= {f"- {SCORES[metric]}: `{signature}`"} if signature else set()
-        seeds, steps = one.metrics.get("seeds"), one.metrics.get("steps")
+        seeds = one.metrics.get("seeds")
+        steps = one.metrics.get("steps")
         named = f"`{one.name}`" + (f", mean of {seeds:.0f}" if seeds else "")
         code = [short(one.commit), ", ".join(training_commits(one)) or "not told"]
         counted = "" if steps is None else f"{steps:,.0f}"

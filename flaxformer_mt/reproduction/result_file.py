@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import lzma
@@ -85,18 +86,14 @@ def this_machine(accelerator: str | None = None) -> Machine:
         device = jax.devices()[0]
         accelerator = "none" if device.platform == "cpu" else device.device_kind
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return Machine(processors(), round(memory, 1), accelerator, *_cpu())
-
-
-def _cpu() -> tuple[str, str]:
-    try:
+    lines: list[str] = []
+    with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text("utf-8").split("\n\n")[0].splitlines()
-    except OSError:
-        return "", ""
     said = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
     flags = (said.get("flags") or said.get("Features") or "").split()
     best = next((flag for flag in _PRODUCT_INSTRUCTIONS if flag in flags), "")
-    return said.get("model name", ""), best
+    name = said.get("model name", "")
+    return Machine(processors(), round(memory, 1), accelerator, name, best)
 
 
 def write_result(

@@ -20,7 +20,7 @@ from flaxformer_mt.config.digest_keys import decides, may_change
 from flaxformer_mt.data.corpus import CorpusError, Drops, Pair, open_source, paths, read_pairs
 from flaxformer_mt.data.prepare.manifest import read_manifest
 from flaxformer_mt.decoding.translator import Translator
-from flaxformer_mt.evaluation.evaluate import Evaluation, evaluate
+from flaxformer_mt.evaluation.evaluate import evaluate
 from flaxformer_mt.files.atomic import replacing
 from flaxformer_mt.model.flops import training_flops
 from flaxformer_mt.model.parameters import count_by_formula
@@ -111,9 +111,15 @@ class Rows:
         run = self.run_of(experiment)
         changes: list[str] = []
         if has_record(run):
-            changes = _changes(run, experiment)
+            recorded = freeze(read_record(run).config, str(run.config_file))
+            changes = [
+                f"{key}={','.join(map(str, new)) if isinstance(new, list | tuple) else new}"
+                for key, (old, new) in differences(recorded, experiment.config).items()
+                if decides(key) == "nothing" and may_change(key) and None not in (old, new)
+            ]
         else:
-            data, pairs = experiment.config.data, experiment.pairs
+            data = experiment.config.data
+            pairs = experiment.pairs
             folder = self.workdir / "extracts"
             if pairs is not None:
                 train = (
@@ -135,7 +141,9 @@ def listing(experiments: Iterable[Experiment], results: Path) -> str:
     notes: list[str] = []
     total, left = 0.0, 0.0
     for experiment in experiments:
-        found, config, row = known(experiment, results), experiment.config, experiment.row
+        found = known(experiment, results)
+        config = experiment.config
+        row = experiment.row
         flops = planned_flops(config)
         total += flops
         left += flops if found.state != "done" else 0
@@ -154,15 +162,6 @@ def listing(experiments: Iterable[Experiment], results: Path) -> str:
     header = ["row", "config", "seed", "state", "steps", "pairs", "averaged", "M params", "FLOPs"]
     costs = f"all: {total:.1e} FLOPs, {left:.1e} still to do (by formula, every batch "
     return "\n".join([aligned(header, rows, left={0, 1, 3}), f"{costs}full)", *notes])
-
-
-def _changes(run: RunDirectory, experiment: Experiment) -> list[str]:
-    recorded = freeze(read_record(run).config, str(run.config_file))
-    return [
-        f"{key}={','.join(map(str, new)) if isinstance(new, list | tuple) else new}"
-        for key, (old, new) in differences(recorded, experiment.config).items()
-        if decides(key) == "nothing" and may_change(key) and None not in (old, new)
-    ]
 
 
 def first_pairs(
@@ -243,7 +242,12 @@ def measure(experiment: Experiment, run: RunDirectory, test: TestSet, *, results
         directory=run.evaluation,
         scoring=experiment.scoring,
     )
-    metrics, signatures = _scores(found), dict(found.scores.signatures)
+    metrics: dict[str, float] = {}
+    for name in sorted(found.scores.metrics, key=lambda name: name != "bleu_paper"):
+        metrics[name] = found.scores.metrics[name]
+        if spread := found.assessment.intervals.get(name):
+            metrics |= {f"{name}_low": spread.low, f"{name}_high": spread.high}
+    signatures = dict(found.scores.signatures)
     outputs = [item.text for item in found.translations]
     if test.gold:
         f1, malformed = parse_f1(sources, outputs, test.gold)
@@ -254,7 +258,8 @@ def measure(experiment: Experiment, run: RunDirectory, test: TestSet, *, results
     counted = _counts(experiment, run)
     hours = wall * devices / 3600
     metrics |= {**counted, "devices": devices, "device_hours": hours}
-    train, wanted = experiment.config.data.train, sum(experiment.row.pairs.values())
+    train = experiment.config.data.train
+    wanted = sum(experiment.row.pairs.values())
     names = [corpus.path if corpus.kind == "tfds" else corpus.name for corpus in train]
     enough = counted["pairs"] >= _ENOUGH * wanted
     return write_result(
@@ -278,21 +283,15 @@ def measure(experiment: Experiment, run: RunDirectory, test: TestSet, *, results
     )
 
 
-def _scores(found: Evaluation) -> dict[str, float]:
-    metrics: dict[str, float] = {}
-    for name in sorted(found.scores.metrics, key=lambda name: name != "bleu_paper"):
-        metrics[name] = found.scores.metrics[name]
-        if spread := found.assessment.intervals.get(name):
-            metrics |= {f"{name}_low": spread.low, f"{name}_high": spread.high}
-    return metrics
-
-
 def _counts(experiment: Experiment, run: RunDirectory) -> dict[str, float]:
     model = experiment.config.model
-    manifest, reports = read_manifest(run.data), read_metrics(run.metrics)
-    sizes, lengths = manifest["vocabulary"]["sizes"], manifest["lengths"]["train"]
+    manifest = read_manifest(run.data)
+    reports = read_metrics(run.metrics)
+    sizes = manifest["vocabulary"]["sizes"]
+    lengths = manifest["lengths"]["train"]
     done = progress(reports)
-    src_tokens, tgt_tokens = float(done.src_tokens[-1]), float(done.tgt_tokens[-1])
+    src_tokens = float(done.src_tokens[-1])
+    tgt_tokens = float(done.tgt_tokens[-1])
     # The last step, as in the paper's table, not the best one.
     last = [report for report in reports if report["kind"] == "valid"][-1]
     train = [report for report in reports if report["kind"] == "train"]

@@ -133,10 +133,7 @@ def load_on(text: Text, spec: str, overrides: Sequence[str] = ()) -> ExperimentC
     return load_config(spec, overrides) if overrides else paper_config(spec)
 
 
-@functools.cache
-def paper_config(spec: str) -> ExperimentConfig:
-    """Raises ConfigError."""
-    return load_config(spec)
+paper_config = functools.cache(load_config)  # raises ConfigError
 
 
 def placed(text: Text, data: DataConfig, folder: str) -> DataConfig:
@@ -157,7 +154,8 @@ def _from_tfds(spec: str, data: DataConfig) -> Iterator[str]:
     corpora |= {"data.valid": data.valid}
     corpora |= {f"data.test.{corpus.name}": corpus for corpus in data.test}
     for key, corpus in corpora.items():
-        path, split = TFDS_SETS.get(data.tgt_lang), TFDS_SPLITS.get(corpus.src.partition(".")[0])
+        path = TFDS_SETS.get(data.tgt_lang)
+        split = TFDS_SPLITS.get(corpus.src.partition(".")[0])
         if path is None or split is None:
             raise RowError(f"{spec}: TensorFlow Datasets lacks its {key}: leave out --text")
         values = {"kind": "tfds", "path": path, "split": split}

@@ -29,7 +29,9 @@ class Refusal(Exception):
 
     def __init__(self, status: int, message: str, *, reason: str, **headers: str) -> None:
         super().__init__(message)
-        self.status, self.message, self.reason = status, message, reason
+        self.status = status
+        self.message = message
+        self.reason = reason
         self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
 
 
@@ -85,7 +87,8 @@ class Origins:
     machine reaches the server (`local`)."""
 
     def __init__(self, allowed: Collection[str], names: Collection[str], *, local: bool) -> None:
-        self._allowed, self._names = frozenset(allowed), frozenset(names)
+        self._allowed = frozenset(allowed)
+        self._names = frozenset(names)
         self._hosts = {_name(name) for name in names}
         self._asks_for_names = local or bool(names)
 
@@ -110,7 +113,8 @@ class Origins:
         return True  # addresses can't be rebound
 
     def _is_foreign(self, method: str, headers: Headers, host: str) -> bool:
-        origin, site = headers.get("origin"), headers.get("sec-fetch-site")
+        origin = headers.get("origin")
+        site = headers.get("sec-fetch-site")
         if "*" in self._allowed or origin in self._allowed:
             return False
         if site in ("same-origin", "none"):  # "none": typed by the user, or a bookmark

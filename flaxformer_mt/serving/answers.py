@@ -11,7 +11,6 @@ from starlette.responses import Response
 
 from flaxformer_mt import __version__
 from flaxformer_mt.serving.engine import Attended, Translated
-from flaxformer_mt.serving.model_info import Model, confidence, language_name
 from flaxformer_mt.serving.requests import (
     JSON,
     AttentionRequest,
@@ -21,6 +20,7 @@ from flaxformer_mt.serving.requests import (
     TranslateTask,
 )
 from flaxformer_mt.serving.sentences import Sentences
+from flaxformer_mt.serving.settings import Model, confidence, language_name
 
 _DECIMALS = 4  # of attention weights, as many as a picture can show
 State = Literal["warming", "ok", "failing", "stopping"]
@@ -201,18 +201,19 @@ def languages(model: Model) -> list[Language]:
 def attention(request: AttentionRequest, found: Attended) -> bytes:
     """One layer's weights as JSON, for a thread: written row by row, since a single call would hold
     the interpreter, and all other requests, until the last number."""
+    translation, picked = found
     about = AttentionAnswer(
         text=request.text,
-        translation=found.translation,
+        translation=translation,
         kind=request.kind,
         layer=request.layer,
-        layers=found.layers,
-        heads=len(found.weights),
-        rows=found.rows,
-        columns=found.columns,
+        layers=picked.layers,
+        heads=picked.of_heads,
+        rows=picked.rows,
+        columns=picked.columns,
         weights=[],
     )
-    rounded = np.round(found.weights.astype(np.float64), _DECIMALS)
+    rounded = np.round(picked.weights.astype(np.float64), _DECIMALS)
     heads = b",".join(b"[%b]" % b",".join(as_json(r.tolist()) for r in head) for head in rounded)
     return as_json(about).removesuffix(b"]}") + heads + b"]}"
 
@@ -288,7 +289,8 @@ def openapi(reader: Reader) -> Json:
 
     paths = {}
     for path, (summary, request, examples, _) in operations.items():
-        post, schema = request is not None, schemas[path, "serialization"]
+        post = request is not None
+        schema = schemas[path, "serialization"]
         locked = reader.settings.keys and (post or path == "/metrics")
         refused = ["400", "403", "408", "413", "415", "500", "503"] if post else ["403", "503"]
         refused += ["401"] if locked else []

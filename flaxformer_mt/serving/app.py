@@ -20,9 +20,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from flaxformer_mt.serving import answers
 from flaxformer_mt.serving.access import Origins, Refusal, admit, key_in_headers, unavailable
 from flaxformer_mt.serving.answers import json_response, openapi
-from flaxformer_mt.serving.model_info import page_settings
 from flaxformer_mt.serving.requests import read_payload
 from flaxformer_mt.serving.service import Service
+from flaxformer_mt.serving.settings import page_settings
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 Answer = Callable[[Request, Mapping[str, Any], str], Awaitable[Any]]

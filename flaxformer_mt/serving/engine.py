@@ -6,14 +6,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-from jaxtyping import Float32
-
 from flaxformer_mt.decoding.alignment import Alignment
 from flaxformer_mt.decoding.segments import DecodingError, LineError, OverlongError, TargetError
 from flaxformer_mt.decoding.terminology import Terminology
 from flaxformer_mt.decoding.translation import Translation
 from flaxformer_mt.decoding.translator import Translator, Wanted
+from flaxformer_mt.figures.maps import Picked, pick
 from flaxformer_mt.serving.access import Refusal, bad_request
 from flaxformer_mt.serving.requests import AttentionRequest
 
@@ -59,15 +57,9 @@ class Translated:
     alignments: list[Alignment | None]
 
 
-@dataclasses.dataclass(frozen=True)
-class Attended:
-    """One layer's attention: all may be many times as large, and answers wait to be written."""
-
-    translation: str
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
-    layers: int
-    weights: Float32[np.ndarray, "heads rows columns"]
+# A translation and one layer's attention: all may be many times as large, and answers wait to be
+# written.
+Attended = tuple[str, Picked]
 
 
 class Engine:
@@ -184,14 +176,7 @@ class Engine:
             found = self.translator.attend(asked.text, translation)
         except (OverlongError, TargetError) as error:
             raise bad_request(str(error)) from error
-        weights = getattr(found, asked.kind)
-        return Attended(
-            translation=translation,
-            rows=found.src_pieces if asked.kind == "encoder" else found.tgt_pieces,
-            columns=found.tgt_inputs if asked.kind == "decoder" else found.src_pieces,
-            layers=len(weights),
-            weights=weights[asked.layer].copy(),
-        )
+        return translation, pick(found, kind=asked.kind, layer=asked.layer + 1)
 
 
 def _without_code(alignment: Alignment | None, code: str) -> Alignment | None:

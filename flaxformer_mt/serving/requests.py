@@ -13,9 +13,8 @@ from starlette.requests import ClientDisconnect, Request
 
 from flaxformer_mt.errors import nearest
 from flaxformer_mt.serving.access import Refusal, bad_request, shown, too_large
-from flaxformer_mt.serving.model_info import Model
 from flaxformer_mt.serving.sentences import Sentences, split_sentences
-from flaxformer_mt.serving.settings import ServerSettings
+from flaxformer_mt.serving.settings import Model, ServerSettings
 
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"
 Kind = Literal["cross", "encoder", "decoder"]
@@ -168,7 +167,9 @@ class Reader:
         """LibreTranslate's form has `q`, ours `text`."""
         ours = "q" not in payload or "text" in payload
         form = _checked(self.translate_form if ours else self.libre_form, payload, kind)
-        given, at_marks, codes = form.given, form.sentences, self.model.codes
+        given = form.given
+        at_marks = form.sentences
+        codes = self.model.codes
         _at_most(sum(map(len, given)), self.settings.max_characters, "characters")
         texts = tuple(split_sentences(text, at_marks=at_marks, codes=codes) for text in given)
         _at_most(sum(len(text.texts) for text in texts), self.settings.max_sentences, "sentences")
@@ -225,11 +226,6 @@ async def read_payload(
         raise Refusal(415, f"send {JSON}, or a form as {FORM}", reason="request")
     if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
         raise Refusal(415, "send the body without content-encoding", reason="request")
-    body = await _read(request, limit, seconds)
-    return (_parse_json if kind == JSON else _parse_form)(body), kind
-
-
-async def _read(request: Request, limit: int, seconds: float) -> bytes:
     message = f"the body has more than {limit} bytes"
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and int(announced[:19]) > limit:
@@ -245,7 +241,7 @@ async def _read(request: Request, limit: int, seconds: float) -> bytes:
         raise Refusal(408, f"the body did not arrive within {seconds:g} s", reason="slow") from None
     except ClientDisconnect:
         raise Refusal(499, "the client disconnected", reason="gone") from None
-    return bytes(body)
+    return (_parse_json if kind == JSON else _parse_form)(bytes(body)), kind
 
 
 def _parse_json(body: bytes) -> Mapping[str, Any]:

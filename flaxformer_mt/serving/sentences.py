@@ -68,24 +68,19 @@ def split_sentences(text: str, *, at_marks: bool = True, codes: Collection[str] 
         _add(texts, glue, text[start:end], text[end : match.end()])
         start = match.end()
     _add(texts, glue, text[start:], "")
-    return _coded(texts, glue, codes)
-
-
-def _coded(texts: Sequence[str], glue: Sequence[str], codes: Collection[str]) -> Sentences:
     kept: list[str] = []
     around = [glue[0]]
     before: list[str] = []
     current = ""
-    for text, after in zip(texts, glue[1:], strict=True):
-        match = _CODE.match(text)
-        own = match is not None and match[0] in codes
-        if match is not None and own:
-            current = match[0]
-            if match.end() == len(text):
-                around[-1] += after
-                continue
-        kept.append(text)
-        before.append("" if own else current)
+    for sentence, after in zip(texts, glue[1:], strict=True):
+        found = _CODE.match(sentence)
+        code = found[0] if found and found[0] in codes else ""
+        current = code or current
+        if code == sentence:
+            around[-1] += after
+            continue
+        kept.append(sentence)
+        before.append("" if code else current)
         around.append(after)
     return Sentences(tuple(kept), tuple(around), tuple(before))
 

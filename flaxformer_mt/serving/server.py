@@ -18,9 +18,8 @@ from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.errors import FlaxformerError
 from flaxformer_mt.serving.access import is_local
 from flaxformer_mt.serving.app import App
-from flaxformer_mt.serving.model_info import Model
 from flaxformer_mt.serving.service import Service
-from flaxformer_mt.serving.settings import ServerSettings, SettingsError
+from flaxformer_mt.serving.settings import Model, ServerSettings, SettingsError
 
 _HEAD_BYTES = 64 * 1024  # of a request besides its body: head and chunk marks
 _HEADERS = 100
@@ -119,7 +118,8 @@ class TranslationServer(uvicorn.Server):
         # uvicorn's complaints go where our own lines go.
         """Raises ServerError if the model can't be used or its thread ends early."""
         logger = logging.getLogger("uvicorn.error")
-        logger.handlers, logger.propagate = [_Lines(self._say)], False
+        logger.handlers = [_Lines(self._say)]
+        logger.propagate = False
         logger.setLevel(logging.ERROR)
         self.run(sockets=[self._listener])
         if self._broken is not None:

@@ -18,9 +18,8 @@ from flaxformer_mt.serving.access import Refusal, too_large, unavailable
 from flaxformer_mt.serving.answers import State
 from flaxformer_mt.serving.batching import Batcher
 from flaxformer_mt.serving.engine import ATTENTION, Attended, Engine, Sentence, Translated, warm_up
-from flaxformer_mt.serving.model_info import Model
 from flaxformer_mt.serving.requests import AttentionRequest, Reader, TranslateTask
-from flaxformer_mt.serving.settings import ServerSettings
+from flaxformer_mt.serving.settings import Model, ServerSettings
 
 _FAILING_AFTER = 3  # batches in a row
 # Seconds after the last of them: without requests a server wouldn't learn that it has recovered.
@@ -122,9 +121,10 @@ class Service:
 
     async def attend(self, request: AttentionRequest) -> Attended:
         (found,) = await self.batcher.submit(ATTENTION, [request])
-        heads, rows, columns = found.weights.shape
-        if found.weights.size > (most := self.settings.max_attention_weights):
-            size = f"{rows} x {columns} tokens with {heads} heads have {found.weights.size} weights"
+        _, picked = found
+        heads, rows, columns = picked.weights.shape
+        if (count := picked.weights.size) > (most := self.settings.max_attention_weights):
+            size = f"{rows} x {columns} tokens with {heads} heads have {count} weights"
             raise too_large(f"{size}; at most {most} per request")
         return found
 

@@ -147,7 +147,8 @@ def find_peak(
     by a matmul in `dtype`, and counted once per process.
     """
     if chip_tflops:
-        flops, source = chip_tflops * 1e12, "training.chip_tflops"
+        flops = chip_tflops * 1e12
+        source = "training.chip_tflops"
         each = f"{chip_tflops:g} TFLOP/s per device ({source})"
     elif devices[0].platform == "cpu":
         begin = time.perf_counter()
@@ -200,13 +201,11 @@ class ProfileError(UserError):
 
 def check_steps(first: int, last: int, *, start: int, total: int) -> None:
     """Raises ProfileError unless all these steps are after `start` and at most `total`."""
+    problem = f"training ends at step {total:,} (training.steps)" if last > total else ""
     if first <= start:
         problem = f"this run resumes after step {start:,}"
-    elif last > total:
-        problem = f"training ends at step {total:,} (training.steps)"
-    else:
-        return
-    raise ProfileError(f"steps {first:,} to {last:,} cannot be traced: {problem}")
+    if problem:
+        raise ProfileError(f"steps {first:,} to {last:,} cannot be traced: {problem}")
 
 
 class Profiler:

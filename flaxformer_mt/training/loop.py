@@ -13,14 +13,14 @@ from flaxformer_mt.data.pipeline import Batches
 from flaxformer_mt.data.sampling import Resampler
 from flaxformer_mt.data.store import TokenPairs
 from flaxformer_mt.parallel.process_settings import keep_freed_memory
+from flaxformer_mt.parallel.processes import StopRequest
 from flaxformer_mt.rundir.checkpoint_choice import Kind
-from flaxformer_mt.rundir.checkpoints import Checkpoints
+from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.layout import Status
 from flaxformer_mt.training.instruments import Goodput, Profiler, Utilization
 from flaxformer_mt.training.program import Program, init_and_precompile
-from flaxformer_mt.training.progress import Due, Progress, due_after, restored, snapshot
-from flaxformer_mt.training.signals import StopRequest
-from flaxformer_mt.training.state import with_params
+from flaxformer_mt.training.progress import Due, Progress, due_after, moments, restored
+from flaxformer_mt.training.step import with_params
 from flaxformer_mt.training.telemetry import Telemetry, Window
 from flaxformer_mt.training.validation import Evaluator
 
@@ -67,7 +67,8 @@ class Training:
     resampler: Resampler | None = None
 
     def __post_init__(self) -> None:
-        self.config, self.settings = self.program.config, self.program.config.training
+        self.config = self.program.config
+        self.settings = self.program.config.training
         self.skipped: list[Position] = []  # batches skipped since the last update
         self.reading = contextlib.ExitStack()
         # The dispatched step: its metrics, its batch and that batch's positions (source and target,
@@ -96,7 +97,8 @@ class Training:
         outcome = self.progress.outcome(self.step, self.settings)
         while outcome is None:
             self.one_step()
-            last, stopping = self.step == self.settings.steps, self.stop.reason
+            last = self.step == self.settings.steps
+            stopping = self.stop.reason
             self.due = due_after(self.step, self.settings, waiting=self.due)
             traced = self.profiler.running and self.step == self.profiler.last
             if (any(self.due) or stopping or traced) and not self.is_diverging:
@@ -132,7 +134,8 @@ class Training:
         self.window = Window(self.progress.window, self.utilization)
         self.mark = time.perf_counter()
         if past is not None:
-            self.progress = past.restored(self.progress)
+            survives = {name: getattr(past, name) for name in ("left_out", "rollbacks", "diverged")}
+            self.progress = dataclasses.replace(self.progress, **survives)
         self.batches = Batches(
             self.pairs,
             self.config.data.batch,
@@ -148,7 +151,8 @@ class Training:
         if state is not None:
             self.state = state
             return True
-        paused, told = self.window.paused(), self.telemetry.doing("compiling")
+        paused = self.window.paused()
+        told = self.telemetry.doing("compiling")
         with self.clock("compile"), paused, told:
             shapes = self.batches.shape_ahead(), *self.batches.shapes
             # An accelerator's host has the cores to compile all shapes in the minutes that one
@@ -168,7 +172,8 @@ class Training:
         if self.step + 1 == self.profiler.first and not self.profiler.over:
             self.settle()
             self.profiler.begin()
-        waited, compiled = self.batches.seconds_waited, self.program.compilations()
+        waited = self.batches.seconds_waited
+        compiled = self.program.compilations()
         with self.clock("data"):
             batch, position = next(self.batches)
             # A wait that ends while the devices still compute costs nothing.
@@ -187,14 +192,16 @@ class Training:
         self.pending = metrics, self.batches.delivered, positions, stop
         self.step += 1
         now = time.perf_counter()
-        seconds, self.mark = self.progress.seconds + now - self.mark, now
+        seconds = self.progress.seconds + now - self.mark
+        self.mark = now
         self.progress = dataclasses.replace(self.progress, position=position, seconds=seconds)
 
     def settle(self) -> None:
         """Waits for the dispatched step's metrics and adds them to the window."""
         if self.pending is None:
             return
-        (on_device, batch, positions, asked), self.pending = self.pending, None
+        on_device, batch, positions, asked = self.pending
+        self.pending = None
         with self.clock("steps"):
             metrics, stop = jax.device_get((on_device, asked))
         self.stop.hear(stop)
@@ -236,14 +243,29 @@ class Training:
         with self.clock("checkpoints"), self.window.paused():
             self.progress = self.progress.saved(self.step)
             reached = dataclasses.replace(self.progress, window=self.window.sums)
-            self.checkpoints.save(snapshot(self.state, self.step, reached, metrics, kind))
+            self.checkpoints.save(
+                Snapshot(
+                    step=self.step,
+                    params=self.state.params,
+                    opt_state=moments(self.state),
+                    ema=self.state.ema,
+                    position=dataclasses.asdict(reached),
+                    metrics=dict(metrics),
+                    kind=kind,
+                )
+            )
         self.clock.keep(self.step)
 
     def roll_back(self) -> None:
         """Restores the last checkpoint and leaves out the batches of the bad updates."""
-        at, bad, most = self.step, self.skipped, self.settings.max_rollbacks
+        at = self.step
+        bad = self.skipped
+        most = self.settings.max_rollbacks
         past = self.progress.rolled_back(at, bad, most)
-        self.skipped, self.pending, self.due, self.clock.step = [], None, Due(), at
+        self.skipped = []
+        self.pending = None
+        self.due = Due()
+        self.clock.step = at
         self.reading.close()
         self.checkpoints.wait()
         del self.state  # devices may not have room for two

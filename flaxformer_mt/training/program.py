@@ -28,12 +28,16 @@ from flaxformer_mt.parallel.mesh import (
     place_batch,
     shardings_of,
     spread_over_data,
-    without_names,
 )
 from flaxformer_mt.training.loss import LossSums
 from flaxformer_mt.training.optimizer import learning_rate, make_optimizer
-from flaxformer_mt.training.state import TrainState
-from flaxformer_mt.training.step import Metrics, UpdateLayout, batch_loss, make_train_step
+from flaxformer_mt.training.step import (
+    Metrics,
+    TrainState,
+    UpdateLayout,
+    batch_loss,
+    make_train_step,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +91,8 @@ def build(
     model = Transformer(config.model, src_vocab_size, tgt_vocab_size)
     schedule = learning_rate(config.training.schedule, config.model.d_model)
     optimizer = make_optimizer(config.training.optimizer, schedule, config.training.freeze)
-    rows, micro = config.data.batch.multiple, config.training.optimizer.accumulation
+    rows = config.data.batch.multiple
+    micro = config.training.optimizer.accumulation
     split = mesh.shape["data"] * mesh.shape["fsdp"]
     if rows % (split * micro):
         batches = f"each of {micro} micro-batches" if micro > 1 else "a batch"
@@ -137,26 +142,14 @@ def build(
             out_shardings=(shardings, None),
             donate_argnums=0,
         )
-    abstract = jax.tree.map(
-        lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
-        without_names(boxed),
-        shardings,
-    )
-
-    def run_init() -> TrainState:
-        with on_mesh(mesh):
-            return init()
+        abstract = init.eval_shape()
 
     def on_batches(step: Callable[[Any, Any], Any]) -> Callable[[Any, Batch], Any]:
-        def run(carried: Any, batch: Batch) -> Any:
-            with on_mesh(mesh):
-                return step(carried, place_batch(batch, mesh))
+        return on_mesh(mesh)(lambda carried, batch: step(carried, place_batch(batch, mesh)))
 
-        return run
-
+    @on_mesh(mesh)
     def lower_train(shape: Shape) -> Lowered:
-        with on_mesh(mesh):
-            return train_step.lower(abstract, abstract_batch(shape, mesh))
+        return train_step.lower(abstract, abstract_batch(shape, mesh))
 
     return Program(
         config=config,
@@ -164,7 +157,7 @@ def build(
         mesh=mesh,
         share=Share(*batch_share(mesh)),
         abstract=abstract,
-        init=run_init,
+        init=on_mesh(mesh)(init),
         train_step=on_batches(train_step),
         eval_step=on_batches(eval_step),
         compilations=train_step._cache_size,  # type: ignore[attr-defined]
@@ -189,7 +182,8 @@ def init_and_precompile(program: Program, shapes: Sequence[Shape]) -> TrainState
 def abstract_batch(shape: Shape, mesh: Mesh) -> Any:
     """A `Batch` of this shape without values, its rows split over the mesh."""
     sharding = batch_sharding(mesh)
-    lengths, fields = {"src": shape.src_length, "tgt": shape.tgt_length}, {}
+    lengths = {"src": shape.src_length, "tgt": shape.tgt_length}
+    fields = {}
     for name in (field.name for field in dataclasses.fields(Batch)):
         size = shape.rows, lengths[name[:3]]
         fields[name] = jax.ShapeDtypeStruct(size, jnp.int32, sharding=sharding)

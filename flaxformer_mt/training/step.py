@@ -1,4 +1,5 @@
-"""One update: loss, gradient, optimizer. Pure; the loop around it is in `loop.py`."""
+"""The state of training and one update: loss, gradient, optimizer. Pure; the loop around it is in
+`loop.py`."""
 
 import dataclasses
 import functools
@@ -9,18 +10,48 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import optax
+from flax import struct
 
 from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.data.pipeline import Batch  # there it becomes a pytree
 from flaxformer_mt.model.embedding import softmax_bias, softmax_table, table_copies
 from flaxformer_mt.model.transformer import Transformer
-from flaxformer_mt.parallel.mesh import rows_split
+from flaxformer_mt.parallel.mesh import place_whole, rows_split
 from flaxformer_mt.training.loss import LossSums, smoothed_cross_entropy
 from flaxformer_mt.training.optimizer import learning_rate, without_frozen_gradients
-from flaxformer_mt.training.state import TrainState
 
 Params = Any
 Metrics = dict[str, jax.Array]
+
+
+@struct.dataclass
+class TrainState:
+    """The carried state of training; every leaf is an array.
+
+    `step` counts batches and drives the randomness; the optimizer's own count advances only with
+    applied updates. `bad_run` is the number of consecutive updates skipped for a non-finite loss or
+    gradient, `skipped` their total. `ema` is None unless a moving average is kept.
+    """
+
+    step: jax.Array
+    params: Params
+    opt_state: Any
+    ema: Params | None
+    bad_run: jax.Array
+    skipped: jax.Array
+
+
+def with_params(state: TrainState, params: Params) -> TrainState:
+    """The state with other parameters, laid out as its own; shapes must agree."""
+
+    def as_in(old: Params) -> Params:
+        return place_whole(params, jax.tree.map(lambda leaf: leaf.sharding, old))
+
+    # The average is copied: the step donates both.
+    ema = None if state.ema is None else jax.tree.map(jnp.copy, as_in(state.ema))
+    return dataclasses.replace(state, params=as_in(state.params), ema=ema)
+
+
 TrainStep = Callable[[TrainState, Batch], tuple[TrainState, Metrics]]
 
 
@@ -130,7 +161,8 @@ def make_train_step(
         src_tokens = jnp.sum(batch.src_segment_ids > 0)
         tokens = jnp.maximum(tgt_tokens, 1).astype(jnp.float32)
         key = step_key(config.training.seed, state.step)
-        before, used = state.params, _exchanged(state.params, config)
+        before = state.params
+        used = _exchanged(state.params, config)
         if layout is not None and narrow:
             # Cast first, gathered then.
             used = jax.lax.with_sharding_constraint(used, layout.update)

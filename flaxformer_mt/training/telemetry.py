@@ -150,7 +150,9 @@ class Telemetry(contextlib.AbstractContextManager["Telemetry"]):
         stream: TextIO | None = None,
         told: Report | None = None,
     ) -> None:
-        self._log, self._total, self._told = MetricsLog(run.metrics), total, told
+        self._log = MetricsLog(run.metrics)
+        self._total = total
+        self._told = told
         self._samples, self._trackers = run.samples, trackers
         trackers.say = self.message  # above the bar
         self._stream = stream or sys.stderr

@@ -87,7 +87,8 @@ class Trackers(contextlib.AbstractContextManager["Trackers"]):
             if name == "tensorboard":
                 self.add(name, Board(board, to_text(config)))
                 continue
-            known, kind = ids.get(name), Wandb if name == "wandb" else Mlflow
+            known = ids.get(name)
+            kind = Wandb if name == "wandb" else Mlflow
             try:
                 tracker = kind(run, config, known)
             except Exception as error:
@@ -152,7 +153,9 @@ class Board:
     """
 
     def __init__(self, folder: Path, config: str) -> None:
-        self._folder, self._config, self._after = folder, config, 0
+        self._folder = folder
+        self._config = config
+        self._after = 0
         self._writer: EventsWriter | None = None
 
     def show(self, step: int, values: Mapping[str, float]) -> None:
@@ -176,7 +179,8 @@ class Board:
                 self._writer = writer = EventsWriter(
                     str(self._folder / "events"), f".{time.time_ns()}"
                 )
-                first, start = self._after + 1, SessionLog(status=SessionLog.START)
+                first = self._after + 1
+                start = SessionLog(status=SessionLog.START)
                 writer.write_event(Event(step=first, wall_time=now, session_log=start))
                 config = _preformatted("config", self._config)
                 writer.write_event(Event(step=first, wall_time=now, summary=config))

@@ -16,15 +16,9 @@ from flaxformer_mt.evaluation.metrics import Metric, ScoringError
 from flaxformer_mt.evaluation.scoring import Scoring
 from flaxformer_mt.rundir.layout import open_run, read_record, read_status
 from flaxformer_mt.rundir.metrics_log import read_metrics
-from tests.conftest import made_once
-from tests.system.conftest import make
+from tests.system.conftest import trained as trained
 
 QUICK = Scoring(ter=False, resamples=0)
-
-
-@pytest.fixture(scope="module")
-def trained():
-    return made_once("trained", make) / "run"
 
 
 @pytest.fixture

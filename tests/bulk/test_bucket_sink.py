@@ -40,14 +40,10 @@ def of_three_parts(file):
     return sink
 
 
-def refuse(gcs, monkeypatch, method, number=0):
+def refuse(gcs, method, number):
     """Refuses the requests of this method after the first `number`."""
     seen = iter(range(100))
     gcs.fault = lambda verb, name: 403 if verb in method and next(seen) >= number else None
-
-
-def allow(gcs):
-    gcs.fault = lambda method, name: None
 
 
 @pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")  # gcsfs, to aiohttp
@@ -88,14 +84,14 @@ def test_a_large_window_goes_at_once_and_an_empty_output_is_an_object(gcs, file,
 
 # Where the store cannot move, gcsfs copies.
 @pytest.mark.parametrize(("method", "number"), [("PUT", 2), ("MOVE PUT", 3)])
-def test_an_end_that_breaks_off_is_no_output(gcs, file, method, number, monkeypatch):
+def test_an_end_that_breaks_off_is_no_output(gcs, file, method, number):
     """While the parts are joined, or while the whole is renamed."""
     sink, _ = begun(file)
     commit(sink, 1, b"one\n")
-    refuse(gcs, monkeypatch, method, number)
+    refuse(gcs, method, number)
     with pytest.raises(OutputError, match=r"be written: Forbidden.*finished output is in gs://"):
         sink.finish()
-    allow(gcs)
+    gcs.allow()
     assert file not in gcs.objects
     again, found = begun(file)
     assert found == done(1)
@@ -104,14 +100,14 @@ def test_an_end_that_breaks_off_is_no_output(gcs, file, method, number, monkeypa
 
 
 @pytest.mark.parametrize("number", range(4))
-def test_a_stop_while_parts_are_deleted_leaves_the_whole(gcs, bucket, file, number, monkeypatch):
+def test_a_stop_while_parts_are_deleted_leaves_the_whole(gcs, bucket, file, number):
     """The same command tidies up; once the record is gone it makes FILE anew."""
     sink = of_three_parts(file)
-    refuse(gcs, monkeypatch, "DELETE", number)
+    refuse(gcs, "DELETE", number)
     with pytest.raises(OutputError, match="cannot be written: Forbidden"):
         sink.finish()
     sink.close()
-    allow(gcs)
+    gcs.allow()
     assert gcs.objects[file] == b"1\n2\n3\n"
     assert len(gcs.names(f"{file}.part/")) == 4 - number
     again, found = begun(file)

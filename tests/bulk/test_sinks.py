@@ -10,13 +10,10 @@ from unittest import mock
 import pytest
 
 from flaxformer_mt.bulk.sinks import Consumed, FileSink, OutputError, ShardedSink
+from tests.conftest import Killed
 
 WHO = {"weights": "average", "n_best": 1}
 TWO = Consumed(lines=2, size=8, sha256="ab", sums={"split": 1})
-
-
-class Killed(BaseException):
-    pass
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from flaxformer_mt.bulk.stream import NOTES, TranslateSettings, stream, windows
 from flaxformer_mt.decoding.segments import LineError, OverlongError
 from flaxformer_mt.decoding.translation import Hypothesis, Translation
 from flaxformer_mt.progress import Meter
-from tests.bulk.test_sinks import Killed
+from tests.conftest import Killed
 
 TEXT = b"".join(b"line %d\n" % number for number in range(1, 24))
 

@@ -2,7 +2,7 @@
 
 import io
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,6 +10,7 @@ import pytest
 
 from flaxformer_mt.cli.main import main
 from flaxformer_mt.data.synthetic import pairs
+from tests.data.prepare.corpora import write
 from tests.decoding.runs import make_run
 
 
@@ -46,12 +47,6 @@ def run(capfdbinary, monkeypatch):
     return call
 
 
-def write(folder: Path, name: str, made: Iterable[tuple[str, str]]) -> None:
-    src, tgt = zip(*made, strict=True)
-    for lines, language in ((src, "en"), (tgt, "de")):
-        (folder / f"{name}.{language}").write_text("".join(f"{line}\n" for line in lines))
-
-
 @pytest.fixture(scope="session")
 def workdir(tmp_path_factory):
     """A run of an untrained model with two checkpoints, which no test changes."""
@@ -61,11 +56,9 @@ def workdir(tmp_path_factory):
 @pytest.fixture
 def corpus(tmp_path):
     """A folder with train and valid in two languages."""
-    folder = tmp_path / "corpus"
-    folder.mkdir()
-    write(folder, "train", pairs("train", 120))
-    write(folder, "valid", pairs("valid", 12))
-    return folder
+    write(tmp_path / "corpus", "train", pairs("train", 120))
+    write(tmp_path / "corpus", "valid", pairs("valid", 12))
+    return tmp_path / "corpus"
 
 
 def settings(folder: Path, **changes: object) -> list[str]:

@@ -60,7 +60,7 @@ def test_validation_that_fits_no_batch_is_told_by_what_prepares(run, corpus):
 @pytest.mark.parametrize(
     "command", [("train",), ("train", "--dry-run"), ("prepare",)], ids=lambda words: words[-1]
 )
-def test_text_that_cannot_be_used_leaves_no_run_folder(run, corpus, command):
+def test_what_cannot_be_used_leaves_no_run_folder(run, corpus, command):
     """Neither a mistyped name nor text that only its reader finds wrong."""
     workdir = corpus.parent / "new" / "run"
     (corpus / "wide.de").write_text("Eine Zeile.\n" * 120, encoding="utf-16")
@@ -72,3 +72,5 @@ def test_text_that_cannot_be_used_leaves_no_run_folder(run, corpus, command):
         done = run(*command, *arguments, "--workdir", workdir)
         assert done.status == 2 and re.search(said, done.last), done.errors
         assert not workdir.parent.exists()
+    done = run(*command, *settings(corpus), "--workdir", corpus / "wide.de")
+    assert done.status == 2 and "wide.de: is a file; choose a directory for the run" in done.last

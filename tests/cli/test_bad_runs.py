@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from flaxformer_mt.api import training
+from flaxformer_mt.api.training import StartError
 from flaxformer_mt.cli.main import explained
 from flaxformer_mt.cli.train import train_run
 from flaxformer_mt.config import ConfigError, load_config, to_dict
 from flaxformer_mt.rundir import RunDirectoryError, layout
 from flaxformer_mt.rundir.lock import locked
-from flaxformer_mt.training.state import StartError
 from tests.cli.conftest import settings
 
 
@@ -156,13 +156,6 @@ def test_what_has_become_a_run_meanwhile_is_gone_on_with(run, corpus, tmp_path, 
     record = layout.read_record(begun)
     assert [start.command_line for start in record.starts] == [("theirs",), ("train",)]
     assert record.config == to_dict(load_config("files:small", overrides))
-
-
-def test_a_file_is_no_place_for_a_run(run, corpus, tmp_path):
-    (tmp_path / "file").touch()
-    for command in (("train",), ("train", "--dry-run"), ("prepare",)):
-        done = run(*command, *settings(corpus), "--workdir", tmp_path / "file")
-        assert done.status == 2 and "file: is a file; choose a directory for the run" in done.last
 
 
 def test_what_the_machine_refuses_is_explained_and_a_bug_is_not():

@@ -11,7 +11,7 @@ import pytest
 from flaxformer_mt.data.synthetic import pairs
 from flaxformer_mt.reproduction.pictures import base_run
 from flaxformer_mt.rundir.layout import RunDirectory
-from tests.cli.conftest import write
+from tests.data.prepare.corpora import write
 
 TOY = {
     "data.vocabulary.size": 200,
@@ -156,28 +156,6 @@ def test_figures_without_a_run_are_not_drawn_in_silence(run, tmp_path):
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {
         *("schedule.svg", "positions.svg")
     }
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["table3", "--scale", "2"], "--scale 2: must be above 0 and at most 1"),
-        (["table3", "--corpus", "toy"], "go together"),
-        (["table2", "--folder", "x"], "choose rows with --only (en_de_base, en_de_big, en_fr"),
-        (["table3", "--run", "x"], "--run is for figures"),
-        (["report", "--config.model.d_ff=3"], "--config.model.d_ff is for a table's rows"),
-        (["report", "--plan", "none.json"], "none.json: cannot be read"),
-        (["report"], "results/notes.json: the result lacks"),
-        (["table3", "--workdir", "gs://bucket/x"], "use a local folder"),
-    ],
-)
-def test_wrong_arguments_are_named(run, tmp_path, monkeypatch, arguments, message):
-    monkeypatch.chdir(tmp_path)
-    (notes := Path("runs/reproduction/results/notes.json")).parent.mkdir(parents=True)
-    notes.write_text("{}")
-    done = run("reproduce", *arguments)
-    assert done.status in (1, 2) and message in done.errors
-    assert "Traceback" not in done.errors
 
 
 @pytest.mark.parametrize("text", ["paper_full", "paper_tfds_full"])

@@ -4,18 +4,19 @@ import json
 
 import pytest
 
+OF_A_RUN = ("average", "attention", "export", "score", "serve", "train", "translate")
 CALLS = [
     # Numbers, and what else is read the same way by several commands.
-    ("average --workdir . --last 0", "'0' must be an integer from 1"),
-    ("translate --workdir . --beam-size 9000000", "'9000000' must be an integer from 1 to 65,536"),
-    ("translate --workdir . --length-penalty nan", "'nan' must be a finite number ≥ 0"),
-    ("export --workdir . --format huggingface --output x --bound 0", "'0' must be a number > 0"),
-    ("translate --workdir . --weights ²", "write average, best, latest, auto, or a step's"),
+    ("average --last 0", "'0' must be an integer from 1"),
+    ("translate --beam-size 9000000", "'9000000' must be an integer from 1 to 65,536"),
+    ("translate --length-penalty nan", "'nan' must be a finite number ≥ 0"),
+    ("export --format huggingface --output x --bound 0", "'0' must be a number > 0"),
+    ("translate --weights ²", "write average, best, latest, auto, or a step's"),
     # Misspelt.
-    ("trian --workdir .", "no command 'trian'; did you mean 'train'?"),
+    ("trian", "no command 'trian'; did you mean 'train'?"),
     ("train --wrokdir .", "--wrokdir: did you mean --workdir?"),
-    ("train --workdir . --validate-every=3", "did you mean --config.training.validate_every?"),
-    ("train --workdir . --data.train=a,b", "did you mean --config.data.train?"),
+    ("train --validate-every=3", "did you mean --config.training.validate_every?"),
+    ("train --data.train=a,b", "did you mean --config.data.train?"),
     ("config --explain trainig.schedule", "no such group; did you mean 'training.schedule'?"),
     # Settings of which config?
     ("doctor --config.mesh.fsdp=2", "needs a config to change: add --config"),
@@ -23,37 +24,35 @@ CALLS = [
     # Of which run?
     ("train --workdir new", "no run here yet: give --config FILE"),
     ("train --workdir new --config quickstart --init-from absent", "absent: no such directory"),
-    ("train --workdir new --config quickstart --config.model.d_modl=3", "did you mean 'd_model'?"),
     # Which process this is, and what it traces.
-    ("train --workdir . --coordinator host:1", "go together"),
-    ("train --workdir . --coordinator h --num-processes 2 --process-id 0", "write HOST:PORT"),
-    ("train --workdir . --coordinator h:1 --num-processes 2 --process-id 2", "must be below"),
-    ("train --workdir . --heartbeat 0", "must be an integer from 1"),
-    ("train --workdir . --profile-steps 7-9", "write A:B"),
-    ("train --workdir . --profile-steps 9:8", "A must be at least 1"),
+    ("train --coordinator host:1", "go together"),
+    ("train --coordinator h --num-processes 2 --process-id 0", "write HOST:PORT"),
+    ("train --coordinator h:1 --num-processes 2 --process-id 2", "must be below"),
+    ("train --profile-steps 7-9", "write A:B"),
+    ("train --profile-steps 9:8", "A must be at least 1"),
     # How to search and to draw.
-    ("translate --workdir . --top-k 3", "and --seed need --sample"),
-    ("translate --workdir . --sample --diverse-groups 2", "are for beam search: leave out"),
-    ("translate --workdir . --sample --temperature 0", "temperature = 0.0 must be above 0"),
-    ("translate --workdir . --ensemble x --alignments", "needs a single model"),
+    ("translate --top-k 3", "and --seed need --sample"),
+    ("translate --sample --diverse-groups 2", "are for beam search: leave out"),
+    ("translate --sample --temperature 0", "temperature = 0.0 must be above 0"),
+    ("translate --ensemble x --alignments", "needs a single model"),
     # Forms of lines.
-    ("translate --workdir . --format jsonl --output-format tsv", "you can write jsonl or"),
-    ("translate --workdir . --tokens", "add --output-format jsonl"),
-    ("translate --workdir . --format jsonl --key ''", "--key is empty"),
-    ("translate --workdir . --prefix-key p", "add --format jsonl"),
-    ("translate --workdir . --translation-key de", "add --output-format jsonl"),
-    ("translate --workdir . --column 2", "--column is for columns: add --format tsv"),
-    ("translate --workdir . --append --format jsonl", "--append is for columns"),
-    ("translate --workdir . --format jsonl --key score", "under 'score', where the source is"),
-    ("translate --workdir . --output ''", "--output is empty: name a file"),
-    ("score --workdir . --src x", "--src and --tgt go together"),
-    ("score --workdir . --src x --tgt y --input z", "give either --input, or --src"),
-    ("score --workdir . --src x --tgt y --format jsonl", "--src and --tgt are plain text"),
-    ("score --workdir . --format jsonl --columns 1 2", "--columns is for --format tsv"),
-    ("score --workdir . --format jsonl --scored-key ''", "--scored-key is empty"),
+    ("translate --format jsonl --output-format tsv", "you can write jsonl or"),
+    ("translate --tokens", "add --output-format jsonl"),
+    ("translate --format jsonl --key ''", "--key is empty"),
+    ("translate --prefix-key p", "add --format jsonl"),
+    ("translate --translation-key de", "add --output-format jsonl"),
+    ("translate --column 2", "--column is for columns: add --format tsv"),
+    ("translate --append --format jsonl", "--append is for columns"),
+    ("translate --format jsonl --key score", "under 'score', where the source is"),
+    ("translate --output ''", "--output is empty: name a file"),
+    ("score --src x", "--src and --tgt go together"),
+    ("score --src x --tgt y --input z", "give either --input, or --src"),
+    ("score --src x --tgt y --format jsonl", "--src and --tgt are plain text"),
+    ("score --format jsonl --columns 1 2", "--columns is for --format tsv"),
+    ("score --format jsonl --scored-key ''", "--scored-key is empty"),
     # Where, and with what beside the lines.
-    ("translate --workdir . --terminology-mode soft", "--terminology-mode is for --terminology"),
-    ("score --workdir . --ray-address host:1", "need --engine ray"),
+    ("translate --terminology-mode soft", "--terminology-mode is for --terminology"),
+    ("score --ray-address host:1", "need --engine ray"),
     # What to score.
     ("evaluate", "give --workdir DIR to translate with a run, or --hypotheses FILE"),
     ("evaluate --hypotheses o", "needs --ref FILE, or --testset"),
@@ -69,20 +68,31 @@ CALLS = [
     ("compare a b --ref r --method bootstrap --trials 9", "--trials is for randomization"),
     ("compare a b --ref r --testset wmt14/full --langpair en-de", "--testset can't be used with"),
     # Pictures.
-    ("attention --workdir .", "give --src TEXT and --output FILE, or --find and --input FILE"),
-    ("attention --workdir . --find --input x --src a", "--src can't be used with --find"),
-    ("attention --workdir . --src a --output a.svg --draw x", "--draw needs --find"),
-    ("attention --workdir . --src a --output a.svg --size big", "'big' is not a size"),
+    ("attention", "give --src TEXT and --output FILE, or --find and --input FILE"),
+    ("attention --find --input x --src a", "--src can't be used with --find"),
+    ("attention --src a --output a.svg --draw x", "--draw needs --find"),
+    ("attention --src a --output a.svg --size big", "'big' is not a size"),
+    # Plans, and the paper's rows.
+    ("plan --config quickstart --topology=v5e:2x4 --lengths=64", "write SRC,TGT"),
+    ("plan --config quickstart --topology=v5e:2x4 --decode --save-hlo=x", "no effect on --decode"),
+    ("plan --config quickstart --topology=v5e:2x4 --shardings --lengths=8,8", "effect on --shard"),
+    ("reproduce table3 --corpus toy", "go together"),
+    ("reproduce table2 --folder x", "choose rows with --only (en_de_base, en_de_big, en_fr"),
+    ("reproduce table3 --run x", "--run is for figures"),
+    ("reproduce table3 --workdir gs://bucket/x", "use a local folder"),
+    ("reproduce report --config.model.d_ff=3", "--config.model.d_ff is for a table's rows"),
     # A server.
-    ("serve --workdir . --port 65536", "'65536' must be an integer from 0 to 65,535"),
-    ("serve --workdir . --timeout inf", "'inf' must be a finite number"),
-    ("serve --workdir . --queue 10 --max-sentences 11", "but only 10 can wait"),
+    ("serve --port 65536", "'65536' must be an integer from 0 to 65,535"),
+    ("serve --timeout inf", "'inf' must be a finite number"),
+    ("serve --queue 10 --max-sentences 11", "but only 10 can wait"),
 ]
 
 
 @pytest.mark.parametrize(("call", "message"), CALLS)
 def test_a_wrong_call_is_explained_in_a_line(run, tmp_path, monkeypatch, call, message):
     monkeypatch.chdir(tmp_path)
+    if call.split()[0] in OF_A_RUN and "workdir" not in call:
+        call += " --workdir ."
     done = run(*(word.strip("'") for word in call.split()))
     assert done.status == 2 and message in done.last, done.errors
     assert list(tmp_path.iterdir()) == []

@@ -7,12 +7,12 @@ import numpy as np
 
 from flaxformer_mt.config import expected_types
 from flaxformer_mt.config.schema import VocabularyConfig
-from flaxformer_mt.data.prepare.make import prepare, valid_text
+from flaxformer_mt.data.prepare.make import valid_text
 from flaxformer_mt.data.prepare.manifest import read_manifest
 from flaxformer_mt.data.sampling import Resampler
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies, train_pair
 from tests.data.pairs import in_memory, listed
-from tests.data.prepare.corpora import data_config, write
+from tests.data.prepare.corpora import data_config, prepare, write
 
 TREES = [
     ("the cat sleeps .", "(S (NP XX XX )NP (VP XX )VP XX )S"),
@@ -54,9 +54,9 @@ def test_each_word_is_one_token_and_comes_back():
 def test_a_store_has_no_unknown_target_word_and_says_which_was_left_out(tmp_path):
     odd = ("so it is", "(SINV XX (NP XX )NP XX )SINV")
     for name, pairs in (("train", TREES), ("valid", [TREES[0], odd])):
-        write(tmp_path, name, [(src.encode(), tgt.encode()) for src, tgt in pairs])
+        write(tmp_path, name, pairs)
     config = data_config(tmp_path, vocabulary=CONFIG)
-    store = prepare(config, seed=1, directory=tmp_path / "run", workers=0)
+    store = prepare(config, directory=tmp_path / "run", workers=0)
     assert len(store.train) == 3 and len(store.valid) == 1
     account = read_manifest(tmp_path / "run" / "data")["corpora"][1]
     assert account["dropped"] == {"unknown target word": 1}
@@ -65,7 +65,7 @@ def test_a_store_has_no_unknown_target_word_and_says_which_was_left_out(tmp_path
     # What is decoded and scored is all of it.
     assert valid_text(tmp_path / "run" / "data")[1] == [TREES[0][1], odd[1]]
     # The same call again finds it up to date.
-    assert prepare(config, seed=1, directory=tmp_path / "run").digest == store.digest
+    assert prepare(config, directory=tmp_path / "run").digest == store.digest
     assert Vocabularies.load(tmp_path / "run" / "vocabulary").tgt.size == 4 + len(WORDS)
 
 
@@ -81,9 +81,9 @@ def test_trees_have_their_sources_tokens_and_brackets_or_are_left_out(tmp_path):
         ("the cat", "(S (SINV the cat )SINV )S"),
     ]
     for name, pairs in (("train", train), ("valid", valid)):
-        write(tmp_path, name, [(src.encode(), tgt.encode()) for src, tgt in pairs])
+        write(tmp_path, name, pairs)
     data = data_config(tmp_path, vocabulary=config)
-    store = prepare(data, seed=1, directory=tmp_path / "run", workers=0)
+    store = prepare(data, directory=tmp_path / "run", workers=0)
     assert len(store.train) == 2 and len(store.valid) == 1
     account = read_manifest(tmp_path / "run" / "data")["corpora"][1]
     assert account["dropped"] == {"leaves other than the source's words": 3}

@@ -17,7 +17,7 @@ from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.model.stacks import aligning_layer
 from flaxformer_mt.model.transformer import Transformer
 from tests.decoding.examples import forcing
-from tests.decoding.runs import LINES, PAIRS, parameters
+from tests.decoding.runs import LINES, LONG, PAIRS, parameters
 
 
 def word_numbers(pieces) -> list[int]:
@@ -110,40 +110,38 @@ def test_words_of_a_vocabulary_with_a_table(translator, imported, diagonal):
 
 
 def test_each_part_of_a_long_line_has_its_language_code(imported, diagonal):
-    long = " ".join(LINES)
     src = imported.vocabularies.src
-    lead, pieces, sources = source_pieces(f">>deu<< {long}", src, imported.max_length)
+    lead, pieces, sources = source_pieces(f">>deu<< {LONG}", src, imported.max_length)
     assert lead == ">>deu<<" and len(pieces) > 1
     assert {tokens[0] for tokens in sources} == {4}, "the code"
-    assert " ".join(piece.text for piece in pieces) == long
-    lines = [f">>deu<< {long}", *(lead + piece.text for piece in pieces)]
+    assert " ".join(piece.text for piece in pieces) == LONG
+    lines = [f">>deu<< {LONG}", *(lead + piece.text for piece in pieces)]
     whole, *alone = (found.hypotheses[0] for found in imported.translate(lines))
     assert whole.tokens == tuple(
         token for at, each in enumerate(alone) for token in ((EOS,) * (at > 0) + each.tokens)
     )
-    (scored,) = imported.score([(f">>deu<< {long}", whole.tokens)], overlong="split")
+    (scored,) = imported.score([(f">>deu<< {LONG}", whole.tokens)], overlong="split")
     assert scored.log_prob == pytest.approx(whole.log_prob, abs=1e-4)
-    for target in (whole.tokens, long):
-        (found,) = imported.align([(f">>deu<< {long}", target)])
-        assert found.src_words == (">>deu<<", *long.split())
+    for target in (whole.tokens, LONG):
+        (found,) = imported.align([(f">>deu<< {LONG}", target)])
+        assert found.src_words == (">>deu<<", *LONG.split())
         assert found.links and all(src > 0 for src, _ in found.links), "the code is no part's text"
 
 
 def test_a_line_in_parts_has_words_counted_through(translator, diagonal):
-    long = " ".join(LINES)
-    (translation,) = translator.translate([long])
+    (translation,) = translator.translate([LONG])
     assert translation.split
-    for target in (translation.text, translation.tokens, long):
-        (found,) = translator.align([(long, target)])
-        assert found.src_words == tuple(long.split())
+    for target in (translation.text, translation.tokens, LONG):
+        (found,) = translator.align([(LONG, target)])
+        assert found.src_words == tuple(LONG.split())
         text = translation.text if target is translation.tokens else target
         words = text if isinstance(text, str) else translation.text
         assert found.tgt_words == tuple(words.split())
         assert [tgt for _, tgt in found.links] == list(range(len(found.tgt_words)))
     # Each part is aligned within itself: the same text with itself word for word.
-    assert found.links == tuple((n, n) for n in range(len(long.split())))
+    assert found.links == tuple((n, n) for n in range(len(LONG.split())))
     with pytest.raises(OverlongError):
-        translator.align([(long, long)], overlong="refuse")
+        translator.align([(LONG, LONG)], overlong="refuse")
 
 
 def test_a_document_in_one_line_needs_no_matrix_of_its_words(translator, diagonal):

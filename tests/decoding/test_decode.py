@@ -111,6 +111,7 @@ def test_neighbours_and_batch_size_change_nothing(beam, monkeypatch):
     assert_same(found(sources[::-1])[::-1], together)
     assert_same([found([source])[0] for source in sources], together)
     monkeypatch.setattr(batch_search, "SMALL", 0)
+    monkeypatch.setattr(batch_search, "BLOCK", 64)
     assert_same(found(sources), together)
 
 

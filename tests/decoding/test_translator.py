@@ -44,39 +44,34 @@ def test_translates_what_the_search_finds(translator):
         assert len(translation.hypotheses) == 1 and not translation.split
 
 
-def test_a_parser_s_outputs_are_trees(translator):
-    """Of random weights too, in any kind of search; cut sources give a tree for each piece."""
-    words = vocabulary.train(["(S (NP DT )NP )S"], VocabularyConfig(), words=True)
-    pair = Vocabularies(translator.vocabularies.src, words)
-    config = dataclasses.replace(translator.model.config, tie="target")
-    model = Transformer(config, pair.src.size, words.size)
-    config = dataclasses.replace(translator.config, outputs="trees", max_extra_tokens=30)
+@pytest.mark.parametrize("own", [False, True])
+def test_a_parser_s_outputs_are_trees(translator, own):
+    """Of random weights too, in any kind of search; cut sources give a tree for each piece.
+
+    A parser of words says its source's own, round brackets as the Penn Treebank has them.
+    """
+    model, settings = translator.model.config, {"outputs": "trees", "max_extra_tokens": 30}
+    if own:
+        config = VocabularyConfig(size=276, byte_fallback=True, tgt_types="brackets")
+        made = [("dog", "(S (NP dog )NP )S"), ("a cat", "(X a cat )X")]
+        pair, settings = vocabulary.train_pair(made, config), {"outputs": "trees", "max_ratio": 2.0}
+    else:
+        words = vocabulary.train(["(S (NP DT )NP )S"], VocabularyConfig(), words=True)
+        pair = Vocabularies(translator.vocabularies.src, words)
+        model = dataclasses.replace(model, tie="target")
+    model = Transformer(model, pair.src.size, pair.tgt.size)
+    config = dataclasses.replace(translator.config, **settings)
     parser = Translator(parameters(model, 1), model, pair, config)
-    lines = [*LINES, "\ta\u00a0b  c ", "", LONG]
+    lines = [*LINES, "\ta\u00a0b  c ", "", LONG, "(NP dog )S", "日本 (dog)", "dog ) ("]
     for asked in ({}, {"n_best": 3}, {"sampling": Sampling(seed=2), "n_best": 3}):
         for line, translation in zip(lines, parser.translate(lines, **asked), strict=True):
-            for each in translation.hypotheses:
-                assert not rebuild(tokens_of(line), tokens_of(each.text)).repairs
+            for tokens in (tokens_of(each.text) for each in translation.hypotheses):
+                assert not rebuild(tokens_of(line), tokens).repairs
+                leaves = [token for token in tokens if token[0] not in "()"]
+                written = line.replace("(", "-LRB-").replace(")", "-RRB-")
+                assert leaves == tokens_of(written) or not own
     with pytest.raises(DecodingError, match="target vocabulary with brackets"):
         translator.with_config(outputs="trees").translate(LINES)
-
-
-def test_a_parser_of_words_says_its_sources_words(translator):
-    """Whatever their characters are: round brackets are written as in the Penn Treebank."""
-    config = VocabularyConfig(size=276, byte_fallback=True, tgt_types="brackets")
-    pair = vocabulary.train_pair([("dog", "(S (NP dog )NP )S"), ("a cat", "(X a cat )X")], config)
-    model = Transformer(translator.model.config, pair.src.size, pair.tgt.size)
-    settings = dataclasses.replace(translator.config, outputs="trees", max_ratio=2.0)
-    parser = Translator(parameters(model, 1), model, pair, settings)
-    lines = ["(NP dog )S", "a\u00a0b c", "日本 (dog)", "", "dog ) (", LONG]
-    for asked in ({}, {"n_best": 3}, {"sampling": Sampling(seed=2), "n_best": 3}):
-        for line, translation in zip(lines, parser.translate(lines, **asked), strict=True):
-            for each in translation.hypotheses:
-                tokens = tokens_of(each.text)
-                assert [token for token in tokens if token[0] not in "()"] == tokens_of(
-                    line.replace("(", "-LRB-").replace(")", "-RRB-")
-                )
-                assert not rebuild(tokens_of(line), tokens).repairs
 
 
 def test_order_is_kept_and_blank_lines_stay_blank(translator):

@@ -1,12 +1,10 @@
 """What the pages name in the code is there, and what they compute comes out as they say."""
 
 import contextlib
-import functools
-import importlib.util
 import io
 import re
+import runpy
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -15,16 +13,8 @@ from tests.docs.markdown import ROOT, Link, anchors, blocks, guides, links
 PAPER = ROOT / "docs" / "paper_to_code.md"
 # `model/attention.py:MultiHeadAttention.attend` and `tests/model/test_x.py::test_y`.
 NAMED = re.compile(r"`([\w./-]+\.py)(::?)([\w.]+)`")
-
-
-@functools.cache
-def site() -> ModuleType:
-    """The site's hook, which leads the same names to their lines."""
-    spec = importlib.util.spec_from_file_location("pages", ROOT / "docs/site/source_pages.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+# The site leads the same names to their lines.
+line_of = runpy.run_path(str(ROOT / "docs/site/source_pages.py"))["line_of"]
 
 
 def named(page: Path) -> list[tuple[Link, str, str, str]]:
@@ -39,7 +29,7 @@ def complaint(link: Link, path: str, colons: str, name: str) -> str | None:
         return f"{link.place}: {link.target}: no such file"
     if file not in (ROOT / path, ROOT / "flaxformer_mt" / path):
         return f"{link.place}: says {path}, and leads to {link.target}"
-    if site().line_of(file.read_text(encoding="utf-8"), name) == 0:
+    if line_of(file.read_text(encoding="utf-8"), name) == 0:
         return f"{link.place}: {path} has no {name}"
     if (colons == "::") != (name.startswith("test_") and file.name.startswith("test_")):
         return f"{link.place}: `::` is for tests, `:` for everything else"

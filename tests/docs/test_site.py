@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.docs.markdown import ROOT, guides
-from tests.docs.test_references import PAPER, named, site
+from tests.docs.test_references import PAPER, line_of, named
 
 pytestmark = [
     pytest.mark.docs_site,
@@ -37,7 +37,7 @@ def test_the_site_is_whole_and_fetches_nothing_from_another_host(tmp_path):
     html = (tmp_path / "paper_to_code.html").read_text(encoding="utf-8")
     for link, _, _, name in named(PAPER):
         file = (link.page.parent / link.target).resolve()
-        line = site().line_of(file.read_text(encoding="utf-8"), name)
+        line = line_of(file.read_text(encoding="utf-8"), name)
         place = f"source/{file.relative_to(ROOT)}.html"
         assert f'href="{place}#__codelineno-0-{line}"' in html
     shown = (tmp_path / "source/flaxformer_mt/model/layers.py.html").read_text(encoding="utf-8")

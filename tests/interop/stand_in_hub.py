@@ -42,8 +42,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.server.requests.append(f"{self.command} {self.path}")
         path = self.path.partition("?")[0]
-        length = self.headers.get("Content-Length")
-        body = self.rfile.read(int(length)) if length else self._chunks()
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         if path == "/api/whoami-v2":
             role = self._role()
             known = {"name": "me", "auth": {"accessToken": {"role": role}}}
@@ -104,15 +103,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _role(self) -> str | None:
         return TOKENS.get(self.headers.get("Authorization", "").removeprefix("Bearer "))
-
-    def _chunks(self) -> bytes:
-        found = b""
-        if self.headers.get("Transfer-Encoding") == "chunked":
-            while size := int(self.rfile.readline(), 16):
-                found += self.rfile.read(size)
-                self.rfile.readline()
-            self.rfile.readline()
-        return found
 
     def _json(self, content: Any, status: int = 200) -> None:
         self._send(status, json.dumps(content).encode(), {"Content-Type": "application/json"})

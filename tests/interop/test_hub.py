@@ -13,20 +13,15 @@ from flaxformer_mt.data.corpus import CorpusError, open_source, open_split
 from flaxformer_mt.data.synthetic import pairs
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.files.hub import Address, HubError, address
-from flaxformer_mt.interop import ExportError, huggingface
+from flaxformer_mt.interop import ExportError
 from flaxformer_mt.interop.import_run import import_marian
 from flaxformer_mt.rundir.layout import open_run, read_record, read_status
 from tests.cli.conftest import run as run, settings, workdir as workdir
 from tests.interop.marian_models import write_arrays
 from tests.interop.stand_in_hub import hub as hub
+from tests.interop.test_import import no_peer as no_peer
 
 pytest.importorskip("safetensors", reason="needs the [export] extra")
-
-
-@pytest.fixture(autouse=True)
-def no_peer(monkeypatch):
-    """As where PyTorch is not installed."""
-    monkeypatch.setattr(huggingface, "missing", lambda: ["torch", "transformers"])
 
 
 def pushed(workdir, out, name="lab/en-de"):

@@ -103,15 +103,15 @@ def test_separate_vocabularies(tmp_path):
     )
 
 
-def change(path: Path, **values: Any) -> None:
+def change_json(path: Path, **values: Any) -> None:
     content = json.loads(path.read_text())
     path.write_text(json.dumps({**content, **values}))
 
 
 @pytest.mark.parametrize(
-    ("values", "message"),
+    ("change", "message"),
     [
-        ({"model_type": "bart"}, "model_type is 'bart', not 'marian'"),
+        # Settings of config.json.
         ({"normalize_before": True}, "not supported here: normalize_before = True"),
         ({"activation_function": "gelu"}, "not supported here: activation_function = 'gelu'"),
         ({"decoder_ffn_dim": 7}, "encoder_ffn_dim = 48 and decoder_ffn_dim = 7"),
@@ -130,39 +130,38 @@ def change(path: Path, **values: Any) -> None:
             {"encoder_ffn_dim": 50, "decoder_ffn_dim": 50},
             "'model.encoder.layers.0.fc1.weight' is 48 x 32, but config.json describes 50 x 32",
         ),
+        # Files, and what they hold.
+        (("config.json", None), "marian: has no config.json"),
+        (("config.json", b"{"), "config.json:1: is not JSON"),
+        (("config.json", b"[]"), "config.json: is not a JSON object"),
+        (("vocab.json", None), "vocab.json: cannot be read"),
+        (("vocab.json", b'{"a": "b"}'), "vocab.json: its ids must be different integers"),
+        (("vocab.json", b'{"\\ud800": 1}'), r"vocab.json: is not JSON: .*surrogates"),
+        (("vocab.json", b'{"</s>": 0, "<pad>": 1, "<unk>": 900}'), "ids up to 900, but the model"),
+        (("vocab.json", b'{"</s>": 0, "<unk>": 1}'), "its vocabulary has no pad token '<pad>'"),
+        (("source.spm", b""), "source.spm: is not a SentencePiece model"),
+        (("model.safetensors", b"nonsense"), "model.safetensors: cannot be read"),
+        (("model.safetensors", None), "has neither model.safetensors nor pytorch_model.bin"),
+        # Arrays.
+        (("model.encoder.layers.0.fc1.bias", np.full(48, np.nan)), "fc1.bias' has values that are"),
+        (("final_logits_bias", np.zeros((1, 20))), "'final_logits_bias' is 1 x 20, but config.j"),
+        # Names cannot steer a terminal.
+        (("\x1b[2J", np.zeros(1)), "arrays unknown to a Marian"),
     ],
 )
-def test_other_models_are_refused(folder, tmp_path, values, message):
-    change(folder / "config.json", **values)
-    with pytest.raises(ExportError, match=message):
-        import_marian(folder, tmp_path / "run", ["x"])
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["marian"]
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("config.json", None, "marian: has no config.json"),
-        ("config.json", b"{", "config.json:1: is not JSON"),
-        ("config.json", b"[]", "config.json: is not a JSON object"),
-        ("vocab.json", None, "vocab.json: cannot be read"),
-        ("vocab.json", b'{"a": "b"}', "vocab.json: its ids must be different integers"),
-        ("vocab.json", b'{"\\ud800": 1}', r"vocab.json: is not JSON: .*surrogates"),
-        ("vocab.json", b'{"</s>": 0, "<pad>": 1, "<unk>": 900}', "ids up to 900, but the model"),
-        ("vocab.json", b'{"</s>": 0, "<unk>": 1}', "its vocabulary has no pad token '<pad>'"),
-        ("source.spm", b"", "source.spm: is not a SentencePiece model"),
-        ("model.safetensors", b"nonsense", "model.safetensors: cannot be read"),
-        ("model.safetensors", None, "has neither model.safetensors nor pytorch_model.bin"),
-    ],
-)
-def test_damage_is_refused_by_name(folder, tmp_path, name, content, message):
-    if content is None:
-        (folder / name).unlink()
+def test_what_is_no_such_model_is_refused(folder, tmp_path, change, message):
+    if isinstance(change, dict):
+        change_json(folder / "config.json", **change)
+    elif isinstance(change[1], np.ndarray):
+        put_arrays(folder, {change[0]: np.float16(change[1])})
+    elif change[1] is None:
+        (folder / change[0]).unlink()
     else:
-        (folder / name).write_bytes(content)
-    with pytest.raises(ExportError, match=message):
+        (folder / change[0]).write_bytes(change[1])
+    with pytest.raises(ExportError, match=message) as refused:
         import_marian(folder, tmp_path / "run", ["x"])
-    assert not (tmp_path / "run").exists()
+    assert str(refused.value).isprintable()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["marian"]
 
 
 def test_positions_that_are_no_sinusoids_are_refused(folder, tmp_path):
@@ -172,22 +171,6 @@ def test_positions_that_are_no_sinusoids_are_refused(folder, tmp_path):
     put_arrays(folder, {"model.decoder.embed_positions.weight": table[:, ::-1].copy()})
     with pytest.raises(ExportError, match="holds positions that are not sinusoids"):
         import_marian(folder, tmp_path / "other", ["x"])
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
-        ("model.encoder.layers.0.fc1.bias", np.full(48, np.nan), "fc1.bias' has values that are"),
-        ("final_logits_bias", np.zeros((1, 20)), "'final_logits_bias' is 1 x 20, but config.j"),
-        # Names cannot steer a terminal.
-        ("\x1b[2J", np.zeros(1), "arrays unknown to a Marian"),
-    ],
-)
-def test_arrays_that_are_no_models_are_refused(folder, tmp_path, name, value, message):
-    put_arrays(folder, {name: np.float16(value)})
-    with pytest.raises(ExportError, match=message) as refused:
-        import_marian(folder, tmp_path / "run", ["x"])
-    assert str(refused.value).isprintable()
 
 
 def test_what_is_not_there_is_named(folder, tmp_path, monkeypatch):
@@ -201,7 +184,7 @@ def test_what_is_not_there_is_named(folder, tmp_path, monkeypatch):
 
 def test_what_is_not_kept_is_said(folder, tmp_path):
     pad = len(vocabulary("en", "de")) - 1
-    change(folder / "config.json", bad_words_ids=[[pad], [5, 6]])
+    change_json(folder / "config.json", bad_words_ids=[[pad], [5, 6]])
     notes: list[str] = []
     imported(tmp_path, report=notes.append)
     assert len(notes) == 1 and "bad_words_ids [[5, 6]] are not imported" in notes[0]
@@ -236,7 +219,7 @@ def test_a_softmax_of_its_own_beside_a_shared_table(folder, tmp_path):
     state = put_arrays(folder, {"lm_head.weight": np.float32(own)})
     with pytest.raises(ExportError, match=r"'lm_head.weight' differs from the table"):
         import_marian(folder, tmp_path / "run", ["x"])
-    change(folder / "config.json", tie_word_embeddings=False)
+    change_json(folder / "config.json", tie_word_embeddings=False)
     made = imported(tmp_path)
     assert made.model.config.tie == "none"
     assert made.vocabularies.src.pieces() == made.vocabularies.tgt.pieces()
@@ -247,7 +230,7 @@ def test_a_softmax_of_its_own_beside_a_shared_table(folder, tmp_path):
 
 
 def test_tables_that_nothing_ties_are_each_sides_own(folder, tmp_path):
-    change(folder / "config.json", tie_word_embeddings=False)
+    change_json(folder / "config.json", tie_word_embeddings=False)
     with pytest.raises(ExportError, match=r"has no array 'lm_head.weight'"):
         import_marian(folder, tmp_path / "run", ["x"])
     state = write_arrays(folder, tie_word_embeddings=False)

@@ -18,21 +18,15 @@ def cloud(tmp_path) -> Cloud:
     return Cloud.make(tmp_path / "cloud")
 
 
-def commands_of(*arguments: str) -> list[str]:
-    """The lines of --dry-run that are no remarks."""
-    done = run("tpu_vm.sh", *arguments, CLOUDSDK_COMPUTE_ZONE="")
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    return [line for line in done.stdout.splitlines() if not line.startswith("#")]
-
-
 def test_dry_run_spot_slices_from_the_queue():
     arguments = (
         "mt --zone z --type v6e-16 --spot --queued --valid-until 6h --slices 2 --delete-on-exit "
         "--create-flag=--internal-ips --connect-flag=--internal-ip --dry-run"
     )
     command = ("--env", "LIBTPU_INIT_ARGS=--a --b", "--", "train", "--workdir", "gs://b/a b")
-    assert commands_of(*arguments.split(), *command) == [
+    done = run("tpu_vm.sh", *arguments.split(), *command, CLOUDSDK_COMPUTE_ZONE="")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [line for line in done.stdout.splitlines() if not line.startswith("#")] == [
         "gcloud compute tpus queued-resources describe mt --zone=z '--format=value(state.state)'",
         "gcloud compute tpus queued-resources create mt --zone=z --accelerator-type=v6e-16 "
         "--runtime-version=v2-alpha-tpuv6e --node-count=2 --valid-until-duration=6h --spot "

@@ -6,24 +6,24 @@ from pathlib import Path
 
 import pytest
 
-from flaxformer_mt.parallel import process_settings
+from flaxformer_mt.parallel import process_settings as settings
 from flaxformer_mt.parallel.process_settings import available, peak
 
 
 def test_nothing_is_kept_where_memory_is_scarce(monkeypatch):
-    monkeypatch.setattr(process_settings, "_applies", lambda: True)
-    monkeypatch.setattr(process_settings.jax, "default_backend", lambda: "cpu")
-    monkeypatch.setattr(process_settings, "peak", lambda: 3000)
+    monkeypatch.setattr(settings, "_applies", lambda: True)
+    monkeypatch.setattr(settings.jax, "default_backend", lambda: "cpu")
+    monkeypatch.setattr(settings, "peak", lambda: 3000)
     said = []
-    monkeypatch.setattr(process_settings, "_mallopt", lambda *setting: said.append(setting) or True)
-    monkeypatch.setattr(process_settings, "available", lambda: 8999)
-    assert not process_settings.keep_freed_memory()
+    monkeypatch.setattr(settings, "_mallopt", lambda *setting: said.append(setting) or True)
+    monkeypatch.setattr(settings, "available", lambda: 8999)
+    assert not settings.keep_freed_memory()
     assert not said
-    monkeypatch.setattr(process_settings, "available", lambda: 9000)
-    assert process_settings.keep_freed_memory()
-    assert said == [(process_settings._MMAP_MAX, 0), (process_settings._TRIM_THRESHOLD, -1)]
-    monkeypatch.setattr(process_settings.jax, "default_backend", lambda: "gpu")
-    assert not process_settings.keep_freed_memory()
+    monkeypatch.setattr(settings, "available", lambda: 9000)
+    assert settings.keep_freed_memory()
+    assert said == [(settings._MMAP_MAX, 0), (settings._TRIM_THRESHOLD, -1)]
+    monkeypatch.setattr(settings.jax, "default_backend", lambda: "gpu")
+    assert not settings.keep_freed_memory()
 
 
 MACHINE = 8_000_000 * 1024

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from flaxformer_mt.cli.main import main
 from flaxformer_mt.config import freeze, load_config
 from flaxformer_mt.data.plan import PlanError, Shape
 from flaxformer_mt.planning import SETTINGS
@@ -21,25 +20,14 @@ from flaxformer_mt.planning.compiler import (
 from flaxformer_mt.planning.fit import largest_shape, shape_of
 from flaxformer_mt.planning.plan import DecodePlan, PlanningError, plan_decoding
 from flaxformer_mt.planning.report import decoding_as_text
+from tests.cli.conftest import run as run
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--topology=v5e:2x4", "--lengths=64"], "write SRC,TGT"),
-        (["--topology=v5e:2x4", "--decode", "--save-hlo=x"], "--save-hlo has no effect on --deco"),
-        (["--topology=v5e:2x4", "--shardings", "--lengths=8,8"], "--lengths has no effect on --sh"),
-        (["--topology", "h100:8"], "plan: error: 'h100:8': only TPUs can be planned"),
-    ],
-)
-def test_usage(arguments, message, capsys, monkeypatch):
+def test_a_topology_that_is_none_is_told(run, monkeypatch):
     for name in SETTINGS:  # as it was, afterwards
         monkeypatch.setenv(name, "unset")
-    try:
-        status = main(["plan", "--config", "quickstart", *arguments])
-    except SystemExit as error:
-        status = error.code
-    assert status == 2 and message in capsys.readouterr().err
+    done = run("plan", "--config", "quickstart", "--topology", "h100:8")
+    assert done.status == 2 and "plan: error: 'h100:8': only TPUs can be planned" in done.last
 
 
 def test_a_search_that_does_not_fit_and_a_source_too_long_are_told():

@@ -13,7 +13,7 @@ from flaxformer_mt.reproduction.experiment import Experiment
 from flaxformer_mt.reproduction.records import known, read_records
 from flaxformer_mt.reproduction.run_rows import Ending, Rows
 from flaxformer_mt.rundir.layout import RunDirectory, read_record
-from tests.cli import conftest as text
+from tests.data.prepare import corpora
 from tests.reproduction.made_up import TOY, experiment, result, write
 
 TINY = ("data.vocabulary.size=200", "data.batch.tokens=1024")
@@ -23,7 +23,7 @@ TINY = ("data.vocabulary.size=200", "data.batch.tokens=1024")
 def folder(tmp_path_factory) -> Path:
     place = tmp_path_factory.mktemp("corpus")
     for split, size in (("train", 150), ("valid", 12)):
-        text.write(place, split, pairs(split, size))
+        corpora.write(place, split, pairs(split, size))
     return place
 
 

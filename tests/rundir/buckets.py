@@ -31,7 +31,7 @@ def gcs(monkeypatch) -> Iterator[Any]:
     for name, value in server.environment().items():
         monkeypatch.setenv(name, value)
     yield server
-    server.fault = lambda method, name: None
+    server.allow()
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import zlib
 import numpy as np
 import pytest
 
-from flaxformer_mt.rundir import CheckpointError, checkpoint_format
+from flaxformer_mt.rundir import CheckpointError, checkpoint_format as module
 from flaxformer_mt.rundir.checkpoint_format import listed_alike
 
 
@@ -15,7 +15,7 @@ from flaxformer_mt.rundir.checkpoint_format import listed_alike
         ([[10, 20]], [[10, 20]], 1),
         ([[10, 20]], [[10], [10], [10, 20]], 3),
         ([[], [10], [10, 20]], [[10, 20]], 3),
-        ([[10, 20]], [[]], checkpoint_format._PATIENCE),
+        ([[10, 20]], [[]], module._PATIENCE),
     ],
 )
 def test_whoever_sees_another_folder_looks_again(monkeypatch, tmp_path, ours, theirs, asked):
@@ -27,9 +27,9 @@ def test_whoever_sees_another_folder_looks_again(monkeypatch, tmp_path, ours, th
         answers.append(listed)
         return np.stack([mine, np.int32(zlib.crc32(str(listed).encode()) >> 1)])
 
-    monkeypatch.setattr(checkpoint_format.jax, "process_count", lambda: 2)
-    monkeypatch.setattr(checkpoint_format.multihost_utils, "process_allgather", compare)
-    monkeypatch.setattr(checkpoint_format.time, "sleep", lambda _: None)
+    monkeypatch.setattr(module.jax, "process_count", lambda: 2)
+    monkeypatch.setattr(module.multihost_utils, "process_allgather", compare)
+    monkeypatch.setattr(module.time, "sleep", lambda _: None)
     if theirs == [[]]:
         with pytest.raises(CheckpointError, match=r"hosts see different.*here 10, 20.: check how"):
             listed_alike(tmp_path, lambda _: next(views, [10, 20]))

@@ -47,7 +47,7 @@ def test_what_is_not_committed_is_no_step_and_is_removed(gcs, bucket, remote):
         with pytest.raises(CheckpointError, match="earlier ones are intact"):
             checkpoints.save(snapshot(2))
             checkpoints.wait()
-        gcs.fault = lambda method, name: None
+        gcs.allow()
         assert list_steps(remote.checkpoints) == [1]
         assert checkpoints.save(snapshot(2))
     assert list_steps(remote.checkpoints) == [1, 2]
@@ -62,6 +62,6 @@ def test_a_bucket_that_does_not_answer_is_not_damage(gcs, bucket, remote, item):
         gcs.fault = lambda method, name: 403 if name.startswith(refused) else None
         with pytest.raises(CheckpointError, match=f"checkpoints/2: {item} cannot be read"):
             checkpoints.restore(*FORM)
-        gcs.fault = lambda method, name: None
+        gcs.allow()
         assert checkpoints.steps() == [1, 2]
         assert_same(checkpoints.restore(*FORM), snapshot(2))

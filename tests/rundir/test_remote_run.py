@@ -20,6 +20,7 @@ from flaxformer_mt.rundir.layout import (
 from flaxformer_mt.rundir.lock import Holding, RemoteHolding, locked
 from flaxformer_mt.rundir.metrics_log import MetricsLog, read_metrics
 from flaxformer_mt.rundir.staged_files import StagedFiles, growing_files
+from tests.conftest import eventually
 from tests.rundir.buckets import needs_clients
 
 pytestmark = needs_clients
@@ -96,7 +97,7 @@ def test_a_lock_that_cannot_be_read_costs_a_save_and_not_the_run(gcs, remote):
         gcs.fault = lambda method, name: 403 if name.endswith("/lock") else None
         with pytest.raises(CheckpointError, match="lock: cannot be written: .*saving nothing"):
             held.check()
-        gcs.fault = lambda method, name: None
+        gcs.allow()
         held.check()
 
 
@@ -134,9 +135,7 @@ def test_only_what_changed_is_uploaded_and_by_itself(gcs, bucket, remote, tmp_pa
     files = StagedFiles(remote, tmp_path, pytest.fail, Holding())
     files.metrics.write_text('{"step": 1}\n')
     (tmp_path / ".aside.tmp").write_text("not this")
-    deadline = time.monotonic() + 60
-    while not remote.metrics.exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
+    eventually(remote.metrics.exists)
     time.sleep(0.2)
     files.close()
     puts = [name for method, name in gcs.log if method == "PUT" and name.startswith(bucket)]
@@ -151,7 +150,7 @@ def test_a_failed_upload_is_said_and_made_up_for(gcs, bucket, remote, tmp_path):
     forbid(gcs, bucket)
     files.upload()
     files.upload()
-    gcs.fault = lambda method, name: None
+    gcs.allow()
     files.upload()
     files.close()
     assert reported(remote) == [1]

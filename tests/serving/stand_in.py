@@ -15,9 +15,8 @@ from flaxformer_mt.decoding.alignment import Alignment
 from flaxformer_mt.decoding.segments import DecodingError, OverlongError, describe_overlong
 from flaxformer_mt.decoding.teacher_forcing import Attention
 from flaxformer_mt.decoding.translation import Hypothesis, Translation
-from flaxformer_mt.serving.model_info import Model
 from flaxformer_mt.serving.server import ServerError, TranslationServer, bind
-from flaxformer_mt.serving.settings import ServerSettings
+from flaxformer_mt.serving.settings import Model, ServerSettings
 from tests.conftest import eventually as eventually
 
 MODEL = Model(
@@ -139,9 +138,15 @@ class Running(ServerProcess):
             content = json.loads(content)
         return answer.status, content, answer.headers
 
+    def get(self, path, headers=None):
+        return self.ask("GET", path, headers=headers)
+
     def post(self, path, payload, **headers) -> tuple[int, Any]:
         headers = {"content-type": "application/json", **headers}
         return self.ask("POST", path, json.dumps(payload), headers)[:2]
+
+    def translate(self, text, **wanted):
+        return self.post("/translate", {"text": text, **wanted})
 
     def cpu_seconds(self):
         """What the event loop has computed so far: how long it kept others waiting, at most."""
@@ -179,10 +184,9 @@ def running(translator, *, model=MODEL, wait=True, **settings):
     running.thread = thread = threading.Thread(target=run, daemon=True)
     thread.start()
     try:
-        while not server.started:
-            assert thread.is_alive(), said
-            time.sleep(0.005)
-        while wait and running.ask("GET", "/health")[1]["status"] == "warming":
+        eventually(lambda: server.started or not thread.is_alive(), 500)
+        assert server.started, said
+        while wait and running.get("/health")[1]["status"] == "warming":
             time.sleep(0.005)
         yield running
     finally:

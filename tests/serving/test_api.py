@@ -25,7 +25,7 @@ def server():
 
 def test_many_texts_keep_their_order_and_their_white_space(server):
     texts = ["one two", "", "  \n", "First one. Second one!\n\n\tthird", "Ünïcödé 😀 東京"]
-    status, answer = server.post("/translate", {"text": texts})
+    status, answer = server.translate(texts)
     assert status == 200
     assert [each["text"] for each in answer["translations"]] == [
         "TWO ONE",
@@ -36,8 +36,8 @@ def test_many_texts_keep_their_order_and_their_white_space(server):
     ]
     sources = [each["source"] for each in answer["translations"][3]["sentences"]]
     assert sources == ["First one.", "Second one!", "third"]
-    payload = {"text": "First one. Second one.\nThird.", "sentences": False}
-    (together,) = server.post("/translate", payload)[1]["translations"]
+    answer = server.translate("First one. Second one.\nThird.", sentences=False)[1]
+    (together,) = answer["translations"]
     assert together["text"] == "ONE. SECOND ONE. FIRST\nTHIRD."
 
 
@@ -45,13 +45,12 @@ def test_every_sentence_is_translated_into_the_language_that_the_text_asks_for()
     translator = StandIn()
     model = dataclasses.replace(MODEL, codes=frozenset({">>fra<<"}))
     with running(translator, model=model) as server:
-        payload = {"text": ">>fra<< One two. Three four.", "alignment": True}
-        answer = server.post("/translate", payload)[1]["translations"][0]
+        answer = server.translate(">>fra<< One two. Three four.", alignment=True)[1]
     assert {line for lines, _ in translator.calls for line in lines} == {
         ">>fra<< One two.",
         ">>fra<< Three four.",
     }
-    first, second = answer["sentences"]
+    first, second = answer["translations"][0]["sentences"]
     assert first["source"] == ">>fra<< One two." and "code" not in first
     assert (second["source"], second["code"]) == ("Three four.", ">>fra<<")
     assert second["hypotheses"][0]["alignment"]["source_words"] == ["Three", "four."]
@@ -59,7 +58,7 @@ def test_every_sentence_is_translated_into_the_language_that_the_text_asks_for()
 
 def test_n_best_and_alignments_of_hypotheses_that_can_have_one(server):
     for n_best in (1, 2, 4):
-        answer = server.post("/translate", {"text": "a b", "n_best": n_best})[1]
+        answer = server.translate("a b", n_best=n_best)[1]
         (sentence,) = answer["translations"][0]["sentences"]
         assert set(sentence) == {"source", "split", "at_limit", "hypotheses"}
         assert sentence["hypotheses"] == [
@@ -95,12 +94,10 @@ def test_attention_is_one_layer_of_all_heads_rounded(server):
     assert (given["kind"], given["layer"]) == ("cross", 2)  # the last
 
 
-class Wide(StandIn):
-    heads = 300
-
-
 def test_more_weights_than_an_answer_may_have_are_refused():
-    with running(Wide(), max_attention_weights=4 * 4 * 300) as server:
+    translator = StandIn()
+    translator.heads = 300
+    with running(translator, max_attention_weights=4 * 4 * 300) as server:
         payload = {"text": "a b c", "kind": "encoder"}
         assert server.post("/attention", payload)[0] == 200
         status, answer = server.post("/attention", {**payload, "text": "a b c d"})
@@ -121,7 +118,7 @@ def test_while_an_answer_is_written_others_are_answered(monkeypatch):
     with concurrent.futures.ThreadPoolExecutor(1) as client, running(StandIn()) as server:
         asked = client.submit(server.post, "/attention", {"text": "a b"})
         assert begun.wait(20)
-        assert server.post("/translate", {"text": "a b"})[0] == 200
+        assert server.translate("a b")[0] == 200
         may.set()
         assert asked.result()[0] == 200
 
@@ -152,13 +149,13 @@ def test_libre_form(server):
 
 
 def test_libre_languages_detect_and_settings(server):
-    assert server.ask("GET", "/languages")[1] == [
+    assert server.get("/languages")[1] == [
         {"code": "en", "name": "English", "targets": ["de"]},
         {"code": "de", "name": "German", "targets": []},
     ]
     detected = server.post("/detect", {"q": "three words щ"})[1]
     assert detected == [{"language": "en", "confidence": 90.9}]  # 10 of 11 letters
-    settings = server.ask("GET", "/frontend/settings")[1]
+    settings = server.get("/frontend/settings")[1]
     assert settings["charLimit"] == 5000 and settings["keyRequired"] is False
     assert settings["language"]["target"] == {"code": "de", "name": "German"}
     assert settings["examples"] == ["a b"]
@@ -167,8 +164,8 @@ def test_libre_languages_detect_and_settings(server):
 def test_metrics_are_prometheus_text_and_count(server):
     answered = 'flaxformer_requests_total{path="/translate",status="200"}'
     before, sentences = server.metric(answered), server.metric("flaxformer_sentences_total")
-    server.post("/translate", {"text": "One. Two. Three."})
-    _, content, headers = server.ask("GET", "/metrics")
+    server.translate("One. Two. Three.")
+    _, content, headers = server.get("/metrics")
     assert headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     families = {each.name: each for each in text_string_to_metric_families(content.decode())}
     assert families["flaxformer_batch_seconds"].type == "histogram"
@@ -184,29 +181,29 @@ def test_metrics_are_prometheus_text_and_count(server):
 
 def test_an_unknown_address_is_json_and_one_in_the_metrics(server):
     for path in ("/nowhere", "/translate/", "/page/../app.py", "/page/%2e%2e/app.py", "/x" * 500):
-        status, answer, _ = server.ask("GET", path)
+        status, answer, _ = server.get(path)
         assert (status, answer) == (404, {"error": "Not Found"})
     assert server.metric('flaxformer_requests_total{path="other",status="404"}') >= 5
-    status, answer, headers = server.ask("GET", "/translate")
+    status, answer, headers = server.get("/translate")
     assert (status, headers["allow"]) == (405, "POST")
 
 
 def test_answers_protect_the_browser_and_assets_are_not_sent_twice(server):
     for path in ("/", "/languages", "/nowhere", "/metrics"):
-        headers = server.ask("GET", path)[2]
+        headers = server.get(path)[2]
         assert headers["content-security-policy"].startswith("default-src 'none'; ")
         assert "unsafe" not in headers["content-security-policy"]
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["cross-origin-resource-policy"] == "same-origin"
         assert headers["server"] is None
-    assert server.ask("GET", "/languages")[2]["cache-control"] == "no-store"
-    etag = {"if-none-match": server.ask("GET", "/")[2]["etag"]}
-    assert server.ask("GET", "/", headers=etag)[:2] == (304, b"")
+    assert server.get("/languages")[2]["cache-control"] == "no-store"
+    etag = {"if-none-match": server.get("/")[2]["etag"]}
+    assert server.get("/", etag)[:2] == (304, b"")
     assert server.ask("HEAD", "/docs")[:2] == (200, b"")
 
 
 def test_the_openapi_document_has_every_address(server):
-    status, document, _ = server.ask("GET", "/openapi.json")
+    status, document, _ = server.get("/openapi.json")
     assert status == 200 and document["openapi"] == "3.1.0"
     paths = server.server.config.app.paths - {"/", "/docs", "/openapi.json"}
     assert set(document["paths"]) == {path for path in paths if not path.startswith("/page/")}

@@ -23,9 +23,9 @@ def unharmed(seconds):
     limits = {"max_characters": 100, "max_texts": 4, "max_sentences": 6, "max_body_bytes": 20_000}
     with running(StandIn(), body_seconds=seconds, **limits) as server:
         yield server
-        assert server.post("/translate", {"text": "a b"})[0] == 200  # still there
+        assert server.translate("a b")[0] == 200  # still there
         assert not server.errors()
-        assert 'status="500"' not in server.ask("GET", "/metrics")[1].decode()
+        assert 'status="500"' not in server.get("/metrics")[1].decode()
         assert "Traceback" not in "".join(server.said)
 
 
@@ -130,23 +130,17 @@ def test_no_other_kinds_of_bodies(server):
         assert server.ask("POST", "/translate", b"text=a", headers)[0] == 415
 
 
-def received(client):
-    try:
-        return client.recv(65536)
-    except ConnectionResetError:
-        return b""
-
-
 def raw(server, data, *, until_closed=False):
     """What a socket gets back: an answer, or all until the server closes it."""
     with connect(server) as client:
         with contextlib.suppress(ConnectionError):  # hung up on already
             client.sendall(data)
         answer = b""
-        while part := received(client):
-            answer += part
-            if not until_closed and b"\r\n\r\n" in answer and b'"}' in answer:
-                break
+        with contextlib.suppress(ConnectionResetError):
+            while part := client.recv(65536):
+                answer += part
+                if not until_closed and b"\r\n\r\n" in answer and b'"}' in answer:
+                    break
         return answer
 
 
@@ -208,7 +202,7 @@ def test_no_client_keeps_the_others_waiting(impatient, begin, again, clients):
     start = impatient.cpu_seconds()
     for _ in range(clients):
         raw(impatient, data)
-    assert impatient.ask("GET", "/health")[0] == 200
+    assert impatient.get("/health")[0] == 200
     assert impatient.cpu_seconds() - start < 0.2
 
 
@@ -260,7 +254,7 @@ def test_a_body_in_drops_is_given_up(server, monkeypatch):
         end = limit.when()
         for _ in range(20):
             client.sendall(b" ")
-            assert server.ask("GET", "/health")[0] == 200  # the drop has arrived
+            assert server.get("/health")[0] == 200  # the drop has arrived
         assert len(limits) == 1 and limit.when() == end and seconds == 300
         loop.call_soon_threadsafe(limit.reschedule, 0.0)
         answer = b"".join(iter(lambda: client.recv(1000), b""))  # head and body come apart

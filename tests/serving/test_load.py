@@ -32,13 +32,13 @@ def test_what_takes_too_long_is_answered_and_dropped():
     clients = concurrent.futures.ThreadPoolExecutor(3)
     with running(translator, seconds=0.5) as server, clients:
         translator.open.clear()
-        asked = [clients.submit(server.post, "/translate", {"text": "a"}) for _ in range(3)]
+        asked = [clients.submit(server.translate, "a") for _ in range(3)]
         for each in asked:
             status, answer = each.result()
             assert status == 503 and "no answer within 0.5 s" in answer["error"]
         assert server.metric(WAITING) == 0
         translator.open.set()
-        assert server.post("/translate", {"text": "b"})[0] == 200
+        assert server.translate("b")[0] == 200
         # One was with the model when its time was over; the others never got there.
         assert [lines[:1] for lines, _ in translator.calls] == [["a"], ["b"]]
         assert len(translator.threads) == 1, "the model belongs to one thread"
@@ -70,7 +70,7 @@ def test_a_client_that_leaves_takes_its_sentences_out_of_the_queue():
             with connect(server) as client:
                 client.sendall(request("a" * 200)[:length])
         eventually(lambda: not server.connections)
-        assert server.post("/translate", {"text": "a"})[0] == 200
+        assert server.translate("a")[0] == 200
         assert not server.errors()
 
 
@@ -94,19 +94,19 @@ def test_requests_one_after_another_and_a_wish_for_another_protocol():
 
 def test_a_failing_model_tells_the_client_nothing_and_the_operator_where():
     with running(StandIn()) as server:
-        status, answer = server.post("/translate", {"text": "BROKEN, do not repeat"})
+        status, answer = server.translate("BROKEN, do not repeat")
         assert status == 500
         number = answer["error"].removeprefix("internal error ")
         assert len(number) == 12
         (said,) = server.errors()
         assert said.startswith(f"error {number}\n") and "stand_in.py" in said
         assert "do not repeat" not in said
-        assert server.ask("GET", "/health")[0] == 200
+        assert server.get("/health")[0] == 200
         for _ in range(2):
-            server.post("/translate", {"text": "BROKEN"})
-        assert server.ask("GET", "/health")[:2] == (503, {"status": "failing"})
-        assert server.post("/translate", {"text": "whole"})[0] == 200
-        assert server.ask("GET", "/health")[0] == 200
+            server.translate("BROKEN")
+        assert server.get("/health")[:2] == (503, {"status": "failing"})
+        assert server.translate("whole")[0] == 200
+        assert server.get("/health")[0] == 200
 
 
 def test_what_nobody_asks_any_more_is_not_failing_for_ever(monkeypatch):
@@ -119,13 +119,13 @@ def test_what_nobody_asks_any_more_is_not_failing_for_ever(monkeypatch):
         def health_after(seconds):
             nonlocal later
             later += seconds
-            return server.ask("GET", "/health")[0]
+            return server.get("/health")[0]
 
         for _ in range(3):
-            server.post("/translate", {"text": "BROKEN"})
+            server.translate("BROKEN")
         assert [health_after(50), health_after(20)] == [503, 200]
         # One more failure, and the time begins anew.
-        server.post("/translate", {"text": "BROKEN"})
+        server.translate("BROKEN")
         assert [health_after(50), health_after(20)] == [503, 200]
 
 
@@ -140,12 +140,12 @@ def test_texts_are_logged_only_where_asked_and_never_pass_for_lines_of_the_log()
     for log, requests, texts in [("quiet", 0, 0), ("requests", 2, 0), ("text", 2, 1)]:
         with running(Chained(), log=log) as server:
             server.post("/translate?text=hidden", {"text": "private words"})
-            server.ask("GET", "/hidden")
+            server.get("/hidden")
             asked = re.compile(r"(?!GET /health).* ms")  # not those that wait for the start
             eventually(lambda: len([*filter(asked.match, server.said)]) == requests)  # noqa: B023
             said = "\n".join(server.said)
             assert said.count("private words") == texts and "hidden" not in said
-            server.post("/translate", {"text": "BROKEN \x1b[2J forged"})
+            server.translate("BROKEN \x1b[2J forged")
             (said,) = server.errors()
             assert "RuntimeError" in said and said.splitlines()[-1].startswith("ValueError ")
             assert "\x1b" not in "".join(server.said)
@@ -162,7 +162,7 @@ def test_a_model_that_cannot_be_prepared_or_leaves_ends_the_server(error, words)
 
     with running(Broken(), warm_up_words=words, wait=not words) as server:
         if not words:
-            status, answer = server.post("/translate", {"text": "a"})
+            status, answer = server.translate("a")
             assert status == 500 and answer["error"].startswith("internal error ")
         eventually(lambda: bool(server.ended))
     assert [str(each) for each in server.ended] == [f"the model cannot be used: {error}"]
@@ -176,17 +176,17 @@ def test_requests_are_answered_between_two_steps_of_the_warm_up():
 
     translator, may = Patient(), threading.Semaphore(2)
     with running(translator, warm_up_words=20, batch_sentences=4, wait=False) as server:
-        eventually(lambda: server.ask("GET", "/health")[1].get("done") == 2)
-        status, health, _ = server.ask("GET", "/health")
+        eventually(lambda: server.get("/health")[1].get("done") == 2)
+        status, health, _ = server.get("/health")
         assert (status, health) == (200, {"status": "warming", "done": 2, "of": 30})
         with concurrent.futures.ThreadPoolExecutor(1) as client:
-            answer = client.submit(server.post, "/translate", {"text": "b a"})
+            answer = client.submit(server.translate, "b a")
             eventually(lambda: server.metric("flaxformer_sentences_total") == 1)
             may.release()
             assert answer.result()[1]["translations"][0]["text"] == reversed_words("b a")
-        assert server.ask("GET", "/health")[1] == {"status": "warming", "done": 3, "of": 30}
+        assert server.get("/health")[1] == {"status": "warming", "done": 3, "of": 30}
         may.release(100)
-        eventually(lambda: server.ask("GET", "/health")[1] == {"status": "ok"})
+        eventually(lambda: server.get("/health")[1] == {"status": "ok"})
         translator.calls = [call for call in translator.calls if call[0] != ["b a"]]
         seen = {(len(lines), len(lines[0].split()), n_best) for lines, n_best in translator.calls}
         # Every size of batch; to the stand-in each length is another shape.
@@ -219,10 +219,10 @@ def test_keys_open_what_costs_and_nothing_else_needs_them():
                 (401, {}, {}),
             ]:
                 assert server.post(path, {name: "a"} | key, **headers)[0] == status
-        assert server.ask("GET", "/metrics")[0] == 401
-        assert server.ask("GET", "/metrics", headers=right)[0] == 200
+        assert server.get("/metrics")[0] == 401
+        assert server.get("/metrics", right)[0] == 200
         for path in ("/", "/health", "/languages", "/openapi.json", "/docs", "/frontend/settings"):
-            assert server.ask("GET", path)[0] == 200
+            assert server.get(path)[0] == 200
         with connect(server) as client:  # a wrong one: before the body is read
             head, _, _ = request("a" * 1000).partition(b"Content-Length")
             client.sendall(head + b"X-API-Key: wrong\r\nContent-Length: 1000\r\n\r\n")

@@ -72,9 +72,9 @@ def test_what_is_refused_is_neither_translated_nor_shown():
         assert server.metric("flaxformer_sentences_total") == 0
         assert server.refused("origin") == 2
         for path in ("/languages", "/metrics", "/frontend/settings", "/openapi.json"):
-            assert server.ask("GET", path, headers=foreign)[0] == 403
+            assert server.get(path, foreign)[0] == 403
         for path in ("/", "/page/app.js", "/health"):
-            status, answer, _ = server.ask("GET", path, headers={"host": "evil.test"})
+            status, answer, _ = server.get(path, {"host": "evil.test"})
             assert status == 403 and "--allowed-host" in answer["error"]
 
 
@@ -89,7 +89,7 @@ def test_an_origin_that_is_allowed_may_ask_and_read():
     answered = "access-control-allow-origin"
     preflight = {"origin": allowed, "access-control-request-method": "POST"}
     with running(StandIn()) as server:
-        assert server.ask("GET", "/languages", headers={"origin": allowed})[2][answered] is None
+        assert server.get("/languages", {"origin": allowed})[2][answered] is None
         assert server.ask("OPTIONS", "/translate", headers=preflight)[0] == 403
     with running(StandIn(), cors_origins=(allowed,)) as server:
         headers = {"origin": allowed, "sec-fetch-site": "cross-site", "content-type": JSON}
@@ -101,7 +101,7 @@ def test_an_origin_that_is_allowed_may_ask_and_read():
             status, _, got = server.ask(method, path, body, head)
             assert (status, got[answered]) == (200, allowed)
         for origin in ("https://other.site", f"{allowed}.evil.test"):
-            status, _, got = server.ask("GET", "/languages", headers={"origin": origin})
+            status, _, got = server.get("/languages", {"origin": origin})
             assert (status, got[answered]) == (403, None)
             assert server.post("/translate", {"text": "a"}, origin=origin)[0] == 403
     anybody = Origins(("*",), (), local=True)

@@ -146,10 +146,10 @@ def test_beyond_the_connections_there_may_be_the_answer_is_json_and_counted():
     with running(StandIn(), connections=4, cors_origins=(origin,)) as server:
         others = [connect(server) for _ in range(3)]
         eventually(lambda: server.connections == 3)
-        assert server.post("/translate", {"text": "a"})[0] == 200
+        assert server.translate("a")[0] == 200
         others.append(connect(server))
         eventually(lambda: server.connections == 4)
-        status, answer, headers = server.ask("GET", "/languages", headers={"origin": origin})
+        status, answer, headers = server.get("/languages", {"origin": origin})
         assert (status, answer) == (503, {"error": "more than 4 connections are open"})
         assert int(headers["retry-after"]) >= 1 and headers["connection"] == "close"
         assert "content-security-policy" in headers
@@ -159,10 +159,10 @@ def test_beyond_the_connections_there_may_be_the_answer_is_json_and_counted():
         status, _, headers = server.ask("OPTIONS", "/translate", headers=preflight)
         assert status == 503 and headers["connection"] == "close"
         # Whoever looks after it sees what is the matter.
-        assert server.ask("GET", "/health")[0] == 200
+        assert server.get("/health")[0] == 200
         assert server.refused("connections") == 2
         assert server.metric('flaxformer_requests_total{path="/languages",status="503"}') == 1
         for each in others:
             each.close()
         eventually(lambda: not server.connections)
-        assert server.ask("GET", "/languages")[0] == 200
+        assert server.get("/languages")[0] == 200

@@ -3,12 +3,12 @@
 import concurrent.futures
 import dataclasses
 
-import jax
 import pytest
 
 from tests.decoding.conftest import run as run, translator as translator
 from tests.decoding.runs import PAIRS
 from tests.serving.stand_in import MODEL, running
+from tests.training.test_compilations import logged_compilations
 
 SENTENCES = [src for src, _ in PAIRS]
 
@@ -22,8 +22,7 @@ def server(translator):
 
 
 def test_answers_are_the_translators(server, translator):
-    payload = {"text": SENTENCES, "sentences": False, "n_best": 3}
-    answer = server.post("/translate", payload)[1]
+    answer = server.translate(SENTENCES, sentences=False, n_best=3)[1]
     expected = translator.translate(SENTENCES, n_best=3)
     for found, wanted in zip(answer["translations"], expected, strict=True):
         assert found["text"] == wanted.text
@@ -43,12 +42,8 @@ def test_after_the_warm_up_nothing_compiles(server, caplog):
         *(("/attention", {"text": text, "kind": "encoder"}) for text in SENTENCES),
     ]
     # By name: the count of programs is the process's, other tests' servers included.
-    jax.config.update("jax_log_compiles", True)
-    try:
-        with concurrent.futures.ThreadPoolExecutor(12) as clients:
-            answers = list(clients.map(lambda each: server.post(*each), payloads))
-    finally:
-        jax.config.update("jax_log_compiles", False)
+    with logged_compilations(), concurrent.futures.ThreadPoolExecutor(12) as clients:
+        answers = list(clients.map(lambda each: server.post(*each), payloads))
     assert {status for status, _ in answers} == {200}
     said = [record.getMessage() for record in caplog.records]
     assert not [each for each in said if each.startswith("Compiling")]
@@ -56,8 +51,7 @@ def test_after_the_warm_up_nothing_compiles(server, caplog):
 
 def test_terms_and_forbidden_phrases_hold_for_every_sentence(server):
     def asked(**wanted):
-        payload = {"text": "a dog runs .\nthe cat sleeps .", "n_best": 2, **wanted}
-        status, answer = server.post("/translate", payload)
+        status, answer = server.translate("a dog runs .\nthe cat sleeps .", n_best=2, **wanted)
         assert status == 200, answer
         (text,) = answer["translations"]
         return [[each["text"] for each in one["hypotheses"]] for one in text["sentences"]]
@@ -80,20 +74,19 @@ def test_terms_that_no_output_can_have_are_refused(server):
         ({"terms": {"dog": "a" * 61}}, "'terms' should have at most 60 characters"),
         ({"forbid": ["a"] * 21}, "'forbid' should have at most 20 items"),
     ]:
-        status, answer = server.post("/translate", {"text": "a dog", **wanted})
+        status, answer = server.translate("a dog", **wanted)
         assert status in (400, 413) and said in answer["error"], answer
     assert not server.errors()
 
 
 def test_odd_and_long_texts_are_answered(server):
     for text in ("\x00 a \x07", "\ufeff", "😀" * 20, "\U000e0001", "a\u0301" * 20):
-        payload = {"text": text, "n_best": 4, "alignment": True}
-        status, answer = server.post("/translate", payload)
+        status, answer = server.translate(text, n_best=4, alignment=True)
         assert status == 200, answer
         assert server.post("/attention", {"text": text})[0] in (200, 400)
     assert not server.errors()
     text = "the small cat sees a big dog and " * 8
-    (sentence,) = server.post("/translate", {"text": text})[1]["translations"][0]["sentences"]
+    (sentence,) = server.translate(text)[1]["translations"][0]["sentences"]
     assert sentence["split"]
     status, answer = server.post("/attention", {"text": text})
     assert status == 400 and "32" in answer["error"]

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from flaxformer_mt.data.synthetic import pairs
-from tests.cli.conftest import run as run, settings, workdir as workdir, write
+from tests.cli.conftest import run as run, settings, workdir as workdir
 from tests.conftest import ROOT, WARNINGS, environment, made_once
+from tests.data.prepare.corpora import write
 
 PYTHON = [sys.executable, *WARNINGS]
 PROGRAM = [*PYTHON, "-m", "flaxformer_mt.cli.main"]
@@ -92,7 +93,6 @@ def tiny(corpus: Path) -> list[str]:
 def make(folder: Path) -> None:
     """`corpus` with train.en, train.de and so on, of the built-in grammar; `run` trained on it."""
     corpus = folder / "corpus"
-    corpus.mkdir()
     for split, size in (("train", 400), ("valid", 20), ("test", 20)):
         write(corpus, split, pairs(split, size))
     done = run_program("train", *tiny(corpus), "--workdir", folder / "run")

@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from flaxformer_mt.rundir.layout import open_run, read_status
 from flaxformer_mt.rundir.metrics_log import read_metrics
 from flaxformer_mt.training.telemetry import TIMES
 from tests.conftest import ROOT, WARNINGS, environment
-from tests.system.conftest import tiny
+from tests.system.conftest import tiny, wait_until
 
 pytestmark = pytest.mark.timeout(1800)
 STEPS, HEARTBEAT, PATIENCE = 10, 10, 500  # the last two in seconds
@@ -244,9 +243,7 @@ def test_kills_and_stops_leave_no_trace(runs, one, two):
     arguments = [*train, *(f"--config.{setting}" for setting in settings)]
     group = Group.of_command(runs["killed"], *arguments, "--heartbeat", str(HEARTBEAT))
     try:
-        while not (runs["disturbed"] / "checkpoints" / "5").exists():
-            assert all(process.poll() is None for process in group.processes), group.said()
-            time.sleep(0.01)
+        wait_until((runs["disturbed"] / "checkpoints" / "5").exists, *group.processes)
         group.processes[1].kill()
     finally:
         statuses = group.end()

@@ -41,14 +41,11 @@ def stop(training: subprocess.Popen[str], workdir: Path, number: signal.Signals)
     return status.step
 
 
-needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
-
-
 def newest(workdir: Path) -> int:
     return max(list_steps(workdir / "checkpoints"), default=0)
 
 
-@needs_proc
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
 def test_killed_and_stopped_runs_end_as_an_undisturbed_one(run, corpus, tmp_path):
     """SIGKILL at some step, then SIGTERM at another, then on: bit-equal parameters."""
     disturbed, undisturbed = tmp_path / "disturbed", tmp_path / "undisturbed"
@@ -63,7 +60,9 @@ def test_killed_and_stopped_runs_end_as_an_undisturbed_one(run, corpus, tmp_path
             if number == signal.SIGTERM:
                 last = stop(training, disturbed, number)
         finally:
-            kill(training)
+            if training.poll() is None or group(training.pid):
+                os.killpg(training.pid, signal.SIGKILL)
+            training.communicate()
         last = newest(disturbed)
     steps = f"--config.training.steps={last + 3}"
     for workdir in (disturbed, undisturbed):
@@ -75,12 +74,6 @@ def test_killed_and_stopped_runs_end_as_an_undisturbed_one(run, corpus, tmp_path
     assert one == other
     expected = {"config.json", "vocabulary", "data", "checkpoints", "metrics.jsonl", "tensorboard"}
     assert expected | {"status.json"} <= {path.name for path in disturbed.iterdir()}
-
-
-def kill(training: subprocess.Popen[str]) -> None:
-    if training.poll() is None or group(training.pid):
-        os.killpg(training.pid, signal.SIGKILL)
-    training.communicate()
 
 
 def test_fine_tuning_takes_weights_and_vocabulary_along(run, corpus, trained, tmp_path):

@@ -9,6 +9,7 @@ from typing import Any
 
 from flaxformer_mt.data.batch import Batch
 from flaxformer_mt.data.store import TokenPairs
+from flaxformer_mt.parallel.processes import StopRequest
 from flaxformer_mt.rundir.checkpoint_choice import select_step
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot, _read
 from flaxformer_mt.rundir.layout import RunDirectory, Status
@@ -17,17 +18,13 @@ from flaxformer_mt.training.instruments import Goodput, Profiler
 from flaxformer_mt.training.loop import Training
 from flaxformer_mt.training.program import Program
 from flaxformer_mt.training.progress import keep_policy
-from flaxformer_mt.training.signals import StopRequest
 from flaxformer_mt.training.telemetry import TIMES, Telemetry
 from flaxformer_mt.training.trackers import Trackers
 from flaxformer_mt.training.validation import Evaluator, loss_evaluator
+from tests.conftest import Killed as Killed
 from tests.training.examples import program, random_pairs, tiny
 
 TRAIN, VALID = random_pairs(60), random_pairs(6, seed=1)
-
-
-class Killed(BaseException):
-    """Stands for a kill -9: nothing of ours runs after it."""
 
 
 @dataclasses.dataclass

@@ -12,12 +12,12 @@ import jax
 import numpy as np
 import pytest
 
+from flaxformer_mt.api.training import StartError, check_same_form
 from flaxformer_mt.data.batch import assemble
 from flaxformer_mt.data.pipeline import one_pass
 from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.training import loop
-from flaxformer_mt.training.state import StartError, check_same_form
 from flaxformer_mt.training.telemetry import Telemetry, Window
 from flaxformer_mt.training.validation import doubt, validation_loss
 from tests.data.pairs import in_memory, listed

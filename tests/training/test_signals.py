@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from flaxformer_mt.training.signals import StopRequest
+from flaxformer_mt.parallel.processes import StopRequest
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 

@@ -5,7 +5,7 @@ import gzip
 import lzma
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -183,12 +183,6 @@ ODD += [b"\t", *(sign.encode() for sign in "\u0085\u00a0\u2028\u2029\ufeff\U0001
 SIDE = st.lists(st.sampled_from([*ODD, b"word", b"W\xc3\xb6rter"]) | st.binary(max_size=4)).map(
     lambda parts: b"".join(parts).replace(b"\n", b"")
 )
-fuzzed = settings(
-    max_examples=80,
-    deadline=None,
-    # The folder is the same for all examples, and each writes its files anew.
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
 
 
 def is_sound(side: bytes) -> bool:
@@ -199,21 +193,12 @@ def is_sound(side: bytes) -> bool:
     return not is_blank(text) and re.search(r"[\x00-\x08\n-\x1f\x7f]", text) is None
 
 
-def of_lines(lines: list[bytes]) -> list[bytes]:
-    """What lines say: no mark at a file's beginning is text, and no "\\r" at a line's end."""
-    lines = [line.removeprefix(b"\xef\xbb\xbf") for line in lines[:1]] + lines[1:]
-    return [line.removesuffix(b"\r") for line in lines]
-
-
-def sound_pairs(rows: Iterable[tuple[bytes, bytes]]) -> list[Pair]:
-    return [
-        Pair(line, src.decode(), tgt.decode())
-        for line, (src, tgt) in enumerate(rows, 1)
-        if is_sound(src) and is_sound(tgt)
-    ]
-
-
-@fuzzed
+@settings(
+    max_examples=80,
+    deadline=None,
+    # The folder is the same for all examples, and each writes its files anew.
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(
     st.lists(st.tuples(SIDE, SIDE), max_size=8),
     st.sampled_from(sorted(PACKERS)),
@@ -228,7 +213,9 @@ def test_two_files(tmp_path, rows, suffix, ended, block):
         lines = [row[side] for row in rows]
         data = b"".join(line + b"\n" for line in lines)
         (tmp_path / f"{name}{suffix}").write_bytes(PACKERS[suffix](data if ended else data[:-1]))
-        sides.append(of_lines(lines))
+        # No mark at a file's beginning is text, and no "\r" at a line's end.
+        lines[:1] = [line.removeprefix(b"\xef\xbb\xbf") for line in lines[:1]]
+        sides.append([line.removesuffix(b"\r") for line in lines])
     drops, corpus = Drops(), CorpusConfig(src=f"src{suffix}", tgt=f"tgt{suffix}")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text_files, "BLOCK", block)
@@ -237,5 +224,7 @@ def test_two_files(tmp_path, rows, suffix, ended, block):
         except CorpusError as error:
             assert not suffix and re.search("name says plain text|is UTF-16", str(error))
             return
-    assert pairs == sound_pairs(zip(*sides, strict=True))
+    numbered = enumerate(zip(*sides, strict=True), 1)
+    sound = [(number, *pair) for number, pair in numbered if all(map(is_sound, pair))]
+    assert pairs == [Pair(number, src.decode(), tgt.decode()) for number, src, tgt in sound]
     assert len(pairs) + drops.total == len(rows)

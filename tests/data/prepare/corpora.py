@@ -1,10 +1,12 @@
 """Small corpora for the tests of `prepare`, and what a folder holds."""
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from flaxformer_mt.config.schema import CorpusConfig, DataConfig, FilterConfig, VocabularyConfig
+from flaxformer_mt.data.prepare.make import prepare as prepare_with
 from flaxformer_mt.data.synthetic import pairs
 
 GOOD = [
@@ -20,11 +22,15 @@ ALL_FILTERS = FilterConfig(
 )
 
 
-def write(folder: Path, name: str, pairs: list[tuple[bytes, bytes]]) -> None:
+prepare = functools.partial(prepare_with, seed=1)
+
+
+def write(folder: Path, name: str, pairs: Iterable[tuple[bytes | str, bytes | str]]) -> None:
     """FOLDER/NAME.en and FOLDER/NAME.de."""
     folder.mkdir(exist_ok=True)
-    for side, lang in enumerate(("en", "de")):
-        (folder / f"{name}.{lang}").write_bytes(b"".join(pair[side] + b"\n" for pair in pairs))
+    for lang, lines in zip(("en", "de"), zip(*pairs, strict=True), strict=True):
+        lines = (line.encode() if isinstance(line, str) else line for line in lines)
+        (folder / f"{name}.{lang}").write_bytes(b"".join(line + b"\n" for line in lines))
 
 
 def messy(size: int) -> list[tuple[bytes, bytes]]:

@@ -6,10 +6,10 @@ import re
 import pytest
 
 from flaxformer_mt.config.schema import CorpusConfig, VocabularyConfig
-from flaxformer_mt.data.prepare.make import prepare, valid_text
+from flaxformer_mt.data.prepare.make import valid_text
 from flaxformer_mt.data.prepare.manifest import PrepareError, read_manifest
 from flaxformer_mt.data.prepare.report import describe
-from tests.data.prepare.corpora import ALL_FILTERS, data_config, write
+from tests.data.prepare.corpora import ALL_FILTERS, data_config, prepare, write
 
 GOOD = [(f"word {a} of {b}".encode(), f"Wort {a} von {b}".encode()) for a in "uvw" for b in "xyz"]
 BAD = [
@@ -63,7 +63,7 @@ def config(tmp_path):
 
 def test_a_bad_corpus_gives_exactly_this_report(config, tmp_path):
     lines: list[str] = []
-    store = prepare(config, seed=1, directory=tmp_path / "run", report=lines.append)
+    store = prepare(config, directory=tmp_path / "run", report=lines.append)
     assert any("15 pairs read, 3 kept, dropped: " in line for line in lines)
     manifest = read_manifest(tmp_path / "run" / "data")
     good, bad, valid = manifest["corpora"]
@@ -95,14 +95,14 @@ def test_examples_are_the_first_lines_of_their_reason(config, tmp_path):
     config = dataclasses.replace(config, vocabulary=VocabularyConfig(size=50))
     unknown = dataclasses.replace(config, tgt_lang="xx")
     with pytest.raises(PrepareError) as caught:
-        prepare(unknown, seed=1, directory=tmp_path / "run")
+        prepare(unknown, directory=tmp_path / "run")
     assert str(caught.value) == (
         "data.tgt_lang = 'xx': its script is unknown: write the code as 'xx-Latn', or set "
         "data.filter.script to 0"
     )
     assert not (tmp_path / "run").exists()
     named = dataclasses.replace(config, tgt_lang="xx-Latn")
-    prepare(named, seed=1, directory=tmp_path / "run")
+    prepare(named, directory=tmp_path / "run")
     account = read_manifest(tmp_path / "run" / "data")["corpora"][1]
     of_script = [e["line"] for e in account["examples"] if e["reason"] == "another script"]
     assert of_script == [1, 2, 3, 4, 5]

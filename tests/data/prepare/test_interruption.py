@@ -8,18 +8,14 @@ from typing import Any
 import pytest
 
 from flaxformer_mt.data.prepare import encode, make
-from flaxformer_mt.data.prepare.make import prepare as whole
 from flaxformer_mt.data.prepare.manifest import PrepareError
 from flaxformer_mt.data.store_writer import StoreWriter
+from tests.conftest import Killed
+from tests.data.prepare import corpora
 from tests.data.prepare.corpora import contents, two_corpora
 
-
-class Interrupt(BaseException):
-    """As KeyboardInterrupt, which pytest takes for itself."""
-
-
 # In this process alone, where a test can interrupt it anywhere.
-prepare = functools.partial(whole, seed=1, workers=0)
+prepare = functools.partial(corpora.prepare, workers=0)
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +47,8 @@ def test_a_stopped_call_leaves_nothing_of_its_own(prepared, tmp_path, monkeypatc
     for owner, name in owners:
         with monkeypatch.context() as patch:
             patch.setattr(owner, name, stop)
-            error = Interrupt()
-            with pytest.raises(Interrupt):
+            error = Killed()
+            with pytest.raises(Killed):
                 prepare(prepared[0], directory=run)
             assert [*contents(run)] == ["vocabulary/vocabulary.json"] * put
             shutil.rmtree(place, ignore_errors=True)

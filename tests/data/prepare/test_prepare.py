@@ -20,20 +20,20 @@ import pytest
 from flaxformer_mt.config.schema import CorpusConfig, FilterConfig, VocabularyConfig
 from flaxformer_mt.data.corpus import CorpusError, Drops, read_pairs
 from flaxformer_mt.data.prepare import encode_corpora, manifest as manifests, sample as sampling
-from flaxformer_mt.data.prepare.make import prepare, valid_text
+from flaxformer_mt.data.prepare.make import valid_text
 from flaxformer_mt.data.prepare.manifest import PrepareError, read_manifest
 from flaxformer_mt.data.sampling import resampler_for
 from flaxformer_mt.data.store import Store, StoreError
 from flaxformer_mt.data.vocabulary import EOS, Vocabularies
 from tests.data.pairs import listed
-from tests.data.prepare.corpora import GOOD, contents, data_config, write
+from tests.data.prepare.corpora import GOOD, contents, data_config, prepare, write
 
 
 @pytest.fixture
 def config(tmp_path):
     """A corpus in tmp_path/text of 24 good pairs, and one of the first four for validation."""
     for name, pairs in (("train", GOOD), ("valid", GOOD[:4])):
-        write(tmp_path / "text", name, [(src.encode(), tgt.encode()) for src, tgt in pairs])
+        write(tmp_path / "text", name, pairs)
     return data_config(tmp_path / "text")
 
 
@@ -43,7 +43,7 @@ def run(tmp_path):
 
 
 def test_the_store_holds_the_corpus_and_a_second_call_reuses_it(config, tmp_path, run):
-    store = prepare(config, seed=1, directory=run)
+    store = prepare(config, directory=run)
     vocabularies = Vocabularies.load(run / "vocabulary")
     assert len(store.train) == 24 and len(store.valid) == 4
     rows = [listed(store.train, side) for side in ("src", "tgt")]
@@ -61,7 +61,7 @@ def test_the_store_holds_the_corpus_and_a_second_call_reuses_it(config, tmp_path
     lines: list[str] = []
     # Without its texts: a run directory stands alone.
     shutil.rmtree(tmp_path / "text")
-    again = prepare(config, seed=1, directory=run, report=lines.append)
+    again = prepare(config, directory=run, report=lines.append)
     assert again.digest == store.digest and contents(run) == before
     assert lines[-1] == f"prepare: 24 training pairs in {run / 'data'} are up to date"
     assert "does not exist" in lines[0] and "using the store made from it" in lines[0]
@@ -83,7 +83,7 @@ def test_nothing_left_is_an_error_with_the_counts(config, tmp_path, run):
         if content == b"":
             file.with_suffix(".de").write_bytes(b"")
         with pytest.raises(error, match=message):
-            prepare(wanted, seed=1, directory=run)
+            prepare(wanted, directory=run)
     assert list(run.iterdir()) == []
 
 
@@ -94,9 +94,8 @@ def test_validation_is_split_off_one_corpus_by_its_sources(config, tmp_path):
     made = [(f"line {n // 2}{' ' * (n % 2)}", f"{n % 2} Zeile") for n in range(4000)]
     found = []
     for order, name in ((1, "forth"), (-1, "back")):
-        pairs = [(src.encode(), tgt.encode()) for src, tgt in made[::order]]
-        write(tmp_path / "text", "train", pairs)
-        store = prepare(wanted, seed=1, directory=tmp_path / name)
+        write(tmp_path / "text", "train", made[::order])
+        store = prepare(wanted, directory=tmp_path / name)
         src = Vocabularies.load(tmp_path / name / "vocabulary").src
         trained = [line.strip() for line in src.decode(listed(store.train, "src"))]
         held_out = [line.strip() for line in valid_text(tmp_path / name / "data")[0]]
@@ -114,22 +113,21 @@ def test_validation_is_split_off_one_corpus_by_its_sources(config, tmp_path):
         "data.valid": {"trained on": len(trained)},
     }
     with pytest.raises(PrepareError, match="data.valid_fraction: 0.1 then, 0.2 now"):
-        prepare(replace(wanted, valid_fraction=0.2), seed=1, directory=tmp_path / "back")
+        prepare(replace(wanted, valid_fraction=0.2), directory=tmp_path / "back")
     little = replace(wanted, valid_fraction=1e-9)
     with pytest.raises(PrepareError, match="data.valid: all 4,000 pairs were dropped"):
-        prepare(little, seed=1, directory=tmp_path / "little")
+        prepare(little, directory=tmp_path / "little")
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
 def test_a_tag_is_one_type_before_every_source_of_its_corpus(config, tmp_path, run, kind):
     # The tag's characters are types of their own, into which it could be cut.
     good = [("< b t >", "ein Hund"), *GOOD[1:]]
-    written = [("", "ein Hund"), *good]
-    write(tmp_path / "text", "train", [(src.encode(), tgt.encode()) for src, tgt in written])
+    write(tmp_path / "text", "train", [("", "ein Hund"), *good])
     (plain,) = config.train
     tagged = replace(plain, name="tagged", tag="<bt>")
     small = replace(config, train=(plain, tagged), vocabulary=VocabularyConfig(size=47, kind=kind))
-    store = prepare(small, seed=1, directory=run)
+    store = prepare(small, directory=run)
     src = Vocabularies.load(run / "vocabulary").src
     rows, tag = listed(store.train, "src"), src.pieces().index("<bt>")
     assert [row.count(tag) for row in rows] == [0] * 24 + [1] * 24
@@ -145,11 +143,11 @@ def test_a_tag_is_one_type_before_every_source_of_its_corpus(config, tmp_path, r
     drawn = listed(resampler.draw(store.train, np.arange(48), 0, (200, 200)), "src")
     assert drawn != rows and [row.count(tag) for row in drawn] == [0] * 24 + [1] * 24
     with pytest.raises(PrepareError, match=r"tagged\.tag: '<bt>' then, '' now"):
-        prepare(replace(small, train=(plain, replace(tagged, tag=""))), seed=1, directory=run)
+        prepare(replace(small, train=(plain, replace(tagged, tag=""))), directory=run)
     lines: list[str] = []
     shutil.copytree(run / "vocabulary", tmp_path / "other" / "vocabulary")
     other = replace(small, train=(replace(plain, tag="<x>"),))
-    prepare(other, seed=1, directory=tmp_path / "other", report=lines.append)
+    prepare(other, directory=tmp_path / "other", report=lines.append)
     assert any("data.train.train.tag = <x> is not in that vocabulary" in line for line in lines)
 
 
@@ -158,7 +156,7 @@ def test_what_is_held_out_does_not_depend_on_a_tag(config, tmp_path):
     for tag in ("", "<bt>"):
         wanted = replace(config, valid=CorpusConfig(name="valid"), valid_fraction=0.3)
         wanted = replace(wanted, train=(replace(config.train[0], tag=tag),))
-        prepare(wanted, seed=1, directory=tmp_path / f"run{tag}")
+        prepare(wanted, directory=tmp_path / f"run{tag}")
         sources, _ = valid_text(tmp_path / f"run{tag}" / "data")
         assert sources and all(source.startswith(tag) for source in sources)
         parts.append([source.removeprefix(f"{tag} ") for source in sources])
@@ -166,7 +164,7 @@ def test_what_is_held_out_does_not_depend_on_a_tag(config, tmp_path):
 
 
 def test_changed_settings_are_named(config, run):
-    prepare(config, seed=1, directory=run)
+    prepare(config, directory=run)
     before = contents(run)
     vocabulary = VocabularyConfig(size=60, byte_fallback=True)
     other = replace(config, filter=FilterConfig(max_length=30), vocabulary=vocabulary)
@@ -179,10 +177,10 @@ def test_changed_settings_are_named(config, run):
     )
     more = replace(config, train=(*config.train, replace(config.train[0], name="b")))
     with pytest.raises(PrepareError, match=r"data\.train: \['train'\] then, \['train', 'b'\] now"):
-        prepare(more, seed=1, directory=run)
+        prepare(more, directory=run)
     # What is drawn while training is no matter of the store, and neither is a language's name.
     sampled = replace(config.vocabulary, sampling=0.1)
-    prepare(replace(config, tgt_lang="fr", vocabulary=sampled), seed=1, directory=run)
+    prepare(replace(config, tgt_lang="fr", vocabulary=sampled), directory=run)
     assert contents(run) == before
     # A setting that was not there when the store was made had what is its default now.
     file = run / "data" / "manifest.json"
@@ -191,10 +189,10 @@ def test_changed_settings_are_named(config, run):
     for name in (*later, "filter.near_duplicates"):
         del manifest["settings"][f"data.{name}"]
     file.write_text(json.dumps(manifest), "utf-8")
-    prepare(config, seed=1, directory=run)
+    prepare(config, directory=run)
     changed = replace(config, filter=FilterConfig(max_length=40, near_duplicates=0.8))
     with pytest.raises(PrepareError, match=r"data\.filter\.near_duplicates: 0\.0 then, 0\.8 now"):
-        prepare(changed, seed=1, directory=run)
+        prepare(changed, directory=run)
 
 
 def test_near_duplicates_are_dropped_from_training_text(tmp_path, run, monkeypatch):
@@ -213,9 +211,9 @@ def test_near_duplicates_are_dropped_from_training_text(tmp_path, run, monkeypat
         patch.setitem(sys.modules, "rensa", None)
         message = r"data\.filter\.near_duplicates: rensa is not installed: .*\[dedup\]"
         with pytest.raises(PrepareError, match=message):
-            prepare(config, seed=1, directory=run)
+            prepare(config, directory=run)
         assert not run.exists()
-    store = prepare(config, seed=1, directory=run)
+    store = prepare(config, directory=run)
     assert len(store.train) == 2 and len(store.valid) == 4
     account = read_manifest(run / "data")["corpora"][1]
     assert account["dropped"] == {"duplicate": 1, "near-duplicate": 3}
@@ -223,32 +221,32 @@ def test_near_duplicates_are_dropped_from_training_text(tmp_path, run, monkeypat
     assert near == [2, 4, 5]
     # A store that is there needs no package.
     monkeypatch.setitem(sys.modules, "rensa", None)
-    assert prepare(config, seed=1, directory=run).digest == store.digest
+    assert prepare(config, directory=run).digest == store.digest
 
 
 def test_changed_files_are_named_and_moved_ones_recognised(config, tmp_path, run):
-    prepare(config, seed=1, directory=run)
+    prepare(config, directory=run)
     shutil.copytree(tmp_path / "text", tmp_path / "moved")
     moved = replace(config, folder=str(tmp_path / "moved"))
     path = tmp_path / "moved" / "train.de"
     os.utime(path, ns=(1, 1))
-    prepare(moved, seed=1, directory=run)
+    prepare(moved, directory=run)
     path.write_bytes(path.read_bytes().replace(b"Hund", b"Hase"))
     message = f"data.train.train.tgt: the contents of {path} have changed"
     with pytest.raises(PrepareError, match=re.escape(message)):
-        prepare(moved, seed=1, directory=run)
+        prepare(moved, directory=run)
 
 
 def test_a_vocabulary_that_is_there_is_used(config, tmp_path, run):
-    prepare(config, seed=1, directory=tmp_path / "first")
+    prepare(config, directory=tmp_path / "first")
     shutil.copytree(tmp_path / "first" / "vocabulary", run / "vocabulary")
     lines: list[str] = []
     other = replace(config, vocabulary=VocabularyConfig(size=50))
-    prepare(other, seed=1, directory=run, report=lines.append)
+    prepare(other, directory=run, report=lines.append)
     assert "using the vocabulary in" in lines[0] and "60 types for both sides" in lines[0]
     assert "data.vocabulary.* has no effect, except .sampling" in lines[0]
     assert read_manifest(run / "data")["vocabulary"]["found"] is True
-    prepare(other, seed=1, directory=run)
+    prepare(other, directory=run)
 
 
 def test_a_sample_is_even_and_deterministic(monkeypatch):
@@ -274,17 +272,17 @@ def test_validation_text_is_read_before_training_text(config, tmp_path, run, mon
     for content, error in ((b"one\n" * 5, CorpusError), (b"\n" * 4, PrepareError)):
         valid.write_bytes(content)
         with pytest.raises(error, match=r"valid.en has \d+ lines|data.valid: all 4 pairs were"):
-            prepare(config, seed=1, directory=run)
+            prepare(config, directory=run)
 
 
 def test_corpora_and_their_weights_are_in_the_store(config, run):
     a, b = (replace(config.train[0], name=name) for name in "ab")
     a, weighted = replace(a, weight=2.0), replace(b, weight=0.5)
-    store = prepare(replace(config, train=(a, weighted)), seed=1, directory=run)
+    store = prepare(replace(config, train=(a, weighted)), directory=run)
     found = [(part.name, part.first, part.size, part.weight) for part in store.train.parts]
     assert found == [("a", 0, 24, 2.0), ("b", 24, 24, 0.5)]
     with pytest.raises(PrepareError, match=r"data\.train\.b\.weight: 0\.5 then, 0\.0 now"):
-        prepare(replace(config, train=(a, b)), seed=1, directory=run)
+        prepare(replace(config, train=(a, b)), directory=run)
 
 
 def test_a_sample_of_defective_pairs_alone_is_drawn_again(config, run):
@@ -292,12 +290,12 @@ def test_a_sample_of_defective_pairs_alone_is_drawn_again(config, run):
         text = Path(config.folder) / f"train.{lang}"
         text.write_bytes(b"\n" * 3000 + text.read_bytes())
     few = replace(config, vocabulary=VocabularyConfig(size=30, sample=2))
-    prepare(few, seed=1, directory=run)
+    prepare(few, directory=run)
     assert read_manifest(run / "data")["vocabulary"]["sample"] == 2
 
 
 def test_damage_is_refused_by_name(config, tmp_path, run):
-    prepare(config, seed=1, directory=run)
+    prepare(config, directory=run)
     text, manifest = run / "data" / "valid.tgt.txt", run / "data" / "manifest.json"
     whole, recorded = text.read_bytes(), manifest.read_text()
     early = json.loads(recorded)
@@ -316,10 +314,10 @@ def test_damage_is_refused_by_name(config, tmp_path, run):
 
     def refused(message):
         with pytest.raises(PrepareError, match=message):
-            prepare(config, seed=1, directory=run)
+            prepare(config, directory=run)
 
     other = replace(config, vocabulary=VocabularyConfig(size=50))
-    prepare(other, seed=1, directory=tmp_path / "other")
+    prepare(other, directory=tmp_path / "other")
     shutil.copytree(tmp_path / "other" / "vocabulary", run / "vocabulary", dirs_exist_ok=True)
     refused("vocabulary: is not the vocabulary that .* was prepared with")
     # The store and the vocabulary of another run, with this one's manifest.
@@ -352,10 +350,10 @@ def test_a_file_that_changes_or_fails_meanwhile_is_an_error(config, tmp_path, ru
 
     monkeypatch.setattr(encode_corpora.StoreWriter, "finish", touch_and_finish)
     with pytest.raises(CorpusError, match=r"train\.en: changed while it was being read"):
-        prepare(config, seed=1, directory=run)
+        prepare(config, directory=run)
     # Of all that read it, only the one that makes its digest.
     failing = types.SimpleNamespace(**vars(manifests.paths) | {"open_binary": opened})
     monkeypatch.setattr(manifests, "paths", failing)
     with pytest.raises(CorpusError, match=r"^.*/train\.en: cannot be read: Input/output error$"):
-        prepare(config, seed=1, directory=run)
+        prepare(config, directory=run)
     assert not list(run.iterdir())

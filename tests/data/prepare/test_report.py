@@ -15,12 +15,11 @@ from hypothesis import given, settings, strategies as st
 from flaxformer_mt.config.schema import CorpusConfig
 from flaxformer_mt.data.corpus import open_source
 from flaxformer_mt.data.prepare import sample
-from flaxformer_mt.data.prepare.make import prepare
 from flaxformer_mt.data.prepare.manifest import read_manifest
 from flaxformer_mt.data.prepare.report import BINS, lengths_of
 from flaxformer_mt.data.prepare.sample import record_bytes, text_bytes
 from tests.data.pairs import of_lengths
-from tests.data.prepare.corpora import two_corpora
+from tests.data.prepare.corpora import prepare, two_corpora
 
 LENGTHS = st.lists(st.integers(1, 300), min_size=1, max_size=60)
 
@@ -43,7 +42,7 @@ def test_figures_are_those_of_the_lengths_written_out(values):
 
 
 def test_the_picture_shows_lengths(tmp_path):
-    prepare(two_corpora(tmp_path / "text", 300), seed=1, directory=tmp_path / "run")
+    prepare(two_corpora(tmp_path / "text", 300), directory=tmp_path / "run")
     data = tmp_path / "run" / "data"
     manifest = read_manifest(data)
     svg = ElementTree.parse(data / "lengths.svg").getroot()

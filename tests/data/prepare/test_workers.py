@@ -26,12 +26,11 @@ from flaxformer_mt.data.corpus.text_files import require_stamp
 from flaxformer_mt.data.prepare import encode, encode_corpora, make, sample, spread
 from flaxformer_mt.data.prepare.encode import Chunk, encode_chunk
 from flaxformer_mt.data.prepare.encode_corpora import WorkerDied, Workers
-from flaxformer_mt.data.prepare.make import prepare
 from flaxformer_mt.data.prepare.manifest import read_manifest
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.rundir.paths import as_path
-from tests.conftest import environment
-from tests.data.prepare.corpora import contents, two_corpora
+from tests.conftest import Killed, environment
+from tests.data.prepare.corpora import contents, prepare, two_corpora
 from tests.rundir.buckets import needs_clients
 
 GRAMMAR = open_source(CorpusConfig(kind="synthetic", size=1))
@@ -51,7 +50,7 @@ def slow(chunk: Chunk) -> int:
 
 def test_any_number_of_workers_and_any_parts_give_the_same(tmp_path, monkeypatch):
     config = two_corpora(tmp_path / "text", 600)
-    prepare(config, seed=1, directory=tmp_path / "0", workers=0)
+    prepare(config, directory=tmp_path / "0", workers=0)
     vocabularies = Vocabularies.load(tmp_path / "0" / "vocabulary")
     made = encode.Settings(vocabularies, config, ("Latn", "Latn"))
     source = open_source(config.train[0], config.folder)
@@ -72,7 +71,7 @@ def test_any_number_of_workers_and_any_parts_give_the_same(tmp_path, monkeypatch
     assert encoded((0, None)) != encoded((0, 33), (34, None))
     monkeypatch.setattr(encode, "CHUNK", 23)
     monkeypatch.setattr(sample, "_AT_A_TIME", 5)
-    prepare(config, seed=1, directory=tmp_path / "3", workers=3)
+    prepare(config, directory=tmp_path / "3", workers=3)
     assert contents(tmp_path / "3") == contents(tmp_path / "0")
 
 
@@ -136,8 +135,8 @@ def test_a_cluster_s_store_is_one_machine_s(tmp_path, small_parts, valid_fractio
     config = dataclasses.replace(
         config, train=train, vocabulary=sampled, valid_fraction=valid_fraction
     )
-    prepare(config, seed=1, directory=tmp_path / "0", workers=0)
-    prepare(config, seed=1, directory=tmp_path / "1", cluster=on_a_cluster)
+    prepare(config, directory=tmp_path / "0", workers=0)
+    prepare(config, directory=tmp_path / "1", cluster=on_a_cluster)
     assert contents(tmp_path / "1") == contents(tmp_path / "0")
     dropped = [account["dropped"] for account in read_manifest(tmp_path / "0/data")["corpora"]]
     assert all(dropped[corpus]["near-duplicate"] > 3 for corpus in (0, 1))
@@ -145,9 +144,7 @@ def test_a_cluster_s_store_is_one_machine_s(tmp_path, small_parts, valid_fractio
 
 def test_what_a_cluster_cannot_prepare(tmp_path, small_parts, monkeypatch):
     config, text = two_corpora(tmp_path / "text", 600), tmp_path / "text"
-    prepared = functools.partial(
-        prepare, config, seed=1, directory=tmp_path / "run", cluster=on_a_cluster
-    )
+    prepared = functools.partial(prepare, config, directory=tmp_path / "run", cluster=on_a_cluster)
     with monkeypatch.context() as patch:
         versions = itertools.chain(({"regex": 1}, {"regex": 2}), itertools.repeat({"regex": 1}))
         patch.setattr(spread, "_versions", lambda config: next(versions))
@@ -187,10 +184,6 @@ def test_what_a_cluster_cannot_prepare(tmp_path, small_parts, monkeypatch):
         prepared()
 
 
-class Lost(BaseException):
-    """The driver was lost."""
-
-
 class Counted(InProcess):
     """Lists the ranges that it encodes, up to `stop` of them."""
 
@@ -202,7 +195,7 @@ class Counted(InProcess):
         for item in items:
             if isinstance(item, encode.Range):
                 if len(self._encoded) == self._stop:
-                    raise Lost
+                    raise Killed
                 self._encoded.append((item.source.label, item.first))
             yield from super().map([item], ahead)
 
@@ -223,10 +216,9 @@ def test_a_cluster_s_finished_parts_are_not_made_again(
         """What is encoded, and what is said of finished parts."""
         encoded, lines = list[Any](), list[str]()
         monkeypatch.setattr(make, "train_vocabulary", train if trained else pytest.fail)
-        with contextlib.suppress(Lost):
+        with contextlib.suppress(Killed):
             prepare(
                 config,
-                seed=1,
                 directory=run,
                 parts=parts,
                 cluster=lambda begin: contextlib.nullcontext(Counted(begin, encoded, stop)),
@@ -238,7 +230,7 @@ def test_a_cluster_s_finished_parts_are_not_made_again(
         """As on one machine, the parts still there; the next call makes it again."""
         monkeypatch.setattr(make, "train_vocabulary", train)
         alone = tmp_path / "alone"
-        prepare(config, seed=1, directory=alone, workers=0)
+        prepare(config, directory=alone, workers=0)
         for name in ("data", "vocabulary"):
             assert contents(run / name) == contents(alone / name)
             shutil.rmtree(run / name)
