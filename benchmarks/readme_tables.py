@@ -30,6 +30,10 @@ ROWS = {
         "{bleu_tokenized_lc:.2f} ({bleu_tokenized_lc_lowest:.2f} to "
         "{bleu_tokenized_lc_highest:.2f}); Wu et al. (2021): 41.02",
     ),
+    "multi30k_tiny_fr_bfloat16": (
+        "Multi30k English-French, test 2016: BLEU, one seed",
+        "{bleu_tokenized_lc:.2f}",
+    ),
     "tatoeba": ("Tatoeba English-German: sacreBLEU", "{sacrebleu_13a:.2f}"),
     "quickstart": ("Quickstart, held-out sentences: sacreBLEU", "{sacrebleu_13a:.2f}"),
     "training_speed_base": (

@@ -8,7 +8,8 @@
 `tiny`      Transformer-Tiny of Wu et al. (ACL 2021) on lower-cased, normalised, Moses-tokenised
             text (`data/task1/tok` of the multi30k/dataset repository), to German. Published: 41.02
             BLEU.
-`tiny_fr`   the same to French. Not trained yet.
+`tiny_fr`   the same to French. One seed in bfloat16 reached 62.1 on the test set, 60.3 on the
+            validation set. Published: about 61.8, not checked against the paper.
 `tiny_raw`  the model of `tiny` on the cased raw text (`data/task1/raw`), scored by sacreBLEU: half
             the updates, with bfloat16 operands.
 
