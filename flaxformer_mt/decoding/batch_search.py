@@ -31,7 +31,7 @@ Params = tuple[Any, ...]  # a tree under "params" for each of the models
 Models = tuple[Transformer, ...]  # several: an ensemble
 
 # Token ids [rows, src_length], their lengths, and what each row is searched with.
-Sources = tuple[Any, Any, Sentences]
+Arrays = tuple[Any, Any, Sentences]
 
 SHORTEST_ROOM = 32  # output positions of the smallest cache
 FEWER = 4  # a batch moves to a shape of this many times fewer rows
@@ -51,7 +51,7 @@ class Source:
     phrases: Sequence[Phrase] = ()  # that outputs must have
 
 
-def padding(rows: int, src_length: int, *, prefix: int = 0) -> Sources:
+def padding(rows: int, src_length: int, *, prefix: int = 0) -> Arrays:
     """Host arrays of an empty batch, to be filled in, with room for `prefix` tokens of a prefix."""
     src = np.full((rows, src_length), PAD, np.int32)
     sentences: Any = (

@@ -18,7 +18,7 @@ from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.shortlist import Shortlist, distinct
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding import batch_search
-from flaxformer_mt.decoding.batch_search import Models, Params, Source, Sources
+from flaxformer_mt.decoding.batch_search import Arrays, Models, Params, Source
 from flaxformer_mt.decoding.batch_shapes import (
     Batch,
     one_of_few,
@@ -112,6 +112,8 @@ class Decoder:
         """
         if continues is not None:
             check_rules(self._rules)
+        elif any(source.phrases for source in sources):
+            raise ValueError("sources with phrases need `continues`")
         limits = [self._limit(len(source.tokens)) for source in sources]
         for number, source in enumerate(sources):
             if not 1 <= (length := len(source.tokens)) <= self._longest:
@@ -152,7 +154,7 @@ class Decoder:
 
     def _arranged(
         self, own: Sequence[Source], batch: Batch, continues: np.ndarray | None
-    ) -> tuple["Decoder", np.ndarray, Sources]:
+    ) -> tuple["Decoder", np.ndarray, Arrays]:
         """The decoder for a batch of sources, the types of its ids, and the batch's arrays."""
         widest = max(len(source.prefix) for source in own)
         width = power_of_two_at_least(widest) if widest else 0  # compiled in: few of them
@@ -252,7 +254,7 @@ class Decoder:
         return output_limit(self._config, length, self._longest)
 
     def _searched(
-        self, sources: Sources, numbers: np.ndarray, *, length: int
+        self, sources: Arrays, numbers: np.ndarray, *, length: int
     ) -> Generator[tuple[np.ndarray, Hypotheses]]:
         """Source numbers (-1: padding) and the hypotheses of as many rows, as they finish. When the
         cache is full or few sentences are left, finished ones leave and the cache grows: early
@@ -280,7 +282,7 @@ class Decoder:
             state = self._reshaped(state, kept, room)
 
     def _side_by_side(
-        self, sources: Sources, numbers: np.ndarray, *, length: int, rows: int
+        self, sources: Arrays, numbers: np.ndarray, *, length: int, rows: int
     ) -> Generator[tuple[np.ndarray, Hypotheses]]:
         """As `_refilled`, on several threads, each with as many of the rows. Closing the generator
         ends them all."""
@@ -300,7 +302,7 @@ class Decoder:
                 closed.set()
 
     def _refilled(
-        self, sources: Sources, numbers: np.ndarray, *, length: int, rows: int
+        self, sources: Arrays, numbers: np.ndarray, *, length: int, rows: int
     ) -> Generator[tuple[np.ndarray, Hypotheses]]:
         """As `_searched`, for any multiple of `rows` rows, in batches of that size. When many of a
         batch's sentences are finished, the rest wait for others at the same step."""
@@ -353,7 +355,7 @@ class Decoder:
                         known.add((fewer, other))
                         states.append((changed, other))
 
-    def _begun(self, sources: Sources, length: int, room: int) -> State:
+    def _begun(self, sources: Arrays, length: int, room: int) -> State:
         blocks = batch_search.blocks_of(*sources[0].shape) if self._in_blocks else 1
         static: Any = {"models": self._models, "rules": self._rules, "blocks": blocks}
         with on_mesh(self._mesh):

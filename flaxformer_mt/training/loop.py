@@ -15,11 +15,11 @@ from flaxformer_mt.data.store import TokenPairs
 from flaxformer_mt.parallel.process_settings import keep_freed_memory
 from flaxformer_mt.parallel.processes import StopRequest
 from flaxformer_mt.rundir.checkpoint_choice import Kind
-from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
+from flaxformer_mt.rundir.checkpoints import Checkpoints
 from flaxformer_mt.rundir.layout import Status
 from flaxformer_mt.training.instruments import Goodput, Profiler, Utilization
 from flaxformer_mt.training.program import Program, init_and_precompile
-from flaxformer_mt.training.progress import Due, Progress, due_after, moments, restored
+from flaxformer_mt.training.progress import Due, Progress, due_after, restored, snapshot
 from flaxformer_mt.training.step import with_params
 from flaxformer_mt.training.telemetry import Telemetry, Window
 from flaxformer_mt.training.validation import Evaluator
@@ -134,8 +134,7 @@ class Training:
         self.window = Window(self.progress.window, self.utilization)
         self.mark = time.perf_counter()
         if past is not None:
-            survives = {name: getattr(past, name) for name in ("left_out", "rollbacks", "diverged")}
-            self.progress = dataclasses.replace(self.progress, **survives)
+            self.progress = past.restored(self.progress)
         self.batches = Batches(
             self.pairs,
             self.config.data.batch,
@@ -243,17 +242,7 @@ class Training:
         with self.clock("checkpoints"), self.window.paused():
             self.progress = self.progress.saved(self.step)
             reached = dataclasses.replace(self.progress, window=self.window.sums)
-            self.checkpoints.save(
-                Snapshot(
-                    step=self.step,
-                    params=self.state.params,
-                    opt_state=moments(self.state),
-                    ema=self.state.ema,
-                    position=dataclasses.asdict(reached),
-                    metrics=dict(metrics),
-                    kind=kind,
-                )
-            )
+            self.checkpoints.save(snapshot(self.state, self.step, reached, metrics, kind))
         self.clock.keep(self.step)
 
     def roll_back(self) -> None:

@@ -11,8 +11,8 @@ from flaxformer_mt.config import TrainingConfig
 from flaxformer_mt.data.order import Position
 from flaxformer_mt.data.store import StoreError
 from flaxformer_mt.errors import UserError
-from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy
-from flaxformer_mt.rundir.checkpoints import Checkpoints
+from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy, Kind
+from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.layout import Status
 from flaxformer_mt.training.program import Program
 from flaxformer_mt.training.step import TrainState
@@ -79,6 +79,15 @@ class Progress:
             diverged=max(self.diverged, step),
         )
 
+    def restored(self, checkpoint: Progress) -> Progress:
+        """A checkpoint's progress with what survives a rollback of this one."""
+        return dataclasses.replace(
+            checkpoint,
+            left_out=self.left_out,
+            rollbacks=self.rollbacks,
+            diverged=self.diverged,
+        )
+
     def saved(self, step: int) -> Progress:
         """As a checkpoint of `step` has it: saving beyond the place of divergence ends it."""
         return self if step <= self.diverged else dataclasses.replace(self, rollbacks=0)
@@ -133,7 +142,7 @@ def restored(
     abstract = program.abstract
     if checkpoints.latest_step() is None:
         return None, 0, Progress(data=data)
-    found = checkpoints.restore(abstract.params, moments(abstract), abstract_ema=abstract.ema)
+    found = checkpoints.restore(abstract.params, _moments(abstract), abstract_ema=abstract.ema)
     state = TrainState(params=found.params, ema=found.ema, **found.opt_state)
     progress = Progress.from_dict(found.position)
     if data and progress.data and data != progress.data:
@@ -146,7 +155,21 @@ def restored(
     return state, found.step, dataclasses.replace(progress, data=data)
 
 
-def moments(state: TrainState) -> dict[str, Any]:
+def snapshot(
+    state: TrainState, step: int, progress: Progress, metrics: Mapping[str, float], kind: Kind
+) -> Snapshot:
+    return Snapshot(
+        step=step,
+        params=state.params,
+        opt_state=_moments(state),
+        ema=state.ema,
+        position=dataclasses.asdict(progress),
+        metrics=dict(metrics),
+        kind=kind,
+    )
+
+
+def _moments(state: TrainState) -> dict[str, Any]:
     """Everything in the state but the parameters and their average."""
     return {name: getattr(state, name) for name in ("step", "opt_state", "bad_run", "skipped")}
 
