@@ -81,7 +81,7 @@ def ours(name: str, work: Work) -> Decode:
     def decode(beam: int, batch: int) -> int:
         config = dataclasses.replace(usual, beam_size=beam, batch_tokens=batch * beam * longest)
         decoder = Decoder((params,), (model,), config, shortlist=shortlist)
-        decoded = decoder.decode([Source(each) for each in ids])
+        decoded = decoder.decode([Source(each, (n, 0)) for n, each in enumerate(ids)])
         return sum(len(hypotheses[0].tokens) + 1 for hypotheses in decoded)
 
     return decode

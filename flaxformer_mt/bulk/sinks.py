@@ -149,9 +149,8 @@ class FileSink(_Continued):
 
     def begin(self, identity: Mapping[str, Any]) -> Consumed:
         with contextlib.ExitStack() as failing, _explained(self._path):
+            self._stream = self._opened()
             failing.callback(self.close)
-            self._stream = open(self._part, "a+b")
-            self._lock()
             found = os.fstat(self._stream.fileno()).st_size
             if found and not self._restart and not self._record.exists():
                 orphan = f"exists without its record {self._record.name}"
@@ -195,16 +194,21 @@ class FileSink(_Continued):
         self._stream.flush()
         os.fsync(self._stream.fileno())
 
-    def _lock(self) -> None:
-        """Raises OutputError if another process writes FILE.part, or has just finished it."""
-        try:
-            fcntl.flock(self._stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise OutputError(f"{self._part}: another process is writing it") from error
-        except OSError:
-            pass  # a file system without locks
-        if not (self._part.exists() and os.path.samefile(self._part, self._stream.fileno())):
-            raise OutputError(f"{self._part}: another process is writing it")
+    def _opened(self) -> BinaryIO:
+        """FILE.part, which no other process has open for writing."""
+        while True:
+            stream = open(self._part, "a+b")
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                stream.close()
+                raise OutputError(f"{self._part}: another process is writing it") from error
+            except OSError:
+                pass  # a file system without locks
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(stream.fileno()), self._part.stat()):
+                    return stream
+            stream.close()  # another process just finished it
 
 
 class BucketSink(_Continued):

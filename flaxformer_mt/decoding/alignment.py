@@ -110,7 +110,8 @@ class _Words:
 
     def __init__(self, line: str) -> None:
         self.texts = tuple(line.split())
-        self._line, self._end = line.encode(), 0  # of the last part
+        self._line = line.encode()
+        self._end = 0  # of the last part, in bytes
         # The word at each byte; at a blank the next one, whose piece may begin there.
         of_bytes: list[int] = []
         word, blank = -1, True

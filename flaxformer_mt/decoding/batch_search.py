@@ -31,7 +31,7 @@ Params = tuple[Any, ...]  # a tree under "params" for each of the models
 Models = tuple[Transformer, ...]  # several: an ensemble
 
 # Token ids [rows, src_length], their lengths, and what each row is searched with.
-Arrays = tuple[Any, Any, Sentences]
+BatchArrays = tuple[Any, Any, Sentences]
 
 SHORTEST_ROOM = 32  # output positions of the smallest cache
 FEWER = 4  # a batch moves to a shape of this many times fewer rows
@@ -44,14 +44,14 @@ class Source:
     """Token ids (pieces + EOS), and what their outputs must be."""
 
     tokens: Sequence[int]
+    number: tuple[int, int]  # of the line and its piece: draws depend on it
     prefix: Sequence[int] = ()  # what outputs begin with
-    number: tuple[int, int] = (0, 0)  # of the line and its piece: draws depend on it
     words: int = 0  # leaves of a tree, unless these are the source's own tokens
     forbidden: Sequence[Forbidden] = ()  # automata that read outputs
     phrases: Sequence[Phrase] = ()  # that outputs must have
 
 
-def padding(rows: int, src_length: int, *, prefix: int = 0) -> Arrays:
+def padding(rows: int, src_length: int, *, prefix: int = 0) -> BatchArrays:
     """Host arrays of an empty batch, to be filled in, with room for `prefix` tokens of a prefix."""
     src = np.full((rows, src_length), PAD, np.int32)
     sentences: Any = (

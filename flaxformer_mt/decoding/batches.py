@@ -18,7 +18,7 @@ from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.shortlist import Shortlist, distinct
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding import batch_search
-from flaxformer_mt.decoding.batch_search import Arrays, Models, Params, Source
+from flaxformer_mt.decoding.batch_search import BatchArrays, Models, Params, Source
 from flaxformer_mt.decoding.batch_shapes import (
     Batch,
     one_of_few,
@@ -50,7 +50,8 @@ def translate_ids(
 ) -> list[list[int]]:
     """The best output of each source (pieces + EOS), without its end mark. Programs are kept for
     further calls. Raises DecodingError."""
-    decoded = Decoder((params,), (model,), config).decode([Source(source) for source in sources])
+    given = [Source(source, (number, 0)) for number, source in enumerate(sources)]
+    decoded = Decoder((params,), (model,), config).decode(given)
     return [list(hypotheses[0].tokens) for hypotheses in decoded]
 
 
@@ -106,9 +107,9 @@ class Decoder:
         """Up to `n_best` outputs of each source, best first, in the sources' order.
 
         An output has at most `max_ratio` times the source's tokens plus `max_extra_tokens`, and at
-        most `model.max_length`, end marks included. Sources with `phrases` need `continues`: which
-        types don't begin a word. Raises DecodingError, and LineError for a source that can have no
-        output.
+        most `model.max_length`, end marks included. Sources with `phrases` need `continues`, which
+        says what types don't begin a word, and plain beam search. Raises DecodingError, ValueError
+        without `continues`, and LineError for a source that can have no output.
         """
         if continues is not None:
             check_rules(self._rules)
@@ -154,7 +155,7 @@ class Decoder:
 
     def _arranged(
         self, own: Sequence[Source], batch: Batch, continues: np.ndarray | None
-    ) -> tuple["Decoder", np.ndarray, Arrays]:
+    ) -> tuple["Decoder", np.ndarray, BatchArrays]:
         """The decoder for a batch of sources, the types of its ids, and the batch's arrays."""
         widest = max(len(source.prefix) for source in own)
         width = power_of_two_at_least(widest) if widest else 0  # compiled in: few of them
@@ -254,7 +255,7 @@ class Decoder:
         return output_limit(self._config, length, self._longest)
 
     def _searched(
-        self, sources: Arrays, numbers: np.ndarray, *, length: int
+        self, sources: BatchArrays, numbers: np.ndarray, *, length: int
     ) -> Generator[tuple[np.ndarray, Hypotheses]]:
         """Source numbers (-1: padding) and the hypotheses of as many rows, as they finish. When the
         cache is full or few sentences are left, finished ones leave and the cache grows: early
@@ -282,7 +283,7 @@ class Decoder:
             state = self._reshaped(state, kept, room)
 
     def _side_by_side(
-        self, sources: Arrays, numbers: np.ndarray, *, length: int, rows: int
+        self, sources: BatchArrays, numbers: np.ndarray, *, length: int, rows: int
     ) -> Generator[tuple[np.ndarray, Hypotheses]]:
         """As `_refilled`, on several threads, each with as many of the rows. Closing the generator
         ends them all."""
@@ -302,7 +303,7 @@ class Decoder:
                 closed.set()
 
     def _refilled(
-        self, sources: Arrays, numbers: np.ndarray, *, length: int, rows: int
+        self, sources: BatchArrays, numbers: np.ndarray, *, length: int, rows: int
     ) -> Generator[tuple[np.ndarray, Hypotheses]]:
         """As `_searched`, for any multiple of `rows` rows, in batches of that size. When many of a
         batch's sentences are finished, the rest wait for others at the same step."""
@@ -355,7 +356,7 @@ class Decoder:
                         known.add((fewer, other))
                         states.append((changed, other))
 
-    def _begun(self, sources: Arrays, length: int, room: int) -> State:
+    def _begun(self, sources: BatchArrays, length: int, room: int) -> State:
         blocks = batch_search.blocks_of(*sources[0].shape) if self._in_blocks else 1
         static: Any = {"models": self._models, "rules": self._rules, "blocks": blocks}
         with on_mesh(self._mesh):

@@ -108,7 +108,8 @@ def _ranked(
 def _maxima(ranking: Logits, allowed: Allowed) -> Float[Array, "rows beams chunks"]:
     """The highest allowed value of each chunk."""
     size = _chunk_size(ranking.shape[-1])
-    chunks = np.unique(np.flatnonzero(~allowed.free) // size)  # with types never generated
+    # Those with types that are never generated, whose maxima are taken again.
+    chunks = np.unique(np.flatnonzero(~allowed.free) // size)
 
     def masked(ranking: Logits) -> Array:
         may = allowed.mask(ranking.shape[1])
@@ -130,7 +131,7 @@ def _maxima(ranking: Logits, allowed: Allowed) -> Float[Array, "rows beams chunk
 
     if len(chunks) > 8:  # each is a part of the program
         return masked(ranking)
-    # A TPU masks while it reads; a CPU would write all logits again.
+    # A TPU masks while it reads; others would write all logits again.
     found: Array = jax.lax.platform_dependent(ranking, tpu=masked, default=unmasked)
     return found
 

@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from flaxformer_mt.data.vocabulary import EOS, PAD
 from flaxformer_mt.decoding.candidates import Found, LogProbs, Places, best, take
-from flaxformer_mt.decoding.rules import Allowed, Index, Logits, Tokens, Types
+from flaxformer_mt.decoding.rules import Allowed, Index, Logits, Tokens, TypeMask
 
 Continues = Bool[Array, " vocab"]
 
@@ -111,7 +111,7 @@ def leaves_no_room(
     at: Standing,
     room: Int[Array, " rows"],
     continues: Continues,
-) -> Types:
+) -> TypeMask:
     """The types after which `room` tokens, end mark included, are too few for what is to come; and
     the end mark, unless nothing is."""
     rows, beams, count, length = at.matched.shape

@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Int
 
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, Vocabulary
 from flaxformer_mt.decoding.batch_shapes import power_of_two_at_least
-from flaxformer_mt.decoding.rules import Index, Tokens, Types
+from flaxformer_mt.decoding.rules import Index, Tokens, TypeMask
 from flaxformer_mt.decoding.segments import DecodingError
 
 LETTER = regex.compile(
@@ -75,7 +75,7 @@ def _kind(numbers: int) -> type[np.signedinteger[Any]]:
 def _automaton(
     phrases: Sequence[bytes], alphabet: Sequence[_Symbol]
 ) -> tuple[Int[np.ndarray, "states symbols"], Bool[np.ndarray, " states"]]:
-    """Where each state goes, and whether a phrase ends there."""
+    """Each state's transitions, and whether a phrase ends in it."""
     text = b"\0".join(phrases) + b"\0"
     ends = frozenset(np.cumsum([len(phrase) + 1 for phrase in phrases]) - 1)
     starts = frozenset({0, *(end + 1 for end in ends)}) - {len(text)}
@@ -203,7 +203,7 @@ def completes_phrase(
     tokens: Tokens,
     position: Index,
     limits: Int[Array, " rows"],
-) -> Types:
+) -> TypeMask:
     """The types that, as token number `position`, would complete a forbidden phrase."""
 
     def read(place: Array, states: Array) -> Array:

@@ -15,7 +15,7 @@ from flaxformer_mt.parsing.linearization import bracket_types
 Index = Int[Array, ""]
 Tokens = Int[Array, "rows beams length"]
 Logits = Float[Array, "rows beams vocab"]
-Types = Bool[Array, "rows beams vocab"]
+TypeMask = Bool[Array, "rows beams vocab"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,16 +68,16 @@ class Allowed(NamedTuple):
 
     only: Int[Array, " rows"]  # -1: there is none such
     free: np.ndarray  # [vocab] bool: a compiled search is one for these
-    banned: Types | None
+    banned: TypeMask | None
 
     def of_beams(self, beams: slice) -> "Allowed":
         banned = self.banned
         return self._replace(banned=None if banned is None else banned[:, beams])
 
-    def without(self, banned: Types) -> "Allowed":
+    def without(self, banned: TypeMask) -> "Allowed":
         return self._replace(banned=banned if self.banned is None else self.banned | banned)
 
-    def mask(self, beams: int) -> Types:
+    def mask(self, beams: int) -> TypeMask:
         free = jnp.asarray(self.free)[None, None]
         if self.banned is not None:
             free = free & ~self.banned
@@ -86,7 +86,7 @@ class Allowed(NamedTuple):
         return jnp.where(only < 0, free, np.arange(len(self.free))[None, None] == only)
 
 
-def repeats(tokens: Tokens, position: Index, n: int, *, vocab: int) -> Types:
+def repeats(tokens: Tokens, position: Index, n: int, *, vocab: int) -> TypeMask:
     """The types that, as token number `position`, would end an n-gram for the second time."""
     rows, beams, length = tokens.shape
     starts = jnp.arange(length)
@@ -123,11 +123,7 @@ def brackets_of(vocabularies: Vocabularies) -> Brackets:
     return Brackets(pairs, leaves, within)
 
 
-def pooled(
-    trees: Brackets,
-    logits: Logits,
-    may: Types,
-) -> Logits:
+def pooled(trees: Brackets, logits: Logits, may: TypeMask) -> Logits:
     """The logits of a search that knows which leaf comes next, and which bracket closes.
 
     It has the probability that any leaf comes, or that any bracket closes. Otherwise a model that
@@ -148,7 +144,7 @@ def breaks_tree(
     spare: Int[Array, " rows"],
     *,
     vocab: int,
-) -> Types:
+) -> TypeMask:
     """The types that, as the next token, would make a tree of `words` leaves impossible.
 
     With `trees.of_source` the leaves are the tokens of `source`. `spare` tokens may follow the next

@@ -44,10 +44,7 @@ from flaxformer_mt.decoding.rules import (
 from flaxformer_mt.decoding.sampling import keys_of, sampled
 
 Cache = dict[str, Any]
-Step = Callable[
-    [Int[Array, "rows beams"], Index, Cache],
-    tuple[Logits, Cache],
-]
+Step = Callable[[Int[Array, "rows beams"], Index, Cache], tuple[Logits, Cache]]
 
 
 class Hypotheses(NamedTuple):

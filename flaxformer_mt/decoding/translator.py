@@ -227,7 +227,7 @@ class Translator:
         if self.config.outputs == "trees":
             lines = [escaped(line) for line in lines]
         prefixes = [prefixes] * len(lines) if isinstance(prefixes, str) else prefixes
-        forbid = [forbid] if isinstance(forbid, str) else forbid
+        forbid = [forbid] if forbid and isinstance(forbid, str) else forbid
         suppress = [suppress] if isinstance(suppress, str) else suppress
         src, tgt = self.vocabularies.src, self.vocabularies.tgt
         config = self.config
@@ -235,7 +235,7 @@ class Translator:
             raise DecodingError("forbidden phrases need text, but decoding.outputs is trees")
         suppressed = (UNK, *types_of(suppress, tgt))
         shared = [forbidden(tuple(forbid), tgt)] if forbid else []
-        begun = encode(tgt, prefixes) if prefixes else [[]] * len(lines)
+        begun = [[]] * len(lines) if prefixes is None else encode(tgt, prefixes)
         own = forbid_each or [()] * len(lines), constraints or [()] * len(lines)
         pieces: list[list[Piece]] = []
         sources: list[Source] = []
@@ -247,7 +247,7 @@ class Translator:
             parts, of_parts = self._parts(line, tokens)
             pieces.append(parts)
             try:
-                if prefixes and parts and UNK in prefix:
+                if prefixes is not None and parts and UNK in prefix:
                     raise DecodingError(unspelled(prefixes[number], tgt))
                 if must and len(parts) != 1:
                     why = "is translated in parts" if parts else "is blank"
@@ -256,8 +256,8 @@ class Translator:
                 for place, (part, ids) in enumerate(zip(parts, of_parts, strict=True)):
                     source = Source(
                         [*ids, EOS],
-                        prefix=() if place else prefix,
                         number=(first + number, place),
+                        prefix=() if place else prefix,
                         words=len(tokens_of(part.text)),
                         forbidden=banned,
                         phrases=required(must, terminology, part.text, tgt, suppressed=suppressed),
@@ -291,7 +291,7 @@ class Translator:
         return self._decoder(n_best=n_best).compile(lengths, longest=most)
 
     def _parts(self, line: str, tokens: list[int]) -> tuple[list[Piece], list[list[int]]]:
-        """What of a line is translated at a time, and its tokens."""
+        """The pieces that a line is translated in, and their tokens; none for a blank line."""
         if not tokens or is_blank(line):
             return [], []
         if len(tokens) < self.max_length:

@@ -12,6 +12,7 @@ from flaxformer_mt.model.dropout import Dropout
 from flaxformer_mt.model.kernels import declare, einsum_float32, glorot_flattened, product
 
 Hidden = Float[Array, "rows length d_model"]
+Memory = Float[Array, "rows keys d_model"]  # what is attended to
 Mask = Bool[Array, "rows queries keys"]
 Queries = Float[Array, "rows queries heads d_k"]
 Keys = Float[Array, "rows keys heads d_k"]
@@ -155,7 +156,7 @@ class MultiHeadAttention(nn.Module):
     def __call__(
         self,
         x: Hidden,
-        memory: Hidden,
+        memory: Memory,
         mask: Mask,
         *,
         deterministic: bool,
@@ -163,7 +164,7 @@ class MultiHeadAttention(nn.Module):
         keys, values = self.keys_values(memory)
         return self.attend(x, keys, values, mask, deterministic=deterministic)
 
-    def keys_values(self, memory: Hidden) -> tuple[Keys, Values]:
+    def keys_values(self, memory: Memory) -> tuple[Keys, Values]:
         """The projected keys and values."""
         keys = self._biased("key", product("bld,dhk->blhk", memory, self.key, self.config.dtype))
         values = product("bld,dhk->blhk", memory, self.value, self.config.dtype)
@@ -196,7 +197,7 @@ class MultiHeadAttention(nn.Module):
         heads = nn.with_logical_constraint(heads, ("batch", "length", "heads", "kv"))
         return self._biased("out", product("bqhv,hvd->bqd", heads, self.out, dtype))
 
-    def kept(self, memory: Hidden) -> KeysValues:
+    def kept(self, memory: Memory) -> KeysValues:
         """Keys and values as decoding keeps them, in the order in which a step's two products read
         them: with keys before d_k, or heads last, XLA's CPU products take four to ten times as
         long."""

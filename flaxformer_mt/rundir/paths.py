@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
-from flaxformer_mt.errors import install
+from flaxformer_mt.errors import FlaxformerError, install
 from flaxformer_mt.files.atomic import replacing, write_whole
 from flaxformer_mt.files.reading import (
     JsonError,
@@ -68,13 +68,14 @@ def exists(path: Path) -> bool:
 def explained(path: Path, verb: str) -> Iterator[None]:
     """Turns OSErrors into RunDirectoryError, "PATH: cannot be VERB: ...".
 
-    For a path in a bucket, whatever its clients raise except FileNotFoundError.
+    For a path in a bucket, whatever its clients raise except FileNotFoundError. This package's own
+    errors say what they mean already.
     """
     try:
         yield
     except Exception as error:
         if is_remote(path):
-            if isinstance(error, RunDirectoryError | FileNotFoundError):
+            if isinstance(error, FlaxformerError | FileNotFoundError):
                 raise
             text = reason(error)
         elif isinstance(error, OSError):

@@ -6,6 +6,7 @@ import pytest
 
 from flaxformer_mt.bulk import sinks
 from flaxformer_mt.bulk.sinks import BucketSink, Consumed, OutputError
+from flaxformer_mt.errors import FINAL
 from tests.rundir.buckets import needs_clients
 
 pytestmark = needs_clients
@@ -61,6 +62,9 @@ def test_parts_are_uploaded_every_minute_and_joined(gcs, bucket, file, monkeypat
     assert gcs.objects[f"{file}.part/00000001"] == b"4\n5\n6\n"
     assert file not in gcs.objects
     # Killed here: another machine goes on after the last part.
+    with pytest.raises(OutputError, match=r"^gs://\S+state\.json: was written with w") as refused:
+        BucketSink(f"gs://{file}").begin({"weights": "best"})
+    assert refused.value.exit_status == FINAL
     again, found = begun(file)
     assert found == done(6)
     last = b"seven\n" * (1 << 18)  # more than is copied at a time

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import fcntl
 import itertools
 import json
 import os
@@ -66,6 +67,22 @@ def test_where_nothing_was_committed_any_call_begins_and_two_at_once_do_not(path
     sink, done = begun(path, identity={"weights": "best"})
     assert done == Consumed() and path.read_bytes() == b"before"
     finished(path, sink, b"", b"")
+
+
+def test_a_part_that_another_process_just_finished_is_begun_anew(path, monkeypatch):
+    first, _ = begun(path)
+    first.write(b"whole")
+    lock = fcntl.flock
+
+    def late(stream, how):
+        monkeypatch.setattr(fcntl, "flock", lock)
+        first.finish()
+        lock(stream, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    sink, done = begun(path)
+    assert done == Consumed()
+    finished(path, sink, b"new", b"new")
 
 
 def test_parts_that_are_not_ours_are_not_touched(path):

@@ -40,7 +40,7 @@ def sentences(count: int, seed: int = 0, longest: int = 22) -> list[list[int]]:
 
 def decoded(sources, *, prefixes=None, numbers=None, **settings):
     """What `decoder(**settings)` makes of the sources."""
-    given = prefixes or [()] * len(sources), numbers or enumerate([0] * len(sources))
+    given = numbers or enumerate([0] * len(sources)), prefixes or [()] * len(sources)
     return decoder(**settings).decode([*map(Source, sources, *given)])
 
 

@@ -101,8 +101,8 @@ class Drops:
 class Source:
     """A corpus that was found, and can be read and pickled.
 
-    With a `tag`, that token stands before each source (Caswell et al. 2019). With a fraction, these
-    are the pairs that are `held_out` for validation, or all others.
+    With a `tag`, that token stands before each source (Caswell et al. 2019). With a `fraction`,
+    these are the validation pairs if `held_out`, else the rest.
     """
 
     files: Mapping[str, AnyPath]  # what is read, by setting name
@@ -134,7 +134,7 @@ class Source:
     def check(self, columns: tuple[bytes, ...]) -> Defect | None:
         """None if these columns are a source and a target sentence in UTF-8.
 
-        A pair of the other part has a defect, so that lines keep their numbers.
+        A pair on the other side of `held_out` has a defect, so that lines keep their numbers.
         """
         if len(columns) != 2:
             return Defect(self.label, *columns[0].decode().split("\0", 1))

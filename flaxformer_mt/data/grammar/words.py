@@ -58,7 +58,7 @@ def _grouped(words: list[Word], column: str) -> dict[str, tuple[Word, ...]]:
     return {name: tuple(group) for name, group in groups}
 
 
-# `at_english` and `at_german` say "at" a place, `paths` what else leads to it.
+# `at_english` and `at_german` say "at" a place, `paths` are prepositions of ways there.
 NOUNS = _words("nouns")
 PEOPLE = ("person", "profession_m", "profession_f")
 ANIMATE = (*PEOPLE, "animal")
@@ -101,9 +101,8 @@ CONTRACTIONS = {  # of preposition and article, which German writes as one word:
     for article in ("dem", "der", "das")
     if getattr(one, article)
 }
-# Kinds of clauses, with their conjunctions and the tenses that they have, by weight, in each span;
-# where there are none, those of a main clause. "when" is "als" over a simple past, which the source
-# shows.
+# Kinds of clauses, their conjunctions, and their tenses by weight in each span. Kinds without have
+# those of a main clause. "when" is "als" over a simple past, which the source shows.
 CLAUSES = {one.kind: one for one in _words("clauses")}
 
 NUMBERS = _words("numbers")  # 0 to 99

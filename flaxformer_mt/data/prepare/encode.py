@@ -63,7 +63,7 @@ class Encoded:
     bands: UInt64[np.ndarray, " kept bands"]  # of their MinHashes, if near-duplicates are
 
     def __init__(self, read: int, size: int, first_line: int, label: str) -> None:
-        """`size` is that of the lines in bytes, `label` the source's."""
+        """`size` is that of the records as read, in bytes, `label` the source's."""
         self.read, self.size, self.first_line, self.label = read, size, first_line, label
         self.mask: Bool[np.ndarray, " records"] = np.ones(read, bool)
         self.drops = Drops()
@@ -86,17 +86,17 @@ class Encoded:
             example = Example(file or self.label, self.first_line + place, reason, said)
             self.drops.examples.append(example)
 
-    def keep(self, mask: Bool[np.ndarray, " kept"]) -> None:
+    def keep(self, which: Bool[np.ndarray, " kept"]) -> None:
         """Leaves out the tokens of the other pairs."""
-        if mask.all():
+        if which.all():
             return
-        self.src = self.src[np.repeat(mask, self.src_lengths)]
-        self.tgt = self.tgt[np.repeat(mask, self.tgt_lengths)]
-        self.src_lengths, self.tgt_lengths = self.src_lengths[mask], self.tgt_lengths[mask]
+        self.src = self.src[np.repeat(which, self.src_lengths)]
+        self.tgt = self.tgt[np.repeat(which, self.tgt_lengths)]
+        self.src_lengths, self.tgt_lengths = self.src_lengths[which], self.tgt_lengths[which]
         if len(self.hashes):
-            self.hashes = self.hashes[mask]
+            self.hashes = self.hashes[which]
         if len(self.bands):
-            self.bands = self.bands[mask]
+            self.bands = self.bands[which]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -94,7 +94,8 @@ def prepare(
         raise PrepareError(
             f"{error.filename or aside}: cannot be written: {error.strerror or error}"
         ) from error
-    return Store.open(data)
+    digest = Vocabularies.load(directory / "vocabulary").digest
+    return Store.open(data, vocabulary_digest=digest)
 
 
 def valid_text(directory: Path) -> tuple[list[str], list[str]]:
