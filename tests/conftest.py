@@ -59,7 +59,7 @@ WARNINGS = [
 
 
 class Killed(BaseException):
-    """Stands for a kill -9: nothing of ours runs after it."""
+    """Ends what runs, as KeyboardInterrupt does, which pytest takes for itself."""
 
 
 def environment(**variables: str) -> dict[str, str]:

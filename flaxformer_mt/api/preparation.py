@@ -17,7 +17,7 @@ from flaxformer_mt.rundir import RunDirectoryError, layout
 from flaxformer_mt.rundir.cache import INDEX, local_copy, preparing
 from flaxformer_mt.rundir.checkpoint_choice import list_steps
 from flaxformer_mt.rundir.layout import RunDirectory
-from flaxformer_mt.rundir.paths import exists, explained, remove
+from flaxformer_mt.rundir.paths import exists, explained
 
 if TYPE_CHECKING:
     from flaxformer_mt.data.prepare.spread import Cluster
@@ -51,6 +51,8 @@ def prepared(
         advice = "missing, but the checkpoints need it: restore it from a copy"
         raise RunDirectoryError(f"{run.vocabulary}: {advice}")
     # Here, since only the first of several processes prepares.
+    from etils import epath
+
     from flaxformer_mt.data.prepare.make import prepare
 
     with preparing(run) as folder:
@@ -68,7 +70,7 @@ def prepared(
             thorough=thorough,
         )
     with explained(run.parts, "removed"):
-        remove(run.parts)
+        epath.Path(run.parts).rmtree(missing_ok=True)
 
 
 def prepare_only(

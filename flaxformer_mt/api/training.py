@@ -73,7 +73,9 @@ def train(
     processes.first(lambda: check_installed(config.training.trackers))
     run = RunDirectory(as_path(workdir))
     command = sys.argv if command is None else command
-    source = run_to_start_from(run, init_from, processes)
+    if init_from is not None:
+        init_from = os.fspath(init_from)
+        processes.first(lambda: layout.has_record(run) or bool(require_trained(run, init_from)))
     with recorded(run, config, command, processes) as (settings, holding):
         if settings is None:
             finished = read_status(run)
@@ -85,7 +87,9 @@ def train(
             # A preempted TPU loses its disk, and base's step compiles for minutes.
             share_compiled(run.compiled)
         try:
-            status = _train(run, settings, source, holding, processes, goodput, profile, on_report)
+            status = _train(
+                run, settings, init_from, holding, processes, goodput, profile, on_report
+            )
         except Exception as error:
             # The status can't be written on a full disk, and must not be if another process has
             # taken the run over; the error must be shown all the same.
@@ -144,11 +148,11 @@ def recorded(
 
 
 class StartError(UserError):
-    """Another run's weights that a run can't begin with."""
+    """Weights of another run that this run can't start from."""
 
 
 def run_to_start_from(
-    run: RunDirectory, init_from: str | os.PathLike[str] | None, processes: Processes
+    run: RunDirectory, init_from: str | None, processes: Processes
 ) -> RunDirectory | None:
     """The other run whose weights a new one begins with. Raises StartError if it has none."""
     if init_from is None:
@@ -157,6 +161,11 @@ def run_to_start_from(
     if processes.first(lambda: bool(list_steps(run.checkpoints))):
         say(f"--init-from {init_from} is ignored: this run resumes from its own checkpoint")
         return None
+    return require_trained(run, init_from)
+
+
+def require_trained(run: RunDirectory, init_from: str) -> RunDirectory:
+    """The run `init_from`, which must be another run with weights. Raises StartError."""
     if RunDirectory(as_path(init_from)) == run:
         raise StartError(f"--init-from {init_from}: is this run itself; choose another")
     source = layout.open_run(init_from)
@@ -202,7 +211,7 @@ def check_same_form(params: Any, abstract: Any, origin: str) -> None:
 def _train(
     run: RunDirectory,
     config: ExperimentConfig,
-    source: RunDirectory | None,
+    init_from: str | None,
     holding: Holding,
     processes: Processes,
     goodput: Goodput,
@@ -214,6 +223,7 @@ def _train(
         growing = stack.enter_context(growing_files(run, holding, say))
         trackers = stack.enter_context(Trackers(say))
         processes.first(lambda: trackers.open(run, growing.tensorboard, config))
+        source = run_to_start_from(run, init_from, processes)
         processes.first(lambda: prepare_only(run, config, source))
         vocabularies, store = open_data(run)
         sizes = vocabularies.src.size, vocabularies.tgt.size

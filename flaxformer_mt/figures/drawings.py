@@ -173,8 +173,7 @@ def line_drawing(picked: Picked) -> Layout:
         for head, row, column in zip(*np.unravel_index(order, weights.shape), strict=True):
             weight = min(float(weights[head, row, column]), 1.0)  # rounding may leave more
             if weight >= FAINTEST:
-                start = picked.shown_rows[row]
-                off = (head - (len(colours) - 1) / 2) * lane
+                start, off = picked.shown_rows[row], (head - (len(colours) - 1) / 2) * lane
                 segments.append([(0, start + off), (_GAP, column + off)])
                 inks.append(to_rgba(colours[head], weight))
                 # Lanes are level; steep lines in them are closer to each other.

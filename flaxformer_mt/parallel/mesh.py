@@ -135,7 +135,15 @@ def place_batch(batch: Tree, mesh: Mesh) -> Tree:
 
 def place_whole(tree: Any, shardings: Any) -> Any:
     """Lays out host arrays that every process has whole by `shardings`."""
-    return jax.device_put(tree, shardings)
+
+    def place(array: Any, sharding: NamedSharding) -> jax.Array:
+        if sharding.is_fully_addressable:
+            return jax.device_put(array, sharding)
+        # To compare, `device_put` would gather every array from all processes.
+        whole = np.asarray(array)
+        return jax.make_array_from_callback(whole.shape, sharding, lambda index: whole[index])
+
+    return jax.tree.map(place, tree, shardings)
 
 
 def whole_on(tree: Tree, mesh: Mesh) -> Tree:

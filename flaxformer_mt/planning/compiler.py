@@ -137,8 +137,7 @@ def compile_quietly(
                 raise
     seconds = time.perf_counter() - start
     if refused is None:
-        text = compiled.as_text() or ""
-        found = compiled.memory_analysis()
+        text, found = compiled.as_text() or "", compiled.memory_analysis()
         assert found is not None
         hlo = parse(text)
         memory = Memory(
@@ -211,8 +210,7 @@ def describe(name: str, slices: int = 1) -> Topology:
     named = re.fullmatch(r"([A-Za-z]\w*):(\d+(?:x\d+){0,2})", name)
     if not named:
         raise TopologyError(f"'{name}' is not a topology: write VERSION:SIDES, {_EXAMPLES}")
-    version = named[1]
-    sides = tuple(map(int, named[2].split("x")))
+    version, sides = named[1], tuple(map(int, named[2].split("x")))
     if version not in VERSIONS:
         known = ", ".join(VERSIONS)
         raise TopologyError(f"'{name}': only TPUs can be planned for: {known}; {_EXAMPLES}")

@@ -87,8 +87,7 @@ def _done(
             experiment = resolve(row, dataclasses.replace(settings, seed=seed))
         except RowError:  # the row doesn't apply to these settings
             break
-        before = known(experiment, results)
-        outputs = run_of(experiment).evaluation
+        before, outputs = known(experiment, results), run_of(experiment).evaluation
         if before.state != "done" or before.result is None or not outputs.is_dir():
             continue
         kept = read_kept(outputs, experiment.kept_as)
@@ -119,8 +118,7 @@ def verdict(row: Row, metrics: Mapping[str, float]) -> Verdict | None:
         return None
     if "p_randomization" not in ours:
         return "not decided"
-    found = ours["difference"]
-    agree = ours["agreeing"] == ours["seeds"]
+    found, agree = ours["difference"], ours["agreeing"] == ours["seeds"]
     if found == 0 or not agree or ours["p_randomization"] >= SIGNIFICANT:
         return "cannot be told apart"
     return "holds" if (found > 0) == (expected > 0) else "does not hold"
@@ -138,8 +136,7 @@ def _compared(pairs: Sequence[tuple[Scored, Scored]]) -> dict[str, float]:
         [Measured(each[0].measured.metric, np.sum([one.measured.counts for one in each], axis=0))]
         for each in zip(*pairs, strict=True)
     ]
-    (outcome,) = paired_bootstrap(*together)
-    (exchanged,) = approximate_randomization(*together)
+    (outcome,), (exchanged,) = paired_bootstrap(*together), approximate_randomization(*together)
     assert outcome.interval is not None  # bootstrap has one
     singly = [np.sign(row.measured.score - base.measured.score) for base, row in pairs]
     return {

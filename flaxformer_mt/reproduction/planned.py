@@ -116,8 +116,7 @@ def step_digest(config: ExperimentConfig) -> str:
 
 def compiled_layers(config: ExperimentConfig) -> tuple[int, ...]:
     """Layers per stack that the step is compiled with. Raises ValueError."""
-    encoder = config.model.encoder_layers
-    decoder = config.model.decoder_layers
+    encoder, decoder = config.model.encoder_layers, config.model.decoder_layers
     if encoder != decoder:
         raise ValueError(f"{config.name}: {encoder} + {decoder} layers: the stacks must be alike")
     return (encoder,) if encoder <= max(LAYERS) else LAYERS

@@ -57,8 +57,8 @@ class Translated:
     alignments: list[Alignment | None]
 
 
-# A translation and one layer's attention: all may be many times as large, and answers wait to be
-# written.
+# A translation and one layer's attention, copied: the whole is many times as large, and answers
+# queue.
 Attended = tuple[str, Picked]
 
 

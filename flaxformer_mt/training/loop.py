@@ -67,8 +67,7 @@ class Training:
     resampler: Resampler | None = None
 
     def __post_init__(self) -> None:
-        self.config = self.program.config
-        self.settings = self.program.config.training
+        self.config, self.settings = self.program.config, self.program.config.training
         self.skipped: list[Position] = []  # batches skipped since the last update
         self.reading = contextlib.ExitStack()
         # The dispatched step: its metrics, its batch and that batch's positions (source and target,
@@ -97,8 +96,7 @@ class Training:
         outcome = self.progress.outcome(self.step, self.settings)
         while outcome is None:
             self.one_step()
-            last = self.step == self.settings.steps
-            stopping = self.stop.reason
+            last, stopping = self.step == self.settings.steps, self.stop.reason
             self.due = due_after(self.step, self.settings, waiting=self.due)
             traced = self.profiler.running and self.step == self.profiler.last
             if (any(self.due) or stopping or traced) and not self.is_diverging:
@@ -150,8 +148,7 @@ class Training:
         if state is not None:
             self.state = state
             return True
-        paused = self.window.paused()
-        told = self.telemetry.doing("compiling")
+        paused, told = self.window.paused(), self.telemetry.doing("compiling")
         with self.clock("compile"), paused, told:
             shapes = self.batches.shape_ahead(), *self.batches.shapes
             # An accelerator's host has the cores to compile all shapes in the minutes that one
@@ -171,8 +168,7 @@ class Training:
         if self.step + 1 == self.profiler.first and not self.profiler.over:
             self.settle()
             self.profiler.begin()
-        waited = self.batches.seconds_waited
-        compiled = self.program.compilations()
+        waited, compiled = self.batches.seconds_waited, self.program.compilations()
         with self.clock("data"):
             batch, position = next(self.batches)
             # A wait that ends while the devices still compute costs nothing.
@@ -191,16 +187,14 @@ class Training:
         self.pending = metrics, self.batches.delivered, positions, stop
         self.step += 1
         now = time.perf_counter()
-        seconds = self.progress.seconds + now - self.mark
-        self.mark = now
+        seconds, self.mark = self.progress.seconds + now - self.mark, now
         self.progress = dataclasses.replace(self.progress, position=position, seconds=seconds)
 
     def settle(self) -> None:
         """Waits for the dispatched step's metrics and adds them to the window."""
         if self.pending is None:
             return
-        on_device, batch, positions, asked = self.pending
-        self.pending = None
+        (on_device, batch, positions, asked), self.pending = self.pending, None
         with self.clock("steps"):
             metrics, stop = jax.device_get((on_device, asked))
         self.stop.hear(stop)
@@ -247,14 +241,9 @@ class Training:
 
     def roll_back(self) -> None:
         """Restores the last checkpoint and leaves out the batches of the bad updates."""
-        at = self.step
-        bad = self.skipped
-        most = self.settings.max_rollbacks
+        at, bad, most = self.step, self.skipped, self.settings.max_rollbacks
         past = self.progress.rolled_back(at, bad, most)
-        self.skipped = []
-        self.pending = None
-        self.due = Due()
-        self.clock.step = at
+        self.skipped, self.pending, self.due, self.clock.step = [], None, Due(), at
         self.reading.close()
         self.checkpoints.wait()
         del self.state  # devices may not have room for two

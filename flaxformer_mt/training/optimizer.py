@@ -2,7 +2,7 @@
 
 import fnmatch
 import functools
-from typing import Any
+from typing import Any, assert_never
 
 import flax.linen as nn
 import jax
@@ -27,7 +27,13 @@ def learning_rate(config: ScheduleConfig, d_model: int) -> optax.Schedule:
     number of earlier updates and returns a float32 scalar.
     """
     warmup = config.warmup_steps
-    scale = config.peak * warmup**0.5 if config.kind == "peak" else config.factor * d_model**-0.5
+    match config.kind:
+        case "paper":
+            scale = config.factor * d_model**-0.5
+        case "peak":
+            scale = config.peak * warmup**0.5
+        case unknown:
+            assert_never(unknown)
 
     def schedule(count: jax.typing.ArrayLike) -> jax.Array:
         step = jnp.asarray(count, jnp.float32) + 1

@@ -1,5 +1,4 @@
-"""The state of training and one update: loss, gradient, optimizer. Pure; the loop around it is in
-`loop.py`."""
+"""The state of training and one update of it, a pure function: loss, gradient, optimizer."""
 
 import dataclasses
 import functools

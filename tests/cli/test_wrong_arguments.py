@@ -91,7 +91,7 @@ CALLS = [
 @pytest.mark.parametrize(("call", "message"), CALLS)
 def test_a_wrong_call_is_explained_in_a_line(run, tmp_path, monkeypatch, call, message):
     monkeypatch.chdir(tmp_path)
-    if call.split()[0] in OF_A_RUN and "workdir" not in call:
+    if call.split()[0] in OF_A_RUN and "dir" not in call:
         call += " --workdir ."
     done = run(*(word.strip("'") for word in call.split()))
     assert done.status == 2 and message in done.last, done.errors

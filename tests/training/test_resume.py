@@ -76,6 +76,16 @@ def test_kills_leave_no_trace(in_one_go, tmp_path):
     assert_same_run(run, in_one_go)
 
 
+@pytest.mark.extended
+def test_more_steps_go_on_from_the_end(in_one_go, tmp_path):
+    """A run that was to end at 6 and may then go on is the one that was never to end there."""
+    run = Run(tmp_path, {**SETTINGS, "training.steps": 6})
+    assert run.start().step == 6
+    run.changes = SETTINGS
+    assert run.start().step == 13
+    assert_same_run(run, in_one_go)
+
+
 def test_a_position_is_none_in_other_pairs(in_one_go, tmp_path):
     """Nothing else would tell: the order is of their number, and any window has a first batch."""
 

@@ -66,12 +66,14 @@ def test_a_report_is_in_the_file_once_it_is_shown(tmp_path: Path) -> None:
     assert start.session_log.status == SessionLog.START and start.step == 8
 
 
-def test_steps_that_are_done_again_after_a_restart_are_shown_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("restarted", [False, True])
+def test_steps_that_are_done_again_are_shown_once(tmp_path: Path, restarted: bool) -> None:
     board = Board(tmp_path, "")
     for step in (2, 4, 6):
         board.show(step, {"loss": float(step)})
-    board.close()
-    board = Board(tmp_path, "")
+    if restarted:
+        board.close()
+        board = Board(tmp_path, "")
     board.rewind(3)
     for step in (4, 6, 8):
         board.show(step, {"loss": 10.0 * step})
