@@ -3,7 +3,7 @@
     python -m benchmarks.europarl --data FOLDER --workdir DIR
 
 FOLDER is as in configs/europarl.py. Continues a stopped run; on a finished one it only scores, on
-Europarl's own test set and on that of WMT 2014.
+Europarl's own test set and on those of WMT 2013 and 2014.
 """
 
 import sys
@@ -11,7 +11,11 @@ from collections.abc import Sequence
 
 from benchmarks.trained_run import train_and_score
 
-TESTS = [("europarl", "europarl"), ("newstest2014", "europarl_newstest2014")]
+TESTS = [
+    ("newstest2013", "europarl_newstest2013"),
+    ("newstest2014", "europarl_newstest2014"),
+    ("europarl", "europarl"),
+]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

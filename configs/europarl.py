@@ -7,8 +7,8 @@
 
 FOLDER holds `train-500k` (500,000 pairs), `dev` (2,000) and `test` (3,000), each as `.en.xz` and
 `.fr.xz`, from Europarl v7, which is part of the paper's English-French text. `dev` and `test` are
-from the last quarter of 2000, which `train-500k` leaves out. FOLDER also needs WMT's test set of
-2014, as `newstest2014.en-fr.en.xz` and `.fr.xz`.
+from the last quarter of 2000, which `train-500k` leaves out. FOLDER also needs WMT's test sets of
+2013 and 2014, as `newstest2014.en-fr.en.xz` and `.fr.xz`.
 
 `base`  the paper's base model and batch, with more dropout and fewer updates (some 25 epochs) for a
         seventieth of its text
@@ -44,6 +44,7 @@ def get_config(variant: str = "base") -> ConfigDict:
     config.data.train.europarl = files("train-500k")
     config.data.valid = files("dev")
     config.data.test.europarl = files("test")
+    config.data.test.newstest2013 = files("newstest2013.en-fr")
     config.data.test.newstest2014 = files("newstest2014.en-fr")
     config.data.vocabulary.size = 32_000
 
