@@ -48,8 +48,11 @@ SCORING = 90.0  # seconds that are kept for scoring what was trained
 FIRST = (
     "paper_base_ours_bfloat16_tokens_per_second",
     "paper_base_ours_bfloat16_share_of_ceiling",
+    "paper_base_ours_bfloat16_times_torch_compile_bfloat16",
+    "paper_base_ours_bfloat16_cold_first_step_seconds",
     "decoding_ours_bfloat16_beam_4_tokens_per_second",
     "text_sacrebleu_13a",
+    *(f"attention_base_packed_causal_{form}_ms" for form in ("ours", "cudnn_mask")),
 )
 # One shape of batch, one slice of the loss, a warm-up of minutes, and a search in one shape.
 TEXT = (
