@@ -150,13 +150,8 @@ class Training:
             return True
         paused, told = self.window.paused(), self.telemetry.doing("compiling")
         with self.clock("compile"), paused, told:
-            shapes = self.batches.shape_ahead(), *self.batches.shapes
-            # An accelerator's host has the cores to compile all shapes in the minutes that one
-            # takes; a CPU compiles each within seconds, when it comes.
-            on_cpu = self.program.mesh.devices.flat[0].platform == "cpu"
-            self.state = init_and_precompile(
-                self.program, shapes[:1] if on_cpu else sorted({*shapes})
-            )
+            shapes = self.program.ahead(self.batches.shape_ahead(), self.batches.shapes)
+            self.state = init_and_precompile(self.program, shapes)
         if self.initial_params is not None:
             self.state = with_params(self.state, self.initial_params())
             # From here on a restart doesn't need the other run.

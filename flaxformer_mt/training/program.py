@@ -1,7 +1,7 @@
 """The compiled pieces of a training run: model, optimizer, mesh, and the jitted functions."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -58,6 +58,12 @@ class Program:
     eval_step: Callable[[Any, Batch], LossSums]
     compilations: Callable[[], int]  # shapes of the training step compiled so far
     lower_train_step: Callable[[Shape], Lowered]  # for one shape of batch; nothing is computed
+
+    def ahead(self, first: Shape, shapes: Iterable[Shape]) -> list[Shape]:
+        """Those that are compiled before the first step: an accelerator's host has the cores to
+        compile all in the minutes that one takes; a CPU takes seconds for each, when it comes."""
+        on_cpu = self.mesh.devices.flat[0].platform == "cpu"
+        return [first] if on_cpu else sorted({first, *shapes})
 
 
 def with_dtype(config: ExperimentConfig, device: jax.Device) -> ExperimentConfig:
