@@ -23,13 +23,14 @@ class Meter(contextlib.AbstractContextManager["Meter"]):
         unit: str = "lines",
         terminal: bool = False,
         clock: Callable[[], float] = time.monotonic,
+        every: float = EVERY,
     ) -> None:
         """`share` gives the share of the input that a size is, in the units of `advance`.
 
         `report` takes lines; on a terminal the meter keeps its own line below them.
         """
         self._what, self._unit, self._report, self._share = what, unit, report, share
-        self._terminal, self._clock = terminal, clock
+        self._terminal, self._clock, self._every = terminal, clock, every
         self.lines = self.tokens = 0
         self._size = self._skipped = 0
         self._began = self._said = clock()
@@ -52,7 +53,7 @@ class Meter(contextlib.AbstractContextManager["Meter"]):
                 sys.stderr.write(f"{_CLEAR}{self._what}: {self.describe_progress()}")
                 sys.stderr.flush()
                 self._shown = True
-        elif now - self._said >= EVERY:
+        elif now - self._said >= self._every:
             self._said = now
             self._report(f"{self._what}: {self.describe_progress()}")
 

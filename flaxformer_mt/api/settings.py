@@ -48,23 +48,28 @@ def sized_config(
     spec: str, overrides: Overrides, *, recorded: ExperimentConfig | None = None
 ) -> ExperimentConfig:
     """As `config.load_config`, with sizes settled by the corpus. Raises CorpusError too."""
-    counted: list[int] = []
+    sized_by: list[str] = []
 
     def count(data: DataConfig) -> int:
+        from flaxformer_mt.data.corpus.source import is_fetched
         from flaxformer_mt.data.prepare.sample import count_pairs
 
-        counted.append(count_pairs(data))
-        return counted[0]
+        pairs, why = count_pairs(data), ""
+        if fetched := [corpus.name for corpus in data.train if is_fetched(corpus)]:
+            pairs = max(pairs, TYPICAL)
+            why = f", since data.train.{fetched[0]} isn't counted before it is fetched"
+        sized_by.append(f"sizes for {pairs:,} pairs{why}")
+        return pairs
 
     config = configs.load_config(spec, overrides, recorded=recorded, count=count)
     if config.sizes == "corpus":
         say(f"sizes for {TYPICAL:,} pairs, since no corpus is given: set data.train=SRC,TGT")
-    elif counted:
+    elif sized_by:
         model, training = config.model, config.training
         layers = f"{model.encoder_layers} + {model.decoder_layers} layers of width {model.d_model}"
         steps = f"{training.steps:,} steps of {config.data.batch.tokens:,} tokens"
         types = f"{config.data.vocabulary.size:,} types"
-        say(f"sizes for {counted[0]:,} pairs: {layers}, {types}, {steps}")
+        say(f"{sized_by[0]}: {layers}, {types}, {steps}")
     return config
 
 

@@ -108,7 +108,7 @@ def stream(
     for each, made in work(windows(lines, window=window)):
         for note in made.notes[: max(0, NOTES - noted)]:
             meter.say(note)
-        if noted < NOTES <= noted + len(made.notes):
+        if noted <= NOTES < noted + len(made.notes):
             meter.say("more lines like these are only counted")
         noted += len(made.notes)
         meter.close()  # the output may go to the same terminal

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
+import math
 import os
 import re
 import signal
@@ -218,17 +219,17 @@ def streamed(
             meter = Meter(what, say, share=lines.share, terminal=terminal, clock=clock)
             if isinstance(lines, Lines) and lines.interactive:
                 # A person sees each translation: no progress report needed.
-                meter = Meter(what, lambda line: None, share=lines.share)
+                meter = Meter(what, say, share=lines.share, every=math.inf)
                 lines.prompt = "> "
                 say("type a sentence and press Enter; Ctrl-D quits")
             stack.enter_context(_told(sink, meter))
             sums = stream(lines, sink, work, identity=told, window=window, meter=meter)
     except Stopped:
         return STOPPED
-    if getattr(lines, "prompt", ""):
-        return 0
     for line in settings.describe(sums):
         say(line)
+    if getattr(lines, "prompt", ""):
+        return 0
     took = f"{meter.seconds:.1f} s"
     if options.engine == "local":
         took += f", plus {watch_compilations().seconds:.1f} s compiling"

@@ -76,17 +76,22 @@ class CorpusSettings(NamedTuple):
 
     files: tuple[str, ...]  # names of files
     contents: tuple[str, ...]  # others, which decide what the corpus holds
+    optional: tuple[str, ...] = ()
 
     @property
-    def all(self) -> tuple[str, ...]:
+    def needed(self) -> tuple[str, ...]:
         return self.files + self.contents
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        return self.needed + self.optional
 
 
 CORPUS_SETTINGS = {
     "files": CorpusSettings(("src", "tgt"), ()),
     "tsv": CorpusSettings(("path",), ()),
     "jsonl": CorpusSettings(("path",), ("src", "tgt")),
-    "tfds": CorpusSettings((), ("path", "split", "src", "tgt")),
+    "tfds": CorpusSettings((), ("path", "split", "src", "tgt"), ("data_dir", "archives")),
     "array_record": CorpusSettings(("path",), ("src", "tgt")),
     "hf": CorpusSettings(("path",), ("src", "tgt")),
     "synthetic": CorpusSettings((), ("split", "size")),
@@ -244,10 +249,10 @@ def _of_other_kinds(config: ExperimentConfig) -> Iterator[tuple[str, str]]:
             other = f"has no effect with '{group}.kind' = '{schedule.kind}'"
             yield f"'{group}.{name}' = {value} {other}: set one of them", f"{group}.{name}"
     for key, corpus in _corpora(config.data):
-        read = CORPUS_SETTINGS[corpus.kind].all
-        for name in ("src", "tgt", "path", "size"):
+        read = CORPUS_SETTINGS[corpus.kind].known
+        for name in ("src", "tgt", "path", "size", "data_dir", "archives"):
             if (value := getattr(corpus, name)) and name not in read:
-                others = (kind for kind, found in CORPUS_SETTINGS.items() if name in found.all)
+                others = (kind for kind, found in CORPUS_SETTINGS.items() if name in found.known)
                 kinds = " or ".join(f"'{kind}'" for kind in others)
                 said = f"has no effect on a corpus of kind '{corpus.kind}' (only on {kinds})"
                 yield f"'{key}.{name}' = {value!r} {said}", f"{key}.{name}"

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import flax.linen as nn
@@ -24,7 +24,8 @@ from flaxformer_mt.decoding.sampling import SEED_WORDS, Sampling
 from flaxformer_mt.decoding.search import Sentences, State, Step, Weights
 from flaxformer_mt.decoding.segments import output_limit
 from flaxformer_mt.decoding.terminology import Phrase
-from flaxformer_mt.model import CHUNK, Transformer
+from flaxformer_mt.model import Transformer
+from flaxformer_mt.model.embedding import CHUNK
 from flaxformer_mt.model.transformer import grown
 
 Params = tuple[Any, ...]  # a tree under "params" for each of the models
@@ -34,7 +35,9 @@ Models = tuple[Transformer, ...]  # several: an ensemble
 BatchArrays = tuple[Any, Any, Sentences]
 
 SHORTEST_ROOM = 32  # output positions of the smallest cache
-FEWER = 4  # a batch moves to a shape of this many times fewer rows
+# A batch moves to a shape of this many times fewer rows; on an accelerator, where compiling that
+# shape's programs takes many seconds each, only for the last few sentences.
+FEWER, FEWEST = 4, 16
 SMALL = 1 << 23  # parameters up to which compiling takes longer than searching, on a CPU
 BLOCK = 1024  # source tokens that a CPU encodes at a time: a layer's activations stay in its cache
 
@@ -115,10 +118,21 @@ def rules_for(
     )
 
 
-def fewer_rows(rows: int, live: int) -> int:
-    """The smallest number of rows that `rows` may shrink to for `live` of them."""
-    while rows // FEWER >= max(live, 1):
-        rows //= FEWER
+def weights_for(config: DecodingConfig, drawn: Sampling) -> Weights:
+    return Weights(
+        alpha=config.length_penalty,
+        average=config.length_norm == "average",
+        beta=config.coverage_penalty,
+        diversity=config.diversity,
+        temperature=drawn.temperature,
+        top_p=drawn.top_p,
+    )
+
+
+def fewer_rows(rows: int, live: int, fewer: int) -> int:
+    """The smallest number of rows, by `fewer` times each, that `rows` may shrink to for `live`."""
+    while rows // fewer >= max(live, 1):
+        rows //= fewer
     return rows
 
 
@@ -226,6 +240,20 @@ def reshaped(state: State, rows: Int[Array, "parts kept"], *, parts: int, room: 
     if rows.size != state.stopped.size:
         state = jax.tree.map(kept, state)
     return _by_rows(_with_room(state, room))
+
+
+def compiled(program: Any) -> Callable[..., State]:
+    """One of these three programs, compiled but not run: gives its output without values."""
+
+    def compile_for(*arguments: Any, **settings: Any) -> State:
+        lowered = program.lower(*arguments, **settings)
+        shardings = lowered.compile().output_shardings
+        found: State = jax.tree.map(
+            lambda leaf, sharding: leaf.update(sharding=sharding), lowered.out_info, shardings
+        )
+        return found
+
+    return compile_for
 
 
 def rows_of(state: State, chosen: np.ndarray) -> State:

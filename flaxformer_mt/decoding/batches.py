@@ -6,7 +6,8 @@ import dataclasses
 import itertools
 import operator
 import threading
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from flaxformer_mt.config import DecodingConfig
+from flaxformer_mt.data.processes import processors
 from flaxformer_mt.data.shortlist import Shortlist, distinct
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding import batch_search
@@ -30,7 +32,7 @@ from flaxformer_mt.decoding.batch_shapes import (
 from flaxformer_mt.decoding.forbidden import forbids, table_of
 from flaxformer_mt.decoding.rules import Brackets
 from flaxformer_mt.decoding.sampling import Sampling, seed_words
-from flaxformer_mt.decoding.search import Hypotheses, State, Weights
+from flaxformer_mt.decoding.search import Hypotheses, State
 from flaxformer_mt.decoding.segments import DecodingError, LineError, output_limit
 from flaxformer_mt.decoding.terminology import arranged, check_room, check_rules
 from flaxformer_mt.decoding.translation import Decoded, decoded_of
@@ -39,6 +41,7 @@ from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.parallel.mesh import local_mesh, on_mesh, place_batch, whole_on
 
 LEAST_TYPES = 1024  # target types of the smallest search with a shortlist
+LAZY = ("cpu",)  # others take many seconds to compile each of some dozens of programs: all at once
 STRIDE = 8  # a small model's sentences leave a batch at multiples of this many steps
 
 
@@ -79,24 +82,20 @@ class Decoder:
         trees: Brackets | None = None,
     ) -> None:
         mesh = local_mesh() if mesh is None else mesh
-        drawn = sampling or Sampling()
         self._rules = batch_search.rules_for(
             config, n_best=n_best, suppress=suppress, sampling=sampling, trees=trees
         )
-        self._weights = Weights(
-            alpha=config.length_penalty,
-            average=config.length_norm == "average",
-            beta=config.coverage_penalty,
-            diversity=config.diversity,
-            temperature=drawn.temperature,
-            top_p=drawn.top_p,
-        )
+        self._weights = batch_search.weights_for(config, drawn := sampling or Sampling())
         platform = mesh.devices.flat[0].platform
         models, params = batch_search.suited(models, whole_on(params, mesh), platform)
         self._models, self._params, self._mesh = models, params, mesh
         self._split = batch_search.parts_of(mesh)
         self._small = batch_search.is_small(params, mesh)
         self._in_blocks = platform == "cpu" and mesh.size == 1
+        self._ahead = platform not in LAZY and shortlist is None
+        self._fewer = batch_search.FEWER if platform in LAZY else batch_search.FEWEST
+        self._compiled: set[tuple[int, int]] = set()  # shapes of batches
+        self._as_called: Callable[[Any], Callable[..., State]] = lambda program: program
         self._config, self._seed = config, drawn.seed
         self._shortlist = shortlist
         self._longest = min(model.config.max_length for model in models)
@@ -128,7 +127,13 @@ class Decoder:
             if continues is not None:
                 check_room(number, source.phrases, source.prefix, limit, continues)
         decoded: list[list[Decoded]] = [[] for _ in sources]
-        for batch in self._planned([len(source.tokens) for source in sources]):
+        planned = tuple(self._planned([len(source.tokens) for source in sources]))
+        plain = not any(each.prefix or each.forbidden or each.phrases for each in sources)
+        if self._ahead and plain:
+            shapes = {(batch.rows, batch.length) for batch in planned}
+            self._compile(shapes - self._compiled)
+            self._compiled |= shapes
+        for batch in planned:
             own = [sources[number] for number in batch.numbers]
             among, types, given = self._arranged(own, batch, continues)
             whose, length = np.full(given[1].size, -1), self._limit(batch.length)
@@ -242,8 +247,7 @@ class Decoder:
             return shapes
         split = self._split
         shapes = shapes_among(lengths, self._config, self._longest, split=split, longest=longest)
-        for rows, src_length in shapes:
-            self._compile(rows, src_length, length=self._limit(src_length))
+        self._compile(shapes)
         return shapes
 
     def _planned(self, lengths: Sequence[int]) -> Iterator[Batch]:
@@ -264,13 +268,13 @@ class Decoder:
         state = self._begun(sources, length, room)
         while True:
             rows = len(numbers) // parts
-            state = self._advanced(state, room, rows // batch_search.FEWER)
+            state = self._advanced(state, room, rows // self._fewer)
             stopped = np.asarray(state.stopped)
             if stopped.all():
                 yield numbers, jax.tree.map(np.asarray, state.finished)
                 return
             live = (~stopped).reshape(parts, rows)
-            fewer = batch_search.fewer_rows(rows, int(live.sum(axis=1).max()))
+            fewer = batch_search.fewer_rows(rows, int(live.sum(axis=1).max()), self._fewer)
             # Live rows come first, in their order.
             kept = np.argsort(~live, axis=1, kind="stable")[:, :fewer]
             if fewer < rows:
@@ -337,41 +341,59 @@ class Decoder:
                 known = waiting.get(steps)
                 waiting[steps] = left if known is None else batch_search.joined(known, left)
 
-    def _compile(self, rows: int, src_length: int, *, length: int) -> None:
-        """Calls all programs that a batch of this shape may need, on padding."""
-        parts, room = self._split, batch_search.more_room(0, length)
-        known = {(rows // parts, room)}
-        states = [(self._begun(batch_search.padding(rows, src_length), length, room), room)]
-        while states:
-            state, room = states.pop()
-            own = state.stopped.size // parts
-            state = self._advanced(state, room, own // batch_search.FEWER)
-            for fewer in sorted({batch_search.fewer_rows(own, live + 1) for live in range(own)}):
-                for other in sorted({room, batch_search.more_room(room, length)}):
-                    if (fewer, other) == (own, room):
-                        continue
-                    kept = np.tile(np.arange(fewer), (parts, 1))
-                    changed = self._reshaped(state, kept, other)
-                    if (fewer, other) not in known:
-                        known.add((fewer, other))
-                        states.append((changed, other))
+    def _compile(self, shapes: Collection[tuple[int, int]]) -> None:
+        """All programs that batches of these shapes may need, as many at once as there are cores.
+
+        Nothing is computed, and JAX finds the programs at their first call.
+        """
+        dry, parts = copy.copy(self), self._split
+        dry._as_called = batch_search.compiled
+
+        def begun(shape: tuple[int, int]) -> list[tuple[State, int]]:
+            length = self._limit(shape[1])
+            room = batch_search.more_room(0, length)
+            return [(dry._begun(batch_search.padding(*shape), length, room), room)]
+
+        def advanced(shape: tuple[int, int], state: State, room: int) -> list[tuple[State, int]]:
+            own, length = state.stopped.size // parts, self._limit(shape[1])
+            state = dry._advanced(state, room, own // self._fewer)
+            changed, lives = [], range(1, own + 1)
+            for fewer in {batch_search.fewer_rows(own, live, self._fewer) for live in lives}:
+                for other in {room, batch_search.more_room(room, length)}:
+                    if (fewer, other) != (own, room):
+                        kept = np.tile(np.arange(fewer), (parts, 1))
+                        changed.append((dry._reshaped(state, kept, other), other))
+            return changed
+
+        known = set()
+        with ThreadPoolExecutor(processors()) as pool:
+            tasks = deque((shape, pool.submit(begun, shape)) for shape in shapes)
+            while tasks:
+                shape, task = tasks.popleft()
+                for state, room in task.result():
+                    if (key := (shape, state.stopped.size, room)) not in known:
+                        known.add(key)
+                        tasks.append((shape, pool.submit(advanced, shape, state, room)))
 
     def _begun(self, sources: BatchArrays, length: int, room: int) -> State:
         blocks = batch_search.blocks_of(*sources[0].shape) if self._in_blocks else 1
         static: Any = {"models": self._models, "rules": self._rules, "blocks": blocks}
+        begin = self._as_called(batch_search.begin)
         with on_mesh(self._mesh):
             placed = place_batch(sources, self._mesh)
-            return batch_search.begin(self._params, *placed, **static, length=length, room=room)
+            return begin(self._params, *placed, **static, length=length, room=room)
 
     def _advanced(self, state: State, until: int, leave_at: int = 0, stride: int = 1) -> State:
         numbers = np.int32(until), np.int32(leave_at), np.int32(stride)
         if self._small:  # however a state is placed, it needs the same program
             state = whole_on(state, self._mesh)
+        advance = self._as_called(batch_search.advance)
         with on_mesh(self._mesh):
             static: Any = {"models": self._models, "rules": self._rules, "parts": self._split}
-            return batch_search.advance(self._params, state, self._weights, *numbers, **static)
+            return advance(self._params, state, self._weights, *numbers, **static)
 
     def _reshaped(self, state: State, kept: np.ndarray, room: int) -> State:
+        change = self._as_called(batch_search.reshaped)
         with on_mesh(self._mesh):
             kept = place_batch(kept.astype(np.int32), self._mesh)
-            return batch_search.reshaped(state, kept, parts=self._split, room=room)
+            return change(state, kept, parts=self._split, room=room)

@@ -79,7 +79,8 @@ def decoded_of(
             tokens=tuple(types[hypotheses.tokens[row, slot, : length - 1]].tolist()),
             log_prob=float(hypotheses.log_probs[row, slot]),
             score=float(scores[slot]),
-            at_limit=length == limit,
+            # A tree's last bracket takes two tokens, for which there may be one place too few.
+            at_limit=length >= limit - (rules.trees is not None),
         )
 
     slots = np.split(np.arange(rules.slots), rules.groups)

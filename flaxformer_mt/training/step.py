@@ -156,9 +156,7 @@ def make_train_step(
         return jax.lax.scan(add, start, (micro, jnp.arange(parts)))[0]
 
     def train_step(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
-        tgt_tokens = jnp.sum(batch.tgt_segment_ids > 0)
-        src_tokens = jnp.sum(batch.src_segment_ids > 0)
-        tokens = jnp.maximum(tgt_tokens, 1).astype(jnp.float32)
+        tokens = jnp.maximum(batch.tgt_tokens, 1).astype(jnp.float32)
         key = step_key(config.training.seed, state.step)
         before = state.params
         used = _exchanged(state.params, config)
@@ -204,8 +202,8 @@ def make_train_step(
             "nll": nll,
             "gradient_norm": norm,
             "learning_rate": schedule(applied),
-            "src_tokens": src_tokens,
-            "tgt_tokens": tgt_tokens,
+            "src_tokens": batch.src_tokens,
+            "tgt_tokens": batch.tgt_tokens,
             "sentences": batch.sentences,
             "bad_run": state.bad_run,
             "skipped": state.skipped,

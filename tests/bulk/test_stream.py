@@ -140,6 +140,8 @@ def test_what_was_counted_is_gone_on_with(tmp_path):
     output(text, window=7, say=said.append)
     assert said[0] == "in.txt:1: too long: translated in pieces"
     assert said[NOTES:] == ["more lines like these are only counted"]
+    output(b"".join(text.splitlines(keepends=True)[:NOTES]), window=7, say=(said := []).append)
+    assert len(said) == NOTES and said[-1].startswith("in.txt:20: ")
 
 
 def test_another_input_is_not_gone_on_with(tmp_path):

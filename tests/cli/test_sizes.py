@@ -32,3 +32,8 @@ def test_a_run_records_the_sizes_for_its_text(run, corpus, tmp_path, monkeypatch
     config, changed = continued(begun, settled(begun, "files", again))
     assert not changed and config.model.d_model == 128
     assert "sizes for 300,000 pairs, since no corpus" in run("config", *arguments[:2]).errors
+    far = {"kind": "hf", "path": "hf://datasets/a/b/*.parquet", "src": "en", "tgt": "de"}
+    mixed = [*arguments, *(f"--config.data.train.far.{key}={value}" for key, value in far.items())]
+    (corpus / "train.en").write_text("a\n" * 120)
+    unknown = "300,000 pairs, since data.train.far isn't counted before it is fetched: 4 + 4"
+    assert unknown in run("config", *mixed).errors

@@ -300,3 +300,5 @@ def test_a_person_is_asked_for_each_line_and_told_no_rates(translate, monkeypatc
     done = translate(stdin=b"one\ntwo\n")
     assert done.status == 0 and done.output.count("\n") == 2
     assert done.errors.endswith("type a sentence and press Enter; Ctrl-D quits\n> > > \n")
+    done = translate(stdin=b"one " * 200)
+    assert "standard input:1: too long" in done.errors

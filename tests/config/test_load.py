@@ -95,6 +95,7 @@ def test_corpora_are_added_and_changed_by_name():
         ("quickstart", "data.train.grammar.src=mine.en", "kind 'synthetic' (only on 'files' or"),
         ("multi30k", "data.train.multi30k.path=a.tsv", "kind 'files' (only on 'tsv' or 'jsonl'"),
         ("multi30k", "data.train.multi30k.split=train[:9]", "kind 'files' is read whole"),
+        ("multi30k", "data.valid.data_dir=sets", "kind 'files' (only on 'tfds')"),
         ("multi30k", "data.valid.weight=2", "only training corpora have weights"),
         ("table3", "training.patience=3", "needs 'training.validate_every' > 0"),
     ],

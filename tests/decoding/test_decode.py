@@ -271,27 +271,28 @@ def test_length_rules_are_settings():
         assert output.at_limit == (len(output.tokens) + 1 == limit)
 
 
-def test_no_sentences_need_more_than_was_compiled(monkeypatch, large):
-    longest, count, beams = 14, 4, 3  # of which no other test compiles a search
+@pytest.mark.parametrize("ahead", [False, True])
+def test_no_sentences_need_more_than_was_compiled(monkeypatch, large, ahead):
+    """An accelerator compiles all programs of a shape before its first batch."""
+    longest, count = 14, 16 if ahead else 4
+    beams = 7 if ahead else 3  # of which no other test compiles a search
     monkeypatch.setattr(batch_search, "SHORTEST_ROOM", 4)
-
-    def compiled() -> np.ndarray:
-        parts: Any = (batch_search.begin, batch_search.advance, batch_search.reshaped)
-        return np.array([part._cache_size() for part in parts])
-
-    start = compiled()
-    decoder(beam_size=beams).compile([longest] * count)
-    before = compiled()
-    # Four sizes of cache, and 4 and 1 rows.
-    begin, advance, reshaped = before - start
-    assert begin == 1 and 6 < advance < reshaped
+    monkeypatch.setattr(batches, "LAZY", () if ahead else ("cpu",))
+    with logged_times("backend_compile_duration") as compiled:
+        if ahead:
+            decoded([[*range(UNK + 1, UNK + longest), EOS]] * count, beam_size=beams)
+        else:
+            decoder(beam_size=beams).compile([longest] * count)
+    # Four sizes of cache, and 4 and 1 rows, or 16 and 1: begin, 7 times advance, reshape them.
+    assert len(compiled) > 1 + 7 + 7
     rng = np.random.default_rng(1)
-    for _ in range(20):
-        # The first is the longest that the batch takes; the limits spread the ends of the others.
-        lengths = [longest, *rng.integers(1, longest + 1, count - 1)]
-        sources = [[*rng.integers(UNK + 1, VOCAB, n - 1).tolist(), EOS] for n in lengths]
-        decoded(sources, beam_size=beams)
-        assert (compiled() == before).all()
+    with logged_times("backend_compile_duration") as compiled:
+        for _ in range(20):
+            # The first is the longest that the batch takes; the limits spread the others' ends.
+            lengths = [longest, *rng.integers(1, longest + 1, count - 1)]
+            sources = [[*rng.integers(UNK + 1, VOCAB, n - 1).tolist(), EOS] for n in lengths]
+            decoded(sources, beam_size=beams)
+    assert not compiled
 
 
 def test_a_small_model_needs_few_programs_whatever_the_lengths(monkeypatch):

@@ -10,9 +10,10 @@ from sacrebleu.metrics import CHRF
 
 from flaxformer_mt.config import DecodingConfig, VocabularyConfig
 from flaxformer_mt.data.vocabulary import Vocabulary, train
-from flaxformer_mt.decoding.search import length_penalty
+from flaxformer_mt.decoding.rules import Brackets, Rules
+from flaxformer_mt.decoding.search import Hypotheses, length_penalty
 from flaxformer_mt.decoding.segments import Piece, split_pair_to_fit, split_to_fit
-from flaxformer_mt.decoding.translation import Decoded, chrf, joined
+from flaxformer_mt.decoding.translation import Decoded, chrf, decoded_of, joined
 
 
 def within(characters: int):
@@ -118,6 +119,18 @@ def test_of_one_piece_the_searchs_own_scores_are_kept(vocabulary):
     found = joined([Piece("x", "")], each, vocabulary, CONFIG)
     assert [hypothesis.score for hypothesis in found.hypotheses] == [one.score for one in each[0]]
     assert found.at_limit and not found.split
+
+
+def test_a_tree_with_one_place_left_is_at_its_limit_too():
+    """A further bracket takes two."""
+    outputs = Hypotheses(np.full((1, 1, 9), 5), *np.zeros((2, 1, 1)), np.array([[7]]))
+    trees = Rules(beam_size=1, trees=Brackets(pairs=((4, 5),), leaves=(8,)))
+    told = {
+        (rules.trees is None, limit): decoded_of(outputs, 0, limit, rules, np.arange(9))[0].at_limit
+        for rules in (trees, Rules(beam_size=1))
+        for limit in (7, 8, 9)
+    }
+    assert {of for of, at_limit in told.items() if at_limit} == {(False, 7), (False, 8), (True, 7)}
 
 
 def test_chrf_is_sacrebleu_s():

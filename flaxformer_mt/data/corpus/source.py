@@ -39,7 +39,7 @@ def open_split(
         corpora = {"data.valid": data.valid}
     opened = []
     for key, corpus in corpora.items():
-        if not fetch and (corpus.kind == "tfds" or corpus.path.startswith(keyed_records.HUB)):
+        if not fetch and is_fetched(corpus):
             continue
         source = open_source(corpus, data.folder, key)
         source = dataclasses.replace(
@@ -49,6 +49,11 @@ def open_split(
             key, corpus = "data.valid", dataclasses.replace(corpus, name="valid", weight=0.0)
         opened.append((key, corpus, source))
     return opened
+
+
+def is_fetched(corpus: CorpusConfig) -> bool:
+    """Whether TFDS or the hub has the corpus."""
+    return corpus.kind == "tfds" or corpus.path.startswith(keyed_records.HUB)
 
 
 def open_source(
@@ -64,7 +69,7 @@ def open_source(
         untagged = dataclasses.replace(corpus, tag="")
         source = open_source(untagged, folder, key, make=make)
         return dataclasses.replace(source, tag=corpus.tag)
-    for name in CORPUS_SETTINGS[corpus.kind].all:
+    for name in CORPUS_SETTINGS[corpus.kind].needed:
         if not getattr(corpus, name):
             text = f"{key}.{name} is not set: a corpus of kind {corpus.kind!r} needs it"
             if key == "data.valid":
