@@ -5,9 +5,9 @@
     python -m benchmarks.first_contact --collect FOLDER --europarl FOLDER
 
 The parts, by worth: `doctor`; `paper_base`, training speed with the paper's batch against compiled
-PyTorch and Flax's layers, and the shares of the measured matrix rate; `attention` by einsums, XLA
-and cuDNN; `decoding` of base, beam 4 and greedy; `paper_big`; and `text`: base on a cut of Europarl
-for the time that is left, with its loss curve and scores. A part that fails or takes too long is in
+PyTorch, and the shares of the measured matrix rate; `decoding` of base, beam 4 and greedy;
+`paper_big`; `attention` by einsums, XLA and cuDNN; and `text`: base on a cut of Europarl for the
+time that is left, with its loss curve and scores. A part that fails or takes too long is in
 the result with its reason, and the next one runs. The result, first_contact.json, is written again
 after each part; with --output a page of it and all that the parts have said lie beside it.
 
@@ -75,7 +75,7 @@ def all_parts(work: Path, data: Path | None, *, toy: bool) -> list[Part]:
     """In the order of their worth; `prepare` is what `text` needs, and no GPU."""
     same = f"torch={sys.executable}"  # the image has both
     # For CPUs PyTorch compiles C++, which takes many minutes.
-    peers = ("torch_bfloat16" if toy else "torch_compile_bfloat16", "flax_bfloat16")
+    peer = "torch_bfloat16" if toy else "torch_compile_bfloat16"
 
     def training(name: str, most: float, least: float) -> Part:
         config = ["--config", "tiny", "--steps", "2"] if toy else ["--config", name]
@@ -83,7 +83,7 @@ def all_parts(work: Path, data: Path | None, *, toy: bool) -> list[Part]:
             name=name,
             command=lambda seconds: [
                 *("benchmarks.training_speed", "--workdir", str(work / "training"), *config),
-                *("--ours", "ours_bfloat16", "--peers", *peers, "--python", same, "--once"),
+                *("--ours", "ours_bfloat16", "--peers", peer, "--python", same, "--once"),
                 *("--minutes", f"{(seconds - 20) / 60:.2f}", "--result", str(work / name)),
             ],
             most=most,
@@ -111,7 +111,20 @@ def all_parts(work: Path, data: Path | None, *, toy: bool) -> list[Part]:
             beside=True,
             environment={"JAX_PLATFORMS": "cpu"},
         ),
-        training("paper_base", 200, 40),
+        training("paper_base", 150, 40),
+        Part(
+            name="decoding",
+            command=lambda _: [
+                *("benchmarks.decoding_speed", "--workdir", str(work / "decoder"), "--peers"),
+                *("--ours", "ours_bfloat16", "--sentences", sizes[0], "--batches", sizes[0]),
+                *("--rounds", sizes[1], "--layers", sizes[2], "--result", str(work / "decoding")),
+            ],
+            most=120,
+            least=20,
+            results=work / "decoding",
+            logs=work / "decoder",
+        ),
+        training("paper_big", 160, 60),
         Part(
             name="attention",
             command=lambda _: [
@@ -122,19 +135,6 @@ def all_parts(work: Path, data: Path | None, *, toy: bool) -> list[Part]:
             least=20,
             results=work / "attention",
         ),
-        Part(
-            name="decoding",
-            command=lambda _: [
-                *("benchmarks.decoding_speed", "--workdir", str(work / "decoder"), "--peers"),
-                *("--ours", "ours_bfloat16", "--sentences", sizes[0], "--batches", sizes[0]),
-                *("--rounds", sizes[1], "--layers", sizes[2], "--result", str(work / "decoding")),
-            ],
-            most=80,
-            least=20,
-            results=work / "decoding",
-            logs=work / "decoder",
-        ),
-        training("paper_big", 180, 60),
         Part(
             name="text",
             command=lambda seconds: [
