@@ -94,7 +94,6 @@ class Decoder:
         self._in_blocks = platform == "cpu" and mesh.size == 1
         self._ahead = platform not in LAZY and shortlist is None
         self._fewer = batch_search.FEWER if platform in LAZY else batch_search.FEWEST
-        self._compiled: set[tuple[int, int]] = set()  # shapes of batches
         self._as_called: Callable[[Any], Callable[..., State]] = lambda program: program
         self._config, self._seed = config, drawn.seed
         self._shortlist = shortlist
@@ -130,9 +129,7 @@ class Decoder:
         planned = tuple(self._planned([len(source.tokens) for source in sources]))
         plain = not any(each.prefix or each.forbidden or each.phrases for each in sources)
         if self._ahead and plain:
-            shapes = {(batch.rows, batch.length) for batch in planned}
-            self._compile(shapes - self._compiled)
-            self._compiled |= shapes
+            self._compile({(batch.rows, batch.length) for batch in planned})
         for batch in planned:
             own = [sources[number] for number in batch.numbers]
             among, types, given = self._arranged(own, batch, continues)
@@ -346,6 +343,9 @@ class Decoder:
 
         Nothing is computed, and JAX finds the programs at their first call.
         """
+        of = self._models, self._rules, self._mesh
+        new = {shape: (*of, *shape, self._limit(shape[1])) for shape in shapes}
+        new = {shape: key for shape, key in new.items() if key not in batch_search.KNOWN}
         dry, parts = copy.copy(self), self._split
         dry._as_called = batch_search.compiled
 
@@ -367,13 +367,14 @@ class Decoder:
 
         known = set()
         with ThreadPoolExecutor(processors()) as pool:
-            tasks = deque((shape, pool.submit(begun, shape)) for shape in shapes)
+            tasks = deque((shape, pool.submit(begun, shape)) for shape in new)
             while tasks:
                 shape, task = tasks.popleft()
                 for state, room in task.result():
                     if (key := (shape, state.stopped.size, room)) not in known:
                         known.add(key)
                         tasks.append((shape, pool.submit(advanced, shape, state, room)))
+        batch_search.KNOWN.update(new.values())
 
     def _begun(self, sources: BatchArrays, length: int, room: int) -> State:
         blocks = batch_search.blocks_of(*sources[0].shape) if self._in_blocks else 1
