@@ -57,7 +57,7 @@ def sized_config(
         pairs, why = count_pairs(data), ""
         if fetched := [corpus.name for corpus in data.train if is_fetched(corpus)]:
             pairs = max(pairs, TYPICAL)
-            why = f", since data.train.{fetched[0]} isn't counted before it is fetched"
+            why = f"; data.train.{fetched[0]} isn't counted"
         sized_by.append(f"sizes for {pairs:,} pairs{why}")
         return pairs
 

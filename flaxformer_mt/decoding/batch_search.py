@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import flax.linen as nn
@@ -38,7 +38,6 @@ SHORTEST_ROOM = 32  # output positions of the smallest cache
 # A batch moves to a shape of this many times fewer rows; on an accelerator, where compiling that
 # shape's programs takes many seconds each, only for the last few sentences.
 FEWER, FEWEST = 4, 16
-KNOWN: set[Hashable] = set()  # searches and shapes that were compiled, as JAX keeps programs
 SMALL = 1 << 23  # parameters up to which compiling takes longer than searching, on a CPU
 BLOCK = 1024  # source tokens that a CPU encodes at a time: a layer's activations stay in its cache
 

@@ -245,6 +245,7 @@ class Decoder:
         split = self._split
         shapes = shapes_among(lengths, self._config, self._longest, split=split, longest=longest)
         self._compile(shapes)
+        self._compile(shapes, run=True)
         return shapes
 
     def _planned(self, lengths: Sequence[int]) -> Iterator[Batch]:
@@ -338,43 +339,42 @@ class Decoder:
                 known = waiting.get(steps)
                 waiting[steps] = left if known is None else batch_search.joined(known, left)
 
-    def _compile(self, shapes: Collection[tuple[int, int]]) -> None:
+    def _compile(self, shapes: Collection[tuple[int, int]], *, run: bool = False) -> None:
         """All programs that batches of these shapes may need, as many at once as there are cores.
-
-        Nothing is computed, and JAX finds the programs at their first call.
-        """
-        of = self._models, self._rules, self._mesh
-        new = {shape: (*of, *shape, self._limit(shape[1])) for shape in shapes}
-        new = {shape: key for shape, key in new.items() if key not in batch_search.KNOWN}
-        dry, parts = copy.copy(self), self._split
-        dry._as_called = batch_search.compiled
+        JAX finds them at their first call. With `run` each is called, one after another, on
+        padding: what the device has no memory for fails now."""
+        caller, parts = copy.copy(self), self._split
+        if not run:
+            caller._as_called = batch_search.compiled
 
         def begun(shape: tuple[int, int]) -> list[tuple[State, int]]:
             length = self._limit(shape[1])
             room = batch_search.more_room(0, length)
-            return [(dry._begun(batch_search.padding(*shape), length, room), room)]
+            return [(caller._begun(batch_search.padding(*shape), length, room), room)]
 
         def advanced(shape: tuple[int, int], state: State, room: int) -> list[tuple[State, int]]:
             own, length = state.stopped.size // parts, self._limit(shape[1])
-            state = dry._advanced(state, room, own // self._fewer)
+            state = caller._advanced(state, room, own // self._fewer)
             changed, lives = [], range(1, own + 1)
             for fewer in {batch_search.fewer_rows(own, live, self._fewer) for live in lives}:
                 for other in {room, batch_search.more_room(room, length)}:
                     if (fewer, other) != (own, room):
                         kept = np.tile(np.arange(fewer), (parts, 1))
-                        changed.append((dry._reshaped(state, kept, other), other))
+                        changed.append((caller._reshaped(state, kept, other), other))
             return changed
 
         known = set()
-        with ThreadPoolExecutor(processors()) as pool:
-            tasks = deque((shape, pool.submit(begun, shape)) for shape in new)
+        pool = ThreadPoolExecutor(1 if run else processors())
+        try:
+            tasks = deque((shape, pool.submit(begun, shape)) for shape in shapes)
             while tasks:
                 shape, task = tasks.popleft()
                 for state, room in task.result():
                     if (key := (shape, state.stopped.size, room)) not in known:
                         known.add(key)
                         tasks.append((shape, pool.submit(advanced, shape, state, room)))
-        batch_search.KNOWN.update(new.values())
+        finally:
+            pool.shutdown(cancel_futures=True)
 
     def _begun(self, sources: BatchArrays, length: int, room: int) -> State:
         blocks = batch_search.blocks_of(*sources[0].shape) if self._in_blocks else 1

@@ -23,7 +23,7 @@ class Decoded:
     tokens: tuple[int, ...]
     log_prob: float  # natural logarithm, the end mark's included
     score: float  # log_prob / length penalty + coverage penalty
-    at_limit: bool  # as long as an output may be: it may have ended for that reason
+    at_limit: bool  # too long for another token (for another bracket): it may have ended for that
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class Translation:
 
     hypotheses: tuple[Hypothesis, ...]
     split: bool = False  # the line was too long for the model: translated in pieces and rejoined
-    at_limit: bool = False  # the best one (or a piece of it) is as long as an output may be
+    at_limit: bool = False  # the best one (or a piece of it) had no room to go on
 
     def __repr__(self) -> str:
         more = f", {len(self.hypotheses)} hypotheses" if len(self.hypotheses) > 1 else ""

@@ -11,6 +11,7 @@ import functools
 import hashlib
 import os
 import platform
+import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -96,18 +97,23 @@ class Compilations:
 @functools.cache
 def watch_compilations() -> Compilations:
     """This process's compilations from the first call on."""
-    seen = Compilations()
-    counted: list[tuple[float, float]] = []  # begin and seconds
+    seen, lock = Compilations(), threading.Lock()
+    counted: list[tuple[float, float]] = []  # spans of time, none of which overlap
 
     def listen(event: str, duration_secs: float, **kwargs: str | int) -> None:
         if not event.startswith("/jax/core/compile/"):
             return
-        seen.programs += event.endswith("backend_compile_duration")
-        began = time.monotonic() - duration_secs
-        while counted and counted[-1][0] >= began:  # a part of this one, such as an inner trace
-            seen.seconds -= counted.pop()[1]
-        counted.append((began, duration_secs))
-        seen.seconds += duration_secs
+        with lock:
+            seen.programs += event.endswith("backend_compile_duration")
+            end = time.monotonic()
+            begin = end - duration_secs
+            # Inner traces are parts of others, and threads compile at the same time.
+            while counted and counted[-1][1] > begin:
+                first, last = counted.pop()
+                seen.seconds -= last - first
+                begin = min(begin, first)
+            counted.append((begin, end))
+            seen.seconds += end - begin
 
     jax.monitoring.register_event_duration_secs_listener(listen)
     return seen

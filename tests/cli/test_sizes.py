@@ -35,5 +35,5 @@ def test_a_run_records_the_sizes_for_its_text(run, corpus, tmp_path, monkeypatch
     far = {"kind": "hf", "path": "hf://datasets/a/b/*.parquet", "src": "en", "tgt": "de"}
     mixed = [*arguments, *(f"--config.data.train.far.{key}={value}" for key, value in far.items())]
     (corpus / "train.en").write_text("a\n" * 120)
-    unknown = "300,000 pairs, since data.train.far isn't counted before it is fetched: 4 + 4"
+    unknown = "sizes for 300,000 pairs; data.train.far isn't counted: 4 + 4 layers"
     assert unknown in run("config", *mixed).errors
