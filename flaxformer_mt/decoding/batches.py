@@ -7,7 +7,7 @@ import itertools
 import operator
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -37,25 +37,11 @@ from flaxformer_mt.decoding.segments import DecodingError, LineError, output_lim
 from flaxformer_mt.decoding.terminology import arranged, check_room, check_rules
 from flaxformer_mt.decoding.translation import Decoded, decoded_of
 from flaxformer_mt.model.embedding import of_types
-from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.parallel.mesh import local_mesh, on_mesh, place_batch, whole_on
 
 LEAST_TYPES = 1024  # target types of the smallest search with a shortlist
 LAZY = ("cpu",)  # others take many seconds to compile each of some dozens of programs: all at once
 STRIDE = 8  # a small model's sentences leave a batch at multiples of this many steps
-
-
-def translate_ids(
-    params: Mapping[str, Any],
-    model: Transformer,
-    sources: Sequence[Sequence[int]],
-    config: DecodingConfig,
-) -> list[list[int]]:
-    """The best output of each source (pieces + EOS), without its end mark. Programs are kept for
-    further calls. Raises DecodingError."""
-    given = [Source(source, (number, 0)) for number, source in enumerate(sources)]
-    decoded = Decoder((params,), (model,), config).decode(given)
-    return [list(hypotheses[0].tokens) for hypotheses in decoded]
 
 
 class Decoder:
@@ -244,7 +230,8 @@ class Decoder:
             return shapes
         split = self._split
         shapes = shapes_among(lengths, self._config, self._longest, split=split, longest=longest)
-        self._compile(shapes)
+        if self._ahead:
+            self._compile(shapes)
         self._compile(shapes, run=True)
         return shapes
 

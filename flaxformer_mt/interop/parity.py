@@ -14,7 +14,8 @@ from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.data.prepare.make import valid_text
 from flaxformer_mt.data.prepare.manifest import VALID_TEXT
 from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies, Vocabulary
-from flaxformer_mt.decoding.batches import translate_ids
+from flaxformer_mt.decoding.batch_search import Source
+from flaxformer_mt.decoding.batches import Decoder
 from flaxformer_mt.decoding.segments import Part, output_limit
 from flaxformer_mt.decoding.teacher_forcing import TeacherForcing
 from flaxformer_mt.decoding.translator import Translator
@@ -53,7 +54,9 @@ class Reference:
         """The greedy output of each source (pieces + EOS), without its end mark."""
         forcing = self._forcing
         with jax.default_matmul_precision("highest"):
-            return translate_ids(forcing.params, forcing.model, sources, forcing.config)
+            decoder = Decoder((forcing.params,), (forcing.model,), forcing.config)
+            found = decoder.decode([Source(ids, (0, 0)) for ids in sources])
+            return [list(hypotheses[0].tokens) for hypotheses in found]
 
     def log_probs(self, sources: Rows, targets: Rows) -> list[LogProbs]:
         """Natural log-probability of every token of each target and of the end mark after it."""

@@ -73,3 +73,10 @@ def beam_search(
     rows = Sentences(jnp.asarray(limits), prefixes, seeds, words, source, phrases=phrases)
     state = advance(step, begin(cache, rows, rules, length=length), weights, rules, until=length)
     return state.finished, state.position
+
+
+def translate_ids(params, model, sources, config) -> list[list[int]]:
+    """The best output of each source (pieces + EOS), without its end mark."""
+    given = [Source(source, (number, 0)) for number, source in enumerate(sources)]
+    found = Decoder((params,), (model,), config).decode(given)
+    return [list(hypotheses[0].tokens) for hypotheses in found]

@@ -18,14 +18,21 @@ from flaxformer_mt.data.shortlist import Shortlist, distinct
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding import batch_search, batches, translation
 from flaxformer_mt.decoding.batch_shapes import plan_batches, shapes_among
-from flaxformer_mt.decoding.batches import translate_ids
 from flaxformer_mt.decoding.sampling import Sampling
 from flaxformer_mt.decoding.search import length_penalty
 from flaxformer_mt.decoding.segments import DecodingError
 from flaxformer_mt.decoding.translation import Decoded
 from flaxformer_mt.model.embedding import CHUNK
 from flaxformer_mt.model.transformer import Transformer
-from tests.decoding.examples import CONFIG, VOCAB, decoded, decoder, sentences, tiny
+from tests.decoding.examples import (
+    CONFIG,
+    VOCAB,
+    decoded,
+    decoder,
+    sentences,
+    tiny,
+    translate_ids,
+)
 from tests.decoding.runs import parameters
 from tests.model.examples import Rows, apply
 from tests.training.test_compilations import logged_times

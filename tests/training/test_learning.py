@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.data.store import TokenPairs
-from flaxformer_mt.decoding.batches import translate_ids
 from tests.data.pairs import in_memory, listed
+from tests.decoding.examples import translate_ids
 from tests.training.examples import build_tiny, random_pairs, tiny
 from tests.training.runs import Run
 
