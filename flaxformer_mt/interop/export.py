@@ -39,11 +39,12 @@ def export(
         need = " ".join(names)
         raise ExportError(f"cannot compare outputs: pip install {need}, or use --unchecked")
     with appearing(destination) as folder:
-
-        def written(quantization: str, bound: float) -> Parity | None:
+        parity = None
+        stages = (quantization,) if sample is None else ("float32", quantization)
+        for stage in dict.fromkeys(stages):
             runtime: Runtime
             if form == "ctranslate2":
-                ctranslate2.write(translator, folder, quantization=quantization)
+                ctranslate2.write(translator, folder, quantization=stage)
             elif form == "huggingface":
                 huggingface.write(translator, folder, card=card)
             else:
@@ -51,30 +52,21 @@ def export(
             if sample is None:
                 return None
             if form == "ctranslate2":
-                pair = translator.vocabularies
-                runtime = ctranslate2.Runtime(folder, pair, quantization=quantization)
+                runtime = ctranslate2.Runtime(folder, translator.vocabularies, quantization=stage)
             else:
-                program = huggingface if form == "huggingface" else stablehlo
-                runtime = program.Runtime(folder)
-            share = ctranslate2.MEAN_SHARES[quantization]
-            return compare(Reference(translator), runtime, *sample, bound=bound, mean_share=share)
-
-        if sample is not None and quantization != "float32":
-            parity = written("float32", ctranslate2.BOUNDS["float32"])
-            if parity is not None and not parity.agrees:
-                raise ExportError(
-                    f"{destination}: not written, since the runtimes disagree even in float32, "
-                    f"before {quantization}: {parity}"
-                )
-        usual = ctranslate2.BOUNDS[quantization]  # of float32 that of every format
-        parity = written(quantization, usual if bound is None else bound)
-        if parity is not None and not parity.agrees:
+                runtime = (huggingface if form == "huggingface" else stablehlo).Runtime(folder)
+            usual = ctranslate2.BOUNDS[stage]  # of float32 that of every format
+            most = usual if bound is None or stage != quantization else bound
+            share = ctranslate2.MEAN_SHARES[stage]
+            parity = compare(Reference(translator), runtime, *sample, bound=most, mean_share=share)
+            write_json(folder / "parity.json", dataclasses.asdict(parity))
+            if parity.agrees:
+                continue
+            problem = f"{destination}: not written, since the runtimes disagree"
+            if stage != quantization:
+                raise ExportError(f"{problem} even in float32, before {quantization}: {parity}")
             advice = "raise --bound if outputs differ only at near-equal tokens"
             if quantization == "int8":
                 advice += "; on x86 without VNNI int8 products overflow: try --quantization int7"
-            raise ExportError(
-                f"{destination}: not written, since the runtimes disagree: {parity}; {advice}"
-            )
-        if parity is not None:
-            write_json(folder / "parity.json", dataclasses.asdict(parity))
+            raise ExportError(f"{problem}: {parity}; {advice}")
         return parity

@@ -1,17 +1,16 @@
 """A folder for another program: how it is written, its README, and notes on the run's search."""
 
 import contextlib
-import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.files.atomic import replacing
 from flaxformer_mt.interop import ExportError, runner
+from flaxformer_mt.rundir.paths import write_json
 
 
 def search_of(config: DecodingConfig, program: str) -> tuple[float, str]:
@@ -67,10 +66,6 @@ def appearing(destination: str | os.PathLike[str]) -> Iterator[Path]:
         raise ExportError(
             f"{error.filename or place}: cannot be written: {error.strerror or error}"
         ) from error
-
-
-def write_json(path: Path, content: Any) -> None:
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")
 
 
 def write_program(

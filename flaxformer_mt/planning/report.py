@@ -25,6 +25,7 @@ Say = Callable[[str], None]
 _GIB = 2**30
 _MIB = 2**20
 _LINE = 300  # characters of a complaint that are worth showing
+_MOST_PARTS = 64  # micro-batches: beyond that, take another chip
 
 CAVEAT = """\
 How to read this: the TPU's own compiler compiled the program that would run; memory and
@@ -125,26 +126,9 @@ def report_fit(config: ExperimentConfig, request: Request, say: Say) -> Report:
             say(f"  {result.needed_bytes / _GIB:.2f} GiB {verdict}")
         return made[key]
 
-    def remedied(accumulation: int, remat: bool) -> bool | None:
-        changed = fit.applied(config, accumulation=accumulation, remat=remat, split=split)
-        try:
-            shape = request.shape(changed)
-        except (PlanningError, PlanError):
-            return None  # less than a row per part
-        if shape.rows < asked.rows:
-            return None  # rounded down to a multiple of the parts, it would be another batch
-        kept[fit.flags(config, changed)] = result = compiled(changed, shape)
-        return result.fits
-
     plain = compiled(config, asked)
-    kept: dict[str, Plan] = {}
-    lines = []
-    if not plain.fits:
-        mesh = make_mesh(config.mesh, describe(request.topology, request.slices).devices)
-        split = mesh.shape["data"] * mesh.shape["fsdp"]
-        parts = config.training.optimizer.accumulation
-        fit.try_remedies(remedied, accumulation=parts, remat=config.model.remat)
-        lines.append(remedies_as_text(config, plain, kept))
+    kept = {} if plain.fits else _remedies(config, request, asked, compiled)
+    lines = [] if plain.fits else [remedies_as_text(config, plain, kept)]
     found: list[dict[str, Any]] = []
     for remat in (config.model.remat, True):
         changed = dataclasses.replace(config, model=dataclasses.replace(config.model, remat=remat))
@@ -173,6 +157,35 @@ def report_fit(config: ExperimentConfig, request: Request, say: Say) -> Report:
         "largest": found,
     }
     return Report("\n".join(lines), values, any(one["largest"] for one in found))
+
+
+def _remedies(
+    config: ExperimentConfig,
+    request: Request,
+    asked: Shape,
+    compiled: Callable[[ExperimentConfig, Shape], Plan],
+) -> dict[str, Plan]:
+    """What may keep a batch that doesn't fit, by flags: more and more micro-batches until it fits,
+    with remat and, unless the config has it, without."""
+    mesh = make_mesh(config.mesh, describe(request.topology, request.slices).devices)
+    split = mesh.shape["data"] * mesh.shape["fsdp"]
+    tried: dict[str, Plan] = {}
+    for remat in (True,) if config.model.remat else (True, False):
+        parts = config.training.optimizer.accumulation
+        parts *= 2 if remat == config.model.remat else 1
+        while parts <= _MOST_PARTS:
+            changed, flags = fit.remedied(config, accumulation=parts, remat=remat, split=split)
+            parts *= 2
+            try:
+                shape = request.shape(changed)
+            except (PlanningError, PlanError):
+                break  # less than a row per part
+            if shape.rows < asked.rows:
+                break  # rounded down to a multiple of the parts, it would be another batch
+            tried[flags] = compiled(changed, shape)
+            if tried[flags].fits:
+                break
+    return tried
 
 
 def _plan(config: ExperimentConfig, request: Request, shape: Shape, say: Say) -> Plan:
