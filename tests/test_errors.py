@@ -17,7 +17,7 @@ from flaxformer_mt.data.prepare.encode_corpora import WorkerDied
 from flaxformer_mt.errors import FAILED, FINAL, exit_status
 from flaxformer_mt.files.reading import JsonError
 from flaxformer_mt.interop import ExportError
-from flaxformer_mt.planning.compiler import TopologyError
+from flaxformer_mt.planning import PlanningError
 from flaxformer_mt.rundir import RunDirectoryError, WorkdirError
 from flaxformer_mt.training.progress import DivergenceError
 
@@ -53,7 +53,7 @@ HOPELESS = [
     raised(CorpusError("x"), zstd.ZstdError("x")),
     raised(ExportError("x"), SAFETENSORS),
     raised(OutputError("x"), raised(RunDirectoryError("x"), OSError(errno.ENAMETOOLONG, "x"))),
-    raised(TopologyError("x"), UNKNOWN),
+    raised(PlanningError("x"), UNKNOWN),
     NotADirectoryError(errno.ENOTDIR, "x"),
     # As libtpu says it of a program that exceeds the memory.
     jax.errors.JaxRuntimeError(f"{LARGE}XLA:TPU compile permanent error. Ran out of memory"),

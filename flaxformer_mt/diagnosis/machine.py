@@ -111,18 +111,13 @@ def check_versions() -> Iterator[Finding]:
     """Whether the versions that must be equal are."""
     found = versions()
     text = ", ".join(f"{name} {version}" for name, version in found.items())
-    wrong = mismatched(found)
+    other = [name for name in _PLUGINS if name in found and found[name] != found["jax"]]
+    wrong = ", ".join(f"{name} {found[name]} with jax {found['jax']}" for name in other)
     advice = f"{wrong}: install the same version of both" if wrong else ""
     yield noted("versions", text, advice, dict(found))
     # CUDA's and cuDNN's versions, or libtpu's build.
     running = " ".join(jax.devices()[0].client.platform_version.split())
     yield noted("runtime", running, values={"platform_version": running})
-
-
-def mismatched(found: Mapping[str, str]) -> str:
-    """What doesn't match jax, if anything: "jaxlib 0.10.1 with jax 0.10.2"."""
-    wrong = [name for name in _PLUGINS if name in found and found[name] != found["jax"]]
-    return ", ".join(f"{name} {found[name]} with jax {found['jax']}" for name in wrong)
 
 
 def check_devices(processes: Processes) -> Iterator[Finding]:

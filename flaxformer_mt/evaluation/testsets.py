@@ -16,7 +16,13 @@ STALL_SECONDS = 20.0  # without a byte, after which a download is given up
 def load_testset(name: str, langpair: str) -> tuple[list[str], list[str], int]:
     """Sources and sacreBLEU's first references of `wmt14/full`, `en-de` and the like, and how many
     more references there are. Raises ScoringError."""
-    check_testset(name, langpair)
+    if name not in DATASETS:
+        close = difflib.get_close_matches(name, DATASETS, n=4, cutoff=0.5)
+        meant = f", but {', '.join(close)}" if close else ""
+        raise ScoringError(f"sacreBLEU has no test set {name!r}{meant} (`sacrebleu --list`)")
+    pairs = DATASETS[name].langpairs
+    if langpair not in pairs:
+        raise ScoringError(f"{name} has no pair {langpair!r}: {', '.join(sorted(pairs))}")
     if not (files := _on_disk(name, langpair) or _fetched(name, langpair)):
         raise ScoringError(
             f"sacreBLEU's download of {name} has no {langpair}; {_advice(name, langpair)}"
@@ -29,17 +35,6 @@ def load_testset(name: str, langpair: str) -> tuple[list[str], list[str], int]:
             f"{src.parent} and download the test set again"
         )
     return sources, references, len(further)
-
-
-def check_testset(name: str, langpair: str) -> None:
-    """Raises ScoringError for a name or a pair that sacreBLEU does not know."""
-    if name not in DATASETS:
-        close = difflib.get_close_matches(name, DATASETS, n=4, cutoff=0.5)
-        meant = f", but {', '.join(close)}" if close else ""
-        raise ScoringError(f"sacreBLEU has no test set {name!r}{meant} (`sacrebleu --list`)")
-    pairs = DATASETS[name].langpairs
-    if langpair not in pairs:
-        raise ScoringError(f"{name} has no pair {langpair!r}: {', '.join(sorted(pairs))}")
 
 
 def _file(name: str, langpair: str, ending: str) -> Path:

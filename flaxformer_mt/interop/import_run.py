@@ -160,23 +160,15 @@ class _Folder(NamedTuple):
 
 def _read(place: str | os.PathLike[str]) -> _Folder:
     folder = Path(place)
-    repository = None if folder.exists() else hub.address(str(place))
-    if repository is None:
-        return _read_folder(folder, folder.resolve().name, str(place))
-    try:
-        folder = hub.fetch(repository, _SMALL_FILES)
-    except hub.HubError as error:
-        raise hub.HubError(f"{place}: no such folder here; {error}") from error
-    commit = repository._replace(revision=folder.name)
-    read = _read_folder(folder, repository.name.partition("/")[2], str(commit))
-    # Weights are fetched in one form, and only of a model that can be imported.
-    for weights in (SAFETENSORS, PICKLED):
-        if not (folder / SAFETENSORS).exists():
-            hub.fetch(commit, [weights])
-    return read
-
-
-def _read_folder(folder: Path, name: str, origin: str) -> _Folder:
+    name, origin = folder.resolve().name, str(place)
+    commit: hub.Address | None = None
+    if not folder.exists() and (repository := hub.address(str(place))) is not None:
+        try:
+            folder = hub.fetch(repository, _SMALL_FILES)
+        except hub.HubError as error:
+            raise hub.HubError(f"{place}: no such folder here; {error}") from error
+        commit = repository._replace(revision=folder.name)
+        name, origin = repository.name.partition("/")[2], str(commit)
     if not folder.is_dir():
         advice = "; give a downloaded model's folder, or ORG/MODEL on the hub"
         advice = "" if folder.exists() else advice
@@ -188,16 +180,15 @@ def _read_folder(folder: Path, name: str, origin: str) -> _Folder:
         raise ExportError(f"{folder / 'config.json'}: model_type is {kind!r}, not 'marian'")
     vocab = _vocab(folder / "vocab.json")
     separate = (folder / "target_vocab.json").exists()
-    return _Folder(
-        folder,
-        name,
-        origin,
-        config,
-        generation=_json(folder / "generation_config.json", optional=True),
-        tokenizer=_json(folder / "tokenizer_config.json", optional=True),
-        vocab=vocab,
-        target_vocab=_vocab(folder / "target_vocab.json") if separate else vocab,
+    generation, tokenizer = (
+        _json(folder / f"{of}_config.json", optional=True) for of in ("generation", "tokenizer")
     )
+    target_vocab = _vocab(folder / "target_vocab.json") if separate else vocab
+    # Weights are fetched in one form, and only of a model that can be imported.
+    for weights in (SAFETENSORS, PICKLED):
+        if commit is not None and not (folder / SAFETENSORS).exists():
+            hub.fetch(commit, [weights])
+    return _Folder(folder, name, origin, config, generation, tokenizer, vocab, target_vocab)
 
 
 def _state(folder: Path) -> dict[str, np.ndarray]:

@@ -128,14 +128,10 @@ def _text(path: Path) -> str:
 FLAG = "--xla_gpu_deterministic_ops=true"
 
 
-class DeterminismError(UserError):
-    """XLA was started before the flag was set."""
-
-
 def make_deterministic() -> None:
     """Has XLA compile deterministic programs for GPUs; on CPUs and TPUs they are anyway.
 
-    Raises DeterminismError after a GPU was used, since XLA reads its flags when it starts.
+    Raises UserError after a GPU was used, since XLA reads its flags when it starts.
     """
     flags = os.environ.get("XLA_FLAGS", "")
     if FLAG in flags.split():
@@ -145,6 +141,6 @@ def make_deterministic() -> None:
     if xla_bridge.backends_are_initialized():
         if jax.default_backend() == "gpu":
             advice = f"start a new process, or set XLA_FLAGS={FLAG} beforehand"
-            raise DeterminismError(f"'training.deterministic' = true is too late: {advice}")
+            raise UserError(f"'training.deterministic' = true is too late: {advice}")
         return
     os.environ["XLA_FLAGS"] = f"{flags} {FLAG}".strip()

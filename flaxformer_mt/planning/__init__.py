@@ -2,6 +2,8 @@
 
 import os
 
+from flaxformer_mt.errors import UserError
+
 # libtpu expects to run on a TPU machine.
 SETTINGS = {
     "JAX_PLATFORMS": "cpu",  # where this process's arrays live
@@ -12,6 +14,10 @@ SETTINGS = {
     "TPU_LOG_DIR": "disabled",
     "JAX_ENABLE_COMPILATION_CACHE": "false",  # cached programs have no compile time, maybe no text
 }
+
+
+class PlanningError(UserError):
+    """A config, topology or compiled program that can't be planned for here."""
 
 
 def set_for_compiler() -> None:

@@ -12,8 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
+from flaxformer_mt.planning import PlanningError
 from flaxformer_mt.planning.compiler import Topology, slice_numbers, usable_links
-from flaxformer_mt.planning.hlo import HloError, Instruction, Program, executions
+from flaxformer_mt.planning.hlo import Instruction, Program, executions
 
 Groups = tuple[tuple[int, ...], ...]
 _LISTED = re.compile(r"(?:source_target_pairs|replica_groups)=\{((?:\{[\d,]*\},?)*)\}")
@@ -48,7 +49,7 @@ def is_collective(item: Instruction) -> bool:
 
 
 def collectives(program: Program, topology: Topology, mesh: Mesh) -> tuple[Collective, ...]:
-    """The collectives of one run, with loops multiplied out, slowest first. Raises HloError."""
+    """The collectives of one run, with loops multiplied out, slowest first."""
     devices = list(mesh.devices.flat)
     found: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0, 0, 0.0, 0.0])
     in_pieces: set[str] = set()
@@ -151,7 +152,7 @@ def replica_groups(attributes: str, devices: int) -> Groups:
     """The groups in a collective's attributes, or a permutation's (source, target) pairs.
 
     Devices are numbered as in `mesh.devices.flat` (of one slice); `devices` is the number of all.
-    Raises HloError for a form that isn't one of XLA's three.
+    Raises PlanningError for a form that isn't one of XLA's three.
     """
     if found := _LISTED.search(attributes):
         listed = re.findall(r"\{([\d,]+)\}", found[1])
@@ -162,7 +163,8 @@ def replica_groups(attributes: str, devices: int) -> Groups:
         table = _mesh_groups(found[1], found[2], found[3])
     else:
         start = attributes.find("replica_groups=")
-        raise HloError(f"cannot read which devices take part: {attributes[start : start + 100]!r}")
+        given = attributes[start : start + 100]
+        raise PlanningError(f"cannot read which devices take part: {given!r}")
     return tuple(map(tuple, table.tolist()))
 
 

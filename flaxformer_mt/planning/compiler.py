@@ -17,8 +17,9 @@ from jax.errors import JaxRuntimeError
 from jax.experimental import topologies
 from jax.stages import Lowered
 
-from flaxformer_mt.errors import UserError, install
+from flaxformer_mt.errors import install
 from flaxformer_mt.parallel.chips import Chip, chip_of
+from flaxformer_mt.planning import PlanningError
 from flaxformer_mt.planning.hlo import Program, parse
 
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -201,24 +202,19 @@ _EXAMPLES = (
 )
 
 
-class TopologyError(UserError):
-    """A topology that doesn't exist or can't be compiled for here."""
-
-
 def describe(name: str, slices: int = 1) -> Topology:
-    """The topology `VERSION:AxB[xC]`, as libtpu knows it. Raises TopologyError."""
+    """The topology `VERSION:AxB[xC]`, as libtpu knows it. Raises PlanningError."""
     named = re.fullmatch(r"([A-Za-z]\w*):(\d+(?:x\d+){0,2})", name)
     if not named:
-        raise TopologyError(f"'{name}' is not a topology: write VERSION:SIDES, {_EXAMPLES}")
+        raise PlanningError(f"'{name}' is not a topology: write VERSION:SIDES, {_EXAMPLES}")
     version, sides = named[1], tuple(map(int, named[2].split("x")))
     if version not in VERSIONS:
         known = ", ".join(VERSIONS)
-        raise TopologyError(f"'{name}': only TPUs can be planned for: {known}; {_EXAMPLES}")
-
+        raise PlanningError(f"'{name}': only TPUs can be planned for: {known}; {_EXAMPLES}")
     if slices < 1:
-        raise TopologyError(f"{slices} slices: must be at least 1")
+        raise PlanningError(f"{slices} slices: must be at least 1")
     if importlib.util.find_spec("libtpu") is None:
-        raise TopologyError(f"the TPU compiler is not installed here: {install('tpu')}")
+        raise PlanningError(f"the TPU compiler is not installed here: {install('tpu')}")
     options: dict[str, Any] = {"num_slices": slices} if slices > 1 else {}
     if version == "v4":
         options["chip_config_name"] = "megacore"  # a chip's two cores are one device
@@ -230,12 +226,12 @@ def describe(name: str, slices: int = 1) -> Topology:
     except JaxRuntimeError as error:
         reason = str(error).splitlines()[0].removeprefix("INVALID_ARGUMENT: ")
         what = f"the compiler does not know the topology '{name}': {reason}"
-        raise TopologyError(f"{what}; {_EXAMPLES}") from error
+        raise PlanningError(f"{what}; {_EXAMPLES}") from error
     devices: tuple[Any, ...] = tuple(found.devices)
     kind = devices[0].device_kind
     chip = chip_of(kind)
     if chip is None:
-        raise TopologyError(f"'{name}': flaxformer_mt/parallel/chips.py has no '{kind}'")
+        raise PlanningError(f"'{name}': flaxformer_mt/parallel/chips.py has no '{kind}'")
     return Topology(name, slices, sides, chip, devices)
 
 

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from flaxformer_mt.config import ExperimentConfig, flatten, freeze, thaw
 from flaxformer_mt.data.plan import Shape, longest, rows_within
-from flaxformer_mt.planning.plan import Plan, PlanningError, check_length
+from flaxformer_mt.planning import PlanningError
+from flaxformer_mt.planning.plan import Plan, check_length
 
 _TARGET = 0.97  # of the memory that the compiler grants
 _ENOUGH = 0.9

@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 
-from flaxformer_mt.errors import UserError
+from flaxformer_mt.planning import PlanningError
 
 _COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) .*\{$")
 _INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?([\w.\-]+) = (.*?) ([a-z][\w\-]*)\(")
@@ -20,10 +20,6 @@ _BITS = {
     "s64": 64, "u64": 64, "f16": 16, "bf16": 16, "f32": 32, "f64": 64, "c64": 64, "c128": 128,
     "token": 0, "opaque": 0,
 }  # fmt: skip
-
-
-class HloError(UserError):
-    """A compiled program's text that can't be read."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,7 +112,7 @@ class Execution:
 
 
 def parse(text: str) -> Program:
-    """The program that the text describes. Raises HloError."""
+    """The program that the text describes. Raises PlanningError."""
     computations: dict[str, dict[str, Instruction]] = {}
     entry, inside = "", False
     instructions: dict[str, Instruction] = {}
@@ -130,7 +126,7 @@ def parse(text: str) -> Program:
             after = _split(line[found.end() :])
             instructions[found[1]] = Instruction(found[1], found[2], found[3], *after)
     if not entry:
-        raise HloError("the compiled program's text has no ENTRY computation")
+        raise PlanningError("the compiled program's text has no ENTRY computation")
     return Program(entry, computations)
 
 
@@ -164,12 +160,12 @@ def executions(program: Program, *, unknown_trips: int = 1) -> Iterator[Executio
 
 
 def shape_bytes(shape: str) -> int:
-    """Bytes of `f32[8,128]{1,0:T(8,128)}` or a tuple, without tiles' padding. Raises HloError."""
+    """Bytes of `f32[8,128]{1,0:T(8,128)}` or a tuple, without tiles' padding."""
     total = 0
     for kind, sizes in _ARRAY.findall(shape):
         bits = 8 if kind.startswith("f8") else _BITS.get(kind)
         if bits is None:
-            raise HloError(f"unknown element type '{kind}' in the shape {shape}")
+            raise PlanningError(f"unknown element type '{kind}' in the shape {shape}")
         total += math.prod(int(size.lstrip("<=")) for size in sizes.split(",") if size) * bits // 8
     return total
 

@@ -14,18 +14,14 @@ from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.decoding.batch_search import lower_search
 from flaxformer_mt.decoding.batch_shapes import plan_batches
 from flaxformer_mt.decoding.segments import output_limit
-from flaxformer_mt.errors import UserError
 from flaxformer_mt.model.flops import TRAINING, forward_flops
 from flaxformer_mt.model.parameters import initial_params
 from flaxformer_mt.model.transformer import Transformer
+from flaxformer_mt.planning import PlanningError
 from flaxformer_mt.planning.collectives import Collective, collectives, expected_bytes
 from flaxformer_mt.planning.compiler import Compiled, Topology, compile_quietly
 from flaxformer_mt.planning.cycles import Compute, compute_costs
 from flaxformer_mt.training.program import build, with_dtype
-
-
-class PlanningError(UserError):
-    """A config that can't be planned for as it is."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -72,7 +68,7 @@ def plan(
     price_per_chip_hour: float | None = None,
     save_hlo: str | None = None,
 ) -> Plan:
-    """Compiles the config's `train_step`, writes `save_hlo`. Raises MeshError and HloError."""
+    """Compiles the config's `train_step`, writes `save_hlo`. Raises MeshError and PlanningError."""
     sizes = {"src_vocab_size": src_vocab_size, "tgt_vocab_size": tgt_vocab_size}
     program = build(config, **sizes, devices=topology.devices)
     made, hlo, text = compile_quietly(

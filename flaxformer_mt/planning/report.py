@@ -11,10 +11,10 @@ from flaxformer_mt.data.planner import Planner
 from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.parallel.mesh import make_mesh
-from flaxformer_mt.planning import fit
+from flaxformer_mt.planning import PlanningError, fit
 from flaxformer_mt.planning.compiler import Compiled, describe
 from flaxformer_mt.planning.cycles import Compute, Cost
-from flaxformer_mt.planning.plan import DecodePlan, Plan, PlanningError, plan, plan_decoding
+from flaxformer_mt.planning.plan import DecodePlan, Plan, plan, plan_decoding
 from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.digests import flatten_paths

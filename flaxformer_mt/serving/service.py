@@ -46,7 +46,6 @@ class Service:
         failed: Callable[[BaseException], None],
     ) -> None:
         self.model, self.settings, self.say = model, settings, say
-        self._failed = failed
         self.reader = Reader(model, settings)
         self.engine = Engine(
             translator,
@@ -60,7 +59,7 @@ class Service:
             capacity=settings.waiting_sentences,
             prepare=lambda: next(self._warm_up, False),
             prepared=lambda: say("warm"),
-            failed=self._break_off,
+            failed=failed,
             report=self._report,
         )
         self.metrics = Metrics(model, lambda: self.batcher.waiting)
@@ -152,10 +151,6 @@ class Service:
     def _progress(self, done: int, count: int, what: str) -> None:
         self.warmed = (done, count)
         self.say(f"warming up {done} of {count}: {what}")
-
-    def _break_off(self, error: BaseException) -> None:
-        self.begin_stop()
-        self._failed(error)
 
     def _report(self, items: int, requests: int, seconds: float, error: Exception | None) -> None:
         if not isinstance(error, Refusal):

@@ -33,9 +33,12 @@ def test_a_check_that_breaks_off_is_a_failure_whose_line_says_what_to_do():
 
 def test_versions_that_do_not_fit_and_an_accelerator_left_out_are_seen(tmp_path, monkeypatch):
     assert f"jax {jax.__version__}" in next(machine.check_versions()).text
-    assert machine.mismatched({"jax": "1.0", "jaxlib": "1.0"}) == ""
-    wrong = machine.mismatched({"jax": "1.0", "jaxlib": "1.0", "jax-cuda13-plugin": "0.9"})
-    assert wrong == "jax-cuda13-plugin 0.9 with jax 1.0"
+    found = {"jax": "1.0", "jaxlib": "1.0"}
+    monkeypatch.setattr(machine, "versions", lambda: found)
+    assert next(machine.check_versions()).advice == ""
+    found["jax-cuda13-plugin"] = "0.9"
+    advice = next(machine.check_versions()).advice
+    assert advice.startswith("jax-cuda13-plugin 0.9 with jax 1.0: ")
     sign = tmp_path / "nvidia0"
     monkeypatch.setattr(machine, "_SIGNS", {"gpu": (str(sign),)})
     assert [f.state for f in machine.check_devices(ALONE)] == ["ok"]

@@ -13,7 +13,7 @@ import sacrebleu.utils
 from sacrebleu.dataset import DATASETS
 
 from flaxformer_mt.evaluation.metrics import ScoringError
-from flaxformer_mt.evaluation.testsets import STALL_SECONDS, check_testset, load_testset
+from flaxformer_mt.evaluation.testsets import STALL_SECONDS, load_testset
 
 
 @pytest.fixture
@@ -106,6 +106,6 @@ def test_without_a_network_it_says_where_the_files_go(folder, monkeypatch):
 
 def test_names_are_checked_before_anything_is_done():
     with pytest.raises(ScoringError, match="no test set 'wmt41', but wmt"):
-        check_testset("wmt41", "en-de")
+        load_testset("wmt41", "en-de")
     with pytest.raises(ScoringError, match="wmt14/full has no pair 'en-xx': cs-en, de-en"):
-        check_testset("wmt14/full", "en-xx")
+        load_testset("wmt14/full", "en-xx")

@@ -6,8 +6,9 @@ import jax
 import pytest
 from jax._src import xla_bridge
 
+from flaxformer_mt.errors import UserError
 from flaxformer_mt.parallel import process_settings
-from flaxformer_mt.parallel.process_settings import DeterminismError, make_deterministic
+from flaxformer_mt.parallel.process_settings import make_deterministic
 
 
 def test_the_flag_joins_the_users_own_before_a_gpu_is_in_use(monkeypatch):
@@ -16,7 +17,7 @@ def test_the_flag_joins_the_users_own_before_a_gpu_is_in_use(monkeypatch):
     make_deterministic()  # without a GPU it may come at any time
     assert os.environ["XLA_FLAGS"] == "--xla_dump_to=/tmp/x"
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    with pytest.raises(DeterminismError, match="is too late"):
+    with pytest.raises(UserError, match="is too late"):
         make_deterministic()
     monkeypatch.setattr(xla_bridge, "backends_are_initialized", lambda: False)
     for _ in range(2):

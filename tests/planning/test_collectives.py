@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from flaxformer_mt.planning import PlanningError
 from flaxformer_mt.planning.collectives import collectives, replica_groups
 from flaxformer_mt.planning.compiler import usable_links
 from flaxformer_mt.planning.cycles import compute_costs
-from flaxformer_mt.planning.hlo import HloError, parse
+from flaxformer_mt.planning.hlo import parse
 from tests.planning.programs import LOOP, collective, topology
 
 SIZE = 4096  # bytes of the one array
@@ -115,7 +116,7 @@ def test_links_that_can_be_used_at_a_time(sides, kind, links):
 def test_forms_of_groups(attributes, groups):
     wanted = sorted(tuple(int(n) for n in group) for group in groups.split())
     assert sorted(replica_groups(attributes, 4)) == wanted
-    with pytest.raises(HloError, match="which devices"):
+    with pytest.raises(PlanningError, match="which devices"):
         replica_groups("replica_groups=<something new>", 4)
 
 

@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from flaxformer_mt.planning.hlo import HloError, executions, parse, shape_bytes
+from flaxformer_mt.planning import PlanningError
+from flaxformer_mt.planning.hlo import executions, parse, shape_bytes
 from tests.planning.programs import LOOP
 
 
@@ -23,9 +24,9 @@ from tests.planning.programs import LOOP
 )
 def test_sizes(shape, size):
     assert shape_bytes(shape) == size
-    with pytest.raises(HloError, match="'q7'"):
+    with pytest.raises(PlanningError, match="'q7'"):
         shape_bytes("q7[2]")
-    with pytest.raises(HloError, match="ENTRY"):
+    with pytest.raises(PlanningError, match="ENTRY"):
         parse("nothing of the kind")
 
 

@@ -8,17 +8,16 @@ import pytest
 
 from flaxformer_mt.config import freeze, load_config
 from flaxformer_mt.data.plan import PlanError, Shape
-from flaxformer_mt.planning import SETTINGS
+from flaxformer_mt.planning import SETTINGS, PlanningError
 from flaxformer_mt.planning.compiler import (
     Memory,
     TooLarge,
-    TopologyError,
     captured,
     describe,
     too_large,
 )
 from flaxformer_mt.planning.fit import largest_shape, shape_of
-from flaxformer_mt.planning.plan import DecodePlan, PlanningError, plan_decoding
+from flaxformer_mt.planning.plan import DecodePlan, plan_decoding
 from flaxformer_mt.planning.report import decoding_as_text
 from tests.cli.conftest import run as run
 
@@ -56,13 +55,13 @@ def test_a_search_that_does_not_fit_and_a_source_too_long_are_told():
     ],
 )
 def test_names(name, slices, message):
-    with pytest.raises(TopologyError, match=message):
+    with pytest.raises(PlanningError, match=message):
         describe(name, slices)
 
 
 def test_without_the_compiler(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(TopologyError, match=r"pip install 'flaxformer-mt\[tpu\]'"):
+    with pytest.raises(PlanningError, match=r"pip install 'flaxformer-mt\[tpu\]'"):
         describe("v5e:2x4")
 
 
