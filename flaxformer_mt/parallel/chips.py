@@ -17,7 +17,7 @@ Sources, looked up in November 2026:
           large bfloat16 product agree with that rate: they imply 70 to 93 per cent of the peak.
   [nv]    NVIDIA data sheets, https://www.nvidia.com/en-us/data-center/ (v100, a100, l4, l40s, h100,
           h200): dense peak without sparsity (of L4, H100, H200 half of what is stated with it; of
-          B200 a quarter of DGX B200's sparse FP8), memory, NVLink of one direction, boost clock.
+          B200 a quarter of DGX B200's sparse FP8).
 """
 
 import contextlib
@@ -40,10 +40,11 @@ class Chip:
 
     name: str
     bf16_flops: float  # dense bfloat16 (float16 where `half` says so), float32 sums
-    hbm_bytes: int
-    hbm_bandwidth: float
-    clock: float
-    link_bandwidth: float = 0.0  # one direction of one ICI link (a GPU: of all NVLinks together)
+    # Of TPUs only, since steps are planned for these.
+    hbm_bytes: int = 0
+    hbm_bandwidth: float = 0.0
+    clock: float = 0.0
+    link_bandwidth: float = 0.0  # one direction of one ICI link
     dcn_bandwidth: float = 0.0  # a device's share of its host's data-centre network, one direction
     wraps_at: int = 0  # a side of the slice of this many chips, or a multiple, is closed to a ring
     aliases: tuple[str, ...] = ()  # what else `device.device_kind` says; case does not matter
@@ -53,13 +54,14 @@ class Chip:
 
 _7X = ("TPU7x", "TPU v7x", "TPU7")
 _V100 = ("Tesla V100-SXM2-16GB", "Tesla V100-SXM2-32GB", "Tesla V100-SXM3-32GB")
-_A100_40GB = ("NVIDIA A100-SXM4-40GB", "NVIDIA A100-PCIE-40GB")
-_A100_80GB = ("NVIDIA A100-SXM4-80GB", "NVIDIA A100 80GB PCIe")
+_A100 = (
+    *("NVIDIA A100-SXM4-40GB", "NVIDIA A100-PCIE-40GB"),
+    *("NVIDIA A100-SXM4-80GB", "NVIDIA A100 80GB PCIe"),
+)
 _H100 = ("NVIDIA H100 80GB HBM3", "NVIDIA H100 SXM5 80GB")
-_FP16 = "float16"
 
-# FLOP/s, memory, its bandwidth, clock (a GPU's boost), a link (all NVLinks), network, closed to
-# rings at. The tensor cores of V100 and T4 have no bfloat16: their peak is float16's.
+# FLOP/s; of TPUs also memory, its bandwidth, clock, a link, network, closed to rings at. The tensor
+# cores of V100 and T4 have no bfloat16: their peak is float16's.
 CHIPS = (
     Chip("TPU v2", 23e12, 8 * _GIB, 350e9, 0.7e9, 31e9, 3.125e9, 16, devices_per_chip=2),
     Chip("TPU v3", 61.5e12, 16 * _GIB, 450e9, 0.94e9, 35e9, 3.125e9, 32, devices_per_chip=2),
@@ -68,18 +70,16 @@ CHIPS = (
     Chip("TPU v5p", 459e12, 95 * _GIB, 2765e9, 1.75e9, 100e9, 6.25e9, 4, aliases=("TPU v5",)),
     Chip("TPU v6e", 918e12, 32 * _GIB, 1638e9, 1.75e9, 100e9, 12.5e9, 16, aliases=("TPU v6 lite",)),
     Chip("TPU 7x", 1153.5e12, 96 * _GIB, 3690e9, 2.2e9, 50e9, 6.25e9, 4, _7X, devices_per_chip=2),
-    Chip("NVIDIA V100 16GB", 125e12, 16 * _GIB, 900e9, 1.53e9, 150e9, 0, 0, _V100[:1], 1, _FP16),
-    Chip("NVIDIA V100 32GB", 125e12, 32 * _GIB, 900e9, 1.53e9, 150e9, 0, 0, _V100[1:], 1, _FP16),
-    Chip("NVIDIA T4", 65e12, 16 * _GIB, 320e9, 1.59e9, aliases=("Tesla T4",), half=_FP16),
-    Chip("NVIDIA A10", 125e12, 24 * _GIB, 600e9, 1.695e9),
-    Chip("NVIDIA A100 40GB", 312e12, 40 * _GIB, 1555e9, 1.41e9, 300e9, aliases=_A100_40GB),
-    Chip("NVIDIA A100 80GB", 312e12, 80 * _GIB, 2039e9, 1.41e9, 300e9, aliases=_A100_80GB),
-    Chip("NVIDIA L4", 121e12, 24 * _GIB, 300e9, 2.04e9),
-    Chip("NVIDIA L40S", 362e12, 48 * _GIB, 864e9, 2.52e9),
-    Chip("NVIDIA H100 PCIe", 756e12, 80 * _GIB, 2000e9, 1.755e9, 300e9),
-    Chip("NVIDIA H100", 989.5e12, 80 * _GIB, 3350e9, 1.83e9, 450e9, aliases=_H100),
-    Chip("NVIDIA H200", 989.5e12, 141_000_000_000, 4800e9, 1.83e9, 450e9),
-    Chip("NVIDIA B200", 2250e12, 180_000_000_000, 8000e9, 1.965e9, 900e9),
+    Chip("NVIDIA V100", 125e12, aliases=_V100, half="float16"),
+    Chip("NVIDIA T4", 65e12, aliases=("Tesla T4",), half="float16"),
+    Chip("NVIDIA A10", 125e12),
+    Chip("NVIDIA A100", 312e12, aliases=_A100),
+    Chip("NVIDIA L4", 121e12),
+    Chip("NVIDIA L40S", 362e12),
+    Chip("NVIDIA H100 PCIe", 756e12),
+    Chip("NVIDIA H100", 989.5e12, aliases=_H100),
+    Chip("NVIDIA H200", 989.5e12),
+    Chip("NVIDIA B200", 2250e12),
 )
 
 

@@ -115,8 +115,8 @@ class TranslationServer(uvicorn.Server):
         super().__init__(config)
 
     def run_until_stopped(self) -> None:
-        # uvicorn's complaints go where our own lines go.
         """Raises ServerError if the model can't be used or its thread ends early."""
+        # uvicorn's complaints go where our own lines go.
         logger = logging.getLogger("uvicorn.error")
         logger.handlers = [_Lines(self._say)]
         logger.propagate = False

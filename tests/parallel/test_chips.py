@@ -25,10 +25,6 @@ def test_a_name_leads_to_one_chip_whose_figures_are_of_the_right_size():
         assert chip_of(kind) is None
     for chip in CHIPS:
         assert 20e12 <= chip.bf16_flops < 5e15, chip
-        assert 8 * 2**30 <= chip.hbm_bytes < 300e9, chip
-        assert 0.2e12 <= chip.hbm_bandwidth < 10e12, chip
-        assert 0.5e9 <= chip.clock < 3e9, chip
-        assert 0 <= chip.dcn_bandwidth < chip.hbm_bandwidth / 10, chip
 
 
 @pytest.mark.parametrize(
@@ -39,6 +35,10 @@ def test_a_tpu_agrees_with_its_matrix_units_and_the_table_inside_jax(chip):
 
     JAX's kernel language has a table, rounded differently (a v3 has 140 or 123 TFLOP/s).
     """
+    assert 8 * 2**30 <= chip.hbm_bytes < 300e9
+    assert 0.2e12 <= chip.hbm_bandwidth < 10e12
+    assert 0.5e9 <= chip.clock < 3e9
+    assert 0 < chip.dcn_bandwidth < chip.hbm_bandwidth / 10
     units = chip.bf16_flops / chip.clock / (2 * 128 * 128)
     assert units == pytest.approx(round(units), rel=0.01)
     assert round(units) in (1, 2, 4, 8, 16)

@@ -9,13 +9,7 @@ import pytest
 from flaxformer_mt.config import freeze, load_config
 from flaxformer_mt.data.plan import PlanError, Shape
 from flaxformer_mt.planning import SETTINGS, PlanningError
-from flaxformer_mt.planning.compiler import (
-    Memory,
-    TooLarge,
-    captured,
-    describe,
-    too_large,
-)
+from flaxformer_mt.planning.compiler import Memory, TooLarge, captured, describe, too_large
 from flaxformer_mt.planning.fit import largest_shape, shape_of
 from flaxformer_mt.planning.plan import DecodePlan, plan_decoding
 from flaxformer_mt.planning.report import decoding_as_text
