@@ -134,7 +134,7 @@ def one_core(pairs: TokenPairs, batch: BatchConfig) -> float:
 def workers(pairs: TokenPairs, count: int) -> float:
     """Pairs a second that worker processes deliver, after the first batches."""
     batch = BatchConfig(form="pack", tokens=25_000)
-    with Batches(pairs, batch, 1, workers=count) as batches:
+    with Batches(Planner(pairs, batch, 1), workers=count) as batches:
         for _ in range(20):
             next(batches)
         begin, done = time.perf_counter(), 0

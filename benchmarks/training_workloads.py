@@ -12,6 +12,7 @@ from flaxformer_mt.config import ExperimentConfig, load_config
 from flaxformer_mt.data.batch import Batch
 from flaxformer_mt.data.pipeline import Batches
 from flaxformer_mt.data.plan import Shape
+from flaxformer_mt.data.planner import Planner
 from flaxformer_mt.data.prepare import prepare
 from flaxformer_mt.data.vocabulary import BOS, EOS, Vocabularies
 from flaxformer_mt.model.flops import training_flops
@@ -124,7 +125,7 @@ def real(
     vocabulary = Vocabularies.load(folder / "vocabulary").tgt.size
     found: list[Batch] = []
     seen = 0
-    with Batches(store.train, config.data.batch, config.training.seed) as batches:
+    with Batches(Planner(store.train, config.data.batch, config.training.seed)) as batches:
         while len(found) < steps if steps is not None else seen < tokens:
             batch, _ = next(batches)
             if (batch.src_segment_ids[:, 0] > 0).all():

@@ -32,9 +32,8 @@ class Meter(contextlib.AbstractContextManager["Meter"]):
         self._what, self._unit, self._report, self._share = what, unit, report, share
         self._terminal, self._clock, self._every = terminal, clock, every
         self.lines = self.tokens = 0
-        self._size = self._skipped = 0
-        self._began = self._said = clock()
         self._shown = False
+        self.begin(skipped=0)
 
     def begin(self, *, skipped: int) -> None:
         """Starts after a part of size `skipped`, done by an earlier call."""

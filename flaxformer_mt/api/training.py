@@ -9,11 +9,10 @@ from typing import Any
 import jax
 
 from flaxformer_mt.api import say
-from flaxformer_mt.api.preparation import begin_folder, open_data, prepare_only
+from flaxformer_mt.api.preparation import begin_folder, open_data, planner_of, prepare_only
 from flaxformer_mt.api.settings import continued
 from flaxformer_mt.config import ExperimentConfig, freeze, to_dict
 from flaxformer_mt.config.digest_keys import trains
-from flaxformer_mt.data.sampling import resampler_for
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.errors import UserError
 from flaxformer_mt.model import parameters
@@ -264,7 +263,7 @@ def _train(
             )
         outcome = Training(
             program=program,
-            pairs=store.train,
+            planner=planner_of(config, store, vocabularies),
             evaluators=evaluators,
             checkpoints=checkpoints,
             telemetry=telemetry,
@@ -274,7 +273,6 @@ def _train(
             profiler=Profiler() if profile is None else Profiler(*profile, folder),
             utilization=None if peak is None else Utilization(config.model, sizes[1], peak),
             initial_params=initial,
-            resampler=resampler_for(config.data, vocabularies, settings.seed),
         ).run()
         trackers.state = outcome.state
         return outcome

@@ -98,7 +98,6 @@ def open_lines(path: str | None) -> Iterator[Lines]:
 class TwoInputs(Iterator[bytes]):
     """Line n of one input and line n of another, with a line end between them."""
 
-    interactive = False
     start = 0
 
     def __init__(self, src: Lines, tgt: Lines) -> None:
@@ -126,8 +125,6 @@ class TwoInputs(Iterator[bytes]):
 
 class Shard(Iterator[bytes]):
     """The lines of an input after `start` up to `stop`, with their numbers; `size` bytes."""
-
-    interactive = False
 
     def __init__(self, lines: Lines | TwoInputs, start: int, stop: int, size: int) -> None:
         self.name, self.start = lines.name, start

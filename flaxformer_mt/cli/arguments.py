@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import difflib
 import functools
 import json
@@ -193,7 +192,8 @@ def add_search(parser: ArgumentParser) -> None:
 def as_asked(options: Namespace, translator: fm.Translator) -> fm.Translator:
     """The model with the settings and dtype given to the command. Raises ConfigError."""
     given = given_settings(options)
-    config = dataclasses.replace(translator.config, **given)
+    translator = translator.with_config(**given)
+    config = translator.config
     if "diversity" in given and config.diverse_groups == 1:
         raise ConfigError("--diversity needs more than one group: add --diverse-groups G")
     if not getattr(options, "sample", False) and config.beam_size % config.diverse_groups:
@@ -201,7 +201,6 @@ def as_asked(options: Namespace, translator: fm.Translator) -> fm.Translator:
             f"--beam-size {config.beam_size} must be a multiple of the {config.diverse_groups} "
             "groups (decoding.diverse_groups, --diverse-groups)"
         )
-    translator = translator.with_config(**given)
     dtype = getattr(options, "dtype", None)
     return translator if dtype is None else translator.with_dtype(dtype)
 

@@ -202,7 +202,8 @@ def streamed(
             else:
                 lines = stack.enter_context(reading())
             sink = stack.enter_context(writing(options, named, ends))
-            window = options.window or (1 if lines.interactive else WINDOW)
+            typed = lines if isinstance(lines, Lines) and lines.interactive else None
+            window = options.window or (1 if typed else WINDOW)
             begin = functools.partial(_begun, options, settings, window)
             clock: Callable[[], float] = working_time
             if options.engine == "ray":
@@ -217,10 +218,10 @@ def streamed(
                 work = functools.partial(map, lambda window: (window, make(window)))
             terminal = sys.stderr.isatty()
             meter = Meter(what, say, share=lines.share, terminal=terminal, clock=clock)
-            if isinstance(lines, Lines) and lines.interactive:
+            if typed:
                 # A person sees each translation: no progress report needed.
                 meter = Meter(what, say, share=lines.share, every=math.inf)
-                lines.prompt = "> "
+                typed.prompt = "> "
                 say("type a sentence and press Enter; Ctrl-D quits")
             stack.enter_context(_told(sink, meter))
             sums = stream(lines, sink, work, identity=told, window=window, meter=meter)
@@ -228,7 +229,7 @@ def streamed(
         return STOPPED
     for line in settings.describe(sums):
         say(line)
-    if getattr(lines, "prompt", ""):
+    if typed:
         return 0
     took = f"{meter.seconds:.1f} s"
     if options.engine == "local":

@@ -10,6 +10,7 @@ from flaxformer_mt.config.schema import (
     CorpusConfig,
     DataConfig,
     ExperimentConfig,
+    ScheduleConfig,
     TrainingConfig,
     VocabularyConfig,
 )
@@ -243,9 +244,9 @@ def unused_settings(config: ExperimentConfig, overrides: Iterable[str] = ()) -> 
 
 def _of_other_kinds(config: ExperimentConfig) -> Iterator[tuple[str, str]]:
     group, schedule = "training.schedule", config.training.schedule
-    for kind, name, default in (("paper", "factor", 1.0), ("peak", "peak", 0.0)):
+    for kind, name in (("paper", "factor"), ("peak", "peak")):
         value = getattr(schedule, name)
-        if kind != schedule.kind and value != default:
+        if kind != schedule.kind and value != getattr(ScheduleConfig, name):
             other = f"has no effect with '{group}.kind' = '{schedule.kind}'"
             yield f"'{group}.{name}' = {value} {other}: set one of them", f"{group}.{name}"
     for key, corpus in _corpora(config.data):

@@ -66,20 +66,15 @@ def thaw(config: ExperimentConfig) -> ConfigDict:
     return thawed
 
 
-def complete(config: ConfigDict, origin: str) -> None:
-    """Gives a config its absent keys' defaults and unlocks it, in place. Raises ConfigError."""
-    config.unlock()
-    _fill(config, default_config(), "", origin)
-
-
-def _fill(config: ConfigDict, full: ConfigDict, prefix: str, origin: str) -> None:
+def fill(config: ConfigDict, full: ConfigDict, prefix: str, origin: str) -> None:
+    """Gives a config the keys that it lacks from `full`, in place. Raises ConfigError."""
     for key, value in full.items():
         if key not in config:
             config[key] = value
         elif isinstance(value, ConfigDict):
             if not isinstance(config[key], ConfigDict):
                 raise ConfigError(f"{origin}: '{prefix}{key}' is a group, not {config[key]!r}")
-            _fill(config[key], value, f"{prefix}{key}.", origin)
+            fill(config[key], value, f"{prefix}{key}.", origin)
 
 
 def corpus(**settings: Any) -> ConfigDict:

@@ -17,10 +17,11 @@ from flaxformer_mt.config.consistency import unused_settings
 from flaxformer_mt.config.freeze import (
     ConfigError,
     check_value,
-    complete,
     corpus,
+    default_config,
     default_of,
     field_types,
+    fill,
     flatten,
     freeze,
     is_corpora,
@@ -83,7 +84,7 @@ def load_config(
     if not isinstance(config, ConfigDict):
         advice = "start from default_config()"
         raise ConfigError(f"{path}: get_config returned {config!r}, not a ConfigDict: {advice}")
-    complete(config, spec)
+    fill(config.unlock(), default_config(), "", spec)
     # Before an override can set a default on purpose.
     value = functools.partial(functools.reduce, lambda node, part: node[part])
     free = [key for key in sized(TYPICAL) if value(key.split("."), config) == default_of(key)]

@@ -11,6 +11,7 @@ from jaxtyping import Float64, Int32, Int64
 
 from flaxformer_mt.config.schema import BatchConfig
 from flaxformer_mt.data.plan import Lengths, Plan, PlanError, Shape, random_order, rows_within
+from flaxformer_mt.data.store import runs
 
 # Candidate lengths per side. The search takes their fourth power: about half a second and 100 MB.
 _LEVELS = 48
@@ -58,11 +59,9 @@ def plan_buckets(
     order = random_order(random, bucket)
     plan = _cut(order, np.bincount(bucket, minlength=len(shapes)), tuple(shapes))
     turn = random_order(random, np.zeros(len(plan), np.uint8))
-    sizes = np.diff(plan.starts)
-    starts = np.zeros_like(plan.starts)
-    np.cumsum(sizes[turn], out=starts[1:])
-    moved = np.repeat(plan.starts[turn] - starts[:-1], sizes[turn])
-    pairs = plan.pairs[moved + np.arange(len(order))]
+    sizes = np.diff(plan.starts)[turn]
+    starts = np.cumsum([0, *sizes])
+    pairs = plan.pairs[runs(plan.starts[turn], sizes)]
     return Plan(plan.shapes, plan.shape_of[turn], starts, plan.row_starts, pairs)
 
 

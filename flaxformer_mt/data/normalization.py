@@ -28,8 +28,7 @@ Normalize = Callable[[str], str]
 
 # Zero-width space, word joiner, byte order mark. U+200C and U+200D matter to Persian, Indic, emoji.
 _INVISIBLE = "\u200b\u2060\ufeff"
-_HANGUL_L, _HANGUL_V = range(0x1100, 0x1113), range(0x1161, 0x1176)
-_HANGUL_T = range(0x11A8, 0x11C3)
+_SYLLABLES = range(0xAC00, 0xD7A4)  # of Hangul
 # Marks that text has in either order: Arabic vowel signs, Hebrew points.
 _POINTS = (range(0x064B, 0x0656), range(0x05B0, 0x05C8))
 _SHOWS_NOTHING = _INVISIBLE + "\u200c\u200d\u2581"
@@ -69,7 +68,6 @@ def _unicode_rules(form: Literal["NFC", "NFKC"]) -> Rules:
         for c in _characters()
         if unicodedata.decomposition(c)[:1] not in ("", "<")
         and unicodedata.normalize("NFC", c) == c
-        and not 0xAC00 <= ord(c) <= 0xD7A3
     }
     marks = sorted({mark for parts in composites.values() for mark in parts[1:]})
     starters = {parts[0] for parts in composites.values()} | set(composites)
@@ -115,12 +113,11 @@ def _wrong_orders(marks: list[str]) -> Iterator[tuple[str, str]]:
 
 def _hangul() -> Rules:
     made = {}
-    for lead, vowel in itertools.product(map(chr, _HANGUL_L), map(chr, _HANGUL_V)):
-        open_syllable = unicodedata.normalize("NFC", lead + vowel)
-        made[lead + vowel] = open_syllable
-        for trail in map(chr, _HANGUL_T):
-            closed = chr(ord(open_syllable) + ord(trail) - 0x11A7)
-            made[lead + vowel + trail] = made[open_syllable + trail] = closed
+    for syllable in map(chr, _SYLLABLES):
+        jamo = unicodedata.normalize("NFD", syllable)
+        made[jamo] = syllable
+        if jamo[2:]:
+            made[unicodedata.normalize("NFC", jamo[:2]) + jamo[2]] = syllable
     return made
 
 

@@ -29,7 +29,6 @@ from flaxformer_mt.data.order import Position as Position
 from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.data.planner import Planner, planned_batches, planned_pass
 from flaxformer_mt.data.processes import end_with_parent, signals_held_back
-from flaxformer_mt.data.sampling import Resampler
 from flaxformer_mt.data.store import TokenPairs
 from flaxformer_mt.errors import FlaxformerError
 
@@ -47,9 +46,8 @@ class WorkerError(FlaxformerError):
 class Batches(Iterator[tuple[Batch, Position]], contextlib.AbstractContextManager["Batches"]):
     """Endless (batch, position of the next one), from the batch at `position` on.
 
-    The stream is a pure function of the pairs' lengths, `batch_config` and `seed`; one started at a
-    position continues an earlier one. Positions in `skip` are left out. Batches have only the rows
-    of `share`.
+    The stream is a pure function of what `planner` is made of; one started at a position continues
+    an earlier one. Positions in `skip` are left out. Batches have only the rows of `share`.
 
     A thread or `workers` processes assemble batches ahead. `next` raises their errors: PlanError
     for a position of another store or batch size, WorkerError if a process died. `close`, the end
@@ -58,18 +56,13 @@ class Batches(Iterator[tuple[Batch, Position]], contextlib.AbstractContextManage
 
     def __init__(
         self,
-        pairs: TokenPairs,
-        batch_config: BatchConfig,
-        seed: int,
+        planner: Planner,
         position: Position = _START,
         *,
         skip: Collection[Position] = (),
         share: Share = WHOLE,
         workers: int = 0,
-        epoch_pairs: int = 0,
-        resampler: Resampler | None = None,
     ) -> None:
-        planner = Planner(pairs, batch_config, seed, epoch_pairs=epoch_pairs, resampler=resampler)
         self.shapes = planner.shapes  # the shapes that batches have
         self.windows = planner.order.windows  # windows of an epoch
         self.delivered = position  # the place of the batch that `next` gave last

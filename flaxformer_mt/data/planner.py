@@ -49,7 +49,7 @@ class Planner:
         epoch_pairs: int = 0,
         resampler: Resampler | None = None,
     ) -> None:
-        self._pairs, self._seed, self._resampler = pairs, seed, resampler
+        self.pairs, self._seed, self._resampler = pairs, seed, resampler
         src, tgt, counts = _expected_lengths(pairs)
         self._packed = batch.form == "pack"
         self.shapes: tuple[Shape, ...] = (
@@ -65,7 +65,7 @@ class Planner:
         self.order = Order(pairs.parts, seed, window, epoch_pairs)
 
     def window(self, epoch: int, window: int) -> PlannedWindow:
-        indices, pairs = self.order.pairs(epoch, window), self._pairs
+        indices, pairs = self.order.pairs(epoch, window), self.pairs
         if self._resampler is not None:
             pairs = self._resampler.draw(pairs, indices, epoch, self._longest)
             indices = np.arange(len(pairs))

@@ -1,12 +1,28 @@
-"""Worker processes: how many, how to start them, and that they end with this one."""
+"""Work by threads and processes: in order, how many, how to start them, and that they end."""
 
+import collections
 import contextlib
 import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from multiprocessing import connection, resource_tracker
+from typing import TypeVar
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+def mapped(submit: Callable[[S], Future[T]], items: Iterable[S], *, ahead: int) -> Iterator[T]:
+    """`map` by an executor's threads or processes, with `ahead` items under way."""
+    under_way = collections.deque[Future[T]]()
+    for item in items:
+        under_way.append(submit(item))
+        if len(under_way) == ahead:
+            yield under_way.popleft().result()
+    yield from (one.result() for one in under_way)
 
 
 @contextlib.contextmanager

@@ -9,7 +9,6 @@ other split shows, so no sentence is in two splits.
 """
 
 import hashlib
-import itertools
 import random
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -35,19 +34,10 @@ class Derivation(NamedTuple):
 
 def derivations(split: Split, size: int, seed: int = 0) -> Iterator[Derivation]:
     """`size` derivations of a split, lazily; a longer stream begins with the shorter one."""
-    return itertools.islice(_derivations(split, seed), size)
-
-
-def pairs(split: Split, size: int, seed: int = 0) -> Iterator[tuple[str, str]]:
-    """`size` (English, German) sentence pairs of a split; raises as `derivations` does."""
-    return ((src, tgt) for src, tgt, _ in derivations(split, size, seed))
-
-
-def _derivations(split: Split, seed: int) -> Iterator[Derivation]:
     digest = hashlib.blake2b(f"{split}|{seed}".encode(), digest_size=8).digest()
     sampler = Sentences(random.Random(int.from_bytes(digest, "big")), split)
     owner = assignments()
-    while True:
+    while size > 0:
         sentence = sampler.sentence()
         if split != "train" and not any(owner[one] == split for one in sentence.shown):
             continue
@@ -55,3 +45,9 @@ def _derivations(split: Split, seed: int) -> Iterator[Derivation]:
         lengths = src.count(" ") + 1, tgt.count(" ") + 1
         if SHORTEST <= min(lengths) and max(lengths) <= LONGEST:
             yield Derivation(src, tgt, sentence.shown)
+            size -= 1
+
+
+def pairs(split: Split, size: int, seed: int = 0) -> Iterator[tuple[str, str]]:
+    """`size` (English, German) sentence pairs of a split; raises as `derivations` does."""
+    return ((src, tgt) for src, tgt, _ in derivations(split, size, seed))

@@ -93,14 +93,9 @@ def read_tree(folder: Path, meta: Mapping[str, Any], name: str, abstract: Any) -
     wanted = {path: _target(leaf) for path, leaf in flatten_paths(abstract).items()}
     check_form(folder, meta, name, wanted)
     found: dict[str, Any] = {}
-    damage = None
-    if wanted:
-        try:
+    with damaged_for_all(f"{folder}: {name}"):
+        if wanted:
             found = reading(folder, name, lambda: _read_arrays(folder / name, wanted))
-        except DamagedError as error:
-            damage = error
-    if not everywhere(damage is None):
-        raise damage or DamagedError(f"{folder}: {name} cannot be read on another host")
     digests = tree_digest(found)
     wrong = [path for path in wanted if digests[path] != meta["leaves"][name][path]["digest"]]
     if wrong:
@@ -179,6 +174,18 @@ def _read_json(folder: Path, name: str) -> dict[str, Any]:
 
 def _checksum(content: Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+@contextlib.contextmanager
+def damaged_for_all(what: str) -> Iterator[None]:
+    """Raises DamagedError in every process if the block does in one."""
+    damage = None
+    try:
+        yield
+    except DamagedError as error:
+        damage = error
+    if not everywhere(damage is None):
+        raise damage or DamagedError(f"{what} cannot be read on another host")
 
 
 def everywhere(ok: bool) -> bool:

@@ -242,18 +242,13 @@ def load_params(
 
 
 def _read(folder: Path, abstract: Mapping[str, Any]) -> Snapshot:
-    damage = None
-    try:
+    with form.damaged_for_all(f"{folder}:"):
         meta = form.read_meta(folder)
         if str(meta["step"]) != folder.name:
             raise DamagedError(f"{folder}: holds step {meta['step']}; restore the folder's name")
         for name, tree in abstract.items():
             form.check_form(folder, meta, name, flatten_paths(tree))
         position = form.read_document(folder, meta, "position")
-    except DamagedError as error:
-        damage = error
-    if not form.everywhere(damage is None):
-        raise damage or DamagedError(f"{folder}: cannot be read on another host")
     trees = {name: form.read_tree(folder, meta, name, tree) for name, tree in abstract.items()}
     return Snapshot(
         step=meta["step"],

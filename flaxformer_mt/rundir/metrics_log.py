@@ -41,12 +41,8 @@ class MetricsLog(contextlib.AbstractContextManager["MetricsLog"]):
 
     def rewind(self, step: int) -> None:
         """Drops the lines of steps after `step`, which training repeats."""
-        lines = self.path.read_bytes().splitlines(keepends=True)
-        kept = [
-            line
-            for number, line in enumerate(lines, start=1)
-            if _parse(self.path, number, line)["step"] <= step
-        ]
+        lines, reports = self.path.read_bytes().splitlines(keepends=True), read_metrics(self.path)
+        kept = [line for line, one in zip(lines, reports, strict=True) if one["step"] <= step]
         if len(kept) < len(lines):
             with explained(self.path, "rewritten"):
                 write_whole(self.path, b"".join(kept))
@@ -82,7 +78,7 @@ def _parse(path: Path, number: int, line: bytes) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     value = value.item() if hasattr(value, "item") else value
     if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+        return json.dumps(value)
     return value
 
 

@@ -10,8 +10,7 @@ import jax
 
 from flaxformer_mt.data.order import Position
 from flaxformer_mt.data.pipeline import Batches
-from flaxformer_mt.data.sampling import Resampler
-from flaxformer_mt.data.store import TokenPairs
+from flaxformer_mt.data.planner import Planner
 from flaxformer_mt.parallel.process_settings import keep_freed_memory
 from flaxformer_mt.parallel.processes import StopRequest
 from flaxformer_mt.rundir.checkpoint_choice import Kind
@@ -55,7 +54,7 @@ class Training:
     """
 
     program: Program
-    pairs: TokenPairs
+    planner: Planner  # of batches of the training pairs
     evaluators: Sequence[Evaluator]
     checkpoints: Checkpoints
     telemetry: Telemetry
@@ -64,7 +63,6 @@ class Training:
     profiler: Profiler = dataclasses.field(default_factory=Profiler)
     utilization: Utilization | None = None
     initial_params: Callable[[], Any] | None = None
-    resampler: Resampler | None = None
 
     def __post_init__(self) -> None:
         self.config, self.settings = self.program.config, self.program.config.training
@@ -124,7 +122,7 @@ class Training:
     def begin_or_restore(self, past: Progress | None = None) -> bool:
         """Resumes from the last good checkpoint, if there is one; `past` survives a rollback."""
         state, self.step, self.progress = restored(
-            self.checkpoints, self.program, data=self.pairs.digest
+            self.checkpoints, self.program, data=self.planner.pairs.digest
         )
         # If newer checkpoints were damaged, their steps are done and reported again.
         self.telemetry.rewind(self.step)
@@ -134,15 +132,11 @@ class Training:
         if past is not None:
             self.progress = past.restored(self.progress)
         self.batches = Batches(
-            self.pairs,
-            self.config.data.batch,
-            seed=self.settings.seed,
-            position=self.progress.position,
+            self.planner,
+            self.progress.position,
             skip=frozenset(self.progress.left_out),
             share=self.program.share,
             workers=self.config.data.workers,
-            epoch_pairs=self.config.data.epoch_pairs,
-            resampler=self.resampler,
         )
         self.reading.enter_context(self.batches)
         if state is not None:

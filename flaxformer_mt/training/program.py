@@ -143,7 +143,7 @@ def build(
             )
         init = jax.jit(lambda: nn.unbox(boxed_state()), out_shardings=shardings)
         train_step = jax.jit(
-            make_train_step(model, config, optimizer, layout),
+            make_train_step(model, config, optimizer, schedule, layout),
             in_shardings=(shardings, batch_sharding(mesh)),
             out_shardings=(shardings, None),
             donate_argnums=0,

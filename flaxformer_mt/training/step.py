@@ -17,7 +17,7 @@ from flaxformer_mt.model.embedding import softmax_bias, softmax_table, table_cop
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.parallel.mesh import place_whole, rows_split
 from flaxformer_mt.training.loss import LossSums, smoothed_cross_entropy
-from flaxformer_mt.training.optimizer import learning_rate, without_frozen_gradients
+from flaxformer_mt.training.optimizer import without_frozen_gradients
 
 Params = Any
 Metrics = dict[str, jax.Array]
@@ -115,20 +115,20 @@ def make_train_step(
     model: Transformer,
     config: ExperimentConfig,
     optimizer: optax.GradientTransformation,
+    schedule: optax.Schedule,
     layout: UpdateLayout | None,
 ) -> TrainStep:
     """`(state, batch) -> (state, metrics)`, to be jitted with the state donated.
 
     The gradient is that of the smoothed loss summed over the batch's target tokens and divided by
     their number, also with micro-batches. An update whose loss or gradient isn't finite changes no
-    parameters, moments or average, and is counted.
+    parameters, moments or average, and is counted. `schedule` is the optimizer's, for the metrics.
 
     With a `layout`, gradients are summed into the parts that it names and each device updates its
     own; the jitted step's shardings say how the parameters are laid out then.
     """
     settings = config.training.optimizer
     narrow = config.training.exchange_dtype != "float32"
-    schedule = learning_rate(config.training.schedule, config.model.d_model)
 
     def objective(params: Params, batch: Batch, tokens: jax.Array, key: jax.Array) -> Any:
         params = without_frozen_gradients(params, config.training.freeze)

@@ -33,7 +33,8 @@ PAIRS = in_memory(
     [[100 + i, *[5] * n] for i, (n, _) in enumerate(_LENGTHS)],
     [[100 + i, *[6] * m] for i, (_, m) in enumerate(_LENGTHS)],
 )
-SIZE = len(Planner(PAIRS, CONFIG, SEED).window(0, 0).plan)
+PLANNER = Planner(PAIRS, CONFIG, SEED)
+SIZE = len(PLANNER.window(0, 0).plan)
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +58,7 @@ def same(one: Batch, other: Batch) -> bool:
 
 
 def take(count: int, position: Position = START) -> list[tuple[Batch, Position]]:
-    with Batches(PAIRS, CONFIG, SEED, position) as batches:
+    with Batches(PLANNER, position) as batches:
         return list(itertools.islice(batches, count))
 
 
@@ -78,7 +79,7 @@ def test_resuming_gives_the_same_batches_and_left_out_ones_never_come():
     assert same(take(1, Position(3, 0, size))[0][0], take(1, Position(4, 0, 0))[0][0])
     left_out = {starts[0], starts[2], starts[3], starts[size - 1], starts[size]}
     expected = [whole[i][0] for i in range(2 * size) if starts[i] not in left_out]
-    with Batches(PAIRS, CONFIG, SEED, skip=left_out) as batches:
+    with Batches(PLANNER, skip=left_out) as batches:
         for batch in expected:
             got, after = next(batches)
             assert same(got, batch)
@@ -91,7 +92,7 @@ def test_resuming_gives_the_same_batches_and_left_out_ones_never_come():
 )
 def test_positions_outside_the_plan_are_errors(position):
     message = r"Position\(epoch=.* lies outside (a window of \d+ batches|an epoch of 1 windows)"
-    with Batches(PAIRS, CONFIG, SEED, position) as batches, pytest.raises(PlanError, match=message):
+    with Batches(PLANNER, position) as batches, pytest.raises(PlanError, match=message):
         next(batches)
 
 
@@ -104,7 +105,7 @@ def test_batches_stand_ready_within_a_bound_and_an_error_is_raised_by_next(monke
 
     made, done, broken, real = itertools.count(), list[int](), 20, planner.assemble
     monkeypatch.setattr(planner, "assemble", fail)
-    batches = Batches(PAIRS, CONFIG, SEED)
+    batches = Batches(PLANNER)
     next(batches)
     time.sleep(0.5)
     assert 2 <= len(done) <= 12
@@ -115,7 +116,7 @@ def test_batches_stand_ready_within_a_bound_and_an_error_is_raised_by_next(monke
 
 
 def test_closing_or_dropping_the_stream_ends_the_thread():
-    dropped, closed = (Batches(PAIRS, CONFIG, SEED) for _ in range(2))
+    dropped, closed = (Batches(PLANNER) for _ in range(2))
     next(dropped)
     next(closed)
     closed.close()
@@ -127,7 +128,7 @@ def test_waiting_for_data_and_epochs_are_told(monkeypatch):
     # A clock that moves by one at each look.
     clock = types.SimpleNamespace(perf_counter=itertools.count().__next__)
     monkeypatch.setattr(pipeline, "time", clock)
-    with Batches(PAIRS, CONFIG, SEED, Position(2, 0, SIZE // 2)) as batches:
+    with Batches(PLANNER, Position(2, 0, SIZE // 2)) as batches:
         for done in range(4):
             assert batches.seconds_waited == done
             next(batches)
@@ -163,9 +164,9 @@ def test_exchanged_sources_are_of_the_pair_before_in_the_batch():
 @pytest.mark.extended
 def test_workers_give_the_same_stream_and_their_death_is_reported(tmp_path):
     pairs = Store.open(write(tmp_path / "data")).train
-    with Batches(pairs, CONFIG, SEED) as batches:
+    with Batches(Planner(pairs, CONFIG, SEED)) as batches:
         expected = list(itertools.islice(batches, 7))
-    batches = Batches(pairs, CONFIG, SEED, workers=2)
+    batches = Batches(Planner(pairs, CONFIG, SEED), workers=2)
     for (batch, position), (given_batch, given_position) in zip(expected, batches, strict=False):
         assert same(batch, given_batch) and position == given_position
     workers = multiprocessing.active_children()

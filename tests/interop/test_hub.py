@@ -182,8 +182,8 @@ def test_a_data_set_that_is_not_there_is_named(hub, tmp_path):
         with pytest.raises(CorpusError, match=message):
             opened(path)
     with pytest.raises(CorpusError, match="dataset lab/pairs: not downloaded yet"):
-        opened("lab/pairs/en-de/*", make=False)
-    fetched, there = (opened("lab/pairs/en-de/*", make=make) for make in (True, False))
+        opened("lab/pairs/en-de/*", fetch=False)
+    fetched, there = (opened("lab/pairs/en-de/*", fetch=fetch) for fetch in (True, False))
     assert list(fetched.records()) == list(there.records())
     data = DataConfig(train=(dataclasses.replace(corpus, path="hf://datasets/lab/none/*"),))
     assert open_split(data, "train", fetch=False) == []

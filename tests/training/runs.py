@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from flaxformer_mt.data.batch import Batch
+from flaxformer_mt.data.planner import Planner
 from flaxformer_mt.data.store import TokenPairs
 from flaxformer_mt.parallel.processes import StopRequest
 from flaxformer_mt.rundir.checkpoint_choice import select_step
@@ -81,7 +82,7 @@ class Run:
                     losses = loss_evaluator(program, self.valid_pairs, telemetry.message)
                     return Training(
                         program=program,
-                        pairs=self.train_pairs,
+                        planner=Planner(self.train_pairs, config.data.batch, config.training.seed),
                         evaluators=[losses, *([] if self.decode is None else [self.decode])],
                         checkpoints=checkpoints,
                         telemetry=telemetry,

@@ -71,11 +71,10 @@ def lowered_for_cuda(name: str) -> str:
         )
         form = {"rows": 4, "src_length": 16, "sharding": one, "platforms": ("cuda",)}
         return lower_search(params, program.model, config.decoding, **form).as_text()
-    optimizer = make_optimizer(
-        config.training.optimizer, learning_rate(config.training.schedule, config.model.d_model)
-    )
+    schedule = learning_rate(config.training.schedule, config.model.d_model)
+    optimizer = make_optimizer(config.training.optimizer, schedule)
     steps = {
-        "train": (make_train_step(program.model, config, optimizer, None), state),
+        "train": (make_train_step(program.model, config, optimizer, schedule, None), state),
         "eval": (lambda *a: batch_loss(program.model, config, *a, None), state.params),
     }
     step, start = steps[name]

@@ -7,8 +7,8 @@ from flaxformer_mt.data.corpus.pairs import (
     EMPTY_SIDE as EMPTY_SIDE,
     EXAMPLES as EXAMPLES,
     CorpusError as CorpusError,
+    Defect as Defect,
     Drops as Drops,
-    Example as Example,
     Pair as Pair,
     Source as Source,
 )

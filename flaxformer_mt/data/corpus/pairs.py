@@ -48,15 +48,7 @@ class Pair(NamedTuple):
 
 
 class Defect(NamedTuple):
-    """Why a record isn't a pair: the file (or corpus), the reason and details."""
-
-    file: str
-    reason: str
-    detail: str
-
-
-class Example(NamedTuple):
-    """One dropped pair: a defect and its line."""
+    """Why a record isn't a pair: the file (or corpus) and line, the reason and details."""
 
     file: str
     line: int
@@ -72,17 +64,17 @@ class Drops:
     """How many pairs were left out, by reason, and the first few of each reason."""
 
     counts: dict[str, int] = dataclasses.field(default_factory=dict)
-    examples: list[Example] = dataclasses.field(default_factory=list)
+    examples: list[Defect] = dataclasses.field(default_factory=list)
 
     @property
     def total(self) -> int:
         return sum(self.counts.values())
 
-    def add(self, line: int, defect: Defect) -> None:
+    def add(self, defect: Defect) -> None:
         count = self.counts.get(defect.reason, 0)
         self.counts[defect.reason] = count + 1
         if count < EXAMPLES:
-            self.examples.append(Example(defect.file, line, defect.reason, defect.detail))
+            self.examples.append(defect)
 
     def merge(self, later: Drops) -> None:
         before = dict(self.counts)
@@ -131,35 +123,37 @@ class Source:
             else:
                 yield self._lead + src, tgt
 
-    def check(self, columns: tuple[bytes, ...]) -> Defect | None:
-        """None if these columns are a source and a target sentence in UTF-8.
+    def check(self, columns: tuple[bytes, ...], line: int = 0) -> Defect | None:
+        """None if these columns of a line are a source and a target sentence in UTF-8.
 
         A pair on the other side of `held_out` has a defect, so that lines keep their numbers.
         """
         if len(columns) != 2:
-            return Defect(self.label, *columns[0].decode().split("\0", 1))
+            return Defect(self.label, line, *columns[0].decode().split("\0", 1))
         src, tgt = columns[0].removeprefix(self._lead), columns[1]
-        if defect := self._defect_of_sides((src, tgt)):
+        if defect := self._defect_of_sides((src, tgt), line):
             return defect
         if self.fraction:
             # By the source text, without the tag.
             digest = hashlib.blake2b(src.strip(), digest_size=8).digest()
             if (int.from_bytes(digest) < self.fraction * 2**64) != self.held_out:
                 reason = TRAINED_ON if self.held_out else HELD_OUT
-                return Defect(self.label, reason, "by its source text")
+                return Defect(self.label, line, reason, "by its source text")
         return None
 
-    def _defect_of_sides(self, sides: tuple[bytes, bytes]) -> Defect | None:
+    def _defect_of_sides(self, sides: tuple[bytes, bytes], line: int) -> Defect | None:
         files = (self.label, self.label) if self.where else self.files.values()
         for side, text, file in zip(("source", "target"), sides, files, strict=True):
             if control := _CONTROL.search(text):
                 detail = f"U+{control.group()[0]:04X} at byte {control.start() + 1}"
-                return Defect(str(file), CONTROL_CHARACTER, detail + self.where.format(side=side))
+                detail += self.where.format(side=side)
+                return Defect(str(file), line, CONTROL_CHARACTER, detail)
             try:
                 decoded = text.decode()
             except UnicodeDecodeError as error:
                 detail = f"byte 0x{text[error.start]:02X} at byte {error.start + 1}"
-                return Defect(str(file), INVALID_UTF8, detail + self.where.format(side=side))
+                detail += self.where.format(side=side)
+                return Defect(str(file), line, INVALID_UTF8, detail)
             if is_blank(decoded):
-                return Defect(str(file), EMPTY_SIDE, f"the {side} is blank")
+                return Defect(str(file), line, EMPTY_SIDE, f"the {side} is blank")
         return None

@@ -57,50 +57,50 @@ def is_fetched(corpus: CorpusConfig) -> bool:
 
 
 def open_source(
-    corpus: CorpusConfig, folder: str = "", key: str = "", *, make: bool = True
+    corpus: CorpusConfig, folder: str = "", key: str = "", *, fetch: bool = True
 ) -> Source:
     """The source that the settings under `key` name, its files' existence checked.
 
-    Paths are relative to `folder`. With `make`, a TFDS set is prepared and one of the hub fetched
+    Paths are relative to `folder`. With `fetch`, a TFDS set is prepared and one of the hub fetched
     if need be, which may take long. Raises CorpusError, which names the setting.
     """
     key = key or corpus.name or "corpus"
-    if corpus.tag:
-        untagged = dataclasses.replace(corpus, tag="")
-        source = open_source(untagged, folder, key, make=make)
-        return dataclasses.replace(source, tag=corpus.tag)
     for name in CORPUS_SETTINGS[corpus.kind].needed:
         if not getattr(corpus, name):
             text = f"{key}.{name} is not set: a corpus of kind {corpus.kind!r} needs it"
             if key == "data.valid":
                 text += "; or hold out training text with data.valid_fraction=0.01"
             raise CorpusError(text)
-    if corpus.kind == "synthetic":
-        drawn = functools.partial(_drawn, corpus.split, corpus.size)
-        # There is no file to name, and its records are the texts.
-        return Source({}, f"{key} (built-in grammar)", (drawn,), tuple)
+    return dataclasses.replace(_opened(corpus, folder, key, fetch), tag=corpus.tag)
+
+
+def _opened(corpus: CorpusConfig, folder: str, key: str, fetch: bool) -> Source:
     texts = functools.partial(texts_at, src=corpus.src, tgt=corpus.tgt)
-    if corpus.kind in ("files", "tsv", "jsonl"):
-        found = {
-            name: paths.require_file(getattr(corpus, name), folder, f"{key}.{name}")
-            for name in (("src", "tgt") if corpus.kind == "files" else ("path",))
-        }
-        label = str(next(iter(found.values())))
-        if corpus.kind == "files":
-            sides = functools.partial(aligned, found["src"], found["tgt"])
-            return Source(found, label, (sides,), tuple, where="")
-        read = functools.partial(lines, found["path"])
-        if corpus.kind == "tsv":
-            return Source(found, label, (read,), tab_separated, where=" of the {side} column")
-        return Source(found, label, (read,), texts)
-    if corpus.kind == "array_record":
-        matches = paths.require_matches(corpus.path, folder, f"{key}.path")
-        shards = {f"path[{number}]": shard for number, shard in enumerate(matches)}
-        parts = tuple(functools.partial(read_array_record, shard) for shard in matches)
-        return Source(shards, corpus.path, parts, texts)
-    if corpus.kind == "hf":
-        return keyed_records.open_files(corpus, folder, key, fetch=make)
-    return tfds_sets.open_set(corpus, folder, key, make=make)
+    match corpus.kind:
+        case "files":
+            src = paths.require_file(corpus.src, folder, f"{key}.src")
+            tgt = paths.require_file(corpus.tgt, folder, f"{key}.tgt")
+            sides = functools.partial(aligned, src, tgt)
+            return Source({"src": src, "tgt": tgt}, str(src), (sides,), tuple, where="")
+        case "tsv" | "jsonl":
+            path = paths.require_file(corpus.path, folder, f"{key}.path")
+            read = Source({"path": path}, str(path), (functools.partial(lines, path),), texts)
+            if corpus.kind == "jsonl":
+                return read
+            return dataclasses.replace(read, texts=tab_separated, where=" of the {side} column")
+        case "array_record":
+            matches = paths.require_matches(corpus.path, folder, f"{key}.path")
+            shards = {f"path[{number}]": shard for number, shard in enumerate(matches)}
+            parts = tuple(functools.partial(read_array_record, shard) for shard in matches)
+            return Source(shards, corpus.path, parts, texts)
+        case "hf":
+            return keyed_records.open_files(corpus, folder, key, fetch=fetch)
+        case "tfds":
+            return tfds_sets.open_set(corpus, folder, key, fetch=fetch)
+        case "synthetic":
+            drawn = functools.partial(_drawn, corpus.split, corpus.size)
+            # There is no file to name, and its records are the texts.
+            return Source({}, f"{key} (built-in grammar)", (drawn,), tuple)
 
 
 def _drawn(split: Any, size: int) -> Iterator[tuple[bytes, bytes]]:
@@ -121,12 +121,12 @@ def read_pairs(
     key = key or corpus.name or "corpus"
     source = open_source(corpus, folder, key)
     for line, columns in enumerate(source.records(), 1):
-        defect = source.check(columns)
+        defect = source.check(columns, line)
         if defect is None:
             src, tgt = columns
             yield Pair(line, src.decode(), tgt.decode())
         elif drops is None:
-            what = f"{defect.file}:{line}: {defect.reason}: {defect.detail} ({key})"
-            raise CorpusError(f"{what}; this corpus may not skip pairs: correct the line")
+            advice = "this corpus may not skip pairs: correct the line"
+            raise CorpusError(f"{defect} ({key}); {advice}")
         else:
-            drops.add(line, defect)
+            drops.add(defect)

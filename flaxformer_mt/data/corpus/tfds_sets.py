@@ -30,12 +30,12 @@ _CONNECT_SECONDS = 10
 _NOT_FETCHED = Path("/not-fetched")
 
 
-def open_set(corpus: CorpusConfig, folder: str, key: str, *, make: bool) -> Source:
+def open_set(corpus: CorpusConfig, folder: str, key: str, *, fetch: bool) -> Source:
     """The split and direction that a corpus of kind `tfds` names. Raises CorpusError.
 
-    `corpus.path` is a set in `data_dir`, made from archives with `make`, or a prepared folder.
+    `corpus.path` is a set in `data_dir`, made from archives with `fetch`, or a prepared folder.
     """
-    builder = _prepared(corpus, folder, key, make=make)
+    builder = _prepared(corpus, folder, key, fetch=fetch)
     name = builder.info.full_name
     languages = [
         feature
@@ -80,7 +80,7 @@ def _texts(src: str, tgt: str, features: Any) -> tuple[bytes, bytes]:
     return found[0][0], found[1][0]
 
 
-def _prepared(corpus: CorpusConfig, folder: str, key: str, *, make: bool) -> Any:
+def _prepared(corpus: CorpusConfig, folder: str, key: str, *, fetch: bool) -> Any:
     import tensorflow_datasets as tfds
     from tensorflow_datasets.core import read_only_builder
 
@@ -96,7 +96,7 @@ def _prepared(corpus: CorpusConfig, folder: str, key: str, *, make: bool) -> Any
             pass
         except ValueError as error:  # not a name, such as one with a blank
             raise CorpusError(f"{key}.path: {corpus.path!r}: {error}") from error
-    if not make:
+    if not fetch:
         raise CorpusError(f"{key}.path: {corpus.path} is not prepared in {data_dir}")
     if not isinstance(data_dir, Path):
         raise CorpusError(

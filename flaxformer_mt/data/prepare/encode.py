@@ -10,7 +10,7 @@ from jaxtyping import Bool, Int32, Int64, UInt64
 
 from flaxformer_mt.config.schema import DataConfig
 from flaxformer_mt.data import corpus as corpora
-from flaxformer_mt.data.corpus import EXAMPLES, Drops, Example, Place, Source
+from flaxformer_mt.data.corpus import EXAMPLES, Defect, Drops, Place, Source
 from flaxformer_mt.data.corpus.text_files import require_stamp
 from flaxformer_mt.data.prepare import filters
 from flaxformer_mt.data.vocabulary import BLANK, UNK, Vocabularies
@@ -83,7 +83,7 @@ class Encoded:
             self.drops.counts[reason] = self.drops.counts.get(reason, 0) + len(places)
         for place in places[:EXAMPLES].tolist():
             said = detail if isinstance(detail, str) else detail(place)
-            example = Example(file or self.label, self.first_line + place, reason, said)
+            example = Defect(file or self.label, self.first_line + place, reason, said)
             self.drops.examples.append(example)
 
     def keep(self, which: Bool[np.ndarray, " kept"]) -> None:

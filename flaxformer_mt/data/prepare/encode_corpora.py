@@ -5,7 +5,6 @@ locks they hold. They import no JAX, build their SentencePiece processors on the
 Ctrl-C to the parent, and end with it however it ends.
 """
 
-import collections
 import contextlib
 import dataclasses
 import functools
@@ -30,7 +29,7 @@ from flaxformer_mt.data.prepare.filters import DUPLICATE, NEAR_DUPLICATE, Seen, 
 from flaxformer_mt.data.prepare.manifest import VALID_TEXT, PrepareError, Report
 from flaxformer_mt.data.prepare.sample import nothing_left, share_of, text_bytes
 from flaxformer_mt.data.prepare.spread import Spread
-from flaxformer_mt.data.processes import end_with_parent, processors, signals_held_back
+from flaxformer_mt.data.processes import end_with_parent, mapped, processors, signals_held_back
 from flaxformer_mt.data.store_writer import StoreWriter
 from flaxformer_mt.errors import FAILED
 from flaxformer_mt.progress import Meter
@@ -178,14 +177,8 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
             self._pool.shutdown(cancel_futures=True)
 
     def _encode_elsewhere(self, chunks: Iterator[Chunk]) -> Iterator[Encoded]:
-        under_way: collections.deque[Future[Encoded]] = collections.deque()
         try:
-            while True:
-                for chunk in itertools.islice(chunks, _AHEAD * self._count - len(under_way)):
-                    under_way.append(self._submit(chunk))
-                if not under_way:
-                    return
-                yield under_way.popleft().result()
+            yield from mapped(self._submit, chunks, ahead=_AHEAD * self._count)
         except BrokenProcessPool as error:
             raise WorkerDied("a worker process was killed, perhaps out of memory") from error
 

@@ -7,7 +7,7 @@ changed files is an error that names the difference, never a silent reuse.
 """
 
 import hashlib
-import importlib
+import importlib.util
 import json
 import os
 from collections.abc import Iterable
@@ -134,7 +134,7 @@ def _make(
     check_inputs(config)
     digests = spread.described() if spread else ()
     inputs = manifests.describe_inputs(
-        named_corpora(config), config.folder, known=digests, make=True
+        named_corpora(config), config.folder, known=digests, fetch=True
     )
     for line in manifests.repeated(inputs):
         report(f"prepare: {line}")
@@ -203,12 +203,9 @@ def _require_free_places(directory: Path) -> None:
 
 
 def _require_rensa(config: DataConfig) -> None:
-    try:
-        if config.filter.near_duplicates:
-            importlib.import_module("rensa")
-    except ImportError as error:
+    if config.filter.near_duplicates and importlib.util.find_spec("rensa") is None:
         what = "data.filter.near_duplicates: rensa is not installed"
-        raise PrepareError(f"{what}: {install('dedup')}") from error
+        raise PrepareError(f"{what}: {install('dedup')}")
 
 
 def _text_digests(contents: Iterable[bytes]) -> dict[str, str]:

@@ -63,16 +63,16 @@ def describe_inputs(
     folder: str,
     *,
     known: Files = (),
-    make: bool = False,
+    fetch: bool = False,
 ) -> list[dict[str, Any]]:
     """Each file's key, path, size, time of change and sha256, in order. Raises CorpusError.
 
-    Unchanged files' digests come from `known`. With `make`, sets of TFDS or the hub are fetched.
+    Unchanged files' digests come from `known`. With `fetch`, sets of TFDS or the hub are fetched.
     """
     digests = {(file["path"], file["size"], file["mtime_ns"]): file["sha256"] for file in known}
     described = []
     for _, key, corpus in named:
-        source = corpora.open_source(corpus, folder, key, make=make)
+        source = corpora.open_source(corpus, folder, key, fetch=fetch)
         for setting, path in source.files.items():
             size, mtime_ns = paths.stamp(path)
             sha256 = digests.get((str(path), size, mtime_ns)) or sha256_of(path)

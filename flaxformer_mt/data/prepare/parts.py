@@ -3,21 +3,21 @@
 The caller writes them: it gets all results anyway, and workers need not reach the run directory.
 """
 
-import collections
 import hashlib
 import io
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from flaxformer_mt.data.corpus import Drops, Example
+from flaxformer_mt.data.corpus import Defect, Drops
 from flaxformer_mt.data.corpus.paths import AnyPath, reaching
 from flaxformer_mt.data.prepare.encode import Encoded, Range
+from flaxformer_mt.data.processes import mapped
 from flaxformer_mt.data.vocabulary import Vocabularies, Vocabulary
 from flaxformer_mt.files.atomic import write_whole
 
@@ -30,8 +30,6 @@ _KINDS = {
     "mask": np.bool_,
 }
 
-S = TypeVar("S")
-T = TypeVar("T")
 Arrays = dict[str, np.ndarray]
 Trained = tuple[Vocabularies, int, list[int]]  # as `train_vocabulary` returns
 Work = Callable[[Iterable[Range]], Iterable[tuple[Range, list[Encoded]]]]
@@ -79,10 +77,11 @@ class Parts:
             return chunks
 
         with ThreadPoolExecutor(_THREADS) as pool:
-            found = _mapped(pool, find, ranges)
+            found = mapped(lambda part: pool.submit(find, part), ranges, ahead=_THREADS)
             for missing, group in itertools.groupby(found, lambda pair: pair[1] is None):
                 if missing:
-                    yield from _mapped(pool, put, work(part for part, _ in group))
+                    done = work(part for part, _ in group)
+                    yield from mapped(lambda one: pool.submit(put, one), done, ahead=_THREADS)
                 else:
                     yield from (list(_from_arrays(arrays)) for _, arrays in group if arrays)
 
@@ -116,16 +115,6 @@ def _digest(name: str, content: bytes) -> bytes:
     return hashlib.sha256(name.encode() + content).digest()
 
 
-def _mapped(pool: ThreadPoolExecutor, call: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
-    """`map`, by threads that are a few items ahead."""
-    called = collections.deque[Future[T]]()
-    for item in items:
-        called.append(pool.submit(call, item))
-        if len(called) == _THREADS:
-            yield called.popleft().result()
-    yield from (one.result() for one in called)
-
-
 def _to_arrays(chunks: Sequence[Encoded]) -> Arrays:
     arrays, others = Arrays(), list[Any]()
     for number, chunk in enumerate(chunks):
@@ -142,7 +131,7 @@ def _from_arrays(arrays: Arrays) -> Iterator[Encoded]:
     for number, (read, size, line, label, (src, tgt), counts, examples) in enumerate(others):
         encoded = Encoded(read, size, line, label)
         encoded.text = src.encode(), tgt.encode()
-        encoded.drops = Drops(counts, [Example(*example) for example in examples])
+        encoded.drops = Drops(counts, [Defect(*example) for example in examples])
         for name, kind in _KINDS.items():
             setattr(encoded, name, arrays[f"{name}{number}"].astype(kind))
         yield encoded

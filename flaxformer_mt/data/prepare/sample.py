@@ -78,7 +78,7 @@ def train_vocabulary(
     drops, sound = Drops(), list[Record]()
     for source, columns in drawn:
         if defect := source.check(columns):
-            drops.add(0, defect)
+            drops.add(defect)
         else:
             sound.append((source, columns))
     if not sound:
@@ -184,7 +184,7 @@ def _read(drawn: list[Any], sources: Sequence[Source], spread: Spread) -> None:
 def _sound_records(sources: Sequence[Source], drops: Drops) -> Iterator[Record]:
     for source in sources:
         for line, columns in enumerate(source.records(), 1):
-            if defect := source.check(columns):
-                drops.add(line, defect)
+            if defect := source.check(columns, line):
+                drops.add(defect)
             else:
                 yield source, columns

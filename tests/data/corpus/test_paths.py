@@ -35,7 +35,7 @@ def test_files_and_shards_are_streamed_from_a_store(bucket, tmp_path):
         mixed = CorpusConfig(src=f"gs://b/wmt/a.en{suffix}", tgt=str(tmp_path / "a.de"))
         assert list(read_pairs(whole, "/a/local/folder")) == PAIRS
         assert list(read_pairs(relative, "gs://b")) == list(read_pairs(mixed, "gs://b")) == PAIRS
-        found = open_source(relative, "gs://b/", make=False).files
+        found = open_source(relative, "gs://b/", fetch=False).files
         assert str(found["src"]) == f"gs://b/wmt/a.en{suffix}"
         assert paths.stamp(found["src"])[0] == len(pack(b"one\ntwo\n"))
     source = pickle.loads(pickle.dumps(open_source(relative, "gs://b")))
@@ -47,7 +47,7 @@ def test_files_and_shards_are_streamed_from_a_store(bucket, tmp_path):
         bucket.pipe(f"gs://b/x/part{number}/s-{number}", local.read_bytes())
     corpus = CorpusConfig(kind="array_record", path="x/part*/s-*", src="en", tgt="de")
     assert list(read_pairs(corpus, "gs://b")) == PAIRS
-    names = [str(path) for path in open_source(corpus, "gs://b", make=False).files.values()]
+    names = [str(path) for path in open_source(corpus, "gs://b", fetch=False).files.values()]
     assert names == ["gs://b/x/part0/s-0", "gs://b/x/part1/s-1"]
 
 

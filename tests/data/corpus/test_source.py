@@ -37,7 +37,7 @@ def test_kinds_differ_in_nothing_but_the_file(tmp_path):
         there = pickle.loads(pickle.dumps(source))
         first, second, third = (there.check(columns) for columns in records)
         assert first is third is None
-        assert second is not None and second[1:] == ("empty side", "the source is blank")
+        assert second is not None and second[2:] == ("empty side", "the source is blank")
         assert source.label in (str(next(iter(source.files.values()))), "a.array_*")
         with pytest.raises(CorpusError, match=":2: empty side: the source is blank"):
             list(read_pairs(corpus, str(tmp_path)))
@@ -63,5 +63,5 @@ def test_a_setting_that_is_missing_is_named():
     corpus = CorpusConfig(name="g", kind="synthetic", split="valid", size=20)
     expected = [Pair(n, *pair) for n, pair in enumerate(synthetic.pairs("valid", 20), 1)]
     assert list(read_pairs(corpus)) == expected
-    assert open_source(corpus, make=False).files == {}
+    assert open_source(corpus, fetch=False).files == {}
     assert open_source(corpus, key="data.valid").label == "data.valid (built-in grammar)"

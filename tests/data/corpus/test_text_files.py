@@ -110,7 +110,7 @@ def test_missing_files_name_the_setting(tmp_path, monkeypatch):
     two_files(tmp_path, b"a\n", b"b\n")
     for folder, name in (("~", "a"), ("", "~/a"), ("/nowhere", str(tmp_path / "a"))):
         corpus = CorpusConfig(name="a", src=f"{name}.en", tgt=f"{name}.de")
-        assert open_source(corpus, folder, make=False).files == {
+        assert open_source(corpus, folder, fetch=False).files == {
             "src": tmp_path / "a.en",
             "tgt": tmp_path / "a.de",
         }
