@@ -37,7 +37,6 @@ from flaxformer_mt.training.instruments import (
 )
 from flaxformer_mt.training.loop import Training
 from flaxformer_mt.training.program import Program, build, with_dtype
-from flaxformer_mt.training.progress import keep_policy
 from flaxformer_mt.training.telemetry import Report, Silence, Telemetry
 from flaxformer_mt.training.trackers import Trackers, check_installed
 from flaxformer_mt.training.validation import loss_evaluator
@@ -239,7 +238,7 @@ def _train(
             growing.upload()
 
         checkpoints = stack.enter_context(
-            Checkpoints(run.checkpoints, keep_policy(settings), report=say, before_save=before_save)
+            Checkpoints(run.checkpoints, settings, report=say, before_save=before_save)
         )
         stop = stack.enter_context(StopRequest(processes))
         start = checkpoints.latest_step() or 0

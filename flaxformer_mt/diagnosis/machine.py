@@ -20,10 +20,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from flaxformer_mt.config import TrainingConfig
 from flaxformer_mt.errors import install
 from flaxformer_mt.parallel.chips import chip_of, product_flops, upload_bandwidth
 from flaxformer_mt.parallel.processes import Processes, over_devices
-from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.paths import is_remote, remove
 from flaxformer_mt.versions import git_commit, package_versions
@@ -284,7 +284,7 @@ def _there_and_back(folder: Path, place: Path) -> Finding:
     table = spread(64, width, lambda n: np.random.default_rng(n).random((64, width), np.float32))
     abstract = {"table": jax.ShapeDtypeStruct(table.shape, table.dtype, sharding=table.sharding)}
     start = time.perf_counter()
-    with Checkpoints(folder, KeepPolicy()) as checkpoints:
+    with Checkpoints(folder, TrainingConfig()) as checkpoints:
         checkpoints.save(Snapshot(step=1, params={"table": table}, opt_state={}, position={"n": 1}))
         checkpoints.wait()
         saved = time.perf_counter() - start

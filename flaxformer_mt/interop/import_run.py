@@ -13,7 +13,7 @@ import numpy as np
 from flax.traverse_util import unflatten_dict
 
 from flaxformer_mt.config import ConfigError, default_config, freeze, to_dict
-from flaxformer_mt.config.schema import ExperimentConfig, ModelConfig
+from flaxformer_mt.config.schema import ExperimentConfig, ModelConfig, TrainingConfig
 from flaxformer_mt.data.type_table import MARKS, TypeTable
 from flaxformer_mt.data.vocabulary import BOS, PAD, UNK, Vocabularies, Vocabulary
 from flaxformer_mt.decoding.translator import Translator
@@ -31,7 +31,6 @@ from flaxformer_mt.interop.marian import (
 )
 from flaxformer_mt.interop.parity import Parity, Reference, compare, sample_lines
 from flaxformer_mt.rundir import layout
-from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.layout import Status, write_status
 
@@ -90,7 +89,7 @@ def import_marian(
     with appearing(workdir) as aside:
         run = layout.create(aside, to_dict(config), command_line)
         vocabularies.save(run.vocabulary)
-        with Checkpoints(run.checkpoints, KeepPolicy()) as checkpoints:
+        with Checkpoints(run.checkpoints, TrainingConfig()) as checkpoints:
             # No optimizer has seen them: other runs start from these weights, this one never does.
             checkpoints.save(Snapshot(step=0, params=params, opt_state={}, position={}))
         write_status(run, Status(state="finished", step=0, reason=f"imported from {source.origin}"))

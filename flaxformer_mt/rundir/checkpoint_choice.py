@@ -8,24 +8,16 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from flaxformer_mt.config import TrainingConfig
 from flaxformer_mt.rundir import CheckpointError, DamagedError, UnreadError
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import COMMITTED, asking, is_remote, remove
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class KeepPolicy:
-    """Keeps the `keep_latest` newest, `keep_best` best and `keep_for_average` newest regular steps.
-
-    Steps saved only for a start, a stop or an end aren't regular. Best is the highest (`mode`
-    "max") or lowest ("min") value of `metric` saved with a checkpoint.
-    """
-
-    keep_latest: int = 2
-    keep_best: int = 1
-    keep_for_average: int = 5
-    metric: str = "bleu"
-    mode: Literal["max", "min"] = "max"
+def best_by(settings: TrainingConfig) -> dict[str, Any]:
+    """By which metric saved with a checkpoint it may be the best: the highest or the lowest."""
+    metric = settings.best_metric
+    return {"metric": metric, "mode": "max" if metric == "bleu" else "min"}
 
 
 def ranked(
@@ -44,17 +36,20 @@ def ranked(
 def steps_to_keep(
     steps: Sequence[int],
     metrics: Mapping[int, Mapping[str, Any]],
-    policy: KeepPolicy,
+    settings: TrainingConfig,
     *,
     irregular: Container[int],
 ) -> set[int]:
-    """The steps that `policy` keeps, out of `steps` with their `metrics`."""
+    """Of `steps`, the `keep_latest` newest, `keep_best` best and `keep_for_average` newest regular.
+
+    Steps saved only for a start, a stop or an end aren't regular.
+    """
     present = {step: metrics.get(step, {}) for step in steps}
-    best = ranked(present, policy.metric, policy.mode)[: policy.keep_best]
+    best = ranked(present, **best_by(settings))[: settings.keep_best]
     newest_first = sorted(steps, reverse=True)
     regular = [step for step in newest_first if step not in irregular]
-    newest = newest_first[: max(1, policy.keep_latest)]
-    return {*newest, *regular[: policy.keep_for_average], *best}
+    newest = newest_first[: max(1, settings.keep_latest)]
+    return {*newest, *regular[: settings.keep_for_average], *best}
 
 
 AVERAGE = "average"
@@ -112,9 +107,8 @@ def best_steps(directory: Path, n: int) -> list[int]:
     """At most n steps, best first, by the newest checkpoint's metric. Raises CheckpointError."""
     metas = dict(readable_metas(directory))
     if metas:
-        best = metas[max(metas)]["best"]
         metrics = {step: meta["metrics"] for step, meta in metas.items()}
-        if order := ranked(metrics, best["metric"], best["mode"]):
+        if order := ranked(metrics, **metas[max(metas)]["best"]):
             return order[:n]
     there = joined(list_steps(directory))
     raise CheckpointError(f"{directory}: none of the checkpoints {there} has a validation result")

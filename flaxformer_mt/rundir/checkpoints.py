@@ -16,6 +16,7 @@ from typing import Any, Literal
 import jax
 import orbax.checkpoint as ocp
 
+from flaxformer_mt.config import TrainingConfig
 from flaxformer_mt.rundir import (
     CheckpointError,
     DamagedError,
@@ -23,7 +24,7 @@ from flaxformer_mt.rundir import (
     checkpoint_choice as choice,
     checkpoint_format as form,
 )
-from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy, Kind
+from flaxformer_mt.rundir.checkpoint_choice import Kind
 from flaxformer_mt.rundir.digests import flatten_paths
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import as_path, is_remote, remove
@@ -52,20 +53,21 @@ class Snapshot:
 class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
     """The checkpoints of one run, for the process that trains and holds the run's lock.
 
-    `report` gets a sentence about each checkpoint that is set aside. Raises CheckpointError.
+    `settings` say which to keep; `report` gets a sentence about each that is set aside. Raises
+    CheckpointError.
     """
 
     def __init__(
         self,
         directory: Path,
-        policy: KeepPolicy,
+        settings: TrainingConfig,
         *,
         report: Callable[[str], None] = _LOGGER.warning,
         before_save: Callable[[], None] = lambda: None,
     ) -> None:
         form.hush()
         self.directory = as_path(directory)
-        self.policy = policy
+        self.settings = settings
         self._before_save = before_save
         self._report = report
         self._manager: ocp.CheckpointManager | None = self._open()
@@ -83,7 +85,7 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
             "step": snapshot.step,
             "kind": snapshot.kind,
             "metrics": dict(snapshot.metrics),
-            "best": {"metric": self.policy.metric, "mode": self.policy.mode},
+            "best": choice.best_by(self.settings),
         }
         arguments = form.composite(trees, {"position": snapshot.position, "meta": meta})
         self._metas[snapshot.step] = meta
@@ -187,7 +189,7 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         steps = [checkpoint.step for checkpoint in checkpoints]
         metrics = {step: self._metas[step]["metrics"] for step in steps if step in self._metas}
         irregular = {step for step in metrics if choice.kind_of(self._metas[step]) != "regular"}
-        kept = choice.steps_to_keep(steps, metrics, self.policy, irregular=irregular)
+        kept = choice.steps_to_keep(steps, metrics, self.settings, irregular=irregular)
         # An unreadable one may be the best.
         return [step in kept or step not in metrics for step in steps]
 

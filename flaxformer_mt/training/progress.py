@@ -11,7 +11,7 @@ from flaxformer_mt.config import TrainingConfig
 from flaxformer_mt.data.order import Position
 from flaxformer_mt.data.store import StoreError
 from flaxformer_mt.errors import UserError
-from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy, Kind
+from flaxformer_mt.rundir.checkpoint_choice import Kind
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.layout import Status
 from flaxformer_mt.training.program import Program
@@ -172,13 +172,3 @@ def snapshot(
 def _moments(state: TrainState) -> dict[str, Any]:
     """Everything in the state but the parameters and their average."""
     return {name: getattr(state, name) for name in ("step", "opt_state", "bad_run", "skipped")}
-
-
-def keep_policy(settings: TrainingConfig) -> KeepPolicy:
-    return KeepPolicy(
-        keep_latest=settings.keep_latest,
-        keep_best=settings.keep_best,
-        keep_for_average=settings.keep_for_average,
-        metric=settings.best_metric,
-        mode="max" if settings.best_metric == "bleu" else "min",
-    )

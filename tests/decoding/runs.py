@@ -8,11 +8,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from flaxformer_mt.config import ExperimentConfig, default_config, freeze, to_dict
+from flaxformer_mt.config import ExperimentConfig, TrainingConfig, default_config, freeze, to_dict
 from flaxformer_mt.data import vocabulary
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.rundir import layout
-from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.layout import RunDirectory
 
@@ -56,7 +55,7 @@ def make_run(path: Path, bleu_by_step: dict[int, float | None]) -> RunDirectory:
     vocabularies = vocabulary.train_pair(PAIRS * 5, settings.data.vocabulary)
     vocabularies.save(run.vocabulary)
     model = Transformer(settings.model, vocabularies.src.size, vocabularies.tgt.size)
-    with Checkpoints(run.checkpoints, KeepPolicy()) as checkpoints:
+    with Checkpoints(run.checkpoints, TrainingConfig()) as checkpoints:
         for step, bleu in bleu_by_step.items():
             checkpoints.save(
                 Snapshot(

@@ -16,12 +16,11 @@ import jax
 import numpy as np
 import pytest
 
-from flaxformer_mt.config import freeze
+from flaxformer_mt.config import TrainingConfig, freeze
 from flaxformer_mt.data.batch import assemble
 from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.parallel import process_settings
 from flaxformer_mt.parallel.mesh import MeshError
-from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.digests import tree_digest
 from flaxformer_mt.training.program import build
@@ -140,7 +139,7 @@ def carry_over(states: list[Any]) -> None:
 
     with (
         tempfile.TemporaryDirectory() as folder,
-        Checkpoints(Path(folder), KeepPolicy()) as checkpoints,
+        Checkpoints(Path(folder), TrainingConfig()) as checkpoints,
     ):
         pairs = [(state.params, state.opt_state) for state in states]
         for step, (trees, other) in enumerate(zip(pairs, [*pairs[1:], pairs[0]], strict=True)):

@@ -2,7 +2,7 @@ from collections.abc import Callable
 
 import pytest
 
-from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy
+from flaxformer_mt.config import TrainingConfig
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.layout import RunDirectory, create
 
@@ -16,8 +16,10 @@ def run(tmp_path) -> RunDirectory:
 def saved(run) -> Callable[..., None]:
     """Saves snapshots into the run and closes."""
 
-    def save(*snapshots: Snapshot, policy: KeepPolicy | None = None) -> None:
-        with Checkpoints(run.checkpoints, policy or KeepPolicy(keep_for_average=20)) as checkpoints:
+    def save(*snapshots: Snapshot, policy: TrainingConfig | None = None) -> None:
+        with Checkpoints(
+            run.checkpoints, policy or TrainingConfig(keep_for_average=20)
+        ) as checkpoints:
             for each in snapshots:
                 assert checkpoints.save(each)
 

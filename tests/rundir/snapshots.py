@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy
+from flaxformer_mt.config import TrainingConfig
 from flaxformer_mt.rundir.checkpoints import Snapshot
 
-KEEP_ALL = KeepPolicy(keep_for_average=100)
+KEEP_ALL = TrainingConfig(keep_for_average=100)
 
 
 class Moments(NamedTuple):

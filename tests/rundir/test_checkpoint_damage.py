@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from flaxformer_mt.config import TrainingConfig
 from flaxformer_mt.rundir import CheckpointError, UnreadError, checkpoint_format
 from flaxformer_mt.rundir.checkpoint_choice import (
-    KeepPolicy,
     best_steps,
     default_weights,
     list_steps,
@@ -184,7 +184,7 @@ Too many open files [os_error_code='24'] [tensorstore_spec='...']"""
 def test_what_the_machine_lacks_is_an_error_and_nothing_is_moved(run, saved, failing):
     saved(snapshot(1), snapshot(2))
     denied = "PERMISSION_DENIED: ... [os_error_code='13']"
-    with Checkpoints(run.checkpoints, KeepPolicy(), report=pytest.fail) as checkpoints:
+    with Checkpoints(run.checkpoints, TrainingConfig(), report=pytest.fail) as checkpoints:
         for item, error, message in [
             ("meta", of_the_system(errno.EIO), ".*output error.*; run the command"),
             ("opt_state", of_the_system(errno.EIO), ".*output error.*; run the command"),
@@ -202,8 +202,8 @@ def test_what_the_machine_lacks_is_an_error_and_nothing_is_moved(run, saved, fai
 
 @pytest.mark.parametrize("damaged", [False, True])
 def test_a_step_that_does_not_say_what_it_is_worth_is_kept(run, saved, failing, damaged):
-    few = KeepPolicy(keep_latest=1, keep_best=1, keep_for_average=0)
-    saved(snapshot(1, bleu=40.0), snapshot(2, bleu=30.0), policy=few)
+    few = TrainingConfig(keep_latest=1, keep_best=1, keep_for_average=0)
+    saved(snapshot(1, bleu=40.0), snapshot(2, bleu=30.0), settings=few)
     if damaged:
         halve(run.checkpoints / "1" / "meta" / "metadata")
     else:

@@ -8,13 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from flaxformer_mt.config import TrainingConfig
 from flaxformer_mt.rundir import CheckpointError, checkpoint_format
-from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy, best_steps, list_steps, select_step
+from flaxformer_mt.rundir.checkpoint_choice import best_steps, list_steps, select_step
 from flaxformer_mt.rundir.checkpoints import Checkpoints, load_params
 from tests.rundir.snapshots import KEEP_ALL, abstract, assert_same, full_disk, snapshot
 
 
-def opened(run, policy: KeepPolicy = KEEP_ALL) -> Checkpoints:
+def opened(run, policy: TrainingConfig = KEEP_ALL) -> Checkpoints:
     return Checkpoints(run.checkpoints, policy, report=pytest.fail)
 
 
@@ -49,7 +50,7 @@ def test_steps_are_chosen_by_name(run, saved):
         assert_same(checkpoints.restore(*form), snapshot(40))
     assert best_steps(run.checkpoints, 2) == [20, 10]
     # The policy at hand decides, for readers once it has saved something.
-    with opened(run, KeepPolicy(metric="loss", mode="min")) as checkpoints:
+    with opened(run, TrainingConfig(best_metric="loss")) as checkpoints:
         assert select_step(run.checkpoints, "best") == 20
         checkpoints.save(snapshot(50))
     assert select_step(run.checkpoints, "best") == 10
@@ -132,7 +133,7 @@ def test_a_full_disk_is_a_save_error_and_not_the_end(run, capfd):
     big = dataclasses.replace(
         snapshot(3), params={"w": jax.random.normal(jax.random.key(0), (512, 512))}
     )
-    checkpoints = opened(run, KeepPolicy(keep_latest=2, keep_best=0, keep_for_average=0))
+    checkpoints = opened(run, TrainingConfig(keep_latest=2, keep_best=0, keep_for_average=0))
     for step in (1, 2):
         checkpoints.save(snapshot(step))
     checkpoints.wait()

@@ -2,8 +2,9 @@
 
 import pytest
 
+from flaxformer_mt.config import TrainingConfig
 from flaxformer_mt.rundir import CheckpointError
-from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy, list_steps
+from flaxformer_mt.rundir.checkpoint_choice import list_steps
 from flaxformer_mt.rundir.checkpoints import Checkpoints, load_params
 from flaxformer_mt.rundir.paths import COMMITTED
 from tests.rundir.buckets import needs_clients
@@ -20,7 +21,7 @@ def save(run, *steps: int) -> None:
 
 
 def test_saved_is_restored_bit_for_bit_and_old_steps_go(gcs, bucket, remote):
-    policy = KeepPolicy(keep_latest=1, keep_best=1, keep_for_average=0)
+    policy = TrainingConfig(keep_latest=1, keep_best=1, keep_for_average=0)
     order: list[str] = []
     with Checkpoints(
         remote.checkpoints, policy, before_save=lambda: order.append("before")

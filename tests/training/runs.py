@@ -18,7 +18,6 @@ from flaxformer_mt.rundir.metrics_log import read_metrics
 from flaxformer_mt.training.instruments import Goodput, Profiler
 from flaxformer_mt.training.loop import Training
 from flaxformer_mt.training.program import Program
-from flaxformer_mt.training.progress import keep_policy
 from flaxformer_mt.training.telemetry import TIMES, Telemetry
 from flaxformer_mt.training.trackers import Trackers
 from flaxformer_mt.training.validation import Evaluator, loss_evaluator
@@ -95,7 +94,7 @@ class Run:
             self.shown = screen.getvalue()
 
     def checkpoints(self) -> Checkpoints:
-        return Checkpoints(self.folder / "checkpoints", keep_policy(tiny(self.changes).training))
+        return Checkpoints(self.folder / "checkpoints", tiny(self.changes).training)
 
     def steps(self) -> list[int]:
         with self.checkpoints() as checkpoints:
