@@ -1,4 +1,4 @@
-"""The two languages: from the config, or from file names such as `train.en.gz`."""
+"""Languages and their scripts; a config's two, or those of file names such as `train.en.gz`."""
 
 import dataclasses
 import re
@@ -7,17 +7,46 @@ from typing import Any
 
 from flaxformer_mt.config.schema import DataConfig
 
+# ISO 639 codes of languages by the script they are usually written in.
+_LANGUAGES = {
+    "Latn": """
+        aa af ak an ast ay az bi bm br bs ca ceb ch co crh cs cy da de ee en eo es et eu ff fi fil
+        fj fo fr fy ga gd gl gn gsw gv ha haw hmn ho hr ht hu hz ia id ie ig ik ilo io is it jv kg
+        ki kj kl kmr kr ku kw la lb lg li ln lt lu lv mg mh mi ms mt na nb nd nds ng nl nn no nr nso
+        nv ny oc om pl pt qu rm rn ro rw sc se sg sk sl sm sn so sq ss st su sv sw szl tk tl tn to
+        tpi tr ts tw ty uz ve vi vo wa war wo xh yo za zu
+    """,
+    "Cyrl": "ab av ba be bg ce cv kk kv ky mk mn os ru sah sr tg tt tyv udm uk",
+    "Arab": "ar arz azb bal ckb fa pnb prs ps sd ug ur",
+    "Deva": "awa bho hi mai mr ne sa",
+    "Beng": "as bn",
+    "Hebr": "he iw yi",
+    "Grek": "el grc",
+    "Armn": "hy",
+    "Geor": "ka",
+    "Guru": "pa",
+    "Gujr": "gu",
+    "Orya": "or",
+    "Taml": "ta",
+    "Telu": "te",
+    "Knda": "kn",
+    "Mlym": "ml",
+    "Sinh": "si",
+    "Thaa": "dv",
+    "Thai": "th",
+    "Laoo": "lo",
+    "Tibt": "bo dz",
+    "Mymr": "my shn",
+    "Ethi": "am ti",
+    "Khmr": "km",
+    "Jpan": "ja",
+    "Kore": "ko",
+    "Hani": "lzh wuu yue zh",
+    "": "ae bh cr cu ii iu ks oj pi",  # in none that the filter knows
+}
+SCRIPT_OF = {code: script for script, codes in _LANGUAGES.items() for code in codes.split()}
 # Three-letter codes are only in configs: `tok`, `src` and `tgt` are such.
-_ISO_639_1 = frozenset(
-    """
-    aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da
-    de dv dz ee el en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz
-    ia id ie ig ii ik io is it iu ja jv ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln
-    lo lt lu lv mg mh mi mk ml mn mr ms mt my na nb nd ne ng nl nn no nr nv ny oc oj om or os pa pi
-    pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk sl sm sn so sq sr ss st su sv sw ta te tg th ti
-    tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu
-    """.split()
-)
+_ISO_639_1 = {code for code in SCRIPT_OF if len(code) == 2}
 _CODE = re.compile(r"(?:.*?[./])?(([a-z]{2})(?:[-_][A-Za-z]{2,4})?)(?:\.txt)?(?:\.(?:gz|xz|zst))?")
 _DEFAULTS = {"src": "en", "tgt": "de"}  # the built-in grammar's
 

@@ -5,6 +5,7 @@ import pytest
 from flaxformer_mt.config import TrainingConfig
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.layout import RunDirectory, create
+from tests.rundir.snapshots import KEEP_ALL
 
 
 @pytest.fixture
@@ -16,10 +17,8 @@ def run(tmp_path) -> RunDirectory:
 def saved(run) -> Callable[..., None]:
     """Saves snapshots into the run and closes."""
 
-    def save(*snapshots: Snapshot, policy: TrainingConfig | None = None) -> None:
-        with Checkpoints(
-            run.checkpoints, policy or TrainingConfig(keep_for_average=20)
-        ) as checkpoints:
+    def save(*snapshots: Snapshot, settings: TrainingConfig = KEEP_ALL) -> None:
+        with Checkpoints(run.checkpoints, settings) as checkpoints:
             for each in snapshots:
                 assert checkpoints.save(each)
 

@@ -11,6 +11,8 @@ import numpy as np
 import regex
 from jaxtyping import Bool, Integer, UInt8, UInt64
 
+from flaxformer_mt.config.languages import SCRIPT_OF
+
 TOO_LONG = "too long"
 LENGTH_RATIO = "length ratio"
 IDENTICAL = "identical sides"
@@ -31,42 +33,6 @@ _MIXED = {
     "Hans": ("Hani",),
     "Hant": ("Hani",),
 }
-# ISO 639 codes of languages by the script they are usually written in.
-_LANGUAGES = {
-    "Latn": """
-        af ast az bs br bm ca ceb co crh cs cy da de ee en eo es et eu fi fil fo fr fy ga gd gl gn
-        gsw ha haw hmn hr ht hu id ig ilo is it jv kl kmr ku la lb lg li ln lt lv mg mi ms mt nb nds
-        nl nn no nso ny oc om pl pt qu rm rn ro rw sc se sk sl sm sn so sq ss st su sv sw szl tk
-        tl tn to tpi tr ts uz vi vo wa war wo xh yo zu
-    """,
-    "Cyrl": "ab av ba be bg ce cv kk ky mk mn os ru sah sr tg tt tyv udm uk",
-    "Arab": "ar arz azb bal ckb fa pnb prs ps sd ug ur",
-    "Deva": "awa bho hi mai mr ne sa",
-    "Beng": "as bn",
-    "Hebr": "he iw yi",
-    "Grek": "el grc",
-    "Armn": "hy",
-    "Geor": "ka",
-    "Guru": "pa",
-    "Gujr": "gu",
-    "Orya": "or",
-    "Taml": "ta",
-    "Telu": "te",
-    "Knda": "kn",
-    "Mlym": "ml",
-    "Sinh": "si",
-    "Thaa": "dv",
-    "Thai": "th",
-    "Laoo": "lo",
-    "Tibt": "bo dz",
-    "Mymr": "my shn",
-    "Ethi": "am ti",
-    "Khmr": "km",
-    "Jpan": "ja",
-    "Kore": "ko",
-    "Hani": "lzh wuu yue zh",
-}
-_SCRIPT_OF = {code: script for script, codes in _LANGUAGES.items() for code in codes.split()}
 
 
 def other_script(
@@ -85,7 +51,7 @@ def script_of(language: str) -> str | None:
     for subtag in subtags:
         if (script := subtag.capitalize()) in _MIXED or _is_script(script):
             return script
-    return _SCRIPT_OF.get(code.lower())
+    return SCRIPT_OF.get(code.lower()) or None
 
 
 def count_letters(
