@@ -106,8 +106,7 @@ def _one_side(
     row = np.repeat(np.arange(len(counts)), counts)
     number = np.arange(len(indices)) - np.repeat(np.cumsum(counts) - counts, counts)
     ends = np.cumsum(lengths, dtype=np.int64)
-    begins = np.concatenate([np.zeros(1, np.int64), ends])
-    row_begins = begins[np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])]
+    row_begins = np.append(0, ends)[np.append(0, np.cumsum(counts))]
     if len(counts) and np.diff(row_begins).max() > length:
         fullest = int(np.diff(row_begins).argmax())
         pair = int(indices[row == fullest][0])

@@ -29,7 +29,6 @@ def shapes_for(
     """
     if len(src_lengths) == 0:
         raise PlanError("there are no pairs to batch")
-    counts = np.ones(len(src_lengths), np.int64) if counts is None else counts
     src_levels = _levels(src_lengths, counts)
     tgt_levels = _levels(tgt_lengths, counts)
     rows_within(batch, max(src_levels[-1], tgt_levels[-1]))  # the longest pair's
@@ -72,7 +71,9 @@ def plan_pass(src_lengths: Lengths, tgt_lengths: Lengths, shapes: Sequence[Shape
     return _cut(order, np.bincount(bucket, minlength=len(shapes)), tuple(shapes))
 
 
-def _levels(lengths: Lengths, counts: Int64[np.ndarray, " pairs"]) -> Int64[np.ndarray, " levels"]:
+def _levels(
+    lengths: Lengths, counts: Int64[np.ndarray, " pairs"] | None
+) -> Int64[np.ndarray, " levels"]:
     """Lengths that cut the side's tokens into equal shares, and the longest."""
     of_length = np.bincount(lengths, counts)
     values = np.flatnonzero(of_length)

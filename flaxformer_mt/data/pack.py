@@ -45,11 +45,8 @@ def packed_shape(
                 "data.batch.src_length or .tgt_length: raise them, or lower data.filter.max_length"
             )
     else:
-        counts = np.ones(len(src_lengths), np.int64) if counts is None else counts
-        src_mean, tgt_mean = (
-            float((lengths * counts).sum(dtype=np.int64) / counts.sum())
-            for lengths in (src_lengths, tgt_lengths)
-        )
+        sides = src_lengths, tgt_lengths
+        src_mean, tgt_mean = (float(np.average(side, weights=counts)) for side in sides)
         src_length, tgt_length = _lengths(longest, (src_mean, tgt_mean))
     return Shape(rows_within(batch, max(src_length, tgt_length)), src_length, tgt_length)
 
@@ -72,13 +69,11 @@ def plan_packed(
         slots, batches = np.concatenate([slots, empty]), batches + more
     slots = slots[_shuffled(len(slots), random)]
     taken = slots < both.shape[1]
-    row_starts = np.zeros(len(slots) + 1, np.int64)
-    np.cumsum(taken.sum(axis=1), out=row_starts[1:])
     return Plan(
         shapes=(shape,),
         shape_of=np.zeros(batches, np.int64),
         starts=np.arange(batches + 1) * shape.rows,
-        row_starts=row_starts,
+        row_starts=np.append(0, np.cumsum(taken.sum(axis=1))),
         pairs=slots[taken].astype(np.int32),
     )
 

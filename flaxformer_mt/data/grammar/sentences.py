@@ -24,9 +24,9 @@ _FRAMES = repeat(
     "20 copula, 3 price"
 )
 _COPULA_MODALS = ("können", "müssen", "sollen")
-_DESCRIBED = (
-    *("place", "animal", "thing", "furniture", "clothing", "vehicle"),
-    *("text", "opening", "food", "dish", "drink", "drink"),
+_DESCRIBED = repeat(
+    "1 place, 1 animal, 1 thing, 1 furniture, 1 clothing, 1 vehicle, 1 text, 1 opening, 1 food, "
+    "1 dish, 2 drink"
 )
 _GOODS = ("thing", "furniture", "clothing", "vehicle", "text", "food")
 _ADVERBIAL = ("intransitive", "transitive")
