@@ -64,18 +64,13 @@ def _form(options: Namespace, parser: ArgumentParser) -> PairForm:
         parser.error("give either --input, or --src and --tgt")
     if options.src is not None and options.format is not None:
         parser.error("--format is for --input; --src and --tgt are plain text")
-    for flag, what in (
-        ("key", "is for JSON objects"),
-        ("translation_key", "is for JSON objects"),
-        ("scored_key", "is for JSON objects"),
-        ("from_tokens", "reads JSON objects"),
-    ):
+    for flag in ("key", "translation_key", "scored_key", "from_tokens"):
         value = getattr(options, flag)
         name = f"--{flag.replace('_', '-')}"
         if value == "":
             parser.error(f"{name} is empty")
         if value and options.format != "jsonl":
-            parser.error(f"{name} {what}: add --format jsonl")
+            parser.error(f"{name} is for JSON objects: add --format jsonl")
     if options.columns is not None and (options.src is not None or options.format == "jsonl"):
         parser.error("--columns is for --format tsv")
     src, tgt = options.columns or (1, 2)

@@ -141,16 +141,13 @@ def identity(translator: fm.Translator, **settings: Any) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def sigterm_stops(wanted: bool) -> Iterator[None]:
-    """If `wanted`, the first SIGTERM within raises Stopped; a second one acts as usual."""
+def sigterm_stops() -> Iterator[None]:
+    """The first SIGTERM within raises Stopped; a second one acts as usual."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGTERM, previous)
         raise Stopped
 
-    if not wanted:
-        yield
-        return
     previous = signal.signal(signal.SIGTERM, stop)
     try:
         yield
@@ -186,8 +183,8 @@ def streamed(
     index, count = _shard(options, parser) if options.shard else (0, options.output_shards)
     try:
         with contextlib.ExitStack() as stack:
-            # Only an output file can be continued by a second call.
-            stack.enter_context(sigterm_stops(options.output is not None))
+            if options.output is not None:  # which a second call can continue
+                stack.enter_context(sigterm_stops())
             lines: Lines | TwoInputs | Shard
             ends: list[int] = []
             if count:

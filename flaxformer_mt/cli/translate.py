@@ -112,14 +112,13 @@ def _form(options: Namespace, parser: ArgumentParser) -> Form:
         "--prefix-key": (options.prefix_key, "--format", {options.format}),
         "--forbid-key": (options.forbid_key, "--format", {options.format}),
         "--constraints-key": (options.constraints_key, "--format", {options.format}),
+        "--tokens": (options.tokens or None, "--output-format", {write}),
     }
     for flag, (key, form, said) in keys.items():
         if key == "":
             parser.error(f"{flag} is empty")
         if key is not None and "jsonl" not in said:
             parser.error(f"{flag} is for JSON objects: add {form} jsonl")
-    if options.tokens and write != "jsonl":
-        parser.error("--tokens is for JSON objects: add --output-format jsonl")
     if options.column is not None and options.format != "tsv":
         parser.error("--column is for columns: add --format tsv")
     if options.append and write != "tsv":

@@ -180,7 +180,8 @@ def _apply(config: ConfigDict, key: str, value: Any) -> None:
                 node[part] = corpus()
             cls, node = CorpusConfig, node[part]
             continue
-        here, hints = ".".join(parts[:depth]), field_types(cls)
+        here = ".".join(parts[:depth])
+        hints = field_types(cls)
         if part not in hints:
             raise ConfigError(f"{origin}: unknown key '{here}'; {nearest(part, hints)}")
         cls = hints[part]

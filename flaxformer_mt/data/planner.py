@@ -139,10 +139,10 @@ def planned_pass(pairs: TokenPairs, batch: BatchConfig) -> Plan:
     """Validation's batches: every pair once, in order of length. Raises PlanError."""
     few = dataclasses.replace(batch, max_shapes=min(_VALIDATION_SHAPES, batch.max_shapes))
     try:
-        shapes = shapes_for(pairs.src_lengths, pairs.tgt_lengths, few)
+        shapes = shapes_for(*pairs.lengths, few)
     except PlanError as error:
         raise PlanError(f"data.valid: {error}") from None
-    return plan_pass(pairs.src_lengths, pairs.tgt_lengths, shapes)
+    return plan_pass(*pairs.lengths, shapes)
 
 
 def _elsewhere(position: Position, inside: str) -> PlanError:

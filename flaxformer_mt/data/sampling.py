@@ -157,7 +157,8 @@ class _Cutter:
         # Words of equal length together, and draws of the same word beside each other.
         by = lengths[order].astype(np.uint64) << np.uint64(48) | words[order] >> np.uint64(16)
         order = order[np.argsort(by)]
-        pool, filled, firsts, sizes = [stored], len(stored), firsts.copy(), sizes.copy()
+        pool, filled = [stored], len(stored)
+        firsts, sizes = firsts.copy(), sizes.copy()
         none = len(self._types)
         chunk = np.cumsum(lengths[order]) // _AT_A_TIME
         for here in np.split(order, np.flatnonzero(np.diff(chunk)) + 1):
@@ -245,7 +246,8 @@ class _Lattice:
 
     def __init__(self, pieces: Mapping[str, int], weights: Float64[np.ndarray, " pieces"]) -> None:
         """`weights` are the pieces' logarithms, times alpha."""
-        nodes, steps = [none := len(pieces)], dict[tuple[int, int], int]()
+        none = len(pieces)
+        nodes, steps = [none], dict[tuple[int, int], int]()
         for text, piece in pieces.items():
             if not all(character in pieces for character in text):
                 continue
@@ -281,7 +283,8 @@ class _Lattice:
             steps = np.arange(min(len(nodes), end))
             starts = end - 1 - steps
             forward[end] = np.logaddexp.reduce(forward[starts] + weights[steps, starts], axis=0)
-        drawn = np.full_like(characters, none := self._pieces[-1])
+        none = self._pieces[-1]
+        drawn = np.full_like(characters, none)
         ends, columns = (characters != none).sum(axis=0), np.arange(len(keys))
         steps = np.arange(len(nodes))[:, None]
         for turn in range(rows):

@@ -125,6 +125,7 @@ class Sentences:
             yield self.shards[number], here, indices[here] - self.firsts[number]
 
 
+_Lengths = Int32[np.ndarray, " pairs"]
 _Kinds = Int64[np.ndarray, " kinds"]
 LengthCounts = tuple[_Kinds, _Kinds, _Kinds]
 
@@ -151,14 +152,10 @@ class TokenPairs:
         return len(self.sides["src"])
 
     @functools.cached_property
-    def src_lengths(self) -> Int32[np.ndarray, " pairs"]:
-        """All of them, in memory: for small sets."""
-        return np.concatenate([np.zeros(0, np.int32), *self.sides["src"].all_lengths()])
-
-    @functools.cached_property
-    def tgt_lengths(self) -> Int32[np.ndarray, " pairs"]:
-        """See `src_lengths`."""
-        return np.concatenate([np.zeros(0, np.int32), *self.sides["tgt"].all_lengths()])
+    def lengths(self) -> tuple[_Lengths, _Lengths]:
+        """All source and target lengths, in memory: for small sets."""
+        src, tgt = (side.lengths(np.arange(len(self))) for side in self.sides.values())
+        return src, tgt
 
     def length_counts(self, first: int = 0, stop: int | None = None) -> LengthCounts:
         """Source and target lengths of pairs `first` to `stop`, and how often they occur."""
@@ -235,7 +232,8 @@ def _digest(path: Path, kind: str) -> str:
     with open(path, "rb") as stream:
         if kind == "sha256":
             return hashlib.file_digest(stream, "sha256").hexdigest()
-        size, sha256, blocks = path.stat().st_size, hashlib.sha256(), _VERIFIED // _BLOCK
+        size, blocks = path.stat().st_size, _VERIFIED // _BLOCK
+        sha256 = hashlib.sha256()
         for number in range(blocks):
             stream.seek((size - _BLOCK) * number // (blocks - 1))
             sha256.update(stream.read(_BLOCK))

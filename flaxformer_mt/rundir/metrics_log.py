@@ -41,7 +41,8 @@ class MetricsLog(contextlib.AbstractContextManager["MetricsLog"]):
 
     def rewind(self, step: int) -> None:
         """Drops the lines of steps after `step`, which training repeats."""
-        lines, reports = self.path.read_bytes().splitlines(keepends=True), read_metrics(self.path)
+        reports = read_metrics(self.path)
+        lines = self.path.read_bytes().splitlines(keepends=True)
         kept = [line for line, one in zip(lines, reports, strict=True) if one["step"] <= step]
         if len(kept) < len(lines):
             with explained(self.path, "rewritten"):

@@ -114,7 +114,7 @@ def test_within_a_run_cuts_come_as_often_as_their_probabilities_say(vocabularies
 
 def test_what_would_be_too_long_or_is_unknown_stays_as_it_is(vocabularies):
     pairs = stored(vocabularies)
-    limit = int(pairs.src_lengths[5])
+    limit = int(pairs.lengths[0][5])
     for epoch in range(5):
         cut, other = drawn(vocabularies, [5, 6], epoch, (limit, 200))
         assert len(cut) <= limit
@@ -125,6 +125,6 @@ def test_what_would_be_too_long_or_is_unknown_stays_as_it_is(vocabularies):
     # Plans are made of the cuts.
     pairs, resampler = stored(vocabularies), Resampler(vocabularies, 0.2, seed=4)
     window = Planner(pairs, BatchConfig(tokens=2000), 1, resampler=resampler).window(0, 0)
-    limits = int(pairs.src_lengths.max()), int(pairs.tgt_lengths.max())
+    limits = int(pairs.lengths[0].max()), int(pairs.lengths[1].max())
     assert sorted(window.plan.pairs.tolist()) == EVERYTHING
     assert listed(window.pairs, "src")[3] == drawn(vocabularies, [3], 0, limits)[0]

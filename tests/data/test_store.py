@@ -52,8 +52,8 @@ def test_pairs_come_back_with_their_end_mark(tmp_path, size, bits, shard_tokens,
         assert listed(train, "src") == [[*s, EOS] for s in SRC]
         assert listed(train, "tgt") == [[*s, EOS] for s in TGT]
     assert listed(store.valid, "src") == [[20, 21, EOS]]
-    assert store.train.src_lengths.tolist() == [4, 2, 3]
-    assert store.train.tgt_lengths.tolist() == [2, 5, 2]
+    assert store.train.lengths[0].tolist() == [4, 2, 3]
+    assert store.train.lengths[1].tolist() == [2, 5, 2]
     assert store.train.sides["src"].shards[0].flat.dtype.itemsize * 8 == bits
 
 
@@ -85,7 +85,7 @@ def test_any_choice_from_any_shards_equals_one_by_one(data):
     side, expected = pairs.sides["src"], [[*sentences[index], EOS] for index in indices]
     assert side.gather(np.array(indices, np.int64)).tolist() == [*itertools.chain(*expected)]
     assert side.lengths(np.array(indices, np.int64)).tolist() == [len(s) for s in expected]
-    assert pairs.src_lengths.tolist() == [len(sentence) + 1 for sentence in sentences]
+    assert pairs.lengths[0].tolist() == [len(sentence) + 1 for sentence in sentences]
 
 
 def test_lengths_are_counted_and_the_corpora_of_a_split_known(tmp_path, monkeypatch):

@@ -76,11 +76,11 @@ def test_validation_loss_is_per_token_and_source_gain_what_others_sources_cost()
     assert len(list(one_pass(VALID, config.data.batch))) > 1
     whole = assemble(VALID, np.arange(len(VALID)), Shape(8, MAX_LENGTH, MAX_LENGTH))
     sums = program().eval_step(params, whole)
-    assert float(sums.tokens) == VALID.tgt_lengths.sum()
+    assert float(sums.tokens) == VALID.lengths[1].sum()
     assert scores["loss"] == pytest.approx(float(sums.nll / sums.tokens), rel=1e-5)
     assert scores["perplexity"] == pytest.approx(math.exp(scores["loss"]))
     # Each pair with the source of the one before it in its batch, put together from text anew.
-    order = np.lexsort((VALID.src_lengths, VALID.tgt_lengths)).tolist()
+    order = np.lexsort(VALID.lengths).tolist()
     nll = 0.0
     for batch in one_pass(VALID, config.data.batch):
         filled = int(batch.sentences)
@@ -90,7 +90,7 @@ def test_validation_loss_is_per_token_and_source_gain_what_others_sources_cost()
         exchanged = in_memory(src, tgt)
         whole = assemble(exchanged, np.arange(filled), Shape(8, MAX_LENGTH, MAX_LENGTH))
         nll += float(program().eval_step(params, whole).nll)
-    cost = nll / VALID.tgt_lengths.sum() - scores["loss"]
+    cost = nll / VALID.lengths[1].sum() - scores["loss"]
     assert scores["source_gain"] == pytest.approx(cost, abs=1e-6)
     assert abs(cost) > 1e-4
     # A gain that is none or no number says nothing of the source.

@@ -69,7 +69,7 @@ def test_metrics_of_the_first_step_are_golden():
 
 def test_the_loss_of_packed_rows_is_the_sum_of_their_pairs_losses():
     pairs, params = random_pairs(24), program().init().params
-    plan = plan_packed(pairs.src_lengths, pairs.tgt_lengths, Shape(4, 24, 24), stream(0, 0, 0))
+    plan = plan_packed(*pairs.lengths, Shape(4, 24, 24), stream(0, 0, 0))
     loss = jax.jit(functools.partial(batch_loss, program().model, tiny(), dropout_key=None))
 
     def sums(indices: np.ndarray, shape: Shape, *counts: np.ndarray) -> np.ndarray:

@@ -11,13 +11,14 @@ from flaxformer_mt.data.corpus import keyed_records, paths, tfds_sets
 from flaxformer_mt.data.corpus.keyed_records import texts_at
 from flaxformer_mt.data.corpus.pairs import CorpusError, Drops, Pair, Source
 from flaxformer_mt.data.corpus.shards import read_array_record
-from flaxformer_mt.data.corpus.text_files import Place, aligned, is_plain, lines, tab_separated
+from flaxformer_mt.data.corpus.text_files import SUFFIXES, Place, aligned, lines, tab_separated
 
 
 def is_seekable(source: Source) -> bool:
     """Whether any part of the corpus can be read without what stands before it."""
     readers = [part.func for part in source.parts]
-    return readers in ([lines], [aligned]) and all(map(is_plain, source.files.values()))
+    packed = any(path.suffix.lower() in SUFFIXES for path in source.files.values())
+    return not packed and readers in ([lines], [aligned])
 
 
 def part_of(source: Source, places: Mapping[str, Place]) -> Source:

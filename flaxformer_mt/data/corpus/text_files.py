@@ -34,7 +34,7 @@ _MAGIC = {
     b"\xff\xfe": "UTF-16",
     b"\xfe\xff": "UTF-16",
 }
-_SUFFIXES = {".gz": "gzip", ".xz": "xz", ".zst": "zstandard", ".bz2": "bzip2", ".zip": "zip"}
+SUFFIXES = {".gz": "gzip", ".xz": "xz", ".zst": "zstandard", ".bz2": "bzip2", ".zip": "zip"}
 # For `zstd --long=31`, which very large corpora use.
 _ZSTD_OPTIONS: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 31}
 _DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, zstd.ZstdError)
@@ -89,11 +89,6 @@ def require_equal(files: Iterable[AnyPath], counts: Sequence[int]) -> None:
     if len({*counts}) > 1:
         src, tgt = (f"{path} has {count:,}" for path, count in zip(files, counts, strict=True))
         raise CorpusError(f"{src} lines and {tgt}: both sides must have one line per pair")
-
-
-def is_plain(path: AnyPath) -> bool:
-    """Whether the lines after any place can be read without those before them."""
-    return path.suffix.lower() not in _SUFFIXES
 
 
 def count_line_ends(
@@ -172,7 +167,7 @@ def _split(data: bytes, *, first: bool) -> list[bytes]:
 @contextlib.contextmanager
 def open_text(path: AnyPath) -> Iterator[tuple[BinaryIO, BinaryIO]]:
     """The file's bytes, decompressed; and the file, maybe a pipe. Raises CorpusError."""
-    named = _SUFFIXES.get(path.suffix.lower(), "")
+    named = SUFFIXES.get(path.suffix.lower(), "")
     if named in ("bzip2", "zip"):
         raise CorpusError(f"{path}: {named} files are not supported: use .gz, .xz, .zst or text")
     with paths.open_binary(path) as raw:

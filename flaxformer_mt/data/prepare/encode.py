@@ -9,8 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Int32, Int64, UInt64
 
 from flaxformer_mt.config.schema import DataConfig
-from flaxformer_mt.data import corpus as corpora
-from flaxformer_mt.data.corpus import EXAMPLES, Defect, Drops, Place, Source
+from flaxformer_mt.data.corpus import EMPTY_SIDE, EXAMPLES, Defect, Drops, Place, Source, part_of
 from flaxformer_mt.data.corpus.text_files import require_stamp
 from flaxformer_mt.data.prepare import filters
 from flaxformer_mt.data.vocabulary import BLANK, UNK, Vocabularies
@@ -39,7 +38,7 @@ class Range(NamedTuple):
 
     def records(self) -> Iterator[tuple[bytes, ...]]:
         if self.places and self.stop is not None:
-            there = corpora.part_of(self.source, self.places).records()
+            there = part_of(self.source, self.places).records()
             return itertools.islice(there, self.stop - self.first)
         return itertools.islice(self.source.records(), self.first, self.stop)
 
@@ -164,7 +163,8 @@ def _filter_text(
     if settings.data.filter.identical:
         same = np.array([a.strip() == b.strip() for a, b in zip(src, tgt, strict=True)], bool)
         encoded.drop(places[same], filters.IDENTICAL, "source and target are identical")
-    share, sides = settings.data.filter.script, ("source", "target")
+    share = settings.data.filter.script
+    sides = "source", "target"
     for side, sentences, script in zip(sides, (src, tgt), settings.scripts, strict=True):
         detail = f"under {share:.0%} of the {side}'s letters are {script}"
         found = filters.other_script(sentences, script, share)
@@ -189,7 +189,7 @@ def _filter_lengths(chunk: Chunk, encoded: Encoded, settings: Settings) -> None:
         return f"{word!r}; you can add it to data.vocabulary.tgt_words"
 
     # A side may look like text and have no tokens: a model's own rules can remove it.
-    encoded.drop(places[shorter == 1], corpora.EMPTY_SIDE, tokens)
+    encoded.drop(places[shorter == 1], EMPTY_SIDE, tokens)
     encoded.drop(places[longer > settings.data.filter.max_length], filters.TOO_LONG, tokens)
     encoded.drop(places[uneven], filters.LENGTH_RATIO, tokens)
     if settings.data.vocabulary.tgt_types == "words":

@@ -22,8 +22,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool
 
-from flaxformer_mt.data import corpus as corpora
-from flaxformer_mt.data.corpus import Drops
+from flaxformer_mt.data.corpus import Drops, Source, open_split
 from flaxformer_mt.data.prepare.encode import Chunk, Encoded, Range, Settings, encode_chunk
 from flaxformer_mt.data.prepare.filters import DUPLICATE, NEAR_DUPLICATE, Seen, SeenNear
 from flaxformer_mt.data.prepare.manifest import VALID_TEXT, PrepareError, Report
@@ -93,9 +92,7 @@ def encode_corpora(
             processes = Workers(functools.partial(encode_chunk, settings=settings), workers)
             encode = stack.enter_context(processes).encode_corpus
         splits = [
-            (split, *opened)
-            for split in ("train", "valid")
-            for opened in corpora.open_split(config, split)
+            (split, *opened) for split in ("train", "valid") for opened in open_split(config, split)
         ]
         for (split, key, corpus, source), count in itertools.zip_longest(splits, records):
             writer.begin_corpus(split, corpus.name, corpus.weight)
@@ -169,7 +166,7 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
             return self._encode_elsewhere(chunks)
         return map(self._encode, chunks)
 
-    def encode_corpus(self, split: str, source: corpora.Source) -> Iterator[Encoded]:
+    def encode_corpus(self, split: str, source: Source) -> Iterator[Encoded]:
         return self.encode(Range(split, source).chunks())
 
     def __exit__(self, *_: Any) -> None:

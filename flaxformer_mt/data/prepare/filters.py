@@ -147,7 +147,8 @@ class Seen:
         """Adds the hashes; True where one is new."""
         unique, first = np.unique(keys, return_index=True)
         new = ~self.known(unique)
-        added, first_time = unique[new], np.zeros(len(keys), bool)
+        added = unique[new]
+        first_time = np.zeros(len(keys), bool)
         first_time[first[new]] = True
         while self._sorted and len(self._sorted[-1]) < 2 * len(added):
             added = np.sort(np.concatenate([self._sorted.pop(), added]), kind="stable")
@@ -173,7 +174,8 @@ class SeenNear(Seen):
         """
         bands, places = np.unique(pairs, return_inverse=True)
         known = self.known(bands)[places.reshape(pairs.shape)]
-        new, here = np.ones(len(pairs), bool), set[int]()
+        new = np.ones(len(pairs), bool)
+        here = set[int]()
         new[known.any(axis=1)] = False
         for pair in np.flatnonzero(new):
             hashes = pairs[pair].tolist()

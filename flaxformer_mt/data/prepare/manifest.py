@@ -10,8 +10,7 @@ from typing import Any, cast
 from flaxformer_mt.config.consistency import CORPUS_SETTINGS
 from flaxformer_mt.config.digest_keys import first_default
 from flaxformer_mt.config.schema import CorpusConfig, DataConfig
-from flaxformer_mt.data import corpus as corpora
-from flaxformer_mt.data.corpus import paths
+from flaxformer_mt.data.corpus import CorpusError, open_source, paths
 from flaxformer_mt.data.corpus.paths import AnyPath
 from flaxformer_mt.data.store import INDEX, Store
 from flaxformer_mt.data.vocabulary import Vocabularies
@@ -72,7 +71,7 @@ def describe_inputs(
     digests = {(file["path"], file["size"], file["mtime_ns"]): file["sha256"] for file in known}
     described = []
     for _, key, corpus in named:
-        source = corpora.open_source(corpus, folder, key, fetch=fetch)
+        source = open_source(corpus, folder, key, fetch=fetch)
         for setting, path in source.files.items():
             size, mtime_ns = paths.stamp(path)
             sha256 = digests.get((str(path), size, mtime_ns)) or sha256_of(path)
@@ -86,7 +85,7 @@ def require_unchanged(recorded: Files) -> None:
     for file in recorded:
         path = paths.locate(file["path"], "")
         if paths.stamp(path) != (file["size"], file["mtime_ns"]):
-            raise corpora.CorpusError(f"{path}: changed while it was being read: try again")
+            raise CorpusError(f"{path}: changed while it was being read: try again")
 
 
 def repeated(described: Files) -> list[str]:
@@ -132,7 +131,7 @@ def verify_store(
         then = [file for file in manifest["inputs"] if file["key"].startswith(f"{item[1]}.")]
         try:
             changes += _changed_contents(then, describe_inputs([item], config.folder, known=then))
-        except corpora.CorpusError as error:
+        except CorpusError as error:
             report(f"prepare: {error} (using the store made from it)")
     if changes:
         said = f"was prepared from other data or settings: {'; '.join(changes)}"

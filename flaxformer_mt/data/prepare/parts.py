@@ -96,8 +96,9 @@ class Parts:
         return dict(np.load(io.BytesIO(content[32:])))
 
     def _put(self, arrays: Arrays, *decided: Any) -> None:
-        np.savez(file := io.BytesIO(), **arrays)  # type: ignore[arg-type]
-        path = self._folder / (name := self._name(decided))
+        file, name = io.BytesIO(), self._name(decided)
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+        path = self._folder / name
         content = _digest(name, file.getvalue()) + file.getvalue()
         if isinstance(path, Path):
             path.parent.mkdir(exist_ok=True)
@@ -121,7 +122,8 @@ def _to_arrays(chunks: Sequence[Encoded]) -> Arrays:
         for name in _KINDS:
             values = getattr(chunk, name)
             arrays[f"{name}{number}"] = values.astype(np.min_scalar_type(values.max(initial=0)))
-        text, drops = [side.decode() for side in chunk.text], vars(chunk.drops).values()
+        text = [side.decode() for side in chunk.text]
+        drops = vars(chunk.drops).values()
         others.append((chunk.read, chunk.size, chunk.first_line, chunk.label, text, *drops))
     return arrays | {"others": np.frombuffer(json.dumps(others).encode(), np.uint8)}
 

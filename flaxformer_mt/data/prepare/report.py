@@ -96,7 +96,8 @@ def picture(manifest: dict[str, Any]) -> str:
 def _histograms(sides: dict[str, Any], top: int) -> Iterator[str]:
     """Both sides' histograms over one axis; the highest bar ends at `top`."""
     counts = {side: sides[side]["histogram"]["counts"] for side in ("src", "tgt")}
-    bins, highest = max(map(len, counts.values())), max(map(max, counts.values()))
+    bins = max(map(len, counts.values()))
+    highest = max(map(max, counts.values()))
     bottom, across = top + _PLOT, (_WIDTH - _LEFT - 20) / bins
     labels: list[str] = []
     shown = (("src", "source", "#3b82f6"), ("tgt", "target", "#f97316"))

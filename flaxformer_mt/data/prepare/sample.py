@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from flaxformer_mt.config.schema import DataConfig
-from flaxformer_mt.data import corpus as corpora, vocabulary
-from flaxformer_mt.data.corpus import CorpusError, Drops, Source, paths
+from flaxformer_mt.data import vocabulary
+from flaxformer_mt.data.corpus import CorpusError, Drops, Source, open_split, paths
 from flaxformer_mt.data.corpus.paths import AnyPath
 from flaxformer_mt.data.corpus.text_files import damage, open_text, tab_separated
 from flaxformer_mt.data.prepare.encode import record_bytes
@@ -45,7 +45,7 @@ def count_pairs(config: DataConfig) -> int:
 
 def _count(split: str, config: DataConfig, most: int | None) -> int:
     pairs, drops = 0, Drops()
-    opened = corpora.open_split(config, split, fetch=False)
+    opened = open_split(config, split, fetch=False)
     for _, corpus, source in opened:
         if corpus.kind == "synthetic":
             pairs += corpus.size
@@ -65,7 +65,7 @@ def train_vocabulary(
     bar: bool = False,
 ) -> tuple[Vocabularies, int, list[int]]:
     """The vocabulary, the number of its training pairs, and how many records each corpus has."""
-    sources = [source for _, _, source in corpora.open_split(config, "train")]
+    sources = [source for _, _, source in open_split(config, "train")]
     counts = [0] * len(sources)
     size = config.vocabulary.sample
     total = text_bytes(*sources)

@@ -21,8 +21,7 @@ from jaxtyping import Int64
 
 from flaxformer_mt.cluster import Begin, ClusterError, Workers
 from flaxformer_mt.config.schema import DataConfig
-from flaxformer_mt.data import corpus as corpora
-from flaxformer_mt.data.corpus import Place, Source, paths
+from flaxformer_mt.data.corpus import Place, Source, is_seekable, open_split, paths, require_equal
 from flaxformer_mt.data.corpus.paths import AnyPath
 from flaxformer_mt.data.corpus.text_files import BLOCK, count_line_ends, require_stamp
 from flaxformer_mt.data.prepare.encode import CHUNK, Encoded, Range, Settings, encode_part
@@ -60,7 +59,7 @@ class Spread:
         for name, here in self._versions.items():
             if (there := workers.told[name]) != here:
                 raise ClusterError(f"the cluster has {name} {there}, but here is {here}")
-        seekable = [source for source in sources if corpora.is_seekable(source)]
+        seekable = [source for source in sources if is_seekable(source)]
         files = {str(path): path for source in seekable for path in source.files.values()}
         stamps = {name: paths.stamp(path) for name, path in files.items()}
         parts = {name: range(0, size, _COUNTED) for name, (size, _) in stamps.items()}
@@ -77,7 +76,8 @@ class Spread:
         )
         self._files = dict[str, _Surveyed]()
         for name, stamp in stamps.items():
-            digest, counted = next(done), list(itertools.islice(done, len(parts[name])))
+            digest = next(done)
+            counted = list(itertools.islice(done, len(parts[name])))
             ends = np.cumsum([0, *itertools.chain.from_iterable(part for part, _ in counted)])
             unended = bool(counted) and not counted[-1][1]
             self._files[name] = _Surveyed(stamp, digest, int(ends[-1]) + unended, ends)
@@ -91,10 +91,10 @@ class Spread:
 
     def size(self, source: Source) -> int | None:
         """How many records a seekable corpus has. Raises CorpusError if its sides differ."""
-        if not corpora.is_seekable(source):
+        if not is_seekable(source):
             return None
         counts = [self._files[str(path)].lines for path in source.files.values()]
-        corpora.require_equal(source.files.values(), counts)
+        require_equal(source.files.values(), counts)
         return counts[0]
 
     def records(self, source: Source, numbers: Sequence[int]) -> Iterator[tuple[bytes, ...]]:
@@ -145,7 +145,7 @@ def spread_over(cluster: Cluster | None, config: DataConfig) -> Iterator[Spread 
     if cluster is None:
         yield None
         return
-    splits = [corpora.open_split(config, split) for split in ("train", "valid")]
+    splits = [open_split(config, split) for split in ("train", "valid")]
     with cluster(functools.partial(_begun, operator.call, config)) as workers:
         yield Spread(workers, [source for opened in splits for _, _, source in opened], config)
 

@@ -56,7 +56,7 @@ def test_the_store_holds_the_corpus_and_a_second_call_reuses_it(config, tmp_path
     assert [file["key"] for file in manifest["inputs"]] == keys
     assert manifest["store"] == store.digest == Store.open(run / "data").digest
     lengths = manifest["lengths"]["train"]["tgt"]
-    assert lengths["tokens"] == store.train.tgt_lengths.sum()
+    assert lengths["tokens"] == store.train.lengths[1].sum()
     before = contents(run)
     lines: list[str] = []
     # Without its texts: a run directory stands alone.
