@@ -285,7 +285,8 @@ class _Lattice:
             forward[end] = np.logaddexp.reduce(forward[starts] + weights[steps, starts], axis=0)
         none = self._pieces[-1]
         drawn = np.full_like(characters, none)
-        ends, columns = (characters != none).sum(axis=0), np.arange(len(keys))
+        ends = (characters != none).sum(axis=0)
+        columns = np.arange(len(keys))
         steps = np.arange(len(nodes))[:, None]
         for turn in range(rows):
             starts = ends - 1 - steps

@@ -81,14 +81,15 @@ class TypeTable:
         self, processor: sentencepiece.SentencePieceProcessor, rows: Sequence[Sequence[int]]
     ) -> list[str]:
         """Sentences of token ids, without padding and begin and end marks."""
-        return [self.decode_with_spans(processor, row)[0] for row in rows]
+        kept = [[self.pieces[token] for token in row if token >= _UNK] for row in rows]
+        # The model leaves pieces that it doesn't have as they are.
+        return [text.replace(_BLANK, " ").strip(" ") for text in processor.decode(kept)]
 
     def decode_with_spans(
         self, processor: sentencepiece.SentencePieceProcessor, tokens: Sequence[int]
     ) -> tuple[str, list[tuple[int, int]]]:
         """The sentence as by `decode`, and its tokens' UTF-8 spans, empty for marks."""
         kept = [self.pieces[token] for token in tokens if token >= _UNK]
-        # The model leaves pieces that it doesn't have as they are.
         found = iter(processor.decode(kept, return_type="proto").pieces if kept else ())
         texts = [
             next(found).surface.replace(_BLANK, " ") if token >= _UNK else "" for token in tokens
