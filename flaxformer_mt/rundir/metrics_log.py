@@ -43,7 +43,7 @@ class MetricsLog(contextlib.AbstractContextManager["MetricsLog"]):
         """Drops the lines of steps after `step`, which training repeats."""
         reports = read_metrics(self.path)
         lines = self.path.read_bytes().splitlines(keepends=True)
-        kept = [line for line, one in zip(lines, reports, strict=True) if one["step"] <= step]
+        kept = [line for line, one in zip(lines, reports, strict=False) if one["step"] <= step]
         if len(kept) < len(lines):
             with explained(self.path, "rewritten"):
                 write_whole(self.path, b"".join(kept))
