@@ -12,7 +12,6 @@ from flaxformer_mt.config import VocabularyConfig
 from flaxformer_mt.data import vocabulary
 from flaxformer_mt.data.vocabulary import EOS, Vocabularies
 from flaxformer_mt.decoding import translator as module
-from flaxformer_mt.decoding.batches import translate_ids
 from flaxformer_mt.decoding.sampling import Sampling
 from flaxformer_mt.decoding.search import length_penalty
 from flaxformer_mt.decoding.segments import DecodingError, LineError, TargetError, split_to_fit
@@ -27,6 +26,7 @@ from flaxformer_mt.rundir.checkpoint_choice import (
     chosen_weights,
     write_average,
 )
+from tests.decoding.examples import translate_ids
 from tests.decoding.runs import LINES, LONG, MAX_LENGTH, PAIRS, make_run, parameters
 
 
