@@ -211,6 +211,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     commit = options.commit or git_commit()
     if commit is None or not COMMIT.fullmatch(commit):
         parser.error("--commit: a result names its code: give the hash, `git rev-parse HEAD`")
+    if commit != (here := git_commit() or commit):
+        parser.error(f"--commit: git says that this is {here}: leave it out, or remove .git here")
     if options.toy and options.output == RESULTS:
         parser.error("--toy: --output says where its figures go, which are no results")
     if "text" in (options.parts or ()) and options.data is None:

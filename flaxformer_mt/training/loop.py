@@ -176,14 +176,16 @@ class Training:
         self.pending = metrics, self.batches.delivered, positions, stop
         self.step += 1
         now = time.perf_counter()
-        seconds, self.mark = self.progress.seconds + now - self.mark, now
+        seconds = self.progress.seconds + now - self.mark
+        self.mark = now
         self.progress = dataclasses.replace(self.progress, position=position, seconds=seconds)
 
     def settle(self) -> None:
         """Waits for the dispatched step's metrics and adds them to the window."""
         if self.pending is None:
             return
-        (on_device, batch, positions, asked), self.pending = self.pending, None
+        on_device, batch, positions, asked = self.pending
+        self.pending = None
         with self.clock("steps"):
             metrics, stop = jax.device_get((on_device, asked))
         self.stop.hear(stop)
@@ -232,7 +234,10 @@ class Training:
         """Restores the last checkpoint and leaves out the batches of the bad updates."""
         at, bad, most = self.step, self.skipped, self.settings.max_rollbacks
         past = self.progress.rolled_back(at, bad, most)
-        self.skipped, self.pending, self.due, self.clock.step = [], None, Due(), at
+        self.skipped = []
+        self.pending = None
+        self.due = Due()
+        self.clock.step = at
         self.reading.close()
         self.checkpoints.wait()
         del self.state  # devices may not have room for two

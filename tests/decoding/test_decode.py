@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import itertools
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from unittest import mock
 
@@ -300,6 +301,34 @@ def test_no_sentences_need_more_than_was_compiled(monkeypatch, large, ahead):
             sources = [[*rng.integers(UNK + 1, VOCAB, n - 1).tolist(), EOS] for n in lengths]
             decoded(sources, beam_size=beams)
     assert not compiled
+
+
+def test_an_interrupt_leaves_out_what_was_to_be_compiled(monkeypatch, large):
+    stopped = threading.Event()
+
+    class Pool(ThreadPoolExecutor):
+        def shutdown(self, wait=True, *, cancel_futures=False):
+            super().shutdown(wait=False, cancel_futures=cancel_futures)
+            stopped.set()
+            super().shutdown(wait)
+
+    def interrupted(*_: Any, **__: Any) -> None:
+        if program.call_count > 1:
+            stopped.wait(60)
+        raise KeyboardInterrupt
+
+    program = mock.Mock(side_effect=interrupted)
+    monkeypatch.setattr(batch_search, "compiled", lambda _: program)
+    monkeypatch.setattr(batches, "ThreadPoolExecutor", Pool)
+    monkeypatch.setattr(batches, "LAZY", ())
+    monkeypatch.setattr(batches, "processors", lambda: 1)
+    config = dataclasses.replace(CONFIG, beam_size=2, batch_tokens=64)
+    lengths = [*range(2, 25)]
+    assert len({(batch.rows, batch.length) for batch in plan_batches(lengths, config, 24)}) > 2
+    sources = [[*[UNK + 1] * (length - 1), EOS] for length in lengths]
+    with pytest.raises(KeyboardInterrupt):
+        decoded(sources, beam_size=2, batch_tokens=64)
+    assert 1 <= program.call_count <= 2
 
 
 def test_a_small_model_needs_few_programs_whatever_the_lengths(monkeypatch):
