@@ -92,7 +92,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # once the arguments are read.
     if arguments and not arguments[0].startswith("-") and arguments[0] not in COMMANDS:
         parser.error(f"no command '{arguments[0]}'; {nearest(arguments[0], COMMANDS)}")
-    chosen, rest = parser.parse_args(arguments[:1]), arguments[1:]
+    chosen = parser.parse_args(arguments[:1])
+    rest = arguments[1:]
     try:
         _quiet_libraries()
         if chosen.command not in _WITHOUT_PROGRAMS and not {"-h", "--help"} & {*rest}:

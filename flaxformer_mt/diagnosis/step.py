@@ -73,7 +73,8 @@ def compared(dtype: str, tolerance: float, device: jax.Device, reference: jax.De
     start = jax.device_get(_program(dtype, reference).init())
     wanted = one_step(_program(dtype, reference), start)
     found = one_step(_program(dtype, device), start)
-    name, difference = f"step {dtype}", largest_difference(found, wanted)
+    name = f"step {dtype}"
+    difference = largest_difference(found, wanted)
     values = {"difference": difference, "tolerance": tolerance, "loss": found.loss}
     where = "its repetition" if device == reference else "the CPU"
     text = f"differs from {where} by {difference:.1e} (allowed {tolerance:.0e})"

@@ -106,7 +106,8 @@ def bleu_scores(totals: Totals, *, smooth: bool, effective_order: bool = False) 
     orders that a short hypothesis can't have.
     """
     hypothesis, reference = totals[..., 0], totals[..., 1]
-    matches, possible = totals[..., 2 : 2 + ORDER], totals[..., 2 + ORDER :]
+    matches = totals[..., 2 : 2 + ORDER]
+    possible = totals[..., 2 + ORDER :]
     with np.errstate(divide="ignore", invalid="ignore"):
         missed = (matches == 0) & (possible > 0)
         halved = np.where(missed, 2.0 ** -np.cumsum(missed, axis=-1), 0.0) if smooth else 0.0

@@ -16,7 +16,8 @@ from flaxformer_mt.rundir.paths import write_json
 def search_of(config: DecodingConfig, program: str) -> tuple[float, str]:
     """The length penalty of `program` that equals the run's (0 if none does, since these programs
     only know an exponent of |Y|), and Markdown notes on the searches' differences."""
-    alpha, average = config.length_penalty, config.length_norm == "average"
+    alpha = config.length_penalty
+    average = config.length_norm == "average"
     notes = [f"- The beam size is {config.beam_size}, as in the run."]
     if alpha == 0:
         notes.append("- `length_penalty` is 0 (none), as in the run.")

@@ -76,7 +76,8 @@ def model_config(config: Mapping[str, Any]) -> ModelConfig:
             problems.append(f"encoder_{name} = {encoder} and decoder_{name} = {decoder}")
     if config["activation_function"] not in _ACTIVATIONS:
         problems.append(f"activation_function = {config['activation_function']!r}")
-    d_model, heads = int(config["d_model"]), config["encoder_attention_heads"]
+    d_model = int(config["d_model"])
+    heads = config["encoder_attention_heads"]
     if d_model % heads or d_model % 2:
         problems.append(f"d_model = {d_model} with {heads} heads")
     if (positions := config["max_position_embeddings"]) > _MOST_POSITIONS:
@@ -143,7 +144,8 @@ def to_state(weights: Weights, config: ModelConfig) -> dict[str, np.ndarray]:
     if config.tie == "all":
         state[SHARED] = softmax
     else:
-        state[TABLES["encoder"]], state[TABLES["decoder"]] = source, target
+        state[TABLES["encoder"]] = source
+        state[TABLES["decoder"]] = target
     if config.tie == "none":
         state[SOFTMAX] = softmax
     state[BIAS] = weights.get(f"embedding/{SOFTMAX_BIAS}", np.zeros(len(softmax)))[None]
@@ -244,7 +246,8 @@ def _arrays(
         linears.append(("feed_forward/w_in", "feed_forward/b_in", (width,), (d_ff,), "fc1"))
         linears.append(("feed_forward/w_out", "feed_forward/b_out", (d_ff,), (width,), "fc2"))
         for number in range(count):
-            here, prefix = f"{stack}/{layer_name(number)}", f"model.{stack}.layers.{number}"
+            here = f"{stack}/{layer_name(number)}"
+            prefix = f"model.{stack}.layers.{number}"
             for kernel, bias, into, out, name in linears:
                 matrix = (math.prod(out), math.prod(into))
                 yield f"{here}/{kernel}", (*into, *out), f"{prefix}.{name}.weight", matrix

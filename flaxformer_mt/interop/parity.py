@@ -136,12 +136,14 @@ def compare(
     """Both runtimes' greedy outputs and log-probabilities on the lines that the model takes.
     `mean_share` of `bound` is for the mean. Raises ExportError if the tokenizers disagree, or no
     line is short enough."""
-    vocabulary, longest = reference.vocabularies.src, reference.longest
+    vocabulary = reference.vocabularies.src
+    longest = reference.longest
     encoded = [[*ids, EOS] for ids in vocabulary.encode(lines)]
     kept = [number for number, ids in enumerate(encoded) if 1 < len(ids) <= longest]
     if not kept:
         raise ExportError(f"{sample}: no line has 1 to {longest - 1} tokens: nothing to compare")
-    lines, sources = [lines[number] for number in kept], [encoded[number] for number in kept]
+    lines = [lines[number] for number in kept]
+    sources = [encoded[number] for number in kept]
     for line, ours, theirs in zip(lines, sources, runtime.encode(lines), strict=True):
         if ours != theirs:
             raise ExportError(

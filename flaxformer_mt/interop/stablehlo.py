@@ -104,7 +104,8 @@ def _programs(model: Transformer, params: Mapping[str, Any]) -> dict[str, jax.ex
         own: dict[str, Any],
         source: dict[str, Any],
     ) -> tuple[Float[Array, "b vocab"], dict[str, Any]]:
-        rows, length = tokens.shape[0], next(iter(own.values()))["key"].shape[3]
+        rows = tokens.shape[0]
+        length = next(iter(own.values()))["key"].shape[3]
         # One beam has only one slot.
         beams = {"ancestry": jnp.zeros((rows, 1, length), jnp.int32)}
         logits, cache = model.apply(

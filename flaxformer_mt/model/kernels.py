@@ -32,7 +32,8 @@ def glorot_flattened(input_axes: int, *, gain: float = 1.0) -> Initializer:
     """
 
     def init(key: Array, shape: Any, dtype: Any = jnp.float32, out_sharding: Any = None) -> Array:
-        fan_in, fan_out = math.prod(shape[:input_axes]), math.prod(shape[input_axes:])
+        fan_in = math.prod(shape[:input_axes])
+        fan_out = math.prod(shape[input_axes:])
         bound = gain * math.sqrt(6 / (fan_in + fan_out))
         return jax.random.uniform(key, shape, dtype, -bound, bound)
 

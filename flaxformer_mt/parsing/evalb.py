@@ -97,7 +97,8 @@ def score_sentence(gold: Tree, predicted: Tree) -> Score:
         kept_predicted, by_gold_tags = kept_by_gold, True
     if not any(kept_predicted):
         return Score(skipped=1, length=length)
-    of_gold, of_predicted = _spans(gold, kept), _spans(predicted, kept_predicted)
+    of_gold = _spans(gold, kept)
+    of_predicted = _spans(predicted, kept_predicted)
     matched = (of_gold & of_predicted).total()
     return Score(
         gold=of_gold.total(),

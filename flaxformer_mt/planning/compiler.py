@@ -207,7 +207,8 @@ def describe(name: str, slices: int = 1) -> Topology:
     named = re.fullmatch(r"([A-Za-z]\w*):(\d+(?:x\d+){0,2})", name)
     if not named:
         raise PlanningError(f"'{name}' is not a topology: write VERSION:SIDES, {_EXAMPLES}")
-    version, sides = named[1], tuple(map(int, named[2].split("x")))
+    version = named[1]
+    sides = tuple(map(int, named[2].split("x")))
     if version not in VERSIONS:
         known = ", ".join(VERSIONS)
         raise PlanningError(f"'{name}': only TPUs can be planned for: {known}; {_EXAMPLES}")

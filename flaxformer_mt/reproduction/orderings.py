@@ -87,7 +87,8 @@ def _done(
             experiment = resolve(row, dataclasses.replace(settings, seed=seed))
         except RowError:  # the row doesn't apply to these settings
             break
-        before, outputs = known(experiment, results), run_of(experiment).evaluation
+        before = known(experiment, results)
+        outputs = run_of(experiment).evaluation
         if before.state != "done" or before.result is None or not outputs.is_dir():
             continue
         kept = read_kept(outputs, experiment.kept_as)
@@ -118,7 +119,8 @@ def verdict(row: Row, metrics: Mapping[str, float]) -> Verdict | None:
         return None
     if "p_randomization" not in ours:
         return "not decided"
-    found, agree = ours["difference"], ours["agreeing"] == ours["seeds"]
+    found = ours["difference"]
+    agree = ours["agreeing"] == ours["seeds"]
     if found == 0 or not agree or ours["p_randomization"] >= SIGNIFICANT:
         return "cannot be told apart"
     return "holds" if (found > 0) == (expected > 0) else "does not hold"

@@ -47,7 +47,8 @@ def draw_run(folder: Path, run: RunDirectory, *, say: Say) -> None:
     data = freeze(read_record(run).config, str(run.config_file)).data
     sources, _ = valid_text(local_copy(run.data))
     say(f"figures 3 to 5: {run}, validation sentences")
-    translator, pronouns = Translator.load(run.path), pronouns_of(data.src_lang)
+    translator = Translator.load(run.path)
+    pronouns = pronouns_of(data.src_lang)
     draw_attention(folder, translator, sources, pronouns=pronouns, say=say)
 
 

@@ -94,7 +94,8 @@ class Training:
         outcome = self.progress.outcome(self.step, self.settings)
         while outcome is None:
             self.one_step()
-            last, stopping = self.step == self.settings.steps, self.stop.reason
+            last = self.step == self.settings.steps
+            stopping = self.stop.reason
             self.due = due_after(self.step, self.settings, waiting=self.due)
             traced = self.profiler.running and self.step == self.profiler.last
             if (any(self.due) or stopping or traced) and not self.is_diverging:

@@ -43,7 +43,8 @@ def validation_loss(program: Program, pairs: TokenPairs, params: Any) -> dict[st
     0, the model ignores its source. It is computed on at most four batches, spread over the
     lengths, and left out if no batch has two pairs.
     """
-    batch_config, share = program.config.data.batch, program.share
+    batch_config = program.config.data.batch
+    share = program.share
     own = [program.eval_step(params, batch) for batch in one_pass(pairs, batch_config, share=share)]
     exchanged = {
         place: program.eval_step(params, batch)
