@@ -58,7 +58,7 @@ def prepared(
     with preparing(run) as folder:
         if source is not None and not (folder / "vocabulary").exists():
             # Verified and written aside: half a vocabulary would be taken for the run's.
-            Vocabularies.load(local_copy(source.vocabulary)).save(folder / "vocabulary")
+            vocabularies_of(source).save(folder / "vocabulary")
         yield prepare(
             config.data,
             seed=config.training.seed,
@@ -92,7 +92,12 @@ def planner_of(config: ExperimentConfig, store: Store, vocabularies: Vocabularie
     )
 
 
+def vocabularies_of(run: RunDirectory) -> Vocabularies:
+    """A prepared run's, from this machine's copy if the run is in a bucket."""
+    return Vocabularies.load(local_copy(run.vocabulary))
+
+
 def open_data(run: RunDirectory) -> tuple[Vocabularies, Store]:
-    """What is prepared, from this machine's copy if the run is in a bucket."""
-    vocabularies = Vocabularies.load(local_copy(run.vocabulary))
+    """What is prepared; `local_copy` of a run in a bucket."""
+    vocabularies = vocabularies_of(run)
     return vocabularies, Store.open(local_copy(run.data), vocabulary_digest=vocabularies.digest)

@@ -9,10 +9,17 @@ from typing import Any
 import jax
 
 from flaxformer_mt.api import say
-from flaxformer_mt.api.preparation import begin_folder, open_data, planner_of, prepare_only
+from flaxformer_mt.api.preparation import (
+    begin_folder,
+    open_data,
+    planner_of,
+    prepare_only,
+    vocabularies_of,
+)
 from flaxformer_mt.api.settings import continued
 from flaxformer_mt.config import ExperimentConfig, freeze, to_dict
 from flaxformer_mt.config.digest_keys import trains
+from flaxformer_mt.data.planner import planned_pass
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.errors import UserError
 from flaxformer_mt.model import parameters
@@ -20,7 +27,6 @@ from flaxformer_mt.parallel.compile_cache import share_compiled
 from flaxformer_mt.parallel.process_settings import make_deterministic, share_one_heap
 from flaxformer_mt.parallel.processes import ALONE, Processes, StopRequest
 from flaxformer_mt.rundir import RunDirectoryError, layout
-from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.checkpoint_choice import chosen_weights, list_steps
 from flaxformer_mt.rundir.checkpoints import Checkpoints, load_params
 from flaxformer_mt.rundir.digests import flatten_paths
@@ -36,7 +42,7 @@ from flaxformer_mt.training.instruments import (
     find_peak,
 )
 from flaxformer_mt.training.loop import Training
-from flaxformer_mt.training.program import Program, build, with_dtype
+from flaxformer_mt.training.program import Program, build, mesh_of, with_dtype
 from flaxformer_mt.training.telemetry import Report, Silence, Telemetry
 from flaxformer_mt.training.trackers import Trackers, check_installed
 from flaxformer_mt.training.validation import loss_evaluator
@@ -71,6 +77,8 @@ def train(
     processes.first(lambda: check_installed(config.training.trackers))
     run = RunDirectory(as_path(workdir))
     command = sys.argv if command is None else command
+    if config.training.deterministic:
+        make_deterministic()  # before a device is asked for
     if init_from is not None:
         init_from = os.fspath(init_from)
         processes.first(lambda: layout.has_record(run) or bool(require_trained(run, init_from)))
@@ -79,8 +87,6 @@ def train(
             finished = read_status(run)
             assert finished is not None
             return finished
-        if settings.training.deterministic:
-            make_deterministic()
         if is_remote(run.path) and jax.default_backend() != "cpu":
             # A preempted TPU loses its disk, and base's step compiles for minutes.
             share_compiled(run.compiled)
@@ -176,8 +182,7 @@ def weights_of(
     source: RunDirectory, vocabularies: Vocabularies, program: Program, processes: Processes
 ) -> Callable[[], Any]:
     """Reads another run's best parameters, as the first process chooses them, into host arrays."""
-    theirs = Vocabularies.load(local_copy(source.vocabulary))
-    if theirs.digest != vocabularies.digest:
+    if vocabularies_of(source).digest != vocabularies.digest:
         raise StartError(f"{source}: its vocabulary differs from this run's; use a new --workdir")
     which = processes.first(lambda: chosen_weights(source, "auto").checkpoint)
 
@@ -221,6 +226,7 @@ def _train(
         growing = stack.enter_context(growing_files(run, holding, say))
         trackers = stack.enter_context(Trackers(say))
         processes.first(lambda: trackers.open(run, growing.tensorboard, config))
+        mesh_of(config)  # what it raises need not wait for the data
         source = run_to_start_from(run, init_from, processes)
         processes.first(lambda: prepare_only(run, config, source))
         vocabularies, store = open_data(run)
@@ -264,6 +270,7 @@ def _train(
             program=program,
             planner=planner_of(config, store, vocabularies),
             evaluators=evaluators,
+            validation_shapes=planned_pass(store.valid, config.data.batch).shapes,
             checkpoints=checkpoints,
             telemetry=telemetry,
             stop=stop,

@@ -15,7 +15,7 @@ from flaxformer_mt.rundir.layout import RunDirectory, has_record
 from flaxformer_mt.rundir.lock import locked
 from flaxformer_mt.rundir.paths import as_path, is_remote
 from flaxformer_mt.training.instruments import Peak, duration, find_peak
-from flaxformer_mt.training.program import build
+from flaxformer_mt.training.program import build, mesh_of
 from flaxformer_mt.training.try_step import Trial, try_step
 
 _MIB = 1 << 20
@@ -35,6 +35,7 @@ def dry_run(workdir: str, spec: str | None, overrides: Sequence[str], processes:
             raise ConfigError(f"{run}: no run here yet: `prepare` one, or try a local one")
         else:
             begin_folder(run, config)
+        mesh_of(config)  # what it raises need not wait for the data
         with locked(run, "preparing its data for a dry run"):
             prepare_only(run, config)
         return to_dict(config)

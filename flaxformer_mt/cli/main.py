@@ -50,7 +50,8 @@ _SMALLER = {
 }
 _STATUSES = (
     "0 done; 1 failed, but may succeed when run again; 2 wrong usage, settings or input: running "
-    "again won't help; 75 stopped on request: the same command resumes; 130 interrupted"
+    "again won't help; 75 stopped on request: the same command resumes; 130 interrupted; "
+    "141 nobody reads the output any more"
 )
 # What to do about errors of the machine.
 _OF_THE_MACHINE = {
@@ -106,9 +107,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except BrokenPipeError:
-        # The reader of our output has gone (`| head`): no error.
+        # The reader of our output has gone (`| head`): as if SIGPIPE had ended us, so that nobody
+        # takes a run for finished.
         _discard_output()
-        return 0
+        return 141
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130

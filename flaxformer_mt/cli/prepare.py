@@ -5,7 +5,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from flaxformer_mt.api import say
-from flaxformer_mt.api.preparation import begin_folder, planner_of, prepared
+from flaxformer_mt.api.preparation import (
+    begin_folder,
+    planner_of,
+    prepared,
+    vocabularies_of,
+)
 from flaxformer_mt.api.settings import continued, settled
 from flaxformer_mt.cli.arguments import CONFIG, WORKDIR, flags, make_parser
 from flaxformer_mt.cluster import workers
@@ -14,7 +19,6 @@ from flaxformer_mt.config.digest_keys import trains
 from flaxformer_mt.data.planner import planned_pass
 from flaxformer_mt.data.prepare.manifest import read_manifest
 from flaxformer_mt.data.prepare.report import batches_as_text, describe, shapes_table
-from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.errors import program
 from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.cache import local_copy
@@ -31,7 +35,8 @@ _CLUSTER = {
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = make_parser(prog, purpose, overridable=True)
-    flags(parser, CONFIG | WORKDIR, required=True)
+    flags(parser, WORKDIR, required=True)
+    flags(parser, CONFIG)
     inspected = "show the batch shapes and the first ten batches as text"
     flags(parser, {"--inspect": inspected})
     flags(parser, _CLUSTER, engine="local")
@@ -60,7 +65,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     print(describe(read_manifest(local_copy(run.data))))
     planned_pass(store.valid, config.data.batch)
     if options.inspect:
-        vocabularies = Vocabularies.load(local_copy(run.vocabulary))
+        vocabularies = vocabularies_of(run)
         planner = planner_of(config, store, vocabularies)
         for text in (shapes_table(planner), *batches_as_text(planner, vocabularies)):
             print(f"\n{text}")

@@ -69,6 +69,7 @@ class Batches(Iterator[tuple[Batch, Position]], contextlib.AbstractContextManage
         self.epochs_done = float(position.epoch)  # after the last batch, with fraction
         self.seconds_waited = 0.0  # seconds that `next` has waited for data in all
         self._held: _Item | None = None  # fetched and not given yet
+        self._share = share
         dataset: Any = _Stream(planner, position, frozenset(skip), share)
         if workers:
             # Grain passes absl's flags to its workers, if they are parsed.
@@ -100,9 +101,10 @@ class Batches(Iterator[tuple[Batch, Position]], contextlib.AbstractContextManage
         return item.batch, item.after
 
     def shape_ahead(self) -> Shape:
-        """The next batch's shape. Waits for it and raises as `next`."""
+        """The next batch's shape, of all shares. Waits for it and raises as `next`."""
         self._held = self._held or self._fetched()
-        return self._held.batch.shape
+        own = self._held.batch.shape
+        return dataclasses.replace(own, rows=self._share.of_whole(own.rows))
 
     def _fetched(self) -> _Item:
         begin = time.perf_counter()

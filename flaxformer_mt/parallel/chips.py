@@ -22,6 +22,7 @@ Sources, looked up in November 2026:
 
 import contextlib
 import dataclasses
+import re
 import time
 import timeit
 from pathlib import Path
@@ -107,8 +108,9 @@ def fastest_dtype(device: jax.Device) -> Literal["bfloat16", "float32"]:
         # Elsewhere XLA widens the operands first: base's step then takes longer than in float32.
         fast = not cpu_features().isdisjoint({"amx_bf16", "avx512_bf16"})
     else:
-        chip = chip_of(device.device_kind)
-        fast = chip is None or chip.half == "bfloat16"
+        # NVIDIA's GPUs do from Ampere ("8.0") on. AMD's all do; their names are no numbers.
+        capability = getattr(device, "compute_capability", "")
+        fast = not re.fullmatch(r"[1-7]\.\d", capability)
     return "bfloat16" if fast else "float32"
 
 

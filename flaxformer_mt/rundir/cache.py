@@ -10,7 +10,7 @@ import functools
 import hashlib
 import json
 import os
-import tempfile
+import shutil
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -84,11 +84,14 @@ def preparing(run: RunDirectory) -> Iterator[Path]:
         yield run.path
         return
     absent = [name for name in INDEX if not _is_complete(run.path / name)]
+    # One for each run: what a killed process has left is cleared by the next.
+    key = hashlib.sha256(str(run.path).encode()).hexdigest()
+    work = cache_folder() / f"preparing-{key[:16]}"
     with _usable():
+        shutil.rmtree(work, ignore_errors=True)
         (cache_folder() / "folders").mkdir(parents=True, exist_ok=True)
-        temporary = tempfile.TemporaryDirectory(prefix="preparing-", dir=cache_folder())
-    with temporary as place:
-        work = Path(place)
+        work.mkdir()
+    try:
         for name in INDEX.keys() - absent:
             (work / name).symlink_to(local_copy(run.path / name))
         yield work
@@ -100,6 +103,8 @@ def preparing(run: RunDirectory) -> Iterator[Path]:
                     kept = _place_of(_listed(work / name))
                     if not kept.exists():
                         (work / name).rename(kept)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
 
 
 def upload_folder(local: Path, remote: Path) -> None:

@@ -10,6 +10,7 @@ import jax
 
 from flaxformer_mt.data.order import Position
 from flaxformer_mt.data.pipeline import Batches
+from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.data.planner import Planner
 from flaxformer_mt.parallel.process_settings import keep_freed_memory
 from flaxformer_mt.parallel.processes import StopRequest
@@ -17,7 +18,7 @@ from flaxformer_mt.rundir.checkpoint_choice import Kind
 from flaxformer_mt.rundir.checkpoints import Checkpoints
 from flaxformer_mt.rundir.layout import Status
 from flaxformer_mt.training.instruments import Goodput, Profiler, Utilization
-from flaxformer_mt.training.program import Program, init_and_precompile
+from flaxformer_mt.training.program import Program
 from flaxformer_mt.training.progress import Due, Progress, due_after, restored, snapshot
 from flaxformer_mt.training.step import with_params
 from flaxformer_mt.training.telemetry import Telemetry, Window
@@ -56,6 +57,7 @@ class Training:
     program: Program
     planner: Planner  # of batches of the training pairs
     evaluators: Sequence[Evaluator]
+    validation_shapes: Sequence[Shape]
     checkpoints: Checkpoints
     telemetry: Telemetry
     stop: StopRequest
@@ -77,8 +79,7 @@ class Training:
     def run(self) -> Status:
         try:
             with self.clock("start"):
-                if self.begin_or_restore():
-                    self.telemetry.message(f"resuming after step {self.step:,}")
+                self.begin_or_restore()
             self.clock.kind = "other"
             outcome = self.until_done()
             with self.clock("checkpoints"):
@@ -111,6 +112,7 @@ class Training:
                 continue
             if self.due.validation:
                 self.validate()
+                stopping = self.stop.reason
             elif self.due.checkpoint or stopping:
                 self.save({}, "regular" if self.due.checkpoint else "stop")
             outcome = self.progress.outcome(self.step, self.settings, stopping)
@@ -120,7 +122,7 @@ class Training:
     def is_diverging(self) -> bool:
         return len(self.skipped) >= self.settings.max_bad_updates
 
-    def begin_or_restore(self, past: Progress | None = None) -> bool:
+    def begin_or_restore(self, past: Progress | None = None) -> None:
         """Resumes from the last good checkpoint, if there is one; `past` survives a rollback."""
         state, self.step, self.progress = restored(
             self.checkpoints, self.program, data=self.planner.pairs.digest
@@ -132,6 +134,8 @@ class Training:
         self.mark = time.perf_counter()
         if past is not None:
             self.progress = past.restored(self.progress)
+        elif state is not None:
+            self.telemetry.message(f"resuming after step {self.step:,}")
         self.batches = Batches(
             self.planner,
             self.progress.position,
@@ -140,18 +144,15 @@ class Training:
             workers=self.config.data.workers,
         )
         self.reading.enter_context(self.batches)
-        if state is not None:
-            self.state = state
-            return True
         paused, told = self.window.paused(), self.telemetry.doing("compiling")
         with self.clock("compile"), paused, told:
-            shapes = self.program.ahead(self.batches.shape_ahead(), self.batches.shapes)
-            self.state = init_and_precompile(self.program, shapes)
-        if self.initial_params is not None:
+            shapes = self.batches.shape_ahead(), self.batches.shapes, self.validation_shapes
+            with self.program.compiling(*shapes):
+                self.state = self.program.init() if state is None else state
+        if state is None and self.initial_params is not None:
             self.state = with_params(self.state, self.initial_params())
             # From here on a restart doesn't need the other run.
             self.save({}, "start")
-        return False
 
     def one_step(self) -> None:
         """The next batch, the step on it, and meanwhile the metrics of the step before."""

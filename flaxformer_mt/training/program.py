@@ -1,7 +1,9 @@
 """The compiled pieces of a training run: model, optimizer, mesh, and the jitted functions."""
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -58,12 +60,26 @@ class Program:
     eval_step: Callable[[Any, Batch], LossSums]
     compilations: Callable[[], int]  # shapes of the training step compiled so far
     lower_train_step: Callable[[Shape], Lowered]  # for one shape of batch; nothing is computed
+    lower_eval_step: Callable[[Shape], Lowered]  # of the parameters that are validated
 
-    def ahead(self, first: Shape, shapes: Iterable[Shape]) -> list[Shape]:
-        """Those that are compiled before the first step: an accelerator's host has the cores to
-        compile all in the minutes that one takes; a CPU takes seconds for each, when it comes."""
-        on_cpu = self.mesh.devices.flat[0].platform == "cpu"
-        return [first] if on_cpu else sorted({first, *shapes})
+    @contextlib.contextmanager
+    def compiling(
+        self, first: Shape, trained: Iterable[Shape], validated: Iterable[Shape]
+    ) -> Iterator[None]:
+        """While the block runs, threads compile the steps of these shapes; the compiler needs no
+        Python, so drawing a state there takes no extra time. An accelerator's host has the cores to
+        compile all in the minutes that one takes; a CPU takes seconds for each and compiles only
+        the first here."""
+        steps = [functools.partial(self.lower_train_step, first)]
+        if self.mesh.devices.flat[0].platform != "cpu":
+            others = sorted({*trained} - {first})
+            steps += [functools.partial(self.lower_train_step, shape) for shape in others]
+            steps += [functools.partial(self.lower_eval_step, shape) for shape in {*validated}]
+        with ThreadPoolExecutor(len(steps), thread_name_prefix="compile") as pool:
+            # JAX caches these programs: the first call finds them.
+            compiled = pool.map(lambda lowered: lowered().compile(), steps)
+            yield
+            list(compiled)  # raises what compiling has raised
 
 
 def with_dtype(config: ExperimentConfig, device: jax.Device) -> ExperimentConfig:
@@ -72,6 +88,21 @@ def with_dtype(config: ExperimentConfig, device: jax.Device) -> ExperimentConfig
         return config
     model = dataclasses.replace(config.model, dtype=fastest_dtype(device))
     return dataclasses.replace(config, model=model)
+
+
+def mesh_of(config: ExperimentConfig, devices: Sequence[jax.Device] | None = None) -> Mesh:
+    """The mesh (default: of all devices) that splits the config's batches. Raises MeshError."""
+    mesh = make_mesh(config.mesh, devices)
+    rows = config.data.batch.multiple
+    micro = config.training.optimizer.accumulation
+    split = mesh.shape["data"] * mesh.shape["fsdp"]
+    if rows % (split * micro):
+        batches = f"each of {micro} micro-batches" if micro > 1 else "a batch"
+        raise MeshError(
+            f"'data.batch.multiple' = {rows} must be divisible by {split * micro}: {split} devices "
+            f"(mesh.data x mesh.fsdp) split {batches}"
+        )
+    return mesh
 
 
 def build(
@@ -86,7 +117,7 @@ def build(
     On devices that are only described, such as a TPU topology's, the functions can be compiled but
     not called. Raises MeshError and FreezeError.
     """
-    mesh = make_mesh(config.mesh, devices)
+    mesh = mesh_of(config, devices)
     config = with_dtype(config, mesh.devices.flat[0])
     narrow = config.training.exchange_dtype == "bfloat16"
     if narrow and config.model.dtype != "bfloat16":
@@ -97,15 +128,6 @@ def build(
     model = Transformer(config.model, src_vocab_size, tgt_vocab_size)
     schedule = learning_rate(config.training.schedule, config.model.d_model)
     optimizer = make_optimizer(config.training.optimizer, schedule, config.training.freeze)
-    rows = config.data.batch.multiple
-    micro = config.training.optimizer.accumulation
-    split = mesh.shape["data"] * mesh.shape["fsdp"]
-    if rows % (split * micro):
-        batches = f"each of {micro} micro-batches" if micro > 1 else "a batch"
-        raise MeshError(
-            f"'data.batch.multiple' = {rows} must be divisible by {split * micro}: {split} devices "
-            f"(mesh.data x mesh.fsdp) split {batches}"
-        )
 
     @jax.jit  # caches the trace, which is needed for shapes and values
     def boxed_state() -> TrainState:
@@ -157,6 +179,11 @@ def build(
     def lower_train(shape: Shape) -> Lowered:
         return train_step.lower(abstract, abstract_batch(shape, mesh))
 
+    @on_mesh(mesh)
+    def lower_eval(shape: Shape) -> Lowered:
+        params = abstract.params if abstract.ema is None else abstract.ema
+        return eval_step.lower(params, abstract_batch(shape, mesh))
+
     return Program(
         config=config,
         model=model,
@@ -168,21 +195,8 @@ def build(
         eval_step=on_batches(eval_step),
         compilations=train_step._cache_size,  # type: ignore[attr-defined]
         lower_train_step=lower_train,
+        lower_eval_step=lower_eval,
     )
-
-
-def init_and_precompile(program: Program, shapes: Sequence[Shape]) -> TrainState:
-    """A drawn state; meanwhile threads compile the training step for the shapes.
-
-    The compiler needs no Python, so drawing a state, which is compiled as well, takes no extra
-    time.
-    """
-    with ThreadPoolExecutor(len(shapes), thread_name_prefix="compile") as pool:
-        # JAX caches these programs: the first call finds them.
-        compiled = pool.map(lambda shape: program.lower_train_step(shape).compile(), shapes)
-        state = program.init()
-        list(compiled)  # raises what compiling has raised
-    return state
 
 
 def abstract_batch(shape: Shape, mesh: Mesh) -> Any:

@@ -58,7 +58,10 @@ class Progress:
             reason = f"no better {settings.best_metric} in {self.stale} validations; {best}"
             return Status(state="finished", step=step, reason=reason)
         if step >= settings.steps:
-            return Status(state="finished", step=step, reason=f"all {settings.steps:,} steps done")
+            steps = f"all {settings.steps:,} steps done"
+            if step > settings.steps:
+                steps = f"beyond training.steps = {settings.steps:,}"
+            return Status(state="finished", step=step, reason=steps)
         return Status(state="stopped", step=step, reason=stopping) if stopping else None
 
     def rolled_back(self, step: int, bad: Sequence[Position], most: int) -> Progress:

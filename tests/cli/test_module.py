@@ -34,6 +34,12 @@ def test_standard_output_that_cannot_be_written_is_an_error_without_a_trace():
     assert done.returncode == 1 and done.stderr == f"{message} then resumes\n"
 
 
+def test_nobody_takes_a_run_for_finished_whose_output_is_not_read():
+    command = f'"{sys.executable}" -m flaxformer_mt config --config quickstart 2>&1 | true'
+    done = subprocess.run(["bash", "-c", f"{command}; exit ${{PIPESTATUS[0]}}"])
+    assert done.returncode == 141
+
+
 def test_closed_streams_are_no_bug():
     command = f'"{sys.executable}" -m flaxformer_mt config --config quickstart <&- >&- 2>&-'
     assert subprocess.run(["sh", "-c", command]).returncode == 0

@@ -115,6 +115,11 @@ def test_batches_stand_ready_within_a_bound_and_an_error_is_raised_by_next(monke
         next(batches)
 
 
+def test_the_shape_that_is_compiled_ahead_has_the_rows_of_all_processes():
+    with Batches(PLANNER) as whole, Batches(PLANNER, share=Share((1,), 2)) as part:
+        assert part.shape_ahead() == whole.shape_ahead() == next(whole)[0].shape
+
+
 def test_closing_or_dropping_the_stream_ends_the_thread():
     dropped, closed = (Batches(PLANNER) for _ in range(2))
     next(dropped)

@@ -52,20 +52,24 @@ def test_a_tpu_agrees_with_its_matrix_units_and_the_table_inside_jax(chip):
 
 
 @pytest.mark.parametrize(
-    ("platform", "kind", "features", "dtype"),
+    ("platform", "capability", "features", "dtype"),
     [
-        ("cpu", "cpu", {"avx2", "amx_bf16"}, "bfloat16"),
-        ("cpu", "cpu", {"avx512_bf16"}, "bfloat16"),
-        ("cpu", "cpu", {"avx512f", "avx2"}, "float32"),
-        ("tpu", "TPU v5 lite", set(), "bfloat16"),
-        ("gpu", "NVIDIA H200", set(), "bfloat16"),
-        ("gpu", "Tesla T4", set(), "float32"),
-        ("gpu", "NVIDIA of next year", set(), "bfloat16"),
+        ("cpu", None, {"avx2", "amx_bf16"}, "bfloat16"),
+        ("cpu", None, {"avx512_bf16"}, "bfloat16"),
+        ("cpu", None, {"avx512f", "avx2"}, "float32"),
+        ("tpu", None, set(), "bfloat16"),
+        ("gpu", "9.0", set(), "bfloat16"),
+        ("gpu", "8.0", set(), "bfloat16"),
+        ("gpu", "7.5", set(), "float32"),
+        ("gpu", "6.0", set(), "float32"),
+        ("gpu", "12.0", set(), "bfloat16"),
+        ("gpu", "gfx90a", set(), "bfloat16"),
     ],
 )
 def test_auto_is_bfloat16_where_the_hardware_multiplies_it(
-    monkeypatch, platform, kind, features, dtype
+    monkeypatch, platform, capability, features, dtype
 ):
     monkeypatch.setattr(chips, "cpu_features", lambda: frozenset(features))
-    device = types.SimpleNamespace(platform=platform, device_kind=kind)
+    named = {} if capability is None else {"compute_capability": capability}
+    device = types.SimpleNamespace(platform=platform, **named)
     assert chips.fastest_dtype(device) == dtype

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from flaxformer_mt.data.batch import Batch
-from flaxformer_mt.data.planner import Planner
+from flaxformer_mt.data.planner import Planner, planned_pass
 from flaxformer_mt.data.store import TokenPairs
 from flaxformer_mt.parallel.processes import StopRequest
 from flaxformer_mt.rundir.checkpoint_choice import select_step
@@ -56,7 +56,8 @@ class Run:
         config = tiny(self.changes)
         self.goodput = Goodput()
         self.goodput.keep_in(self.folder / "goodput.json", print)
-        stop, screen = StopRequest(), io.StringIO()
+        self.stop = stop = StopRequest()
+        screen = io.StringIO()
 
         def train_step(state: Any, batch: Batch) -> Any:
             self.batches.append(batch)
@@ -83,6 +84,7 @@ class Run:
                         program=program,
                         planner=Planner(self.train_pairs, config.data.batch, config.training.seed),
                         evaluators=[losses, *([] if self.decode is None else [self.decode])],
+                        validation_shapes=planned_pass(self.valid_pairs, config.data.batch).shapes,
                         checkpoints=checkpoints,
                         telemetry=telemetry,
                         stop=stop,

@@ -50,6 +50,7 @@ def test_the_best_and_how_long_it_has_been(values, higher, best, stale):
         (19, [], None, None),
         (20, [], None, ("finished", "all 20 steps done")),
         (20, [], "SIGTERM received", ("finished", "all 20 steps done")),
+        (21, [], None, ("finished", "beyond training.steps = 20")),
         (19, [], "SIGTERM received", ("stopped", "SIGTERM received")),
         (19, [3.0, 2.0, 4.0, 4.0], None, None),
         (

@@ -1,9 +1,12 @@
 """One go, or any number of stops and kills on the way: the same run, bit for bit."""
 
+from typing import Any
+
 import pytest
 
 from flaxformer_mt.data.store import StoreError, TokenPairs
-from tests.training.examples import assert_same, random_pairs
+from flaxformer_mt.rundir.layout import Status
+from tests.training.examples import assert_same, random_pairs, tiny
 from tests.training.runs import TRAIN, Killed, Run
 
 SETTINGS = {
@@ -50,6 +53,17 @@ def test_stops_leave_no_trace(in_one_go, tmp_path):
     assert len(run.batches) == 13
     for a, b in zip(run.batches, in_one_go.batches, strict=True):
         assert_same(a, b)
+
+
+def test_a_stop_asked_for_in_a_validation_needs_no_other_step(tmp_path):
+    def decode(params: Any, step: int) -> dict[str, float]:
+        run.stop.received = "SIGTERM"
+        return {}
+
+    run = Run(tmp_path, SETTINGS, decode=decode)
+    every = tiny(SETTINGS).training.validate_every
+    assert run.start() == Status(state="stopped", step=every, reason="SIGTERM received")
+    assert len(run.batches) == run.steps()[-1] == every
 
 
 def test_only_checkpoints_of_an_interval_are_regular(tmp_path):
