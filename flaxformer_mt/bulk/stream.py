@@ -143,7 +143,7 @@ def made_of(window: Window, parse: Callable[[bytes], T], make: Callable[[list[T]
         try:
             return dataclasses.replace(make(records), error=error)
         except LineError as why:
-            advice = "; --overlong split" if why.splits else ""
+            advice = "; use --overlong split" if why.splits else ""
             number = window.first + why.number
             error = InputError(f"{window.name}:{number}: {why.reason}{advice}")
             records = records[: why.number]

@@ -77,7 +77,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     picture = parser.add_argument_group("a picture of one sentence")
     flags(picture, _PICTURE, style="lines")
     add_size(picture)
-    search = parser.add_argument_group("search for heads worth a picture")
+    search = parser.add_argument_group("search for the heads most worth drawing")
     flags(search, _FIND, far=FAR, top=3, sentences=500)
     options = parser.parse_args(arguments)
     wrong = _OF_PICTURES if options.find else _OF_FIND

@@ -23,7 +23,7 @@ COMMANDS = {
     "evaluate": "translate and score test sets, or score another system's output",
     "trees": "parsing: turn treebanks into parallel text and output into trees; score with EVALB",
     "compare": "compare systems on a test set: scores, intervals, significance",
-    "attention": "draw what each head attends to; find heads worth a picture",
+    "attention": "draw what each head attends to; list the heads most worth drawing",
     "figures": "draw training curves of runs, and the paper's learning rate and positions",
     "serve": "serve a trained model over HTTP, with a web page",
     "reproduce": "train the rows of the paper's tables and report the results",
@@ -57,7 +57,7 @@ _STATUSES = (
 _OF_THE_MACHINE = {
     **dict.fromkeys(
         (errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
-        "free some; the same command then resumes",
+        "free some and repeat the command",
     ),
     **dict.fromkeys(
         (errno.EACCES, errno.EPERM, errno.EROFS), "choose another place, or get permission"

@@ -51,7 +51,8 @@ def find_config(name: str) -> Path:
             candidate = folder / f"{path.stem}.py"
             if candidate.is_file():
                 return candidate
-    raise ConfigError(f"{name}: no such config file; {nearest(path.stem, built_in_names())}")
+    advice = "check the path" if path.suffix else nearest(path.stem, built_in_names())
+    raise ConfigError(f"{name}: no such config file; {advice}")
 
 
 def load_config(

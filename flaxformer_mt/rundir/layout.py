@@ -133,7 +133,7 @@ def read_record(run: RunDirectory) -> RunRecord:
     """The record in `config.json`. Raises RunDirectoryError if it isn't one."""
     with explained(run.path, "read"):
         if not exists(run.path):
-            raise WorkdirError(f"{run}: no such directory; create it with `train --workdir {run}`")
+            raise WorkdirError(f"{run}: no such directory; check the path (`train` makes a run)")
         if not is_remote(run.path) and not run.path.is_dir():
             raise WorkdirError(f"{run}: is a file, not a run directory")
         if not has_record(run):

@@ -195,7 +195,10 @@ def _checked(form: type[_M], payload: Mapping[str, Any], kind: str) -> _M:
     if form.model_config["extra"] == "forbid":
         for key in payload:
             if key not in known:
-                raise bad_request(f"unknown key '{shown(key)}'; {nearest(key[:40], known)}")
+                advice = nearest(key[:40], known)
+                if key.startswith("{"):
+                    advice = "send JSON with the header Content-Type: application/json"
+                raise bad_request(f"unknown key '{shown(key)}'; {advice}")
     try:
         return form.model_validate(payload, context=kind)
     except pydantic.ValidationError as error:

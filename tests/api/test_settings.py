@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import flaxformer_mt as fm
+from flaxformer_mt.api import training
 from flaxformer_mt.api.settings import continued, settled
 from flaxformer_mt.api.training import recorded
 from flaxformer_mt.config import ConfigError, load_config, to_dict
@@ -40,6 +41,15 @@ def test_settings_are_those_of_the_run_that_it_will_be(tmp_path, override):
     # Once the run is there, it is no longer the other one that decides.
     begun = made(tmp_path / "begun", opposite)
     assert deterministic(begun, None, [], other) != meant
+
+
+def test_determinism_is_set_before_a_device_is_asked_for(tmp_path, monkeypatch):
+    order = []
+    monkeypatch.setattr(training, "make_deterministic", lambda: order.append("set"))
+    monkeypatch.setattr(training, "with_dtype", lambda *_: order.append("asked") or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        training.train(load_config("quickstart", [ON]), tmp_path / "run")
+    assert order == ["set", "asked"]
 
 
 def test_what_an_override_says_in_vain_is_refused_with_and_without_a_config(tmp_path):

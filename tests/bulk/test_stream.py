@@ -86,7 +86,7 @@ def test_lines_come_in_order_and_in_windows(monkeypatch):
     ("line", "message"),
     [
         (b"bad \xff line", r"in\.txt:8: is not UTF-8 text \(byte 5\)"),
-        (b"y" * 101, r"in\.txt:8: 101 tokens; --overlong split$"),
+        (b"y" * 101, r"in\.txt:8: 101 tokens; use --overlong split$"),
         (b"x" * 101, r"in\.txt:8: 101 tokens$"),
         (b"bad prefix", r"in\.txt:8: has a bad prefix$"),
     ],

@@ -161,7 +161,7 @@ def test_what_has_become_a_run_meanwhile_is_gone_on_with(run, corpus, tmp_path, 
 def test_what_the_machine_refuses_is_explained_and_a_bug_is_not():
     memory = MemoryError("x")
     for error, command, told in (
-        (OSError(errno.ENOSPC, "No space left"), "train", "No space left; free some; the same"),
+        (OSError(errno.ENOSPC, "No space left"), "train", "No space left; free some and repeat"),
         (PermissionError(errno.EACCES, "Denied", "a/b"), "train", "a/b: Denied; choose another"),
         (memory, "train", "this machine ran out of memory: x; lower data.batch.tokens"),
         (memory, "translate", "memory: x; lower --batch-tokens or --beam-size"),

@@ -30,8 +30,8 @@ def test_standard_output_that_cannot_be_written_is_an_error_without_a_trace():
     command = [sys.executable, "-m", "flaxformer_mt", "config", "--config", "quickstart"]
     with open("/dev/full", "w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
-    message = "flaxformer-mt config: error: No space left on device; free some; the same command"
-    assert done.returncode == 1 and done.stderr == f"{message} then resumes\n"
+    message = "flaxformer-mt config: error: No space left on device; free some and repeat"
+    assert done.returncode == 1 and done.stderr == f"{message} the command\n"
 
 
 def test_nobody_takes_a_run_for_finished_whose_output_is_not_read():

@@ -39,7 +39,7 @@ def test_record_and_status_are_read_back(gcs, bucket, remote):
     assert read_status(remote) == Status(state="stopped", step=3)
     with pytest.raises(RunDirectoryError, match="already holds a run"):
         create(remote.path, {}, [])
-    with pytest.raises(RunDirectoryError, match="no such directory; create .* --workdir gs://"):
+    with pytest.raises(RunDirectoryError, match="gs://.*: no such directory; check the path"):
         open_run(f"gs://{bucket}/absent")
     gcs.fault = lambda method, name: 403
     with pytest.raises(RunDirectoryError, match=r"gs://.*: cannot be reached: .*Forbidden"):

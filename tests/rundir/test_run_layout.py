@@ -70,7 +70,7 @@ def test_a_run_is_not_made_over_another_nor_of_what_is_no_json(tmp_path):
 @pytest.mark.parametrize(
     ("prepare", "message"),
     [
-        (lambda path: None, "no such directory; create it with `train --workdir"),
+        (lambda path: None, "no such directory; check the path"),
         (lambda path: path.write_text("x"), "is a file, not a run directory"),
         (lambda path: path.mkdir(), r"not a run directory: config\.json is missing"),
     ],

@@ -120,6 +120,12 @@ def test_forms(server, body, status):
     assert server.ask("POST", "/translate", body, FORM)[0] == status
 
 
+def test_json_that_is_sent_as_a_form_is_told_its_header(server):
+    """As curl sends it without -H."""
+    answer = server.ask("POST", "/translate", b'{"text": "a"}', FORM)
+    assert "header Content-Type: application/json" in answer[1]["error"]
+
+
 def test_no_other_kinds_of_bodies(server):
     for headers in (
         {},

@@ -139,7 +139,8 @@ def verify_store(
     vocabularies = Vocabularies.load(directory / "vocabulary")
     if vocabularies.digest != manifest["vocabulary"]["digest"]:
         place = directory / "vocabulary"
-        raise PrepareError(f"{place}: is not the vocabulary that {data} was prepared with")
+        advice = "restore it from a copy"
+        raise PrepareError(f"{place}: is not the vocabulary of {data}; {advice}")
     store = Store.open(data, vocabulary_digest=vocabularies.digest, thorough=thorough)
     if store.digest != manifest["store"]:
         advice = f"delete {data.resolve()} and run `prepare` again"

@@ -319,7 +319,7 @@ def test_damage_is_refused_by_name(config, tmp_path, run):
     other = replace(config, vocabulary=VocabularyConfig(size=50))
     prepare(other, directory=tmp_path / "other")
     shutil.copytree(tmp_path / "other" / "vocabulary", run / "vocabulary", dirs_exist_ok=True)
-    refused("vocabulary: is not the vocabulary that .* was prepared with")
+    refused("vocabulary: is not the vocabulary of .*data; restore it")
     # The store and the vocabulary of another run, with this one's manifest.
     shutil.copytree(tmp_path / "other" / "data", run / "data", dirs_exist_ok=True)
     digest = json.loads(manifest.read_text())["vocabulary"]["digest"]
