@@ -100,7 +100,7 @@ def select_step(directory: Path, which: Literal["best", "latest"] | int) -> int:
         return best_steps(directory, 1)[0]
     if which in steps:
         return which
-    raise CheckpointError(f"{directory}: has no checkpoint {which}; there are {joined(steps)}")
+    raise CheckpointError(f"{directory}: has no checkpoint {which}; there are {listed(steps)}")
 
 
 def best_steps(directory: Path, n: int) -> list[int]:
@@ -110,7 +110,7 @@ def best_steps(directory: Path, n: int) -> list[int]:
         metrics = {step: meta["metrics"] for step, meta in metas.items()}
         if order := ranked(metrics, **metas[max(metas)]["best"]):
             return order[:n]
-    there = joined(list_steps(directory))
+    there = listed(list_steps(directory))
     raise CheckpointError(f"{directory}: none of the checkpoints {there} has a validation result")
 
 
@@ -142,7 +142,7 @@ def readable_metas(directory: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             continue
 
 
-def joined(steps: Sequence[int]) -> str:
+def listed(steps: Sequence[int]) -> str:
     return ", ".join(map(str, steps))
 
 
@@ -155,7 +155,7 @@ def stale_average(run: RunDirectory) -> str | None:
     newest = max(list_steps(run.checkpoints), default=made)
     if newest <= made:
         return None
-    averaged = f"the average is of steps {joined(meta['steps'])}"
+    averaged = f"the average is of steps {listed(meta['steps'])}"
     return f"{run}: {averaged}, but the run is now at step {newest}; run `average` again"
 
 
@@ -200,7 +200,7 @@ def chosen_weights(run: RunDirectory, which: Which) -> Chosen:
     """The checkpoint that a name means now; warns of a stale average. Raises CheckpointError."""
     named = default_weights(run) if which == "auto" else which
     if named == "average":
-        chosen = Chosen("average", f"average of steps {joined(average_meta(run)['steps'])}")
+        chosen = Chosen("average", f"average of steps {listed(average_meta(run)['steps'])}")
     else:
         step = select_step(run.checkpoints, named)
         chosen = Chosen(step, f"step {step}" if named == step else f"{named}, step {step}")
@@ -282,7 +282,7 @@ def _choose(run: RunDirectory, n: int, by: Literal["latest", "best"]) -> list[in
         others = "" if by == "best" else "; those of a start, a stop or an earlier end don't count"
         raise CheckpointError(
             f"{run}: cannot average {n} {kind} checkpoints, there are {len(present)} (steps "
-            f"{joined(present) or 'none'}{others}); average fewer, or keep more with a higher "
+            f"{listed(present) or 'none'}{others}); average fewer, or keep more with a higher "
             f"{setting}"
         )
     return present

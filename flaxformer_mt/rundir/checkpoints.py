@@ -126,7 +126,7 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         if not damaged:
             raise CheckpointError(f"{self.directory}: has no checkpoint")
         reasons = "\n".join(f"  {reason}" for reason in damaged.values())
-        all_of = f"none of the checkpoints {choice.joined(sorted(damaged))} can be used"
+        all_of = f"none of the checkpoints {choice.listed(sorted(damaged))} can be used"
         raise CheckpointError(f"{self.directory}: {all_of}; left in place:\n{reasons}")
 
     def steps(self) -> list[int]:
@@ -239,7 +239,7 @@ def load_params(
     try:
         return form.read_weights(folder)
     except DamagedError as error:
-        steps = choice.joined(choice.list_steps(run.checkpoints))
+        steps = choice.listed(choice.list_steps(run.checkpoints))
         raise DamagedError(f"{error}; choose another checkpoint: there are {steps}") from error
 
 
