@@ -28,6 +28,8 @@ of them if one fails or is preempted, except after exit status 2 (wrong usage, s
   --spot                  nodes that may be preempted
   --retries N             total restarts (default 10)
   --env NAME=VALUE        set a variable on every host, such as LIBTPU_INIT_ARGS=...; repeatable
+  --host-network          several slices: faster, but not with Workload Identity: pods then use the
+                          nodes' own service account
   --service-account NAME  a Kubernetes account with access to the bucket (default: default)
   --namespace NAME        default: default
   --apply                 pass the manifest to `kubectl apply` instead of printing it
@@ -57,6 +59,7 @@ slices=1
 chips=
 nodes=1
 spot=
+host_network=
 retries=10
 variables=()
 account=default
@@ -75,6 +78,7 @@ while [ "$#" -gt 0 ]; do
             exit 0
             ;;
         --spot) spot=yes ;;
+        --host-network) host_network=yes ;;
         --apply) apply=yes ;;
         --dry-run) dry_run=yes ;;
         --image | --tpu | --gpu | --env | --slices | --chips-per-host | --gpus-per-node | --nodes | --retries | --service-account | --namespace)
@@ -157,16 +161,20 @@ elif [ -n "$gpu" ]; then
     chips=${chips:-8}
     hosts=$nodes
     [ "$slices" = 1 ] || bad_usage "--slices needs --tpu; for GPUs use --nodes"
+    [ -z "$host_network" ] || bad_usage "--host-network needs --tpu"
 else
     bad_usage "give --tpu or --gpu"
 fi
 
 manifest() {
-    local text spot_line='' settings=''
+    local text spot_line='' network_lines='' settings=''
     text=$(cat "$template")
     printf -v settings '%s, ' ${variables[@]+"${variables[@]}"}
     settings=${settings%, }
     [ -z "$spot" ] || spot_line=$'\n                cloud.google.com/gke-spot: "true"'
+    if [ -n "$host_network" ]; then
+        network_lines=$'\n              hostNetwork: true\n              dnsPolicy: ClusterFirstWithHostNet'
+    fi
     # The command last: it may hold anything. Quoted, so that no & in it means something.
     text=${text//@NAME@/"$name"}
     text=${text//@NAMESPACE@/"$namespace"}
@@ -178,6 +186,7 @@ manifest() {
     text=${text//@ACCELERATOR@/"$accelerator"}
     text=${text//@TOPOLOGY@/"$topology"}
     text=${text//@SPOT@/"$spot_line"}
+    text=${text//@HOST_NETWORK@/"$network_lines"}
     text=${text//@IMAGE@/"$image"}
     text=${text//@ENV@/"$settings"}
     text=${text//@ARGUMENTS@/"[$(as_json "$@")]"}

@@ -40,6 +40,8 @@ def test_a_tpu_job_restarts_unless_it_is_hopeless():
         "args": '["train"]',
     }
     assert {name: field(text, name) for name in expected} == expected
+    assert "hostNetwork" not in text  # with which GKE ignores Workload Identity
+    assert field(manifest("--tpu", "v6e:4x4", "--host-network", "--", "x"), "hostNetwork") == "true"
 
 
 @pytest.mark.parametrize(
