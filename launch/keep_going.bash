@@ -5,14 +5,15 @@
 # What an exit status means (flaxformer-mt's own, `flaxformer-mt --help`):
 #   0 done   75 stopped on request, saved, resumable
 #   76 the same, from tpu_worker.sh only: a person requested it with tpu_vm.sh --stop
+#   77 from tpu_worker.sh only: another command is running there
 #   2 wrong usage, settings or input: running again won't help
 #   anything else: a failure that the next attempt may not meet, such as a preempted machine
 
 child=
 stopping=
 
-# The caller sets its name for messages.
-say() { printf '%s: %s\n' "${self:?}" "$*" >&2; }
+# The caller sets its name for messages. Nobody may be left to read them, but what follows has to run.
+say() { printf '%s: %s\n' "${self:?}" "$*" >&2 || true; }
 
 bad_usage() {
     say "$@"
@@ -61,6 +62,7 @@ watch_signals() {
         # shellcheck disable=SC2064  # the name is meant to be filled in now
         trap "request_stop SIG$name" "$name"
     done
+    trap : PIPE
 }
 
 # run_child SCOPE COMMAND ...: its exit status; a request to stop goes to it as one SIGTERM.

@@ -4,6 +4,7 @@ set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 venv=${FLAXFORMER_VENV:-$root/.venv}
+case $venv in /*) ;; *) venv=$PWD/$venv ;; esac
 # Names the installing process. Outside the environment, because it outlives the environment.
 installing=$venv.installing
 owned=

@@ -29,7 +29,7 @@ lost connection: call the script again to follow it.
   --runtime VERSION   the VM's software (default: the one for JAX on that type)
   --spot              cheaper, but may be preempted at any time
   --queued            queue for a TPU (a queued resource of the same name)
-  --valid-until TIME  with --queued: give up waiting after e.g. 6h
+  --valid-until TIME  with --queued: how long each attempt waits for a TPU, e.g. 6h
   --slices N          with --queued: N slices of --type, joined by the data-centre network
   --create-flag FLAG  extra flag for gcloud's create, e.g. --create-flag=--internal-ips; repeatable
   --connect-flag FLAG extra flag for gcloud's ssh and scp, e.g. --connect-flag=--internal-ip; repeatable
@@ -280,7 +280,8 @@ read_state() {
 
 remove() {
     say "deleting $name ($state)"
-    run_child group "${delete[@]}"
+    run_child group "${delete[@]}" || return $?
+    state=NONE
 }
 
 # have_tpu: 0 if NAME exists and is ready.
@@ -299,6 +300,7 @@ have_tpu() {
                     return 2
                 fi
                 say "creating $name: $type${spot:+, spot}${queued:+, queued}"
+                state=unknown
                 run_child group "${create[@]}" || return $?
                 created=yes
                 [ -n "$queued" ] || return 0
@@ -351,6 +353,10 @@ attempt() {
         stopping=--stop
         return 75
     fi
+    if [ "$status" = 77 ]; then # its TPU
+        delete_on_exit=
+        return 2
+    fi
     [ "$status" != 0 ] && [ -z "$stopping" ] || return "$status"
     # ssh cannot tell a lost machine from a failed command; the machine's state can.
     read_state || return "$status"
@@ -377,7 +383,7 @@ finish() {
         fi
     elif [ -n "$was" ] && [ "$was" != --stop ]; then
         say "the command is still running on $name: call this again to follow it, or with --stop to stop it"
-    else
+    elif [ "$state" != NONE ]; then
         say "$name still exists; to delete it: $(quoted "${delete[@]}")"
     fi
     rm -rf "$scratch"

@@ -123,7 +123,7 @@ run() {
     wanted="$requirement $*"
     if is_running; then
         [ "$(cat "$job/command" 2>/dev/null)" = "$wanted" ] ||
-            fail 2 "another command is running here:$(cat "$job/command"); stop it first (--stop)"
+            fail 77 "another command is running here:$(cat "$job/command"); stop it first (--stop)"
         say "the command is still running: following its log"
         follow 20
     fi

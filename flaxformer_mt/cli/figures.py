@@ -26,44 +26,46 @@ metrics.jsonl (docs/observing.md). Pictures need the extra `figures`."""
 _WHAT = {
     "what curves|schedule|positions": "curves: training curves; schedule: the paper's learning "
     "rate; positions: its sinusoids",
-    f"--against {'|'.join(AXES)}": "curves: steps, target tokens, or hours of training steps "
-    "without validation, checkpoints and pauses",
+    f"--against {'|'.join(AXES)}": "curves: steps (default), target tokens, or hours of "
+    "training steps without validation, checkpoints and pauses",
     "--values NAME...": "curves: names from metrics.jsonl to draw (default: loss, perplexity, "
     "bleu, learning_rate, tgt_tokens_per_second)",
     "--warmup N:int...": "schedule: warm-up steps, one curve each (default: 1000 4000 16000)",
-    "--steps N:int": "schedule: last step",
-    "--length N:int": "positions: number of positions",
+    "--steps N:int": "schedule: last step (default: 100,000)",
+    "--length N:int": "positions: number of positions (default: 100)",
     "--d-model N:int": "schedule, positions: width (default: the paper's 512; positions: 128, "
     "narrow enough to tell columns apart)",
+}
+
+_OF = {
+    "curves": {"against", "values"},
+    "schedule": {"warmup", "steps", "d_model"},
+    "positions": {"length", "d_model"},
 }
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = make_parser(prog, purpose, _EPILOG)
-    flags(
-        parser,
-        _WHAT,
-        against="steps",
-        values=(),
-        warmup=(1000, 4000, 16000),
-        steps=100_000,
-        length=100,
-    )
+    flags(parser, _WHAT)
     output = {"--output FILE": "FILE.png, .svg or .pdf; curves: or .html"}
     flags(parser, output, required=True)
     parser.add_argument("runs", metavar="RUN", nargs="*", help="curves: runs to compare")
     add_size(parser)
     options = parser.parse_args(arguments)
+    for name in sorted(set().union(*_OF.values()) - _OF[options.what]):
+        if getattr(options, name) is not None:
+            flag = f"--{name.replace('_', '-')}"
+            parser.error(f"{flag} has no effect on {options.what}: leave it out")
     if options.what == "curves":
         form = check_form(options.output, others=("html",))
         require_matplotlib()
         if not options.runs:
             parser.error("curves: name at least one run directory")
         runs = read_runs(options.runs)
-        chosen = panels(runs, options.values)
+        chosen = panels(runs, options.values or ())
         for note in all_notes(runs, chosen):
             say(note)
-        made = (curves_page if form == "html" else curves)(runs, chosen, axis=options.against)
+        made = (curves_page if form == "html" else curves)(runs, chosen, axis=options.against or "steps")
     else:
         check_form(options.output)
         if options.runs:
@@ -73,9 +75,10 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 
         d_model = options.d_model
         if options.what == "schedule":
-            made = paper.schedule(options.warmup, d_model=d_model or 512, steps=options.steps)
+            warmup, steps = options.warmup or (1000, 4000, 16000), options.steps or 100_000
+            made = paper.schedule(warmup, d_model=d_model or 512, steps=steps)
         else:
-            made = paper.positions(options.length, d_model=d_model or 128)
+            made = paper.positions(options.length or 100, d_model=d_model or 128)
     write_drawn(made, options.output, size=options.size)
     return 0
 

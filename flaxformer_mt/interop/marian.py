@@ -65,10 +65,11 @@ class Types:
 def model_config(config: Mapping[str, Any]) -> ModelConfig:
     """The model that a `config.json` describes. Raises ExportError for what has no form here, and
     KeyError, TypeError or ValueError for settings that are missing or of another type."""
+    given = {"scale_embedding": False, **config}  # as transformers reads it
     problems = [
-        f"{name} = {config[name]!r}"
+        f"{name} = {given[name]!r}"
         for name, value in _REQUIRED.items()
-        if config.get(name, value) != value
+        if given.get(name, value) != value
     ]
     for name in ("attention_heads", "ffn_dim"):
         encoder, decoder = (config[f"{side}_{name}"] for side in STACKS)

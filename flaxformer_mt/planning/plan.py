@@ -71,6 +71,8 @@ def plan(
     """Compiles the config's `train_step`, writes `save_hlo`. Raises MeshError and PlanningError."""
     sizes = {"src_vocab_size": src_vocab_size, "tgt_vocab_size": tgt_vocab_size}
     program = build(config, **sizes, devices=topology.devices)
+    if save_hlo is not None and not Path(save_hlo).parent.is_dir():
+        raise PlanningError(f"--save-hlo {save_hlo}: its folder does not exist")
     made, hlo, text = compile_quietly(
         config.name, topology, lambda: program.lower_train_step(shape)
     )

@@ -57,6 +57,7 @@ tpu=
 gpu=
 slices=1
 chips=
+gpus=
 nodes=1
 spot=
 host_network=
@@ -98,7 +99,8 @@ while [ "$#" -gt 0 ]; do
                     variables+=("{\"name\": $(as_json "${2%%=*}"), \"value\": $(as_json "${2#*=}")}")
                     ;;
                 --slices) slices=$2 ;;
-                --chips-per-host | --gpus-per-node) chips=$2 ;;
+                --chips-per-host) chips=$2 ;;
+                --gpus-per-node) gpus=$2 ;;
                 --nodes) nodes=$2 ;;
                 --retries) retries=$2 ;;
                 --service-account) account=$2 ;;
@@ -126,6 +128,8 @@ esac
 topology=
 if [ -n "$tpu" ]; then
     template=$here/jobset.tpu.yaml
+    [ "$nodes" = 1 ] || bad_usage "--nodes needs --gpu: a TPU's topology says how many hosts it has"
+    [ -z "$gpus" ] || bad_usage "--gpus-per-node needs --gpu; for TPUs use --chips-per-host"
     topology=${tpu#*:}
     case $tpu in
         v4:*) accelerator="tpu-v4-podslice" ;;
@@ -158,7 +162,8 @@ if [ -n "$tpu" ]; then
 elif [ -n "$gpu" ]; then
     template=$here/jobset.gpu.yaml
     accelerator=$gpu
-    chips=${chips:-8}
+    [ -z "$chips" ] || bad_usage "--chips-per-host needs --tpu; for GPUs use --gpus-per-node"
+    chips=${gpus:-8}
     hosts=$nodes
     [ "$slices" = 1 ] || bad_usage "--slices needs --tpu; for GPUs use --nodes"
     [ -z "$host_network" ] || bad_usage "--host-network needs --tpu"

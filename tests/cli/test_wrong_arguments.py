@@ -72,6 +72,7 @@ CALLS = [
     ("attention --find --input x --src a", "--src can't be used with --find"),
     ("attention --src a --output a.svg --draw x", "--draw needs --find"),
     ("attention --src a --output a.svg --size big", "'big' is not a size"),
+    ("figures curves x --output a.svg --steps 9", "--steps has no effect on curves: leave it out"),
     # Plans, and the paper's rows.
     ("plan --config quickstart --topology=v5e:2x4 --lengths=64", "write SRC,TGT"),
     ("plan --config quickstart --topology=v5e:2x4 --decode --save-hlo=x", "no effect on --decode"),

@@ -104,8 +104,9 @@ def test_separate_vocabularies(tmp_path):
 
 
 def change_json(path: Path, **values: Any) -> None:
-    content = json.loads(path.read_text())
-    path.write_text(json.dumps({**content, **values}))
+    """Those that are None are left out."""
+    content = {**json.loads(path.read_text()), **values}
+    path.write_text(json.dumps({k: v for k, v in content.items() if v is not None}))
 
 
 @pytest.mark.parametrize(
@@ -113,6 +114,7 @@ def change_json(path: Path, **values: Any) -> None:
     [
         # Settings of config.json.
         ({"normalize_before": True}, "not supported here: normalize_before = True"),
+        ({"scale_embedding": None}, "not supported here: scale_embedding = False"),
         ({"activation_function": "gelu"}, "not supported here: activation_function = 'gelu'"),
         ({"decoder_ffn_dim": 7}, "encoder_ffn_dim = 48 and decoder_ffn_dim = 7"),
         ({"encoder_attention_heads": 5, "decoder_attention_heads": 5}, "d_model = 32 with 5 heads"),

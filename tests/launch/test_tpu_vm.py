@@ -1,11 +1,12 @@
 """`launch/tpu_vm.sh`: the exact gcloud lines, and what it does when the TPU is taken away."""
 
 import shlex
+import subprocess
 
 import pytest
 
 from tests.conftest import eventually
-from tests.launch.scripts import LAUNCH, ROOT, Cloud, run, start
+from tests.launch.scripts import LAUNCH, OTHERS, ROOT, Cloud, run, start
 
 LIST = f"git -C {ROOT} ls-files -z --cached --others --exclude-standard"
 PACK = f"{LIST} | tar -C {ROOT} -czf flaxformer_mt.tar.gz --null --files-from=-"
@@ -42,6 +43,14 @@ def test_dry_run_spot_slices_from_the_queue():
     ]
 
 
+def test_a_tpu_is_deleted_although_nobody_reads_what_is_said(cloud):
+    arguments = [*TPU, "--type", "v4-8", "--retries", "0", "--delete-on-exit", "--", "doctor"]
+    cloud.write("ends", "1")
+    call = f"bash {LAUNCH / 'tpu_vm.sh'} {shlex.join(arguments)} 2>&1 | true"
+    subprocess.run(["bash", "-c", call], env={**OTHERS, **cloud.environment}, timeout=60)
+    assert cloud.calls()[-1] == "delete tpu-vm"
+
+
 @pytest.mark.extended
 @pytest.mark.parametrize("queued", [True, False])
 def test_stop_finds_several_slices_by_their_queued_resource(cloud, queued):
@@ -71,6 +80,7 @@ def test_a_tpu_that_is_there_is_used_and_kept_and_none_is_made_without_a_type(cl
     done = cloud.run(*TPU, "--", "doctor")
     assert done.returncode == 2 and cloud.calls() == ["describe tpu-vm"]
     assert "there is no mt in z; give --type to create it" in done.stderr
+    assert "still exists" not in done.stderr
     cloud.write("states", "READY")
     done = cloud.run(*TPU, "--", "doctor")
     assert done.returncode == 0, done.stderr
@@ -124,6 +134,7 @@ def test_suspended_queued_resource_is_asked_for_again(tmp_path):
         ("76 0", "--retries 2", 75, 1, "asked to stop (--stop)"),  # by another call
         ("2", "--retries 0 --delete-on-exit", 2, 1, ""),
         ("PREEMPTED", "--retries 0 --delete-on-exit", 75, 1, ""),
+        ("77", "--retries 2 --delete-on-exit", 2, 1, "still exists; to delete it:"),  # not ours
         # A command whose stream was lost may be running.
         ("255 255", "--retries 1 --delete-on-exit", 255, 2, "letting the command save"),
     ],
@@ -136,7 +147,8 @@ def test_the_end_of_the_command_decides(cloud, ends, options, status, runs, said
     assert sum("tpu_worker.sh run" in line for line in cloud.lines()) == runs
     stops = sum(line.endswith("tpu_worker.sh stop") for line in cloud.lines())
     assert stops == 1 or "letting" not in said
-    assert (cloud.calls()[-1] == "delete tpu-vm") == ("--delete-on-exit" in options)
+    deleted = "--delete-on-exit" in options and ends != "77"
+    assert (cloud.calls()[-1] == "delete tpu-vm") == deleted
 
 
 def test_gclouds_own_trouble_is_shown_and_creates_nothing(cloud):
