@@ -65,7 +65,9 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         chosen = panels(runs, options.values or ())
         for note in all_notes(runs, chosen):
             say(note)
-        made = (curves_page if form == "html" else curves)(runs, chosen, axis=options.against or "steps")
+        made = (curves_page if form == "html" else curves)(
+            runs, chosen, axis=options.against or "steps"
+        )
     else:
         check_form(options.output)
         if options.runs:

@@ -99,7 +99,9 @@ def report_shardings(config: ExperimentConfig, request: Request, say: Say) -> Re
         sizes += math.prod(leaf.shape)
         whole += math.prod(leaf.shape) if shard == leaf.shape else 0
     table = aligned(["parameter", "shape", "split over", "on a device"], lines, left=set(range(4)))
-    return Report(f"{table}\n{whole / sizes:.2%} of the parameters replicated on every device", rows)
+    return Report(
+        f"{table}\n{whole / sizes:.2%} of the parameters replicated on every device", rows
+    )
 
 
 def report_decoding(config: ExperimentConfig, request: Request, say: Say) -> Report:

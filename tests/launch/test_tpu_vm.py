@@ -1,12 +1,11 @@
 """`launch/tpu_vm.sh`: the exact gcloud lines, and what it does when the TPU is taken away."""
 
 import shlex
-import subprocess
 
 import pytest
 
 from tests.conftest import eventually
-from tests.launch.scripts import LAUNCH, OTHERS, ROOT, Cloud, run, start
+from tests.launch.scripts import LAUNCH, ROOT, Cloud, run, start
 
 LIST = f"git -C {ROOT} ls-files -z --cached --others --exclude-standard"
 PACK = f"{LIST} | tar -C {ROOT} -czf flaxformer_mt.tar.gz --null --files-from=-"
@@ -46,8 +45,10 @@ def test_dry_run_spot_slices_from_the_queue():
 def test_a_tpu_is_deleted_although_nobody_reads_what_is_said(cloud):
     arguments = [*TPU, "--type", "v4-8", "--retries", "0", "--delete-on-exit", "--", "doctor"]
     cloud.write("ends", "1")
-    call = f"bash {LAUNCH / 'tpu_vm.sh'} {shlex.join(arguments)} 2>&1 | true"
-    subprocess.run(["bash", "-c", call], env={**OTHERS, **cloud.environment}, timeout=60)
+    process = start("tpu_vm.sh", *arguments, **cloud.environment)
+    for stream in (process.stdin, process.stdout, process.stderr):
+        stream.close()
+    process.wait(60)
     assert cloud.calls()[-1] == "delete tpu-vm"
 
 
