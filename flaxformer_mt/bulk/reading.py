@@ -124,7 +124,10 @@ class TwoInputs(Iterator[bytes]):
 
 
 class Shard(Iterator[bytes]):
-    """The lines of an input after `start` up to `stop`, with their numbers; `size` bytes."""
+    """The lines of an input after `start` up to `stop`, with their numbers; `size` bytes.
+
+    Raises InputError if there are fewer than when they were counted.
+    """
 
     def __init__(self, lines: Lines | TwoInputs, start: int, stop: int, size: int) -> None:
         self.name, self.start = lines.name, start
@@ -139,7 +142,10 @@ class Shard(Iterator[bytes]):
     def __next__(self) -> bytes:
         if self.number >= self._stop:
             raise StopIteration
-        return next(self._lines)
+        if (line := next(self._lines, None)) is None:
+            why = f"has changed, or cannot be read twice: it ends after line {self.number:,}"
+            raise InputError(f"{self.name}: {why}: copy it to a file first")
+        return line
 
     def share(self, done: int) -> float | None:
         return min(done / self._size, 1.0) if self._size else None

@@ -177,9 +177,12 @@ def streamed(
             parser.error("give only one of --shard (one part), --output-shards (all), --join")
         if options.join:
             return _joined(options)
-        if not any(named):
+        places = [name for name in named if name and os.path.exists(name)]
+        once = [name for name in places if not os.path.isfile(name)]
+        if once or not any(named):
             flag = "--shard" if options.shard else "--output-shards"
-            parser.error(f"{flag} reads the input twice: name a file instead of standard input")
+            what = once[0] if once else "standard input"
+            parser.error(f"{flag} reads the input twice: name a file instead of {what}")
     index, count = _shard(options, parser) if options.shard else (0, options.output_shards)
     try:
         with contextlib.ExitStack() as stack:
@@ -190,10 +193,12 @@ def streamed(
             if count:
                 with reading() as whole:
                     parts = shard_ends(whole, count, window=options.window or WINDOW)
-                ends = [] if options.shard else [stop for stop, _ in parts[1:]]
-            if options.shard:
-                (start, before), (stop, size) = parts[index : index + 2]
-                if start == stop:
+                if options.shard:
+                    parts = parts[index : index + 2]
+                else:
+                    ends = [stop for stop, _ in parts[1:]]
+                (start, before), *_, (stop, size) = parts
+                if options.shard and start == stop:
                     say(f"--shard {options.shard}: nothing to do; lower --window for more parts")
                 lines = Shard(stack.enter_context(reading()), start, stop, size - before)
             else:

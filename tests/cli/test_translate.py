@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from flaxformer_mt.bulk.reading import Lines
+from flaxformer_mt.bulk.stream import shard_ends
+from flaxformer_mt.cli import streams
 from flaxformer_mt.serving.settings import Model
 from tests.decoding.runs import LINES, PAIRS, make_run
 
@@ -186,9 +188,35 @@ def test_shards_are_joined_to_what_one_call_writes(run, workdir, tmp_path, comma
     assert (tmp_path / "out.shard-0-of-9").read_bytes() == b""
     for wrong in ("3/3", "1", "x/2"):
         assert f"--shard {wrong}: must be I/N" in run(*call, "--shard", wrong).last
+    os.mkfifo(pipe := tmp_path / "pipe")
     for flag in (("--shard", "0/2"), ("--output-shards", 2)):
-        assert f"{flag[0]} reads the input twice" in run(*call[:3], "--output", out, *flag).last
+        for given, what in ((), "standard input"), (("--input", pipe), pipe):
+            done = run(*call[:3], *given, "--output", out, *flag)
+            assert f"{flag[0]} reads the input twice: name a file instead of {what}" in done.last
     assert "give only one" in run(*call, "--output-shards", 2, "--join", 2).last
+
+
+def test_no_line_is_lost_if_the_input_changes_while_it_is_read(translate, tmp_path, monkeypatch):
+    source, out = tmp_path / "in", tmp_path / "out"
+
+    def changed(text, *flags):
+        def counted(*arguments, **options):
+            found = shard_ends(*arguments, **options)
+            source.write_bytes(text)
+            return found
+
+        source.write_bytes(TEXT)
+        monkeypatch.setattr(streams, "shard_ends", counted)
+        done = translate("--input", source, "--output", out, "--window", 1, "--restart", *flags)
+        return done, [path.read_bytes().count(b"\n") for path in sorted(tmp_path.glob("out.*-2"))]
+
+    for flags in (("--output-shards", 2), ("--shard", "0/2"), ("--shard", "1/2")):
+        done, finished = changed(LINES[0].encode(), *flags)
+        assert done.status == 2 and not finished
+        why = f"{source}: has changed, or cannot be read twice: it ends after line 1"
+        assert why in done.last
+    done, finished = changed(TEXT * 2, "--output-shards", 2)
+    assert done.status == 0 and finished == [2, 2], done.errors
 
 
 def test_a_cluster_needs_its_package(translate, monkeypatch):
