@@ -41,6 +41,22 @@ class Consumed:
     sums: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
+Place = tuple[int, str]
+"""Between two lines of an input: the number of those before, and a digest of the last one."""
+Ends = tuple[Place, Place]  # of a shard's part of the input
+
+
+def record_of(shard: str) -> Path:
+    """What tells where a finished shard comes from. `FILE.shard-*` doesn't match it."""
+    path = paths.as_path(shard)
+    return path.with_name(f"{path.name.replace('.shard-', '.record-')}.json")
+
+
+def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> str | None:
+    """The first name whose values differ."""
+    return next((name for name in {**one, **other} if one.get(name) != other.get(name)), None)
+
+
 class Sink:
     """Takes output in order. What is committed survives the process."""
 
@@ -107,8 +123,8 @@ def _explained(path: Path | None, kept: Path | None = None) -> Iterator[None]:
 
 
 class _Continued(Sink):
-    def __init__(self, record: Path, restart: bool) -> None:
-        self._record, self._restart = record, restart
+    def __init__(self, record: Path, restart: bool, ends: Ends | None = None) -> None:
+        self._record, self._restart, self._ends = record, restart, ends
 
     def _tell(self, consumed: Consumed, made: int) -> None:
         """Records how much of the input is done, and how many bytes or parts it made."""
@@ -131,20 +147,27 @@ class _Continued(Sink):
             return Consumed(), 0
         # As they look after a round trip through JSON.
         now = json.loads(json.dumps(self._identity))
-        for name in {**then, **now}:
-            if then.get(name) != now.get(name):
-                changed = f"with {name} {then.get(name)!r}, but now it is {now.get(name)!r}"
-                raise OutputError(f"{self._record}: was written {changed}: {_ADVICE}")
+        if name := difference(then, now):
+            changed = f"with {name} {then.get(name)!r}, but now it is {now.get(name)!r}"
+            raise OutputError(f"{self._record}: was written {changed}: {_ADVICE}")
         return done, made
+
+    def _describe(self, path: Path) -> None:
+        """Writes a shard's record, before the shard is at `path`."""
+        if self._ends is not None:
+            path.unlink(missing_ok=True)  # an earlier one: the record isn't its own
+            start, stop = self._ends
+            record = {"identity": self._identity, "start": start, "stop": stop}
+            paths.write_json(record_of(str(path)), record)
 
 
 class FileSink(_Continued):
-    """A local file. Raises OutputError."""
+    """A local file; a shard with its `ends`. Raises OutputError."""
 
     _stream: BinaryIO
 
-    def __init__(self, path: str, *, restart: bool = False) -> None:
-        super().__init__(Path(f"{path}.part.json"), restart)
+    def __init__(self, path: str, *, restart: bool = False, ends: Ends | None = None) -> None:
+        super().__init__(Path(f"{path}.part.json"), restart, ends)
         self._path, self._part = Path(path), Path(f"{path}.part")
 
     def begin(self, identity: Mapping[str, Any]) -> Consumed:
@@ -182,6 +205,7 @@ class FileSink(_Continued):
     def finish(self) -> None:
         with _explained(self._path, self._part):
             self._force_to_disk()
+            self._describe(self._path)
             os.replace(self._part, self._path)
             self._record.unlink()
         self.close()
@@ -217,10 +241,10 @@ class BucketSink(_Continued):
     FILE.part/ has the parts and the record, state.json. Two calls must not write the same FILE.
     """
 
-    def __init__(self, path: str, *, restart: bool = False) -> None:
+    def __init__(self, path: str, *, restart: bool = False, ends: Ends | None = None) -> None:
         with _explained(Path(path)):
             self._path, self._folder = paths.as_path(path), paths.as_path(f"{path}.part")
-        super().__init__(self._folder / "state.json", restart)
+        super().__init__(self._folder / "state.json", restart, ends)
         self._last = time.monotonic()
         self._waiting = bytearray()  # output that is not uploaded
         self._committed = 0  # bytes of it that `_consumed` is up to
@@ -252,6 +276,7 @@ class BucketSink(_Continued):
                 for part in map(self._part, range(self._parts)):
                     with part.open("rb") as stream:
                         shutil.copyfileobj(stream, joined, 1 << 20)
+            self._describe(self._path)
             whole.replace(self._path)
         # As listed, since a call before --restart may have had more; the record first, without
         # which no later call continues.
@@ -282,7 +307,7 @@ class BucketSink(_Continued):
 
 
 class ShardedSink(_Continued):
-    """Several outputs in order, each of the part of the input that ends at one of `ends`, a line.
+    """Several outputs in order, each of the part of the input that ends at one of `stops`, a line.
 
     `open_shard` gives the sink of each. The record says how many are finished.
     """
@@ -290,17 +315,17 @@ class ShardedSink(_Continued):
     def __init__(
         self,
         record: str,
-        ends: Sequence[int],
+        stops: Sequence[int],
         open_shard: Callable[[int], Sink],
         *,
         restart: bool = False,
     ) -> None:
         super().__init__(paths.as_path(record), restart)
-        self._ends, self._open, self._finished = ends, open_shard, 0
+        self._stops, self._open, self._finished = stops, open_shard, 0
         self._shard = Sink()
 
     def begin(self, identity: Mapping[str, Any]) -> Consumed:
-        shards = f"{len(self._ends)} of {self._ends[-1]:,} lines"
+        shards = f"{len(self._stops)} of {self._stops[-1]:,} lines"
         with _explained(self._record):
             done, self._finished = self._told({**identity, "shards": shards})
         return self._continue(done)
@@ -310,7 +335,7 @@ class ShardedSink(_Continued):
 
     def commit(self, consumed: Consumed) -> None:
         self._shard.commit(consumed)
-        if consumed.lines >= self._ends[self._finished]:
+        if consumed.lines >= self._stops[self._finished]:
             self._end_shard(consumed)
 
     def finish(self) -> None:
@@ -323,12 +348,12 @@ class ShardedSink(_Continued):
 
     def _continue(self, done: Consumed) -> Consumed:
         """Begins the shard after those that are finished; what is done with what it has."""
-        if self._finished == len(self._ends):
+        if self._finished == len(self._stops):
             return done
         self._shard = self._open(self._finished)
         done = max(self._shard.begin(self._identity), done, key=lambda each: each.lines)
         self.kept = self._shard.kept
-        return self._end_shard(done) if done.lines >= self._ends[self._finished] else done
+        return self._end_shard(done) if done.lines >= self._stops[self._finished] else done
 
     def _end_shard(self, done: Consumed) -> Consumed:
         self._shard.finish()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from flaxformer_mt.bulk.forms import BadLine, Form, PairForm, PairRecord, Record, counted
 from flaxformer_mt.bulk.reading import InputError, Lines, Shard, TwoInputs
-from flaxformer_mt.bulk.sinks import Consumed, OutputError, Sink
+from flaxformer_mt.bulk.sinks import Consumed, OutputError, Place, Sink
 from flaxformer_mt.data.corpus import CorpusError
 from flaxformer_mt.data.vocabulary import EOS
 from flaxformer_mt.decoding.segments import LineError, Overlong
@@ -68,13 +68,14 @@ def windows(lines: Lines | TwoInputs | Shard, *, window: int) -> Iterator[Window
         yield found
 
 
-def shard_ends(whole: Lines | TwoInputs, count: int, *, window: int) -> list[tuple[int, int]]:
-    """Lines and bytes of text before each of `count` parts of whole windows, and in all."""
-    ends = [(0, 0)]
+def shard_ends(whole: Lines | TwoInputs, count: int, *, window: int) -> list[tuple[Place, int]]:
+    """The place and the bytes of text before each of `count` parts of whole windows, and in all."""
+    ends = [((0, ""), 0)]
     for each in windows(whole, window=window):
         if each.error is not None:
             raise each.error
-        ends.append((whole.number, ends[-1][1] + each.size))
+        last = hashlib.sha256(each.lines[-1]).hexdigest()[:16]
+        ends.append(((whole.number, last), ends[-1][1] + each.size))
     return [ends[(len(ends) - 1) * part // count] for part in range(count + 1)]
 
 

@@ -23,11 +23,14 @@ from flaxformer_mt.bulk.reading import Lines, Shard, TwoInputs
 from flaxformer_mt.bulk.sinks import (
     BucketSink,
     Consumed,
+    Ends,
     FileSink,
     OutputError,
     ShardedSink,
     Sink,
     StreamSink,
+    difference,
+    record_of,
 )
 from flaxformer_mt.bulk.stream import (
     WINDOW,
@@ -69,39 +72,37 @@ OUTPUT = {
 
 @contextlib.contextmanager
 def writing(
-    options: Namespace, inputs: Sequence[str | None], ends: Sequence[int] = ()
+    options: Namespace, inputs: Sequence[str | None], shards: Mapping[str, Ends] = {}
 ) -> Iterator[Sink]:
-    """Where `--output` leads, in shards if they have `ends`. Raises OutputError."""
+    """Where `--output` leads, or the shards with these names and ends. Raises OutputError."""
     path: str | None = options.output
     if path is None:
         yield StreamSink(sys.stdout.buffer)
         return
     if not path:
         raise OutputError("--output is empty: name a file, or leave it out for standard output")
-    if not ends and "://" not in path and os.path.exists(path) and not os.path.isfile(path):
+    if not shards and "://" not in path and os.path.exists(path) and not os.path.isfile(path):
         if os.path.isdir(path):
             raise OutputError(f"{path}: is a folder; --output must be a file")
         with contextlib.closing(StreamSink(None, path)) as device:
             yield device
         return
-    names = [_shard_name(path, number, len(ends)) for number in range(len(ends))]
-    for kept in (
-        f"{name}{part}" for name in names or [path] for part in ("", ".part", ".part.json")
-    ):
+    names = [*shards] or [path]
+    for kept in (f"{name}{part}" for name in names for part in ("", ".part", ".part.json")):
         if any(name is not None and _same(name, kept) for name in inputs):
             raise OutputError(f"{kept}: is also the input; choose another --output")
 
     def opened(name: str) -> Sink:
         kind = BucketSink if "://" in name else FileSink
-        return kind(name, restart=options.restart)
+        return kind(name, restart=options.restart, ends=shards.get(name))
 
-    if ends:
-        record = f"{path}.shards.json"
+    if len(names) > 1:
+        record, stops = f"{path}.shards.json", [stop for _, (stop, _) in shards.values()]
         sink: Sink = ShardedSink(
-            record, ends, lambda number: opened(names[number]), restart=options.restart
+            record, stops, lambda number: opened(names[number]), restart=options.restart
         )
     else:
-        sink = opened(path)
+        sink = opened(names[0])
     with contextlib.closing(sink):
         yield sink
 
@@ -189,21 +190,21 @@ def streamed(
             if options.output is not None:  # which a second call can continue
                 stack.enter_context(sigterm_stops())
             lines: Lines | TwoInputs | Shard
-            ends: list[int] = []
+            shards: dict[str, Ends] = {}
             if count:
                 with reading() as whole:
                     parts = shard_ends(whole, count, window=options.window or WINDOW)
-                if options.shard:
-                    parts = parts[index : index + 2]
-                else:
-                    ends = [stop for stop, _ in parts[1:]]
-                (start, before), *_, (stop, size) = parts
+                last = index + 1 if options.shard else count
+                for number in range(index, last):
+                    name = _shard_name(options.output, number, count)
+                    shards[name] = parts[number][0], parts[number + 1][0]
+                ((start, _), before), ((stop, _), size) = parts[index], parts[last]
                 if options.shard and start == stop:
                     say(f"--shard {options.shard}: nothing to do; lower --window for more parts")
                 lines = Shard(stack.enter_context(reading()), start, stop, size - before)
             else:
                 lines = stack.enter_context(reading())
-            sink = stack.enter_context(writing(options, named, ends))
+            sink = stack.enter_context(writing(options, named, shards))
             typed = lines if isinstance(lines, Lines) and lines.interactive else None
             window = options.window or (1 if typed else WINDOW)
             begin = functools.partial(_begun, options, settings, window)
@@ -273,7 +274,6 @@ def _shard(options: Namespace, parser: ArgumentParser) -> tuple[int, int]:
     index, count = map(int, found.groups()) if found else (0, 0)
     if not index < count:
         parser.error(f"--shard {options.shard}: must be I/N with I from 0 to N-1, such as 0/16")
-    options.output = _shard_name(options.output, index, count)
     return index, count
 
 
@@ -283,11 +283,22 @@ def _shard_name(output: str, index: int, count: int) -> str:
 
 def _joined(options: Namespace) -> int:
     shards = [_shard_name(options.output, index, options.join) for index in range(options.join)]
-    missing = [shard for shard in shards if not paths.exists(paths.as_path(shard))]
-    if missing:
-        raise OutputError(f"{missing[0]}: missing ({len(missing)} of {options.join} shards)")
+    needed = [*map(paths.as_path, shards), *map(record_of, shards)]
+    if missing := [path for path in needed if not paths.exists(path)]:
+        count = f"{len(missing)} of {len(needed)} files"
+        raise OutputError(f"{missing[0]}: missing ({count}): --join needs all shards and records")
+    due: dict[str, Any] = {}  # what the next shard must have
+    for number, shard in enumerate(shards):
+        with paths.document(record_of(shard), "make the shard again") as record:
+            found = {**record["identity"], "shards": None, "start": record["start"]}
+            stop = record["stop"]
+        if due and (name := difference(due, found)):
+            what = f"has {name} {found.get(name)!r}, but after {shards[number - 1]} it must be "
+            what += f"{due.get(name)!r}: make both from the same input with the same settings"
+            raise OutputError(f"{shard}: {what}")
+        due = {**found, "start": stop}
     with writing(options, shards) as sink:
-        done = sink.begin({"join": options.join}).lines
+        done = sink.begin({**due, "join": options.join}).lines
         for number, shard in enumerate(shards[done:], start=done + 1):
             with paths.as_path(shard).open("rb") as content:
                 while chunk := content.read(1 << 20):

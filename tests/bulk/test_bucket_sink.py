@@ -80,10 +80,11 @@ def test_a_large_window_goes_at_once_and_an_empty_output_is_an_object(gcs, file,
     sink, _ = begun(file)
     commit(sink, 1, b"x" * 11)
     assert gcs.objects[f"{file}.part/00000000"] == b"x" * 11
-    sink, found = begun(file, restart=True)
+    sink, found = begun(file, restart=True, ends=((0, ""), (0, "")))
     assert found == Consumed()
     sink.finish()
     assert gcs.objects[file] == b""
+    assert b'"stop": [' in gcs.objects[f"{file}.json"]  # as it is no shard by its name
 
 
 # Where the store cannot move, gcsfs copies.

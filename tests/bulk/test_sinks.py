@@ -125,7 +125,13 @@ def test_a_full_disk_is_explained_and_the_record_tells_of_no_more_than_is_there(
 def test_shards_are_complete_after_a_kill_at_any_moment(tmp_path, monkeypatch):
     def work(folder):
         names = [str(folder / f"out.shard-{number}") for number in range(3)]
-        sink = ShardedSink(f"{folder}/out.shards.json", [2, 2, 5], lambda n: FileSink(names[n]))
+        ends = [((0, ""), (2, "b")), ((2, "b"), (2, "b")), ((2, "b"), (5, "c"))]
+        stops = [stop for _, (stop, _) in ends]
+
+        def opened(number):
+            return FileSink(names[number], ends=ends[number])
+
+        sink = ShardedSink(f"{folder}/out.shards.json", stops, opened)
         with contextlib.closing(sink):
             done = sink.begin(WHO)
             for line in range(done.lines + 1, 6):
@@ -147,11 +153,22 @@ def test_shards_are_complete_after_a_kill_at_any_moment(tmp_path, monkeypatch):
     for kill in itertools.count():
         folder, moments = tmp_path / str(kill), itertools.count()
         folder.mkdir()
+        shard, record = folder / "out.shard-0", folder / "out.record-0.json"
+        shard.write_bytes(b"old\n")
+        record.write_bytes(b'"old"')
         with contextlib.suppress(Killed):
             work(folder)
+        if shard.exists():
+            assert (shard.read_bytes() == b"old\n") == (record.read_bytes() == b'"old"')
         if next(moments) <= kill:
             break
         work(folder)
-        made = {path.name: path.read_bytes() for path in folder.iterdir()}
+        records = [
+            json.loads(path.read_bytes()) for path in sorted(folder.glob("out.record-?.json"))
+        ]
+        assert [each["stop"] for each in records] == [[2, "b"], [2, "b"], [5, "c"]]
+        made = {
+            path.name: path.read_bytes() for path in folder.iterdir() if "record" not in path.name
+        }
         assert made == {"out.shard-0": b"1\n2\n", "out.shard-1": b"", "out.shard-2": b"3\n4\n5\n"}
     assert kill > 15

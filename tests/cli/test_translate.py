@@ -163,7 +163,7 @@ def test_shards_are_joined_to_what_one_call_writes(run, workdir, tmp_path, comma
     for index in (1, 0):
         assert run(*call, "--shard", f"{index}/3").status == 0
     done = run(*call, "--join", 3)
-    assert done.status == 2 and f"{out}.shard-2-of-3: missing (1 of 3 shards)" in done.last
+    assert done.status == 2 and f"{out}.shard-2-of-3: missing (2 of 6 files)" in done.last
     source.write_bytes(good.replace(b"\n", b"\xff\n", 10).replace(b"\xff\n", b"\n", 9))
     done = run(*call, "--shard", "2/3")
     assert done.status == 2 and f"{source}:10: is not UTF-8" in done.last
@@ -173,6 +173,7 @@ def test_shards_are_joined_to_what_one_call_writes(run, workdir, tmp_path, comma
     assert run(*call, "--join", 3).last == f"{out}: joined from 3 shards"
     assert out.read_text() == whole.output
     shards = {path: path.read_bytes() for path in tmp_path.glob("out.shard-*")}
+    assert len(shards) == 3
     for path in (out, *shards):
         path.unlink()
     source.write_bytes(good.replace(b"\n", b"\xff\n", 10).replace(b"\xff\n", b"\n", 9))
@@ -182,7 +183,8 @@ def test_shards_are_joined_to_what_one_call_writes(run, workdir, tmp_path, comma
     assert done.status == 2 and "out.shards.json: was written with shards '3 of 12" in done.last
     done = run(*call, "--output-shards", 3)
     assert done.status == 0 and "resuming after line 9" in done.errors
-    assert {path: path.read_bytes() for path in tmp_path.glob("out*")} == shards
+    assert {path: path.read_bytes() for path in tmp_path.glob("out.shard*")} == shards
+    assert run(*call, "--join", 3).status == 0 and out.read_text() == whole.output
     done = run(*call, "--shard", "0/9")
     assert "--shard 0/9: nothing to do" in done.errors
     assert (tmp_path / "out.shard-0-of-9").read_bytes() == b""
@@ -194,6 +196,34 @@ def test_shards_are_joined_to_what_one_call_writes(run, workdir, tmp_path, comma
             done = run(*call[:3], *given, "--output", out, *flag)
             assert f"{flag[0]} reads the input twice: name a file instead of {what}" in done.last
     assert "give only one" in run(*call, "--output-shards", 2, "--join", 2).last
+
+
+def test_only_shards_of_one_input_and_one_command_are_joined(translate, tmp_path):
+    source, out = tmp_path / "in", tmp_path / "out"
+
+    def made(index, *flags, text=TEXT):
+        source.write_bytes(text)
+        shard = ("--shard", f"{index}/2", *flags)
+        assert translate("--input", source, "--output", out, *shard).status == 0
+
+    made(0, "--window", 1)
+    other = LINES[3].encode() + b"\n" + TEXT.partition(b"\n")[2]
+    for flags, text, why in (
+        (("--window", 3), TEXT, "has window 3, but after {}.shard-0-of-2 it must be 1"),
+        (("--window", 1, "--beam-size", 2), TEXT, "has decoding.beam_size 2, but after"),
+        (("--window", 1), TEXT * 2, "has start [4, "),
+        (("--window", 1), TEXT.replace(b"\n", b" x\n"), "has start [2, "),
+    ):
+        made(1, *flags, text=text)
+        done = translate("--output", out, "--join", 2)
+        assert done.status == 2 and f"{out}.shard-1-of-2: {why.format(out)}" in done.last
+        assert not out.exists()
+    made(1, "--window", 1, text=other)  # the first line has been mended
+    assert translate("--output", out, "--join", 2).status == 0
+    assert out.read_text() == translate("--window", 1, stdin=TEXT).output
+    (record := tmp_path / "out.record-1-of-2.json").unlink()
+    done = translate("--output", out, "--join", 2)
+    assert done.status == 2 and f"{record}: missing (1 of 4 files)" in done.last
 
 
 def test_no_line_is_lost_if_the_input_changes_while_it_is_read(translate, tmp_path, monkeypatch):
