@@ -59,8 +59,9 @@ class Form:
     """How lines are read and written.
 
     `column`, from 0, is translated in place, or with `append` after the last. `key` leads to a JSON
-    object's source (a dot into an object); its translation goes under `target_key`. All else is
-    passed through. Raises ValueError if two keys are the same.
+    object's source (a dot into an object); its translation goes under `target_key`, which begins
+    the other fields' names unless it is the default. All else is passed through. Raises ValueError
+    if two keys are the same.
     """
 
     read: Name = "text"
@@ -88,10 +89,9 @@ class Form:
         }
         taken = {key.partition(".")[0]: what for what, key in read.items() if key}
         for name in self._fields():
-            what = "the translation" if name == self.target_key else f"the field {name!r}"
             if name in taken:
+                what = "the translation" if name == self.target_key else f"the field {name!r}"
                 raise ValueError(f"{what} would be added under {name!r}, where {taken[name]}")
-            taken[name] = f"{what} is added"
 
     def parse(self, line: bytes) -> Record:
         """What a line holds. Raises BadLine."""
@@ -115,9 +115,9 @@ class Form:
         aligned: Sequence[Alignment | None] = alignments or [None] * len(translation.hypotheses)
         said = list(zip(translation.hypotheses, aligned, strict=True))
         if self.write == "jsonl":
-            fields = {**self._object(*said[0]), "at_limit": translation.at_limit}
+            fields = {**self._object(*said[0]), self._named("at_limit"): translation.at_limit}
             if self.shown.n_best:
-                fields["n_best"] = [self._object(*each) for each in said]
+                fields[self._named("n_best")] = [self._object(*each) for each in said]
             return with_fields(record.json or _dumped({self.key: record.source}), fields)
         index = f"{number}\t" if self.shown.n_best else ""
         return "".join(f"{index}{self._line(record, *each)}\n" for each in said).encode()
@@ -153,21 +153,25 @@ class Form:
 
     def _fields(self) -> list[str]:
         shown = self.shown
-        fields = [self.target_key, *(["score", "log_prob"] if shown.scores else []), "at_limit"]
+        fields = [*(["score", "log_prob"] if shown.scores else []), "at_limit"]
         fields += ["alignment"] if shown.alignments else []
         fields += ["tokens"] if shown.tokens else []
-        return [*fields, "n_best"] if shown.n_best else fields
+        fields += ["n_best"] if shown.n_best else []
+        return [self.target_key, *map(self._named, fields)]
+
+    def _named(self, field: str) -> str:
+        return field_of(self.target_key, field)
 
     def _object(self, hypothesis: Hypothesis, aligned: Alignment | None) -> dict[str, Any]:
         fields: dict[str, Any] = {self.target_key: hypothesis.text}
         if self.shown.scores:
             # Six places, which are stable in float32.
-            fields["score"] = round(hypothesis.score, 6)
-            fields["log_prob"] = round(hypothesis.log_prob, 6)
+            fields[self._named("score")] = round(hypothesis.score, 6)
+            fields[self._named("log_prob")] = round(hypothesis.log_prob, 6)
         if aligned is not None:
-            fields["alignment"] = str(aligned)
+            fields[self._named("alignment")] = str(aligned)
         if self.shown.tokens:
-            fields["tokens"] = list(hypothesis.tokens)
+            fields[self._named("tokens")] = list(hypothesis.tokens)
         return fields
 
 
@@ -220,7 +224,7 @@ class PairForm:
             return PairRecord(source, _text_under(record, self.target_key), line=record.json)
         tokens = record.value.get(self.tokens_key)
         if not isinstance(tokens, list) or any(type(token) is not int for token in tokens):
-            advice = "write it with `translate --format jsonl --tokens`"
+            advice = "write it with `translate --format jsonl --tokens` and this --translation-key"
             raise BadLine(f"has no list of integers under {self.tokens_key!r}: {advice}")
         text = None
         with contextlib.suppress(BadLine):  # optional
@@ -261,6 +265,11 @@ def columns_of(line: bytes, last: int) -> list[str]:
     if len(columns) <= last:
         raise BadLine(f"has {counted(len(columns), 'column')}, but no column {last + 1}")
     return columns
+
+
+def field_of(translation: str, field: str) -> str:
+    """The key of a field, such as "score", about the translation under the key `translation`."""
+    return field if translation == Form.target_key else f"{translation}_{field}"
 
 
 def _check_written(whose: str, key: str) -> None:

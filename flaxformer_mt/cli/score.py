@@ -4,7 +4,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
-from flaxformer_mt.bulk.forms import PairForm
+from flaxformer_mt.bulk.forms import PairForm, field_of
 from flaxformer_mt.bulk.reading import Lines, TwoInputs, open_lines, open_pairs
 from flaxformer_mt.bulk.stream import ScoreSettings
 from flaxformer_mt.cli.arguments import (
@@ -74,14 +74,15 @@ def _form(options: Namespace, parser: ArgumentParser) -> PairForm:
     if options.columns is not None and (options.src is not None or options.format == "jsonl"):
         parser.error("--columns is for --format tsv")
     src, tgt = options.columns or (1, 2)
+    target_key = options.translation_key or "translation"
     try:
         return PairForm(
             name="files" if options.src is not None else options.format or "tsv",
             src=src - 1,
             tgt=tgt - 1,
             source_key=options.key or "source",
-            target_key=options.translation_key or "translation",
-            tokens_key="tokens" if options.from_tokens else "",
+            target_key=target_key,
+            tokens_key=field_of(target_key, "tokens") if options.from_tokens else "",
             scored_key=options.scored_key or "scored",
             per_token=options.per_token,
         )

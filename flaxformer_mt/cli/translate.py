@@ -42,7 +42,8 @@ _FORMS = {
     "--column N:int": "tsv: the column to translate (default: 1)",
     "--append": "tsv: add the translation as the last column instead of replacing the source",
     "--key KEY": "jsonl: the source's key; a dot enters an object (default: source)",
-    "--translation-key KEY": "jsonl: the key to add (default: translation)",
+    "--translation-key KEY": "jsonl: the key to add (default: translation); with another one, the "
+    "other fields are KEY_score and so on",
     "--scores": "text: put a score and a tab before each translation; tsv: add a column; jsonl "
     "always has scores",
     "--alignments": "align words (0-0 1-2 ...), in a last column or a field",

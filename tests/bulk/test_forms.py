@@ -73,7 +73,7 @@ def test_columns_of_text_are_as_many_whatever_is_in_them(source, texts):
 def test_no_key_stands_for_two_things(added):
     """A translation under the key of a score would be lost without a word."""
     for form in (
-        {"target_key": added},
+        {"key": f"de_{added}", "target_key": "de"},
         {"key": added, "read": "text"},
         {"key": f"{added}.en"},
         {"prefix_key": added},
@@ -81,7 +81,6 @@ def test_no_key_stands_for_two_things(added):
     ):
         with pytest.raises(ValueError, match="would be added under"):
             objects(shown=ALL, **form)
-    assert objects(target_key="n_best").target_key == "n_best"
 
 
 def test_a_dot_in_a_key_that_is_written_is_refused():
@@ -99,15 +98,22 @@ def test_objects_keep_their_own_text_to_the_byte():
     assert made(objects(), line, "ö") == (
         line.strip()[:-1] + ', "translation": "ö", "at_limit": false}\n'.encode()
     )
-    found = json.loads(made(objects(shown=ALL), b'{"source": "a"}', "x", "y", aligned=ALIGNED))
+    line = made(objects(shown=ALL), b'{"source": "a"}', "x", "y", aligned=ALIGNED)
+    found = json.loads(line)
     one = {"translation": "x", "score": -0.5, "log_prob": -1.25}
     one |= {"alignment": "0-1 1-0", "tokens": [5, 6]}
     two = {"translation": "y", "score": -1.0, "log_prob": -2.5}
     two |= {"alignment": "0-0", "tokens": [5, 6]}
     assert found == {"source": "a", **one, "at_limit": False, "n_best": [one, two]}
+    # A translation that is translated again.
+    again = objects(shown=ALL, key="translation", target_key="fr")
+    both = json.loads(made(again, line, "v", "w", aligned=ALIGNED))
+    assert {name: both.pop(name) for name in found} == found
+    assert [*both] == ["fr", *(f"fr_{name}" for name in [*found][2:])]
+    assert both["fr_n_best"][1]["fr_score"] == -1.0
     line = b'{"in": {"en": "a"}}'
     assert made(objects(key="in.en", target_key="de"), line, "x") == (
-        b'{"in": {"en": "a"}, "de": "x", "at_limit": false}\n'
+        b'{"in": {"en": "a"}, "de": "x", "de_at_limit": false}\n'
     )
     assert made(Form(write="jsonl", key="en"), b"a", "x") == (
         b'{"en": "a", "translation": "x", "at_limit": false}\n'

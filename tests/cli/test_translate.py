@@ -63,17 +63,18 @@ def test_all_forms_say_the_same(translate, tmp_path):
 def test_score_is_what_translate_reported(translate, score, tmp_path):
     """Of tokens, whatever the lines; of texts where they encode into these tokens."""
     lines = TEXT + LONG + b"\n\n"
-    options = ("--output-format", "jsonl", "--tokens", "--scores")
+    options = ("--output-format", "jsonl", "--tokens", "--scores", "--translation-key", "de")
     made = translate(*options, stdin=lines).output.encode()
-    made = made.replace(b'"translation": "', b'"translation": "das alte ', 1)
+    made = made.replace(b'"de": "', b'"de": "das alte ', 1)
     options = ("--format", "jsonl", "--from-tokens", "--overlong", "split", "--per-token")
+    options += ("--translation-key", "de")
     done = score(*options, stdin=made)
     assert done.status == 0, done.errors
     objects = [json.loads(line) for line in done.output.splitlines()]
     assert len(objects) == 6
     for each in objects:
-        assert each["scored"]["score"] == pytest.approx(each["score"], abs=1e-5)
-        assert each["scored"]["log_prob"] == pytest.approx(each["log_prob"], rel=1e-5, abs=1e-5)
+        assert each["scored"]["score"] == pytest.approx(each["de_score"], abs=1e-5)
+        assert each["scored"]["log_prob"] == pytest.approx(each["de_log_prob"], rel=1e-5, abs=1e-5)
         assert sum(each["scored"]["token_log_probs"]) == pytest.approx(
             each["scored"]["log_prob"], abs=1e-4
         )
