@@ -171,6 +171,13 @@ class TranslateSettings:
     sampling: Sampling | None = None
     mbr: bool | None = None
 
+    def check(self, translator: Translator) -> None:
+        """Raises DecodingError if lines may have constraints, but the search can't."""
+        from flaxformer_mt.decoding.terminology import Terminology
+
+        if self.terminology is not None or self.form.constraints_key is not None:
+            translator.translate([], terminology=Terminology.of({}), sampling=self.sampling)
+
     def make(self, window: Window, translator: Translator) -> Made:
         """A window's translations; counts split lines and those at the limit."""
         make = functools.partial(self._translated, window, translator)

@@ -262,6 +262,8 @@ def _begun(
     n_best = getattr(options, "n_best", 1)
     if n_best > beam_size:
         raise ConfigError(f"--n-best {n_best} must lie between 1 and the beam size, {beam_size}")
+    if isinstance(settings, TranslateSettings):
+        settings.check(translator)
     make = functools.partial(settings.make, translator=translator)
     # Nobody asks later about what goes to standard output.
     if options.output is None and options.engine == "local":

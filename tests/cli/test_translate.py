@@ -280,6 +280,19 @@ def test_phrases_that_must_not_occur(translate):
     assert bad.status == 2 and "input:1: has no list of texts under 'not.said'" in bad.last
 
 
+def test_constraints_that_the_search_cannot_have_are_refused_before_a_line(translate, tmp_path):
+    (tmp_path / "terms.tsv").write_text("dog\thund\n")
+    for search, name in (
+        (("--sample",), "sampling"),
+        (("--diverse-groups", 2), "decoding.diverse_groups"),
+        (("--no-repeat-ngram", 3), "decoding.no_repeat_ngram"),
+    ):
+        for given in (("--constraints-key", "must"), ("--terminology", tmp_path / "terms.tsv")):
+            done = translate("--format", "jsonl", *given, *search, stdin=b'{"source": "a"}\n')
+            assert (done.status, done.output) == (2, "")
+            assert f"constraints need plain beam search and can't have {name}" in done.last
+
+
 def test_constraints_and_terms(translate, tmp_path):
     """A call with other terms does not go on with an output."""
     terms, source, out = (tmp_path / name for name in ("terms.tsv", "in", "out"))
