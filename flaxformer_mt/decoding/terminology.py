@@ -56,11 +56,15 @@ class Terminology:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], *, mode: Mode = "hard") -> Terminology:
-        """From a file with a term, a tab and its translation per line. Raises DecodingError."""
+        """From a file with a term, a tab and its translation per line, or nothing. Raises
+        DecodingError."""
         found: dict[tuple[str, ...], str] = {}
-        lines = read_text(Path(path), DecodingError).splitlines()
+        # `splitlines` would also cut at form feeds, U+0085 and others inside a term.
+        lines = read_text(Path(path), DecodingError).split("\n")
         for number, line in enumerate(lines, start=1):
-            columns = line.split("\t")
+            if not line.strip():
+                continue
+            columns = line.removesuffix("\r").split("\t")
             try:
                 if len(columns) != 2:
                     raise DecodingError("must be a term, a tab and its translation")

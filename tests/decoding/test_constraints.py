@@ -143,9 +143,16 @@ def test_what_cannot_be_met_is_an_error(translator, tmp_path):
     path.write_text("dog\thund\nDog\tkatze\n")
     with pytest.raises(DecodingError, match=r"terms.tsv:2: the term 'Dog' already has"):
         Terminology.read(path)
-    path.write_text("dog\n")
-    with pytest.raises(DecodingError, match=r"terms.tsv:1: must be a term, a tab and"):
+    path.write_text("\ndog\n")
+    with pytest.raises(DecodingError, match=r"terms.tsv:2: must be a term, a tab and"):
         Terminology.read(path)
+
+
+def test_only_a_line_feed_ends_a_line_of_a_terminology(tmp_path):
+    path = tmp_path / "terms.tsv"
+    for inside in "\x85\u2028\f\x1e":
+        path.write_bytes(f"big{inside}dog\thund{inside}e\r\n\r\n \t\ncat\tkatze".encode())
+        assert {*Terminology.read(path).terms.values()} == {f"hund{inside}e", "katze"}
 
 
 def test_terms_are_whole_words_of_any_case_the_longest_first():
