@@ -23,8 +23,8 @@ _PORTS = {"http": ":80", "https": ":443"}
 class Refusal(Exception):
     """A request that gets an error: its status, a message for the client, headers.
 
-    Messages repeat nothing of a request but short names of its keys. `reason` is a word for
-    metrics.
+    Messages repeat little of a request: keys and beginnings of sentences as `shown`, and terms, of
+    at most 60 characters. `reason` is a word for metrics.
     """
 
     def __init__(self, status: int, message: str, *, reason: str, **headers: str) -> None:

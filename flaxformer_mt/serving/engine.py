@@ -12,7 +12,7 @@ from flaxformer_mt.decoding.terminology import Terminology
 from flaxformer_mt.decoding.translation import Translation
 from flaxformer_mt.decoding.translator import Translator, Wanted
 from flaxformer_mt.figures.maps import Picked, pick
-from flaxformer_mt.serving.access import Refusal, bad_request
+from flaxformer_mt.serving.access import Refusal, bad_request, shown
 from flaxformer_mt.serving.requests import AttentionRequest
 
 WIDE_BATCH = 4  # sentences of an n-best batch, for the page's few and short requests
@@ -133,8 +133,10 @@ class Engine:
         except DecodingError as error:
             if not (key.terms or key.forbid):
                 raise
-            where = f"'{sentences[error.number].text}': " if isinstance(error, LineError) else ""
-            raise bad_request(f"{where}{error}") from error
+            said = str(error)
+            if isinstance(error, LineError):
+                said = f"'{shown(sentences[error.number].text)}': {said}"
+            raise bad_request(said) from error
         found = [
             Translated(sentence, translation, [None] * min(sentence.aligned, key.n_best))
             for sentence, translation in zip(sentences, translations, strict=False)

@@ -76,6 +76,8 @@ def test_terms_that_no_output_can_have_are_refused(server):
     ]:
         status, answer = server.translate("a dog", **wanted)
         assert status in (400, 413) and said in answer["error"], answer
+    answer = server.translate("a dog" + " and a cat" * 9, terms={"dog": "東京"})[1]
+    assert answer["error"].startswith(f"'a dog{' and a cat' * 3} and …': the target vocabulary")
     assert not server.errors()
 
 
