@@ -97,7 +97,8 @@ def writing(
         return kind(name, restart=options.restart, ends=shards.get(name))
 
     if len(names) > 1:
-        record, stops = f"{path}.shards.json", [stop for _, (stop, _) in shards.values()]
+        record = f"{path}.shards.json"
+        stops = [stop for _, (stop, _) in shards.values()]
         sink: Sink = ShardedSink(
             record, stops, lambda number: opened(names[number]), restart=options.restart
         )
