@@ -169,7 +169,7 @@ def chrf(texts: Sequence[str]) -> Float[np.ndarray, "hypothesis reference"]:
         counts = np.zeros((len(texts), len(place)), np.int32)
         for row, own in enumerate(grams):
             counts[row, [place[gram] for gram in own]] = list(own.values())
-        both = np.minimum(counts[:, None], counts[None]).sum(axis=2)
+        both = np.stack([np.minimum(own, counts).sum(axis=1) for own in counts])
         there = counts.sum(axis=1)
         precision += both / np.maximum(there, 1)[:, None]
         orders += (there[:, None] > 0) & (there[None] > 0)

@@ -1,6 +1,7 @@
 """Cutting long texts: everything fits, nothing is lost, cuts stand where they should."""
 
 import dataclasses
+import tracemalloc
 import unicodedata
 
 import numpy as np
@@ -138,6 +139,14 @@ def test_chrf_is_sacrebleu_s():
     metric = CHRF()
     expected = [[metric.sentence_score(one, [two]).score / 100 for two in texts] for one in texts]
     np.testing.assert_allclose(chrf(texts), expected, atol=1e-12)
+    tracemalloc.start()
+    try:
+        many = chrf(texts * 40)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert np.array_equal(many, np.tile(chrf(texts), (40, 40)))
+    assert peak < 10 * many.nbytes  # not a number per pair of texts and n-gram
 
 
 def test_minimum_risk_takes_what_the_likely_others_resemble(vocabulary):
