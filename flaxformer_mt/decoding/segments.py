@@ -173,13 +173,19 @@ def output_limit(config: DecodingConfig, source: int, longest: int) -> int:
     return min(int(min(config.max_ratio * source, longest)) + config.max_extra_tokens, longest)
 
 
-def unspelled(prefix: str, tgt: Vocabulary) -> str:
-    """What is wrong with a prefix that has unknown tokens."""
-    text = prefix.encode()
-    spans = zip(*tgt.encode_with_spans(prefix), strict=True)
-    unknown = {text[a:b].decode(): None for token, (a, b) in spans if token == UNK}
-    what = f"has the prefix {prefix!r}, but the target vocabulary cannot spell"
-    return f"{what} {', '.join(map(repr, unknown))}"
+def check_prefix(
+    prefix: str, tokens: Sequence[int], tgt: Vocabulary, *, suppressed: Sequence[int]
+) -> None:
+    """Raises DecodingError for a prefix with unknown or suppressed `tokens`."""
+    if not (bad := sorted({*tokens} & {*suppressed})):
+        return
+    why = f"its piece {tgt.pieces(bad[:1])[0]!r} is suppressed"
+    if UNK in bad:
+        text = prefix.encode()
+        spans = zip(*tgt.encode_with_spans(prefix), strict=True)
+        unknown = {text[a:b].decode(): None for token, (a, b) in spans if token == UNK}
+        why = f"the target vocabulary cannot spell {', '.join(map(repr, unknown))}"
+    raise DecodingError(f"has the prefix {prefix!r}, but {why}")
 
 
 def _texts_in_parts(

@@ -29,13 +29,13 @@ from flaxformer_mt.decoding.segments import (
     Part,
     Piece,
     Target,
+    check_prefix,
     cut_pairs,
     describe_overlong,
     encode,
     listed,
     source_pieces,
     types_of,
-    unspelled,
 )
 from flaxformer_mt.decoding.teacher_forcing import Attention, Scored, TeacherForcing
 from flaxformer_mt.decoding.terminology import Terminology, required
@@ -247,8 +247,8 @@ class Translator:
             parts, of_parts = self._parts(line, tokens)
             pieces.append(parts)
             try:
-                if prefixes is not None and parts and UNK in prefix:
-                    raise DecodingError(unspelled(prefixes[number], tgt))
+                if prefixes is not None and parts:
+                    check_prefix(prefixes[number], prefix, tgt, suppressed=suppressed)
                 if must and len(parts) != 1:
                     why = "is translated in parts" if parts else "is blank"
                     raise DecodingError(f"{why}, but its constraints apply to a whole translation")

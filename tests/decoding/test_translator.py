@@ -243,6 +243,11 @@ def test_a_prefix_that_cannot_be_is_refused_with_its_line(translator):
     with pytest.raises(LineError, match=message) as why:
         translator.translate(["", *LINES[:2]], prefixes=prefixes)
     assert why.value.number == 1
+    tgt = translator.vocabularies.tgt
+    last = tgt.pieces(tgt.encode(["die katze"])[0])[-1]
+    with pytest.raises(LineError, match=f"'die katze', but its piece '{last}' is suppr") as why:
+        translator.translate(LINES, prefixes=["", "", "die katze", ""], suppress=[last])
+    assert why.value.number == 2
 
 
 def test_suppressed_pieces_are_in_no_translation(translator):
