@@ -29,7 +29,7 @@ from flaxformer_mt.decoding.batch_shapes import (
     power_of_two_at_least,
     shapes_among,
 )
-from flaxformer_mt.decoding.forbidden import forbids, table_of
+from flaxformer_mt.decoding.forbidden import TooManyForbidden, forbids, table_of
 from flaxformer_mt.decoding.rules import Brackets
 from flaxformer_mt.decoding.sampling import Sampling, seed_words
 from flaxformer_mt.decoding.search import Hypotheses, State
@@ -112,13 +112,22 @@ class Decoder:
             if continues is not None:
                 check_room(number, source.phrases, source.prefix, limit, continues)
         decoded: list[list[Decoded]] = [[] for _ in sources]
-        planned = tuple(self._planned([len(source.tokens) for source in sources]))
+        planned = deque(self._planned([len(source.tokens) for source in sources]))
         plain = not any(each.prefix or each.forbidden or each.phrases for each in sources)
         if self._ahead and plain:
             self._compile({(batch.rows, batch.length) for batch in planned})
-        for batch in planned:
+        while planned:
+            batch = planned.popleft()
             own = [sources[number] for number in batch.numbers]
-            among, types, given = self._arranged(own, batch, continues)
+            try:
+                among, types, given = self._arranged(own, batch, continues)
+            except TooManyForbidden as error:
+                if len(own) == 1:
+                    raise LineError(batch.numbers[0], str(error)) from None
+                half = len(own) // 2
+                for numbers in (batch.numbers[half:], batch.numbers[:half]):
+                    planned.appendleft(batch._replace(numbers=numbers))
+                continue
             whose, length = np.full(given[1].size, -1), self._limit(batch.length)
             whose[: len(own)] = batch.numbers
             searched = (

@@ -44,10 +44,17 @@ class Reading(NamedTuple):
 
 
 class Forbidden(NamedTuple):
-    """An automaton that reads tokens; it begins in state 0."""
+    """An automaton that reads the symbols of tokens; it begins in state 0."""
 
-    goes: Int[np.ndarray, "states vocab"]  # the next state; -1: a phrase would be complete
+    # The next state; -1: a phrase would be complete.
+    # The last row is that state's; the last symbol changes nothing.
+    moves: Int[np.ndarray, "states symbols"]
     completes: Bool[np.ndarray, " states"]  # a phrase is complete unless its last word goes on
+    spelled: Int[np.ndarray, "vocab longest"]  # each type's symbols, for all automata the same
+
+
+class TooManyForbidden(DecodingError):
+    """Phrases whose table would be larger than MOST_BYTES."""
 
 
 @functools.lru_cache(maxsize=32)
@@ -58,14 +65,9 @@ def forbidden(phrases: tuple[str, ...], vocabulary: Vocabulary) -> Forbidden:
         raise DecodingError(f"the forbidden phrase {phrases[normal.index('')]!r} is blank")
     spelled, alphabet = _spelled(vocabulary)
     moves, completes = _automaton([phrase.encode() for phrase in normal], alphabet)
-    # The last symbol pads: it changes nothing. The last row is the dead state's, number -1.
     moves = np.concatenate([moves, np.arange(len(moves))[:, None]], axis=1)
     moves = np.concatenate([moves, np.full_like(moves[:1], _DEAD)]).astype(_kind(len(completes)))
-    goes = np.repeat(np.arange(len(completes), dtype=moves.dtype)[:, None], len(spelled), axis=1)
-    for column in spelled.T:
-        goes = moves[goes, column]
-    goes[:, EOS] = np.where(completes, _DEAD, 0)
-    return Forbidden(goes, completes)
+    return Forbidden(moves, completes, spelled)
 
 
 def _kind(numbers: int) -> type[np.signedinteger[Any]]:
@@ -168,33 +170,67 @@ def table_of(
     """One table of the automata for a vocabulary of these types, and by `id` where each begins.
 
     An entry is twice the next state, plus 1 if a phrase is complete there unless its word goes on;
-    -1 is banned. State 0 bans nothing. Raises DecodingError for a table above a gibibyte.
+    -1 is banned. State 0 bans nothing. Raises TooManyForbidden for a table above a gibibyte.
     """
-    begins: dict[int, int] = {}
-    parts = [np.zeros((1, len(types)), np.int16)]
+    distinct = {id(automaton): automaton for automaton in automata}
+    sizes = [len(automaton.completes) for automaton in distinct.values()]
+    starts = np.cumsum([1, *sizes[:-1]]).tolist()
+    begins = dict(zip(distinct, starts, strict=True))
+    size = power_of_two_at_least(1 + sum(sizes))  # few programs
+    kind = _kind(2 * size)
+    if (total := kind().itemsize * size * len(types)) > MOST_BYTES:
+        need = f"{total / 2**30:.1f} GiB, more than {MOST_BYTES / 2**30:.1f}"
+        what = "its forbidden phrases need a table of"
+        raise TooManyForbidden(f"{what} {need}: give it fewer")
+    table = np.zeros((size, len(types)), kind)
     free = ~np.isin(types, (PAD, BOS, *suppress))
-    for automaton in automata:
-        if id(automaton) in begins:
-            continue
-        begins[id(automaton)] = offset = sum(map(len, parts))
-        goes = automaton.goes[:, types].astype(np.int32)
+    for number, automaton in distinct.items():
         completes = automaton.completes
+        offset = begins[number]
+        goes, effect = _effects(automaton, types)
+        some = np.unique(effect[free])
         while True:
             # A complete phrase's word must have a way to go on, and to end after that.
-            ways = free & (goes >= 0) & ~completes[goes]
+            after = goes[:, some]
+            ways = (after >= 0) & ~completes[after]
             stuck = np.append(completes & ~ways.any(axis=1), False)  # the dead state comes last
             if not stuck[goes].any():
                 break
             goes = np.where(stuck[goes], _DEAD, goes)
-        parts.append(np.where(goes >= 0, 2 * (goes + offset) + completes[goes], _DEAD))
-    states = sum(map(len, parts))
-    size = power_of_two_at_least(states)  # few programs
-    kind = _kind(2 * size)
-    if (total := kind().itemsize * size * len(types)) > MOST_BYTES:
-        need = f"{total / 2**30:.1f} GiB"
-        raise DecodingError(f"a batch's forbidden phrases need {need}: lower decoding.batch_tokens")
-    parts.append(np.zeros((size - states, len(types)), np.int16))
-    return np.concatenate(parts).astype(kind), begins
+        entries = np.where(goes >= 0, 2 * (goes + offset) + completes[goes], _DEAD)
+        own = table[offset : offset + len(completes)]
+        own[:] = entries.astype(kind)[:, effect]
+    return table, begins
+
+
+def _effects(
+    automaton: Forbidden, types: Int[np.ndarray, " kept"]
+) -> tuple[Int[np.ndarray, "states effects"], Int[np.ndarray, " kept"]]:
+    """The state after each state by effect, and the effect that each type has.
+
+    There are few: what came before a type matters only while it continues a phrase.
+    """
+    moves = automaton.moves
+    symbols = moves.shape[1]
+    effects = np.arange(len(automaton.completes), dtype=moves.dtype)[None]
+    effect = np.zeros(len(types), int)
+    for column in automaton.spelled[types].T:
+        pairs = effect * symbols + column
+        present = np.flatnonzero(np.bincount(pairs))
+        before, symbol = np.divmod(present, symbols)
+        known: dict[bytes, int] = {}
+        number = np.zeros(present[-1] + 1, int)
+        number[present] = [
+            known.setdefault(after.tobytes(), len(known))
+            for after in moves[effects[before], symbol[:, None]]
+        ]
+        effect = number[pairs]
+        effects = np.frombuffer(b"".join(known), moves.dtype)
+        effects = effects.reshape(len(known), -1)
+    end = np.where(automaton.completes, _DEAD, 0)
+    effect[types == EOS] = len(effects)
+    effects = np.concatenate([effects, end[None]])
+    return effects.astype(np.int32).T, effect
 
 
 def completes_phrase(
@@ -224,7 +260,6 @@ def completes_phrase(
 def forbids(automaton: Forbidden, tokens: Sequence[int], *, room: int) -> bool:
     """Whether every output that begins with `tokens` and has `room` more has a phrase."""
     state = 0
-    for token in tokens:
-        if (state := int(automaton.goes[state, token])) == _DEAD:
-            return True
-    return bool(automaton.completes[state]) and room < 2
+    for symbol in automaton.spelled[list(tokens)].flat:
+        state = int(automaton.moves[state, symbol])
+    return state == _DEAD or (bool(automaton.completes[state]) and room < 2)

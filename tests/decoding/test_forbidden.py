@@ -6,7 +6,9 @@ import regex
 
 from flaxformer_mt.config import VocabularyConfig
 from flaxformer_mt.data import vocabulary
-from flaxformer_mt.decoding.forbidden import forbidden, forbids
+from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
+from flaxformer_mt.decoding import forbidden as module
+from flaxformer_mt.decoding.forbidden import forbidden, forbids, table_of
 from flaxformer_mt.decoding.sampling import Sampling
 from flaxformer_mt.decoding.segments import DecodingError, LineError
 from tests.decoding.runs import LINES
@@ -55,6 +57,39 @@ def test_an_automaton_reads_what_a_text_contains():
             each.append(found)
         assert forbids(forbidden(tuple(PHRASES), german), tokens, room=1) == any(each)
     assert min(seen.values()) > 5, seen
+
+
+def test_a_table_has_what_reading_symbol_by_symbol_gives(translator):
+    """For a batch's types; what is kept for a phrase doesn't grow with the vocabulary."""
+    german = translator.vocabularies.tgt
+    every = [forbidden(phrases, german) for phrases in (("katze", "die ka"), ("hund .",))]
+    types = np.array([PAD, BOS, EOS, UNK, *range(5, german.size, 2)])
+    table, begins = table_of([*every, every[0]], types, (UNK,))
+    for automaton in every:
+        start, states = begins[id(automaton)], len(automaton.completes)
+        own = table[start : start + states]
+        assert automaton.moves.size < states * 60 and automaton.spelled is every[0].spelled
+        for state, column in np.ndindex(own.shape):
+            after = state
+            for symbol in automaton.spelled[types[column]]:
+                after = automaton.moves[after, symbol]
+            if types[column] == EOS:
+                after = -1 if automaton.completes[state] else 0
+            entry = -1 if after < 0 else 2 * (start + after) + automaton.completes[after]
+            assert own[state, column] == entry
+
+
+def test_a_table_that_is_too_large_is_made_for_fewer_lines_at_a_time(translator, monkeypatch):
+    own = [["die"], ["ein hund"], ["wer", "haus"], ["sie"]]
+    together = translator.translate(LINES, forbid_each=own)
+    monkeypatch.setattr(module, "MOST_BYTES", 2000)
+    assert translator.translate(LINES, forbid_each=own) == together
+    monkeypatch.setattr(module, "MOST_BYTES", 1000)
+    with pytest.raises(
+        LineError, match="forbidden phrases need a table of .* give it fewer"
+    ) as why:
+        translator.translate(LINES, forbid_each=[["die"], [], ["wer", "haus"], ["sie"]])
+    assert why.value.number == 2
 
 
 @pytest.mark.parametrize(
