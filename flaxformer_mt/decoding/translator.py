@@ -226,7 +226,8 @@ class Translator:
         lines = [lines] if isinstance(lines, str) else lines
         if self.config.outputs == "trees":
             lines = [escaped(line) for line in lines]
-        prefixes = [prefixes] * len(lines) if isinstance(prefixes, str) else prefixes
+        if prefixes is None or isinstance(prefixes, str):
+            prefixes = [prefixes or ""] * len(lines)
         forbid = [forbid] if forbid and isinstance(forbid, str) else forbid
         suppress = [suppress] if isinstance(suppress, str) else suppress
         src, tgt = self.vocabularies.src, self.vocabularies.tgt
@@ -235,7 +236,7 @@ class Translator:
             raise DecodingError("forbidden phrases need text, but decoding.outputs is trees")
         suppressed = (UNK, *types_of(suppress, tgt))
         shared = [forbidden(tuple(forbid), tgt)] if forbid else []
-        begun = [[]] * len(lines) if prefixes is None else encode(tgt, prefixes)
+        begun = encode(tgt, prefixes)
         own = forbid_each or [()] * len(lines), constraints or [()] * len(lines)
         pieces: list[list[Piece]] = []
         sources: list[Source] = []
@@ -247,7 +248,7 @@ class Translator:
             parts, of_parts = self._parts(line, tokens)
             pieces.append(parts)
             try:
-                if prefixes is not None and parts:
+                if parts:
                     check_prefix(prefixes[number], prefix, tgt, suppressed=suppressed)
                 if must and len(parts) != 1:
                     why = "is translated in parts" if parts else "is blank"
