@@ -137,7 +137,8 @@ def _spelled(
             spelled.append(_symbols(chr(byte) if found else text.removeprefix(before)))
     alphabet = sorted({symbol for each in spelled for symbol in each})
     number = {symbol: place for place, symbol in enumerate(alphabet)}
-    table = np.full((len(spelled), max(map(len, spelled))), len(alphabet))
+    longest = max(map(len, spelled))
+    table = np.full((len(spelled), longest), len(alphabet), np.int16)
     for row, each in zip(table, spelled, strict=True):
         row[: len(each)] = [number[symbol] for symbol in each]
     return table, alphabet
