@@ -25,15 +25,7 @@ from flaxformer_mt.decoding.segments import DecodingError
 from flaxformer_mt.decoding.translation import Decoded
 from flaxformer_mt.model.embedding import CHUNK
 from flaxformer_mt.model.transformer import Transformer
-from tests.decoding.examples import (
-    CONFIG,
-    VOCAB,
-    decoded,
-    decoder,
-    sentences,
-    tiny,
-    translate_ids,
-)
+from tests.decoding.examples import CONFIG, VOCAB, decoded, decoder, sentences, tiny, translate_ids
 from tests.decoding.runs import parameters
 from tests.model.examples import Rows, apply
 from tests.training.test_compilations import logged_times

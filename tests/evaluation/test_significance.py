@@ -65,9 +65,7 @@ def test_where_the_answer_is_known(test):
             assert clear.interval.low <= clear.difference <= clear.interval.high
 
 
-def test_intervals_are_sacrebleu_s_and_parts_give_the_same_draws(
-    monkeypatch,
-):
+def test_intervals_are_sacrebleu_s_and_parts_give_the_same_draws(monkeypatch):
     monkeypatch.setenv("SACREBLEU_SEED", str(SEED))
     systems = [("Baseline: a", BASELINE), ("b", BASELINE)]
     metrics = {"BLEU": BLEU(), "chrF2": CHRF()}

@@ -12,11 +12,7 @@ from flaxformer_mt.config import flatten, load_config
 from flaxformer_mt.data.corpus.tfds_sets import data_dir_of
 from flaxformer_mt.reproduction.experiment import again, resolve
 from flaxformer_mt.reproduction.paper import ROWS, RowError, row_of, rows_of
-from flaxformer_mt.reproduction.planned import (
-    compiled_layers,
-    planned_steps,
-    step_digest,
-)
+from flaxformer_mt.reproduction.planned import compiled_layers, planned_steps, step_digest
 from flaxformer_mt.reproduction.result_file import read_result
 from flaxformer_mt.reproduction.settings import (
     Settings,

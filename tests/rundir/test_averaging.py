@@ -10,11 +10,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 from flaxformer_mt.rundir import CheckpointError, checkpoint_choice
-from flaxformer_mt.rundir.checkpoint_choice import (
-    average_checkpoints,
-    average_meta,
-    write_average,
-)
+from flaxformer_mt.rundir.checkpoint_choice import average_checkpoints, average_meta, write_average
 from flaxformer_mt.rundir.checkpoints import load_params
 from tests.rundir.snapshots import snapshot, tree
 

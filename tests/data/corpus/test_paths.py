@@ -11,14 +11,7 @@ from fsspec.implementations.memory import MemoryFile
 from fsspec.registry import _registry
 
 from flaxformer_mt.config.schema import CorpusConfig
-from flaxformer_mt.data.corpus import (
-    CorpusError,
-    Pair,
-    open_source,
-    paths,
-    read_pairs,
-    text_files,
-)
+from flaxformer_mt.data.corpus import CorpusError, Pair, open_source, paths, read_pairs, text_files
 from flaxformer_mt.data.corpus.text_files import zstd
 from tests.data.corpus.conftest import Bucket, write_shard
 
