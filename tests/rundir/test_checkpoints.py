@@ -2,6 +2,7 @@
 
 import dataclasses
 import shutil
+import zlib
 
 import jax
 import jax.numpy as jnp
@@ -159,3 +160,35 @@ def test_a_kill_during_a_save_costs_that_save_only(run, saved):
         assert left == ["1", "average.new.orbax-checkpoint-tmp"]
         assert checkpoints.save(snapshot(2))
     assert list_steps(run.checkpoints) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "asked"),
+    [
+        ([[10, 20]], [[10, 20]], 1),
+        ([[10, 20]], [[10], [10], [10, 20]], 3),
+        ([[], [10], [10, 20]], [[10, 20]], 3),
+        ([[10, 20]], [[]], checkpoint_format._PATIENCE),
+    ],
+)
+def test_whoever_sees_another_folder_looks_again(monkeypatch, tmp_path, ours, theirs, asked):
+    """Where a file system shows processes different steps, they wait, to go on from one.
+
+    What each of two processes lists, call by call, and how often they compare it.
+    """
+    views, answers = iter(ours), []
+
+    def compare(mine: np.ndarray) -> np.ndarray:
+        listed = theirs[min(len(answers), len(theirs) - 1)]
+        answers.append(listed)
+        return np.stack([mine, np.int32(zlib.crc32(str(listed).encode()) >> 1)])
+
+    monkeypatch.setattr(checkpoint_format.jax, "process_count", lambda: 2)
+    monkeypatch.setattr(checkpoint_format.multihost_utils, "process_allgather", compare)
+    monkeypatch.setattr(checkpoint_format.time, "sleep", lambda _: None)
+    if theirs == [[]]:
+        with pytest.raises(CheckpointError, match=r"hosts see different.*here 10, 20.: check how"):
+            checkpoint_format.listed_alike(tmp_path, lambda _: next(views, [10, 20]))
+    else:
+        assert checkpoint_format.listed_alike(tmp_path, lambda _: next(views, [10, 20])) == [10, 20]
+    assert len(answers) == asked

@@ -1,13 +1,19 @@
-"""glibc's settings, which stay with a process; memory that is left, read from made-up trees."""
+"""glibc's settings, which stay with a process; memory that is left, read from made-up trees.
+
+The flag for GPUs, which must be set before they are in use.
+"""
 
 import os
 import sys
 from pathlib import Path
 
+import jax
 import pytest
+from jax._src import xla_bridge
 
+from flaxformer_mt.errors import UserError
 from flaxformer_mt.parallel import process_settings as settings
-from flaxformer_mt.parallel.process_settings import available, peak
+from flaxformer_mt.parallel.process_settings import available, make_deterministic, peak
 
 
 def test_nothing_is_kept_where_memory_is_scarce(monkeypatch):
@@ -87,3 +93,17 @@ def test_the_peak_of_this_very_process():
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     assert 0.9 * pages * os.sysconf("SC_PAGE_SIZE") < peak()
     assert available() > 0
+
+
+def test_the_flag_joins_the_users_own_before_a_gpu_is_in_use(monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=/tmp/x")
+    assert jax.device_count()
+    make_deterministic()  # without a GPU it may come at any time
+    assert os.environ["XLA_FLAGS"] == "--xla_dump_to=/tmp/x"
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    with pytest.raises(UserError, match="is too late"):
+        make_deterministic()
+    monkeypatch.setattr(xla_bridge, "backends_are_initialized", lambda: False)
+    for _ in range(2):
+        make_deterministic()
+    assert os.environ["XLA_FLAGS"] == f"--xla_dump_to=/tmp/x {settings.FLAG}"
