@@ -32,17 +32,18 @@ Run = Callable[..., Done]
 
 @pytest.fixture
 def run(capfdbinary, monkeypatch):
-    """Runs a command and gives its exit status and what it wrote."""
+    """Runs a command, which ends with `status` if given; its exit status and what it wrote."""
 
-    def call(*arguments: object, stdin: bytes = b"") -> Done:
+    def call(*arguments: object, stdin: bytes = b"", status: int | None = None) -> Done:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
         capfdbinary.readouterr()
         try:
-            status = main([str(argument) for argument in arguments])
+            found = main([str(argument) for argument in arguments])
         except SystemExit as ended:
-            status = int(ended.code or 0)
+            found = int(ended.code or 0)
         output, errors = (text.decode() for text in capfdbinary.readouterr())
-        return Done(status, output, errors)
+        assert status is None or found == status, errors
+        return Done(found, output, errors)
 
     return call
 

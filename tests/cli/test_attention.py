@@ -17,8 +17,7 @@ def test_a_picture_of_each_form(run, workdir, tmp_path):
     assert (done.status, done.output, done.last) == (0, "", str(tmp_path / "a.png")), done.errors
     assert png_size((tmp_path / "a.png").read_bytes()) == (700, 900)
     options = ("--kind", "encoder", "--layer", 1, "--head", 2, "--query", "cat")
-    done = run(*call, *options, "--style", "heat", "--output", tmp_path / "a.svg")
-    assert done.status == 0, done.errors
+    run(*call, *options, "--style", "heat", "--output", tmp_path / "a.svg", status=0)
     texts = svg_texts((tmp_path / "a.svg").read_bytes())
     assert "Encoder self-attention, layer 1 of 1, head 2" in texts and "‹end›" in texts
     done = run(*call, "--output", tmp_path / "a.html")
@@ -84,8 +83,7 @@ def test_a_picture_without_matplotlib_says_what_to_install(run, workdir, tmp_pat
 
 @pytest.mark.parametrize("what", ["schedule", "positions"])
 def test_formulas_of_the_paper(run, tmp_path, what):
-    done = run("figures", what, "--output", tmp_path / "x.png", "--size", "900x500")
-    assert done.status == 0, done.errors
+    run("figures", what, "--output", tmp_path / "x.png", "--size", "900x500", status=0)
     assert png_size((tmp_path / "x.png").read_bytes()) == (900, 500)
     done = run("figures", what, "runs/x", "--output", tmp_path / "y.png")
     assert done.status == 2 and "leave out the run" in done.errors

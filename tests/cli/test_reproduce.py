@@ -99,13 +99,11 @@ def test_a_ladder_from_text_to_report(run, text, tmp_path):
 def test_table_2_is_averaged_and_its_base_gives_the_figures(run, text, tmp_path):
     pytest.importorskip("matplotlib")
     arguments = [*toy(text, tmp_path), "--test", "valid.en", "valid.de"]
-    done = run("reproduce", "table2", "--only", "en_de_base", *arguments)
-    assert done.status == 0, done.errors
+    run("reproduce", "table2", "--only", "en_de_base", *arguments, status=0)
     (path,) = (tmp_path / "results").glob("table2_*.json")
     # Checkpoints at each second of ten steps.
     assert json.loads(path.read_text())["metrics"]["averaged_checkpoints"] == 5
-    drawn = run("reproduce", "figures", "--workdir", tmp_path)
-    assert drawn.status == 0, drawn.errors
+    drawn = run("reproduce", "figures", "--workdir", tmp_path, status=0)
     names = {path.stem.partition("_")[0] for path in (tmp_path / "figures").iterdir()}
     figures = {"figure3", "figure4", "figure5"}
     assert {"schedule", "positions"} < names <= {"schedule", "positions", *figures}
@@ -130,8 +128,7 @@ def test_a_parser_is_scored_by_its_brackets(run, tmp_path):
         *("--train", "train.src", "train.tgt", "--valid", "valid.src", "valid.tgt"),
         *("--test", "valid.src", "valid.tgt", "--scale", "0.0001", *SETTINGS),
     ]
-    done = run("reproduce", "table4", "--only", "wsj_only", *arguments)
-    assert done.status == 0, done.errors
+    run("reproduce", "table4", "--only", "wsj_only", *arguments, status=0)
     (path,) = (tmp_path / "w" / "results").glob("table4_*.json")
     found = json.loads(path.read_text())
     assert found["metrics"]["steps"] == 10 and found["signatures"]["f1"].startswith("EVALB")

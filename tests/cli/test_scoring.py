@@ -106,8 +106,7 @@ def test_the_validation_text_is_the_run_s_own(run, files, trained):
         (trained.data / name).write_text("".join(f"{line}\u0085\n" for line in lines))
     manifest = dict.fromkeys(("settings", "inputs", "corpora", "vocabulary", "store"))
     (trained.data / MANIFEST).write_text(json.dumps({**manifest, "format": 1}))
-    done = run(*call, "--set", "valid")
-    assert done.status == 0, done.errors
+    run(*call, "--set", "valid", status=0)
     kept = (trained.evaluation / "valid.src.txt").read_bytes()
     assert kept == (trained.data / VALID_TEXT[0]).read_bytes()
     (trained.data / MANIFEST).write_text(json.dumps({**manifest, "format": 1, "valid_text": {}}))
@@ -125,8 +124,7 @@ def test_own_files_may_have_blank_lines_and_longer_ones_than_the_model_takes(run
             file.write("\n" + "the big dog " * 20 + "\n")
     sides = ("--src", files / "test.en", "--ref", files / "test.de")
     call = ("evaluate", "--workdir", trained, "--beam-size", 2, "--no-ter", *FAST, *sides)
-    done = run(*call)
-    assert done.status == 0, done.errors
+    run(*call, status=0)
     kept = json.loads((trained.evaluation / "test.json").read_text())
     assert kept["sentences"] == SIZE + 2
     assert (kept["beam_size"], kept["length_penalty"]) == (2, 0.6) and kept["seconds"] > 0

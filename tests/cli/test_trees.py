@@ -46,8 +46,7 @@ def test_there_and_back_again(run, treebank):
     ]
     assert src.read_text("utf-8") == "The cat wants to sleep .\none\u00a0day .\n"
     assert tgt.read_text("utf-8").split("\n")[1] == "(FRAG (NP NN )NP . )FRAG"
-    done = run("trees", "rebuild", src, tgt, "--output", trees)
-    assert done.status == 0
+    done = run("trees", "rebuild", src, tgt, "--output", trees, status=0)
     assert done.last == "2 sentences, of which 0 (0.0%) were malformed"
     assert trees.read_text("utf-8") == PLAIN
 

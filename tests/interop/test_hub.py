@@ -41,8 +41,7 @@ def test_a_folder_is_pushed_and_comes_back_as_a_run(hub, run, workdir, tmp_path)
 
     hub.files["models/lab/en-de"]["pytorch_model.bin"] = b"the same for others"
     hub.requests.clear()
-    done = run("import", "--from", "lab/en-de", "--workdir", tmp_path / "back")
-    assert done.status == 0, done.errors
+    run("import", "--from", "lab/en-de", "--workdir", tmp_path / "back", status=0)
     assert not [each for each in hub.requests if "pytorch_model.bin" in each or "parity" in each]
     ours, theirs = (Translator.load(each) for each in (workdir, tmp_path / "back"))
     assert ours.vocabularies == theirs.vocabularies

@@ -23,8 +23,7 @@ def test_train_resume_average_translate_and_evaluate(
 ):
     workdir = f"gs://{bucket}/runs/tiny"
     gcs.put(f"{bucket}/runs/tiny/data.parts/one", b"of a cluster that was lost")
-    done = run("prepare", *tiny(corpus), "--workdir", workdir)
-    assert done.status == 0, done.errors
+    run("prepare", *tiny(corpus), "--workdir", workdir, status=0)
     assert not gcs.names(f"{bucket}/runs/tiny/data.parts")
     part = command("train", *tiny(corpus), "--config.training.steps=10", "--workdir", workdir)
     assert part.returncode == 0, part.stderr
@@ -65,15 +64,12 @@ def test_train_resume_average_translate_and_evaluate(
         trained / "samples" / "step-20.txt"
     ).read_text()
 
-    done = run("average", "--workdir", workdir, "--last", 2)
-    assert done.status == 0, done.errors
+    run("average", "--workdir", workdir, "--last", 2, status=0)
     text = (corpus / "test.en").read_bytes()
-    translated = run("translate", "--workdir", workdir, "--weights", 20, stdin=text)
-    assert translated.status == 0, translated.errors
+    translated = run("translate", "--workdir", workdir, "--weights", 20, stdin=text, status=0)
     locally = run("translate", "--workdir", trained, "--weights", 20, stdin=text)
     assert translated.output == locally.output
-    done = run("evaluate", "--workdir", workdir)
-    assert done.status == 0, done.errors
+    run("evaluate", "--workdir", workdir, status=0)
     scored = json.loads((there.evaluation / "held_out.json").read_bytes())
     assert scored["weights"] == "average of steps 15, 20"
     assert os.listdir(tmp_path / "elsewhere") != []

@@ -29,8 +29,7 @@ def test_an_average_is_what_translate_and_evaluate_use(run, trained, tmp_path):
 def test_a_dry_run_makes_no_run_and_what_it_leaves_is_trained_and_observed(run, corpus, tmp_path):
     workdir = tmp_path / "run"
     train = ("train", *tiny(corpus), "--workdir", workdir)
-    done = run(*train, "--dry-run")
-    assert done.status == 0, done.errors
+    done = run(*train, "--dry-run", status=0)
     for pattern in (
         r"^longest of 2 shapes +\d+ rows of \d+ \+ \d+ positions$",
         r"^memory of a device +state and batch \d+ MiB, temporary \d+ MiB",
@@ -40,8 +39,7 @@ def test_a_dry_run_makes_no_run_and_what_it_leaves_is_trained_and_observed(run, 
         assert re.search(pattern, done.output, re.MULTILINE), (pattern, done.output)
     assert {path.name for path in workdir.iterdir()} == {"data", "vocabulary", "lock"}
 
-    done = run(*train, "--profile-steps", "12:14")
-    assert done.status == 0, done.errors
+    done = run(*train, "--profile-steps", "12:14", status=0)
     assert len(re.findall(r"^step .* · mfu [\d.]+% · ETA", done.errors, re.MULTILINE)) == 4
     assert "trace of steps 12 to 14 written" in done.errors
     (trace,) = (workdir / "profile").glob("plugins/profile/*/*.xplane.pb")

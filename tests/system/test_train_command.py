@@ -66,8 +66,7 @@ def test_killed_and_stopped_runs_end_as_an_undisturbed_one(run, corpus, tmp_path
         last = newest(disturbed)
     steps = f"--config.training.steps={last + 3}"
     for workdir in (disturbed, undisturbed):
-        done = run(*train, workdir, steps)
-        assert done.status == 0, done.errors
+        run(*train, workdir, steps, status=0)
     one, other = (
         tree_digest(load_params(open_run(path), last + 3)) for path in (undisturbed, disturbed)
     )
@@ -79,8 +78,7 @@ def test_killed_and_stopped_runs_end_as_an_undisturbed_one(run, corpus, tmp_path
 def test_fine_tuning_takes_weights_and_vocabulary_along(run, corpus, trained, tmp_path):
     fine = ("train", "--workdir", tmp_path / "fine", "--init-from", trained)
     arguments = [*fine, *tiny(corpus), "--config.training.freeze=encoder/*"]
-    done = run(*arguments, "--config.training.steps=5")
-    assert done.status == 0, done.errors
+    run(*arguments, "--config.training.steps=5", status=0)
     before, after = (
         tree_digest(load_params(open_run(path), which))
         for path, which in ((trained, "best"), (tmp_path / "fine", 5))
@@ -90,8 +88,7 @@ def test_fine_tuning_takes_weights_and_vocabulary_along(run, corpus, trained, tm
     assert frozen and all(before[name] == after[name] for name in frozen)
     assert any(before[name] != after[name] for name in before.keys() - frozen)
 
-    done = run(*arguments, "--config.training.steps=6")
-    assert done.status == 0, done.errors
+    done = run(*arguments, "--config.training.steps=6", status=0)
     assert "is ignored: this run resumes from its own checkpoint" in done.errors
     assert "resuming after step 5" in done.errors
 
