@@ -12,25 +12,10 @@ from flaxformer_mt.data.synthetic import pairs
 from flaxformer_mt.reproduction.pictures import base_run
 from flaxformer_mt.rundir.layout import RunDirectory
 from tests.data.prepare.corpora import write
+from tests.system.conftest import SMALL
 
-TOY = {
-    "data.vocabulary.size": 200,
-    "data.batch.tokens": 512,
-    "data.batch.max_shapes": 1,
-    "data.filter.max_length": 48,
-    "model.max_length": 48,
-    "model.encoder_layers": 1,
-    "model.decoder_layers": 1,
-    "model.d_model": 16,
-    "model.d_ff": 32,
-    "model.num_heads": 8,
-    "model.d_k": 2,
-    "model.d_v": 2,
-    "model.dtype": "float32",
-    "training.save_every": 20_000,
-    "decoding.max_extra_tokens": 4,
-    "decoding.beam_size": 2,
-}
+TOY = {key: value for key, value in SMALL.items() if not key.startswith("training.")}
+TOY |= {"model.dtype": "float32", "training.save_every": 20_000, "decoding.beam_size": 2}
 SETTINGS = [f"--config.{key}={value}" for key, value in TOY.items()]
 FILES = ["--train", "train.en", "train.de", "--valid", "valid.en", "valid.de"]
 

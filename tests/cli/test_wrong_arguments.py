@@ -109,10 +109,3 @@ def test_one_group_of_settings_is_explained_by_itself(run):
     assert {*shown} < {*every}
     big = run("config", "--config", "wmt14_en_de:big", "--json").output
     assert json.loads(big)["model"]["d_model"] == 1024
-
-
-@pytest.mark.parametrize("content", [b"\0\1\2\xff", "def get_config(v): pass".encode("utf-16")])
-def test_a_config_file_that_is_no_text_is_named(run, tmp_path, content):
-    (tmp_path / "odd.py").write_bytes(content)
-    done = run("config", "--config", tmp_path / "odd.py")
-    assert done.status == 2 and f"error: {tmp_path / 'odd.py'}" in done.last

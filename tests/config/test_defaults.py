@@ -83,15 +83,10 @@ PARSING = {
 }
 
 
-@pytest.mark.parametrize(
-    ("spec", "wanted"),
-    [
-        ("parsing:wsj_only", PARSING | {"data.vocabulary.size": 16_000}),
-        ("parsing:semi_supervised", PARSING | {"data.vocabulary.size": 32_000}),
-    ],
-)
-def test_parsing_has_the_paper_s_settings(spec, wanted):
-    config = flatten(load_config(spec))
+@pytest.mark.parametrize(("variant", "types"), [("wsj_only", 16_000), ("semi_supervised", 32_000)])
+def test_parsing_has_the_paper_s_settings(variant, types):
+    config = flatten(load_config(f"parsing:{variant}"))
+    wanted = PARSING | {"data.vocabulary.size": types}
     assert {key: config[key] for key in wanted} == wanted
 
 
