@@ -207,12 +207,6 @@ def test_pages_and_messages_are_plain_english():
             assert found is None, f"{path}: {found and found[0]!r}: {text}"
 
 
-def words_of(command: str) -> list[str]:
-    lexer = shlex.shlex(command, posix=True, punctuation_chars="<>|;&")
-    lexer.whitespace_split = True
-    return list(lexer)
-
-
 def documented_commands() -> list[str]:
     """Those of this program, from a pipe's middle, too; of examples with `...` only the name."""
     found: dict[str, None] = {}
@@ -220,7 +214,9 @@ def documented_commands() -> list[str]:
         shell = [block for block in blocks(page) if block.language == "bash" and not block.fails]
         for command in (command for block in shell for command in commands(block.text)):
             part: list[str] = []
-            for word in [*words_of(command), "|"]:
+            lexer = shlex.shlex(command, posix=True, punctuation_chars="<>|;&")
+            lexer.whitespace_split = True
+            for word in [*lexer, "|"]:
                 if not set(word) <= set("<>|;&"):
                     part.append(word)
                     continue

@@ -14,16 +14,11 @@ def prepare(run: Run, corpus: Path, **changes: object) -> tuple[int, str]:
 
 
 def test_sides_and_sets_that_are_one_file_are_pointed_out(run, corpus):
-    done = run(
-        *("prepare", *settings(corpus, data__valid__src="train.en", data__valid__tgt="train.de")),
-        *("--workdir", corpus.parent / "one"),
-    )
-    assert done.status == 0
+    arguments = settings(corpus, data__valid__src="train.en", data__valid__tgt="train.de")
+    done = run("prepare", *arguments, "--workdir", corpus.parent / "one", status=0)
     assert "data.valid.src: validation text is the training text of data.train.mine" in done.errors
-    done = run(
-        *("prepare", *settings(corpus, data__train__mine__tgt="train.en", data__tgt_lang="de")),
-        *("--workdir", corpus.parent / "two"),
-    )
+    arguments = settings(corpus, data__train__mine__tgt="train.en", data__tgt_lang="de")
+    done = run("prepare", *arguments, "--workdir", corpus.parent / "two")
     said = "data.train.mine.src and data.train.mine.tgt have the same contents"
     assert done.status == 0 and said in done.errors
 

@@ -4,10 +4,14 @@ import contextlib
 import errno
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from flaxformer_mt.api import training
@@ -15,6 +19,10 @@ from flaxformer_mt.api.training import StartError
 from flaxformer_mt.cli.main import explained
 from flaxformer_mt.cli.train import train_run
 from flaxformer_mt.config import ConfigError, load_config, to_dict
+from flaxformer_mt.config.schema import VocabularyConfig
+from flaxformer_mt.data.synthetic import pairs
+from flaxformer_mt.data.vocabulary import train_pair
+from flaxformer_mt.parallel.processes import Processes
 from flaxformer_mt.rundir import RunDirectoryError, layout
 from flaxformer_mt.rundir.lock import locked
 from tests.cli.conftest import settings
@@ -44,7 +52,7 @@ def train(workdir: Path, overrides: list[str]) -> None:
     train_run(str(workdir), "files:small", overrides, ["train"])
 
 
-def test_without_a_checkpoint_any_setting_may_change(run, prepared):
+def test_without_a_checkpoint_any_setting_may_change(run, corpus, prepared):
     workdir, overrides = prepared
     with pytest.raises(Reached):
         train(workdir, [*overrides, "model.d_model=64"])
@@ -52,15 +60,13 @@ def test_without_a_checkpoint_any_setting_may_change(run, prepared):
     (workdir / "checkpoints" / "5").mkdir(parents=True)
     with pytest.raises(ConfigError, match="'model.d_model' was 64, is now 32"):
         train(workdir, [*overrides, "model.d_model=32"])
-    arguments = ["--config", "files:small", *(f"--config.{o}" for o in overrides)]
-    done = run("prepare", *arguments, "--config.model.d_model=32", "--workdir", workdir)
+    done = run("prepare", *settings(corpus, model__d_model=32), "--workdir", workdir)
     assert done.status == 2 and "'model.d_model' was 64, is now 32" in done.last
 
 
-def test_a_finished_run_that_prepare_was_given_more_steps_for_is_trained(run, prepared):
+def test_a_finished_run_that_prepare_was_given_more_steps_for_is_trained(run, corpus, prepared):
     workdir, overrides = prepared
-    given = [f"--config.{o}" for o in overrides]
-    arguments = ["--config", "files:small", *given, "--workdir", workdir]
+    arguments = [*settings(corpus), "--workdir", workdir]
     layout.write_status(layout.open_run(workdir), layout.Status(state="finished", step=5))
     assert run("prepare", *arguments).status == 0
     finished = run("train", *arguments).errors
@@ -172,3 +178,40 @@ def test_what_the_machine_refuses_is_explained_and_a_bug_is_not():
     assert explained(memory, "compare") == "this machine ran out of memory: x"
     for bug in (KeyError("x"), FileNotFoundError(errno.ENOENT, "No such file", "x"), OSError("x")):
         assert explained(bug, "train") is None
+
+
+class Second(Processes):
+    """The second of two processes, which is given what the first one found."""
+
+    def __init__(self, found: Any) -> None:
+        super().__init__(number=1, count=2)
+        self.found = found
+
+    def first(self, action: Callable[[], object]) -> Any:
+        return self.found
+
+
+def test_the_first_process_chooses_for_all_and_each_reads_when_it_needs_them(tmp_path, monkeypatch):
+    """The other run may be training: a moment later another checkpoint is its best."""
+    read: list[object] = []
+
+    def load_params(run: layout.RunDirectory, which: object) -> dict[str, jax.Array]:
+        read.append(which)
+        return {"w": jnp.ones(2)}
+
+    source = layout.create(tmp_path / "source", {"name": "test"}, ["train"])
+    vocabularies = train_pair(list(pairs("train", 60)), VocabularyConfig(size=80, shared=False))
+    vocabularies.save(source.vocabulary)
+    monkeypatch.setattr(training, "load_params", load_params)
+    monkeypatch.setattr(training, "check_same_form", lambda *_: None)
+    program: Any = SimpleNamespace(abstract=SimpleNamespace(params={}))
+    weights = training.weights_of(source, vocabularies, program, Second(3))
+    assert read == []
+    assert isinstance(weights()["w"], np.ndarray), "no device holds them for all of training"
+    assert read == [3]
+
+
+def test_the_first_process_says_whether_a_run_has_begun(tmp_path):
+    """Another host may see its folder as it was: it must not go another way than the others."""
+    run = layout.RunDirectory(tmp_path / "run")
+    assert training.run_to_start_from(run, "no such run", Second(True)) is None

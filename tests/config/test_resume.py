@@ -60,18 +60,16 @@ def test_may_not_change(override, said):
     assert "set them back, or start a new --workdir" in text
 
 
-def test_a_corpus_that_is_added_or_gone_is_a_change():
+def test_corpora_are_fixed_and_a_language_where_its_script_is_filtered():
     more = changed("data.train.more.src=a", "data.train.more.tgt=b")
-    with pytest.raises(ConfigError, match="'data.train.more.src' was None, is now 'a'"):
-        check_resume(BEFORE, more, "runs/a")
-    with pytest.raises(ConfigError, match="'data.train.more.src' was 'a', is now None"):
-        check_resume(more, BEFORE, "runs/a")
-
-
-def test_a_language_is_fixed_where_its_script_is_filtered():
-    before, after = (changed("data.filter.script=0.5", f"data.tgt_lang={a}") for a in ("de", "fr"))
-    with pytest.raises(ConfigError, match="'data.tgt_lang' was 'de', is now 'fr'"):
-        check_resume(before, after, "runs/a")
+    german, french = (changed("data.filter.script=0.5", f"data.tgt_lang={x}") for x in ("de", "fr"))
+    for before, after, said in (
+        (BEFORE, more, "'data.train.more.src' was None, is now 'a'"),
+        (more, BEFORE, "'data.train.more.src' was 'a', is now None"),
+        (german, french, "'data.tgt_lang' was 'de', is now 'fr'"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            check_resume(before, after, "runs/a")
 
 
 def test_what_gives_the_parameters_their_shapes_is_fixed():

@@ -132,26 +132,6 @@ def distinct(tokens, n):
     return len(set(grams)) == len(grams)
 
 
-@pytest.mark.parametrize("n", [1, 2, 3])
-def test_the_best_without_an_n_gram_twice_is_found(n):
-    automaton = Automaton(np.random.default_rng(3), rows=1, vocab=5, spread=1.0)
-    automaton.table[:, :, EOS] -= 3  # long outputs, which would say the same again
-    every = reference.exhaustive(automaton, 0, limit=6, alpha=0.6)
-    expected = [item for item in every if distinct(item.tokens[:-1], n)]
-    assert expected[:4] != every[:4]
-    result = search(automaton, [6], alpha=0.6, beam=64, length=6, n_best=4, no_repeat=n)
-    assert_same(found(result, 0), expected[:4])
-
-
-def test_the_best_that_begin_with_a_prefix_are_found():
-    automaton = Automaton(np.random.default_rng(4), rows=1, vocab=6, spread=1.0)
-    every = reference.exhaustive(automaton, 0, limit=5, alpha=0.6)
-    expected = [item for item in every if item.tokens[:2] == (5, 3)]
-    assert expected[0] != every[0]
-    result = search(automaton, [5], alpha=0.6, beam=32, length=5, n_best=4, prefix=(5, 3))
-    assert_same(found(result, 0), expected[:4])
-
-
 TREES = Brackets(pairs=((4, 5), (6, 7)), leaves=(8,))  # (A )A (B )B XX
 OF_SOURCE = dataclasses.replace(TREES, leaves=(8, 9), within=(9,))
 TYPES = ["", "", "", "", " (A", " )A", " (B", " )B", " XX", "x"]
@@ -238,12 +218,23 @@ def test_outputs_are_trees_up_to_the_limit(asked):
             assert item.tokens[-1] == EOS and is_tree(item.tokens[:-1], 3)
 
 
-def test_the_best_tree_is_found():
-    automaton = Automaton(np.random.default_rng(7), rows=1, vocab=9, spread=1.0)
-    every = reference.exhaustive(automaton, 0, limit=6, alpha=0.6, suppress=(3,))
-    expected = [item for item in every if is_tree(item.tokens[:-1], 2)]
-    assert expected[0] != every[0]
-    result = search(automaton, [6], alpha=0.6, beam=64, length=6, n_best=4, trees=TREES, words=2)
+@pytest.mark.parametrize(
+    ("vocab", "rules", "meets"),
+    [
+        *((5, {"no_repeat": n}, lambda body, n=n: distinct(body, n)) for n in (1, 2, 3)),
+        (6, {"prefix": (5, 3)}, lambda body: body[:2] == (5, 3)),
+        (9, {"trees": TREES, "words": 2}, lambda body: is_tree(body, 2)),
+    ],
+)
+def test_the_best_that_meet_a_rule_are_found(vocab, rules, meets):
+    automaton = Automaton(np.random.default_rng(3), rows=1, vocab=vocab, spread=1.0)
+    if "no_repeat" in rules:
+        automaton.table[:, :, EOS] -= 3  # long outputs, which would say the same again
+    never = (3,) if "trees" in rules else ()
+    every = reference.exhaustive(automaton, 0, limit=6, alpha=0.6, suppress=never)
+    expected = [item for item in every if meets(item.tokens[:-1])]
+    assert expected[:4] != every[:4]
+    result = search(automaton, [6], alpha=0.6, beam=128, length=6, n_best=4, **rules)
     assert_same(found(result, 0), expected[:4])
 
 

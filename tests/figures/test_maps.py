@@ -1,13 +1,17 @@
-"""What is picked out of a sentence's attention and what is refused; pieces as labels and words."""
+"""What is picked out of a sentence's attention and what is refused; pieces as labels and words.
 
+Statistics of heads on maps small enough to be done by hand.
+"""
+
+import math
 from typing import Any
 
 import numpy as np
 import pytest
 
 from flaxformer_mt.figures import FigureError
-from flaxformer_mt.figures.maps import LONGEST, core, pick, punctuation, shown, words
-from flaxformer_mt.figures.statistics import pronoun_places, pronouns_of
+from flaxformer_mt.figures.maps import LONGEST, Kind, core, pick, punctuation, shown, words
+from flaxformer_mt.figures.statistics import measure, offsets, pronoun_places, pronouns_of
 from tests.figures.examples import SOURCE, TARGET, made_up
 
 FOUND = made_up()
@@ -59,3 +63,54 @@ def test_labels_say_where_words_begin_and_words_have_their_pieces():
     assert pronoun_places(pieces, pronouns_of("en")) == (0, 3, 5, 8)
     assert pronoun_places(pieces, pronouns_of("xx")) == ()
     assert pronouns_of("de-AT") == pronouns_of("de")
+
+
+# Three pieces and the end mark, whose own query does not count.
+ENCODER = [[0.5, 0.25, 0.25, 0.0], [1.0, 0.0, 0.0, 0.0], [0.5, 0.0, 0.25, 0.25], [0.0, 0, 0, 1]]
+# The begin mark and three pieces; the first query has no choice, the end mark's does not count.
+DECODER = [[1.0, 0.0, 0.0, 0.0], [0.5, 0.5, 0.0, 0.0], [0.25, 0.5, 0.25, 0.0], [0.0, 0, 0, 1]]
+
+
+def of_one(weights: object, kind: Kind, **settings: object) -> dict[str, float]:
+    sums = measure(np.array(weights)[None, None], kind, **settings)
+    return {name: float(value[0, 0]) for name, value in sums.values().items()}
+
+
+def test_the_encoder_s_and_the_decoder_s_own():
+    assert of_one(ENCODER, "encoder", far=2, pronouns=(2,)) == pytest.approx(
+        {
+            "distance": (0.25 + 2 * 0.25 + 1 + 2 * 0.5) / 2.75,
+            "entropy": (1.5 + 0 + 1.5) / 3,
+            "diagonal": (0.5 + 0.25) / 3,
+            "previous": 1 / 3,
+            "next": 0.25 / 3,
+            "mark": 0.25 / 3,
+            "far": (0.25 + 0.5) / 3,
+            "reach": (0.25 + 0.5) / 3,
+            "sharpness": (0.5 + 1 + 0.5) / 3,
+            "variety": 1.5,  # a half at -1, a quarter at 0 and at -2
+            "structure": 1.0,
+            "anaphora": 0.5,
+        }
+    )
+    found = of_one(DECODER, "decoder", far=2)
+    wanted = {"entropy": 2.5 / 2, "mark": 0.75 / 2, "previous": 0.75 / 2, "far": 0.5 / 2}
+    wanted |= {"diagonal": 0, "next": 0, "distance": (0.5 + 2 * 0.5 + 0.25) / 1.25}
+    assert {name: found[name] for name in wanted} == pytest.approx(wanted)
+    assert of_one(DECODER, "decoder", pronouns=(2,))["anaphora"] == 0.5
+    assert math.isnan(found["anaphora"])
+
+
+def test_places_lie_in_proportion_what_reaches_and_what_is_an_antecedent():
+    assert [int(np.flatnonzero(row == 0)[0]) for row in offsets("cross", 3, 5)] == [0, 2, 4]
+    weights = np.zeros((4, 6))
+    weights[[0, 1, 2, 3], [0, 2, 4, 5]] = 1
+    found = of_one(weights, "cross", pronouns=(1,))
+    assert found["diagonal"] == 1 and found["distance"] == found["mark"] == found["variety"] == 0
+    assert math.isnan(found["anaphora"])
+    found = of_one(np.full((13, 13), 1 / 13), "encoder", far=5)  # spread out
+    assert found["entropy"] == pytest.approx(math.log2(13))
+    assert found["far"] > 0.3 and found["reach"] == pytest.approx(1 / 13)
+    # Neither the neighbour nor a comma.
+    assert of_one(ENCODER, "encoder", pronouns=(1,))["anaphora"] == 0
+    assert of_one(ENCODER, "encoder", pronouns=(2,), punctuation=(0,))["anaphora"] == 0

@@ -1,13 +1,20 @@
-"""Whatever is wrong with a JSON file is one error that names it, and shows none of it."""
+"""Whatever is wrong with a JSON file is one error that names it, and shows none of it.
+
+What appears in a bucket is seen.
+"""
 
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from flaxformer_mt.files.reading import JsonError, load_json
+from tests.conftest import environment
+from tests.rundir.buckets import needs_clients
 
 
 @pytest.mark.parametrize(
@@ -38,3 +45,29 @@ def test_reading_a_pipe_would_never_end(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(OSError, match="not a regular file"):
         load_json(tmp_path / "pipe")
+
+
+LOOK = """
+import sys
+from flaxformer_mt.files.reading import bucket_path
+for again in range(2):
+    print(sorted(path.name for path in bucket_path(sys.argv[1]).iterdir()), flush=True)
+    input()
+"""
+
+
+@needs_clients
+def test_what_another_process_wrote_is_seen(gcs, bucket):
+    # A process of its own: the first path made in one decides for all.
+    gcs.put(f"{bucket}/some/one", b"1")
+    looker = subprocess.Popen(
+        [sys.executable, "-c", LOOK, f"gs://{bucket}/some"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(**gcs.environment()),
+    )
+    assert looker.stdout.readline() == "['one']\n"
+    gcs.put(f"{bucket}/some/two", b"2")
+    output, _ = looker.communicate("\n\n", timeout=60)
+    assert output == "['one', 'two']\n"

@@ -1,6 +1,7 @@
 """Models in CTranslate2: rounded weights, and the search that goes along."""
 
 import dataclasses
+import functools
 import platform
 from pathlib import Path
 from unittest import mock
@@ -17,16 +18,13 @@ from flaxformer_mt.interop import ExportError, ctranslate2
 from flaxformer_mt.interop.export import export
 from flaxformer_mt.interop.huggingface import Card
 from flaxformer_mt.interop.parity import Parity, Reference, compare
-from tests.interop.test_runners import greedily, greedy_settings, model_of
+from tests.interop.test_runners import greedily, greedy_settings, model_of, write
 from tests.interop.translators import LINES, translator, vocabularies
 
 pytest.importorskip("ctranslate2", reason="needs the [export] extra")
 
 
-def written(made: Translator, folder: Path, quantization: str = "float32", products: str = ""):
-    ctranslate2.write(made, folder, quantization=quantization)
-    products = products or quantization
-    return ctranslate2.Runtime(folder, made.vocabularies, quantization=products)
+written = functools.partial(write, "ctranslate2")
 
 
 def exported(made: Translator, folder: Path, quantization: str, **more: float) -> Parity | None:

@@ -4,8 +4,6 @@ import dataclasses
 import json
 import sys
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from flaxformer_mt.config import CorpusConfig, DataConfig, freeze
@@ -17,6 +15,7 @@ from flaxformer_mt.interop import ExportError
 from flaxformer_mt.interop.import_run import import_marian
 from flaxformer_mt.rundir.layout import open_run, read_record, read_status
 from tests.cli.conftest import run as run, settings, workdir as workdir
+from tests.data.corpus.test_parquet import write
 from tests.interop.marian_models import write_arrays
 from tests.interop.stand_in_hub import hub as hub
 from tests.interop.test_import import no_peer as no_peer
@@ -130,19 +129,18 @@ def test_a_folder_of_that_name_is_meant(hub, model, tmp_path, monkeypatch):
     assert not hub.requests
 
 
-def parquet(made):
+def shard(folder, made):
     """A file as the hub has them."""
-    kind = pa.struct([("en", pa.string()), ("de", pa.string())])
-    rows = pa.array([{"en": src, "de": tgt} for src, tgt in made], kind)
-    pq.write_table(pa.table({"translation": rows}), sink := pa.BufferOutputStream())
-    return sink.getvalue().to_pybytes()
+    write(folder / "a.parquet", [{"en": src, "de": tgt} for src, tgt in made])
+    return (folder / "a.parquet").read_bytes()
 
 
 def test_a_data_set_is_fetched_once_and_prepared(hub, run, tmp_path):
     shards = ("train-0", "train-1", "validation-0")
     made = list(pairs("train", 180))
     hub.files["datasets/lab/pairs"] = {"fr/train-0.parquet": b""} | {
-        f"en-de/{name}.parquet": parquet(made[number::3]) for number, name in enumerate(shards)
+        f"en-de/{name}.parquet": shard(tmp_path, made[number::3])
+        for number, name in enumerate(shards)
     }
     keys = {"src": "translation.en", "tgt": "translation.de", "kind": "hf"}
     changes = {
@@ -166,7 +164,7 @@ def test_a_data_set_is_fetched_once_and_prepared(hub, run, tmp_path):
 
 
 def test_a_data_set_that_is_not_there_is_named(hub, tmp_path):
-    hub.files["datasets/lab/pairs"] = {"en-de/train-0.parquet": parquet(pairs("train", 1))}
+    hub.files["datasets/lab/pairs"] = {"en-de/train-0.parquet": shard(tmp_path, pairs("train", 1))}
     corpus = CorpusConfig(name="a", kind="hf", src="translation.en", tgt="translation.de")
 
     def opened(path, **more):

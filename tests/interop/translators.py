@@ -13,9 +13,6 @@ from tests.model.examples import random_params, tiny_config
 
 LINES = [src for src, _ in PAIRS] + ["a big house", "dog", "the cat runs home and sees who sleeps"]
 
-# Of blanks alone, though some have tokens and the last has more than the models take.
-BLANKS = ["", " ", "\u200b\ufeff", "\u2581", "\u00a0", "\u3000 ", "\u2003", "\u00a0 " * 50]
-
 
 @functools.cache
 def vocabularies(*, shared: bool) -> Vocabularies:

@@ -59,21 +59,6 @@ def test_padding_changes_nothing(positions):
         np.testing.assert_array_equal(dirty[row, here], broad[row, here])
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
-def test_packed_sentences_are_what_they_are_alone(positions):
-    model, params = build(tiny_config(positions=positions))
-    rng = np.random.default_rng(1)
-    pairs = [random_pair(rng, 3, 4), random_pair(rng, 4, 2), random_pair(rng, 2, 3)]
-    packed = hidden_of(model, params, pack([pairs], 10, 10))[0]
-    alone = hidden_of(model, params, pack([[pair] for pair in pairs], 10, 10))
-    start = 0
-    for row, (_, tgt) in enumerate(pairs):
-        np.testing.assert_allclose(
-            packed[start : start + len(tgt)], alone[row, : len(tgt)], atol=5e-6, rtol=0
-        )
-        start += len(tgt)
-
-
 def test_a_packed_sentence_leaves_its_neighbour_bit_unchanged():
     model, params = build(tiny_config())
     rng = np.random.default_rng(2)

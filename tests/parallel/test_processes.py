@@ -1,6 +1,11 @@
-"""Finding each other, sharing a batch's rows, and what a process that is alone is spared."""
+"""Finding each other, sharing a batch's rows, and what a process that is alone is spared.
+
+A first signal asks, a second one acts as it would have without us.
+"""
 
 import argparse
+import contextlib
+import signal
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -11,7 +16,7 @@ import pytest
 
 from flaxformer_mt.cli.arguments import add_processes, cluster
 from flaxformer_mt.parallel.mesh import batch_share
-from flaxformer_mt.parallel.processes import ALONE, Cluster, ProcessError, joined
+from flaxformer_mt.parallel.processes import ALONE, Cluster, ProcessError, StopRequest, joined
 
 
 def mesh_of(processes: list[int], data: int, fsdp: int, tensor: int) -> Any:
@@ -80,3 +85,33 @@ def test_flags_say_who_is_who():
     flags = "--coordinator host:1234 --num-processes 4 --process-id 3"
     for given, meant in ((flags, Cluster("host:1234", 4, 3)), ("", None), ("--heartbeat 5", None)):
         assert cluster(parser.parse_args(given.split()), parser) == meant
+
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def test_a_request_is_answered_with_what_is_still_finished(capfd):
+    with StopRequest() as stop:
+        stop.after = "this validation"
+        signal.raise_signal(signal.SIGINT)
+    assert capfd.readouterr().err.strip() == "SIGINT: stopping after this validation"
+
+
+@pytest.mark.parametrize("number", [*SIGNALS, None])
+def test_a_signal_is_a_request_that_one_process_heeds_at_once(number):
+    before = [signal.getsignal(each) for each in SIGNALS]
+    with contextlib.suppress(RuntimeError), StopRequest() as stop:
+        assert stop.received is stop.reason is None
+        if number is None:
+            raise RuntimeError
+        signal.raise_signal(number)
+        assert stop.received == number.name and stop.reason == f"{number.name} received"
+    assert [signal.getsignal(each) for each in SIGNALS] == before
+
+
+def test_a_second_signal_acts_as_usual():
+    with StopRequest() as stop:
+        signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        assert stop.received == "SIGTERM"

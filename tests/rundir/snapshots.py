@@ -11,7 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from flaxformer_mt.config import TrainingConfig
-from flaxformer_mt.rundir.checkpoints import Snapshot
+from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
+from flaxformer_mt.rundir.layout import RunDirectory
+from tests.training.examples import assert_same as assert_same_trees
 
 KEEP_ALL = TrainingConfig(keep_for_average=100)
 
@@ -53,6 +55,13 @@ def snapshot(step: int, *, ema: bool = False, **metrics: float) -> Snapshot:
     )
 
 
+def save(run: RunDirectory, *snapshots: Snapshot, settings: TrainingConfig = KEEP_ALL) -> None:
+    """Saves them into the run and closes."""
+    with Checkpoints(run.checkpoints, settings) as checkpoints:
+        for each in snapshots:
+            assert checkpoints.save(each)
+
+
 def abstract(of: Snapshot) -> tuple:
     return jax.eval_shape(lambda: (of.params, of.opt_state))
 
@@ -60,13 +69,7 @@ def abstract(of: Snapshot) -> tuple:
 def assert_same(got: Snapshot, wanted: Snapshot) -> None:
     """Bit for bit, and of the same structure."""
     for name in ("params", "opt_state", "ema"):
-        ours, theirs = getattr(got, name), getattr(wanted, name)
-        assert jax.tree.structure(ours) == jax.tree.structure(theirs)
-        for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
-            assert a.dtype == b.dtype
-            if jnp.issubdtype(a.dtype, jax.dtypes.prng_key):
-                a, b = jax.random.key_data(a), jax.random.key_data(b)
-            assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+        assert_same_trees(getattr(got, name), getattr(wanted, name))
     for name in ("step", "position", "metrics", "kind"):
         assert getattr(got, name) == getattr(wanted, name)
 

@@ -8,16 +8,10 @@ from flaxformer_mt.rundir.checkpoint_choice import list_steps
 from flaxformer_mt.rundir.checkpoints import Checkpoints, load_params
 from flaxformer_mt.rundir.paths import COMMITTED
 from tests.rundir.buckets import needs_clients
-from tests.rundir.snapshots import KEEP_ALL, abstract, assert_same, snapshot
+from tests.rundir.snapshots import KEEP_ALL, abstract, assert_same, save, snapshot
 
 pytestmark = needs_clients
 FORM = abstract(snapshot(1))
-
-
-def save(run, *steps: int) -> None:
-    with Checkpoints(run.checkpoints, KEEP_ALL) as checkpoints:
-        for step in steps:
-            assert checkpoints.save(snapshot(step))
 
 
 def test_saved_is_restored_bit_for_bit_and_old_steps_go(gcs, bucket, remote):
@@ -37,7 +31,7 @@ def test_saved_is_restored_bit_for_bit_and_old_steps_go(gcs, bucket, remote):
 
 def test_what_is_not_committed_is_no_step_and_is_removed(gcs, bucket, remote):
     """As of a save that was killed; one that fails is an error, and the next one is new."""
-    save(remote, 1, 2)
+    save(remote, snapshot(1), snapshot(2))
     del gcs.objects[f"{bucket}/runs/one/checkpoints/2/{COMMITTED}"]
     assert list_steps(remote.checkpoints) == [1]
     assert load_params(remote, "latest")
@@ -56,7 +50,7 @@ def test_what_is_not_committed_is_no_step_and_is_removed(gcs, bucket, remote):
 
 @pytest.mark.parametrize("item", ["params", "meta"])
 def test_a_bucket_that_does_not_answer_is_not_damage(gcs, bucket, remote, item):
-    save(remote, 1, 2)
+    save(remote, snapshot(1), snapshot(2))
     place = f"{bucket}/runs/one/checkpoints/2/"
     refused = (place + item, place + COMMITTED)
     with Checkpoints(remote.checkpoints, KEEP_ALL) as checkpoints:

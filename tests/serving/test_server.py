@@ -18,20 +18,21 @@ def stop(number=signal.SIGTERM):
     os.kill(os.getpid(), number)
 
 
-def serve(translator, act, **settings):
+def serve(act, translator=None, **settings):
     """A server in this thread, which signals reach, until `act`, in another one, has stopped it.
 
     Returns the seconds to the end since `act` began to send signals, which it returns, and what
     was said. The model hangs until the server has returned.
     """
     listener, said, told = bind("127.0.0.1", 0), [], []
+    translator = translator or StandIn()
     server = TranslationServer(
         translator, MODEL, quick(**settings), listener=listener, say=said.append
     )
 
     def beside():
         try:
-            told.append(act(Running(server, listener.getsockname()[1], said)))
+            told.append(act(Running(server, listener.getsockname()[1], said), translator))
         finally:
             if not told:  # what went wrong shows below
                 stop()
@@ -58,9 +59,7 @@ def accepted(translator, server):
 
 
 def test_a_model_that_hangs_is_waited_for_as_long_as_was_said():
-    translator = StandIn()
-
-    def act(server):
+    def act(server, translator):
         with accepted(translator, server) as client:
             told = time.monotonic()
             stop()
@@ -68,55 +67,46 @@ def test_a_model_that_hangs_is_waited_for_as_long_as_was_said():
             assert answer.startswith(b"HTTP/1.1 503 ") and b"the server is stopping" in answer
         return told
 
-    seconds, said = serve(translator, act, drain_seconds=1.0)
+    seconds, said = serve(act, drain_seconds=1.0)
     assert seconds > 0.9
     assert said[-1] == "stopping while the model is still working"
     assert not [line for line in said if "Traceback" in line]
 
 
-@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
-def test_a_second_signal_waits_for_no_request(second):
-    translator = StandIn()
+@pytest.mark.parametrize(
+    ("leaves", "second"), [(False, signal.SIGTERM), (False, signal.SIGINT), (True, signal.SIGTERM)]
+)
+def test_a_second_signal_waits_for_no_request_and_for_no_model(leaves, second):
+    """If the client has left, there is nothing but the model to wait for."""
 
-    def act(server):
+    def act(server, translator):
         with accepted(translator, server) as client:
+            if leaves:
+                client.close()
+                eventually(lambda: not server.connections)
             told = time.monotonic()
             stop()
             eventually(lambda: any("finishing accepted requests" in line for line in server.said))
+            eventually(lambda: server.server._service.batcher.closed or not leaves)
             stop(second)
-            client.recv(65536)
+            if not leaves:
+                client.recv(65536)
         return told
 
-    assert serve(translator, act, drain_seconds=300.0)[0] < 150
-
-
-def test_a_second_signal_waits_for_no_model():
-    """Its client has left: there is nothing but the model to wait for."""
-    translator = StandIn()
-
-    def act(server):
-        accepted(translator, server).close()
-        eventually(lambda: not server.connections)
-        told = time.monotonic()
-        stop()
-        eventually(lambda: server.server._service.batcher.closed)
-        stop()
-        return told
-
-    assert serve(translator, act, drain_seconds=300.0)[0] < 150
+    assert serve(act, drain_seconds=300.0)[0] < 150
 
 
 def test_a_model_that_warms_up_for_nobody_is_not_waited_for():
     translator = StandIn()
     translator.open.clear()
 
-    def act(_):
+    def act(*_):
         eventually(lambda: bool(translator.calls))  # the warm-up is under way
         told = time.monotonic()
         stop()
         return told
 
-    seconds, said = serve(translator, act, drain_seconds=300.0, warm_up_words=10)
+    seconds, said = serve(act, translator, drain_seconds=300.0, warm_up_words=10)
     assert seconds < 150 and "warm" not in said
 
 

@@ -13,16 +13,12 @@ from flaxformer_mt.parallel.mesh import on_mesh
 from flaxformer_mt.training.optimizer import learning_rate, make_optimizer
 from flaxformer_mt.training.program import abstract_batch, build
 from flaxformer_mt.training.step import batch_loss, make_train_step
+from tests.system.conftest import SMALL
 from tests.training import golden
 
 WANTED = golden.of_all_compilers().get(golden.COMPILER)
 WITHIN = 0.03
 KINDS = [*golden.KINDS, *(f"fused {kind}" for kind in golden.KINDS)]
-SMALL = {
-    **{"encoder_layers": 1, "decoder_layers": 1, "d_model": 16, "d_ff": 32},
-    **{"num_heads": 2, "d_k": 8, "d_v": 8},
-}
-
 HOW = "`python -m tests.training.golden`"
 
 
@@ -60,7 +56,7 @@ def test_a_gpu_gets_bfloat16_products_and_no_custom_call(name, float32):
 
 
 def lowered_for_cuda(name: str) -> str:
-    small = [f"model.{key}={value}" for key, value in SMALL.items()]
+    small = [f"{key}={value}" for key, value in SMALL.items()]
     config = load_config("wmt14_en_de:base", [*small, "model.dtype=bfloat16"])
     program = build(config, src_vocab_size=64, tgt_vocab_size=64, devices=jax.devices()[:1])
     state, mesh = program.abstract, program.mesh

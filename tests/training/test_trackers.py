@@ -16,6 +16,7 @@ from tensorboardX.proto.event_pb2 import Event, SessionLog
 
 import flaxformer_mt as fm
 from flaxformer_mt.config import ConfigError
+from flaxformer_mt.data.corpus.shards import read_tfrecord
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.metrics_log import read_metrics
 from flaxformer_mt.training import trackers as tested
@@ -28,13 +29,9 @@ SAMPLES = [Sample("Who sings ?", "Wer singt ?", "Wer <b> singt ?")]
 
 
 def events(folder: Path) -> Iterator[Event]:
-    """In the order of the files' names: records of length, data and checksums."""
+    """In the order of the files' names."""
     for path in sorted(folder.iterdir()):
-        data = path.read_bytes()
-        while data:
-            (length,) = struct.unpack("<Q", data[:8])
-            yield Event.FromString(data[12 : 12 + length])
-            data = data[12 + length + 4 :]
+        yield from map(Event.FromString, read_tfrecord(path))
 
 
 def seen(folder: Path) -> list[tuple[str, int, float]]:
