@@ -9,8 +9,9 @@ import pytest
 from benchmarks import trained_run
 from benchmarks.multi30k import write_seeds
 from benchmarks.readme_tables import render_section
-from flaxformer_mt.reproduction.result_file import Machine, read_result, write_result
+from flaxformer_mt.reproduction.result_file import read_result, write_result
 from flaxformer_mt.rundir.layout import FORMAT_VERSION, RunDirectory, RunRecord, Start
+from tests.reproduction.made_up import MACHINE
 
 TRAINED, SCORED = "1" * 40, "2" * 40
 
@@ -63,9 +64,6 @@ def test_a_result_names_the_code_that_trained_its_run(run):
     found = trained_run.training_details(run, run)
     assert len(json.loads(found["trained_by"])) == 1
     assert found["training"].startswith("4 starts, 2026-01-01T00:00:00 to 2026-01-02T00:00:00; ")
-
-
-MACHINE = Machine(cores=2, memory_gib=24.0, accelerator="none")
 
 
 def recorded(folder, name, bleu, *, seconds=60.0, command="python -m benchmarks.multi30k"):

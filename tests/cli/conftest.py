@@ -2,7 +2,6 @@
 
 import io
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,9 +24,6 @@ class Done(NamedTuple):
     def last(self) -> str:
         """The last line for people."""
         return self.errors.rstrip("\n").rpartition("\n")[2]
-
-
-Run = Callable[..., Done]
 
 
 @pytest.fixture

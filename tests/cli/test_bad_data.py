@@ -1,16 +1,10 @@
 """Bad input to `prepare`: one line with file and line and what to do, no trace, nothing lost."""
 
 import re
-from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Run, settings
-
-
-def prepare(run: Run, corpus: Path, **changes: object) -> tuple[int, str]:
-    done = run("prepare", *settings(corpus, **changes), "--workdir", corpus.parent / "run")
-    return done.status, done.last
+from tests.cli.conftest import settings
 
 
 def test_sides_and_sets_that_are_one_file_are_pointed_out(run, corpus):
@@ -28,8 +22,8 @@ def test_what_is_in_the_way_is_named_before_anything_is_made(run, corpus):
     folder.mkdir()
     for name in ("data", "data.partial", "vocabulary"):
         (folder / name).write_text("mine")
-        status, last = prepare(run, corpus)
-        assert status == 2 and f"{folder / name}: is a file, but must be a folder" in last
+        done = run("prepare", *settings(corpus), "--workdir", folder)
+        assert done.status == 2 and f"{folder / name}: is a file, but must be a folder" in done.last
         assert (folder / name).read_text() == "mine"
         (folder / name).unlink()
     (folder / "vocabulary").mkdir()

@@ -1,4 +1,7 @@
-"""Run directories that lack something: told before anything is trained or translated."""
+"""Run directories that lack something: told before anything is trained or translated.
+
+Beginning with another run's weights: the first process decides for all.
+"""
 
 import contextlib
 import errno
@@ -39,7 +42,6 @@ def reached(*_: object, **__: object) -> None:
 @pytest.fixture
 def prepared(run, corpus, tmp_path, monkeypatch):
     """A prepared run and its overrides; training ends where a model would be built."""
-
     monkeypatch.setattr(training, "build", reached)
     arguments = settings(corpus)
     (parts := tmp_path / "run" / "data.parts").mkdir(parents=True)  # of a cluster that was lost

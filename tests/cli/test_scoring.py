@@ -123,8 +123,7 @@ def test_own_files_may_have_blank_lines_and_longer_ones_than_the_model_takes(run
         with open(files / name, "a") as file:
             file.write("\n" + "the big dog " * 20 + "\n")
     sides = ("--src", files / "test.en", "--ref", files / "test.de")
-    call = ("evaluate", "--workdir", trained, "--beam-size", 2, "--no-ter", *FAST, *sides)
-    run(*call, status=0)
+    run("evaluate", "--workdir", trained, "--beam-size", 2, "--no-ter", *FAST, *sides, status=0)
     kept = json.loads((trained.evaluation / "test.json").read_text())
     assert kept["sentences"] == SIZE + 2
     assert (kept["beam_size"], kept["length_penalty"]) == (2, 0.6) and kept["seconds"] > 0

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from flaxformer_mt.planning import SETTINGS
+
 OF_A_RUN = ("average", "attention", "export", "score", "serve", "train", "translate")
 CALLS = [
     # Numbers, and what else is read the same way by several commands.
@@ -74,6 +76,7 @@ CALLS = [
     ("attention --src a --output a.svg --size big", "'big' is not a size"),
     ("figures curves x --output a.svg --steps 9", "--steps has no effect on curves: leave it out"),
     # Plans, and the paper's rows.
+    ("plan --config quickstart --topology=h100:8", "error: 'h100:8': only TPUs can be planned"),
     ("plan --config quickstart --topology=v5e:2x4 --lengths=64", "write SRC,TGT"),
     ("plan --config quickstart --topology=v5e:2x4 --decode --save-hlo=x", "no effect on --decode"),
     ("plan --config quickstart --topology=v5e:2x4 --shardings --lengths=8,8", "effect on --shard"),
@@ -92,6 +95,8 @@ CALLS = [
 @pytest.mark.parametrize(("call", "message"), CALLS)
 def test_a_wrong_call_is_explained_in_a_line(run, tmp_path, monkeypatch, call, message):
     monkeypatch.chdir(tmp_path)
+    for name in SETTINGS:  # as it was, afterwards
+        monkeypatch.setenv(name, "unset")
     if call.split()[0] in OF_A_RUN and "dir" not in call:
         call += " --workdir ."
     done = run(*(word.strip("'") for word in call.split()))

@@ -103,12 +103,11 @@ def test_a_line_break_spelt_in_bytes_does_not_break_the_line(translator, monkeyp
 
 
 def test_a_long_line_is_translated_in_pieces(translator):
-    long = LONG
     encode = translator.vocabularies.src.encode
-    assert len(encode([long])[0]) > MAX_LENGTH
-    pieces = split_to_fit(long, lambda text: len(encode([text])[0]) < MAX_LENGTH)
+    assert len(encode([LONG])[0]) > MAX_LENGTH
+    pieces = split_to_fit(LONG, lambda text: len(encode([text])[0]) < MAX_LENGTH)
     assert [piece.glue for piece in pieces] == [" "] * (len(pieces) - 1) + [""]
-    whole, *parts = translator.translate([long, *(piece.text for piece in pieces)], n_best=2)
+    whole, *parts = translator.translate([LONG, *(piece.text for piece in pieces)], n_best=2)
     assert whole.split and not any(part.split for part in parts)
     assert whole.text == " ".join(part.text for part in parts)
     joined = [token for part in parts for token in (*part.tokens, EOS)]

@@ -8,19 +8,11 @@ import pytest
 
 from flaxformer_mt.config import freeze, load_config
 from flaxformer_mt.data.plan import PlanError, Shape
-from flaxformer_mt.planning import SETTINGS, PlanningError
+from flaxformer_mt.planning import PlanningError
 from flaxformer_mt.planning.compiler import Memory, TooLarge, captured, describe, too_large
 from flaxformer_mt.planning.fit import largest_shape, shape_of
 from flaxformer_mt.planning.plan import DecodePlan, plan_decoding
 from flaxformer_mt.planning.report import decoding_as_text
-from tests.cli.conftest import run as run
-
-
-def test_a_topology_that_is_none_is_told(run, monkeypatch):
-    for name in SETTINGS:  # as it was, afterwards
-        monkeypatch.setenv(name, "unset")
-    done = run("plan", "--config", "quickstart", "--topology", "h100:8")
-    assert done.status == 2 and "plan: error: 'h100:8': only TPUs can be planned" in done.last
 
 
 def test_a_search_that_does_not_fit_and_a_source_too_long_are_told():

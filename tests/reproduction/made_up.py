@@ -7,11 +7,13 @@ from typing import Any
 from flaxformer_mt.reproduction.experiment import Experiment, resolve
 from flaxformer_mt.reproduction.paper import row_of
 from flaxformer_mt.reproduction.records import FULL, REDUCED
+from flaxformer_mt.reproduction.result_file import Machine
 from flaxformer_mt.reproduction.settings import Corpus, Settings
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 TOY = Corpus(name="toy", train=("train.en", "train.de"), valid=("valid.en", "valid.de"))
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
+MACHINE = Machine(cores=2, memory_gib=24.0, accelerator="none")
 NUMBERS: dict[str, Any] = {
     "bleu_paper": 25.0,
     "bleu_paper_low": 24.0,

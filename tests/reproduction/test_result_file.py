@@ -9,17 +9,13 @@ import pytest
 from flaxformer_mt.evaluation.evaluate import read_segments
 from flaxformer_mt.reproduction import result_file
 from flaxformer_mt.reproduction.result_file import (
-    Machine,
     ResultError,
     mixture,
     read_result,
     read_results,
     write_result,
 )
-from tests.reproduction.made_up import COMMIT, experiment, result
-
-MACHINE = Machine(cores=2, memory_gib=24.0, accelerator="none")
-
+from tests.reproduction.made_up import COMMIT, MACHINE, experiment, result
 
 VALID = result(experiment())
 NAME = VALID["name"]
