@@ -22,7 +22,6 @@ from flaxformer_mt.figures import FigureError
 from flaxformer_mt.figures.canvas import Layout, check_form, require_matplotlib
 from flaxformer_mt.figures.drawings import STYLES, attention_page
 from flaxformer_mt.figures.find import (
-    Found,
     Sentence,
     attend,
     described,
@@ -34,7 +33,7 @@ from flaxformer_mt.figures.find import (
 from flaxformer_mt.figures.maps import KINDS, Kind, pick
 from flaxformer_mt.figures.statistics import FAR, pronouns_of
 from flaxformer_mt.progress import Meter
-from flaxformer_mt.rundir.checkpoint_choice import Chosen, chosen_weights
+from flaxformer_mt.rundir.checkpoint_choice import chosen_weights
 from flaxformer_mt.rundir.layout import open_run
 from flaxformer_mt.rundir.paths import as_path, write_json
 
@@ -152,7 +151,18 @@ def _find(options: Namespace) -> int:
         top=options.top,
         progress=lambda _: meter.advance(lines=1, size=1),
     )
-    _write_found(options, found, translator, chosen)
+    content = to_json(found)
+    if options.output is not None:
+        write_json(as_path(options.output), content)
+        say(options.output)
+    if options.json:
+        print_json(content)
+    else:
+        model = ["--workdir", options.workdir, "--weights", str(chosen.checkpoint)]
+        search = translator.config
+        decoding = ["--beam-size", str(search.beam_size)]
+        decoding += ["--length-penalty", str(search.length_penalty)]
+        print(described(found, model=model, decoding=decoding))
     if options.draw is None:
         return 0
     folder = make_folder(options.draw)
@@ -176,20 +186,3 @@ def _pronouns(options: Namespace) -> tuple[frozenset[str], frozenset[str]]:
         if not listed:
             say(f"no list of pronouns for {language!r}: `anaphora` needs --pronouns WORD ...")
     return source, target
-
-
-def _write_found(
-    options: Namespace, found: Found, translator: fm.Translator, chosen: Chosen
-) -> None:
-    content = to_json(found)
-    if options.output is not None:
-        write_json(as_path(options.output), content)
-        say(options.output)
-    if options.json:
-        print_json(content)
-        return
-    model = ["--workdir", options.workdir, "--weights", str(chosen.checkpoint)]
-    beam_size = translator.config.beam_size
-    length_penalty = translator.config.length_penalty
-    decoding = ["--beam-size", str(beam_size), "--length-penalty", str(length_penalty)]
-    print(described(found, model=model, decoding=decoding))

@@ -92,32 +92,24 @@ def load_config(
     apply_overrides(config, overrides)
     if config.sizes == "corpus":
         given = {override.partition("=")[0] for override in overrides}
-        _settle(config, [key for key in free if key not in given], spec, recorded, count)
+        free = [key for key in free if key not in given]
+
+        def put(values: Mapping[str, Any]) -> None:
+            with config.ignore_type():
+                config.update_from_flattened_dict(
+                    {key: values.get(key, default_of(key)) for key in free}
+                )
+
+        put(sized(TYPICAL))
+        if recorded is not None:
+            put(flatten(recorded))
+            config.sizes = recorded.sizes
+        elif count is not None and config.data.train:
+            put(sized(count(freeze(config, spec).data)))
+            config.sizes = "given"
     frozen = freeze(config, spec)
     refuse_vain(frozen, overrides, spec, recorded=recorded)
     return frozen
-
-
-def _settle(
-    config: ConfigDict,
-    keys: Sequence[str],
-    origin: str,
-    recorded: ExperimentConfig | None,
-    count: Callable[[DataConfig], int] | None,
-) -> None:
-    def put(values: Mapping[str, Any]) -> None:
-        with config.ignore_type():
-            config.update_from_flattened_dict(
-                {key: values.get(key, default_of(key)) for key in keys}
-            )
-
-    put(sized(TYPICAL))
-    if recorded is not None:
-        put(flatten(recorded))
-        config.sizes = recorded.sizes
-    elif count is not None and config.data.train:
-        put(sized(count(freeze(config, origin).data)))
-        config.sizes = "given"
 
 
 def refuse_vain(

@@ -61,7 +61,11 @@ def rules(form: Form) -> Mapping[str, str]:
 def _unicode_rules(form: Literal["NFC", "NFKC"]) -> Rules:
     normalize = functools.partial(unicodedata.normalize, form)
     made = {c: after for c in _characters() if (after := normalize(c)) != c}
-    made.update(_hangul())
+    for syllable in map(chr, _SYLLABLES):
+        jamo = unicodedata.normalize("NFD", syllable)
+        made[jamo] = syllable
+        if jamo[2:]:
+            made[unicodedata.normalize("NFC", jamo[:2]) + jamo[2]] = syllable
     # Characters that others compose to, with their full decomposition.
     composites = {
         c: unicodedata.normalize("NFD", c)
@@ -80,8 +84,10 @@ def _unicode_rules(form: Literal["NFC", "NFKC"]) -> Rules:
             spelling = parts[0] + "".join(order)
             if normalize(spelling) == normalize(composite):
                 made.setdefault(spelling, normalize(composite))
-    for first, second in _wrong_orders(marks):
-        made[first + second] = normalize(first + second)
+    for script in (marks, *([chr(point) for point in points] for points in _POINTS)):
+        for first, second in itertools.permutations(script, 2):
+            if unicodedata.combining(first) > unicodedata.combining(second) > 0:
+                made[first + second] = normalize(first + second)
     for starter in sorted(starters):
         _add_marks(made, starter, marks, normalize)
     return made
@@ -102,23 +108,6 @@ def _add_marks(made: Rules, starter: str, marks: Iterable[str], normalize: Norma
             # Shorter rules leave `second` behind what the other two gave.
             if (after := normalize(starter + first + second)) != after_one[first] + second:
                 made.setdefault(starter + first + second, after)
-
-
-def _wrong_orders(marks: list[str]) -> Iterator[tuple[str, str]]:
-    for script in (marks, *([chr(point) for point in points] for points in _POINTS)):
-        for first, second in itertools.permutations(script, 2):
-            if unicodedata.combining(first) > unicodedata.combining(second) > 0:
-                yield first, second
-
-
-def _hangul() -> Rules:
-    made = {}
-    for syllable in map(chr, _SYLLABLES):
-        jamo = unicodedata.normalize("NFD", syllable)
-        made[jamo] = syllable
-        if jamo[2:]:
-            made[unicodedata.normalize("NFC", jamo[:2]) + jamo[2]] = syllable
-    return made
 
 
 def _characters() -> Iterator[str]:

@@ -93,9 +93,15 @@ class Comparison:
             row = [system.name, f"{scores.metrics[metric]:.2f}"]
             row.append(f"{spread.low:.2f} to {spread.high:.2f}" if spread else "-")
             for method, found in system.tests.items():
+                test = found[metric]
                 if len(row) == 3:
-                    row.append(f"{found[metric].difference:+.2f}")
-                row += _cells(method, found[metric])
+                    row.append(f"{test.difference:+.2f}")
+                if test.interval is not None:
+                    row.append(f"{test.interval.low:+.2f} to {test.interval.high:+.2f}")
+                    row.append(f"{test.better:.1%}")
+                # The bootstrap's p is one-sided: it calls too many equal systems different.
+                star = method == "randomization" and test.p_value < SIGNIFICANT
+                row.append(f"{test.p_value:.4f}{'*' if star else ' '}")
             # The first system, the baseline, has no tests.
             rows.append(row + ["-"] * (len(header) - len(row)))
         signature = self.systems[0].assessment.scores.signatures[metric]
@@ -164,16 +170,6 @@ def compare(
             tests[method] = {test.metric: test for test in outcomes}
         compared.append(Compared(name=name, assessment=other, tests=tests))
     return Comparison(systems=tuple(compared), methods=chosen, scoring=scoring, trials=trials)
-
-
-def _cells(method: Method, test: Outcome) -> list[str]:
-    # The bootstrap's p is one-sided: it calls too many equal systems different.
-    star = method == "randomization" and test.p_value < SIGNIFICANT
-    cells = [f"{test.p_value:.4f}{'*' if star else ' '}"]
-    if test.interval is not None:
-        spread = f"{test.interval.low:+.2f} to {test.interval.high:+.2f}"
-        cells = [spread, f"{test.better:.1%}", *cells]
-    return cells
 
 
 def find_system(argument: str | os.PathLike[str], *, evaluation: str | None = None) -> System:

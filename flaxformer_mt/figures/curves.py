@@ -95,8 +95,13 @@ def read_runs(named: Sequence[str]) -> list[RunLog]:
         # A path may have an equals sign of its own.
         is_named = equals and name and "/" not in name and not os.path.exists(each)
         paths.append((name, path) if is_named else ("", each))
-    names = _short_names(paths)
-    return [_read(path, name) for (_, path), name in zip(paths, names, strict=True)]
+    parts = [os.path.normpath(path).split(os.sep) for _, path in paths]
+    for deep in range(1, max(map(len, parts), default=1) + 1):
+        names = [name or "/".join(of[-deep:]) for (name, _), of in zip(paths, parts, strict=True)]
+        if len(set(names)) == len(names):
+            return [_read(path, name) for (_, path), name in zip(paths, names, strict=True)]
+    twice = next(name for name in names if names.count(name) > 1)
+    raise FigureError(f"{twice} is given twice: give each run once, or NAME=RUN")
 
 
 def panels(runs: Sequence[RunLog], names: Sequence[str] = ()) -> list[Panel]:
@@ -151,16 +156,6 @@ def _read(path: str, name: str) -> RunLog:
     if starts > 1:
         notes.append(f"{starts} starts; the log does not show at which steps")
     return RunLog(name=name, state=state, starts=starts, series=series, notes=tuple(notes))
-
-
-def _short_names(paths: Sequence[tuple[str, str]]) -> list[str]:
-    parts = [os.path.normpath(path).split(os.sep) for _, path in paths]
-    for deep in range(1, max(map(len, parts), default=1) + 1):
-        names = [name or "/".join(of[-deep:]) for (name, _), of in zip(paths, parts, strict=True)]
-        if len(set(names)) == len(names):
-            return names
-    twice = next(name for name in names if names.count(name) > 1)
-    raise FigureError(f"{twice} is given twice: give each run once, or NAME=RUN")
 
 
 _WIDTH, _HEIGHT, _LINE, _MARGIN = 412.0, 240.0, 18.0, 36.0  # pixels

@@ -43,10 +43,6 @@ tokenizer, model = MarianTokenizer.from_pretrained(name), MarianMTModel.from_pre
 best = model.generate(**tokenizer(["TEXT"], return_tensors="pt"))
 print(tokenizer.batch_decode(best, skip_special_tokens=True)[0])
 """
-_NOTES = """\
-Search settings are in `generation_config.json`; arguments of `generate` override them.
-
-"""
 # The hub's names for metrics; the first that begins ours stands for it.
 _METRICS = ("sacrebleu", "bleu", "chrf", "ter", "comet")
 
@@ -146,12 +142,13 @@ def write(translator: Translator, folder: Path, *, card: Card) -> None:
     }
     write_json(folder / "generation_config.json", generation)
     _write_tokenizer(translator, folder, card)
+    settings = "are in `generation_config.json`; arguments of `generate` override them."
     write_readme(
         folder,
         title=f"Translation from {card.data.src_lang} to {card.data.tgt_lang} by transformers",
         install="transformers sentencepiece torch",
         use=_USE.format(name=card.hub_name or "."),
-        notes=f"{_NOTES}{notes}\n\n{card.body()}\n",
+        notes=f"Search settings {settings}\n\n{notes}\n\n{card.body()}\n",
         header=card.header(),
         where="Anywhere" if card.hub_name else "In this folder",
     )

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.data.prepare.make import valid_text
 from flaxformer_mt.data.prepare.manifest import VALID_TEXT
-from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies, Vocabulary
+from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies
 from flaxformer_mt.decoding.batch_search import Source
 from flaxformer_mt.decoding.batches import Decoder
 from flaxformer_mt.decoding.segments import Part, output_limit
@@ -204,17 +204,14 @@ def sample_lines(
     valid = valid_text(data)[0] if data is not None and (data / VALID_TEXT[0]).exists() else []
     if lines := [line for line in valid if not is_blank(line)]:
         return _spread(lines), "the run's validation text"
-    return _made_of_pieces(vocabularies.src), "random pieces of the vocabulary"
-
-
-def _made_of_pieces(vocabulary: Vocabulary) -> list[str]:
-    random = np.random.default_rng(0)
+    vocabulary, random = vocabularies.src, np.random.default_rng(0)
     plain = [number for number, kind in enumerate(vocabulary.types()) if kind.plain]
     lengths = random.integers(1, 25, 2 * COUNT)
     rows = [random.choice(plain, length).tolist() for length in lengths]
     texts = [text for text in vocabulary.decode(rows) if not is_blank(text)]
     encoded = zip(texts, vocabulary.encode(texts), strict=True)
-    return [text for text, ids in encoded if ids and UNK not in ids][:COUNT]
+    made = [text for text, ids in encoded if ids and UNK not in ids]
+    return made[:COUNT], "random pieces of the vocabulary"
 
 
 def _spread(lines: list[str]) -> list[str]:

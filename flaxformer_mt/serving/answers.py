@@ -262,12 +262,7 @@ def openapi(reader: Reader) -> Json:
             {"sentence": {"text": text, "kind": "cross", "layer": 0}},
             AttentionAnswer,
         ),
-        "/languages": (
-            "Source and target languages",
-            None,
-            {},
-            list[Language],
-        ),
+        "/languages": ("Source and target languages", None, {}, list[Language]),
         "/frontend/settings": ("Page settings and limits", None, {}, Json),
         "/health": ("Health check", None, {}, Health),
         "/metrics": ("Metrics in Prometheus' text format", None, {}, str),

@@ -80,7 +80,9 @@ def prepare(
         )
     _require_free_places(directory)
     scripts = _scripts(config)
-    _require_rensa(config)
+    if config.filter.near_duplicates and importlib.util.find_spec("rensa") is None:
+        what = "data.filter.near_duplicates: rensa is not installed"
+        raise PrepareError(f"{what}: {install('dedup')}")
     aside = directory / ASIDE
     if aside.exists():
         over = "" if cluster and parts else "starting over; "
@@ -200,12 +202,6 @@ def _require_free_places(directory: Path) -> None:
             raise PrepareError(f"{place}: is a file, but must be a folder; move it away")
         if place.exists() and index and not (place / index).exists() and any(place.iterdir()):
             raise PrepareError(f"{place}: holds files but no {index}: move it away, or restore it")
-
-
-def _require_rensa(config: DataConfig) -> None:
-    if config.filter.near_duplicates and importlib.util.find_spec("rensa") is None:
-        what = "data.filter.near_duplicates: rensa is not installed"
-        raise PrepareError(f"{what}: {install('dedup')}")
 
 
 def _text_digests(contents: Iterable[bytes]) -> dict[str, str]:
