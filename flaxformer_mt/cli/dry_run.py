@@ -8,7 +8,7 @@ from flaxformer_mt.api.settings import continued, settled
 from flaxformer_mt.config import ConfigError, ExperimentConfig, freeze, to_dict
 from flaxformer_mt.data.plan import longest
 from flaxformer_mt.data.planner import planned_pass
-from flaxformer_mt.model.flops import shape_flops
+from flaxformer_mt.model.flops import training_flops
 from flaxformer_mt.parallel.process_settings import share_one_heap
 from flaxformer_mt.parallel.processes import Processes
 from flaxformer_mt.rundir.layout import RunDirectory, has_record
@@ -83,12 +83,13 @@ def table(
         ),
     }
     if peak is not None:
-        flops = shape_flops(
+        flops = training_flops(  # of a whole batch, as if it had no padding
             config.model,
             tgt_vocab_size,
-            rows=shape.rows,
-            src_length=shape.src_length,
-            tgt_length=shape.tgt_length,
+            src_tokens=shape.rows * shape.src_length,
+            tgt_tokens=shape.rows * shape.tgt_length,
+            src_keys=shape.src_length,
+            tgt_keys=shape.tgt_length,
         )
         rows["mfu"] = f"{100 * flops / seconds / peak.flops:.1f}% of {peak.source}"
     steps = config.training.steps

@@ -117,10 +117,8 @@ def inconsistencies(config: ExperimentConfig, settings: Mapping[str, Any]) -> It
         groups_key = "'decoding.diverse_groups'"
         yield f"'decoding.beam_size' = {beam} must be divisible by {groups_key} = {parts}"
     yield from _model_and_data(config)
-    yield from _target_words(config.data.vocabulary)
     yield from _training(config)
-    yield from _mixture(config.data)
-    yield from _validation(config.data)
+    yield from _corpora_together(config.data)
     yield from _batches(config)
     for key, item in _corpora(config.data):
         # A dot would split its settings' keys.
@@ -147,8 +145,7 @@ def _model_and_data(config: ExperimentConfig) -> Iterator[str]:
     if 0 < data.filter.max_ratio < 1:
         yield f"'data.filter.max_ratio' = {data.filter.max_ratio} must be 0 (off) or at least 1"
 
-
-def _target_words(vocabulary: VocabularyConfig) -> Iterator[str]:
+    vocabulary = data.vocabulary
     if 1 <= vocabulary.size <= _MARKS:
         yield f"'data.vocabulary.size' = {vocabulary.size} must be at least {_MARKS + 1}"
     if not 0 < vocabulary.character_coverage <= 1:
@@ -189,7 +186,7 @@ def _training(config: ExperimentConfig) -> Iterator[str]:
             yield f"'mesh.{name}' = {size} must be at least 1, or -1 for all remaining devices"
 
 
-def _mixture(data: DataConfig) -> Iterator[str]:
+def _corpora_together(data: DataConfig) -> Iterator[str]:
     weighted = [item.name for item in data.train if item.weight > 0]
     for item in data.train:
         if item.weight < 0:
@@ -198,9 +195,6 @@ def _mixture(data: DataConfig) -> Iterator[str]:
             yield f"'data.train.{item.name}.weight' must be set too, as every corpus's in a mixture"
     if data.epoch_pairs and not weighted:
         yield "'data.epoch_pairs' is for mixtures, where every corpus has a weight"
-
-
-def _validation(data: DataConfig) -> Iterator[str]:
     share = f"'data.valid_fraction' = {data.valid_fraction}"
     if data.valid_fraction and data.valid != CorpusConfig(name="valid"):
         yield f"{share} holds out training text, but 'data.valid' is set too"

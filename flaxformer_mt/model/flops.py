@@ -50,17 +50,3 @@ def forward_flops(
 def training_flops(config: ModelConfig, tgt_vocab_size: int, **sizes: float) -> float:
     """FLOPs of forward and backward pass; arguments as in `forward_flops`."""
     return TRAINING * sum(forward_flops(config, tgt_vocab_size, **sizes).values())
-
-
-def shape_flops(
-    config: ModelConfig, tgt_vocab_size: int, *, rows: int, src_length: int, tgt_length: int
-) -> float:
-    """`training_flops` of a whole batch of this shape, as if it had no padding."""
-    return training_flops(
-        config,
-        tgt_vocab_size,
-        src_tokens=rows * src_length,
-        tgt_tokens=rows * tgt_length,
-        src_keys=src_length,
-        tgt_keys=tgt_length,
-    )

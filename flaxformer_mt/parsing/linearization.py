@@ -142,8 +142,15 @@ def rebuild(words: Sequence[str], tokens: Sequence[str]) -> Rebuilt:
         elif token[0] == "(":
             found.append(_Constituent(token[1:], len(tags), outermost=not open_))
             open_.append(found[-1])
+        elif token[0] == ")" and not open_:
+            counts[STRAY] += 1
         elif token[0] == ")":
-            _close(open_, token[1:], len(tags), counts)
+            labels = [constituent.label for constituent in reversed(open_)]
+            within = labels.index(token[1:]) if token[1:] in labels else 0
+            counts[UNCLOSED] += within
+            counts[OTHER_LABEL] += token[1:] not in labels
+            for _ in range(within + 1):
+                open_.pop().end = len(tags)
         elif len(tags) == len(words):
             counts[SURPLUS] += 1
         else:
@@ -208,15 +215,3 @@ class _Constituent:
     start: int
     end: int = -1
     outermost: bool = False
-
-
-def _close(open_: list[_Constituent], label: str, place: int, counts: Counter[str]) -> None:
-    if not open_:
-        counts[STRAY] += 1
-        return
-    labels = [constituent.label for constituent in reversed(open_)]
-    within = labels.index(label) if label in labels else 0
-    counts[UNCLOSED] += within
-    counts[OTHER_LABEL] += label not in labels
-    for _ in range(within + 1):
-        open_.pop().end = place

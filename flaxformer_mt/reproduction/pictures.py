@@ -48,8 +48,7 @@ def draw_run(folder: Path, run: RunDirectory, *, say: Say) -> None:
     sources, _ = valid_text(local_copy(run.data))
     say(f"figures 3 to 5: {run}, validation sentences")
     translator = Translator.load(run.path)
-    pronouns = pronouns_of(data.src_lang)
-    draw_attention(folder, translator, sources, pronouns=pronouns, say=say)
+    draw_attention(folder, translator, sources, pronouns=pronouns_of(data.src_lang), say=say)
 
 
 def draw_attention(
@@ -79,21 +78,18 @@ def draw_attention(
             old.unlink()
         heads = [head for head in found.heads if head.search.name == search and head.examples]
         if heads:
-            _draw(heads[0], _two_heads(heads[0], found), folder / name, translator, say)
+            _draw(heads[0], found, folder / name, translator, say)
         else:
             say(f"{name} ({search}): not drawn: no head shows it on these sentences")
 
 
-def _two_heads(best: Head, found: Found) -> tuple[int, ...]:
+def _draw(best: Head, found: Found, stem: Path, translator: Translator, say: Say) -> None:
     values = np.nan_to_num(found.sums[best.kind].values()[best.search.statistic][best.layer - 1])
     others = [head for head in range(1, len(values) + 1) if head != best.head]
     second = max(others, key=lambda head: values[head - 1], default=None)
-    if second is None or values[second - 1] <= 0:
-        return (best.head,)
-    return best.head, second
-
-
-def _draw(best: Head, both: tuple[int, ...], stem: Path, translator: Translator, say: Say) -> None:
+    both: tuple[int, ...] = (best.head,)
+    if second is not None and values[second - 1] > 0:
+        both = best.head, second
     # Heads (none: all), and whether for one word only.
     views: dict[str, list[tuple[tuple[int, ...], bool]]] = {
         "long distance": [((), True)],

@@ -55,6 +55,7 @@ class App:
         self.service = service
         self._connections = connections
         self._origins = Origins(settings.cors_origins, settings.allowed_hosts, local=local)
+        pages = (files("flaxformer_mt.serving") / "page").iterdir()
         routes = [
             Route("/translate", self._post(self._translate), methods=["POST"]),
             Route("/detect", self._post(self._detect), methods=["POST"]),
@@ -64,7 +65,11 @@ class App:
             Route("/openapi.json", _constant(openapi(service.reader))),
             Route("/health", self._health),
             Route("/metrics", self._metrics),
-            *_page(),
+            *(
+                Route(_PAGES.get(file.name, f"/page/{file.name}"), _asset(file.read_bytes(), kind))
+                for file in pages
+                if (kind := _KINDS.get(file.name.rpartition(".")[2]))
+            ),
         ]
         self.paths = frozenset(route.path for route in routes)  # metrics count others as one
 
@@ -218,15 +223,6 @@ def _constant(content: Any) -> Endpoint:
         return json_response(body)
 
     return send
-
-
-def _page() -> list[Route]:
-    pages = (files("flaxformer_mt.serving") / "page").iterdir()
-    return [
-        Route(_PAGES.get(file.name, f"/page/{file.name}"), _asset(file.read_bytes(), kind))
-        for file in pages
-        if (kind := _KINDS.get(file.name.rpartition(".")[2]))
-    ]
 
 
 def _asset(body: bytes, kind: str) -> Endpoint:

@@ -131,19 +131,8 @@ class Source:
         if len(columns) != 2:
             return Defect(self.label, line, *columns[0].decode().split("\0", 1))
         src, tgt = columns[0].removeprefix(self._lead), columns[1]
-        if defect := self._defect_of_sides((src, tgt), line):
-            return defect
-        if self.fraction:
-            # By the source text, without the tag.
-            digest = hashlib.blake2b(src.strip(), digest_size=8).digest()
-            if (int.from_bytes(digest) < self.fraction * 2**64) != self.held_out:
-                reason = TRAINED_ON if self.held_out else HELD_OUT
-                return Defect(self.label, line, reason, "by its source text")
-        return None
-
-    def _defect_of_sides(self, sides: tuple[bytes, bytes], line: int) -> Defect | None:
         files = (self.label, self.label) if self.where else self.files.values()
-        for side, text, file in zip(("source", "target"), sides, files, strict=True):
+        for side, text, file in zip(("source", "target"), (src, tgt), files, strict=True):
             if control := _CONTROL.search(text):
                 detail = f"U+{control.group()[0]:04X} at byte {control.start() + 1}"
                 detail += self.where.format(side=side)
@@ -156,4 +145,10 @@ class Source:
                 return Defect(str(file), line, INVALID_UTF8, detail)
             if is_blank(decoded):
                 return Defect(str(file), line, EMPTY_SIDE, f"the {side} is blank")
+        if self.fraction:
+            # By the source text, without the tag.
+            digest = hashlib.blake2b(src.strip(), digest_size=8).digest()
+            if (int.from_bytes(digest) < self.fraction * 2**64) != self.held_out:
+                reason = TRAINED_ON if self.held_out else HELD_OUT
+                return Defect(self.label, line, reason, "by its source text")
         return None

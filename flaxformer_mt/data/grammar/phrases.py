@@ -196,7 +196,14 @@ class Phrases:
         if draw < 0.53:
             return Phrase("in", "im") + self.fixed(f"month.{position}", tense)
         if draw < 0.73:
-            return self._date(position, tense)
+            # "on the third of May", "am dritten Mai"; February 30 is a dead end.
+            day = self.fixed(f"ordinal.{position}", tense)
+            month = self.fixed(f"date.{position}", tense)
+            number = w.ADVERBS["month"].index(month.word) + 1
+            _, longest = calendar.monthrange(2024, number)  # of a leap year
+            if w.ORDINALS.index(day.word) >= longest:
+                raise DeadEnd
+            return Phrase("on the", "am") + day + Phrase("of", "") + month
         if draw < 0.81:
             hour = self.fixed(f"clock.{position}", tense)
             hour.german = hour.german.replace("eins", "ein")  # "um ein Uhr"
@@ -211,13 +218,3 @@ class Phrases:
         case = "genitive" if preposition == "during" else "dative"
         event = self.noun_phrase("event", ("event",), adjective=0, case=case)
         return prepositional(preposition, event)
-
-    def _date(self, position: str, tense: str) -> Phrase:
-        """ "on the third of May", "am dritten Mai"; raises DeadEnd for February 30."""
-        day = self.fixed(f"ordinal.{position}", tense)
-        month = self.fixed(f"date.{position}", tense)
-        number = w.ADVERBS["month"].index(month.word) + 1
-        _, longest = calendar.monthrange(2024, number)  # of a leap year
-        if w.ORDINALS.index(day.word) >= longest:
-            raise DeadEnd
-        return Phrase("on the", "am") + day + Phrase("of", "") + month
