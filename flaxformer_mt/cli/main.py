@@ -7,6 +7,7 @@ import argparse
 import errno
 import importlib
 import keyword
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -96,7 +97,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments[:1])
     rest = arguments[1:]
     try:
-        _quiet_libraries()
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+        os.environ.setdefault("ABSL_MIN_LOG_LEVEL", "2")
+        # Otherwise its logger is a plain one, whose records name absl as their source.
+        import absl.logging  # noqa: F401
+
+        for library in ("absl", "orbax", "jax._src.xla_bridge", "matplotlib", "tensorboardX"):
+            logging.getLogger(library).setLevel(logging.ERROR)
         if chosen.command not in _WITHOUT_PROGRAMS and not {"-h", "--help"} & {*rest}:
             from flaxformer_mt.parallel.compile_cache import keep_compiled
             from flaxformer_mt.rundir.cache import cache_folder
@@ -148,18 +155,6 @@ def explained(error: Exception, command: str) -> str | None:
         advice = f"; {_SMALLER[command]}" if command in _SMALLER else ""
         return f"{where} ran out of memory: {text}{advice}"
     return None
-
-
-def _quiet_libraries() -> None:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    os.environ.setdefault("ABSL_MIN_LOG_LEVEL", "2")
-    import logging
-
-    # Otherwise its logger is a plain one, whose records name absl as their source.
-    import absl.logging  # noqa: F401
-
-    for name in ("absl", "orbax", "jax._src.xla_bridge", "matplotlib", "tensorboardX"):
-        logging.getLogger(name).setLevel(logging.ERROR)
 
 
 if __name__ == "__main__":

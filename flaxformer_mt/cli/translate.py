@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from flaxformer_mt.bulk.forms import NAMES, WRITABLE, Form, Shown
 from flaxformer_mt.bulk.reading import open_lines
@@ -20,9 +19,6 @@ from flaxformer_mt.cli.arguments import (
     sampling_of,
 )
 from flaxformer_mt.cli.streams import OUTPUT, streamed
-
-if TYPE_CHECKING:
-    from flaxformer_mt.decoding.terminology import Terminology
 
 _INPUT = {
     "--input FILE": "source lines; plain, .gz, .xz or .zst; gs:// too (default: standard input)",
@@ -77,29 +73,27 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     flags(constraints, _CONSTRAINTS, prefix="", suppress=[], forbid=[], ensemble=[])
     add_sampling(parser)
     options = parser.parse_args(arguments)
+    form = _form(options, parser)
+    from flaxformer_mt.decoding.terminology import Terminology
+
+    terms = None
+    if options.terminology is not None:
+        terms = Terminology.read(options.terminology, mode=options.terminology_mode or "hard")
+    elif options.terminology_mode is not None:
+        parser.error("--terminology-mode is for --terminology")
     settings = TranslateSettings(
-        form=_form(options, parser),
+        form=form,
         n_best=options.n_best,
         overlong=options.overlong,
         prefix=options.prefix,
         suppress=tuple(options.suppress),
         forbid=tuple(options.forbid) or None,  # as with `mbr`
-        terminology=_terminology(options, parser),
+        terminology=terms,
         sampling=sampling_of(options, parser),
         mbr=options.mbr or None,  # an output of before knows nothing of it
     )
     reading = functools.partial(open_lines, options.input)
     return streamed(options, parser, what="translate", reading=reading, settings=settings)
-
-
-def _terminology(options: Namespace, parser: ArgumentParser) -> Terminology | None:
-    from flaxformer_mt.decoding.terminology import Terminology
-
-    if options.terminology is None:
-        if options.terminology_mode is not None:
-            parser.error("--terminology-mode is for --terminology")
-        return None
-    return Terminology.read(options.terminology, mode=options.terminology_mode or "hard")
 
 
 def _form(options: Namespace, parser: ArgumentParser) -> Form:

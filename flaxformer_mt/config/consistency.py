@@ -118,8 +118,7 @@ def inconsistencies(config: ExperimentConfig, settings: Mapping[str, Any]) -> It
         yield f"'decoding.beam_size' = {beam} must be divisible by {groups_key} = {parts}"
     yield from _model_and_data(config)
     yield from _training(config)
-    yield from _corpora_together(config.data)
-    yield from _batches(config)
+    yield from _training_text(config)
     for key, item in _corpora(config.data):
         # A dot would split its settings' keys.
         if not re.fullmatch(r"\w[\w-]*", item.name):
@@ -186,7 +185,8 @@ def _training(config: ExperimentConfig) -> Iterator[str]:
             yield f"'mesh.{name}' = {size} must be at least 1, or -1 for all remaining devices"
 
 
-def _corpora_together(data: DataConfig) -> Iterator[str]:
+def _training_text(config: ExperimentConfig) -> Iterator[str]:
+    data = config.data
     weighted = [item.name for item in data.train if item.weight > 0]
     for item in data.train:
         if item.weight < 0:
@@ -201,10 +201,7 @@ def _corpora_together(data: DataConfig) -> Iterator[str]:
     if data.valid_fraction and len(data.train) > 1:
         names = ", ".join(item.name for item in data.train)
         yield f"{share} splits one corpus, but data.train has {names}: set 'data.valid' instead"
-
-
-def _batches(config: ExperimentConfig) -> Iterator[str]:
-    batch, accumulation = config.data.batch, config.training.optimizer.accumulation
+    batch, accumulation = data.batch, config.training.optimizer.accumulation
     if accumulation > 0 and batch.multiple % accumulation:
         key = f"'training.optimizer.accumulation' = {accumulation}"
         yield f"'data.batch.multiple' = {batch.multiple} must be divisible by {key}"

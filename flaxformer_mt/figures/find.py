@@ -186,28 +186,25 @@ def find_heads(
         values.append({kind: one.values() for kind, one in measured.items()})
         progress(done)
     heads = []
-    for head in (head for search in SEARCHES for head in _best(search, sums, top)):
-        place = head.layer - 1, head.head - 1
-        scores = [float(one[head.kind][head.search.statistic][place]) for one in values]
-        shows_it = [number for number, score in enumerate(scores) if score > 0]
-        best = sorted(shows_it, key=lambda number: -scores[number])[:examples]
-        chosen = tuple(
-            _example(head, attend(sentences[n]), sentences[n], scores[n], pronouns, far)
-            for n in best
-        )
-        heads.append(dataclasses.replace(head, examples=chosen))
+    for search in SEARCHES:
+        of_search = [
+            Head(search=search, kind=kind, layer=layer + 1, head=head + 1, value=float(value))
+            for kind in search.kinds
+            if kind in sums
+            for (layer, head), value in np.ndenumerate(sums[kind].values()[search.statistic])
+            if value > 0
+        ]
+        for head in sorted(of_search, key=lambda head: -head.value)[:top]:
+            place = head.layer - 1, head.head - 1
+            scores = [float(one[head.kind][search.statistic][place]) for one in values]
+            shows_it = [number for number, score in enumerate(scores) if score > 0]
+            best = sorted(shows_it, key=scores.__getitem__, reverse=True)[:examples]
+            chosen = tuple(
+                _example(head, attend(sentences[n]), sentences[n], scores[n], pronouns, far)
+                for n in best
+            )
+            heads.append(dataclasses.replace(head, examples=chosen))
     return Found(sums=sums, heads=tuple(heads), sentences=len(sentences), far=far)
-
-
-def _best(search: Search, sums: dict[Kind, Sums], top: int) -> list[Head]:
-    found = [
-        Head(search=search, kind=kind, layer=layer + 1, head=head + 1, value=float(value))
-        for kind in search.kinds
-        if kind in sums
-        for (layer, head), value in np.ndenumerate(sums[kind].values()[search.statistic])
-        if value > 0
-    ]
-    return sorted(found, key=lambda head: -head.value)[:top]
 
 
 def _example(

@@ -226,7 +226,18 @@ def average_checkpoints(
     hush()
     if n < 1:
         raise ValueError(f"cannot average {n} checkpoints")
-    steps = _choose(run, n, by)
+    if by == "latest":
+        steps, setting = regular_steps(run.checkpoints)[-n:], "training.keep_for_average"
+    else:
+        steps, setting = sorted(best_steps(run.checkpoints, n)), "training.keep_best"
+    if len(steps) < n:
+        kind = "validated" if by == "best" else "regular"
+        others = "" if by == "best" else "; those of a start, a stop or an earlier end don't count"
+        raise CheckpointError(
+            f"{run}: cannot average {n} {kind} checkpoints, there are {len(steps)} (steps "
+            f"{listed(steps) or 'none'}{others}); average fewer, or keep more with a higher "
+            f"{setting}"
+        )
     total: Any = None
     first: Any = None
     for step in steps:
@@ -270,19 +281,3 @@ def write_average(run: RunDirectory, params: Any, steps: Sequence[int]) -> None:
             remove(before)
     except Exception as error:  # Orbax and TensorStore raise anything.
         raise CheckpointError(f"{place}: cannot be written: {first_line(error)}") from error
-
-
-def _choose(run: RunDirectory, n: int, by: Literal["latest", "best"]) -> list[int]:
-    if by == "latest":
-        present, setting = regular_steps(run.checkpoints)[-n:], "training.keep_for_average"
-    else:
-        present, setting = sorted(best_steps(run.checkpoints, n)), "training.keep_best"
-    if len(present) < n:
-        kind = "validated" if by == "best" else "regular"
-        others = "" if by == "best" else "; those of a start, a stop or an earlier end don't count"
-        raise CheckpointError(
-            f"{run}: cannot average {n} {kind} checkpoints, there are {len(present)} (steps "
-            f"{listed(present) or 'none'}{others}); average fewer, or keep more with a higher "
-            f"{setting}"
-        )
-    return present

@@ -67,7 +67,20 @@ _BUFFER = 1 << 20  # bytes of each column; otherwise a group of rows is read who
 def open_files(corpus: CorpusConfig, folder: str, key: str, *, fetch: bool) -> Source:
     """The files of a corpus of kind `hf`, of the hub only earlier ones without `fetch`."""
     if corpus.path.startswith(HUB):
-        found = _of_hub(corpus.path, f"{key}.path", fetch=fetch)
+        asked = re.fullmatch("([^/]+/[^/]+)/(.+)", corpus.path.removeprefix(HUB))
+        # An address writes a branch's slashes as %2F.
+        repository = asked and hub.address(urllib.parse.unquote(asked[1]))
+        if asked is None or repository is None:
+            wanted = f"write {HUB}ORG/NAME/PATTERN or ORG/NAME@REVISION"
+            raise CorpusError(f"{key}.path: {corpus.path}: {wanted}")
+        try:
+            within = hub.fetch(repository, [asked[2]], kind="dataset", download=fetch)
+        except hub.HubError as error:
+            raise CorpusError(f"{key}.path: {error}") from error
+        found = tuple(sorted(each for each in within.glob(asked[2]) if each.is_file()))
+        if not found:
+            none = f"dataset {repository} has no file that matches {asked[2]}"
+            raise CorpusError(f"{key}.path: {none}")
     else:
         found = paths.require_matches(corpus.path, folder, f"{key}.path")
     files = {f"path[{number}]": path for number, path in enumerate(found)}
@@ -81,21 +94,6 @@ def _not_null(keys: tuple[str, str], pair: tuple[bytes, bytes]) -> tuple[bytes, 
         if text is None:
             raise NoText(NO_TEXT, f"{key!r} is null")
     return pair
-
-
-def _of_hub(path: str, key: str, *, fetch: bool) -> tuple[AnyPath, ...]:
-    parts = re.fullmatch("([^/]+/[^/]+)/(.+)", path.removeprefix(HUB))
-    # An address writes a branch's slashes as %2F.
-    repository = parts and hub.address(urllib.parse.unquote(parts[1]))
-    if parts is None or repository is None:
-        raise CorpusError(f"{key}: {path}: write {HUB}ORG/NAME/PATTERN or ORG/NAME@REVISION")
-    try:
-        folder = hub.fetch(repository, [parts[2]], kind="dataset", download=fetch)
-    except hub.HubError as error:
-        raise CorpusError(f"{key}: {error}") from error
-    if not (found := sorted(each for each in folder.glob(parts[2]) if each.is_file())):
-        raise CorpusError(f"{key}: dataset {repository} has no file that matches {parts[2]}")
-    return tuple(found)
 
 
 def _rows(path: AnyPath, keys: tuple[str, str]) -> Iterator[Any]:
