@@ -202,9 +202,7 @@ def export(
     data = None
     with contextlib.suppress(RunDirectoryError):  # a run without its text is compared on other
         data = local_copy(opened.data)
-    compared = None
-    if checked:
-        compared = sample_lines(translator.vocabularies, data, sample)
+    compared = sample_lines(translator.vocabularies, data, sample) if checked else None
     parity = interop.export(
         translator,
         output,

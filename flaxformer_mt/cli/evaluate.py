@@ -56,9 +56,6 @@ _WHAT = {
     "--folder DIR": "folder of the test files, if not data.folder",
     "--json": "print the scores as JSON",
 }
-_PAGE = {
-    "--examples N:count": "how many of the worst and best translations to show on a page (0: none)",
-}
 _OF_RUNS = set(
     "workdir weights set folder dtype coordinator num_processes process_id heartbeat".split()
 )
@@ -70,7 +67,8 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     add_search(parser)
     flags(parser, _WHAT)
     add_scoring(parser)
-    flags(parser, _PAGE, examples=SHOWN)
+    shown = "how many of the worst and best translations to show on a page (0: none)"
+    flags(parser, {"--examples N:count": shown}, examples=SHOWN)
     add_processes(parser)
     options = parser.parse_args(arguments)
     check_testset_options(options, parser)

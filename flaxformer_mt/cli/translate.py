@@ -20,9 +20,6 @@ from flaxformer_mt.cli.arguments import (
 )
 from flaxformer_mt.cli.streams import OUTPUT, streamed
 
-_INPUT = {
-    "--input FILE": "source lines; plain, .gz, .xz or .zst; gs:// too (default: standard input)",
-}
 _LINES = {
     "--n-best N:int": "up to N translations per line: a list in jsonl, else lines starting with "
     "the source line's number and a tab",
@@ -65,7 +62,8 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = make_parser(prog, purpose)
     flags(parser, WORKDIR, required=True)
     add_decoding(parser)
-    flags(parser, _INPUT | OUTPUT, engine="local")
+    source = "source lines; plain, .gz, .xz or .zst; gs:// too (default: standard input)"
+    flags(parser, {"--input FILE": source} | OUTPUT, engine="local")
     flags(parser.add_argument_group("input and output formats"), _FORMS, format="text")
     flags(parser, _LINES, n_best=1, overlong="split")
     add_search(parser)

@@ -40,7 +40,16 @@ def as_path(path: str | os.PathLike[str]) -> Path:
     # After pathlib an address reads `gs:/`.
     if match := re.match(r"([a-zA-Z][a-zA-Z0-9+.-]+):/(/?)", text := os.fspath(path)):
         if match[2] or isinstance(path, Path):
-            return _in_bucket(match[1], text[match.end() :])
+            rest = text[match.end() :]
+            bucket, _, name = rest.strip("/").partition("/")
+            if match[1] != "gs":
+                what = "is neither a local path nor gs://BUCKET/FOLDER"
+                raise WorkdirError(f"{match[1]}://{rest}: {what}")
+            if not bucket or not name:
+                raise WorkdirError(f"gs://{rest}: write a folder in a bucket: gs://BUCKET/FOLDER")
+            if importlib.util.find_spec("gcsfs") is None:  # it requires google.cloud.storage
+                raise WorkdirError(f"gs://{rest}: gcsfs not installed: {install('gcs')}")
+            return bucket_path(f"gs://{bucket}/{name}")
     # Absolute for Orbax, and so that a later chdir doesn't move the run.
     try:
         return Path(os.path.abspath(local_path(path)))
@@ -95,17 +104,6 @@ def reason(error: BaseException) -> str:
     """An error of a store's client in one line."""
     text = " ".join(str(error).split())[:300]
     return text if isinstance(error, OSError) and text else f"{type(error).__name__}: {text}"
-
-
-def _in_bucket(scheme: str, rest: str) -> Any:
-    bucket, _, name = rest.strip("/").partition("/")
-    if scheme != "gs":
-        raise WorkdirError(f"{scheme}://{rest}: is neither a local path nor gs://BUCKET/FOLDER")
-    if not bucket or not name:
-        raise WorkdirError(f"gs://{rest}: write a folder in a bucket: gs://BUCKET/FOLDER")
-    if importlib.util.find_spec("gcsfs") is None:  # it requires google.cloud.storage
-        raise WorkdirError(f"gs://{rest}: gcsfs not installed: {install('gcs')}")
-    return bucket_path(f"gs://{bucket}/{name}")
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -78,7 +78,14 @@ def prepare(
         return verify_store(
             config, seed=seed, directory=directory, report=report, thorough=thorough
         )
-    _require_free_places(directory)
+    # What is made must find its place at the end.
+    wanted = {"data": MANIFEST, ASIDE: None, "vocabulary": vocabulary.INDEX}
+    for name, index in wanted.items():
+        place = directory / name
+        if place.exists() and not place.is_dir():
+            raise PrepareError(f"{place}: is a file, but must be a folder; move it away")
+        if place.exists() and index and not (place / index).exists() and any(place.iterdir()):
+            raise PrepareError(f"{place}: holds files but no {index}: move it away, or restore it")
     scripts = _scripts(config)
     if config.filter.near_duplicates and importlib.util.find_spec("rensa") is None:
         what = "data.filter.near_duplicates: rensa is not installed"
@@ -191,17 +198,6 @@ def _make(
     (aside / PICTURE).write_text(picture(manifest), "utf-8")
     text = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
     (aside / MANIFEST).write_text(text, "utf-8")
-
-
-def _require_free_places(directory: Path) -> None:
-    """Raises PrepareError if what would be made could not be put into its place at the end."""
-    wanted = {"data": MANIFEST, ASIDE: None, "vocabulary": vocabulary.INDEX}
-    for name, index in wanted.items():
-        place = directory / name
-        if place.exists() and not place.is_dir():
-            raise PrepareError(f"{place}: is a file, but must be a folder; move it away")
-        if place.exists() and index and not (place / index).exists() and any(place.iterdir()):
-            raise PrepareError(f"{place}: holds files but no {index}: move it away, or restore it")
 
 
 def _text_digests(contents: Iterable[bytes]) -> dict[str, str]:
