@@ -303,6 +303,7 @@ have_tpu() {
                 state=unknown
                 run_child group "${create[@]}" || return $?
                 created=yes
+                state=$ready
                 [ -n "$queued" ] || return 0
                 ;;
             PREEMPTED | TERMINATED | SUSPENDED | FAILED)
@@ -370,6 +371,7 @@ attempt() {
 finish() {
     local was=$stopping
     stopping= # what follows has to run
+    [ "$state" != unknown ] || read_state || state=unknown
     if [ -n "$delete_on_exit" ]; then
         # After a failure, too: the command keeps running if streaming its log failed too often.
         if [ "$status" != 0 ] && read_state && [ "$state" = "$ready" ]; then

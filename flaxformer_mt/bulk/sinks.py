@@ -337,6 +337,7 @@ class ShardedSink(_Continued):
         self._shard.commit(consumed)
         if consumed.lines >= self._stops[self._finished]:
             self._end_shard(consumed)
+            self._continue(consumed)
 
     def finish(self) -> None:
         with _explained(self._record):
@@ -347,17 +348,18 @@ class ShardedSink(_Continued):
         self._shard.close()
 
     def _continue(self, done: Consumed) -> Consumed:
-        """Begins the shard after those that are finished; what is done with what it has."""
-        if self._finished == len(self._stops):
-            return done
-        self._shard = self._open(self._finished)
-        done = max(self._shard.begin(self._identity), done, key=lambda each: each.lines)
-        self.kept = self._shard.kept
-        return self._end_shard(done) if done.lines >= self._stops[self._finished] else done
+        """Begins the first shard that isn't finished; what is done with what it has."""
+        while self._finished < len(self._stops):
+            self._shard = self._open(self._finished)
+            done = max(self._shard.begin(self._identity), done, key=lambda each: each.lines)
+            self.kept = self._shard.kept
+            if done.lines < self._stops[self._finished]:
+                break
+            self._end_shard(done)
+        return done
 
-    def _end_shard(self, done: Consumed) -> Consumed:
+    def _end_shard(self, done: Consumed) -> None:
         self._shard.finish()
         self._finished += 1
         with _explained(self._record):
             self._tell(done, self._finished)
-        return self._continue(done)

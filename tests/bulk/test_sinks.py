@@ -122,6 +122,12 @@ def test_a_full_disk_is_explained_and_the_record_tells_of_no_more_than_is_there(
     assert done == Consumed()
 
 
+def test_any_number_of_shards_may_be_empty(tmp_path):
+    shard = mock.Mock(**{"begin.return_value": Consumed()})
+    sink = ShardedSink(f"{tmp_path}/x.shards.json", [*[0] * 600, 1], lambda _: shard)
+    assert sink.begin({}) == Consumed() and shard.finish.call_count == 600
+
+
 def test_shards_are_complete_after_a_kill_at_any_moment(tmp_path, monkeypatch):
     def work(folder):
         names = [str(folder / f"out.shard-{number}") for number in range(3)]

@@ -36,8 +36,7 @@ def test_standard_output_that_cannot_be_written_is_an_error_without_a_trace():
 
 def test_nobody_takes_a_run_for_finished_whose_output_is_not_read():
     command = f'"{sys.executable}" -m flaxformer_mt config --config quickstart 2>&1 | true'
-    done = subprocess.run(["bash", "-c", f"{command}; exit ${{PIPESTATUS[0]}}"])
-    assert done.returncode == 141
+    assert subprocess.run(["bash", "-c", f"{command}; exit $PIPESTATUS"]).returncode == 141
 
 
 def test_closed_streams_are_no_bug():

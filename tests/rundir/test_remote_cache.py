@@ -95,8 +95,7 @@ def test_prepared_folders_are_uploaded_and_fetched_on_another_machine_alone(
     with preparing(remote) as killed:
         left = killed / "data.partial"
         left.mkdir()
-        again = preparing(remote)
-        with again as folder:  # as after a kill: the first has not cleaned up
+        with preparing(remote) as folder:  # as after a kill: the first has not cleaned up
             assert folder == killed and not left.exists()
     with preparing(remote) as folder:
         make(folder)

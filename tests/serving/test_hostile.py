@@ -120,8 +120,7 @@ def test_forms(server, body, status):
     assert server.ask("POST", "/translate", body, FORM)[0] == status
 
 
-def test_json_that_is_sent_as_a_form_is_told_its_header(server):
-    """As curl sends it without -H."""
+def test_json_that_curl_sends_as_a_form_is_told_its_header(server):
     answer = server.ask("POST", "/translate", b'{"text": "a"}', FORM)
     assert "header Content-Type: application/json" in answer[1]["error"]
 

@@ -34,6 +34,7 @@ def test_a_dry_run_makes_no_run_and_what_it_leaves_is_trained_and_observed(run, 
         r"^longest of 2 shapes +\d+ rows of \d+ \+ \d+ positions$",
         r"^memory of a device +state and batch \d+ MiB, temporary \d+ MiB",
         r"^one step +[\d,]+ ms \(best of 3\)$",
+        r"^mfu +\d+\.\d% of ",
         r"^20 steps +\d+:\d\d:\d\d if all have this shape",
     ):
         assert re.search(pattern, done.output, re.MULTILINE), (pattern, done.output)

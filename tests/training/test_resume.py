@@ -1,5 +1,6 @@
 """One go, or any number of stops and kills on the way: the same run, bit for bit."""
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -74,6 +75,8 @@ def test_only_checkpoints_of_an_interval_are_regular(tmp_path):
     run.start()
     kinds = {step: run.snapshot(step).kind for step in run.steps()}
     assert kinds == {4: "regular", 6: "regular", 8: "regular", 11: "end"}
+    run.on = dataclasses.replace(run.on, lower_train_step=None)  # no step is left
+    assert run.start().state == "finished"
     # Scores are of what was validated.
     assert run.snapshot(8).metrics == {}
     assert set(run.snapshot(6).metrics) == {"loss", "perplexity", "source_gain"}
