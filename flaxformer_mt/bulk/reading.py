@@ -144,7 +144,7 @@ class Shard(Iterator[bytes]):
             raise StopIteration
         if (line := next(self._lines, None)) is None:
             why = f"has changed, or cannot be read twice: it ends after line {self.number:,}"
-            raise InputError(f"{self.name}: {why}: copy it to a file first")
+            raise InputError(f"{self.name}: {why}; copy it to a file first")
         return line
 
     def share(self, done: int) -> float | None:

@@ -72,7 +72,7 @@ def plan(
     sizes = {"src_vocab_size": src_vocab_size, "tgt_vocab_size": tgt_vocab_size}
     program = build(config, **sizes, devices=topology.devices)
     if save_hlo is not None and not Path(save_hlo).parent.is_dir():
-        raise PlanningError(f"--save-hlo {save_hlo}: its folder does not exist")
+        raise PlanningError(f"--save-hlo {save_hlo}: create its folder first")
     made, hlo, text = compile_quietly(
         config.name, topology, lambda: program.lower_train_step(shape)
     )
