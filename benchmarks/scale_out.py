@@ -5,13 +5,13 @@
 --step-ms is a step of base's search on one chip, as `plan --decode` gives it for 64 rows.
 Needs the extra `ray` and two idle cores. FOLDER is as for data_pipeline, `--run` a trained run
 directory. One node, Ray's own processes and the caller share one core; two nodes share two, as if
-each were a machine. Kills go in turn to a worker, a node and the command itself.
+each were a machine. Kills go in turn to a worker, a node and the command itself, while it prepares
+the pairs (the corpus, over and over) or translates the first words of each into two tokens.
 """
 
 import argparse
 import contextlib
 import functools
-import itertools
 import lzma
 import math
 import os
@@ -25,6 +25,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ from flaxformer_mt.reproduction.result_file import write_result
 
 WARM = 20.0  # seconds for workers to start
 VICTIMS = ("worker", "node", "driver")
+SECONDS = 4.0, 12.0  # from one kill to the next
 BILLION = 1e9
 CORES = os.sched_getaffinity(0)
 ROWS = 64  # of a batch, in the planned step
@@ -70,19 +72,23 @@ class Nodes:
         os.sched_setaffinity(0, self.cores)
         return node
 
-    def kill(self, victim: str, driver: subprocess.Popen[Any]) -> None:
+    def kill(self, victim: str, driver: subprocess.Popen[Any]) -> bool:
+        """Whether there was one to be killed."""
         if victim == "driver":
             driver.kill()
             driver.wait()
-            return
-        if victim == "node":
+        elif victim == "node":
             self.cluster.remove_node(self.nodes[0], allow_graceful=False)
             self.nodes[0] = self.add(self.cores[0])
-            return
-        raylet = self.nodes[0].all_processes["raylet"][0].process.pid
-        for child in Path(f"/proc/{raylet}/task/{raylet}/children").read_text().split():
-            if b"ray::_Worker" in Path(f"/proc/{child}/cmdline").read_bytes():
-                os.kill(int(child), signal.SIGKILL)
+        else:
+            raylet = self.nodes[0].all_processes["raylet"][0].process.pid
+            children = Path(f"/proc/{raylet}/task/{raylet}/children").read_text().split()
+            lines = {child: Path(f"/proc/{child}/cmdline").read_bytes() for child in children}
+            workers = [int(child) for child, line in lines.items() if b"ray::_Worker" in line]
+            for worker in workers:
+                os.kill(worker, signal.SIGKILL)
+            return bool(workers)
+        return True
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -90,10 +96,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--europarl", required=True, type=Path, metavar="FOLDER")
     parser.add_argument("--run", required=True, type=Path, metavar="DIR", help="a trained run")
     parser.add_argument("--workdir", required=True, type=Path, metavar="DIR", help="new folder")
-    parser.add_argument("--pairs", type=int, default=200_000, metavar="N", help="to prepare")
+    parser.add_argument("--pairs", type=int, default=2_000_000, metavar="N", help="to prepare")
     parser.add_argument("--lines", type=int, default=2_000, metavar="N", help="to translate")
     parser.add_argument("--step-ms", required=True, type=float, metavar="MS")
-    parser.add_argument("--kills", type=int, default=12, metavar="N")
+    parser.add_argument("--kills", type=int, default=30, metavar="N")
     options = parser.parse_args(arguments)
     begin, folder = time.perf_counter(), options.workdir.absolute()
     folder.mkdir(parents=True)
@@ -128,18 +134,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     for name, value in metrics.items():
         print(f"{name}: {value:,.3f}")
-    return int(metrics["kills_equal"] < options.kills)
+    return int(metrics["kills_lost"] + metrics["kills_doubled"] + metrics["kills_unequal"] > 0)
 
 
 def cut(europarl: Path, folder: Path, pairs: int, lines: int) -> None:
-    """Plain text, which workers can read: train and valid, and the source to translate."""
+    """Plain text, which workers can read: train and valid, and what to translate."""
     for side in ("en", "fr"):
         for part, name in (("train-500k", "train"), ("dev", "valid")):
             with lzma.open(europarl / f"{part}.{side}.xz", "rb") as file:
-                text = b"".join(itertools.islice(file, pairs))
-            (folder / f"{name}.{side}").write_bytes(text)
-    with open(folder / "train.en", "rb") as english:
-        (folder / "source").write_bytes(b"".join(itertools.islice(english, lines)))
+                text = list(file)
+            count = pairs if name == "train" else len(text)
+            (folder / f"{name}.{side}").write_bytes(b"".join(islice(cycle(text), count)))
+    with open(folder / "train.en", "rb") as english, open(folder / "words", "wb") as words:
+        (folder / "source").write_bytes(b"".join(islice(english, lines)))
+        english.seek(0)
+        words.writelines(b" ".join(line.split()[:4]) + b"\n" for line in english)
 
 
 def settings(folder: Path) -> list[str]:
@@ -168,7 +177,7 @@ def measured(folder: Path, data: Any, run: Path, nodes: Nodes, count: int) -> di
 
     store = prepare(data, seed=1, directory=place, cluster=timed)
     wall, own = time.perf_counter() - began[0], time.process_time() - began[1]
-    command = translate(run, folder, output, nodes)
+    command = translate(run, folder / "source", output, nodes)
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     rate = re.search(r"([\d,.]+) lines/s", done.stderr.splitlines()[-1])
     assert rate and made_by(place) == made_by(folder / "alone"), done.stderr
@@ -179,9 +188,9 @@ def measured(folder: Path, data: Any, run: Path, nodes: Nodes, count: int) -> di
     }
 
 
-def translate(run: Path, folder: Path, output: Path, nodes: Nodes | None) -> list[str]:
+def translate(run: Path, source: Path, output: Path, nodes: Nodes | None) -> list[str]:
     command = [sys.executable, "-m", "flaxformer_mt", "translate", "--workdir", str(run)]
-    command += ["--input", f"{folder}/source", "--output", str(output), "--window", "64"]
+    command += ["--input", str(source), "--output", str(output), "--window", "64"]
     return command + on(nodes)
 
 
@@ -206,34 +215,41 @@ def made_by(place: Path) -> list[bytes]:
 
 
 def kill_in_turn(folder: Path, run: Path, nodes: Nodes, kills: int) -> dict[str, float]:
-    """Commands with a kill at a random moment each, run again where the command itself was killed.
-
-    What differs is counted in lines of an output, and in files of a store.
-    """
+    """`prepare` and `translate` with half of the kills each, at random moments; where a kill ends
+    the command it is begun again. What differs is counted in files of a store, and in lines."""
     chance, found = random.Random(0), Counter[str]()
-    commands: list[tuple[str, Callable[[Path, Nodes | None], list[str]]]] = [
-        ("prepare", lambda place, nodes: preparing(folder, place, nodes)),
-        ("translate", lambda place, nodes: translate(run, folder, place, nodes)),
-    ]
-    for number in range(kills):
-        victim, (what, command) = VICTIMS[number % 3], commands[number // 3 % 2]
-        whole, place = folder / f"{what}-whole", folder / f"{what}-{number}"
-        if not whole.exists():
-            begin = time.perf_counter()
-            subprocess.run(command(whole, None), check=True, capture_output=True)
-            found[f"{what} takes"] = round(time.perf_counter() - begin)
-        with subprocess.Popen(command(place, nodes), stderr=subprocess.PIPE, text=True) as process:
-            time.sleep(chance.uniform(0.2, 0.9) * found[f"{what} takes"])
-            nodes.kill(victim, process)
-            process.communicate()
-        if process.returncode:
-            subprocess.run(command(place, nodes), check=True, capture_output=True)
-        made, wanted = Counter(made_by(place)), Counter(made_by(whole))
-        found["kills_lost"] += (wanted - made).total()
-        found["kills_doubled"] += (made - wanted).total()
-        found["kills_equal"] += made_by(place) == made_by(whole)
-        found[f"kills_of_{victim}"] += 1
-    return {name: float(found[name]) for name in found if "kills" in name} | {"kills": kills}
+    commands: dict[str, Callable[[Path, Nodes | None], list[str]]] = {
+        "prepare": lambda place, nodes: preparing(folder, place, nodes),
+        "translate": lambda place, nodes: [
+            *translate(run, folder / "words", place, nodes),
+            *"--beam-size 1 --max-ratio 0 --max-extra-tokens 2 --window 2048".split(),
+        ],
+    }
+    for what, command in commands.items():
+        whole, victims = folder / f"{what}-whole", islice(cycle(VICTIMS), kills // 2)
+        subprocess.run(command(whole, None), check=True, capture_output=True)
+        victim = next(victims, None)
+        while victim:
+            place = folder / f"{what}-{found[f'kills_{what}s']}"
+            process = subprocess.Popen(command(place, nodes))
+            while victim:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(chance.uniform(*SECONDS))
+                    break
+                if nodes.kill(victim, process):
+                    found.update(("kills", f"kills_of_{victim}"))
+                    if victim == "driver":
+                        process = subprocess.Popen(command(place, nodes))
+                    victim = next(victims, None)
+            if process.wait():
+                raise RuntimeError(f"{what} ended with {process.returncode}")
+            made, wanted = Counter(made_by(place)), Counter(made_by(whole))
+            found["kills_lost"] += (wanted - made).total()
+            found["kills_doubled"] += (made - wanted).total()
+            found["kills_unequal"] += made_by(place) != made_by(whole)
+            found[f"kills_{what}s"] += 1
+            print(f"{what}: {dict(found)}", flush=True)
+    return {name: float(number) for name, number in found.items()}
 
 
 def driver_rate(folder: Path) -> float:
