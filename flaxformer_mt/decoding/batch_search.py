@@ -175,7 +175,7 @@ def _encoded(model: Transformer, params: Any, *sources: Array, blocks: int) -> A
 
 
 @functools.partial(jax.jit, static_argnames=("models", "rules", "length", "room", "blocks"))
-def begin(
+def begin_search(
     params: Params,
     src: Int[Array, "rows src_length"],
     src_lengths: Int[Array, " rows"],
@@ -203,13 +203,13 @@ def begin(
             method="start_cache",
         )
         caches.append(cache)
-    return _by_rows(search.begin(_joined(caches), sentences, rules, length=length))
+    return _by_rows(search.begin(_together(caches), sentences, rules, length=length))
 
 
 @functools.partial(
     jax.jit, static_argnames=("models", "rules", "parts"), donate_argnames=("state",)
 )
-def advance(
+def advance_search(
     params: Params,
     state: State,
     weights: Weights,
@@ -260,7 +260,7 @@ def rows_of(state: State, chosen: np.ndarray) -> State:
     return jax.tree.map(lambda leaf: leaf[chosen] if leaf.ndim else leaf, state)
 
 
-def joined(
+def merged(
     one: tuple[np.ndarray, State], other: tuple[np.ndarray, State]
 ) -> tuple[np.ndarray, State]:
     """Two groups of sentences (numbers and host states) at the same position, as one."""
@@ -286,7 +286,7 @@ def filled(state: State, rows: int, *, room: int) -> State:
 
 
 def _with_room(state: State, room: int) -> State:
-    return state._replace(cache=_joined([grown(cache, room) for cache in _apart(state.cache)]))
+    return state._replace(cache=_together([grown(cache, room) for cache in _apart(state.cache)]))
 
 
 def step_of(models: Models, params: Params) -> Step:
@@ -299,16 +299,16 @@ def step_of(models: Models, params: Params) -> Step:
             logits.append(out)
             caches.append(its)
         if len(models) == 1:
-            return logits[0], _joined(caches)
+            return logits[0], _together(caches)
         # Without the rows that pad tables, whose number may differ between members.
         types = models[0].tgt_vocab_size
         each = jnp.stack([jax.nn.log_softmax(out[..., :types], axis=-1) for out in logits])
-        return jax.nn.logsumexp(each, axis=0) - np.log(len(models)), _joined(caches)
+        return jax.nn.logsumexp(each, axis=0) - np.log(len(models)), _together(caches)
 
     return step
 
 
-def _joined(caches: Any) -> Any:
+def _together(caches: Any) -> Any:
     return {
         "beams": tuple(cache["beams"] for cache in caches),
         "models": tuple({k: v for k, v in cache.items() if k != "beams"} for cache in caches),
@@ -369,16 +369,16 @@ def lower_search(
     device: jax.Device = next(iter(sharding.device_set))
     target = platforms[0] if platforms else device.platform
 
-    def search(params: Any, src: Any, src_lengths: Any, sentences: Any, weights: Any) -> Any:
+    def search(params: Any, weights: Any, *sources: Any) -> Any:
         models, own = suited((model,), (params,), target)
         static: Any = {"models": models, "rules": rules}
-        state = begin(own, src, src_lengths, sentences, length=length, room=length, **static)
+        state = begin_search(own, *sources, length=length, room=length, **static)
         numbers = length, np.int32(0), np.int32(1)
-        return advance(own, state, weights, *numbers, parts=1, **static).finished
+        return advance_search(own, state, weights, *numbers, parts=1, **static).finished
 
     def abstract(leaf: Any) -> Any:
         return jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf), sharding=sharding)
 
-    arguments = jax.tree.map(abstract, (*padding(rows, src_length), Weights()))
+    arguments = jax.tree.map(abstract, (Weights(), *padding(rows, src_length)))
     traced = jax.jit(search).trace(params, *arguments)
     return traced.lower(lowering_platforms=platforms)

@@ -9,7 +9,7 @@ from flaxformer_mt.config import DecodingConfig
 SHORTEST = 16  # source positions of the smallest batch shape
 
 
-class Batch(NamedTuple):
+class PlannedBatch(NamedTuple):
     """The numbers of sequences that share a batch, and its shape; other rows are padding."""
 
     numbers: tuple[int, ...]
@@ -19,32 +19,31 @@ class Batch(NamedTuple):
 
 def plan_batches(
     lengths: Sequence[int], config: DecodingConfig, max_length: int, *, split: int = 1
-) -> Iterator[Batch]:
+) -> Iterator[PlannedBatch]:
     """Batches over sources of these lengths, longest first, in few shapes: a length is a power of
     two (or `max_length`); the rows are `split` equal parts, each the power of two that fills
     `batch_tokens` = rows * beams * length, or a single row. Only the last batch has fewer."""
     return in_batches(lengths, lambda most: _largest(most, config, max_length), split=split)
 
 
-def plan_groups(lengths: Sequence[int], config: DecodingConfig, max_length: int) -> Iterator[Batch]:
+def plan_groups(
+    lengths: Sequence[int], config: DecodingConfig, max_length: int
+) -> Iterator[PlannedBatch]:
     """One batch per length, of few lengths, with all its sources, longest first.
 
     `rows` is how many are searched at a time: 4, 16, 64 ..., as far as `batch_tokens` goes.
     """
     order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
-
-    def src_length(number: int) -> int:
-        return min(one_of_few(lengths[number], 2 * SHORTEST), max_length)
-
-    for length, group in itertools.groupby(order, src_length):
+    rounded = [min(one_of_few(length, 2 * SHORTEST), max_length) for length in lengths]
+    for length, group in itertools.groupby(order, rounded.__getitem__):
         numbers = tuple(group)
         most = power_of_two_at_most(max(config.batch_tokens // (length * config.beam_size), 1))
-        yield Batch(numbers, min(one_of_few(len(numbers), 4), most), length)
+        yield PlannedBatch(numbers, min(one_of_few(len(numbers), 4), most), length)
 
 
 def in_batches(
     lengths: Sequence[int], largest: Callable[[int], tuple[int, int]], *, split: int
-) -> Iterator[Batch]:
+) -> Iterator[PlannedBatch]:
     """Batches, longest first. `largest(longest)` gives a full batch's rows in each of `split`
     parts, and its length."""
     order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
@@ -52,7 +51,7 @@ def in_batches(
         rows, length = largest(lengths[order[0]])
         numbers, order = tuple(order[: rows * split]), order[rows * split :]
         filled = power_of_two_at_least(-(-len(numbers) // split))
-        yield Batch(numbers, min(rows, filled) * split, length)
+        yield PlannedBatch(numbers, min(rows, filled) * split, length)
 
 
 def shapes_among(

@@ -22,7 +22,7 @@ from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding import batch_search
 from flaxformer_mt.decoding.batch_search import BatchArrays, Models, Params, Source
 from flaxformer_mt.decoding.batch_shapes import (
-    Batch,
+    PlannedBatch,
     one_of_few,
     plan_batches,
     plan_groups,
@@ -151,7 +151,7 @@ class Decoder:
         return decoded
 
     def _arranged(
-        self, own: Sequence[Source], batch: Batch, continues: np.ndarray | None
+        self, own: Sequence[Source], batch: PlannedBatch, continues: np.ndarray | None
     ) -> tuple["Decoder", np.ndarray, BatchArrays]:
         """The decoder for a batch of sources, the types of its ids, and the batch's arrays."""
         widest = max(len(source.prefix) for source in own)
@@ -244,7 +244,7 @@ class Decoder:
         self._compile(shapes, run=True)
         return shapes
 
-    def _planned(self, lengths: Sequence[int]) -> Iterator[Batch]:
+    def _planned(self, lengths: Sequence[int]) -> Iterator[PlannedBatch]:
         if self._small:
             return plan_groups(lengths, self._config, self._longest)
         return plan_batches(lengths, self._config, self._longest, split=self._split)
@@ -333,7 +333,7 @@ class Decoder:
             if live.any():
                 left = whose[live], batch_search.rows_of(host, live)
                 known = waiting.get(steps)
-                waiting[steps] = left if known is None else batch_search.joined(known, left)
+                waiting[steps] = left if known is None else batch_search.merged(known, left)
 
     def _compile(self, shapes: Collection[tuple[int, int]], *, run: bool = False) -> None:
         """All programs that batches of these shapes may need, as many at once as there are cores.
@@ -375,7 +375,7 @@ class Decoder:
     def _begun(self, sources: BatchArrays, length: int, room: int) -> State:
         blocks = batch_search.blocks_of(*sources[0].shape) if self._in_blocks else 1
         static: Any = {"models": self._models, "rules": self._rules, "blocks": blocks}
-        begin = self._as_called(batch_search.begin)
+        begin = self._as_called(batch_search.begin_search)
         with on_mesh(self._mesh):
             placed = place_batch(sources, self._mesh)
             return begin(self._params, *placed, **static, length=length, room=room)
@@ -384,7 +384,7 @@ class Decoder:
         numbers = np.int32(until), np.int32(leave_at), np.int32(stride)
         if self._small:  # however a state is placed, it needs the same program
             state = whole_on(state, self._mesh)
-        advance = self._as_called(batch_search.advance)
+        advance = self._as_called(batch_search.advance_search)
         with on_mesh(self._mesh):
             static: Any = {"models": self._models, "rules": self._rules, "parts": self._split}
             return advance(self._params, state, self._weights, *numbers, **static)

@@ -120,13 +120,13 @@ def test_compiles_once_a_shape_whatever_the_parameters():
     sources = sentences(16, seed=3, longest=12)
     config = dataclasses.replace(CONFIG, beam_size=2)
     first = translate_ids(params, model, sources, config)
-    before = batch_search.advance._cache_size()
+    before = batch_search.advance_search._cache_size()
     assert translate_ids(params, model, sources, config) == first
     _, other_params = tiny(seed=1)
     again = Transformer(model.config, VOCAB, VOCAB)
     assert translate_ids(other_params, again, sources, config) != first
     translate_ids(params, model, sources, dataclasses.replace(config, length_penalty=1.0))
-    assert batch_search.advance._cache_size() == before
+    assert batch_search.advance_search._cache_size() == before
 
 
 def test_plan_covers_every_source_once_in_few_shapes():

@@ -67,7 +67,7 @@ def check() -> None:
 
     # Every device has its rows, of the sources and of what was found, padding among them.
     watched = 0
-    advance = batch_search.advance
+    advance = batch_search.advance_search
 
     def watch(params: Any, state: State, *rest: Any, **settings: Any) -> State:
         nonlocal watched
@@ -77,7 +77,7 @@ def check() -> None:
             assert shards == [leaf.shape[0] // 8] * 8
         return advance(params, state, *rest, **settings)
 
-    batch_search.advance = watch  # type: ignore[assignment]
+    batch_search.advance_search = watch  # type: ignore[assignment]
     found(local_mesh(), params, 4)
     assert watched >= 2
 
