@@ -35,9 +35,9 @@ Models = tuple[Transformer, ...]  # several: an ensemble
 BatchArrays = tuple[Any, Any, Sentences]
 
 SHORTEST_ROOM = 32  # output positions of the smallest cache
-# A batch moves to a shape of this many times fewer rows; on an accelerator, where compiling that
-# shape's programs takes many seconds each, only for the last few sentences.
-FEWER, FEWEST = 4, 16
+# A batch moves to a shape of so many times fewer rows, though not below the second number. An
+# accelerator takes many seconds to compile each program, and gains little below 8 rows.
+FEWER, FEWEST = (4, 1), (16, 8)
 SMALL = 1 << 23  # parameters up to which compiling takes longer than searching, on a CPU
 BLOCK = 1024  # source tokens that a CPU encodes at a time: a layer's activations stay in its cache
 
@@ -129,10 +129,11 @@ def weights_for(config: DecodingConfig, drawn: Sampling) -> Weights:
     )
 
 
-def fewer_rows(rows: int, live: int, fewer: int) -> int:
-    """The smallest number of rows, by `fewer` times each, that `rows` may shrink to for `live`."""
-    while rows // fewer >= max(live, 1):
-        rows //= fewer
+def fewer_rows(rows: int, live: int, fewer: tuple[int, int]) -> int:
+    """The smallest number of rows, by FEWER or FEWEST, that `rows` may shrink to for `live`."""
+    times, least = fewer
+    while rows // times >= max(live, least):
+        rows //= times
     return rows
 
 

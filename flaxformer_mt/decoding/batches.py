@@ -171,8 +171,7 @@ class Decoder:
             rows.limits[row] = self._limit(length)
             if (trees := self._rules.trees) is not None:
                 rows.words[row] = length - 1 if trees.of_source else source.words
-            begun = np.asarray(source.prefix, np.int32)
-            rows.prefix[row, : len(begun)] = np.searchsorted(types, begun)
+            rows.prefix[row, : len(source.prefix)] = np.searchsorted(types, source.prefix)
             rows.seeds[row] = seed_words(self._seed, *source.number)
         weights: dict[str, np.ndarray] = {}
         if automata := [automaton for source in own for automaton in source.forbidden]:
@@ -262,7 +261,8 @@ class Decoder:
         state = self._begun(sources, length, room)
         while True:
             rows = len(numbers) // parts
-            state = self._advanced(state, room, rows // self._fewer)
+            times, least = self._fewer
+            state = self._advanced(state, room, rows // times if rows >= times * least else 0)
             stopped = np.asarray(state.stopped)
             if stopped.all():
                 yield numbers, jax.tree.map(np.asarray, state.finished)
@@ -350,7 +350,7 @@ class Decoder:
 
         def advanced(shape: tuple[int, int], state: State, room: int) -> list[tuple[State, int]]:
             own, length = state.stopped.size // parts, self._limit(shape[1])
-            state = caller._advanced(state, room, own // self._fewer)
+            state = caller._advanced(state, room)
             changed, lives = [], range(1, own + 1)
             for fewer in {batch_search.fewer_rows(own, live, self._fewer) for live in lives}:
                 for other in {room, batch_search.more_room(room, length)}:

@@ -211,10 +211,8 @@ def test_finished_sentences_leave_and_the_cache_grows(monkeypatch, large):
     # Ten that have to end soon, three later, and three that may go on.
     lengths = [1] * 10 + [7] * 3 + [22] * 3
     sources = [[5 + (n + i) % 20 for i in range(size)] + [EOS] for n, size in enumerate(lengths)]
-    monkeypatch.setattr(batch_search, "FEWER", 32)
-    found = functools.partial(
-        decoded, n_best=3, seed=1, max_extra_tokens=2, batch_tokens=16 * 4 * 32
-    )
+    monkeypatch.setattr(batch_search, "FEWER", (32, 1))
+    found = functools.partial(decoded, n_best=3, seed=1, max_extra_tokens=2, batch_tokens=2048)
     shapes = []
     reshaped = batch_search.reshaped
 
@@ -226,7 +224,7 @@ def test_finished_sentences_leave_and_the_cache_grows(monkeypatch, large):
     whole = found(sources)
     assert not shapes
     monkeypatch.setattr(batch_search, "SHORTEST_ROOM", 4)
-    monkeypatch.setattr(batch_search, "FEWER", 4)
+    monkeypatch.setattr(batch_search, "FEWER", (4, 1))
     assert_same(found(sources), whole)
     assert {rows for rows, _ in shapes} >= {16, 4} and max(room for _, room in shapes) == 24
 
@@ -277,13 +275,14 @@ def test_no_sentences_need_more_than_was_compiled(monkeypatch, large, ahead):
     longest, count = 14, 16 if ahead else 4
     beams = 7 if ahead else 3  # of which no other test compiles a search
     monkeypatch.setattr(batch_search, "SHORTEST_ROOM", 4)
+    monkeypatch.setattr(batch_search, "FEWEST", (4, 2))
     monkeypatch.setattr(batches, "LAZY", () if ahead else ("cpu",))
     with logged_times("backend_compile_duration") as compiled:
         if ahead:
             decoded([[*range(UNK + 1, UNK + longest), EOS]] * count, beam_size=beams)
         else:
             decoder(beam_size=beams).compile([longest] * count)
-    # Four sizes of cache, and 4 and 1 rows, or 16 and 1: begin, 7 times advance, reshape them.
+    # Four sizes of cache, and 4 and 1 rows, or 16 and 4: begin, 7 times advance, reshape them.
     assert len(compiled) > 1 + 7 + 7
     rng = np.random.default_rng(1)
     with logged_times("backend_compile_duration") as compiled:
