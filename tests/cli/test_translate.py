@@ -37,8 +37,7 @@ def test_all_forms_say_the_same(translate, tmp_path):
     expected = plain.output.splitlines()
     assert len(expected) == 4 and "the weights 'best, step 2'" in plain.last
     (tmp_path / "in.gz").write_bytes(gzip.compress(TEXT))
-    packed = translate("--input", tmp_path / "in.gz")
-    assert packed.output == plain.output
+    assert translate("--input", tmp_path / "in.gz").output == plain.output
     columns = "".join(f"{n}\t{line}\n" for n, line in enumerate(LINES)).encode()
     options = ("--format", "tsv", "--column", 2, "--append")
     tsv = translate(*options, stdin=columns)
@@ -372,5 +371,4 @@ def test_a_person_is_asked_for_each_line_and_told_no_rates(translate, monkeypatc
     done = translate(stdin=b"one\ntwo\n")
     assert done.status == 0 and done.output.count("\n") == 2
     assert done.errors.endswith("type a sentence and press Enter; Ctrl-D quits\n> > > \n")
-    done = translate(stdin=b"one " * 200)
-    assert "standard input:1: too long" in done.errors
+    assert "standard input:1: too long" in translate(stdin=b"one " * 200).errors

@@ -101,8 +101,7 @@ KEYS = tuple(flatten(BEFORE))
     ],
 )
 def test_what_a_setting_decides(override, what):
-    key = override.partition("=")[0]
-    assert decides(key) == what
+    assert decides(override.partition("=")[0]) == what
     for kind in ("training", "scoring", "nothing"):
         differs = deciding(changed(override), kind) != deciding(changed(), kind)
         assert differs == (kind == what)

@@ -42,6 +42,13 @@ def test_a_run_is_fine_tuned_on_new_text_alone(run, example):
 
 
 @pytest.mark.extended
+def test_a_student_learns_from_the_run_s_translations(run, example):
+    told = example("distill", run, "corpus/valid.en", "distilled.de", "student")
+    first = (run.parent / "distilled.de").read_text().partition("\n")[0]
+    assert f"all 20 steps done')\nteacher: {first}\nstudent: " in told
+
+
+@pytest.mark.extended
 def test_a_report_becomes_a_table(run, example):
     example("report", run, "reports.csv")
     with open("reports.csv") as file:

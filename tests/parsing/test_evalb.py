@@ -98,8 +98,7 @@ def test_a_tree_without_words_is_skipped_and_other_words_are_an_error():
     assert (score.matched, score.gold, score.predicted) == (6, 6, 6)
     assert score.by_gold_tags and total([score]).by_gold_tags == 1
     assert not score_sentence(SENTENCE, SENTENCE).by_gold_tags
-    dash = parse("(TOP (NP (: -)))")
-    assert score_sentence(dash, parse("(TOP (NP (XX -)))")).skipped
+    assert score_sentence(parse("(TOP (NP (: -)))"), parse("(TOP (NP (XX -)))")).skipped
 
 
 @pytest.mark.parametrize(

@@ -136,8 +136,7 @@ def begun(
 
 def work_off(runs: Runs, name: str, count: int, jobs: Sequence[dict[str, Any]]) -> Answers:
     group, answers = begun(runs, name, count, jobs)
-    statuses = group.end()
-    assert statuses == [0] * count, "\n".join(group.said())
+    assert group.end() == [0] * count, "\n".join(group.said())
     found = [json.loads((answers / f"{number}.json").read_text()) for number in range(count)]
     return Answers(found, group.said())
 
