@@ -76,19 +76,18 @@ class Nodes:
         """Whether there was one to be killed."""
         if victim == "driver":
             driver.kill()
-            driver.wait()
-        elif victim == "node":
+            return driver.wait() == -signal.SIGKILL
+        if victim == "node":
             self.cluster.remove_node(self.nodes[0], allow_graceful=False)
             self.nodes[0] = self.add(self.cores[0])
-        else:
-            raylet = self.nodes[0].all_processes["raylet"][0].process.pid
-            children = Path(f"/proc/{raylet}/task/{raylet}/children").read_text().split()
-            lines = {child: Path(f"/proc/{child}/cmdline").read_bytes() for child in children}
-            workers = [int(child) for child, line in lines.items() if b"ray::_Worker" in line]
-            for worker in workers:
-                os.kill(worker, signal.SIGKILL)
-            return bool(workers)
-        return True
+            return True
+        raylet, killed = self.nodes[0].all_processes["raylet"][0].process.pid, False
+        for child in Path(f"/proc/{raylet}/task/{raylet}/children").read_text().split():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # has ended
+                if b"ray::_Worker" in Path(f"/proc/{child}/cmdline").read_bytes():
+                    os.kill(int(child), signal.SIGKILL)
+                    killed = True
+        return killed
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -101,6 +100,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--step-ms", required=True, type=float, metavar="MS")
     parser.add_argument("--kills", type=int, default=30, metavar="N")
     options = parser.parse_args(arguments)
+    if options.kills < 2:
+        parser.error("--kills: at least 2, one of each command")
     begin, folder = time.perf_counter(), options.workdir.absolute()
     folder.mkdir(parents=True)
     cut(options.europarl, folder, options.pairs, options.lines)
@@ -244,6 +245,7 @@ def kill_in_turn(folder: Path, run: Path, nodes: Nodes, kills: int) -> dict[str,
             if process.wait():
                 raise RuntimeError(f"{what} ended with {process.returncode}")
             made, wanted = Counter(made_by(place)), Counter(made_by(whole))
+            assert wanted, f"{what} made nothing"
             found["kills_lost"] += (wanted - made).total()
             found["kills_doubled"] += (made - wanted).total()
             found["kills_unequal"] += made_by(place) != made_by(whole)

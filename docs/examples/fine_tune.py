@@ -3,7 +3,6 @@
 SOURCE and TARGET are two files of parallel text. The run's vocabulary and validation text stay.
 """
 
-import dataclasses
 import sys
 from pathlib import Path
 
@@ -13,8 +12,9 @@ run, source, target, new_run = sys.argv[1:]
 config = fm.load_config(
     run,
     {
-        "data.train.new.src": Path(source).resolve(),
-        "data.train.new.tgt": Path(target).resolve(),
+        # In place of all the corpora that the run was trained on.
+        "data.train": f"{Path(source).resolve()},{Path(target).resolve()}",
+        "data.epoch_pairs": 0,
         "training.steps": 60,
         "training.schedule.kind": "peak",
         "training.schedule.factor": 1.0,
@@ -24,9 +24,7 @@ config = fm.load_config(
         "training.save_every": 20,
     },
 )
-# Without this line, training goes on with a mixture of the old text and the new.
-data = dataclasses.replace(config.data, train=config.data.train[-1:])
-status = fm.train(dataclasses.replace(config, data=data), new_run, init_from=run)
+status = fm.train(config, new_run, init_from=run)
 
 first = Path(source).read_text(encoding="utf-8").partition("\n")[0]
 print(status)

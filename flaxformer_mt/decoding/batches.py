@@ -261,14 +261,14 @@ class Decoder:
         state = self._begun(sources, length, room)
         while True:
             rows = len(numbers) // parts
-            times, least = self._fewer
-            state = self._advanced(state, room, rows // times if rows >= times * least else 0)
+            few = batch_search.shrunk(rows, self._fewer)
+            state = self._advanced(state, room, few)
             stopped = np.asarray(state.stopped)
             if stopped.all():
                 yield numbers, jax.tree.map(np.asarray, state.finished)
                 return
             live = (~stopped).reshape(parts, rows)
-            fewer = batch_search.fewer_rows(rows, int(live.sum(axis=1).max()), self._fewer)
+            fewer = few if live.sum(axis=1).max() <= few else rows
             # Live rows come first, in their order.
             kept = np.argsort(~live, axis=1, kind="stable")[:, :fewer]
             if fewer < rows:
@@ -351,8 +351,8 @@ class Decoder:
         def advanced(shape: tuple[int, int], state: State, room: int) -> list[tuple[State, int]]:
             own, length = state.stopped.size // parts, self._limit(shape[1])
             state = caller._advanced(state, room)
-            changed, lives = [], range(1, own + 1)
-            for fewer in {batch_search.fewer_rows(own, live, self._fewer) for live in lives}:
+            changed = []
+            for fewer in {own, batch_search.shrunk(own, self._fewer)} - {0}:
                 for other in {room, batch_search.more_room(room, length)}:
                     if (fewer, other) != (own, room):
                         kept = np.tile(np.arange(fewer), (parts, 1))

@@ -39,8 +39,7 @@ def test_settings_are_those_of_the_run_that_it_will_be(tmp_path, override):
     assert deterministic(new, "quickstart", [override], other) == meant
     assert deterministic(other, None, [], None) == meant
     # Once the run is there, it is no longer the other one that decides.
-    begun = made(tmp_path / "begun", opposite)
-    assert deterministic(begun, None, [], other) != meant
+    assert deterministic(made(tmp_path / "begun", opposite), None, [], other) != meant
 
 
 def test_determinism_is_set_before_a_device_is_asked_for(tmp_path, monkeypatch):

@@ -51,8 +51,7 @@ def test_very_long_text_takes_few_questions():
         asked.append(len(text))
         return len(text) <= 100
 
-    pieces = split_to_fit("word " * 20_000, fits)
-    assert all(len(piece.text) <= 100 for piece in pieces)
+    assert all(len(piece.text) <= 100 for piece in split_to_fit("word " * 20_000, fits))
     # Each level of halving looks at the text about once.
     assert sum(asked) < 100_000 * 14
 

@@ -6,9 +6,11 @@ import io
 import runpy
 import shutil
 import sys
+from pathlib import Path
 
 import pytest
 
+import flaxformer_mt as fm
 from tests.conftest import ROOT, made_once
 from tests.docs.markdown import links
 from tests.system.conftest import make
@@ -39,13 +41,16 @@ def example(monkeypatch, capfd):
 def test_a_run_is_fine_tuned_on_new_text_alone(run, example):
     told = example("fine_tune", run, "corpus/valid.en", "corpus/valid.de", "new")
     assert "Status(state='finished', step=60" in told and "\nafter:  " in told
+    assert [Path(corpus.tgt).name for corpus in fm.load_config("new").data.train] == ["valid.de"]
 
 
 @pytest.mark.extended
 def test_a_student_learns_from_the_run_s_translations(run, example):
-    told = example("distill", run, "corpus/valid.en", "distilled.de", "student")
-    first = (run.parent / "distilled.de").read_text().partition("\n")[0]
-    assert f"all 20 steps done')\nteacher: {first}\nstudent: " in told
+    told = example("distill", run, "corpus/valid.en", "out.de", "student", "model.d_ff=16")
+    assert f"\nteacher: {Path('out.de').read_text().splitlines()[0]}\nstudent: " in told
+    config = fm.load_config("student")
+    made = *(corpus.tgt for corpus in config.data.train), config.model.d_ff
+    assert made == (str(Path("out.de").resolve()), 16)
 
 
 @pytest.mark.extended

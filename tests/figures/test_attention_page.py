@@ -77,8 +77,7 @@ def test_in_a_browser_pointing_and_keys_show_weights(browser, tmp_path):
     wanted = f"Katze gives cat {100 * FOUND.cross[0, 1, 1, 1]:.1f} % of its attention"
     assert page.inner_text("#reading") == wanted
     page.keyboard.press("Escape")
-    title = "Decoder-to-source attention, layer 1"
-    assert page.inner_text("#reading").startswith(title)
+    assert page.inner_text("#reading").startswith("Decoder-to-source attention, layer 1")
     page.close()
     assert complaints == []
 

@@ -74,7 +74,7 @@ ENTRY %main (a: f32[1000], b: f32[10], i: s32[]) -> f32[1000] {
         ("jit(train_step)/jvp(rlv,rld->vd)/dot_general", "forward loss rlv,rld->vd", "loss"),
         ("jit(train_step)/jit(_where)/select_n", "update select_n", "optimizer and metrics"),
         (
-            "jit(search)/jit(advance)/while/body/Transformer.decode_step/decoder.decode_step/"
+            "jit(search)/jit(advance_search)/while/body/Transformer.decode_step/decoder.decode_step/"
             "self_attention.attend_cached/brhk,bhkl->bhrl/dot_general",
             "search decoder.decode_step/self_attention.attend_cached brhk,bhkl->bhrl",
             "attention scores, weights",

@@ -53,8 +53,7 @@ def test_only_gradients_and_parameters_go_over_the_data_centre():
     between = {kind: size for kind, network, size in table["collectives"] if network == "DCN"}
     assert between.keys() <= {"all-reduce", "reduce-scatter", "all-gather"} and between
     # A fsdp x tensor = 4th of the float32 parameters, and what the rules leave whole.
-    part = table["memory"]["arguments"] / 2
-    assert max(between.values()) < 1.5 * part
+    assert max(between.values()) < 1.5 * table["memory"]["arguments"] / 2
 
 
 def test_bfloat16_between_chips_halves_what_is_sent():
