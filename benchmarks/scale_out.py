@@ -101,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kills", type=int, default=30, metavar="N")
     options = parser.parse_args(arguments)
     if options.kills < 2:
-        parser.error("--kills: at least 2, one of each command")
+        parser.error("--kills: at least 2, one for each command")
     begin, folder = time.perf_counter(), options.workdir.absolute()
     folder.mkdir(parents=True)
     cut(options.europarl, folder, options.pairs, options.lines)

@@ -1,8 +1,8 @@
-"""Trains a faster model on a run's translations: python distill.py RUN SOURCE TARGET NEW_RUN [...].
+"""Trains a model on a run's translations: python distill.py RUN SOURCE TARGET NEW_RUN [...].
 
 Sequence-level knowledge distillation (Kim and Rush, 2016): RUN translates SOURCE into TARGET, and
-NEW_RUN learns from these, with a vocabulary of its own and RUN's settings, but for those given in
-the end, such as model.decoder_layers=1. If SOURCE is long, make TARGET with `flaxformer-mt
+NEW_RUN learns from these, with a vocabulary of its own and RUN's settings but for those at the end:
+with model.decoder_layers=1 it is faster. If SOURCE is long, make TARGET with `flaxformer-mt
 translate`.
 """
 
@@ -12,13 +12,13 @@ from pathlib import Path
 import flaxformer_mt as fm
 
 run, source, target, new_run, *settings = sys.argv[1:]
-lines = Path(source).read_bytes().decode().removesuffix("\n").split("\n")
+lines = Path(source).read_bytes().decode("utf-8-sig").removesuffix("\n").split("\n")
 if not Path(target).exists():
     translated = fm.Translator.load(run).translate(lines)
     Path(target).write_bytes("".join(f"{line}\n" for line in translated).encode())
 
 # In place of all the corpora that RUN was trained on.
-text = {"data.train": f"{Path(source).resolve()},{Path(target).resolve()}", "data.epoch_pairs": 0}
+text = {"data.train": (Path(source).resolve(), Path(target).resolve()), "data.epoch_pairs": 0}
 config = fm.load_config(run, text | dict(setting.split("=", 1) for setting in settings))
 print(fm.train(config, new_run))
 print("teacher:", fm.Translator.load(run).translate(lines[0]))

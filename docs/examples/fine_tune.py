@@ -1,6 +1,7 @@
 """Fine-tunes a run on new text alone: python fine_tune.py RUN SOURCE TARGET NEW_RUN.
 
-SOURCE and TARGET are two files of parallel text. The run's vocabulary and validation text stay.
+SOURCE and TARGET are two files of parallel text. The run's vocabulary stays, and so does its
+validation text, if that has files of its own.
 """
 
 import sys
@@ -13,7 +14,7 @@ config = fm.load_config(
     run,
     {
         # In place of all the corpora that the run was trained on.
-        "data.train": f"{Path(source).resolve()},{Path(target).resolve()}",
+        "data.train": (Path(source).resolve(), Path(target).resolve()),
         "data.epoch_pairs": 0,
         "training.steps": 60,
         "training.schedule.kind": "peak",

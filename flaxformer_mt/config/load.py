@@ -197,11 +197,11 @@ def _apply(config: ConfigDict, key: str, value: Any) -> None:
 
 def _replace(node: ConfigDict, name: str, value: Any, cls: Any, origin: str) -> None:
     sides = value.split(",") if isinstance(value, str) else list(value)
-    if len(sides) != 2 or not all(isinstance(side, str) and side for side in sides):
+    if len(sides) != 2 or not all(isinstance(side, str | os.PathLike) and side for side in sides):
         inside = "NAME.KEY" if is_corpora(cls) else "KEY"
         key = origin.partition("=")[0]
         raise ConfigError(f"{origin}: write {key}=SRC,TGT (two files) or {key}.{inside}=VALUE")
-    made = corpus(src=sides[0], tgt=sides[1])
+    made = corpus(src=os.fspath(sides[0]), tgt=os.fspath(sides[1]))
     if cls is CorpusConfig:
         node.update(made)
         return

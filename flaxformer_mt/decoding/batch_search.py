@@ -37,7 +37,7 @@ BatchArrays = tuple[Any, Any, Sentences]
 SHORTEST_ROOM = 32  # output positions of the smallest cache
 # A batch moves to a shape of so many times fewer rows, though no fewer than the second number. An
 # accelerator takes many seconds to compile each program, and a step of base, beam 4, is planned to
-# take 0.39 ms of a TPU v5e with 8 rows and 0.30 with one.
+# take 0.39 ms on a TPU v5e with 8 rows and 0.30 with one.
 FEWER, FEWEST = (4, 1), (32, 8)
 SMALL = 1 << 23  # parameters up to which compiling takes longer than searching, on a CPU
 BLOCK = 1024  # source tokens that a CPU encodes at a time: a layer's activations stay in its cache
@@ -131,7 +131,7 @@ def weights_for(config: DecodingConfig, drawn: Sampling) -> Weights:
 
 
 def shrunk(rows: int, fewer: tuple[int, int]) -> int:
-    """The next smaller number of rows, by FEWER or FEWEST; 0 if none is worth its programs."""
+    """The next number of rows, by FEWER or FEWEST, at most a quarter; 0 if there is none."""
     less = max(rows // fewer[0], fewer[1])
     return less if 4 * less <= rows else 0
 

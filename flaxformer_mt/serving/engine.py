@@ -16,7 +16,7 @@ from flaxformer_mt.serving.access import Refusal, bad_request, shown
 from flaxformer_mt.serving.requests import AttentionRequest
 
 WIDE_BATCH = 4  # sentences of an n-best batch, for the page's few and short requests
-STEP = 4  # factor between batch sizes, and by which a search's rows shrink
+STEP = 4  # factor between batch sizes, and by which rows of a search on a CPU shrink
 # Pairs aligned at a time, padded by repetition: a pass is cheap, compiling isn't.
 ALIGNED_TOGETHER = 8
 

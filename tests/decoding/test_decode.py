@@ -272,6 +272,8 @@ def test_length_rules_are_settings():
 @pytest.mark.parametrize("ahead", [False, True])
 def test_no_sentences_need_more_than_was_compiled(monkeypatch, large, ahead):
     """An accelerator compiles all programs of a shape before its first batch."""
+    of = [batch_search.shrunk(rows, batch_search.FEWEST) for rows in (512, 128, 32, 16, 4)]
+    assert of == [16, 8, 8, 0, 0]
     longest, count = 14, 16 if ahead else 4
     beams = 7 if ahead else 3  # of which no other test compiles a search
     monkeypatch.setattr(batch_search, "SHORTEST_ROOM", 4)

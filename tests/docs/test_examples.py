@@ -47,7 +47,7 @@ def test_a_run_is_fine_tuned_on_new_text_alone(run, example):
 @pytest.mark.extended
 def test_a_student_learns_from_the_run_s_translations(run, example):
     told = example("distill", run, "corpus/valid.en", "out.de", "student", "model.d_ff=16")
-    assert f"\nteacher: {Path('out.de').read_text().splitlines()[0]}\nstudent: " in told
+    assert f"done')\nteacher: {Path('out.de').read_text().splitlines()[0]}\nstudent: " in told
     config = fm.load_config("student")
     made = *(corpus.tgt for corpus in config.data.train), config.model.d_ff
     assert made == (str(Path("out.de").resolve()), 16)

@@ -69,5 +69,4 @@ def test_auto_is_bfloat16_where_the_hardware_multiplies_it(
 ):
     monkeypatch.setattr(chips, "cpu_features", lambda: frozenset(features))
     named = {} if capability is None else {"compute_capability": capability}
-    device = types.SimpleNamespace(platform=platform, **named)
-    assert chips.fastest_dtype(device) == dtype
+    assert chips.fastest_dtype(types.SimpleNamespace(platform=platform, **named)) == dtype
