@@ -96,7 +96,7 @@ LABELS = {
     "prepare_ratio": "prepared on two nodes, to one",
     "translate_ratio": "translated on two nodes, to one",
     "kills": "times killed",
-    "kills_unequal": "outputs that differ after it",
+    "kills_unequal": "outputs that kills changed",
     "europarl_bucket_pairs_per_second": "pairs/s of Europarl in buckets",
     "europarl_bucket_padding": "padding share of these",
     "memory_of_41m_mib": "MiB for 41 million pairs",

@@ -1,9 +1,8 @@
-"""Trains a model on a run's translations: python distill.py RUN SOURCE TARGET NEW_RUN [...].
+"""Trains a faster model on a run's translations: python distill.py RUN SOURCE TARGET NEW_RUN [...].
 
 Sequence-level knowledge distillation (Kim and Rush, 2016): RUN translates SOURCE into TARGET, and
-NEW_RUN learns from these, with a vocabulary of its own and RUN's settings but for those at the end:
-with model.decoder_layers=1 it is faster. If SOURCE is long, make TARGET with `flaxformer-mt
-translate`.
+NEW_RUN learns from these, with one decoder layer, a vocabulary of its own and RUN's other settings,
+unless some are given at the end. If SOURCE is long, make TARGET with `flaxformer-mt translate`.
 """
 
 import sys
@@ -19,7 +18,8 @@ if not Path(target).exists():
 
 # In place of all the corpora that RUN was trained on.
 text = {"data.train": (Path(source).resolve(), Path(target).resolve()), "data.epoch_pairs": 0}
-config = fm.load_config(run, text | dict(setting.split("=", 1) for setting in settings))
+smaller = {"model.decoder_layers": 1} | dict(setting.split("=", 1) for setting in settings)
+config = fm.load_config(run, text | smaller)
 print(fm.train(config, new_run))
 print("teacher:", fm.Translator.load(run).translate(lines[0]))
 print("student:", fm.Translator.load(new_run).translate(lines[0]))
