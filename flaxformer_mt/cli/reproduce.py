@@ -86,8 +86,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 
         print(listing(experiments, options.results))
         return 1 if refused else 0
-    status = _run(options, experiments)
-    return status or (1 if refused else 0)
+    return _run(options, experiments) or (1 if refused else 0)
 
 
 def _run(options: Namespace, experiments: Sequence[Experiment]) -> int:
@@ -113,7 +112,7 @@ def _run(options: Namespace, experiments: Sequence[Experiment]) -> int:
         # They differ only in seeds, all of which are compared.
         settings, results = of_table[0].settings, options.results
         if write_orderings(settings, run_of=rows.run_of, results=results) is None:
-            say("no rows to compare yet: that needs the base and another row with the same seed")
+            say("no rows compared: needs the base, another row of the same seed, and one's run")
     _report(options)
     for outcome in outcomes:
         print(f"{outcome.experiment.name}: {outcome.kind} {outcome.message}".rstrip())

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import statistics
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -11,24 +11,25 @@ import numpy as np
 
 from flaxformer_mt import __version__
 from flaxformer_mt.evaluation.evaluate import read_kept
-from flaxformer_mt.evaluation.metrics import Measured, ScoringError, measure
+from flaxformer_mt.evaluation.metrics import Measured, measure
 from flaxformer_mt.evaluation.paper_protocol import PaperBleu, protocol_note
 from flaxformer_mt.evaluation.significance import approximate_randomization, paired_bootstrap
 from flaxformer_mt.reproduction.experiment import Experiment, resolve
 from flaxformer_mt.reproduction.paper import Row, RowError, row_of, rows_of
 from flaxformer_mt.reproduction.records import known, read_records
-from flaxformer_mt.reproduction.result_file import Result, short, write_result
+from flaxformer_mt.reproduction.result_file import Result, read_hypotheses, short, write_result
 from flaxformer_mt.reproduction.settings import Settings
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.text_table import markdown
 
 SIGNIFICANT = 0.05
 _BASE = row_of("table3/base")
-Verdict = Literal["holds", "does not hold", "cannot be told apart", "not decided"]
+_ROWS = (_BASE, *(row for row in rows_of("table3") if row != _BASE))
+Verdict = Literal["holds", "does not hold", "cannot be told apart"]
 
 
 class Scored(NamedTuple):
-    """A run's result, and its kept outputs by the first metric that applies to them."""
+    """A run's result, and its outputs by the first metric that applies to them."""
 
     experiment: Experiment
     result: Result
@@ -39,17 +40,29 @@ def write_orderings(
     settings: Settings, *, run_of: Callable[[Experiment], RunDirectory], results: Path
 ) -> Result | None:
     """Compares each row of Table 3 with the base, over all seeds measured with these settings, and
-    writes that; None if no row shares a seed with the base. Raises ConfigError, ScoringError and
-    ResultError."""
-    base = _done(_BASE, settings, run_of, results)
-    rows = (row for row in rows_of("table3") if row != _BASE)
-    others = [_done(row, settings, run_of, results, seeds=set(base)) for row in rows]
+    writes that; None if no row shares a seed with the base, or no run here has references. Raises
+    ConfigError, ScoringError and ResultError."""
+    base, *others = (dict(_done(row, settings, results)) for row in _ROWS)
+    runs = [(run_of(one), one.kept_as) for of in (base, *others) for one, _ in of.values()]
+    kept = (read_kept(run.evaluation, name) for run, name in runs if run.evaluation.is_dir())
+    references = next((one.references for one in kept if one.references is not None), None)
+    if references is None:
+        return None
+
+    def scored(experiment: Experiment, result: Result) -> Scored:
+        outputs = read_hypotheses(result, experiment.test, results)
+        # The paper's BLEU where that applies, else sacreBLEU.
+        metrics = experiment.scoring.metrics(references)
+        metric = next((one for one in metrics if isinstance(one, PaperBleu)), metrics[0])
+        return Scored(experiment, result, *measure([metric], outputs, references))
+
+    of_base = {seed: scored(*one) for seed, one in base.items()}
     metrics: dict[str, float] = {}
     used: dict[str, str] = {}
     signatures: dict[str, str] = {}
     for of_row in others:
-        pairs = [(base[seed], of_row[seed]) for seed in sorted(base.keys() & of_row.keys())]
-        if not pairs:
+        both = sorted(of_base.keys() & of_row.keys())
+        if not (pairs := [(of_base[seed], scored(*of_row[seed])) for seed in both]):
             continue
         name = pairs[0][1].experiment.row.name.lower()
         used |= {one.experiment.name: one.experiment.digest for pair in pairs for one in pair}
@@ -57,49 +70,32 @@ def write_orderings(
         metrics |= {f"{name}_{key}": value for key, value in _compared(pairs).items()}
     if not metrics:
         return None
-    first = next(iter(base.values()))
-    details = {"experiments": json.dumps(used), "group": group_of(first.result)}
+    first, of_first = next(iter(base.values()))
+    details = {"experiments": json.dumps(used), "group": group_of(of_first)}
     return write_result(
-        results / f"{first.experiment.stem('orderings')}.json",
+        results / f"{first.stem('orderings')}.json",
         command=settings.command("table3", seeds=sorted(base)),
-        config=first.experiment.row.spec,
-        seconds=sum(one.result.seconds for of_row in (base, *others) for one in of_row.values()),
+        config=first.row.spec,
+        seconds=sum(one.seconds for of_row in (base, *others) for _, one in of_row.values()),
         metrics=metrics,
         signatures=signatures,
-        details=details | {"test": first.result.details["test"]},
+        details=details | {"test": of_first.details["test"]},
         release=__version__,
     )
 
 
 def _done(
-    row: Row,
-    settings: Settings,
-    run_of: Callable[[Experiment], RunDirectory],
-    results: Path,
-    seeds: Container[int] | None = None,
-) -> dict[int, Scored]:
-    """By seed, of `seeds` alone if they are given."""
-    found = {}
+    row: Row, settings: Settings, results: Path
+) -> Iterator[tuple[int, tuple[Experiment, Result]]]:
+    """A row's measured seeds whose outputs were recorded."""
     for seed in sorted({int(one.metrics["seed"]) for one in read_records(results).of(row)}):
-        if seeds is not None and seed not in seeds:
-            continue
         try:
             experiment = resolve(row, dataclasses.replace(settings, seed=seed))
         except RowError:  # the row doesn't apply to these settings
             break
         before = known(experiment, results)
-        outputs = run_of(experiment).evaluation
-        if before.state != "done" or before.result is None or not outputs.is_dir():
-            continue
-        kept = read_kept(outputs, experiment.kept_as)
-        if kept.references is None:
-            raise ScoringError(f"{outputs}: has no references: evaluate it again")
-        # The paper's BLEU where that applies, else sacreBLEU.
-        metrics = experiment.scoring.metrics(kept.references)
-        metric = next((one for one in metrics if isinstance(one, PaperBleu)), metrics[0])
-        (measured,) = measure([metric], kept.hypotheses, kept.references)
-        found[seed] = Scored(experiment, before.result, measured)
-    return found
+        if before.state == "done" and before.result is not None and before.result.hypotheses:
+            yield seed, (experiment, before.result)
 
 
 def group_of(result: Result) -> str:
@@ -111,17 +107,13 @@ def group_of(result: Result) -> str:
 
 def verdict(row: Row, metrics: Mapping[str, float]) -> Verdict | None:
     """Whether the paper's order of BLEU holds; None if the paper has none, or none was tested.
-    Decided if all seeds agree and approximate randomization gives p < 0.05 (older results only have
-    the bootstrap's p)."""
+    Decided if all seeds agree and approximate randomization gives p < 0.05."""
     expected = row.values["bleu"] - _BASE.values["bleu"]
     ours = _of_row(row, metrics)
     if expected == 0 or not ours:
         return None
-    if "p_randomization" not in ours:
-        return "not decided"
     found = ours["difference"]
-    agree = ours["agreeing"] == ours["seeds"]
-    if found == 0 or not agree or ours["p_randomization"] >= SIGNIFICANT:
+    if not found or ours["agreeing"] < ours["seeds"] or ours["p_randomization"] >= SIGNIFICANT:
         return "cannot be told apart"
     return "holds" if (found > 0) == (expected > 0) else "does not hold"
 
@@ -184,14 +176,13 @@ def described(found: Result) -> Iterator[str]:
         bleu, perplexity = (row.values[of] - _BASE.values[of] for of in ("bleu", "perplexity"))
         judged = verdict(row, found.metrics) or "the paper has none"
         verdicts.setdefault(judged, []).append(f"`{row.name}`")
-        p = ours.get("p_randomization")
         lines.append(
             [
                 f"`{row.name}`",
                 f"{bleu:+.1f}",
                 f"{ours['difference']:+.2f}",
                 f"{ours['low']:+.2f} to {ours['high']:+.2f}",
-                f"{ours['p']:.3f} (bootstrap)" if p is None else f"{p:.3f}",
+                f"{ours['p_randomization']:.3f}",
                 f"{ours['agreeing']:.0f} of {ours['seeds']:.0f}",
                 judged,
                 f"{perplexity:+.2f}",
@@ -207,14 +198,9 @@ def described(found: Result) -> Iterator[str]:
         f"commit {short(found.commit)}.{overrides(group)}"
     )
     yield markdown(header, lines, right={1, 2, 4, 5, 7, 8})
-    undecided = (
-        " Not decided: an earlier version recorded only the bootstrap's p, which is one-sided. Run "
-        "`reproduce` again where the outputs are kept."
-    )
     yield (
         "Differences are the row's score minus the base's, over all seeds, with a paired "
         "bootstrap interval over the test set's sentences. p is from approximate randomization, "
         "two-sided; an order holds or fails if p is below 0.05 and every seed agrees. Perplexity "
         f"is shown without a test. BLEU{protocol_note(signature)}: `{signature}`."
-        + (undecided if "not decided" in verdicts else "")
     )

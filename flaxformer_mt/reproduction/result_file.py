@@ -160,6 +160,19 @@ def read_results(folder: Path) -> list[Result]:
     return [read_result(path) for path in sorted(folder.glob("*.json"))]
 
 
+def read_hypotheses(result: Result, of: str, folder: Path) -> list[str]:
+    """The outputs for a test set that `result`, a file of `folder`, recorded. Raises ResultError
+    if they are missing or other ones."""
+    path = folder / f"{result.name}.{of}.hyp.xz"
+    try:
+        text = lzma.decompress(path.read_bytes())
+    except (OSError, lzma.LZMAError) as error:
+        raise ResultError(f"{path}: cannot be read: {error}") from error
+    if sha256(text).hexdigest() != result.hypotheses.get(path.name):
+        raise ResultError(f"{path}: is not what {result.name}.json recorded")
+    return text.decode().split("\n")[:-1]
+
+
 def parse(content: Any, path: Path) -> Result:
     """The result in the JSON value `content` of `path`. Raises ResultError naming a key."""
 

@@ -13,8 +13,7 @@ from flaxformer_mt.reproduction.result_file import read_results
 
 def test_readme_and_page_show_the_recorded_results_whose_outputs_have_their_digests():
     assert main(["--check"]) == 0, "run `python -m benchmarks.readme_tables`"
-    readme = readme_tables.README.read_text(encoding="utf-8")
-    assert render_table(read_results(RESULTS)) in readme
+    assert render_table(read_results(RESULTS)) in readme_tables.README.read_text(encoding="utf-8")
     assert render_page(read_results(RESULTS)) == readme_tables.PAGE.read_text(encoding="utf-8")
     results = [*read_results(RESULTS), *read_results(RESULTS / "reproduction")]
     assert results

@@ -57,8 +57,7 @@ def test_what_cannot_be_used_leaves_no_run_folder(run, corpus, command):
         ("trian.de", "data.train.mine.tgt: .*trian.de does not exist"),
         ("wide.de", "wide.de: is UTF-16 text: convert it to UTF-8"),
     ):
-        arguments = settings(corpus, data__train__mine__tgt=name)
-        done = run(*command, *arguments, "--workdir", workdir)
+        done = run(*command, *settings(corpus, data__train__mine__tgt=name), "--workdir", workdir)
         assert done.status == 2 and re.search(said, done.last), done.errors
         assert not workdir.parent.exists()
     done = run(*command, *settings(corpus), "--workdir", corpus / "wide.de")

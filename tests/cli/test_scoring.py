@@ -155,8 +155,7 @@ def test_a_test_set_by_name(run, files, trained, monkeypatch):
     done = run("evaluate", "--workdir", trained, "--beam-size", 1, *other)
     assert done.status == 2 and "--langpair fr-en: this run translates en to de" in done.last
     done = run("evaluate", "--workdir", trained, "--beam-size", 1, *other, "--tgt-lang", "en")
-    content = json.loads(done.output)["wmt14_full.fr-en"]
-    assert "tok:moses-en" in content["signatures"]["bleu_paper"]
+    assert "tok:moses-en" in json.loads(done.output)["wmt14_full.fr-en"]["signatures"]["bleu_paper"]
 
 
 OF_ONE = "evaluate --hypotheses one.txt --ref test.de"

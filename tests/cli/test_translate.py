@@ -144,8 +144,7 @@ def test_an_unfinished_output_is_for_the_same_command(translate, tmp_path):
     done = translate(*command)
     assert done.status == 0, done.errors
     assert f"{out}.part: resuming after line 6" in done.errors
-    whole = translate("--window", 3, "--scores", stdin=good)
-    assert out.read_text() == whole.output
+    assert out.read_text() == translate("--window", 3, "--scores", stdin=good).output
     assert sorted(path.name for path in place.iterdir()) == ["in", "out"]
 
 
@@ -243,8 +242,7 @@ def test_no_line_is_lost_if_the_input_changes_while_it_is_read(translate, tmp_pa
     for flags in (("--output-shards", 2), ("--shard", "0/2"), ("--shard", "1/2")):
         done, finished = changed(LINES[0].encode(), *flags)
         assert done.status == 2 and not finished
-        why = f"{source}: has changed, or cannot be read twice: it ends after line 1"
-        assert why in done.last
+        assert f"{source}: has changed, or cannot be read twice: it ends after line 1" in done.last
     done, finished = changed(TEXT * 2, "--output-shards", 2)
     assert done.status == 0 and finished == [2, 2], done.errors
 
@@ -321,8 +319,7 @@ def test_samples_and_ensembles(translate, tmp_path):
     rows = [line.split("\t") for line in one.output.splitlines()]
     assert [row[0] for row in rows] == ["1", "1", "2", "2", "3", "3", "4", "4"]
     assert one.output == two.output != translate(*sample, "--seed", 2, stdin=TEXT).output
-    other = make_run(tmp_path / "other", {3: 10.0}).path
-    done = translate("--ensemble", other, stdin=TEXT)
+    done = translate("--ensemble", make_run(tmp_path / "other", {3: 10.0}).path, stdin=TEXT)
     assert done.status == 0 and "'best, step 2 + best, step 3'" in done.last
     done = translate("--dtype", "bfloat16", stdin=TEXT)
     assert done.status == 0 and done.output.count("\n") == TEXT.count(b"\n")

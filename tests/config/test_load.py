@@ -224,8 +224,7 @@ def get_config(variant=""):
         config.training.steps = "many"
     return config
 """
-    overrides = ["model.d_model=32", "data.folder=here", "training.steps=3"]
-    config = load_config(write(body), overrides)
+    config = load_config(write(body), ["model.d_model=32", "data.folder=here", "training.steps=3"])
     assert (config.model.d_ff, config.data.folder, config.training.steps) == (128, "here", 3)
 
 

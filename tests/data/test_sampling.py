@@ -94,8 +94,7 @@ def test_within_a_run_cuts_come_as_often_as_their_probabilities_say(vocabularies
     resampler = Resampler(vocabularies, strength, seed=0)
     counts: collections.Counter[tuple[int, ...]] = collections.Counter()
     for epoch in range(epochs):
-        got = resampler.draw(pairs, np.arange(100), epoch, (10_000, 10_000))
-        for row in listed(got, "src"):
+        for row in listed(resampler.draw(pairs, np.arange(100), epoch, (10_000, 10_000)), "src"):
             tokens = row[:-1]
             starts = [n for n, token in enumerate(tokens) if types[token].text.startswith("\u2581")]
             counts.update(tuple(tokens[a:b]) for a, b in itertools.pairwise([*starts, len(tokens)]))

@@ -43,8 +43,7 @@ def write(directory, src=SRC, tgt=TGT, valid=VALID, *, size=100):
 )
 def test_pairs_come_back_with_their_end_mark(tmp_path, size, bits, shard_tokens, monkeypatch):
     monkeypatch.setattr(store_module, "SHARD_TOKENS", shard_tokens)
-    directory = write(tmp_path / "data", size=size)
-    store = Store.open(directory, vocabulary_digest="v" * 64)
+    store = Store.open(write(tmp_path / "data", size=size), vocabulary_digest="v" * 64)
     # Also in another process, to which goes where the files are.
     parcel = pickle.dumps(store.train)
     assert b"train-00000.src.tokens" in parcel
@@ -90,8 +89,7 @@ def test_any_choice_from_any_shards_equals_one_by_one(data):
 
 def test_lengths_are_counted_and_the_corpora_of_a_split_known(tmp_path, monkeypatch):
     pairs = in_memory([[5], [5, 6], [7], [8]], [[5], [5], [9], [5, 6]])
-    found = np.stack(pairs.length_counts()).T.tolist()
-    assert sorted(found) == [[2, 2, 2], [2, 3, 1], [3, 2, 1]]
+    assert sorted(np.stack(pairs.length_counts()).T.tolist()) == [[2, 2, 2], [2, 3, 1], [3, 2, 1]]
     with pytest.raises(StoreError, match="2 source but 1 target sentences"):
         in_memory([[5], [6]], [[7]])
     monkeypatch.setattr(store_module, "SHARD_TOKENS", 3)

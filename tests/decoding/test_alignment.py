@@ -79,8 +79,7 @@ def test_words_of_characters_of_several_bytes_and_odd_blanks(translator, diagona
         (found,) = spelling.align([(line, line)])
         assert found.src_words == found.tgt_words == tuple(line.split())
         assert found.links == tuple((n, n) for n in range(len(line.split())))
-        tokens = pair.tgt.encode([line])[0]
-        assert spelling.align([(line, tokens)])[0].links == found.links
+        assert spelling.align([(line, pair.tgt.encode([line])[0])])[0].links == found.links
 
 
 @pytest.fixture(scope="module")

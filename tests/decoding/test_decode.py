@@ -388,5 +388,4 @@ def test_groups_take_turns(groups, count, expected):
         return Decoded(tokens=(ord(name),), log_prob=score, score=score, at_limit=False)
 
     made = [[output(*each) for each in one.items()] for one in groups]
-    found = translation._by_turns(made, count)
-    assert "".join(chr(each.tokens[0]) for each in found) == expected
+    assert "".join(chr(each.tokens[0]) for each in translation._by_turns(made, count)) == expected

@@ -121,8 +121,7 @@ def test_a_phrase_that_only_a_longer_word_may_follow_has_room_for_it(translator)
     """At the limit an output has to end: no word is left there as a forbidden one."""
     short = translator.with_config(max_ratio=0, max_extra_tokens=3)
     letters = list("abcdefghijklmnopqrstuvwxyz")
-    found = short.translate(LINES, forbid=letters, n_best=4)
-    for translation in found:
+    for translation in short.translate(LINES, forbid=letters, n_best=4):
         for each in translation.hypotheses:
             assert not any(has(each.text, letter) for letter in letters)
 

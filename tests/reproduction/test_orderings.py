@@ -1,6 +1,8 @@
 """Which runs are compared with the base: made-up output of several seeds, and no training."""
 
+import lzma
 import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,9 +12,9 @@ from flaxformer_mt.evaluation.metrics import Measured, measure
 from flaxformer_mt.evaluation.significance import approximate_randomization
 from flaxformer_mt.reproduction.experiment import Experiment
 from flaxformer_mt.reproduction.orderings import write_orderings
-from flaxformer_mt.reproduction.result_file import Result
+from flaxformer_mt.reproduction.result_file import Result, ResultError, write_result
 from flaxformer_mt.rundir.layout import RunDirectory
-from tests.reproduction.made_up import TOY, experiment, result, write
+from tests.reproduction.made_up import TOY, experiment, result
 
 CHANCE = random.Random(1)
 REFERENCES = [" ".join(CHANCE.choices("abcdefghijklmnop", k=12)) for _ in range(40)]
@@ -30,7 +32,6 @@ class Folder:
     def add(self, label: str, seed: int, noise: float, **settings: object) -> None:
         """A measured run, `noise` of whose words are wrong."""
         of, chance = experiment(label, seed=seed, **settings), random.Random(f"{seed}{label}")
-        write(self.results, result(of))
         evaluation = self.run_of(of).evaluation
         evaluation.mkdir(parents=True)
         output = [
@@ -40,6 +41,9 @@ class Folder:
         for kind, lines in (("hyp", output), ("ref", REFERENCES)):
             text = "".join(f"{line}\n" for line in lines)
             (evaluation / f"{of.kept_as}.{kind}.txt").write_text(text, encoding="utf-8")
+        path, of_outputs = self.results / f"{of.name}.json", {of.test: output}
+        told = {key: result(of)[key] for key in ("metrics", "signatures", "details")}
+        write_result(path, command="c", config="c", seconds=1, hypotheses=of_outputs, **told)
 
     def counts(self, label: str) -> list[Measured]:
         """All seeds' outputs of a row, sentence by sentence."""
@@ -76,10 +80,11 @@ def test_a_call_with_one_seed_compares_all_that_were_measured(folder: Folder) ->
     again = folder.compared(3, overrides=("model.remat=true",))
     assert again is not None and again.metrics == first.metrics
     assert " --seeds 1 2 3" in again.command
-    # Nor is a run without references, if the base hasn't its seed.
-    folder.add("table3/c_N2", 9, 0.3)
-    alone = experiment("table3/c_N2", seed=9)
-    (folder.run_of(alone).evaluation / f"{alone.kept_as}.ref.txt").unlink()
+    # Nor are runs that are gone, if one is left: the results have the outputs.
+    shutil.rmtree(folder.run_of(experiment(seed=1)).path)
+    (folder.run_of(experiment(seed=2)).evaluation / "valid.ref.txt").unlink()
+    again = folder.compared(1)
+    assert again is not None and again.metrics == first.metrics
     # Seeds of other settings are not compared.
     assert folder.compared(1, corpus=TOY) is None
     folder.add("table3/base", 4, 0.1, scale=0.5)
@@ -87,3 +92,15 @@ def test_a_call_with_one_seed_compares_all_that_were_measured(folder: Folder) ->
     (found, other) = folder.compared(1), folder.compared(4, scale=0.5)
     assert found is not None and found.metrics["c_n2_seeds"] == 3
     assert other is not None and other.metrics["c_n2_seeds"] == 1
+
+
+def test_outputs_other_than_the_recorded_ones_are_refused(folder: Folder) -> None:
+    outputs = folder.results / f"{experiment(seed=2).name}.valid.hyp.xz"
+    outputs.write_bytes(lzma.compress(b"other\n"))
+    with pytest.raises(ResultError, match="is not what table3_base_.*_2.json recorded"):
+        folder.compared(1)
+    outputs.unlink()
+    with pytest.raises(ResultError, match="cannot be read"):
+        folder.compared(1)
+    shutil.rmtree(folder.path / "runs")
+    assert folder.compared(1) is None

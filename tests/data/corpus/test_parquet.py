@@ -32,8 +32,7 @@ def test_structs_and_columns_are_read_in_the_order_of_the_files(tmp_path):
     records = list(pickle.loads(pickle.dumps(source)).records())
     expected = [f"train-{file} {number}" for file in (0, 1) for number in range(5000)]
     assert records == [(text.encode(), "ä".encode()) for text in expected]
-    columns = corpus("valid-0.parquet", "en.x", "de")
-    *_, last = read_pairs(columns, str(tmp_path))
+    *_, last = read_pairs(corpus("valid-0.parquet", "en.x", "de"), str(tmp_path))
     assert last == Pair(5000, "4999", "z")
 
 

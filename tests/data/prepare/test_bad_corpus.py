@@ -101,8 +101,7 @@ def test_examples_are_the_first_lines_of_their_reason(config, tmp_path):
         "data.filter.script to 0"
     )
     assert not (tmp_path / "run").exists()
-    named = dataclasses.replace(config, tgt_lang="xx-Latn")
-    prepare(named, directory=tmp_path / "run")
+    prepare(dataclasses.replace(config, tgt_lang="xx-Latn"), directory=tmp_path / "run")
     account = read_manifest(tmp_path / "run" / "data")["corpora"][1]
     of_script = [e["line"] for e in account["examples"] if e["reason"] == "another script"]
     assert of_script == [1, 2, 3, 4, 5]

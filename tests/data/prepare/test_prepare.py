@@ -289,8 +289,7 @@ def test_a_sample_of_defective_pairs_alone_is_drawn_again(config, run):
     for lang in ("en", "de"):
         text = Path(config.folder) / f"train.{lang}"
         text.write_bytes(b"\n" * 3000 + text.read_bytes())
-    few = replace(config, vocabulary=VocabularyConfig(size=30, sample=2))
-    prepare(few, directory=run)
+    prepare(replace(config, vocabulary=VocabularyConfig(size=30, sample=2)), directory=run)
     assert read_manifest(run / "data")["vocabulary"]["sample"] == 2
 
 
