@@ -13,9 +13,9 @@ from the last quarter of 2000, which `train-500k` leaves out. FOLDER also needs 
 `base`  the paper's base model and batch, with more dropout, a higher rate and fewer updates (ten
         epochs) for a seventieth of its text; sentences of at most 128 tokens
 
-Cost: 6.4e16 FLOPs by formula. On one H100 it trained in seven and a half minutes, and reaches the
+Cost: 6.6e16 FLOPs by formula. On one H100 it trained in seven and a half minutes, and reaches the
 paper's BLEU 28.5 on newstest2014 (benchmarks/results/europarl_newstest2014.json). Two CPU cores
-would take days. On 8 TPU v5e, `plan` estimates 18.4 ms a step, 0.3 chip hours, and 1.7 GiB a chip.
+would take days. On 8 TPU v5e, `plan` estimates 18.6 ms a step, 0.3 chip hours, and 1.8 GiB a chip.
 """
 
 from ml_collections import ConfigDict

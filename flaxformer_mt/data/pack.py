@@ -12,8 +12,10 @@ from flaxformer_mt.config.schema import BatchConfig
 from flaxformer_mt.data.plan import Lengths, Plan, PlanError, Shape, random_order, rows_within
 
 _FILL = 0.985  # the last percent would take longer than it saves
-_PAIRS_A_ROW = 6  # average pairs; fewer leave exchanges too little choice
+_PAIRS_A_ROW = 4  # average pairs; fewer leave exchanges too little choice
 _MULTIPLE = 8  # of lengths, for the 8 x 128 tiles of a TPU
+_LANES = 128  # of a tile: a TPU's attention pads the positions attended to
+_SCORES = 1024  # attention scores that cost base, on a v5e, as much as the rest of a position
 _GROUPS = 16  # of rows of similar load, in which long sources go to rows with most room for them
 _EXCHANGES = 64
 _ROWS_AT_A_TIME = 4096
@@ -31,8 +33,8 @@ def packed_shape(
 ) -> Shape:
     """The shape of every batch: `batch.src_length` and `.tgt_length`, or lengths for this corpus.
 
-    Those are the shortest that hold the longest pair and several average ones, in the proportion of
-    the corpus's sides. `counts[i]` pairs have these lengths. Raises PlanError.
+    These hold the longest pair and cost an average one least: longer rows cost attention, sides of
+    another proportion leave room. `counts[i]` pairs have these lengths. Raises PlanError.
     """
     if len(src_lengths) == 0:
         raise PlanError("there are no pairs to batch")
@@ -45,9 +47,8 @@ def packed_shape(
                 "data.batch.src_length or .tgt_length: raise them, or lower data.filter.max_length"
             )
     else:
-        sides = src_lengths, tgt_lengths
-        src_mean, tgt_mean = (float(np.average(side, weights=counts)) for side in sides)
-        src_length, tgt_length = _lengths(longest, (src_mean, tgt_mean))
+        means = [float(np.average(side, weights=counts)) for side in (src_lengths, tgt_lengths)]
+        src_length, tgt_length = _lengths(longest, means)
     return Shape(rows_within(batch, max(src_length, tgt_length)), src_length, tgt_length)
 
 
@@ -78,22 +79,21 @@ def plan_packed(
     )
 
 
-def _lengths(longest: tuple[int, int], means: tuple[float, float]) -> tuple[int, int]:
-    """The shortest lengths of the right proportion within a percent, else the closest."""
-    ratio = means[1] / means[0]
-    least = max(longest[0], longest[1] / ratio, _PAIRS_A_ROW * means[0])
-    best, best_error = (0, 0), np.inf
-    first = -int(-least // _MULTIPLE) * _MULTIPLE
-    for src_length in range(first, 2 * first + 1, _MULTIPLE):
-        tgt_length = max(round(src_length * ratio / _MULTIPLE), 1) * _MULTIPLE
-        if tgt_length < longest[1]:
-            tgt_length += _MULTIPLE
-        error = abs(np.log(tgt_length / (src_length * ratio)))
-        if error < best_error:
-            best, best_error = (src_length, tgt_length), error
-        if error <= 0.01:
-            break
-    return best
+def _lengths(longest: tuple[int, int], means: list[float]) -> tuple[int, int]:
+    """Those at which a step takes the least time for each pair."""
+
+    def cost(lengths: tuple[int, int]) -> float:
+        src, tgt = lengths
+        keys, own_keys = (-(-length // _LANES) * _LANES for length in lengths)
+        scores = (src + tgt) * keys + tgt * own_keys
+        return (src + tgt + scores / _SCORES) / min(src / means[0], tgt / means[1])
+
+    def from_least(longest: int, mean: float) -> range:
+        least = -int(-max(longest, _PAIRS_A_ROW * mean) // _MULTIPLE) * _MULTIPLE
+        return range(least, 2 * least + 1, _MULTIPLE)
+
+    src, tgt = map(from_least, longest, means)
+    return min(((s, t) for s in src for t in tgt), key=cost)
 
 
 def _deal(lengths: _Lengths, room: _Room, rows: int, random: np.random.Philox) -> _Slots:

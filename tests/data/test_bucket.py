@@ -195,6 +195,9 @@ def test_both_sides_of_the_rows_are_nearly_full():
     assert packed_shape(kinds[0], kinds[1], BatchConfig(), counts) == shape
     asked = BatchConfig(src_length=224, tgt_length=256)
     assert packed_shape(src, tgt, asked) == Shape(96, 224, 256)
+    # A TPU's attention pads to 128 positions: neither side has 264, for a proportion of 30 to 31.
+    long = np.array([30, 256]), np.array([31, 256]), BatchConfig(), np.array([10**6, 1])
+    assert packed_shape(*long) == Shape(96, 256, 256)
 
 
 def test_pairs_that_do_not_go_together_take_more_rows_and_are_planned_at_once():

@@ -109,7 +109,7 @@ PLANS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
         {"form": "bucket", "tokens": 2000, "max_shapes": 5},
         ("0e46b18672dd6109", "80ef5cc0016b411f"),
     ),
-    "pack": ({"form": "pack", "tokens": 4000}, ("f7ad6cba4ab55c56", "7f1603b9f3ac7f4a")),
+    "pack": ({"form": "pack", "tokens": 4000}, ("3efa5557b9670158", "512ce6aaa4f52b27")),
     "windows, bucket": (
         {"form": "bucket", "tokens": 2000, "window": 1000},
         ("47ed9178660a0425", "8bf3fd8ee0293b46"),
@@ -120,7 +120,7 @@ PLANS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     ),
     "mixture": (
         {"form": "pack", "tokens": 4000, "epoch_pairs": 2001, "parts": MIXTURE},
-        ("f1287bba30786982", "92fc7913a4c1a799"),
+        ("607b2a93e0bf7b5a", "4125b1f4db7f5b78"),
     ),
 }
 
