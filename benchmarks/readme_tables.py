@@ -36,7 +36,7 @@ ROWS = {
         "{bleu_tokenized_lc:.2f}",
     ),
     "europarl_newstest2014": (
-        "newstest2014 English-French, base trained on 500,000 pairs: the paper's BLEU",
+        "newstest2014 English-French, base trained on 500,000 pairs: tokenised BLEU",
         "{bleu_paper:.2f}; the paper, on 36 million: 38.1",
     ),
     "tatoeba": ("Tatoeba English-German: sacreBLEU", "{sacrebleu_13a:.2f}"),

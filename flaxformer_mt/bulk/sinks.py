@@ -118,8 +118,7 @@ def _explained(path: Path | None, kept: Path | None = None) -> Iterator[None]:
     except OSError as error:
         if path is None:
             raise
-        why = error.strerror or error
-        raise OutputError(f"{path}: cannot be written: {why}{hint}") from error
+        raise OutputError(f"{path}: cannot be written: {error.strerror or error}{hint}") from error
 
 
 class _Continued(Sink):

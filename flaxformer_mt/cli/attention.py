@@ -140,8 +140,7 @@ def _find(options: Namespace) -> int:
         translated=set(kinds) != {"encoder"},
         say=lambda note: say(f"{options.input}: {note}"),
     )
-    total = len(sentences)
-    meter = Meter("attention", say, share=lambda done: done / total, unit="sentences")
+    meter = Meter("attention", say, share=lambda done: done / len(sentences), unit="sentences")
     found = find_heads(
         sentences,
         lambda sentence: attend(translator, sentence),

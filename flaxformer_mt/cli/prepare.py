@@ -37,8 +37,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = make_parser(prog, purpose, overridable=True)
     flags(parser, WORKDIR, required=True)
     flags(parser, CONFIG)
-    inspected = "show the batch shapes and the first ten batches as text"
-    flags(parser, {"--inspect": inspected})
+    flags(parser, {"--inspect": "show the batch shapes and the first ten batches as text"})
     flags(parser, _CLUSTER, engine="local")
     options = parser.parse_args(arguments)
     if options.ray_address and options.engine == "local":

@@ -30,8 +30,7 @@ from flaxformer_mt.serving.settings import Log, Model, ServerSettings, flags as 
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
-    parser = _parser(prog, purpose)
-    options = parser.parse_args(arguments)
+    options = _parser(prog, purpose).parse_args(arguments)
     for package in ("httptools", "prometheus_client", "pydantic", "starlette", "uvicorn"):
         if importlib.util.find_spec(package) is None:
             raise UserError(f"{package} is not installed: {install('serve')}")

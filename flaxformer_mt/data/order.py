@@ -91,8 +91,7 @@ class Order:
         if start == 0 and stop == part.size:
             # The plan's own shuffle is enough.
             return part.first + np.arange(part.size)
-        entropy = np.random.SeedSequence((self.seed, number, turn), spawn_key=(1,))
-        keys = np.random.Philox(entropy)
+        keys = np.random.Philox(np.random.SeedSequence((self.seed, number, turn), spawn_key=(1,)))
         at = np.arange(start, stop, dtype=np.uint64)
         return part.first + permute(at, part.size, keys.random_raw(_HALF_ROUNDS)).astype(np.int64)
 

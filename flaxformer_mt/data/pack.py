@@ -15,7 +15,7 @@ _FILL = 0.985  # the last percent would take longer than it saves
 _PAIRS_A_ROW = 4  # average pairs; fewer leave exchanges too little choice
 _MULTIPLE = 8  # of lengths, for the 8 x 128 tiles of a TPU
 _LANES = 128  # of a tile: a TPU's attention pads the positions attended to
-_SCORES = 1024  # attention scores that cost base, on a v5e, as much as the rest of a position
+_SCORES = 1024  # attention scores that cost base about as much as the rest of a position, on a v5e
 _GROUPS = 16  # of rows of similar load, in which long sources go to rows with most room for them
 _EXCHANGES = 64
 _ROWS_AT_A_TIME = 4096
@@ -33,8 +33,8 @@ def packed_shape(
 ) -> Shape:
     """The shape of every batch: `batch.src_length` and `.tgt_length`, or lengths for this corpus.
 
-    These hold the longest pair and cost an average one least: longer rows cost attention, sides of
-    another proportion leave room. `counts[i]` pairs have these lengths. Raises PlanError.
+    These hold the longest pair at the least estimated cost per pair: longer rows waste fewer
+    positions but spend more on attention. `counts[i]` pairs have these lengths. Raises PlanError.
     """
     if len(src_lengths) == 0:
         raise PlanError("there are no pairs to batch")
@@ -48,7 +48,7 @@ def packed_shape(
             )
     else:
         means = [float(np.average(side, weights=counts)) for side in (src_lengths, tgt_lengths)]
-        src_length, tgt_length = _lengths(longest, means)
+        src_length, tgt_length = _lengths(longest, means, batch.tokens // batch.multiple)
     return Shape(rows_within(batch, max(src_length, tgt_length)), src_length, tgt_length)
 
 
@@ -79,21 +79,20 @@ def plan_packed(
     )
 
 
-def _lengths(longest: tuple[int, int], means: list[float]) -> tuple[int, int]:
-    """Those at which a step takes the least time for each pair."""
+def _lengths(longest: tuple[int, int], means: list[float], most: int) -> tuple[int, int]:
+    """Those of the least estimated cost per pair, for base on a TPU v5e; at most `most` if that
+    holds the longest pair."""
+    pairs = max(_PAIRS_A_ROW, longest[0] / means[0], longest[1] / means[1])
 
-    def cost(lengths: tuple[int, int]) -> float:
-        src, tgt = lengths
-        keys, own_keys = (-(-length // _LANES) * _LANES for length in lengths)
-        scores = (src + tgt) * keys + tgt * own_keys
-        return (src + tgt + scores / _SCORES) / min(src / means[0], tgt / means[1])
-
-    def from_least(longest: int, mean: float) -> range:
+    def sizes(longest: int, mean: float) -> Int64[np.ndarray, " sizes"]:
         least = -int(-max(longest, _PAIRS_A_ROW * mean) // _MULTIPLE) * _MULTIPLE
-        return range(least, 2 * least + 1, _MULTIPLE)
+        return np.arange(least, max(least, min(2 * pairs * mean, most)) + 1, _MULTIPLE)
 
-    src, tgt = map(from_least, longest, means)
-    return min(((s, t) for s in src for t in tgt), key=cost)
+    src, tgt = np.meshgrid(*map(sizes, longest, means))
+    keys, own_keys = (-(-length // _LANES) * _LANES for length in (src, tgt))
+    scores = (src + tgt) * keys + tgt * own_keys
+    cost = (src + tgt + scores / _SCORES) / np.minimum(src / means[0], tgt / means[1])
+    return int(src.flat[cost.argmin()]), int(tgt.flat[cost.argmin()])
 
 
 def _deal(lengths: _Lengths, room: _Room, rows: int, random: np.random.Philox) -> _Slots:

@@ -103,8 +103,7 @@ def learn(pairs: TokenPairs, *, src_types: int, tgt_types: int, vocabulary: str)
     place = np.arange(len(keys)) - firsts[source]  # among those of its source, which are sorted
     kept = place < BEST
     best[source[kept], place[kept]] = (keys % tgt_types)[order[kept]]
-    frequency = np.bincount(tgt.flat, minlength=tgt_types)
-    ranked = np.argsort(-frequency, kind="stable")
+    ranked = np.argsort(-np.bincount(tgt.flat, minlength=tgt_types), kind="stable")
     return Shortlist(best.astype(np.int32), ranked.astype(np.int32), vocabulary)
 
 

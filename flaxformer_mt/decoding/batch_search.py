@@ -380,5 +380,4 @@ def lower_search(
         return jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf), sharding=sharding)
 
     arguments = jax.tree.map(abstract, (Weights(), *padding(rows, src_length)))
-    traced = jax.jit(search).trace(params, *arguments)
-    return traced.lower(lowering_platforms=platforms)
+    return jax.jit(search).trace(params, *arguments).lower(lowering_platforms=platforms)

@@ -70,8 +70,7 @@ def shapes_among(
     if longer and _largest(longest, config, max_length)[0] * split < len(lengths):
         # The batch after one of longer sources may begin with any number of the others.
         for rows, length in list(shapes):
-            halvings = range((rows // split).bit_length())
-            shapes |= {(rows >> halving, length) for halving in halvings}
+            shapes |= {(rows >> halving, length) for halving in range((rows // split).bit_length())}
     return frozenset(shapes)
 
 

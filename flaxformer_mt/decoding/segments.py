@@ -219,8 +219,7 @@ def _tokens_in_parts(
         raise TargetError(number, f"its source splits into {counts}: from another line or model?")
     longest = max(parts, key=len)
     if len(longest) >= max_length:
-        message = describe_overlong(max_length, target=longest)
-        raise OverlongError(number, message)
+        raise OverlongError(number, describe_overlong(max_length, target=longest))
     texts = vocabularies.tgt.decode(parts)
     return [
         Part(piece.text, tuple(src), text, tuple(part), piece.glue, lead, tokens_given=True)

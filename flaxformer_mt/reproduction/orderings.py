@@ -10,14 +10,20 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from flaxformer_mt import __version__
-from flaxformer_mt.evaluation.evaluate import read_kept
+from flaxformer_mt.evaluation.evaluate import files_of, read_segments
 from flaxformer_mt.evaluation.metrics import Measured, measure
 from flaxformer_mt.evaluation.paper_protocol import PaperBleu, protocol_note
 from flaxformer_mt.evaluation.significance import approximate_randomization, paired_bootstrap
 from flaxformer_mt.reproduction.experiment import Experiment, resolve
 from flaxformer_mt.reproduction.paper import Row, RowError, row_of, rows_of
 from flaxformer_mt.reproduction.records import known, read_records
-from flaxformer_mt.reproduction.result_file import Result, read_hypotheses, short, write_result
+from flaxformer_mt.reproduction.result_file import (
+    Result,
+    ResultError,
+    read_hypotheses,
+    short,
+    write_result,
+)
 from flaxformer_mt.reproduction.settings import Settings
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.text_table import markdown
@@ -39,30 +45,36 @@ class Scored(NamedTuple):
 def write_orderings(
     settings: Settings, *, run_of: Callable[[Experiment], RunDirectory], results: Path
 ) -> Result | None:
-    """Compares each row of Table 3 with the base, over all seeds measured with these settings, and
-    writes that; None if no row shares a seed with the base, or no run here has references. Raises
-    ConfigError, ScoringError and ResultError."""
+    """Compares the recorded outputs of each row of Table 3 with the base's, over all seeds measured
+    with these settings, and writes that; None if no row shares a seed with the base, or no run has
+    kept references. Raises ConfigError, ScoringError and ResultError."""
     base, *others = (dict(_done(row, settings, results)) for row in _ROWS)
-    runs = [(run_of(one), one.kept_as) for of in (base, *others) for one, _ in of.values()]
-    kept = (read_kept(run.evaluation, name) for run, name in runs if run.evaluation.is_dir())
-    references = next((one.references for one in kept if one.references is not None), None)
-    if references is None:
+    others = [{seed: one for seed, one in row.items() if seed in base} for row in others]
+    base = {seed: one for seed, one in base.items() if any(seed in row for row in others)}
+    runs = [one for row in (base, *others) for one, _ in row.values()]
+    kept = (files_of(run_of(one).evaluation, one.kept_as).references for one in runs)
+    if (path := next(filter(Path.exists, kept), None)) is None:
         return None
+    references = read_segments(str(path))
 
     def scored(experiment: Experiment, result: Result) -> Scored:
         outputs = read_hypotheses(result, experiment.test, results)
         # The paper's BLEU where that applies, else sacreBLEU.
         metrics = experiment.scoring.metrics(references)
         metric = next((one for one in metrics if isinstance(one, PaperBleu)), metrics[0])
-        return Scored(experiment, result, *measure([metric], outputs, references))
+        (measured,) = measure([metric], outputs, references)
+        same = result.signatures.get(metric.name) == metric.signature
+        if same and abs(measured.score - result.metrics[metric.name]) > 1e-6:
+            why = f"with the references {path}, the score is {measured.score:.2f}, not as recorded"
+            raise ResultError(f"{result.name}.json: {why}")
+        return Scored(experiment, result, measured)
 
     of_base = {seed: scored(*one) for seed, one in base.items()}
     metrics: dict[str, float] = {}
     used: dict[str, str] = {}
     signatures: dict[str, str] = {}
     for of_row in others:
-        both = sorted(of_base.keys() & of_row.keys())
-        if not (pairs := [(of_base[seed], scored(*of_row[seed])) for seed in both]):
+        if not (pairs := [(of_base[seed], scored(*one)) for seed, one in of_row.items()]):
             continue
         name = pairs[0][1].experiment.row.name.lower()
         used |= {one.experiment.name: one.experiment.digest for pair in pairs for one in pair}
@@ -87,14 +99,14 @@ def write_orderings(
 def _done(
     row: Row, settings: Settings, results: Path
 ) -> Iterator[tuple[int, tuple[Experiment, Result]]]:
-    """A row's measured seeds whose outputs were recorded."""
+    """A row's measured seeds."""
     for seed in sorted({int(one.metrics["seed"]) for one in read_records(results).of(row)}):
         try:
             experiment = resolve(row, dataclasses.replace(settings, seed=seed))
         except RowError:  # the row doesn't apply to these settings
             break
         before = known(experiment, results)
-        if before.state == "done" and before.result is not None and before.result.hypotheses:
+        if before.state == "done" and before.result is not None:
             yield seed, (experiment, before.result)
 
 

@@ -162,7 +162,7 @@ def read_results(folder: Path) -> list[Result]:
 
 def read_hypotheses(result: Result, of: str, folder: Path) -> list[str]:
     """The outputs for a test set that `result`, a file of `folder`, recorded. Raises ResultError
-    if they are missing or other ones."""
+    if they are missing or differ from these."""
     path = folder / f"{result.name}.{of}.hyp.xz"
     try:
         text = lzma.decompress(path.read_bytes())

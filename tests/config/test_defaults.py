@@ -45,7 +45,8 @@ PAPER_BASE = {
 
 
 def test_defaults_are_the_papers_base_model():
-    assert {key: flatten(ExperimentConfig())[key] for key in PAPER_BASE} == PAPER_BASE
+    defaults = flatten(ExperimentConfig())
+    assert {key: defaults[key] for key in PAPER_BASE} == PAPER_BASE
 
 
 @pytest.mark.parametrize(("language", "size"), [("de", 37_000), ("fr", 32_000)])

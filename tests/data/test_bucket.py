@@ -186,7 +186,7 @@ def test_both_sides_of_the_rows_are_nearly_full():
     plan = plan_packed(src, tgt, shape, stream(1, 0, 0))
     assert min(fill(plan, src, tgt)) >= 0.96
     assert padding(plan, src, tgt) <= 0.04
-    # Lengths hold the longest and keep the proportion of the sides.
+    # Lengths hold the longest, here in the proportion of the sides.
     src, tgt = corpus(20_000)
     shape = packed_shape(src, tgt, BatchConfig())
     assert shape.src_length >= src.max() and shape.tgt_length >= tgt.max()
@@ -196,8 +196,13 @@ def test_both_sides_of_the_rows_are_nearly_full():
     asked = BatchConfig(src_length=224, tgt_length=256)
     assert packed_shape(src, tgt, asked) == Shape(96, 224, 256)
     # A TPU's attention pads to 128 positions: neither side has 264, for a proportion of 30 to 31.
-    long = np.array([30, 256]), np.array([31, 256]), BatchConfig(), np.array([10**6, 1])
+    counts = np.array([10**6, 1])
+    long = np.array([30, 256]), np.array([31, 256]), BatchConfig(), counts
     assert packed_shape(*long) == Shape(96, 256, 256)
+    # One long sentence makes both sides long, as far as the batch has room.
+    for tokens, length in ((25_000, 208), (1600, 200)):
+        one_sided = np.array([20, 200]), np.array([20, 60]), BatchConfig(tokens=tokens), counts
+        assert packed_shape(*one_sided) == Shape(tokens // length // 8 * 8, length, length)
 
 
 def test_pairs_that_do_not_go_together_take_more_rows_and_are_planned_at_once():

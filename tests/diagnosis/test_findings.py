@@ -90,8 +90,7 @@ def test_every_parameter_moves_and_rounding_is_allowed_and_discriminates():
     start = jax.device_get(programs[0].init())
     exact, rounded = (one_step(program, start) for program in programs)
     assert min(float(np.abs(part).max()) for part in exact.moved) > 0
-    difference = largest_difference(rounded, exact)
-    assert TOLERANCES["float32"] < difference < TOLERANCES["bfloat16"]
+    assert TOLERANCES["float32"] < largest_difference(rounded, exact) < TOLERANCES["bfloat16"]
 
 
 @pytest.mark.parametrize(

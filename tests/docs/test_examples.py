@@ -95,8 +95,7 @@ def test_the_notebook_trains_draws_and_translates(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     notebook = nbformat.read(ROOT / "docs" / "quickstart.ipynb", as_version=4)
     assert not any(cell.get("outputs") for cell in notebook.cells), "commit it without outputs"
-    client = NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}})
-    client.execute()
+    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
     shown = [
         next((o["data"] for o in cell.outputs if o["output_type"] == "execute_result"), {})
         for cell in notebook.cells

@@ -70,8 +70,7 @@ def test_buckets_are_corpora_of_their_own():
     _, references = grammar_text(40)
     hypotheses = noisy(references, 0.2, 1)
     # 0, 1, 10, 11, 20, 21, 60, 61 and 500 words.
-    sizes = [0, 1, 10, 11, 20, 21, 60, 61, 500] + [5] * 31
-    sources = [" ".join(["w"] * size) for size in sizes]
+    sources = [" ".join(["w"] * size) for size in [0, 1, 10, 11, 20, 21, 60, 61, 500] + [5] * 31]
     metrics = [Bleu(), Chrf()]
     found = by_length(measure(metrics, hypotheses, references), sources)
     assert [(bucket.low, bucket.high, bucket.sentences) for bucket in found] == [

@@ -28,8 +28,7 @@ REFERENCES = ["a b c", "<b>d</b> e", "f & g", "h", "שלום עולם", "nothing
 
 @pytest.mark.parametrize("sources", [SOURCES, None])
 def test_each_sentence_stands_with_its_text_and_words(sources):
-    found = dataclasses.replace(FOUND, sources=sources)
-    text = page("x", found, origin="", shown=4)
+    text = page("x", dataclasses.replace(FOUND, sources=sources), origin="", shown=4)
     items = re.findall(r'<li data-line="(\d+)".*? data-words="(\d+)">(.*?)</li>', text)
     scores = Chrf().sentence_scores(Chrf().counts(OUTPUTS, TARGETS))
     order = scores.argsort(kind="stable").tolist()

@@ -61,8 +61,7 @@ def test_tokens_and_hours_are_sums_of_rates(tmp_path):
 
 
 def test_what_the_log_lacks_is_a_gap_and_is_told(tmp_path):
-    steps = (100, 200, 300, 600, 700, 800)
-    reports = [train(step, step / 100) for step in steps]
+    reports = [train(step, step / 100) for step in (100, 200, 300, 600, 700, 800)]
     reports[1]["loss"], reports[4]["loss"] = math.nan, math.inf
     del reports[4]["tgt_tokens_per_second"]
     (run,) = read_runs([str(make(tmp_path / "a", reports))])
@@ -90,8 +89,7 @@ def test_names_are_as_short_as_they_can_be(tmp_path):
 
 def test_panels_are_of_what_was_reported(tmp_path):
     first = make(tmp_path / "a", [train(1, 1.0, mfu=0.4)])
-    second = make(tmp_path / "b", [train(1, 1.0), valid(1, 3.0)])
-    runs = read_runs([str(first), str(second)])
+    runs = read_runs([str(first), str(make(tmp_path / "b", [train(1, 1.0), valid(1, 3.0)]))])
     named = "loss perplexity bleu learning_rate tgt_tokens_per_second".split()
     assert [panel.name for panel in panels(runs)] == named
     assert [panel.name for panel in panels(runs[:1])] == [named[0], *named[3:]]

@@ -185,8 +185,7 @@ def test_what_is_not_there_is_named(folder, tmp_path, monkeypatch):
 
 
 def test_what_is_not_kept_is_said(folder, tmp_path):
-    pad = len(vocabulary("en", "de")) - 1
-    change_json(folder / "config.json", bad_words_ids=[[pad], [5, 6]])
+    change_json(folder / "config.json", bad_words_ids=[[len(vocabulary("en", "de")) - 1], [5, 6]])
     notes: list[str] = []
     imported(tmp_path, report=notes.append)
     assert len(notes) == 1 and "bad_words_ids [[5, 6]] are not imported" in notes[0]

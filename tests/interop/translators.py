@@ -16,8 +16,7 @@ LINES = [src for src, _ in PAIRS] + ["a big house", "dog", "the cat runs home an
 
 @functools.cache
 def vocabularies(*, shared: bool) -> Vocabularies:
-    sizes = VocabularyConfig(size=60, shared=shared)
-    return train_pair(PAIRS * 5, sizes)
+    return train_pair(PAIRS * 5, VocabularyConfig(size=60, shared=shared))
 
 
 @functools.cache

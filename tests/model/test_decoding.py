@@ -28,8 +28,7 @@ def sentences(seed=0):
     """Sources of 5 and 3 tokens, and a different target for every beam."""
     rng = np.random.default_rng(seed)
     src = [rng.integers(1, VOCAB, length).tolist() for length in (SRC_LENGTH, 3)]
-    tgt = rng.integers(1, VOCAB, (ROWS, BEAMS, TGT_LENGTH), np.int32)
-    return src, tgt
+    return src, rng.integers(1, VOCAB, (ROWS, BEAMS, TGT_LENGTH), np.int32)
 
 
 def start(model, params, src, length=TGT_LENGTH):

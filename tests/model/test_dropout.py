@@ -23,16 +23,14 @@ def drop(rate, seed, x):
 
 @pytest.mark.parametrize(("rate", "dtype"), [(0.1, "bfloat16"), (0.9, "float32")])
 def test_rate_and_mean(rate, dtype):
-    x = jnp.ones(SHAPE, dtype)
-    y = np.asarray(drop(rate, 1, x), np.float64)
+    y = np.asarray(drop(rate, 1, jnp.ones(SHAPE, dtype)), np.float64)
     error = 5 * np.sqrt(rate * (1 - rate) / y.size)
     assert abs((y == 0).mean() - rate) < error
     assert abs(y.mean() - 1) < error / (1 - rate)
     np.testing.assert_allclose(np.unique(y), [0, 1 / (1 - rate)], rtol=1e-6)
     # Along each axis as well: a mask must not favour a row, a position or a channel.
     for axis in range(3):
-        others = tuple(set(range(3)) - {axis})
-        rates = (y == 0).mean(axis=others)
+        rates = (y == 0).mean(axis=tuple(set(range(3)) - {axis}))
         spread = np.sqrt(rate * (1 - rate) / (y.size / y.shape[axis]))
         assert np.abs(rates - rate).max() < 5 * spread
         assert 0.7 * spread < rates.std() < 1.3 * spread

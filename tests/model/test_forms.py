@@ -74,8 +74,7 @@ def test_each_layer_draws_its_own_dropout(scan_layers):
     )
 
     def simple(path, leaf):
-        name = path[-1].key
-        return np.full_like(leaf, 1.0 if name in ("b_out", "scale") else 0.0)
+        return np.full_like(leaf, 1.0 if path[-1].key in ("b_out", "scale") else 0.0)
 
     rows = packed_rows()
     encoded = model.apply(

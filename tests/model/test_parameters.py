@@ -74,8 +74,7 @@ def test_the_table_shows_both_counts_and_the_total():
 
 def test_initial_values():
     config = tiny_config(d_model=64, d_ff=256, num_heads=4, d_k=16, d_v=24, tie="none")
-    model = Transformer(config, 500, 400)
-    params = nn.meta.unbox(drawn(model, 0))
+    params = nn.meta.unbox(drawn(Transformer(config, 500, 400), 0))
     assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {jnp.dtype("float32")}
     layer = params["decoder"]["layers_0"]
     # Fans are those of the flattened matrix. Query, key and value: a gain of 1/sqrt(2), as parts

@@ -24,8 +24,7 @@ COUNTS = (SEGMENTS > 0).astype(np.float32)
 
 
 def attention_derived(q, k, v, dtype):
-    weights = attentions.attention_weights(q, k, MASK, dtype)
-    return attentions.weighted(weights, v, dtype)
+    return attentions.weighted(attentions.attention_weights(q, k, MASK, dtype), v, dtype)
 
 
 def feed_forward(x, w_in, w_out, dtype, activate):

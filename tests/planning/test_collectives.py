@@ -44,8 +44,7 @@ def test_across_slices_the_scattered_part_goes_over_the_data_centre():
     assert found["ICI"].sent == pytest.approx(2 * SIZE * 7 / 8)
     assert found["DCN"].sent == pytest.approx(2 * (SIZE / 8) * 1 / 2)
     assert found["DCN"].seconds == pytest.approx(found["DCN"].sent / 3.125e9)
-    within = line.replace("[1,16]<=", "[2,8]<=")
-    (inside,) = collectives(parse(collective(within)), *chips)
+    (inside,) = collectives(parse(collective(line.replace("[1,16]<=", "[2,8]<="))), *chips)
     assert inside.network == "ICI"
     # A loop multiplies its collectives.
     add = "  %next = s32[] add(%i, %one)\n"

@@ -1,5 +1,6 @@
 """Which runs are compared with the base: made-up output of several seeds, and no training."""
 
+import json
 import lzma
 import random
 import shutil
@@ -41,9 +42,10 @@ class Folder:
         for kind, lines in (("hyp", output), ("ref", REFERENCES)):
             text = "".join(f"{line}\n" for line in lines)
             (evaluation / f"{of.kept_as}.{kind}.txt").write_text(text, encoding="utf-8")
-        path, of_outputs = self.results / f"{of.name}.json", {of.test: output}
+        path = self.results / f"{of.name}.json"
         told = {key: result(of)[key] for key in ("metrics", "signatures", "details")}
-        write_result(path, command="c", config="c", seconds=1, hypotheses=of_outputs, **told)
+        told |= {"command": "c", "config": "c", "seconds": 1, "release": "1.0"}
+        write_result(path, hypotheses={of.test: output}, **told)
 
     def counts(self, label: str) -> list[Measured]:
         """All seeds' outputs of a row, sentence by sentence."""
@@ -104,3 +106,12 @@ def test_outputs_other_than_the_recorded_ones_are_refused(folder: Folder) -> Non
         folder.compared(1)
     shutil.rmtree(folder.path / "runs")
     assert folder.compared(1) is None
+
+
+def test_references_with_which_a_recorded_score_would_differ_are_refused(folder: Folder) -> None:
+    base = folder.results / f"{experiment(seed=1).name}.json"
+    told = json.loads(base.read_text())
+    told["signatures"]["bleu_paper"] = folder.counts("table3/base")[0].metric.signature
+    base.write_text(json.dumps(told))
+    with pytest.raises(ResultError, match=r"seed_1.json: with the references .*, not as recorded"):
+        folder.compared(1)

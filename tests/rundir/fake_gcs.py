@@ -110,8 +110,7 @@ class _Door(BaseHTTPRequestHandler):
     do_POST = do_PUT = do_DELETE = do_GET
 
     def _answer(self) -> None:
-        length = int(self.headers.get("Content-Length") or 0)
-        self.body = self.rfile.read(length)
+        self.body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         url = urlsplit(self.path)
         self.query = {key: values[0] for key, values in parse_qs(url.query).items()}
         path = re.sub(r"^(/upload|/download)?/storage/v1/", "/", url.path)

@@ -44,8 +44,7 @@ def test_steps_are_chosen_by_name(run, saved):
         checkpoints.save(snapshot(40))
     with pytest.raises(CheckpointError, match="none of the checkpoints 40 has a validation result"):
         load_params(run, "best")
-    shots = {step: snapshot(step, bleu=step % 7, loss=step % 9) for step in (10, 20, 30)}
-    saved(*shots.values())
+    saved(*{step: snapshot(step, bleu=step % 7, loss=step % 9) for step in (10, 20, 30)}.values())
     with opened(run) as checkpoints:
         assert checkpoints.latest_step() == 40
         assert_same(checkpoints.restore(*form), snapshot(40))

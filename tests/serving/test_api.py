@@ -58,8 +58,7 @@ def test_every_sentence_is_translated_into_the_language_that_the_text_asks_for()
 
 def test_n_best_and_alignments_of_hypotheses_that_can_have_one(server):
     for n_best in (1, 2, 4):
-        answer = server.translate("a b", n_best=n_best)[1]
-        (sentence,) = answer["translations"][0]["sentences"]
+        (sentence,) = server.translate("a b", n_best=n_best)[1]["translations"][0]["sentences"]
         assert set(sentence) == {"source", "split", "at_limit", "hypotheses"}
         assert sentence["hypotheses"] == [
             {"text": text, "score": -0.5 - rank, "log_prob": -1.0 - rank}

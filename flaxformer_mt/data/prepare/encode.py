@@ -167,8 +167,7 @@ def _filter_text(
     sides = "source", "target"
     for side, sentences, script in zip(sides, (src, tgt), settings.scripts, strict=True):
         detail = f"under {share:.0%} of the {side}'s letters are {script}"
-        found = filters.other_script(sentences, script, share)
-        encoded.drop(places[found], filters.SCRIPT, detail)
+        encoded.drop(places[filters.other_script(sentences, script, share)], filters.SCRIPT, detail)
 
 
 def _filter_lengths(chunk: Chunk, encoded: Encoded, settings: Settings) -> None:

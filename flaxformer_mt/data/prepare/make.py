@@ -103,8 +103,7 @@ def prepare(
         raise PrepareError(
             f"{error.filename or aside}: cannot be written: {error.strerror or error}"
         ) from error
-    digest = Vocabularies.load(directory / "vocabulary").digest
-    return Store.open(data, vocabulary_digest=digest)
+    return Store.open(data, vocabulary_digest=Vocabularies.load(directory / "vocabulary").digest)
 
 
 def valid_text(directory: Path) -> tuple[list[str], list[str]]:
