@@ -15,8 +15,8 @@ from the last quarter of 2000, which `train-500k` leaves out. FOLDER also needs 
 
 Cost: 6.6e16 FLOPs by formula; seven and a half minutes on one H100. Tokenised BLEU on newstest2014
 is 28.5, where the paper's base has 38.1 (benchmarks/results/europarl_newstest2014.json, trained in
-longer rows). Two CPU cores would take 31 hours. On 8 TPU v5e, `plan` estimates 18.6 ms a step,
-0.3 chip hours, and 1.8 GiB a chip.
+longer rows). At base's recorded rate, two CPU cores would take 31 hours. On 8 TPU v5e, `plan`
+estimates 18.6 ms a step, 0.3 chip hours, and 1.8 GiB a chip.
 """
 
 from ml_collections import ConfigDict

@@ -112,7 +112,7 @@ def _run(options: Namespace, experiments: Sequence[Experiment]) -> int:
         # They differ only in seeds, all of which are compared.
         settings, results = of_table[0].settings, options.results
         if write_orderings(settings, run_of=rows.run_of, results=results) is None:
-            say("nothing to compare: needs the base and another row with its seed, and one's run")
+            say("nothing to compare: needs the base, a row with its seed, and a run of either")
     _report(options)
     for outcome in outcomes:
         print(f"{outcome.experiment.name}: {outcome.kind} {outcome.message}".rstrip())

@@ -83,6 +83,7 @@ def test_a_call_with_one_seed_compares_all_that_were_measured(folder: Folder) ->
     assert again is not None and again.metrics == first.metrics
     assert " --seeds 1 2 3" in again.command
     # Nor are runs that are gone, if one is left: the results have the outputs.
+    folder.add("table3/c_N2", 9, 0.3)  # a seed that the base hasn't
     shutil.rmtree(folder.run_of(experiment(seed=1)).path)
     (folder.run_of(experiment(seed=2)).evaluation / "valid.ref.txt").unlink()
     again = folder.compared(1)
