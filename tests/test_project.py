@@ -44,12 +44,6 @@ def project_files() -> list[Path]:
     return [path for path in paths if path.is_file()]
 
 
-def test_no_file_of_the_package_is_longer_than_400_lines():
-    files = list(PACKAGE.rglob("*.py"))
-    too_long = [str(path) for path in files if len(path.read_text("utf-8").splitlines()) > 400]
-    assert files and not too_long, f"look for the second concern in: {too_long}"
-
-
 def test_help_and_what_computes_nothing_load_no_jax():
     """They answer at once, and where no device can be had. Corpora load no framework before one
     of its kind is read."""
