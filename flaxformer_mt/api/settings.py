@@ -111,9 +111,13 @@ def continued(
     Before the first checkpoint any change is allowed. Raises ConfigError for a change that isn't.
     """
     recorded = config_of(run)
-    if config.model.dtype == "auto":
-        model = dataclasses.replace(config.model, dtype=recorded.model.dtype)
-        config = dataclasses.replace(config, model=model)
+    model = config.model
+    if model.dtype == "auto":
+        model = dataclasses.replace(model, dtype=recorded.model.dtype)
+    if model.position_scale == "one" and recorded.model.position_scale == "auto":
+        # A run from before this setting: "auto" stands for the same.
+        model = dataclasses.replace(model, position_scale="auto")
+    config = dataclasses.replace(config, model=model)
     if list_steps(run.checkpoints):
         return config, check_resume(recorded, config, str(run))
     return config, differences(recorded, config)

@@ -220,7 +220,11 @@ def unused_settings(config: ExperimentConfig, overrides: Iterable[str] = ()) -> 
         kind = f"{key.rpartition('.')[0]}.kind"
         if kind not in given or key in given:
             yield text
-    training = config.training
+    model, training = config.model, config.training
+    if model.position_scale != "auto" and model.positions != "learned":
+        yield (
+            f"'model.position_scale' = '{model.position_scale}' needs 'model.positions' = 'learned'"
+        )
     if training.patience > 0 and not training.validate_every:
         yield f"'training.patience' = {training.patience} needs 'training.validate_every' > 0"
     yield from contradicted(config.data)

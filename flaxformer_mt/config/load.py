@@ -9,7 +9,7 @@ import traceback
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ml_collections import ConfigDict
 
@@ -107,9 +107,25 @@ def load_config(
         elif count is not None and config.data.train:
             put(sized(count(freeze(config, spec).data)))
             config.sizes = "given"
-    frozen = freeze(config, spec)
+    frozen = _with_position_scale(freeze(config, spec), recorded)
     refuse_vain(frozen, overrides, spec, recorded=recorded)
     return frozen
+
+
+def _with_position_scale(
+    config: ExperimentConfig, recorded: ExperimentConfig | None
+) -> ExperimentConfig:
+    """`model.position_scale` = "auto" as a new run records it, or as `recorded`'s run has it.
+
+    Runs from before the setting recorded none: their positions have no factor, and "auto" stays.
+    """
+    model = config.model
+    if model.positions != "learned" or model.position_scale != "auto":
+        return config
+    scale: Literal["auto", "one", "sqrt_d_model"] = "sqrt_d_model"
+    if recorded is not None and recorded.model.positions == "learned":
+        scale = recorded.model.position_scale
+    return dataclasses.replace(config, model=dataclasses.replace(model, position_scale=scale))
 
 
 def refuse_vain(

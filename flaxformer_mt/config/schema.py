@@ -45,6 +45,11 @@ class ModelConfig:
         "sinusoidal",
         "position encoding: the paper's section 3.5, or a learned table (Table 3 row E)",
     )
+    position_scale: Literal["auto", "one", "sqrt_d_model"] = setting(
+        "auto",
+        "factor of a learned position table: sqrt_d_model, as for tokens (tensor2tensor's first "
+        "release), or one. auto: sqrt_d_model in a new run; one in a run from before this setting",
+    )
     max_length: int = setting(
         256,
         "longest sequence on either side, in tokens with the end mark (size of a learned position "

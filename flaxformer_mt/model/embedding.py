@@ -97,6 +97,15 @@ def sinusoids(length: int, d_model: int) -> Float[np.ndarray, "length d_model"]:
     return table
 
 
+def position_factor(config: ModelConfig) -> float:
+    """What a learned position table is multiplied by before it is added to the tokens.
+
+    Both tables are drawn from N(0, 1/d_model). With the tokens' factor, positions begin as large as
+    sinusoids are; without, at d_model 512, sixteen times smaller.
+    """
+    return math.sqrt(config.d_model) if config.position_scale == "sqrt_d_model" else 1.0
+
+
 # An index outside its table reads NaN, which is noticed at once.
 _take = functools.partial(jnp.take, axis=0, mode="fill")
 
@@ -125,6 +134,8 @@ _rows.defvjp(_rows_forward, _rows_backward)
 
 class Embedding(nn.Module):
     """Both sides' inputs: table[token] * sqrt(d_model) + position encoding, then dropout.
+
+    A learned position encoding is its table times `position_factor`.
 
     Lookups use the collection "copies" of `table_copies` if given. Raises ValueError if `tie` is
     "all" and the vocabularies' sizes differ.
@@ -203,7 +214,8 @@ class Embedding(nn.Module):
         if length > self.config.max_length:
             longest = f"model.max_length = {self.config.max_length}"
             raise ValueError(f"{length} {side} positions exceed the learned table: {longest}")
-        return self.position_tables[side].astype(jnp.float32)
+        table = self.position_tables[side].astype(jnp.float32)
+        return table * position_factor(self.config)
 
     def _lookup(self, name: str, tokens: Int[Array, "rows length"]) -> Hidden:
         if self.has_variable("copies", name):

@@ -299,3 +299,27 @@ def test_a_run_keeps_the_sizes_that_it_has_recorded():
 def test_without_text_sizes_are_not_settled():
     shown = load_config("files", count=lambda data: 1 // 0)
     assert shown.sizes == "corpus" and shown.model == load_config("files:small").model
+
+
+LEARNED = ["model.positions=learned"]
+
+
+def test_learned_positions_of_a_new_run_have_the_factor_of_tokens():
+    assert load_config("quickstart", LEARNED).model.position_scale == "sqrt_d_model"
+    assert load_config("table3:e_learned_positions").model.position_scale == "sqrt_d_model"
+
+
+def test_a_run_keeps_the_scale_of_its_positions():
+    """One that recorded none, "auto", is from before the setting: its positions have no factor."""
+    new = load_config("quickstart", LEARNED)
+    for scale in ("auto", "one", "sqrt_d_model"):
+        model = dataclasses.replace(new.model, position_scale=scale)
+        recorded = dataclasses.replace(new, model=model)
+        resumed = load_config("quickstart", LEARNED, recorded=recorded)
+        assert resumed.model.position_scale == scale
+
+
+def test_sinusoids_have_no_scale():
+    assert load_config("quickstart").model.position_scale == "auto"
+    with pytest.raises(ConfigError, match="'model.position_scale' = 'one' needs 'model.positions'"):
+        load_config("quickstart", ["model.position_scale=one"])

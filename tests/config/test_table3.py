@@ -37,6 +37,7 @@ ROWS = {cells[0]: cells[1:] for cells in map(str.split, TABLE.strip().split("\n"
 OTHERS = {
     "name",
     "model.positions",
+    "model.position_scale",
     "training.save_every",
     "training.validate_every",
     "training.keep_for_average",

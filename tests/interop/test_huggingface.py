@@ -152,7 +152,7 @@ def log_probs(made: Translator) -> np.ndarray:
 @pytest.mark.parametrize("form", [{"attention_bias": True}, {"norm": "pre"}], ids=str)
 def test_reordered_channels_compute_the_same(form):
     """With learned positions, which are reordered along, nothing tells the orders apart."""
-    made = translator(positions="learned", tie="target", **form)
+    made = translator(positions="learned", position_scale="sqrt_d_model", tie="target", **form)
     expected = log_probs(made)
     order = np.random.default_rng(0).permutation(made.model.config.d_model)
     made.params = unflatten_dict(reorder_channels(from_model(made), order), sep="/")

@@ -50,7 +50,8 @@ def decode(params, config, tokens, encoded):
 def embed(embedding, config, table, positions, tokens):
     x = embedding[table][tokens] * np.sqrt(config.d_model)
     if config.positions == "learned":
-        return x + embedding[positions][: len(tokens)]
+        factor = np.sqrt(config.d_model) if config.position_scale == "sqrt_d_model" else 1
+        return x + embedding[positions][: len(tokens)] * factor
     return x + np.array([sinusoid(pos, config.d_model) for pos in range(len(tokens))])
 
 

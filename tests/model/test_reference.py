@@ -14,7 +14,7 @@ COMBINATIONS = [
     {"norm": "post", "positions": "sinusoidal", "tie": "all"},
     {"norm": "post", "positions": "learned", "tie": "target"},
     {"norm": "pre", "positions": "sinusoidal", "tie": "target"},
-    {"norm": "pre", "positions": "learned", "tie": "none"},
+    {"norm": "pre", "positions": "learned", "position_scale": "sqrt_d_model", "tie": "none"},
     {"norm": "post", "tie": "all", **MARIAN},
     {"norm": "pre", "tie": "none", **MARIAN},
     {"d_k": 4, "d_v": 4, "num_heads": 1},

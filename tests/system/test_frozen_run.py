@@ -1,9 +1,9 @@
 """A run directory of format version 1, as it was written once: it must load in every version.
 
 If this fails, the code has lost the ability to read what users have on their disks. Mend the
-code; the folder is never made anew: `train --config quickstart`, with the settings in its
-config.json, made it, and `Translator.translate` what is in expected.json. A new format gets a
-folder of its own beside it.
+code; the folders are never made again: `train --config quickstart`, with the settings in their
+config.json, made them, and `Translator.translate` what is in expected.json. A new format gets a
+folder of its own beside them.
 """
 
 import json
@@ -16,17 +16,18 @@ from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.rundir.layout import open_run, read_record
 from tests.conftest import ROOT
 
-FROZEN = ROOT / "tests" / "frozen" / "format_1"
+FROZEN = ROOT / "tests" / "frozen"
 
 
-@pytest.fixture
-def frozen(tmp_path) -> Path:
-    return Path(shutil.copytree(FROZEN, tmp_path / "run"))
+# The second was made before `model.position_scale`: its positions have no factor.
+@pytest.fixture(params=["format_1", "format_1_learned_positions"])
+def frozen(request, tmp_path) -> Path:
+    return Path(shutil.copytree(FROZEN / request.param, tmp_path / "run"))
 
 
 def test_it_translates_as_it_did(frozen):
     assert read_record(open_run(frozen)).format_version == 1
-    expected = json.loads((FROZEN / "expected.json").read_text())
+    expected = json.loads((frozen / "expected.json").read_text())
     translator = Translator.load(frozen, which="latest")
     translations = translator.translate([item["source"] for item in expected], n_best=2)
     for item, translation in zip(expected, translations, strict=True):
