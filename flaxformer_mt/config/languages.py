@@ -51,6 +51,12 @@ _CODE = re.compile(r"(?:.*?[./])?(([a-z]{2})(?:[-_][A-Za-z]{2,4})?)(?:\.txt)?(?:
 _DEFAULTS = {"src": "en", "tgt": "de"}  # the built-in grammar's
 
 
+def many_characters(*languages: str) -> bool:
+    """Whether one of these languages is written with thousands of characters."""
+    codes = (re.split("[-_]", language)[0].lower() for language in languages)
+    return any(SCRIPT_OF.get(code) in ("Hani", "Jpan") for code in codes)
+
+
 def with_languages(data: DataConfig) -> DataConfig:
     """`data` with its empty languages, as far as its files tell."""
     found = {side: _endings(data, side) for side in _DEFAULTS}
