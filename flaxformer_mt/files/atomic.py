@@ -1,10 +1,22 @@
 """The only place that writes aside and renames: a name has the old content or the new."""
 
 import contextlib
+import ctypes
+import errno
+import functools
+import hashlib
+import logging
 import os
+import re
 import shutil
+import socket
+import stat
 from collections.abc import Iterator
 from pathlib import Path
+
+_LOGGER = logging.getLogger(__name__)
+# Of <fcntl.h> and <linux/fs.h>.
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
 @contextlib.contextmanager
@@ -12,10 +24,12 @@ def replacing(path: Path, *, aside: Path | None = None) -> Iterator[Path]:
     """Where to make the local file or folder that becomes `path` when the block ends.
 
     It is forced to disk first. A folder can only replace an empty one. After an error nothing is
-    left; a killed process leaves a place named for it, or `aside`, which is cleared first.
+    left; a killed process leaves a place named for it, which the next process removes or reports,
+    or `aside`, which is cleared first.
     """
     if aside is None:
-        aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        remove_orphans(path)
+        aside = path.with_name(f".{path.name}.{os.getpid()}-{_process_table()}.tmp")
     try:
         _remove(aside)
         yield aside
@@ -32,6 +46,94 @@ def write_whole(path: Path, content: bytes) -> None:
     """Writes a local file, whole or not at all. Raises OSError."""
     with replacing(path) as place:
         place.write_bytes(content)
+
+
+def open_in_place(path: Path, flags: int, mode: int = 0o666) -> int:
+    """The descriptor of a regular file that is to be changed where it is.
+
+    Raises OSError, also for a symbolic link, whose target is somebody else's, and for a FIFO or a
+    device.
+    """
+    # Opening a FIFO would otherwise wait for its reader.
+    flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags, mode)
+    except OSError as error:
+        if error.errno == errno.ELOOP and path.is_symlink():
+            raise OSError(
+                errno.ELOOP,
+                "is a symbolic link, whose target would be overwritten: remove the link",
+                str(path),
+            ) from error
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return descriptor
+
+
+def exchange(one: Path, other: Path) -> None:
+    """Swaps two local files or folders at once. Raises OSError, also where the system can't."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)  # Linux
+    if rename is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    names = _AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other)
+    if rename(*names, _RENAME_EXCHANGE):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), str(one), None, str(other))
+
+
+@functools.cache  # once a process is enough, and folders may be large
+def remove_orphans(path: Path) -> None:
+    """Removes what killed processes of this machine have left beside `path`, and logs it.
+
+    What may belong to a living process is kept: another machine's, or another container's, whose
+    processes can't be seen from here, is only logged.
+    """
+    name = re.compile(rf"\.{re.escape(path.name)}\.(\d+)(?:-([0-9a-f]+))?\.tmp")
+    with contextlib.suppress(OSError):  # no such folder: writing will say so
+        for orphan in path.parent.iterdir():
+            match = name.fullmatch(orphan.name)
+            if match is None:
+                continue
+            process, table = match.groups()
+            # Without a table, an earlier version's: one of this process's number isn't in use.
+            is_reused = table is None and int(process) == os.getpid()
+            if table in (None, _process_table()) and _is_alive(int(process)) and not is_reused:
+                continue
+            if table == _process_table() or is_reused:
+                _LOGGER.warning("%s: left by process %s, now gone; removing it", orphan, process)
+                _remove(orphan)
+            else:
+                _LOGGER.warning(
+                    "%s: left by process %s, of another machine or before a restart; delete it "
+                    "unless that process is still running",
+                    orphan,
+                    process,
+                )
+
+
+@functools.cache
+def _process_table() -> str:
+    """A name for the table of processes in which this one has its number.
+
+    A restarted machine has another one, and so has each container.
+    """
+    known = [socket.gethostname()]
+    with contextlib.suppress(OSError):
+        known.append(Path("/proc/sys/kernel/random/boot_id").read_text("ascii"))
+        known.append(os.readlink("/proc/self/ns/pid"))
+    return hashlib.sha256("\n".join(known).encode()).hexdigest()[:8]
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # another user's
+        return True
+    return True
 
 
 def _remove(path: Path) -> None:

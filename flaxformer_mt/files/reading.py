@@ -54,8 +54,10 @@ class JsonError(UserError):
 
 
 def regular_size(path: Path) -> int:
-    """Bytes of a local file. Raises OSError, also for a FIFO or a device."""
+    """Bytes of a local file. Raises OSError, also for a folder, a FIFO or a device."""
     status = path.stat()
+    if stat.S_ISDIR(status.st_mode):
+        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "not a regular file", str(path))
     return status.st_size

@@ -21,6 +21,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
+from flaxformer_mt.files.atomic import open_in_place
 from flaxformer_mt.files.reading import parse_json
 from flaxformer_mt.rundir import CheckpointError, RunDirectoryError
 from flaxformer_mt.rundir.layout import RunDirectory
@@ -63,7 +64,7 @@ def locked(
 def _locked_here(run: RunDirectory, doing: str) -> Iterator[None]:
     """The kernel ends the lock with its process. Warns if the file system has no locks."""
     with explained(run.lock_file, "opened"):
-        descriptor = os.open(run.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = open_in_place(run.lock_file, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         # flock: POSIX record locks don't exclude this process and end when any library closes it.
         try:

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import io
 import json
 import math
 import os
@@ -12,8 +13,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
-from flaxformer_mt.files.atomic import write_whole
-from flaxformer_mt.files.reading import JsonError, parse_json
+from flaxformer_mt.files.atomic import open_in_place, write_whole
+from flaxformer_mt.files.reading import JsonError, parse_json, read_file
 from flaxformer_mt.rundir import WorkdirError
 from flaxformer_mt.rundir.paths import explained
 
@@ -27,9 +28,8 @@ class MetricsLog(contextlib.AbstractContextManager["MetricsLog"]):
     def __init__(self, path: Path) -> None:
         self.path = path
         with explained(path, "opened"):
-            with contextlib.suppress(FileNotFoundError):
-                os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
-            self._file = open(path, "ab", buffering=0)
+            self._file = self._opened()
+            self._file.truncate(path.read_bytes().rfind(b"\n") + 1)
 
     def write(self, step: int, values: Mapping[str, Any]) -> None:
         """Appends a report. Raises RunDirectoryError, maybe after half a line."""
@@ -42,22 +42,26 @@ class MetricsLog(contextlib.AbstractContextManager["MetricsLog"]):
     def rewind(self, step: int) -> None:
         """Drops the lines of steps after `step`, which training repeats."""
         reports = read_metrics(self.path)
-        lines = self.path.read_bytes().splitlines(keepends=True)
+        lines = read_file(self.path).splitlines(keepends=True)
         kept = [line for line, one in zip(lines, reports, strict=False) if one["step"] <= step]
         if len(kept) < len(lines):
             with explained(self.path, "rewritten"):
                 write_whole(self.path, b"".join(kept))
                 self._file.close()
-                self._file = open(self.path, "ab", buffering=0)
+                self._file = self._opened()
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
+
+    def _opened(self) -> io.FileIO:
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
+        return io.FileIO(open_in_place(self.path, flags), "a+b")
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """Every complete line, in order; none if the file doesn't exist. Raises RunDirectoryError."""
     with explained(path, "read"):
-        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+        lines = read_file(path).splitlines(keepends=True) if path.exists() else []
     if lines and not lines[-1].endswith(b"\n"):
         lines.pop()
     return [_parse(path, number, line) for number, line in enumerate(lines, start=1)]

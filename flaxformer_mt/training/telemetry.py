@@ -11,6 +11,7 @@ from typing import Any, TextIO
 import numpy as np
 import tqdm
 
+from flaxformer_mt.files.atomic import write_whole
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.metrics_log import MetricsLog
 from flaxformer_mt.rundir.paths import explained
@@ -224,7 +225,7 @@ class Telemetry(contextlib.AbstractContextManager["Telemetry"]):
         """Some validation sentences, translated after `step`."""
         with explained(self._samples, "written"):
             self._samples.mkdir(exist_ok=True)
-            (self._samples / f"step-{step}.txt").write_text(as_text(samples), "utf-8")
+            write_whole(self._samples / f"step-{step}.txt", as_text(samples).encode())
         self._trackers.samples(step, samples)
 
     def _record(self, kind: str, step: int, values: Mapping[str, float]) -> None:

@@ -120,3 +120,18 @@ def test_sums_are_of_rates_since_the_report_before():
     np.testing.assert_array_equal(done.tgt_tokens, [0, 400, 420, 620])
     gaps = [{"step": 1, "a": value} for value in (1, 2.5, math.inf, math.nan, "x", True, None)]
     np.testing.assert_array_equal(column([*gaps, {"step": 2}], "a"), [1, 2.5, *[np.nan] * 6])
+
+
+def test_a_log_that_is_no_file_of_the_run_is_refused(tmp_path):
+    """A torn line is cut off: of a link's target, which is somebody else's, that would be most."""
+    path, victim = tmp_path / "metrics.jsonl", tmp_path / "victim"
+    victim.write_text("precious")
+    path.symlink_to(victim)
+    with pytest.raises(RunDirectoryError, match=r"metrics\.jsonl: cannot be opened: is a symbolic"):
+        MetricsLog(path)
+    assert victim.read_text() == "precious"
+    path.unlink()
+    os.mkfifo(path)
+    for read in (MetricsLog, read_metrics):
+        with pytest.raises(RunDirectoryError, match="not a regular file"):
+            read(path)

@@ -53,3 +53,16 @@ def test_a_place_without_locks_is_said(tmp_path, monkeypatch):
         with locked(RunDirectory(tmp_path), TRAINING):
             pass
     assert warned[0].filename == __file__
+
+
+def test_a_lock_that_is_no_file_of_the_run_is_refused(tmp_path):
+    """A link's target is somebody else's, and a pipe has no content."""
+    run, victim = RunDirectory(tmp_path / "run"), tmp_path / "victim"
+    run.path.mkdir()
+    victim.write_text("precious")
+    run.lock_file.symlink_to(victim)
+    refused(run, "lock: cannot be opened: is a symbolic link, whose target would be overwritten")
+    assert victim.read_text() == "precious"
+    run.lock_file.unlink()
+    os.mkfifo(run.lock_file)
+    refused(run, "lock: cannot be opened: not a regular file")
