@@ -47,8 +47,8 @@ from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.parallel.mesh import local_mesh, whole_on
 from flaxformer_mt.parsing.linearization import escaped, tokens_of
 from flaxformer_mt.rundir.cache import local_copy
-from flaxformer_mt.rundir.checkpoint_choice import Chosen, Which, chosen_weights
-from flaxformer_mt.rundir.checkpoints import load_params
+from flaxformer_mt.rundir.checkpoint_choice import Chosen, Which
+from flaxformer_mt.rundir.checkpoints import load_chosen
 from flaxformer_mt.rundir.layout import RunDirectory, open_run, read_record
 from flaxformer_mt.rundir.paths import exists, explained, write_bytes
 
@@ -125,8 +125,7 @@ class Translator:
         run = open_run(run_dir)
         config = freeze(read_record(run).config, str(run.config_file))
         vocabularies = Vocabularies.load(local_copy(run.vocabulary))
-        chosen = which if isinstance(which, Chosen) else chosen_weights(run, which)
-        params = load_params(run, chosen.checkpoint)
+        chosen, params = load_chosen(run, which)
         sizes = vocabularies.src.size, vocabularies.tgt.size
         described = sum(count_by_formula(config.model, *sizes).values())
         if described != (found := sum(count(params).values())):

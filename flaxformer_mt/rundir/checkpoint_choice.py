@@ -1,17 +1,25 @@
 """Which checkpoints to keep, which exist, what a name means, and their average."""
 
+import contextlib
 import dataclasses
+import fcntl
 import logging
 import math
+import os
 import shutil
-from collections.abc import Container, Iterator, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from flaxformer_mt.config import TrainingConfig
+from flaxformer_mt.files.atomic import exchange
 from flaxformer_mt.rundir import CheckpointError, DamagedError, UnreadError
 from flaxformer_mt.rundir.layout import RunDirectory
-from flaxformer_mt.rundir.paths import COMMITTED, asking, is_remote, remove
+from flaxformer_mt.rundir.paths import COMMITTED, asking, check_writable, is_remote, remove
+
+T = TypeVar("T")
 
 
 def best_by(settings: TrainingConfig) -> dict[str, Any]:
@@ -53,6 +61,9 @@ def steps_to_keep(
 
 
 AVERAGE = "average"
+# What `write_average` leaves beside it if it is killed.
+_ASIDE, _BEFORE = f"{AVERAGE}.new", ".before"
+_PATIENCE, _PAUSE = 100, 0.01  # attempts to read what others replace, and seconds between two looks
 
 # Why a checkpoint was saved: the run's first weights, an interval, its end between intervals, a
 # stop.
@@ -82,11 +93,50 @@ def is_there(folder: Path) -> bool:
     return folder.is_dir()
 
 
+def has_average(directory: Path) -> bool:
+    """Whether a checkpoints directory has averaged parameters, also while they are replaced."""
+    for _ in range(_PATIENCE):
+        if is_there(directory / AVERAGE):
+            return True
+        if is_remote(directory) or not any(directory.glob(f"{_ASIDE}*{_BEFORE}")):
+            return False
+        time.sleep(_PAUSE)
+    return False
+
+
 def existing_average(directory: Path) -> Path:
     """Where averaged parameters lie. Raises CheckpointError if there are none."""
-    if not is_there(directory / AVERAGE):
+    if not has_average(directory):
         raise CheckpointError(f"{directory.parent}: has no averaged parameters; run `average`")
     return directory / AVERAGE
+
+
+def while_replaced(folder: Path, read: Callable[[Path], T]) -> T:
+    """What `read` gives of an average; reads again if it was replaced meanwhile.
+
+    Several processes can't see that alike, so they only read once. Raises CheckpointError.
+    """
+    import jax
+
+    for _ in range(_PATIENCE):
+        version = _version(folder)
+        try:
+            return read(folder)
+        except CheckpointError:
+            if jax.process_count() > 1 or version == _version(folder):
+                raise
+    return read(folder)
+
+
+def _version(folder: Path) -> tuple[int, int] | None:
+    """Differs from that of the folder which had this name before."""
+    if is_remote(folder):
+        return None
+    try:
+        status = folder.stat()
+    except FileNotFoundError:  # between two renames
+        return None
+    return status.st_ino, status.st_mtime_ns
 
 
 def select_step(directory: Path, which: Literal["best", "latest"] | int) -> int:
@@ -148,7 +198,7 @@ def listed(steps: Sequence[int]) -> str:
 
 def stale_average(run: RunDirectory) -> str | None:
     """A sentence about an average older than the run's newest step. Raises CheckpointError."""
-    if not is_there(run.checkpoints / AVERAGE):
+    if not has_average(run.checkpoints):
         return None
     meta = average_meta(run)
     made = meta.get("newest", max(meta["steps"]))  # early ones don't say
@@ -165,14 +215,19 @@ def average_meta(run: RunDirectory) -> dict[str, Any]:
 
     folder = existing_average(run.checkpoints)
     try:
-        return read_meta(folder)
+        return while_replaced(folder, read_meta)
     except DamagedError as error:
         raise DamagedError(f"{error}; run `average` again") from error
 
 
+def average_name(run: RunDirectory) -> str:
+    """The average's name, "average of steps 1100, 1200". Raises CheckpointError."""
+    return f"average of steps {listed(average_meta(run)['steps'])}"
+
+
 def default_weights(run: RunDirectory) -> Literal["average", "best", "latest"]:
     """The average if it isn't stale, else the best, else the latest. Raises UnreadError."""
-    if is_there(run.checkpoints / AVERAGE) and not stale_average(run):
+    if has_average(run.checkpoints) and not stale_average(run):
         return "average"
     try:
         select_step(run.checkpoints, "best")
@@ -200,7 +255,7 @@ def chosen_weights(run: RunDirectory, which: Which) -> Chosen:
     """The checkpoint that a name means now; warns of a stale average. Raises CheckpointError."""
     named = default_weights(run) if which == "auto" else which
     if named == "average":
-        chosen = Chosen("average", f"average of steps {listed(average_meta(run)['steps'])}")
+        chosen = Chosen("average", average_name(run))
     else:
         step = select_step(run.checkpoints, named)
         chosen = Chosen(step, f"step {step}" if named == step else f"{named}, step {step}")
@@ -218,14 +273,23 @@ def average_checkpoints(
     Nested dictionaries of NumPy arrays in the parameters' dtype, summed in float64, with one
     checkpoint in memory at a time. Raises CheckpointError for fewer than n or a damaged one.
     """
-    import jax
-    import numpy as np
-
-    from flaxformer_mt.rundir.checkpoint_format import hush, read_weights
+    from flaxformer_mt.rundir.checkpoint_format import hush
 
     hush()
     if n < 1:
         raise ValueError(f"cannot average {n} checkpoints")
+    for _ in range(_PATIENCE):
+        steps = _steps_to_average(run, n, by)
+        try:
+            return _mean_parameters(run, steps), steps
+        except CheckpointError:
+            # Training removes old ones.
+            if all(is_there(run.checkpoints / str(step)) for step in steps):
+                raise
+    raise CheckpointError(f"{run}: its checkpoints are replaced faster than they can be read")
+
+
+def _steps_to_average(run: RunDirectory, n: int, by: Literal["latest", "best"]) -> list[int]:
     if by == "latest":
         steps, setting = regular_steps(run.checkpoints)[-n:], "training.keep_for_average"
     else:
@@ -238,6 +302,15 @@ def average_checkpoints(
             f"{listed(steps) or 'none'}{others}); average fewer, or keep more with a higher "
             f"{setting}"
         )
+    return steps
+
+
+def _mean_parameters(run: RunDirectory, steps: Sequence[int]) -> dict[str, Any]:
+    import jax
+    import numpy as np
+
+    from flaxformer_mt.rundir.checkpoint_format import read_weights
+
     total: Any = None
     first: Any = None
     for step in steps:
@@ -250,34 +323,73 @@ def average_checkpoints(
             different = f"checkpoints {steps[0]} and {step} belong to different models"
             raise CheckpointError(f"{run}: {different}")
         jax.tree.map(lambda sum_, array: np.add(sum_, array, out=sum_), total, arrays)
-    mean = jax.tree.map(lambda sum_, array: (sum_ / len(steps)).astype(array.dtype), total, arrays)
-    return mean, steps
+    mean: dict[str, Any] = jax.tree.map(
+        lambda sum_, array: (sum_ / len(steps)).astype(array.dtype), total, arrays
+    )
+    return mean
 
 
 def write_average(run: RunDirectory, params: Any, steps: Sequence[int]) -> None:
-    """Stores averaged parameters as `checkpoints/average`. Raises CheckpointError."""
+    """Stores averaged parameters as `checkpoints/average`. Raises CheckpointError.
+
+    On a disk, several may be written at a time: each waits for the one before, and the last stays.
+    """
     import orbax.checkpoint as ocp
 
     from flaxformer_mt.rundir.checkpoint_format import composite, first_line, hush
 
     hush()
-    place, aside = run.checkpoints / AVERAGE, run.checkpoints / f"{AVERAGE}.new"
-    before = run.checkpoints / f"{AVERAGE}.new.before"
+    check_writable(run.checkpoints)
+    place = run.checkpoints / AVERAGE
     meta = {"steps": list(steps), "newest": max([*steps, *list_steps(run.checkpoints)])}
     arguments = composite({"params": params}, {"meta": meta})
     try:
         if is_remote(place):
             remove(place)
-        else:
-            for leftover in run.checkpoints.glob(f"{AVERAGE}.new*"):
-                shutil.rmtree(leftover)
-        with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as writer:
-            writer.save(place if is_remote(place) else aside, args=arguments)
-        if not is_remote(place):
-            # By renaming: what is half removed would still be taken for an average.
-            if place.exists():
-                place.rename(before)
-            aside.rename(place)
-            remove(before)
+            with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as writer:
+                writer.save(place, args=arguments)
+            return
+        with _averaging(run.checkpoints) as aside:
+            with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as writer:
+                writer.save(aside, args=arguments)
+            _put_in_place(aside, place)
     except Exception as error:  # Orbax and TensorStore raise anything.
         raise CheckpointError(f"{place}: cannot be written: {first_line(error)}") from error
+
+
+@contextlib.contextmanager
+def _averaging(directory: Path) -> Iterator[Path]:
+    """Where one of several writers at a time can make an average."""
+    aside = directory / f"{_ASIDE}.{os.getpid()}.{threading.get_ident()}"
+    directory.mkdir(exist_ok=True)
+    # The folder itself is locked: the run's lock is held while it trains.
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        leftovers = f"{_ASIDE}*"
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except OSError:  # a file system without locks: others may be at work
+            leftovers = f"{aside.name}*"
+        for leftover in directory.glob(leftovers):
+            shutil.rmtree(leftover)
+        yield aside
+    finally:
+        os.close(descriptor)
+
+
+def _put_in_place(aside: Path, place: Path) -> None:
+    """Renames a folder, which readers find whole at any moment, and removes the one before.
+
+    What is half removed would still be taken for an average.
+    """
+    before = aside
+    if not place.exists():
+        aside.rename(place)
+        return
+    try:
+        exchange(aside, place)
+    except OSError:  # not on every file system
+        before = aside.with_name(f"{aside.name}{_BEFORE}")
+        place.rename(before)
+        aside.rename(place)
+    remove(before)

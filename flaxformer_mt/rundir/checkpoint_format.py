@@ -27,13 +27,15 @@ from etils import epath
 from flax.traverse_util import unflatten_dict
 from jax.experimental import multihost_utils
 
+from flaxformer_mt.files.reading import read_file
 from flaxformer_mt.rundir import CheckpointError, DamagedError, UnreadError
 from flaxformer_mt.rundir.digests import flatten_paths, tree_digest
-from flaxformer_mt.rundir.paths import COMMITTED, is_remote
+from flaxformer_mt.rundir.paths import COMMITTED, check_readable, is_remote
 
 T = TypeVar("T")
 
 META_VERSION = 1
+_MANIFEST = "manifest.ocdbt"
 _PATIENCE = 120  # seconds until all hosts list the same files: NFS may lag by 60
 _MISSING = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR}
 _REFUSED = re.compile("RESOURCE_EXHAUSTED|PERMISSION_DENIED")
@@ -88,8 +90,9 @@ def read_tree(folder: Path, meta: Mapping[str, Any], name: str, abstract: Any) -
 
     Leaves of `abstract` are arrays or ShapeDtypeStructs, without a sharding for the first local
     device. Raises CheckpointError for another form, DamagedError for missing files or wrong
-    digests, UnreadError where the machine fails.
+    digests, UnreadError where the machine fails, and WorkdirError for a path that can't be read.
     """
+    check_readable(folder)
     wanted = {path: _target(leaf) for path, leaf in flatten_paths(abstract).items()}
     check_form(folder, meta, name, wanted)
     found: dict[str, Any] = {}
@@ -114,6 +117,17 @@ def read_weights(folder: Path) -> dict[str, Any]:
     }
     tree: dict[str, Any] = read_tree(folder, meta, weights, _nested(leaves))
     return tree
+
+
+def read_back(folder: Path) -> None:
+    """Raises DamagedError if a checkpoint just written lacks its description or an index of arrays.
+
+    Orbax writes each process's arrays apart, and merges what it finds of them in the end.
+    """
+    meta = read_meta(folder)
+    for name, leaves in meta["leaves"].items():
+        if leaves and not reading(folder, name, (folder / name / _MANIFEST).read_bytes):
+            raise DamagedError(f"{folder}: {name}/{_MANIFEST} is empty")
 
 
 def check_form(folder: Path, meta: Mapping[str, Any], name: str, wanted: Mapping[str, Any]) -> None:
@@ -166,7 +180,7 @@ def _read_arrays(place: Path, wanted: Mapping[str, jax.ShapeDtypeStruct]) -> dic
 
 
 def _read_json(folder: Path, name: str) -> dict[str, Any]:
-    document = reading(folder, name, lambda: json.loads((folder / name / "metadata").read_bytes()))
+    document = reading(folder, name, lambda: json.loads(read_file(folder / name / "metadata")))
     if not isinstance(document, dict):
         raise DamagedError(f"{folder}: {name} has changed since it was written")
     return document

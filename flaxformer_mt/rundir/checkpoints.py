@@ -24,12 +24,13 @@ from flaxformer_mt.rundir import (
     checkpoint_choice as choice,
     checkpoint_format as form,
 )
-from flaxformer_mt.rundir.checkpoint_choice import Kind
+from flaxformer_mt.rundir.checkpoint_choice import Chosen, Kind, Which
 from flaxformer_mt.rundir.digests import flatten_paths
 from flaxformer_mt.rundir.layout import RunDirectory
-from flaxformer_mt.rundir.paths import as_path, is_remote, remove
+from flaxformer_mt.rundir.paths import as_path, check_writable, is_remote, remove
 
 _TEMPORARY = "[0-9]*.orbax-checkpoint-tmp*"
+_CHOICES = 100  # of a checkpoint that others remove or replace
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -67,9 +68,12 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
     ) -> None:
         form.hush()
         self.directory = as_path(directory)
+        check_writable(self.directory)
         self.settings = settings
         self._before_save = before_save
         self._report = report
+        self._unproven: int | None = None  # the first step saved here, until it was read back
+        self._has_saved = False
         self._manager: ocp.CheckpointManager | None = self._open()
 
     def save(self, snapshot: Snapshot) -> bool:
@@ -93,14 +97,20 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
             self._opened().save(snapshot.step, args=arguments, force=True)
         except Exception as error:
             self._failed(error)
+        if not self._has_saved:
+            self._has_saved, self._unproven = True, snapshot.step
         return True
 
     def wait(self) -> None:
-        """Returns when the last save is on disk. Raises CheckpointError if it failed."""
+        """Returns when the last save is on disk. Raises CheckpointError if it failed, and if what
+        the first one wrote can't be read back."""
         try:
             self._opened().wait_until_finished()
         except Exception as error:
             self._failed(error)
+        step, self._unproven = self._unproven, None
+        if step is not None:
+            self._read_back(self.directory / str(step))
 
     def restore(
         self, abstract_params: Any, abstract_opt_state: Any, *, abstract_ema: Any = None
@@ -205,12 +215,28 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
 
     def _failed(self, error: Exception) -> None:
         """Closes the manager, which is unusable after a failure; the next call makes a new one."""
+        self._has_saved, self._unproven = False, None
         try:
             self._close_manager()
         except Exception as second:
             error.add_note(f"and closing: {second}")
         said = f"could not be saved: {form.first_line(error)}; earlier ones are intact"
         raise CheckpointError(f"{self.directory}: a checkpoint {said}") from error
+
+    def _read_back(self, folder: Path) -> None:
+        """Raises CheckpointError if a save that seemed to succeed didn't."""
+        try:
+            with form.damaged_for_all(f"{folder}:"):
+                try:
+                    form.read_back(folder)
+                except UnreadError as error:
+                    self._report(f"{error}; reading back the next one instead")
+                    self._has_saved = False
+        except DamagedError as error:
+            raise CheckpointError(
+                f"{error}, although it was just saved; train in another folder, since nothing "
+                "saved here could be used"
+            ) from error
 
     def _set_aside(self, damaged: Mapping[int, str], used: int) -> None:
         if not damaged:
@@ -232,15 +258,34 @@ def load_params(
 ) -> dict[str, Any]:
     """A run's parameters, as `read_weights`, without model or lock. Raises CheckpointError."""
     form.hush()
-    if which == "average":
-        folder = choice.existing_average(run.checkpoints)
-    else:
-        folder = run.checkpoints / str(choice.select_step(run.checkpoints, which))
     try:
-        return form.read_weights(folder)
+        if which == "average":
+            folder = choice.existing_average(run.checkpoints)
+            return choice.while_replaced(folder, form.read_weights)
+        return form.read_weights(run.checkpoints / str(choice.select_step(run.checkpoints, which)))
     except DamagedError as error:
         steps = choice.listed(choice.list_steps(run.checkpoints))
         raise DamagedError(f"{error}; choose another checkpoint: there are {steps}") from error
+
+
+def load_chosen(run: RunDirectory, which: Which | Chosen) -> tuple[Chosen, dict[str, Any]]:
+    """What `which` names and its parameters, as `load_params`. Raises CheckpointError.
+
+    Chooses again if training removed the checkpoint, or `average` replaced it, in between.
+    """
+    for _ in range(_CHOICES):
+        chosen = which if isinstance(which, Chosen) else choice.chosen_weights(run, which)
+        try:
+            params = load_params(run, chosen.checkpoint)
+        except CheckpointError:
+            folder = run.checkpoints / str(chosen.checkpoint)
+            if chosen.checkpoint == "average" or chosen == which or choice.is_there(folder):
+                raise
+            continue
+        is_average = chosen.checkpoint == "average"
+        if chosen == which or not is_average or choice.average_name(run) == chosen.name:
+            return chosen, params
+    raise CheckpointError(f"{run}: its checkpoints are replaced faster than they can be read")
 
 
 def _read(folder: Path, abstract: Mapping[str, Any]) -> Snapshot:

@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from flaxformer_mt.rundir import WorkdirError
-from flaxformer_mt.rundir.paths import as_path, document, exists, explained, is_remote, write_json
+from flaxformer_mt.rundir.paths import (
+    as_path,
+    check_writable,
+    document,
+    exists,
+    explained,
+    is_remote,
+    write_json,
+)
 from flaxformer_mt.versions import git_commit, package_versions
 
 FORMAT_VERSION = 1  # raised when older readers would misread; every version up to it loads
@@ -105,6 +113,7 @@ def create(
 
 def make_folder(run: RunDirectory) -> None:
     """Makes a new run's folder, except in a bucket, to lock it. Raises WorkdirError."""
+    check_writable(run.path)
     if is_remote(path := run.path):
         return
     try:

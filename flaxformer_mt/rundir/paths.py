@@ -62,6 +62,37 @@ def is_remote(path: os.PathLike[str]) -> bool:
     return not isinstance(path, Path)
 
 
+# Orbax merges the parts of a checkpoint by a glob of its whole path, which then finds no part, or
+# another run's.
+_PATTERNS = "*?["
+
+
+def check_writable(path: Path) -> None:
+    """Raises WorkdirError for a path below which checkpoints can be written, but not read."""
+    check_readable(path)
+    if characters := [character for character in _PATTERNS if character in str(path)]:
+        raise _unfit(path, f"checkpoints can't be stored below a path with {characters[0]!r}")
+
+
+def check_readable(path: Path) -> None:
+    """Raises WorkdirError for a path that Orbax and TensorStore take for another one."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        # Shown escaped: it can't be printed.
+        shown = ascii(str(path))
+        raise _unfit(shown, "checkpoints can't be stored below a path that isn't UTF-8") from error
+    if "\\" in str(path):
+        raise _unfit(path, r"checkpoints can't be stored below a path with '\'")
+    # They replace `gs:/`, which os.path.normpath makes of an address, by `gs://`.
+    if not is_remote(path) and "gs:/" in f"{path}/":
+        raise _unfit(path, "checkpoints can't be stored below a folder whose name ends in 'gs:'")
+
+
+def _unfit(path: object, why: str) -> WorkdirError:
+    return WorkdirError(f"{path}: {why}; rename that folder, or choose another one")
+
+
 def is_primary() -> bool:
     """Whether this process is alone or the first, which writes for all."""
     jax = sys.modules.get("jax")  # without it, the process is alone

@@ -1,6 +1,10 @@
 """The mean of checkpoints, and where it is kept."""
 
+import concurrent.futures
 import dataclasses
+import errno
+import re
+import shutil
 from unittest import mock
 
 import jax
@@ -9,9 +13,19 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
-from flaxformer_mt.rundir import CheckpointError, checkpoint_choice
-from flaxformer_mt.rundir.checkpoint_choice import average_checkpoints, average_meta, write_average
-from flaxformer_mt.rundir.checkpoints import load_params
+from flaxformer_mt.rundir import (
+    CheckpointError,
+    checkpoint_choice,
+    checkpoint_format,
+    checkpoints,
+)
+from flaxformer_mt.rundir.checkpoint_choice import (
+    average_checkpoints,
+    average_meta,
+    default_weights,
+    write_average,
+)
+from flaxformer_mt.rundir.checkpoints import load_chosen, load_params
 from tests.rundir.snapshots import snapshot, tree
 
 
@@ -103,6 +117,62 @@ def test_an_average_is_whole_whenever_its_replacement_is_killed(run, monkeypatch
     assert_mean(load_params(run, "average"), 7)
     write_average(run, tree(2), [2])
     assert [path.name for path in run.checkpoints.iterdir()] == ["average"]
+
+
+def at_once(count, work):
+    """Threads do the same work, each with its number; their results."""
+    with concurrent.futures.ThreadPoolExecutor(count) as pool:
+        return list(pool.map(work, range(count)))
+
+
+@pytest.mark.parametrize("exchanges", [True, False])
+def test_an_average_can_be_read_and_replaced_by_many_at_once(run, saved, monkeypatch, exchanges):
+    """Also where the system can't exchange two folders at once."""
+    if not exchanges:
+        unsupported = mock.Mock(side_effect=OSError(errno.EINVAL, "Invalid argument"))
+        monkeypatch.setattr(checkpoint_choice, "exchange", unsupported)
+    saved(*map(snapshot, (1, 2, 3)))
+    write_average(run, *average_checkpoints(run, 1))
+    wanted = {f"average of steps {steps}" for steps in ("3", "2, 3", "1, 2, 3")}
+
+    def work(number):
+        for turn in range(6):
+            if number < 3:
+                write_average(run, *average_checkpoints(run, 1 + (number + turn) % 3))
+                continue
+            for _ in range(10):
+                assert default_weights(run) == "average"
+                chosen, params = load_chosen(run, "auto")
+                assert chosen.name in wanted
+                steps = [int(step) for step in re.findall(r"\d+", chosen.name)]
+                assert_mean(params, *steps)
+
+    at_once(6, work)
+    assert sorted(p.name for p in run.checkpoints.iterdir()) == ["1", "2", "3", "average"]
+
+
+def test_what_training_removes_meanwhile_is_chosen_again(run, saved, monkeypatch):
+    """The newest checkpoints, to be averaged or loaded, may be older ones a moment later."""
+    saved(*map(snapshot, (1, 2, 3)))
+    read = checkpoint_format.read_weights
+
+    def late(folder):
+        if folder.name == "2":
+            shutil.rmtree(folder)
+        return read(folder)
+
+    monkeypatch.setattr(checkpoint_format, "read_weights", late)
+    params, steps = average_checkpoints(run, 2)
+    assert steps == [1, 3]
+    assert_mean(params, 1, 3)
+    saved(snapshot(4))
+    shutil.rmtree(run.checkpoints / "3")
+    listed = mock.Mock(side_effect=[3, 4])
+    monkeypatch.setattr(checkpoint_choice, "select_step", listed)
+    monkeypatch.setattr(
+        checkpoints, "load_params", lambda run, step: read(run.checkpoints / f"{step}")
+    )
+    assert load_chosen(run, "latest")[0].name == "latest, step 4"
 
 
 def test_a_damaged_one_is_named(run, saved):

@@ -148,6 +148,18 @@ def test_a_full_disk_is_a_save_error_and_not_the_end(run, capfd):
     assert capfd.readouterr() == ("", ""), "the exception says it; no log besides"
 
 
+def test_the_first_one_saved_is_read_back(run, monkeypatch):
+    """Orbax may merge no part of a checkpoint and say nothing."""
+    first = Checkpoints(run.checkpoints, KEEP_ALL)
+    first.save(snapshot(1))
+    first._opened().wait_until_finished()
+    (run.checkpoints / "1" / "params" / "manifest.ocdbt").unlink()
+    with pytest.raises(CheckpointError, match="1: params cannot be read.* although it was just"):
+        first.save(snapshot(2))
+    first.close()
+    assert list_steps(run.checkpoints) == [1]
+
+
 def test_a_kill_during_a_save_costs_that_save_only(run, saved):
     saved(snapshot(1))
     shutil.copytree(run.checkpoints / "1", run.checkpoints / "2.orbax-checkpoint-tmp")

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from flaxformer_mt import versions
-from flaxformer_mt.rundir import RunDirectoryError
+from flaxformer_mt.rundir import RunDirectoryError, WorkdirError
+from flaxformer_mt.rundir.checkpoint_choice import average_checkpoints, write_average
+from flaxformer_mt.rundir.checkpoints import load_params
 from flaxformer_mt.rundir.layout import (
     FORMAT_VERSION,
     RunDirectory,
@@ -23,6 +25,7 @@ from flaxformer_mt.rundir.layout import (
     record_start,
     write_status,
 )
+from tests.rundir.snapshots import save, snapshot
 
 CONFIG = {"name": "test", "model": {"d_model": 512, "dropout": 0.1}, "freeze": ["encoder/*"]}
 
@@ -50,6 +53,37 @@ def test_a_run_s_place_is_absolute_and_a_run_is_read_back(tmp_path, monkeypatch)
     assert read_status(run) is None
     write_status(run, failed := Status(state="failed", step=7, reason="loss was not finite"))
     assert read_status(run) == failed and {*os.listdir(run.path)} == {"config.json", "status.json"}
+
+
+REFUSED = ("lr[0.1]", "a[", "a*", "a?", "a\\b", "gs:", "logs:", os.fsdecode(b"\xff"))
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_path_below_which_no_checkpoint_could_be_read_is_refused(tmp_path, saved, name):
+    """Orbax merges a checkpoint's parts by a glob, and TensorStore reads another path."""
+    with pytest.raises(WorkdirError, match="can't be stored below a .*rename that folder"):
+        create(tmp_path / name / "run", CONFIG, [])
+    assert not (tmp_path / name).exists()
+    with pytest.raises(WorkdirError, match="can't be stored below"):
+        save(RunDirectory(tmp_path / name / "run"), snapshot(1))
+    # A run that was moved there is not taken for damaged.
+    saved(snapshot(1))
+    shutil.copytree(tmp_path / "run", tmp_path / name / "run")
+    moved = RunDirectory(tmp_path / name / "run")
+    if {*name} & {*"[*?"}:
+        load_params(moved, 1)
+    else:
+        with pytest.raises(WorkdirError, match="can't be stored below"):
+            load_params(moved, 1)
+
+
+def test_below_any_other_path_a_checkpoint_can_be_read(tmp_path):
+    characters = {chr(number) for number in range(1, 128)} - {*"/[*?\\"}
+    name = "~" + "".join(sorted(characters)) + "é中\u2028😀%20#:&"
+    run = create(tmp_path / name / " a " / "run", CONFIG, [])
+    save(run, snapshot(1))
+    write_average(run, *average_checkpoints(run, 1))
+    assert load_params(run, 1).keys() == load_params(run, "average").keys()
 
 
 def test_a_run_is_not_made_over_another_nor_of_what_is_no_json(tmp_path):
