@@ -8,22 +8,26 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import fcntl
+import hashlib
 import json
 import os
 import re
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from flaxformer_mt.errors import UserError
+from flaxformer_mt.files.atomic import open_in_place
+from flaxformer_mt.files.reading import regular_size
 from flaxformer_mt.rundir import RunDirectoryError, paths
 
 FORMAT = 2  # of the record
 EVERY = 60.0  # seconds between uploads
 PART = 1 << 23  # bytes that are uploaded earlier
+_CHUNK = 1 << 20  # bytes
 _ADVICE = "use the earlier command, or start over with --restart"
 
 
@@ -50,6 +54,89 @@ def record_of(shard: str) -> Path:
     """What tells where a finished shard comes from. `FILE.shard-*` doesn't match it."""
     path = paths.as_path(shard)
     return path.with_name(f"{path.name.replace('.shard-', '.record-')}.json")
+
+
+class Tally:
+    """Bytes, line ends and sha256 of an output."""
+
+    def __init__(self) -> None:
+        self.size = self.lines = 0
+        self._digest = hashlib.sha256()
+
+    def add(self, data: bytes) -> None:
+        self.size += len(data)
+        self.lines += data.count(b"\n")
+        self._digest.update(data)
+
+    @property
+    def sha256(self) -> str:
+        return self._digest.hexdigest()
+
+    def content(self) -> dict[str, Any]:
+        """What a shard's record says of the shard."""
+        return {"bytes": self.size, "lines": self.lines, "sha256": self.sha256}
+
+
+def pieces(stream: BinaryIO, size: int | None = None) -> Iterator[bytes]:
+    """The next `size` bytes of a stream, or what there is."""
+    left = size
+    while left != 0 and (data := stream.read(_CHUNK if left is None else min(left, _CHUNK))):
+        yield data
+        left = None if left is None else left - len(data)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ShardRecord:
+    """Where a finished shard comes from, and what it is; earlier versions' tell less."""
+
+    identity: Mapping[str, Any]
+    start: list[Any]  # a Place, after a round trip through JSON
+    stop: list[Any]
+    whole: int | None  # lines of the input
+    output: Mapping[str, Any] | None  # `Tally.content`
+
+    @classmethod
+    def read(cls, record: Mapping[str, Any]) -> ShardRecord:
+        """Raises KeyError, TypeError and ValueError for other content."""
+        output = record.get("output")
+        if output is not None:
+            output = {name: output[name] for name in Tally().content()}
+        return cls(
+            identity=dict(record["identity"]),
+            start=[int(record["start"][0]), str(record["start"][1])],
+            stop=[int(record["stop"][0]), str(record["stop"][1])],
+            whole=record.get("whole"),
+            output=output,
+        )
+
+
+def shard_content(shard: str, record: ShardRecord) -> Iterator[bytes]:
+    """A finished shard's bytes. Raises OutputError, before or after them, if they aren't those that
+    its record describes."""
+    path, tally = paths.as_path(shard), Tally()
+    with _explained(path, verb="read"):
+        if isinstance(path, Path):  # also, since a FIFO would wait for its writer
+            _check(shard, record, {"bytes": regular_size(path)})
+        with path.open("rb") as stream:
+            for data in pieces(stream):
+                tally.add(data)
+                yield data
+    _check(shard, record, tally.content())
+
+
+def check_shard(shard: str, record: ShardRecord) -> None:
+    """Raises OutputError unless a finished shard is what its record describes."""
+    for _ in shard_content(shard, record):
+        pass
+
+
+def _check(shard: str, record: ShardRecord, found: Mapping[str, Any]) -> None:
+    for name, value in found.items():
+        if record.output is not None and value != record.output[name]:
+            raise OutputError(
+                f"{shard}: has changed since it was made: {name} {value!r}, but "
+                f"{record_of(shard).name} says {record.output[name]!r}; make this shard again"
+            )
 
 
 def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> str | None:
@@ -106,30 +193,42 @@ class StreamSink(Sink):
 
 
 @contextlib.contextmanager
-def _explained(path: Path | None, kept: Path | None = None) -> Iterator[None]:
+def _explained(
+    path: Path | None, kept: Path | None = None, *, verb: str = "written"
+) -> Iterator[None]:
     """Turns errors of the system or a store into OutputErrors. Without `path`, they pass."""
     hint = f"; finished output is in {kept}" if kept else ""
     store = path if path and paths.is_remote(path) else None
     try:
-        with paths.explained(store, "written") if store else contextlib.nullcontext():
+        with paths.explained(store, verb) if store else contextlib.nullcontext():
             yield
     except RunDirectoryError as error:
         raise OutputError(f"{error}{hint}") from error
     except OSError as error:
         if path is None:
             raise
-        raise OutputError(f"{path}: cannot be written: {error.strerror or error}{hint}") from error
+        raise OutputError(f"{path}: cannot be {verb}: {error.strerror or error}{hint}") from error
 
 
 class _Continued(Sink):
-    def __init__(self, record: Path, restart: bool, ends: Ends | None = None) -> None:
-        self._record, self._restart, self._ends = record, restart, ends
+    def __init__(
+        self,
+        record: Path,
+        restart: bool,
+        ends: Ends | None = None,
+        whole: int | None = None,
+    ) -> None:
+        self._record, self._restart, self._ends, self._whole = record, restart, ends, whole
+        self._proof: Any = None  # of earlier calls' output; records of before have none
 
-    def _tell(self, consumed: Consumed, made: int) -> None:
-        """Records how much of the input is done, and how many bytes or parts it made."""
+    def _tell(self, consumed: Consumed, made: int, proof: str | int | None = None) -> None:
+        """Records how much of the input is done, and how many bytes or parts it made.
+
+        `proof` shows later that the output is still the same.
+        """
         done = dataclasses.asdict(consumed)
         record = {"format": FORMAT, "identity": self._identity, "output": made, "consumed": done}
-        paths.write_json(self._record, record)
+        paths.write_json(self._record, record | {"proof": proof})
 
     def _told(self, identity: Mapping[str, Any]) -> tuple[Consumed, int]:
         """What calls of this identity have done, and how much output it made. Raises OutputError
@@ -142,6 +241,7 @@ class _Continued(Sink):
                 raise ValueError(f"has format {version}, but this program reads {FORMAT}")
             done, made = Consumed(**record["consumed"]), int(record["output"])
             then: dict[str, Any] = dict(record["identity"])
+            self._proof = record.get("proof")
         if not done.lines:
             return Consumed(), 0
         # As they look after a round trip through JSON.
@@ -151,22 +251,31 @@ class _Continued(Sink):
             raise OutputError(f"{self._record}: was written {changed}: {_ADVICE}")
         return done, made
 
-    def _describe(self, path: Path) -> None:
+    def _describe(self, path: Path, tally: Tally) -> None:
         """Writes a shard's record, before the shard is at `path`."""
         if self._ends is not None:
             path.unlink(missing_ok=True)  # an earlier one: the record isn't its own
             start, stop = self._ends
-            record = {"identity": self._identity, "start": start, "stop": stop}
+            record: dict[str, Any] = {"identity": self._identity, "start": start, "stop": stop}
+            record |= {"whole": self._whole, "output": tally.content()}
             paths.write_json(record_of(str(path)), record)
 
 
 class FileSink(_Continued):
-    """A local file; a shard with its `ends`. Raises OutputError."""
+    """A local file; a shard with its `ends` and the `whole` input's lines. Raises OutputError."""
 
     _stream: BinaryIO
 
-    def __init__(self, path: str, *, restart: bool = False, ends: Ends | None = None) -> None:
-        super().__init__(Path(f"{path}.part.json"), restart, ends)
+    def __init__(
+        self,
+        path: str,
+        *,
+        restart: bool = False,
+        ends: Ends | None = None,
+        whole: int | None = None,
+    ) -> None:
+        super().__init__(Path(f"{path}.part.json"), restart, ends, whole)
+        self._tally = Tally()
         self._path, self._part = Path(path), Path(f"{path}.part")
 
     def begin(self, identity: Mapping[str, Any]) -> Consumed:
@@ -185,6 +294,12 @@ class FileSink(_Continued):
                 done, size = Consumed(), 0
             if not done.lines:
                 self._tell(done, 0)
+            self._stream.seek(0)
+            for data in pieces(self._stream, size):
+                self._tally.add(data)
+            if size and self._proof not in (None, self._tally.sha256):
+                changed = f"its first {size:,} bytes have changed since they were written"
+                raise OutputError(f"{self._part}: {changed}; start over with --restart")
             self._stream.truncate(size)
             self._stream.seek(size)
             failing.pop_all()
@@ -194,17 +309,18 @@ class FileSink(_Continued):
     def write(self, data: bytes) -> None:
         with _explained(self._path, self._part):
             self._stream.write(data)
+        self._tally.add(data)
 
     def commit(self, consumed: Consumed) -> None:
         with _explained(self._path, self._part):
             # In this order: the record never claims missing output.
             self._force_to_disk()
-            self._tell(consumed, self._stream.tell())
+            self._tell(consumed, self._tally.size, self._tally.sha256)
 
     def finish(self) -> None:
         with _explained(self._path, self._part):
             self._force_to_disk()
-            self._describe(self._path)
+            self._describe(self._path, self._tally)
             os.replace(self._part, self._path)
             self._record.unlink()
         self.close()
@@ -220,7 +336,7 @@ class FileSink(_Continued):
     def _opened(self) -> BinaryIO:
         """FILE.part, which no other process has open for writing."""
         while True:
-            stream = open(self._part, "a+b")
+            stream = self._part_file()
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
@@ -233,6 +349,15 @@ class FileSink(_Continued):
                     return stream
             stream.close()  # another process just finished it
 
+    def _part_file(self) -> BinaryIO:
+        try:
+            descriptor = open_in_place(self._part, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.EINVAL):  # a link or a FIFO
+                raise OutputError(f"{self._part}: cannot be written: {error.strerror}") from error
+            raise
+        return open(descriptor, "a+b")
+
 
 class BucketSink(_Continued):
     """An object in a bucket, which another machine can continue. Raises OutputError.
@@ -240,10 +365,18 @@ class BucketSink(_Continued):
     FILE.part/ has the parts and the record, state.json. Two calls must not write the same FILE.
     """
 
-    def __init__(self, path: str, *, restart: bool = False, ends: Ends | None = None) -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        restart: bool = False,
+        ends: Ends | None = None,
+        whole: int | None = None,
+    ) -> None:
         with _explained(Path(path)):
             self._path, self._folder = paths.as_path(path), paths.as_path(f"{path}.part")
-        super().__init__(self._folder / "state.json", restart, ends)
+        super().__init__(self._folder / "state.json", restart, ends, whole)
+        self._size: int | None = 0  # bytes uploaded; None: unknown, begun by an earlier version
         self._last = time.monotonic()
         self._waiting = bytearray()  # output that is not uploaded
         self._committed = 0  # bytes of it that `_consumed` is up to
@@ -254,8 +387,9 @@ class BucketSink(_Continued):
             self._uploaded, self._parts = self._told(identity)
             if self._parts and not paths.exists(self._part(0)):  # was taken away
                 self._uploaded, self._parts = Consumed(), 0
+            self._size = self._proof if self._uploaded.lines else 0
             if not self._uploaded.lines:
-                self._tell(Consumed(), 0)
+                self._tell(Consumed(), 0, 0)
         self.kept = str(self._folder)
         return self._uploaded
 
@@ -269,13 +403,18 @@ class BucketSink(_Continued):
 
     def finish(self) -> None:
         self._upload()
-        whole = self._folder / "whole"
+        whole, tally = self._folder / "whole", Tally()
         with _explained(self._path, self._folder):
             with whole.open("wb") as joined:
                 for part in map(self._part, range(self._parts)):
                     with part.open("rb") as stream:
-                        shutil.copyfileobj(stream, joined, 1 << 20)
-            self._describe(self._path)
+                        for data in pieces(stream):
+                            tally.add(data)
+                            joined.write(data)
+            if self._size not in (None, tally.size):
+                changed = f"its parts have {tally.size:,} bytes, but {self._size:,} were written"
+                raise OutputError(f"{self._folder}: {changed}; start over with --restart")
+            self._describe(self._path, tally)
             whole.replace(self._path)
         # As listed, since a call before --restart may have had more; the record first, without
         # which no later call continues.
@@ -296,7 +435,9 @@ class BucketSink(_Continued):
             with _explained(path := self._part(self._parts), self._folder):
                 path.write_bytes(bytes(self._waiting[: self._committed]))
                 self._uploaded, self._parts = self._consumed, self._parts + 1
-                self._tell(self._uploaded, self._parts)
+                if self._size is not None:
+                    self._size += self._committed
+                self._tell(self._uploaded, self._parts, self._size)
             del self._waiting[: self._committed]
             self._committed = 0
         self._last = time.monotonic()
@@ -308,7 +449,8 @@ class BucketSink(_Continued):
 class ShardedSink(_Continued):
     """Several outputs in order, each of the part of the input that ends at one of `stops`, a line.
 
-    `open_shard` gives the sink of each. The record says how many are finished.
+    `open_shard` gives the sink of each. The record says how many are finished; `check` raises for
+    one of these that is no longer what was written.
     """
 
     def __init__(
@@ -318,8 +460,10 @@ class ShardedSink(_Continued):
         open_shard: Callable[[int], Sink],
         *,
         restart: bool = False,
+        check: Callable[[int], None] = lambda number: None,
     ) -> None:
         super().__init__(paths.as_path(record), restart)
+        self._check = check
         self._stops, self._open, self._finished = stops, open_shard, 0
         self._shard = Sink()
 
@@ -327,6 +471,8 @@ class ShardedSink(_Continued):
         shards = f"{len(self._stops)} of {self._stops[-1]:,} lines"
         with _explained(self._record):
             done, self._finished = self._told({**identity, "shards": shards})
+        for number in range(self._finished):
+            self._check(number)
         return self._continue(done)
 
     def write(self, data: bytes) -> None:

@@ -27,10 +27,13 @@ from flaxformer_mt.bulk.sinks import (
     FileSink,
     OutputError,
     ShardedSink,
+    ShardRecord,
     Sink,
     StreamSink,
+    check_shard,
     difference,
     record_of,
+    shard_content,
 )
 from flaxformer_mt.bulk.stream import (
     WINDOW,
@@ -72,9 +75,13 @@ OUTPUT = {
 
 @contextlib.contextmanager
 def writing(
-    options: Namespace, inputs: Sequence[str | None], shards: Mapping[str, Ends] = {}
+    options: Namespace,
+    inputs: Sequence[str | None],
+    shards: Mapping[str, Ends] = {},
+    whole: int | None = None,
 ) -> Iterator[Sink]:
-    """Where `--output` leads, or the shards with these names and ends. Raises OutputError."""
+    """Where `--output` leads, or the shards with these names and ends, of an input of `whole`
+    lines. Raises OutputError."""
     path: str | None = options.output
     if path is None:
         yield StreamSink(sys.stdout.buffer)
@@ -94,13 +101,28 @@ def writing(
 
     def opened(name: str) -> Sink:
         kind = BucketSink if "://" in name else FileSink
-        return kind(name, restart=options.restart, ends=shards.get(name))
+        return kind(name, restart=options.restart, ends=shards.get(name), whole=whole)
+
+    def check(number: int) -> None:
+        finished = paths.as_path(names[number])
+        if not paths.exists(finished):
+            raise OutputError(
+                f"{finished}: is missing, but {record} says that it is finished; put it back, or "
+                "start over with --restart"
+            )
+        with paths.document(record_of(names[number]), "make the shard again") as found:
+            described = ShardRecord.read(found)
+        check_shard(names[number], described)
 
     if len(names) > 1:
         record = f"{path}.shards.json"
         stops = [stop for _, (stop, _) in shards.values()]
         sink: Sink = ShardedSink(
-            record, stops, lambda number: opened(names[number]), restart=options.restart
+            record,
+            stops,
+            lambda number: opened(names[number]),
+            restart=options.restart,
+            check=check,
         )
     else:
         sink = opened(names[0])
@@ -192,9 +214,11 @@ def streamed(
                 stack.enter_context(sigterm_stops())
             lines: Lines | TwoInputs | Shard
             shards: dict[str, Ends] = {}
+            all_lines: int | None = None
             if count:
                 with reading() as whole:
                     parts = shard_ends(whole, count, window=options.window or WINDOW)
+                all_lines = parts[count][0][0]
                 last = index + 1 if options.shard else count
                 for number in range(index, last):
                     name = _shard_name(options.output, number, count)
@@ -205,7 +229,7 @@ def streamed(
                 lines = Shard(stack.enter_context(reading()), start, stop, size - before)
             else:
                 lines = stack.enter_context(reading())
-            sink = stack.enter_context(writing(options, named, shards))
+            sink = stack.enter_context(writing(options, named, shards, all_lines))
             typed = lines if isinstance(lines, Lines) and lines.interactive else None
             window = options.window or (1 if typed else WINDOW)
             begin = functools.partial(_begun, options, settings, window)
@@ -285,31 +309,68 @@ def _shard_name(output: str, index: int, count: int) -> str:
 
 
 def _joined(options: Namespace) -> int:
+    """Writes FILE from its shards, each of which must be what its record describes."""
     shards = [_shard_name(options.output, index, options.join) for index in range(options.join)]
     needed = [*map(paths.as_path, shards), *map(record_of, shards)]
     if missing := [path for path in needed if not paths.exists(path)]:
         count = f"{len(missing)} of {len(needed)} files"
         raise OutputError(f"{missing[0]}: missing ({count}): --join needs all shards and records")
-    due: dict[str, Any] = {}  # what the next shard must have
-    for number, shard in enumerate(shards):
+    records = []
+    for shard in shards:
         with paths.document(record_of(shard), "make the shard again") as record:
-            found = {**record["identity"], "shards": None, "start": record["start"]}
-            stop = record["stop"]
-        if due and (name := difference(due, found)):
-            what = f"has {name} {found.get(name)!r}, but after {shards[number - 1]} it must be "
-            what += f"{due.get(name)!r}: make both from the same input with the same settings"
-            raise OutputError(f"{shard}: {what}")
-        due = {**found, "start": stop}
+            records.append(ShardRecord.read(record))
+    due = _one_after_another(shards, records)
+    if unproven := sum(record.output is None for record in records):
+        told = (
+            f"{unproven} of {options.join} shards are an earlier version's, which records neither"
+        )
+        say(f"{options.output}: {told} their size nor their digest: not checked")
+    for shard, record in zip(shards, records, strict=True):
+        check_shard(shard, record)  # all of them, before anything is written
     with writing(options, shards) as sink:
-        done = sink.begin({**due, "join": options.join}).lines
-        for number, shard in enumerate(shards[done:], start=done + 1):
-            with paths.as_path(shard).open("rb") as content:
-                while chunk := content.read(1 << 20):
-                    sink.write(chunk)
-            sink.commit(Consumed(lines=number))
+        before = sink.begin({**due, "join": options.join})
+        if before.lines and before.sha256 not in ("", _digest_of(records[: before.lines])):
+            raise OutputError(
+                f"{options.output}: its first {before.lines} shards were made again since they "
+                "were joined; start over with --restart"
+            )
+        for number in range(before.lines, options.join):
+            for data in shard_content(shards[number], records[number]):
+                sink.write(data)
+            done = records[: number + 1]
+            sink.commit(Consumed(lines=len(done), sha256=_digest_of(done)))
         sink.finish()
     say(f"{options.output}: joined from {options.join} shards")
     return 0
+
+
+def _one_after_another(shards: Sequence[str], records: Sequence[ShardRecord]) -> dict[str, Any]:
+    """What the shards of one input have in common. Raises OutputError unless each begins where the
+    one before ends, and the last ends with the input."""
+    advice = "make both from the same input with the same settings"
+    due: dict[str, Any] = {}  # what the next shard must have
+    for number, (shard, record) in enumerate(zip(shards, records, strict=True)):
+        found = {**record.identity, "shards": None, "start": record.start}
+        before = f"after {shards[number - 1]}" if due else "as the first shard"
+        due = due or {**found, "start": [0, ""]}
+        if name := difference(due, found):
+            has = f"has {name} {found.get(name)!r}, but {before} it must be {due.get(name)!r}"
+            raise OutputError(f"{shard}: {has}: {advice}")
+        due = {**found, "start": record.stop}
+    stop = records[-1].stop[0]
+    for shard, record in zip(shards, records, strict=True):
+        if record.whole not in (None, stop):
+            ends = f"is of an input of {record.whole:,} lines, but {shards[-1]} ends after {stop:,}"
+            raise OutputError(f"{shard}: {ends}: {advice}")
+    return due
+
+
+def _digest_of(records: Sequence[ShardRecord]) -> str:
+    """Of the content of shards; empty if an earlier version made one."""
+    if any(record.output is None for record in records):
+        return ""
+    listed = "".join(f"{record.output['sha256']}\n" for record in records if record.output)
+    return hashlib.sha256(listed.encode()).hexdigest()
 
 
 @contextlib.contextmanager

@@ -138,3 +138,11 @@ def test_restarted_with_fewer_parts_none_is_left(gcs, bucket, file):
     sink.finish()
     assert gcs.names(f"{bucket}/") == [file]
     assert gcs.objects[file] == b"one\n"
+
+
+def test_parts_that_were_cut_are_not_joined(gcs, file):
+    sink = of_three_parts(file)
+    gcs.objects[f"{file}.part/00000001"] = b""
+    with pytest.raises(OutputError, match="its parts have 4 bytes, but 6 were written; start over"):
+        sink.finish()
+    assert file not in gcs.objects

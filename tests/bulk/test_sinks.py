@@ -108,6 +108,33 @@ def test_parts_that_are_not_ours_are_not_touched(path):
     assert done == Consumed()
 
 
+def test_an_output_that_was_changed_is_not_continued(path):
+    """Records of earlier versions can't tell."""
+    part, state = path.with_name("out.part"), path.with_name("out.part.json")
+    interrupted(path)
+    part.write_bytes(b"ONE\ntwo\nthr")
+    with pytest.raises(OutputError, match="its first 8 bytes have changed since they were written"):
+        begun(path)
+    early = json.loads(state.read_bytes())
+    del early["proof"]
+    state.write_text(json.dumps(early))
+    sink, done = begun(path)
+    assert done == TWO
+    finished(path, sink, b"three\n", b"ONE\ntwo\nthree\n")
+
+
+def test_an_output_is_not_written_through_a_link_or_into_a_pipe(path, tmp_path):
+    part, victim = path.with_name("out.part"), tmp_path / "victim"
+    victim.touch()  # an empty one looks like a new part
+    part.symlink_to(victim)
+    with pytest.raises(OutputError, match=r"out\.part: cannot be written: is a symbolic link"):
+        begun(path)
+    part.unlink()
+    os.mkfifo(part)
+    with pytest.raises(OutputError, match=r"out\.part: cannot be written: not a regular file"):
+        begun(path)
+
+
 def test_a_full_disk_is_explained_and_the_record_tells_of_no_more_than_is_there(path, monkeypatch):
     sink, _ = begun(path)
     sink.write(b"one\n")

@@ -5,6 +5,8 @@ import gzip
 import json
 import math
 import os
+import re
+import shutil
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -223,6 +225,87 @@ def test_only_shards_of_one_input_and_one_command_are_joined(translate, tmp_path
     (record := tmp_path / "out.record-1-of-2.json").unlink()
     done = translate("--output", out, "--join", 2)
     assert done.status == 2 and f"{record}: missing (1 of 4 files)" in done.last
+
+
+@pytest.mark.parametrize("command", ["translate", "score"])
+def test_shards_that_have_changed_are_not_joined(run, workdir, tmp_path, command):
+    """Cut, emptied, swapped or mended by hand; one that is made again is joined."""
+    source, out = tmp_path / "in", tmp_path / "out"
+    columns = "".join(f"{source}\t{target}\n" for source, target in PAIRS).encode()
+    source.write_bytes(3 * (TEXT if command == "translate" else columns))
+    call = (command, "--workdir", workdir, "--input", source, "--output", out, "--window", 4)
+    assert run(*call, "--output-shards", 3).status == 0
+    shards = [tmp_path / f"out.shard-{number}-of-3" for number in range(3)]
+    whole = [shard.read_bytes() for shard in shards]
+    same_size = b"x" + whole[1][1:]
+    for number, content, why in (
+        (1, whole[1][:20], "bytes 20, but out.record-1-of-3.json says"),
+        (2, b"", "bytes 0, but out.record-2-of-3.json says"),
+        (0, whole[0] + whole[1], "bytes "),
+        (1, same_size, "sha256 "),
+        (1, same_size.replace(b"\n", b" "), "lines 0, but out.record-1-of-3.json says 4"),
+    ):
+        shards[number].write_bytes(content)
+        done = run(*call, "--join", 3)
+        assert done.status == 2, done.errors
+        assert f"{shards[number]}: has changed since it was made: {why}" in done.last
+        assert not out.exists()
+        shards[number].write_bytes(whole[number])
+    shards[1].unlink()
+    os.mkfifo(shards[1])
+    assert "cannot be read: not a regular file" in run(*call, "--join", 3).last
+    shards[1].unlink()
+    assert run(*call, "--shard", "1/3").status == 0
+    assert run(*call, "--join", 3).status == 0 and out.read_bytes() == b"".join(whole)
+
+
+def test_shards_of_a_longer_input_are_not_all(translate, tmp_path):
+    """Even if the numbers of those that are there are in order."""
+    source, out = tmp_path / "in", tmp_path / "out"
+    source.write_bytes(TEXT)
+    call = ("--input", source, "--output", out, "--window", 1)
+    assert translate(*call, "--output-shards", 4).status == 0
+    for first, why in ((0, "4 lines, but .* ends after 2"), (2, "as the first shard it must be")):
+        for number in range(2):
+            for name, ending in (("shard", ""), ("record", ".json")):
+                old = tmp_path / f"out.{name}-{first + number}-of-4{ending}"
+                shutil.copy(old, tmp_path / f"out.{name}-{number}-of-2{ending}")
+        done = translate(*call, "--join", 2)
+        assert done.status == 2 and re.search(why, done.last), done.last
+
+
+def test_shards_of_an_earlier_version_are_joined_unchecked(translate, tmp_path):
+    """Their records tell only where they come from."""
+    source, out = tmp_path / "in", tmp_path / "out"
+    source.write_bytes(TEXT)
+    call = ("--input", source, "--output", out, "--window", 1)
+    assert translate(*call, "--output-shards", 2).status == 0
+    for record in tmp_path.glob("out.record-*"):
+        content = json.loads(record.read_bytes())
+        del content["output"], content["whole"]
+        record.write_text(json.dumps(content))
+    done = translate(*call, "--join", 2)
+    assert done.status == 0 and "2 of 2 shards are an earlier version's" in done.errors
+    assert out.read_text() == translate("--window", 1, stdin=TEXT).output
+
+
+@pytest.mark.parametrize("damage", ["cut", "missing"])
+def test_finished_shards_are_looked_at_before_the_others_are_made(translate, tmp_path, damage):
+    source, out = tmp_path / "in", tmp_path / "out"
+    call = ("--input", source, "--output", out, "--window", 1, "--output-shards", 2)
+    source.write_bytes(TEXT.replace(LINES[3].encode(), b"\xff"))
+    assert translate(*call).status == 2
+    source.write_bytes(TEXT)
+    first = tmp_path / "out.shard-0-of-2"
+    content = first.read_bytes()
+    if damage == "cut":
+        first.write_bytes(content[:-1])
+    else:
+        first.unlink()
+    done = translate(*call)
+    assert done.status == 2 and str(first) in done.last
+    first.write_bytes(content)
+    assert translate(*call).status == 0
 
 
 def test_no_line_is_lost_if_the_input_changes_while_it_is_read(translate, tmp_path, monkeypatch):
