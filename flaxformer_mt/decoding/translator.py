@@ -40,12 +40,14 @@ from flaxformer_mt.decoding.segments import (
 from flaxformer_mt.decoding.teacher_forcing import Attention, Scored, TeacherForcing
 from flaxformer_mt.decoding.terminology import Terminology, required
 from flaxformer_mt.decoding.translation import Translation, joined
+from flaxformer_mt.files.reading import read_file
 from flaxformer_mt.model.embedding import softmax_table, table_rows
 from flaxformer_mt.model.parameters import count, count_by_formula
 from flaxformer_mt.model.stacks import aligning_layer
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.parallel.mesh import local_mesh, whole_on
 from flaxformer_mt.parsing.linearization import escaped, tokens_of
+from flaxformer_mt.rundir import RunDirectoryError
 from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.checkpoint_choice import Chosen, Which
 from flaxformer_mt.rundir.checkpoints import load_chosen
@@ -117,7 +119,8 @@ class Translator:
 
         `which` names the checkpoint: a step, "best" by validation, "latest", "average", an earlier
         choice, or "auto": the average unless the run has continued since, else the best, else the
-        latest. `shortlist` uses the run's, which is learnt and saved on first use.
+        latest. `shortlist` uses the run's, which is learnt on first use, and saved unless the run
+        is read-only.
 
         Raises RunDirectoryError, CheckpointError, VocabularyError, ConfigError, ShortlistError and
         StoreError.
@@ -380,7 +383,7 @@ def _shortlist(run: RunDirectory, vocabularies: Vocabularies) -> Shortlist:
     place, digest = run.shortlist, vocabularies.digest
     if exists(place):
         with explained(place, "read"):
-            content = place.read_bytes()
+            content = read_file(place)
         return Shortlist.read(content, place, vocabulary=digest)
     if not exists(run.data):
         raise ShortlistError(f"{run}: has no training text to learn a shortlist from")
@@ -388,5 +391,8 @@ def _shortlist(run: RunDirectory, vocabularies: Vocabularies) -> Shortlist:
     _LOGGER.warning("learning a shortlist from %s pairs, once", f"{len(store.train):,}")
     sizes = {"src_types": vocabularies.src.size, "tgt_types": vocabularies.tgt.size}
     learnt = learn(store.train, vocabulary=digest, **sizes)
-    write_bytes(place, learnt.to_bytes())
+    try:
+        write_bytes(place, learnt.to_bytes())
+    except RunDirectoryError as error:  # such as somebody else's run, which can only be read
+        _LOGGER.warning("warning: %s. The shortlist is kept in memory and learnt each time", error)
     return learnt

@@ -1,7 +1,10 @@
 """What `import flaxformer_mt` gives: a run trained, used, scored and compared from Python."""
 
 import dataclasses
+import errno
 import json
+import os
+import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from unittest import mock
@@ -14,6 +17,7 @@ from flaxformer_mt.data.shortlist import ShortlistError
 from flaxformer_mt.decoding import batches
 from flaxformer_mt.evaluation.metrics import Metric, ScoringError
 from flaxformer_mt.evaluation.scoring import Scoring
+from flaxformer_mt.rundir import RunDirectoryError, paths
 from flaxformer_mt.rundir.layout import open_run, read_record, read_status
 from flaxformer_mt.rundir.metrics_log import read_metrics
 from tests.system.conftest import trained as trained
@@ -47,6 +51,21 @@ def test_a_shortlist_is_learnt_once_and_kept_in_the_run(run, translator, monkeyp
     assert json.loads(found["mine"].files.scores.read_text())["shortlist"] == first.shortlist.digest
     (run / "shortlist.npz").unlink()
     with pytest.raises(ShortlistError, match="has no training text"):
+        fm.Translator.load(run, shortlist=True)
+
+
+def test_a_shortlist_of_a_run_that_is_read_only_is_kept_in_memory(run, monkeypatch, caplog):
+    read_only = mock.Mock(side_effect=OSError(errno.EROFS, "Read-only file system"))
+    with monkeypatch.context() as patch:
+        patch.setattr(paths, "write_whole", read_only)
+        first = fm.Translator.load(run, shortlist=True)
+    told = r"shortlist\.npz: cannot be written: Read-only file system. .* kept in memory"
+    assert re.search(told, caplog.text)
+    assert not (run / "shortlist.npz").exists()
+    assert fm.Translator.load(run, shortlist=True).shortlist.digest == first.shortlist.digest
+    (run / "shortlist.npz").unlink()
+    os.mkfifo(run / "shortlist.npz")
+    with pytest.raises(RunDirectoryError, match="cannot be read: not a regular file"):
         fm.Translator.load(run, shortlist=True)
 
 
