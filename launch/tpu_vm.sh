@@ -21,7 +21,8 @@ launch/tpu_vm.sh NAME --zone ZONE --stop       ask the command running there (on
 Creates the TPU VM or pod slice NAME unless it exists; copies this checkout to every worker and installs
 it; runs `flaxformer-mt COMMAND ...` on all workers; streams their output. After a preemption it creates
 the TPU again and reruns the command; `train` with a gs:// --workdir resumes. The command survives a
-lost connection: call the script again to follow it.
+lost connection: call the script again to follow it. What that call changes (--env, --extras, the
+checkout) is reported, and applies once the command is started again.
 
   --zone ZONE         e.g. us-west4-a (default: CLOUDSDK_COMPUTE_ZONE)
   --project PROJECT   default: gcloud's

@@ -17,7 +17,8 @@ tpu_worker.sh --help               this text
   --requirement SPEC   install this with pip instead, e.g. gs://-downloaded wheels or git+https://...
   --extras a,b         what to install beyond the CPU version (default: tpu,gcs)
 
-Its state is in ~/.flaxformer_job: command, log, pid, status, stop_requested.
+Its state is in ~/.flaxformer_job: command, extras, archive and environment (what it was started with), log,
+pid, status, stop_requested.
 TEXT
 }
 
@@ -79,10 +80,56 @@ prepare() {
     program=("$checkout/launch/local.sh")
 }
 
+# variables: this script's environment, a line each, without what differs from one connection to the next.
+variables() {
+    local name
+    compgen -e | LC_ALL=C sort | while IFS= read -r name; do
+        case $name in
+            SSH_* | XDG_* | DBUS_* | LC_* | LANG | LANGUAGE | TERM | COLUMNS | LINES | PWD | OLDPWD | SHLVL | _) ;;
+            FLAXFORMER_POLL) ;;
+            *) printf '%s=%q\n' "$name" "${!name}" ;;
+        esac
+    done
+}
+
+# contents: a digest of the checkout's file names and contents; packing it again changes only times.
+contents() {
+    [ -z "$requirement" ] && [ -e "$archive" ] || return 0
+    { tar -tzf "$archive" && tar -xOzf "$archive"; } 2>/dev/null | sha256sum
+}
+
+# note: writes what this call asks for into the folder `asked`. The environment may hold keys.
+note() {
+    printf '%s\n' "$wanted" >"$asked/command"
+    if [ -z "$requirement" ]; then printf '%s\n' "$extras" >"$asked/extras"; fi
+    contents >"$asked/archive"
+    (umask 077 && variables >"$asked/environment")
+}
+
+# differs NAME: whether this call asks for another NAME than the running command's. Jobs of earlier
+# versions of this script have noted less.
+differs() { [ -s "$job/$1" ] && [ -s "$asked/$1" ] && ! cmp -s "$job/$1" "$asked/$1"; }
+
+# differences: a line for each thing that this call asks for and the running command has otherwise.
+differences() {
+    local names
+    if differs extras; then
+        echo "--extras $(cat "$job/extras"), and you ask for $(cat "$asked/extras")"
+    fi
+    if differs environment; then
+        names=$(LC_ALL=C comm -3 "$job/environment" "$asked/environment" |
+            tr -d '\t' | sed 's/=.*//' | sort -u | tr '\n' ' ')
+        echo "other values of the environment (--env): ${names% }"
+    fi
+    if differs archive; then
+        echo "another checkout: files have changed since"
+    fi
+}
+
 start() {
     rm -rf "$job"
     mkdir -p "$job"
-    printf '%s\n' "$wanted" >"$job/command"
+    mv "$asked"/* "$job"
     : >"$job/log"
     # shellcheck disable=SC2016  # expanded by the inner shell
     setsid flock "$job/lock" bash -c '
@@ -108,7 +155,7 @@ follow() {
     local lines=$1 streamer
     tail -n "$lines" -f "$job/log" &
     streamer=$!
-    trap 'kill "$streamer" 2>/dev/null || true' EXIT
+    trap 'kill "$streamer" 2>/dev/null || true; rm -rf "$asked"' EXIT
     while is_running; do sleep "${FLAXFORMER_POLL:-2}"; done
     sleep 1.2 # tail looks once a second
     [ -e "$job/status" ] || fail 1 "the command was killed, or the machine restarted: no exit status"
@@ -121,9 +168,17 @@ follow() {
 
 run() {
     wanted="$requirement $*"
+    asked=$(mktemp -d)
+    trap 'rm -rf "$asked"' EXIT
+    note # before `prepare`, which sets variables
     if is_running; then
         [ "$(cat "$job/command" 2>/dev/null)" = "$wanted" ] ||
             fail 77 "another command is running here:$(cat "$job/command"); stop it first (--stop)"
+        differences >"$asked/differences"
+        local line
+        while IFS= read -r line; do say "the running command has $line"; done <"$asked/differences"
+        [ ! -s "$asked/differences" ] ||
+            say "to run what you ask for now, stop that command first (--stop), then repeat the call"
         say "the command is still running: following its log"
         follow 20
     fi

@@ -41,13 +41,17 @@ class Worker:
         checkout = folder / "checkout"
         (checkout / "launch").mkdir(parents=True)
         executable(checkout / "launch" / "local.sh", LOCAL)
-        archive = self.home / "flaxformer_mt.tar.gz"
-        subprocess.run(["tar", "-C", checkout, "-czf", archive, "launch"], check=True)
+        self._checkout = checkout
+        self.pack()
         bin_folder = folder / "bin"
         bin_folder.mkdir()
         (bin_folder / "python3.11").symlink_to(sys.executable)
         path = f"{bin_folder}:{os.environ['PATH']}"
         self.environment = {"HOME": str(self.home), "PATH": path, "FLAXFORMER_POLL": "0.1"}
+
+    def pack(self) -> None:
+        archive = self.home / "flaxformer_mt.tar.gz"
+        subprocess.run(["tar", "-C", self._checkout, "-czf", archive, "launch"], check=True)
 
     def start(self, *arguments: str, **variables: str) -> subprocess.Popen[str]:
         return start("tpu_worker.sh", *arguments, **self.environment | variables)
@@ -106,6 +110,41 @@ def test_lost_connection_leaves_the_command_running_and_the_next_call_follows_it
     assert second.returncode == 0
     assert stdout.endswith("finished\n")
     assert worker.calls() == ["tpu,gcs: --version", "tpu,gcs: train"]  # started once
+
+
+def test_what_a_later_call_asks_for_and_does_not_get_is_said(worker, tmp_path):
+    """It follows the running command; values of variables may be keys, which no log may show."""
+    call = ("run", "--extras", "tpu,gcs", "--", "train")
+    first = worker.start(*call, TOKEN="first-secret", SAME="1")
+    worker.wait_for_log()
+
+    def said(*arguments, **variables):
+        second = worker.start(*arguments, **variables)
+        assert second.stderr is not None
+        lines = []
+        while not lines or "following its log" not in lines[-1]:
+            lines.append(second.stderr.readline().partition(": ")[2])
+            assert lines[-1], lines
+        os.killpg(second.pid, signal.SIGKILL)
+        second.communicate()
+        return "".join(lines[:-1])
+
+    assert said(*call, TOKEN="first-secret", SAME="1", LC_ALL="C", SSH_CONNECTION="2") == ""
+    report = said("run", "--extras", "tpu", "--", "train", TOKEN="other-secret", SAME="1")
+    assert "has --extras tpu,gcs, and you ask for tpu\n" in report
+    assert "other values of the environment (--env): TOKEN\n" in report
+    assert "secret" not in report and "checkout" not in report
+    assert "stop that command first (--stop)" in report
+    assert oct((worker.home / ".flaxformer_job" / "environment").stat().st_mode & 0o777) == "0o600"
+
+    checkout = tmp_path / "checkout" / "launch" / "local.sh"
+    for text, differs in ((LOCAL, False), (LOCAL + "# edited\n", True)):
+        executable(checkout, text)  # with a new time
+        worker.pack()
+        report = said(*call, TOKEN="first-secret", SAME="1")
+        assert ("has another checkout: files have changed since" in report) == differs
+    (worker.home / "done").touch()
+    first.communicate(timeout=60)
 
 
 @pytest.mark.extended
