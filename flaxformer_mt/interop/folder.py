@@ -56,6 +56,10 @@ def appearing(destination: str | os.PathLike[str]) -> Iterator[Path]:
     if "://" in str(destination):
         raise ExportError(f"{destination}: is not a local folder; write to one, then copy it")
     place = Path(os.path.abspath(destination))  # "." has no name
+    try:
+        str(place).encode()
+    except UnicodeEncodeError as error:  # which the other programs' libraries can't open
+        raise ExportError(f"{str(place)!a}: is not UTF-8; choose another folder") from error
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
         raise ExportError(f"{place}: already exists; choose another folder, or remove it")
     try:

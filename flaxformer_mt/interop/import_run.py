@@ -33,6 +33,7 @@ from flaxformer_mt.interop.parity import Parity, Reference, compare, sample_line
 from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.layout import Status, write_status
+from flaxformer_mt.rundir.paths import as_path, check_writable
 
 SAFETENSORS, PICKLED = "model.safetensors", "pytorch_model.bin"
 # Of a repository on the hub, which may hold the same weights for other programs too.
@@ -56,8 +57,10 @@ def import_marian(
 
     If PyTorch and transformers are installed, both programs are compared on lines of the file
     `sample` (default: pieces of the vocabulary); otherwise the result is None. The directory
-    appears when it has passed the comparison. Raises ExportError and HubError.
+    appears when it has passed the comparison. Raises ExportError, HubError and WorkdirError.
     """
+    if "://" not in str(workdir):  # else refused when the folder is to be made
+        check_writable(as_path(workdir))
     source = _read(folder)
     try:
         model = model_config(source.config)

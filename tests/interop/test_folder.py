@@ -59,6 +59,7 @@ def test_what_is_there_stays(tmp_path):
         (file, "file: already exists"),
         (file / "below" / "x", "file/below: cannot be written: Not a directory"),
         ("gs://bucket/x", "gs://bucket/x: is not a local folder"),
+        (os.fsdecode(b"\xff/x"), r"\\udcff/x': is not UTF-8; choose another folder"),
     ):
         with pytest.raises(ExportError, match=message), appearing(place):
             pass

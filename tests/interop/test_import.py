@@ -15,6 +15,7 @@ from flaxformer_mt.interop.import_run import import_marian
 from flaxformer_mt.interop.marian import sinusoids_in_halves
 from flaxformer_mt.interop.weights import interleaved_from_halves
 from flaxformer_mt.model.embedding import sinusoids
+from flaxformer_mt.rundir import WorkdirError
 from flaxformer_mt.rundir.layout import open_run, read_record
 from tests.interop.marian_models import SIZES, vocabulary, write_arrays
 
@@ -182,6 +183,13 @@ def test_what_is_not_there_is_named(folder, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ExportError, match="needs PyTorch: pip"):
         import_marian(folder, tmp_path / "run", ["x"])
+
+
+@pytest.mark.parametrize("name", ["lr[0.1]", "a\\b"])
+def test_a_run_is_not_made_below_a_path_that_orbax_misreads(folder, tmp_path, name):
+    with pytest.raises(WorkdirError, match="checkpoints can't be stored below a path with"):
+        import_marian(folder, tmp_path / name / "run", ["x"])
+    assert not (tmp_path / name).exists()
 
 
 def test_what_is_not_kept_is_said(folder, tmp_path):
