@@ -123,18 +123,19 @@ def while_replaced(folder: Path, read: Callable[[Path], T]) -> T:
         try:
             return read(folder)
         except CheckpointError:
-            if jax.process_count() > 1 or version == _version(folder):
+            is_same = version is not None and version == _version(folder)
+            if jax.process_count() > 1 or is_same or not has_average(folder.parent):
                 raise
     return read(folder)
 
 
 def _version(folder: Path) -> tuple[int, int] | None:
-    """Differs from that of the folder which had this name before."""
+    """Differs from that of the folder which had this name before; None between two renames."""
     if is_remote(folder):
-        return None
+        return 0, 0
     try:
         status = folder.stat()
-    except FileNotFoundError:  # between two renames
+    except FileNotFoundError:
         return None
     return status.st_ino, status.st_mtime_ns
 

@@ -231,13 +231,23 @@ def reading(folder: Path, name: str, read: Callable[[], T]) -> T:
     try:
         if not is_remote(folder):
             os.stat(folder / name)  # Orbax takes any failure for absence
+            _check_files(folder / name)
         return read()
+    except DamagedError:
+        raise
     except Exception as error:  # Orbax and TensorStore raise anything, from KeyError on
         said = f"{folder}: {name} cannot be read: {first_line(error)}"
         if not _is_the_machine_s(folder, error):
             raise DamagedError(said) from error
         advice = "run the command again; if that persists, move the folder elsewhere"
         raise UnreadError(f"{said}; {advice}") from error
+
+
+def _check_files(item: Path) -> None:
+    """Raises DamagedError for a FIFO or a device, whose reading might never end."""
+    for path in item.rglob("*"):
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise DamagedError(f"{path}: is not a regular file")
 
 
 def _is_the_machine_s(folder: Path, error: Exception) -> bool:

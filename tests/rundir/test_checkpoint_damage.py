@@ -48,6 +48,16 @@ def empty_folder(step: Path) -> None:
     step.mkdir()
 
 
+def meta_is_a_pipe(step: Path) -> None:
+    (step / "meta" / "metadata").unlink()
+    os.mkfifo(step / "meta" / "metadata")
+
+
+def manifest_is_a_pipe(step: Path) -> None:
+    (step / "params" / "manifest.ocdbt").unlink()
+    os.mkfifo(step / "params" / "manifest.ocdbt")
+
+
 def change_meta(step: Path) -> None:
     file = step / "meta" / "metadata"
     document = json.loads(file.read_text())
@@ -71,6 +81,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "flip_byte": flip_byte,
     "delete_file": lambda step: largest_data_file(step / "params").unlink(),
     "change_meta": change_meta,
+    "manifest_is_a_pipe": manifest_is_a_pipe,
     "swap_with_older": lambda step: take_from_older(step, "params"),
     "rename_older": lambda step: take_from_older(step, "."),
     "truncate_file": lambda step: halve(largest_data_file(step / "opt_state")),
@@ -80,13 +91,14 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "delete_meta": lambda step: (step / "meta" / "metadata").unlink(),
     "truncate_meta": lambda step: halve(step / "meta" / "metadata"),
     "change_position": change_position,
+    "meta_is_a_pipe": meta_is_a_pipe,
 }
 
 
 @pytest.mark.parametrize(
     "damage",
     [
-        pytest.param(name, marks=[pytest.mark.extended] * (number > 4))
+        pytest.param(name, marks=[pytest.mark.extended] * (number > 5))
         for number, name in enumerate(DAMAGES)
     ],
 )
