@@ -136,11 +136,11 @@ def test_an_average_can_be_read_and_replaced_by_many_at_once(run, saved, monkeyp
     wanted = {f"average of steps {steps}" for steps in ("3", "2, 3", "1, 2, 3")}
 
     def work(number):
-        for turn in range(6):
+        for turn in range(4):
             if number < 3:
                 write_average(run, *average_checkpoints(run, 1 + (number + turn) % 3))
                 continue
-            for _ in range(10):
+            for _ in range(5):
                 assert default_weights(run) == "average"
                 chosen, params = load_chosen(run, "auto")
                 assert chosen.name in wanted
