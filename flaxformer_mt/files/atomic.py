@@ -28,8 +28,9 @@ def replacing(path: Path, *, aside: Path | None = None) -> Iterator[Path]:
     or `aside`, which is cleared first.
     """
     if aside is None:
+        _left_aside.cache_clear()
         remove_orphans(path)
-        aside = path.with_name(f".{path.name}.{os.getpid()}-{_process_table()}.tmp")
+        aside = _aside(path)
     try:
         _remove(aside)
         yield aside
@@ -44,7 +45,8 @@ def replacing(path: Path, *, aside: Path | None = None) -> Iterator[Path]:
 
 def write_whole(path: Path, content: bytes) -> None:
     """Writes a local file, whole or not at all. Raises OSError."""
-    with replacing(path) as place:
+    remove_orphans(path)
+    with replacing(path, aside=_aside(path)) as place:
         place.write_bytes(content)
 
 
@@ -83,34 +85,54 @@ def exchange(one: Path, other: Path) -> None:
         raise OSError(number, os.strerror(number), str(one), None, str(other))
 
 
-@functools.cache  # once a process is enough, and folders may be large
 def remove_orphans(path: Path) -> None:
     """Removes what killed processes of this machine have left beside `path`, and logs it.
 
     What may belong to a living process is kept: another machine's, or another container's, whose
     processes can't be seen from here, is only logged.
     """
-    name = re.compile(rf"\.{re.escape(path.name)}\.(\d+)(?:-([0-9a-f]+))?\.tmp")
-    with contextlib.suppress(OSError):  # no such folder: writing will say so
-        for orphan in path.parent.iterdir():
-            match = name.fullmatch(orphan.name)
-            if match is None:
-                continue
-            process, table = match.groups()
-            # Without a table, an earlier version's: one of this process's number isn't in use.
-            is_reused = table is None and int(process) == os.getpid()
-            if table in (None, _process_table()) and _is_alive(int(process)) and not is_reused:
-                continue
-            if table == _process_table() or is_reused:
-                _LOGGER.warning("%s: left by process %s, now gone; removing it", orphan, process)
+    for orphan in _left_aside(path.parent).pop(path.name, ()):
+        _, process, table = _parsed(orphan)
+        # Without a table, an earlier version's: one of this process's number isn't in use.
+        is_reused = table is None and process == os.getpid()
+        if table in (None, _process_table()) and _is_alive(process) and not is_reused:
+            continue
+        if table == _process_table() or is_reused:
+            _LOGGER.warning("%s: left by process %s, now gone; removing it", orphan, process)
+            with contextlib.suppress(OSError):  # removed by another process, or not to be removed
                 _remove(orphan)
-            else:
-                _LOGGER.warning(
-                    "%s: left by process %s, of another machine or before a restart; delete it "
-                    "unless that process is still running",
-                    orphan,
-                    process,
-                )
+        else:
+            _LOGGER.warning(
+                "%s: left by process %s, of another machine or before a restart; delete it "
+                "unless that process is still running",
+                orphan,
+                process,
+            )
+
+
+def _aside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}-{_process_table()}.tmp")
+
+
+@functools.cache  # for small files once a process is enough: their folders may be large
+def _left_aside(folder: Path) -> dict[str, list[Path]]:
+    """What is or was written aside in a folder, by the name that it was for."""
+    found: dict[str, list[Path]] = {}
+    with contextlib.suppress(OSError):  # no such folder: writing will say so
+        for path in folder.iterdir():
+            if path.name.startswith(".") and path.name.endswith(".tmp"):
+                with contextlib.suppress(ValueError):
+                    found.setdefault(_parsed(path)[0], []).append(path)
+    return found
+
+
+def _parsed(aside: Path) -> tuple[str, int, str | None]:
+    """A name, and the process that writes it aside, with its table. Raises ValueError."""
+    match = re.fullmatch(r"\.(.+)\.(\d+)(?:-([0-9a-f]{8}))?\.tmp", aside.name, re.DOTALL)
+    if match is None:
+        raise ValueError(f"{aside}: is nothing written aside")
+    name, process, table = match.groups()
+    return name, int(process), table
 
 
 @functools.cache
