@@ -228,7 +228,8 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         try:
             with form.damaged_for_all(f"{folder}:"):
                 try:
-                    form.read_back(folder)
+                    if jax.process_index() == 0:  # others may see it only later, on NFS
+                        form.read_back(folder)
                 except UnreadError as error:
                     self._report(f"{error}; reading back the next one instead")
                     self._has_saved = False
