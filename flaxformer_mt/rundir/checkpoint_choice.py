@@ -221,9 +221,9 @@ def average_meta(run: RunDirectory) -> dict[str, Any]:
         raise DamagedError(f"{error}; run `average` again") from error
 
 
-def average_name(run: RunDirectory) -> str:
-    """The average's name, "average of steps 1100, 1200". Raises CheckpointError."""
-    return f"average of steps {listed(average_meta(run)['steps'])}"
+def average_name(meta: Mapping[str, Any]) -> str:
+    """The name of an average with this description: "average of steps 1100, 1200"."""
+    return f"average of steps {listed(meta['steps'])}"
 
 
 def default_weights(run: RunDirectory) -> Literal["average", "best", "latest"]:
@@ -256,7 +256,7 @@ def chosen_weights(run: RunDirectory, which: Which) -> Chosen:
     """The checkpoint that a name means now; warns of a stale average. Raises CheckpointError."""
     named = default_weights(run) if which == "auto" else which
     if named == "average":
-        chosen = Chosen("average", average_name(run))
+        chosen = Chosen("average", average_name(average_meta(run)))
     else:
         step = select_step(run.checkpoints, named)
         chosen = Chosen(step, f"step {step}" if named == step else f"{named}, step {step}")

@@ -109,14 +109,18 @@ def read_tree(folder: Path, meta: Mapping[str, Any], name: str, abstract: Any) -
 
 def read_weights(folder: Path) -> dict[str, Any]:
     """A checkpoint's parameters, or their moving average, as nested dictionaries of arrays."""
+    return read_described(folder)[1]
+
+
+def read_described(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A checkpoint's description, and `read_weights`, whose digests show that they are its own."""
     meta = read_meta(folder)
     weights = "ema" if "ema" in meta["leaves"] else "params"
     leaves = {
         path: jax.ShapeDtypeStruct(tuple(leaf["shape"]), jax.numpy.dtype(leaf["dtype"]))
         for path, leaf in meta["leaves"][weights].items()
     }
-    tree: dict[str, Any] = read_tree(folder, meta, weights, _nested(leaves))
-    return tree
+    return meta, read_tree(folder, meta, weights, _nested(leaves))
 
 
 def read_back(folder: Path) -> None:

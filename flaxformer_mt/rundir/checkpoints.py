@@ -258,35 +258,44 @@ def load_params(
     run: RunDirectory, which: Literal["best", "latest", "average"] | int
 ) -> dict[str, Any]:
     """A run's parameters, as `read_weights`, without model or lock. Raises CheckpointError."""
-    form.hush()
-    try:
-        if which == "average":
-            folder = choice.existing_average(run.checkpoints)
-            return choice.while_replaced(folder, form.read_weights)
-        return form.read_weights(run.checkpoints / str(choice.select_step(run.checkpoints, which)))
-    except DamagedError as error:
-        steps = choice.listed(choice.list_steps(run.checkpoints))
-        raise DamagedError(f"{error}; choose another checkpoint: there are {steps}") from error
+    return _load(run, which)[1]
 
 
 def load_chosen(run: RunDirectory, which: Which | Chosen) -> tuple[Chosen, dict[str, Any]]:
     """What `which` names and its parameters, as `load_params`. Raises CheckpointError.
 
-    Chooses again if training removed the checkpoint, or `average` replaced it, in between.
+    Chooses again if training removed the checkpoint in between. If `average` replaced the average,
+    the name is that of the one which was loaded.
     """
     for _ in range(_CHOICES):
         chosen = which if isinstance(which, Chosen) else choice.chosen_weights(run, which)
         try:
-            params = load_params(run, chosen.checkpoint)
+            meta, params = _load(run, chosen.checkpoint)
         except CheckpointError:
             folder = run.checkpoints / str(chosen.checkpoint)
             if chosen.checkpoint == "average" or chosen == which or choice.is_there(folder):
                 raise
             continue
-        is_average = chosen.checkpoint == "average"
-        if chosen == which or not is_average or choice.average_name(run) == chosen.name:
-            return chosen, params
+        if chosen.checkpoint == "average":
+            chosen = Chosen("average", choice.average_name(meta))
+        return chosen, params
     raise CheckpointError(f"{run}: its checkpoints are replaced faster than they can be read")
+
+
+def _load(
+    run: RunDirectory, which: Literal["best", "latest", "average"] | int
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    form.hush()
+    try:
+        if which == "average":
+            folder = choice.existing_average(run.checkpoints)
+            return choice.while_replaced(folder, form.read_described)
+        return form.read_described(
+            run.checkpoints / str(choice.select_step(run.checkpoints, which))
+        )
+    except DamagedError as error:
+        steps = choice.listed(choice.list_steps(run.checkpoints))
+        raise DamagedError(f"{error}; choose another checkpoint: there are {steps}") from error
 
 
 def _read(folder: Path, abstract: Mapping[str, Any]) -> Snapshot:

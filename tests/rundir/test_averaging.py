@@ -17,7 +17,6 @@ from flaxformer_mt.rundir import (
     CheckpointError,
     checkpoint_choice,
     checkpoint_format,
-    checkpoints,
 )
 from flaxformer_mt.rundir.checkpoint_choice import (
     average_checkpoints,
@@ -151,6 +150,29 @@ def test_an_average_can_be_read_and_replaced_by_many_at_once(run, saved, monkeyp
     assert sorted(p.name for p in run.checkpoints.iterdir()) == ["1", "2", "3", "average"]
 
 
+def test_an_average_has_the_name_of_what_was_loaded(run, saved, monkeypatch):
+    """Even if it had another one before and after."""
+    saved(*map(snapshot, (1, 2, 3)))
+    write_average(run, tree(3), [3])
+    choose, read = checkpoint_choice.chosen_weights, checkpoint_format.read_tree
+
+    def chosen_then_replaced(*arguments):
+        chosen = choose(*arguments)
+        write_average(run, tree(1), [1])
+        return chosen
+
+    def read_then_replaced(*arguments):
+        params = read(*arguments)
+        write_average(run, tree(3), [3])
+        return params
+
+    monkeypatch.setattr(checkpoint_choice, "chosen_weights", chosen_then_replaced)
+    monkeypatch.setattr(checkpoint_format, "read_tree", read_then_replaced)
+    chosen, params = load_chosen(run, "auto")
+    assert chosen.name == "average of steps 1"
+    assert_mean(params, 1)
+
+
 def test_what_training_removes_meanwhile_is_chosen_again(run, saved, monkeypatch):
     """The newest checkpoints, to be averaged or loaded, may be older ones a moment later."""
     saved(*map(snapshot, (1, 2, 3)))
@@ -167,11 +189,9 @@ def test_what_training_removes_meanwhile_is_chosen_again(run, saved, monkeypatch
     assert_mean(params, 1, 3)
     saved(snapshot(4))
     shutil.rmtree(run.checkpoints / "3")
-    listed = mock.Mock(side_effect=[3, 4])
-    monkeypatch.setattr(checkpoint_choice, "select_step", listed)
-    monkeypatch.setattr(
-        checkpoints, "load_params", lambda run, step: read(run.checkpoints / f"{step}")
-    )
+    # Chosen and loaded, twice.
+    selected = mock.Mock(side_effect=[3, 3, 4, 4])
+    monkeypatch.setattr(checkpoint_choice, "select_step", selected)
     assert load_chosen(run, "latest")[0].name == "latest, step 4"
 
 
