@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from flaxformer_mt.api.training import train as train
     from flaxformer_mt.decoding.translator import Translator as Translator
     from flaxformer_mt.evaluation.compare import compare as compare
+    from flaxformer_mt.sentences import split_sentences as split_sentences
 
 # The one place of the version; the build reads it from here.
 __version__ = "0.1.0"
@@ -31,6 +32,7 @@ _ROOMS = {
     "evaluate": "api.runs",
     "export": "api.runs",
     "load_config": "api.settings",
+    "split_sentences": "sentences",
     "train": "api.training",
 }
 

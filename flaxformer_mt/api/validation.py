@@ -44,7 +44,14 @@ def bleu_evaluator(
         return {"bleu": scores.bleu, "chrf": scores.chrf}
 
     def evaluate(params: Any, step: int) -> Mapping[str, float]:
-        translator = Translator(params, program.model, vocabularies, settings, name=f"step {step}")
+        translator = Translator(
+            params,
+            program.model,
+            vocabularies,
+            settings,
+            name=f"step {step}",
+            src_lang=config.data.src_lang,
+        )
         translations = translate_together(translator, sources, processes)
         return processes.first(lambda: scored([each.text for each in translations], step))
 
@@ -58,7 +65,8 @@ def translate_together(
 
     Each translates every n-th line, so that their times are alike.
     """
-    mine = list(translator.translate_lines(lines[processes.number :: processes.count]))
+    own = lines[processes.number :: processes.count]
+    mine = list(translator.translate_lines(own, several="keep"))
     if processes.count == 1:
         return mine
     shares = processes.gather([json.dumps(dataclasses.asdict(each)) for each in mine])
@@ -70,6 +78,6 @@ def translate_together(
     return whole
 
 
-def _translation(hypotheses: Sequence[dict[str, Any]], **others: bool) -> Translation:
+def _translation(hypotheses: Sequence[dict[str, Any]], **others: Any) -> Translation:
     whole = (Hypothesis(**{**each, "tokens": tuple(each["tokens"])}) for each in hypotheses)
     return Translation(hypotheses=tuple(whole), **others)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -20,7 +21,11 @@ from flaxformer_mt.progress import Meter
 
 WINDOW = 4096  # lines read before any is written: sorted by length, they share batches
 WINDOW_BYTES = 1 << 22  # bytes of them, so that long lines take no more memory
-NOTES = 20  # of a call's notes are shown
+NOTES = 20  # of a call's notes, and of a remark's lines, are shown
+SEVERAL = (
+    "has several sentences, of which the model may translate only one; put each on a line of its "
+    "own"
+)
 
 T = TypeVar("T")
 
@@ -47,6 +52,7 @@ class Made:
     tokens: int = 0
     sums: Mapping[str, float] = dataclasses.field(default_factory=dict)  # added over windows
     notes: Sequence[str] = ()  # for the user, about single lines
+    remarks: Mapping[str, Sequence[int]] = dataclasses.field(default_factory=dict)  # lines, by what
     error: Exception | None = None  # why a line was refused
 
 
@@ -92,7 +98,8 @@ def stream(
 
     `work` yields windows in order and may read ahead. Continues output of the same `identity`.
     Raises InputError and CorpusError with file and line, OutputError (also for another input than
-    before) and what `work` raises.
+    before) and what `work` raises. However it ends, the meter then says each remark with the first
+    lines that it is about.
     """
     done, digest = sink.begin(identity), hashlib.sha256()
     if done.lines:
@@ -106,29 +113,65 @@ def stream(
         meter.say(f"{sink.kept}: resuming after line {lines.start + done.lines:,}")
     meter.begin(skipped=done.size)
     sums, noted = dict(done.sums), 0
-    for each, made in work(windows(lines, window=window)):
-        for note in made.notes[: max(0, NOTES - noted)]:
-            meter.say(note)
-        if noted <= NOTES < noted + len(made.notes):
-            meter.say("more lines like these are only counted")
-        noted += len(made.notes)
-        meter.close()  # the output may go to the same terminal
-        sink.write(made.output)
-        if made.error is not None:
-            raise made.error
-        for line in each.lines:
-            digest.update(line + b"\n")
-        sums = {name: sums.get(name, 0) + value for name, value in made.sums.items()}
-        done = Consumed(
-            lines=done.lines + len(each.lines),
-            size=done.size + each.size,
-            sha256=digest.hexdigest(),
-            sums=sums,
-        )
-        sink.commit(done)
-        meter.advance(lines=len(each.lines), tokens=made.tokens, size=each.size)
+    with _remarks(lines.name, meter) as remarks:
+        for each, made in work(windows(lines, window=window)):
+            for note in made.notes[: max(0, NOTES - noted)]:
+                meter.say(note)
+            if noted <= NOTES < noted + len(made.notes):
+                meter.say("more lines like these are only counted")
+            noted += len(made.notes)
+            remarks.add(made.remarks)
+            meter.close()  # the output may go to the same terminal
+            sink.write(made.output)
+            if made.error is not None:
+                raise made.error
+            for line in each.lines:
+                digest.update(line + b"\n")
+            sums = {name: sums.get(name, 0) + value for name, value in made.sums.items()}
+            done = Consumed(
+                lines=done.lines + len(each.lines),
+                size=done.size + each.size,
+                sha256=digest.hexdigest(),
+                sums=sums,
+            )
+            sink.commit(done)
+            meter.advance(lines=len(each.lines), tokens=made.tokens, size=each.size)
     sink.finish()
     return sums
+
+
+class _Remarks:
+    """How many lines each remark is about, and the first of them."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+        self._first: dict[str, list[int]] = {}
+
+    def add(self, remarks: Mapping[str, Sequence[int]]) -> None:
+        for remark, numbers in remarks.items():
+            self._counts[remark] = self._counts.get(remark, 0) + len(numbers)
+            first = self._first.setdefault(remark, [])
+            first += numbers[: NOTES - len(first)]
+
+    def describe(self) -> Iterator[str]:
+        for remark, count in self._counts.items():
+            shown = ", ".join(map(str, self._first[remark]))
+            if count == 1:
+                yield f"line {shown} {remark}"
+                continue
+            more = f" (the first {NOTES})" if count > NOTES else ""
+            yield f"{count:,} lines, each of which {remark}: lines {shown}{more}"
+
+
+@contextlib.contextmanager
+def _remarks(name: str, meter: Meter) -> Iterator[_Remarks]:
+    """Says them at the end, however it comes."""
+    remarks = _Remarks()
+    try:
+        yield remarks
+    finally:
+        for line in remarks.describe():
+            meter.say(f"{name}: {line}")
 
 
 def made_of(window: Window, parse: Callable[[bytes], T], make: Callable[[list[T]], Made]) -> Made:
@@ -190,6 +233,7 @@ class TranslateSettings:
             sources,
             n_best=self.n_best,
             overlong=self.overlong,
+            several="keep",
             prefixes=prefixes if any(prefixes) else None,
             suppress=self.suppress,
             forbid=self.forbid or (),
@@ -206,11 +250,13 @@ class TranslateSettings:
             for hypothesis in translation.hypotheses
         ]
         aligned = iter(translator.align(pairs) if self.form.shown.alignments else ())
-        output, notes = [], []
+        output, notes, several = [], [], []
         each = zip(records, translations, strict=True)
         for number, (record, translation) in enumerate(each, start=window.first):
             if translation.split:
                 notes.append(f"{window.name}:{number}: too long: translated in pieces")
+            if translation.sentences > 1:
+                several.append(number)
             links = list(itertools.islice(aligned, len(translation.hypotheses)))
             output.append(self.form.render(record, translation, links, number=number))
         at_limit = sum(translation.at_limit for translation in translations)
@@ -219,6 +265,7 @@ class TranslateSettings:
             tokens=sum(len(translation.tokens) + 1 for translation in translations),
             sums={"split": len(notes), "at_limit": at_limit},
             notes=notes,
+            remarks={SEVERAL: several} if several else {},
         )
 
     def identity(self) -> dict[str, Any]:

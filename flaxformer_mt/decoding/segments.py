@@ -9,14 +9,14 @@ from typing import Literal
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies, Vocabulary
 from flaxformer_mt.errors import UserError
+from flaxformer_mt.sentences import sentence_ends, split_sentences
 
 Overlong = Literal["split", "refuse"]
 Target = str | Sequence[int]
 """A translation: its text, or its tokens as `Hypothesis.tokens` has them."""
 
-# From the best place for a cut to the worst; a cut is at the end of a match.
+# Inside a sentence, from the best place for a cut to the worst; a cut is at the end of a match.
 _BOUNDARIES = (
-    re.compile(r"[.!?…][\"'”’»)\]]*\s+|[。！？][”’」』）]*\s*"),  # between sentences
     re.compile(r"[,;:]\s+|\s[-–—]+\s+|[，；：、]\s*"),  # between clauses
     re.compile(r"\s+"),  # between words
 )
@@ -94,13 +94,14 @@ def cut_pairs(
     *,
     max_length: int,
     overlong: Overlong,
+    language: str = "",
 ) -> list[list[Part]]:
     """Each pair's parts: one, unless a side has more than `max_length` tokens, end mark included.
 
-    If the translation is given as tokens, the source is cut as `translate` cuts it, and the tokens
-    at the end marks between its parts. A text is cut near the same place as its source, a guess.
-    Raises OverlongError for `overlong` "refuse", TargetError for tokens that aren't a translation
-    of the line, and DecodingError for text that isn't Unicode.
+    `language` is the sources' (a code). If the translation is given as tokens, the source is cut as
+    `translate` cuts it, and the tokens at the end marks between its parts. A text is cut near the
+    same place as its source, a guess. Raises OverlongError for `overlong` "refuse", TargetError for
+    tokens that aren't a translation of the line, and DecodingError for text that isn't Unicode.
     """
     texts = [target if isinstance(target, str) else "" for _, target in pairs]
     sources = encode(vocabularies.src, [source for source, _ in pairs])
@@ -120,11 +121,11 @@ def cut_pairs(
             message = describe_overlong(max_length, source=src, target=tgt)
             raise OverlongError(number, message, splits=splits)
         if isinstance(target, str) and too_long:
-            parts = _texts_in_parts(source, target, vocabularies, max_length)
+            parts = _texts_in_parts(source, target, vocabularies, max_length, language)
         elif isinstance(target, str):
             parts = [Part(source, tuple(src), target, tuple(tgt))]
         elif too_long or EOS in tgt:
-            parts = _tokens_in_parts(number, source, tgt, vocabularies, max_length)
+            parts = _tokens_in_parts(number, source, tgt, vocabularies, max_length, language)
         else:
             (text,) = vocabularies.tgt.decode([tgt])
             parts = [Part(source, tuple(src), text, tuple(tgt), tokens_given=True)]
@@ -145,13 +146,13 @@ def fits(vocabulary: Vocabulary, max_length: int) -> Callable[[str], bool]:
 
 
 def source_pieces(
-    source: str, vocabulary: Vocabulary, max_length: int
+    source: str, vocabulary: Vocabulary, max_length: int, language: str = ""
 ) -> tuple[str, list[Piece], list[list[int]]]:
     """What the model reads before each piece of a source (its language code, `>>fra<<`), pieces
-    that fit, and the tokens of both."""
+    that fit, and the tokens of both. `language` is the source's own."""
     lead = vocabulary.language_code(source)
     fit = fits(vocabulary, max_length)
-    pieces = split_to_fit(source.removeprefix(lead), lambda text: fit(lead + text))
+    pieces = split_to_fit(source.removeprefix(lead), lambda text: fit(lead + text), language)
     return lead, pieces, encode(vocabulary, [lead + piece.text for piece in pieces])
 
 
@@ -189,7 +190,7 @@ def check_prefix(
 
 
 def _texts_in_parts(
-    source: str, target: str, vocabularies: Vocabularies, max_length: int
+    source: str, target: str, vocabularies: Vocabularies, max_length: int, language: str
 ) -> list[Part]:
     src_fits, tgt_fits = (fits(side, max_length) for side in (vocabularies.src, vocabularies.tgt))
     lead = vocabularies.src.language_code(source)
@@ -197,6 +198,7 @@ def _texts_in_parts(
         source.removeprefix(lead),
         target,
         lambda src, tgt: src_fits(lead + src) and tgt_fits(tgt),
+        language,
     )
     sources = encode(vocabularies.src, [lead + src.text for src, _ in pieces])
     targets = encode(vocabularies.tgt, [tgt.text for _, tgt in pieces])
@@ -207,9 +209,14 @@ def _texts_in_parts(
 
 
 def _tokens_in_parts(
-    number: int, source: str, tgt: Sequence[int], vocabularies: Vocabularies, max_length: int
+    number: int,
+    source: str,
+    tgt: Sequence[int],
+    vocabularies: Vocabularies,
+    max_length: int,
+    language: str,
 ) -> list[Part]:
-    lead, pieces, sources = source_pieces(source, vocabularies.src, max_length)
+    lead, pieces, sources = source_pieces(source, vocabularies.src, max_length, language)
     parts = _at_end_marks(tgt)
     # Only the count tells an end mark after the last part from one before a part without tokens.
     if len(parts) == len(pieces) + 1 and not parts[-1]:
@@ -243,22 +250,35 @@ def _at_end_marks(tokens: Sequence[int]) -> list[list[int]]:
     return [list(tokens[a:b]) for a, b in zip(starts, [*ends, len(tokens)], strict=True)]
 
 
-def split_to_fit(text: str, fits: Callable[[str], bool]) -> list[Piece]:
+def split_to_fit(text: str, fits: Callable[[str], bool], language: str = "") -> list[Piece]:
     """The text in pieces that fit, without the blanks between them.
 
-    A part that doesn't fit is cut in two at the sentence end nearest to its middle; if it has none,
-    between clauses, then words, then inside a word. Raises ValueError if a single character doesn't
-    fit.
+    A text that doesn't fit is cut at every sentence end of its `language`: a model trained on
+    single sentences leaves out most of several. A sentence that doesn't fit is cut in two between
+    clauses, else words, else inside a word, at the place nearest to its middle, and so on. Raises
+    ValueError if a single character doesn't fit.
     """
-    return [src for src, _ in split_pair_to_fit(text, "", lambda src, _: fits(src))]
+    whole = text.strip()
+    if fits(whole):
+        return [Piece(whole, "")]
+    pieces: list[Piece] = []
+    for sentence in split_sentences(whole, language, any_case=whole.islower()).texts:
+        if pieces:
+            pieces[-1] = Piece(pieces[-1].text, " ")
+        pairs = split_pair_to_fit(sentence, "", lambda src, _: fits(src), language)
+        pieces += [src for src, _ in pairs]
+    return pieces
 
 
 def split_pair_to_fit(
-    src: str, tgt: str, fits: Callable[[str, str], bool]
+    src: str, tgt: str, fits: Callable[[str, str], bool], language: str = ""
 ) -> list[tuple[Piece, Piece]]:
-    """A text and its translation in as many pieces, such that `fits(src, tgt)` for each pair. The
-    translation is cut at its best kind of boundary nearest to the same share of its length. Raises
-    ValueError if a single character doesn't fit."""
+    """A text and its translation in as many pieces, such that `fits(src, tgt)` for each pair.
+
+    The text is cut in two at the place nearest to its middle, if possible between sentences (of
+    its `language`), and so on. The translation is cut at its best kind of boundary nearest to the
+    same share of its length. Raises ValueError if a single character doesn't fit.
+    """
     pairs = []
     waiting = [(Piece(src.strip(), ""), Piece(tgt.strip(), ""))]
     while waiting:
@@ -268,23 +288,24 @@ def split_pair_to_fit(
             continue
         if max(len(piece.text) for piece in pair) < 2:
             raise ValueError(f"the characters {pair[0].text!r} and {pair[1].text!r} do not fit")
-        (src_first, src_rest), share = _halves(pair[0], 0.5)
-        (tgt_first, tgt_rest), _ = _halves(pair[1], share)
+        (src_first, src_rest), share = _halves(pair[0], 0.5, language)
+        # Nobody says what language a translation is in.
+        (tgt_first, tgt_rest), _ = _halves(pair[1], share, "")
         waiting += [(src_rest, tgt_rest), (src_first, tgt_first)]
     return pairs
 
 
-def _halves(piece: Piece, share: float) -> tuple[tuple[Piece, Piece], float]:
+def _halves(piece: Piece, share: float, language: str) -> tuple[tuple[Piece, Piece], float]:
     """A text cut in two at the best place near a share of its length, and that place's share."""
     text = piece.text
     if len(text) < 2:
         return (Piece(text, ""), Piece("", piece.glue)), share
     middle, glue = share * len(text), " "
+    ends = sentence_ends(text, language) or sentence_ends(text, language, any_case=True)
     for boundary in _BOUNDARIES:
-        ends = [match.end() for match in boundary.finditer(text) if match.end() < len(text)]
-        if ends:
-            break
-    else:
+        if not ends:
+            ends = [match.end() for match in boundary.finditer(text) if match.end() < len(text)]
+    if not ends:
         # Not before an accent that would lose its letter, if there is such a place.
         inner, glue = range(1, len(text)), ""
         ends = [end for end in inner if not unicodedata.combining(text[end])] or list(inner)

@@ -41,6 +41,8 @@ class Translation:
     hypotheses: tuple[Hypothesis, ...]
     split: bool = False  # the line was too long for the model: translated in pieces and rejoined
     at_limit: bool = False  # the best one (or a piece of it) had no room to go on
+    # Of the line, unless it was split; of several, the model may have translated one alone.
+    sentences: int = 1
 
     def __repr__(self) -> str:
         more = f", {len(self.hypotheses)} hypotheses" if len(self.hypotheses) > 1 else ""

@@ -53,14 +53,18 @@ from flaxformer_mt.rundir.checkpoint_choice import Chosen, Which
 from flaxformer_mt.rundir.checkpoints import load_chosen
 from flaxformer_mt.rundir.layout import RunDirectory, open_run, read_record
 from flaxformer_mt.rundir.paths import exists, explained, write_bytes
+from flaxformer_mt.sentences import split_sentences
 
 _LOGGER = logging.getLogger(__name__)
 Member = tuple[Any, Transformer]  # a tree under "params" and its model
+Several = Literal["warn", "keep"]
+_SHOWN = 10  # of the lines that a warning is about
 
 
 class Wanted(TypedDict, total=False):
     n_best: int
     overlong: Overlong
+    several: Several
     prefixes: str | Sequence[str] | None
     suppress: str | Sequence[str]
     forbid: str | Sequence[str]
@@ -83,10 +87,12 @@ class Translator:
         config: DecodingConfig,
         *,
         name: str = "",
+        src_lang: str = "",
         others: Sequence[Member] = (),
         shortlist: Shortlist | None = None,
     ) -> None:
-        """`params` is the tree under "params"; `name` says which weights these are.
+        """`params` is the tree under "params"; `name` says which weights these are,
+        `src_lang` (a code such as "en") where its sources' sentences end.
 
         They are copied to every device of this process, which share a batch's sentences; several
         processes must call it together. `others`, with the same vocabularies, make it an ensemble,
@@ -103,6 +109,7 @@ class Translator:
         self.params = whole_on(params, self.mesh)
         self.model, self.vocabularies = model, vocabularies
         self.config, self.name, self.shortlist = config, name, shortlist
+        self.src_lang = src_lang
         whole = [(whole_on(theirs, self.mesh), other) for theirs, other in others]
         self.members: tuple[Member, ...] = ((self.params, model), *whole)
         self.max_length = min(member.config.max_length for _, member in self.members)
@@ -136,7 +143,15 @@ class Translator:
             raise DecodingError(f"{what}'{chosen.name}' has {found:,}: restore it from a copy")
         model = Transformer(config.model, *sizes)
         short = _shortlist(run, vocabularies) if shortlist else None
-        return cls(params, model, vocabularies, config.decoding, name=chosen.name, shortlist=short)
+        return cls(
+            params,
+            model,
+            vocabularies,
+            config.decoding,
+            name=chosen.name,
+            src_lang=config.data.src_lang,
+            shortlist=short,
+        )
 
     @classmethod
     def load_ensemble(
@@ -160,6 +175,7 @@ class Translator:
             first.vocabularies,
             first.config,
             name=" + ".join(each.name for each in (first, *others)),
+            src_lang=first.src_lang,
             others=[(each.params, each.model) for each in others],
             shortlist=first.shortlist,
         )
@@ -195,6 +211,7 @@ class Translator:
         *,
         n_best: int = 1,
         overlong: Overlong = "split",
+        several: Several = "warn",
         prefixes: str | Sequence[str] | None = None,
         suppress: str | Sequence[str] = (),
         forbid: str | Sequence[str] = (),
@@ -208,10 +225,12 @@ class Translator:
         """Each line's translation, in order, or a `str`'s; a blank line's is empty, with score 0.
 
         In float32 and without a shortlist (which a batch shares), a line's translation doesn't
-        depend on the other lines. A line longer than `model.max_length` tokens is cut at sentence
-        ends (else between clauses, words, characters), translated in pieces, rejoined and marked
-        `split`; its n-th hypothesis joins each piece's n-th. With `overlong` "refuse" it raises
-        OverlongError.
+        depend on the other lines. A line longer than `model.max_length` tokens is cut at every
+        sentence end (and between clauses, words, characters, where a sentence is too long),
+        translated in pieces, rejoined and marked `split`; its n-th hypothesis joins each piece's
+        n-th. With `overlong` "refuse" it raises OverlongError. Of other lines with several
+        sentences, the model may translate one alone: a log line says which these are, unless
+        `several` is "keep".
 
         A translation begins with its line's prefix in `prefixes` (one `str`: every line's) and has
         none of the pieces in `suppress`. As whole words, its text has none of the phrases in
@@ -280,7 +299,19 @@ class Translator:
             joined(parts, list(itertools.islice(decoded, len(parts))), tgt, config, **chosen)
             for parts in pieces
         ]
+        if config.outputs == "text":
+            found = [
+                translation
+                if translation.split
+                else dataclasses.replace(translation, sentences=self._sentences(line))
+                for line, translation in zip(lines, found, strict=True)
+            ]
+        if several == "warn":
+            _warn(found, first)
         return found[0] if single else found
+
+    def _sentences(self, line: str) -> int:
+        return max(1, len(split_sentences(line, self.src_lang).texts))
 
     def compile(
         self, lines: Sequence[str], *, n_best: int = 1, longest: str = ""
@@ -299,7 +330,7 @@ class Translator:
             return [], []
         if len(tokens) < self.max_length:
             return [Piece(line, "")], [tokens]
-        return source_pieces(line, self.vocabularies.src, self.max_length)[1:]
+        return source_pieces(line, self.vocabularies.src, self.max_length, self.src_lang)[1:]
 
     def _decoder(self, **settings: Any) -> Decoder:
         params, models = zip(*self.members, strict=True)
@@ -352,7 +383,13 @@ class Translator:
 
     def _cut(self, pairs: Sequence[tuple[str, Target]], overlong: Overlong) -> list[list[Part]]:
         """The parts of each pair; none if both sides are blank for `translate`."""
-        cut = cut_pairs(pairs, self.vocabularies, max_length=self.max_length, overlong=overlong)
+        cut = cut_pairs(
+            pairs,
+            self.vocabularies,
+            max_length=self.max_length,
+            overlong=overlong,
+            language=self.src_lang,
+        )
         return [
             parts
             if (not is_blank(source) and any(part.src for part in parts))
@@ -362,7 +399,12 @@ class Translator:
         ]
 
     def translate_lines(
-        self, lines: Iterable[str], *, window: int = 4096, n_best: int = 1
+        self,
+        lines: Iterable[str],
+        *,
+        window: int = 4096,
+        n_best: int = 1,
+        several: Several = "warn",
     ) -> Iterator[Translation]:
         """As `translate`, for any number of lines, with at most `window` in memory."""
         if isinstance(lines, str):
@@ -370,13 +412,33 @@ class Translator:
         if window < 1:
             raise ValueError(f"window = {window} must be at least 1")
         remaining = iter(lines)
+        first = 0
         while block := list(itertools.islice(remaining, window)):
-            yield from self.translate(block, n_best=n_best)
+            yield from self.translate(block, n_best=n_best, several=several, first=first)
+            first += len(block)
 
     def _forcing(self, what: str) -> TeacherForcing:
         if len(self.members) > 1:
             raise DecodingError(f"{what} a single model: load the ensemble's runs one at a time")
         return TeacherForcing(self.params, self.model, self.config, self.mesh)
+
+
+def _warn(translations: Sequence[Translation], first: int) -> None:
+    """`first` is the number of the first line."""
+    several = [
+        number
+        for number, translation in enumerate(translations, start=first)
+        if translation.sentences > 1
+    ]
+    if several:
+        shown = ", ".join(map(str, several[:_SHOWN])) + ", ..." * (len(several) > _SHOWN)
+        _LOGGER.warning(
+            "%s of %s lines have several sentences, but the model may translate only one of them: "
+            "split these lines (flaxformer_mt.split_sentences); counted from 0: %s",
+            f"{len(several):,}",
+            f"{len(translations):,}",
+            shown,
+        )
 
 
 def _shortlist(run: RunDirectory, vocabularies: Vocabularies) -> Shortlist:

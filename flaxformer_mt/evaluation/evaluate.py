@@ -211,7 +211,10 @@ def evaluate(
         from flaxformer_mt.parallel.compile_cache import working_time
 
         start = working_time()
-        translated = list(translator.translate_lines(sources)), working_time() - start
+        translated = (
+            list(translator.translate_lines(sources, several="keep")),
+            working_time() - start,
+        )
     translations, seconds = translated
     hypotheses = [translation.text for translation in translations]
     assessment = assess(hypotheses, references, sources=sources, scoring=scoring)

@@ -90,7 +90,8 @@ def attend(translator: Translator, sentence: Sentence) -> Attention:
 
 def with_translations(translator: Translator, sentences: Sequence[Sentence]) -> list[Sentence]:
     """With the model's own. Raises OverlongError."""
-    made = translator.translate([sentence.src for sentence in sentences], overlong="refuse")
+    sources = [sentence.src for sentence in sentences]
+    made = translator.translate(sources, overlong="refuse", several="keep")
     return [
         dataclasses.replace(sentence, tgt=translation.text, tokens=translation.tokens)
         for sentence, translation in zip(sentences, made, strict=True)

@@ -10,6 +10,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from starlette.responses import Response
 
 from flaxformer_mt import __version__
+from flaxformer_mt.sentences import Sentences
 from flaxformer_mt.serving.engine import Attended, Translated
 from flaxformer_mt.serving.requests import (
     JSON,
@@ -19,7 +20,6 @@ from flaxformer_mt.serving.requests import (
     TranslateRequest,
     TranslateTask,
 )
-from flaxformer_mt.serving.sentences import Sentences
 from flaxformer_mt.serving.settings import Model, confidence, language_name
 
 _DECIMALS = 4  # of attention weights, as many as a picture can show

@@ -125,7 +125,7 @@ class Engine:
 
     def _translate(self, key: Key, sentences: Sequence[Sentence]) -> list[Translated]:
         filled = self._filled(key, [sentence.read for sentence in sentences])
-        wanted: Wanted = {"n_best": key.n_best, "forbid": key.forbid}
+        wanted: Wanted = {"n_best": key.n_best, "several": "keep", "forbid": key.forbid}
         try:
             if key.terms:
                 wanted["terminology"] = Terminology.of(dict(key.terms))
@@ -173,7 +173,7 @@ class Engine:
         translation = asked.translation
         try:
             if translation is None:
-                (own,) = self.translator.translate([asked.text], overlong="refuse")
+                (own,) = self.translator.translate([asked.text], overlong="refuse", several="keep")
                 translation = own.text
             found = self.translator.attend(asked.text, translation)
         except (OverlongError, TargetError) as error:

@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from flaxformer_mt.errors import nearest
 from flaxformer_mt.serving.access import Refusal, bad_request, shown, too_large
-from flaxformer_mt.serving.sentences import Sentences, split_sentences
+from flaxformer_mt.serving.sentences import CodedSentences, coded_sentences
 from flaxformer_mt.serving.settings import Model, ServerSettings
 
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"
@@ -114,7 +114,7 @@ class AttentionRequest(_Body):
 @dataclasses.dataclass(frozen=True)
 class TranslateTask:
     form: TranslateRequest | LibreTranslateRequest
-    texts: tuple[Sentences, ...]
+    texts: tuple[CodedSentences, ...]
 
 
 class Reader:
@@ -169,9 +169,11 @@ class Reader:
         form = _checked(self.translate_form if ours else self.libre_form, payload, kind)
         given = form.given
         at_marks = form.sentences
-        codes = self.model.codes
+        codes, language = self.model.codes, self.model.src_lang
         _at_most(sum(map(len, given)), self.settings.max_characters, "characters")
-        texts = tuple(split_sentences(text, at_marks=at_marks, codes=codes) for text in given)
+        texts = tuple(
+            coded_sentences(text, language, at_marks=at_marks, codes=codes) for text in given
+        )
         _at_most(sum(len(text.texts) for text in texts), self.settings.max_sentences, "sentences")
         return TranslateTask(form, texts)
 

@@ -144,6 +144,32 @@ def test_what_was_counted_is_gone_on_with(tmp_path):
     assert len(said) == NOTES and said[-1].startswith("in.txt:20: ")
 
 
+class Several(Upper):
+    def translation(self, number, text, texts):
+        made = super().translation(number, text, texts)
+        return dataclasses.replace(made, sentences=text.count("."))
+
+
+def test_lines_of_several_sentences_are_one_bounded_line_at_the_end(tmp_path):
+    text = b"one.\n" + b"one. two.\n" * 30
+    said = []
+    output(text, translate=Several(), say=said.append)
+    (line,) = said
+    assert line.startswith("in.txt: 30 lines, each of which has several sentences")
+    numbers = ", ".join(map(str, range(2, NOTES + 2)))
+    assert line.endswith(f"lines {numbers} (the first {NOTES})")
+    output(text[:15], translate=Several(), say=(said := []).append)
+    assert len(said) == 1 and said[0].startswith("in.txt: line 2 has several sentences")
+    output(b"one.\n" * 9, translate=Several(), say=(said := []).append)
+    assert not said
+
+
+def test_a_call_that_ends_early_has_said_its_remarks(tmp_path):
+    with pytest.raises(InputError):
+        output(b"a. b.\n" * 7 + b"bad prefix.\n", translate=Several(), say=(said := []).append)
+    assert len(said) == 1 and said[0].startswith("in.txt: 7 lines, each of which")
+
+
 def test_another_input_is_not_gone_on_with(tmp_path):
     path = tmp_path / "out"
     killed(TEXT, path, 5)

@@ -26,7 +26,11 @@ def within(characters: int):
     [
         (" One. Two. ", 10, ["One. Two.|"]),
         # Sentence ends first, however near a blank is.
-        ("Is it? No, not at all. It is.", 24, ["Is it?| ", "No, not at all. It is.|"]),
+        ("Is it? No, not at all. It is.", 24, ["Is it?| ", "No, not at all.| ", "It is.|"]),
+        # No abbreviation is a sentence end, and lower case is none unless all is in lower case.
+        ("He saw Gen. Lee there, once.", 24, ["He saw Gen. Lee there,| ", "once.|"]),
+        ("a man . another man , here .", 16, ["a man .| ", "another man ,| ", "here .|"]),
+        ("यह घर है। वह बड़ा है।", 20, ["यह घर है।| ", "वह बड़ा है।|"]),
         ('He said "No." She left.', 15, ['He said "No."| ', "She left.|"]),
         ("first part, second part", 14, ["first part,| ", "second part|"]),
         ("one two three four", 10, ["one two| ", "three four|"]),

@@ -1,5 +1,6 @@
 """Raw text in, raw text out: order, blank and overlong lines, odd characters, choice of weights."""
 
+import copy
 import dataclasses
 import json
 import shutil
@@ -117,6 +118,36 @@ def test_a_long_line_is_translated_in_pieces(translator):
     length = sum(len(part.tokens) + 1 for part in parts)
     assert best.score == pytest.approx(best.log_prob / length_penalty(length, 0.6))
     assert whole.hypotheses[1].text == " ".join(part.hypotheses[1].text for part in parts)
+
+
+def test_a_long_line_is_cut_at_every_sentence_end(translator, caplog):
+    sentences = ["The cat sees Gen. Lee .", "A dog runs .", "Who sleeps ?", "They see ."] * 3
+    whole, *alone = translator.translate([" ".join(sentences), *sentences])
+    assert whole.split and whole.sentences == 1
+    assert whole.text == " ".join(translation.text for translation in alone)
+    assert not caplog.messages
+
+
+def test_a_line_of_several_sentences_is_said(translator, caplog):
+    lines = ["A dog .", "A dog . A cat .", "", "A dog runs ! Who ?"]
+    kept = translator.translate(lines, several="keep")
+    assert [translation.sentences for translation in kept] == [1, 2, 1, 2]
+    assert not caplog.messages
+    assert translator.translate(lines, first=7) == kept
+    (said,) = caplog.messages
+    assert said.startswith("2 of 4 lines have several sentences, but the model may")
+    assert said.endswith("counted from 0: 8, 10")
+    list(translator.translate_lines([lines[1]] * 12, window=100))
+    assert caplog.messages[-1].endswith("counted from 0: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ...")
+
+
+def test_sentences_end_as_the_run_s_source_language_has_them(translator):
+    assert translator.src_lang == "en"
+    line = "Der Hund . Er ; Sie ."
+    other = copy.copy(translator)
+    other.src_lang = "el"
+    assert translator.translate(line, several="keep").sentences == 2
+    assert other.translate(line, several="keep").sentences == 3
 
 
 def test_the_longest_line_that_fits_is_not_split(translator):

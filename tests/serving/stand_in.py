@@ -47,7 +47,9 @@ class StandIn:
         self.calls: list[tuple[list[str], int]] = []
         self.threads: set[int] = set()
 
-    def translate(self, lines, *, n_best=1, overlong="split", forbid=(), terminology=None):
+    def translate(
+        self, lines, *, n_best=1, overlong="split", several="warn", forbid=(), terminology=None
+    ):
         self.threads.add(threading.get_ident())
         self.calls.append((list(lines), n_best))
         assert self.open.wait(30)

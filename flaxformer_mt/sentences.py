@@ -1,0 +1,183 @@
+"""Where a text's sentences end: the one place that knows, for `serve`, for lines too long for a
+model, and for warnings about lines with several sentences."""
+
+import dataclasses
+import functools
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+
+from flaxformer_mt.abbreviations import Abbreviations, abbreviations, base_of
+
+# What Unicode counts as the end of a line or paragraph (UAX 14).
+LINE_ENDS = r"\r\n\v\f\x1c-\x1e\x85\u2028\u2029"
+_BLANK = rf"[^\S{LINE_ENDS}]"
+_CLOSING = "\"'”’“‘»›«‹)\\]}」』）】》〉］"
+_OPENING = "\"'“‘„‚«‹»›(\\[{¿¡「『（"
+# Signs that begin a word or a line of speech: "$5", "– No."
+_BEFORE_WORDS = "$€£¥₹₽#@§*•"
+# Marks with a blank after them: Latin, Greek, Cyrillic, Urdu, Syriac; U+037E is Greek's question.
+_SPACED = ".!?…‥‼⁇⁈⁉۔܀܁܂\u037e"
+# These end a sentence also without one: Chinese and Japanese (full and half width), dandas, Arabic
+# and Armenian, Ethiopic, Khmer, Burmese, Mongolian, Ol Chiki, Meetei Mayek, Sinhala, Javanese.
+_WIDE = "。！？｡．।॥؟։።፧፨។៕။᠃᠉᱾᱿꯫෴꧉"
+_TIBETAN = "།༎༏༐༑༔"
+_WIDE_CLOSING = "”’」』）｣》〉】〕］)\\]»›"
+_HAN_OR_KANA = "\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+# What goes on after a quotation: "「はい。」と言った", "“走吧！”，他说".
+_GOES_ON = "とっ、，；：,;:"
+_MOST = 40  # characters of an abbreviation
+_LONGEST_QUOTATION = 1000  # characters
+# Greek's question mark looks like a semicolon, and Armenian's full stop like a colon.
+_MORE_MARKS = {"el": ";", "hy": ":"}
+_BLANKS = re.compile(rf"{_BLANK}*+")
+_ROMAN = re.compile(r"[IVXLCDM]{2,}\b")
+# Letters with full stops, maybe hyphens, between them: "J", "J.-P", "z.B", "Ph.D", "U.S".
+_INITIALS = re.compile(r"(?:[^\W\d_]{1,3}\.-?)*+[^\W\d_]")
+_NUMBER = re.compile(r"\d{1,3}(?:\.\d{1,3})*+")
+_TIBETAN_HEAD = re.compile(rf"[\u0f01-\u0f0a{_TIBETAN}\s]*+")
+
+
+@dataclasses.dataclass(frozen=True)
+class Sentences:
+    """A text as sentences with what is around them: `glue[0]` before the first, and so on.
+
+    `glue` has one entry more than `texts`, of white space only; sentences have no outer blanks and
+    no line breaks.
+    """
+
+    texts: tuple[str, ...]
+    glue: tuple[str, ...]
+
+    def joined(self, translated: Sequence[str]) -> str:
+        """The text with its sentences replaced."""
+        inner = (text + after for text, after in zip(translated, self.glue[1:], strict=True))
+        return self.glue[0] + "".join(inner)
+
+
+def split_sentences(
+    text: str, language: str, *, at_marks: bool = True, any_case: bool = False
+) -> Sentences:
+    """Cuts at line breaks and, `at_marks`, at sentence ends; if in doubt it doesn't cut.
+
+    `language` is the text's, a code as in `data.src_lang` ("": unknown). A sentence begins with no
+    lower-case letter, unless it may have `any_case`. Nothing is lost:
+    `split.joined(split.texts) == text`. Takes time linear in the text's length.
+    """
+    texts: list[str] = []
+    glue = [""]
+    start = 0
+    for end, begin in [*_cuts(text, language, at_marks, any_case), (len(text), len(text))]:
+        part = text[start:end]
+        if sentence := part.strip():
+            before = len(part) - len(part.lstrip())
+            glue[-1] += part[:before]
+            texts.append(sentence)
+            glue.append(part[before + len(sentence) :])
+        else:
+            glue[-1] += part
+        glue[-1] += text[end:begin]
+        start = begin
+    return Sentences(tuple(texts), tuple(glue))
+
+
+def sentence_ends(text: str, language: str, *, any_case: bool = False) -> list[int]:
+    """Where a text can be cut between two sentences: before the later one's first character."""
+    first = len(text) - len(text.lstrip())
+    cuts = _cuts(text, language, True, any_case)
+    return [begin for end, begin in cuts if end > first and begin < len(text)]
+
+
+@functools.cache
+def _breaks(more: str) -> re.Pattern[str]:
+    """Candidates, with `more` marks. No part can be retried over the same characters: a text is
+    read once."""
+    spaced = _SPACED + more
+    leading = rf"(?:[«‹]{_BLANK}?|[{_OPENING}{_BEFORE_WORDS}])*+"
+    return re.compile(
+        rf"(?P<line>[{LINE_ENDS}]\s*)"
+        rf"|(?P<mark>(?<![{spaced}])(?P<run>[{spaced}]++)[{_CLOSING}]*+"
+        # French has a blank before a closing guillemet.
+        rf"(?:{_BLANK}[»›](?={_BLANK}))?+){_BLANK}++"
+        rf"(?={leading}(?:[-–—]{_BLANK}*+{leading})?+(?P<next>[^\W_]))"
+        rf"|(?P<wide>(?P<wide_run>[{_TIBETAN}](?: ?[{_TIBETAN}])*+"
+        rf"|(?:[{_WIDE}]|፡፡|(?<=[{_HAN_OR_KANA}])[!?](?=[!?]*+[{_HAN_OR_KANA}{_WIDE_CLOSING}]))++)"
+        # A verse's number stands between dandas.
+        rf"(?:{_BLANK}?[\d]++{_BLANK}?[।॥]++)*+[{_WIDE_CLOSING}]*+){_BLANK}*+(?=\S)"
+    )
+
+
+def _cuts(text: str, language: str, at_marks: bool, any_case: bool) -> Iterator[tuple[int, int]]:
+    """Where each sentence but the last ends, and where the next begins."""
+    start = 0
+    for match in _breaks(_MORE_MARKS.get(base_of(language), "")).finditer(text):
+        end, begin = match.start(), match.end()
+        if match["line"] is None:
+            if not at_marks:
+                continue
+            if match["mark"] is not None:
+                end = match.end("mark")
+                lower = match["next"].islower() and not any_case
+                ends = not lower and _ends(text, start, match, language)
+            else:
+                end = match.end("wide")
+                if text.startswith('"', end) and _in_quotation(text, start, end):
+                    end += 1
+                    begin = _after_blanks(text, end)
+                ends = end < len(text) and _wide_ends(text, start, match, end, language)
+            if not ends:
+                continue
+        yield end, begin
+        start = begin
+
+
+def _ends(text: str, start: int, match: re.Match[str], language: str) -> bool:
+    """Whether a mark with a blank after it ends the sentence that begins at `start`."""
+    if match["run"] not in (".", "۔"):
+        return True
+    place = match.start("next")
+    number = match["next"].isdigit() or _ROMAN.match(text, place) is not None
+    return not _abbreviated(text, start, match.start(), abbreviations(language), number)
+
+
+def _after_blanks(text: str, place: int) -> int:
+    blanks = _BLANKS.match(text, place)
+    return place if blanks is None else blanks.end()
+
+
+def _in_quotation(text: str, start: int, end: int) -> bool:
+    return text.count('"', max(start, end - _LONGEST_QUOTATION), end) % 2 == 1
+
+
+def _wide_ends(text: str, start: int, match: re.Match[str], end: int, language: str) -> bool:
+    run, at = match["wide_run"], match.start()
+    if run[0] in "．։" and text[at - 1 : at].isdigit() and text[at + 1 : at + 2].isdigit():
+        return False  # a decimal number, a time
+    if run == "．" and _abbreviated(text, start, at, abbreviations(language), False):
+        return False
+    if run[0] == "។" and (text.startswith("ល។", at + 1) or text.endswith("។ល", start, at)):
+        return False  # Khmer's "etc."
+    if run[0] in _TIBETAN and end - start < _MOST and _TIBETAN_HEAD.fullmatch(text, start, end):
+        return False  # the sign at the head of a text
+    closed = end > match.end("wide_run")
+    return not (closed and text[end] in _GOES_ON)
+
+
+def _abbreviated(text: str, start: int, end: int, known: Abbreviations, number: bool) -> bool:
+    """Whether the word before the full stop at `end` has it for itself."""
+    before = text[max(start, end - _MOST) : end]
+    word = before.split()[-1] if before and not before[-1].isspace() else ""
+    alone = word == before  # it begins its sentence, or is longer than any abbreviation
+    word = word.lstrip("\"'“‘„‚«‹»›([{¿¡「『（§$€£*•/–—-")
+    if not word:
+        return False
+    if _NUMBER.fullmatch(word):
+        return known.ordinals or alone
+    if known.ordinals and _ROMAN.fullmatch(word):
+        return True
+    last = re.split("[-‐‑–—/'’·]", word)[-1]
+    if any(known.has(each, number=number) for each in (word, last) if each):
+        return True
+    # One character may be a word in Chinese, Japanese and Korean.
+    initials = _INITIALS.fullmatch(word) or _INITIALS.fullmatch(last)
+    return initials is not None and unicodedata.east_asian_width(word[-1]) not in "WF"

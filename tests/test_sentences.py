@@ -1,0 +1,172 @@
+"""Where sentences end: nothing is lost, no sentence has a line break, doubt cuts nothing."""
+
+import re
+import time
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from flaxformer_mt.abbreviations import abbreviations
+from flaxformer_mt.sentences import sentence_ends, split_sentences
+
+LINE_ENDS = "\r\n\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+PARTS = [
+    *"aB3 .!?…,\"'”)(。！」\t\xa0\u3000।॥።།༄؟։．｡«»；;:あ你と-–",
+    *LINE_ENDS,
+    *("Dr", " é", "។ល។", "፡፡"),
+]
+texts = st.lists(st.sampled_from(PARTS), max_size=40).map("".join)
+languages = st.sampled_from(["", "en", "de_DE", "el", "hy", "ja", "xx"])
+
+
+@settings(deadline=None)  # lists of abbreviations are read at first use
+@given(texts | st.text(), languages)
+def test_sentences_are_lines_without_outer_blanks_and_joined_the_text_again(text, language):
+    for at_marks, any_case in ((True, False), (False, False), (True, True)):
+        split = split_sentences(text, language, at_marks=at_marks, any_case=any_case)
+        assert split.joined(split.texts) == text
+        assert len(split.glue) == len(split.texts) + 1
+        assert all(glue.strip() == "" for glue in split.glue)
+        for sentence in split.texts:
+            assert sentence == sentence.strip() != ""
+            assert not re.search(f"[{LINE_ENDS}]", sentence)
+
+
+@settings(deadline=None)
+@given(texts, languages)
+def test_ends_are_the_places_between_sentences(text, language):
+    split = split_sentences(text, language)
+    ends = sentence_ends(text, language)
+    assert len(ends) >= len(split.texts) - 1 and all(0 < end < len(text) for end in ends)
+    between = [text[a:b].strip() for a, b in zip([0, *ends], [*ends, len(text)], strict=True)]
+    assert [part for part in between if part] == list(split.texts)
+
+
+ONE = {
+    "en": [
+        "He met Gen. Powell in Rome.",
+        "Sen. Smith left on Jan. 5 for Mt. Everest.",
+        "The Warner Bros. Studio and J.-P. Sartre.",
+        "See Sec. 5, No. 7, pp. 3 and Fig. 2.",
+        "Dr. Smith met J. S. Bach and J.R.R. Tolkien.",
+        "WE MET DR. SMITH, GEN. LEE AND MRS. BROWN.",
+        "1. Introduction",
+        "3.14 is pi.5 no",
+        "It is, e.g. 5 km away.",
+        '"Go!" she said.',
+        "a man . another man .",  # tokenised lower-case text
+    ],
+    "de": [
+        "Das kostet 5 Mio. Euro.",
+        "Siehe Abs. 2, Kap. 3 und Bd. 4.",
+        "Am 3. Mai kam Ludwig XIV. König wurde er früh.",
+        "Vgl. Nr. 5. Abschnitt",
+        "In der Goethestr. 5 wohnt Dipl.-Ing. Müller.",
+        "z.B. Wien, d. h. Österreich, u.a. Graz.",
+        "Der 100. Geburtstag",
+    ],
+    "deu_Latn": ["Das kostet 5 Mio. Euro."],
+    "es": ["La Sra. García llegó.", "Los EE. UU. y la Avda. Norte, p. ej. Juan."],
+    "it": ["Il Sig. Rossi è qui.", "La Sig.ra Rossi e la Dott.ssa Verdi.", "Parla dell'Avv. Neri."],
+    "nl": ["Dhr. Jansen komt.", "Mevr. De Vries en dr. Smit."],
+    "fr": ["M. Dupont et Mme. Durand", "En 50 av. J.-C. César"],
+    "pt_BR": ["A Sra. Silva mora na Av. Paulista."],
+    "ru": ["На ул. Ленина живёт А. С. Пушкин.", "5 млн. Рублей"],
+    "uk": ["На вул. Франка"],
+    "pl": ["Na ul. Długiej mieszka prof. Nowak."],
+    "da": ["Fru Hansen og f.eks. Peter", "Den 3. Maj"],
+    "tr": ["Prof. Dr. Ali ve Doç. Dr. Can", "2. Dünya Savaşı"],
+    "hi": ["डॉ. शर्मा आए।"],
+    "ja": ["「はい。」と言った。", "Yahoo!知恵袋", "価格は１．５倍です。"],
+    "km": ["ផ្លែឈើ។ល។ និង"],
+    "bo": ["༄༅། །འདི་ཁང་པ་རེད།"],
+    "xx": ["Mr. Smith met Dr. Brown on Jan. 5."],
+}
+TWO = {
+    "en": [
+        "It was 12. She left.",
+        "It was 1990. Then it ended.",
+        "No. It is not.",
+        '(He left.) "She stayed."',
+        "See www.a.org/x?y=1. Next.",
+        "He paid. $5 is left.",
+        "Wait... She left.",
+        "You left? – No, he did.",
+    ],
+    "de": ["Er sagte: „Geh.“ Sie ging.", "Er ging. »Wohin?« fragte sie.", "1990. Danach kam er."],
+    "fr": ["Il dit : « Va. » Elle part.", "Il part. « Va » dit-il.", "Où vas-tu ? Chez moi."],
+    "es": ["¿Qué? ¡Sí!"],
+    "hi": ["यह एक घर है। वह बड़ा है।", "यह घर है।वह बड़ा है।", '"मैं जाऊँगा।" उसने कहा।'],
+    "bn": ["এটা একটি বাড়ি। এটা বড়।"],
+    "ur": ["یہ گھر ہے۔ وہ بڑا ہے۔"],
+    "ar": ["هل هذا بيت؟ نعم هو كبير."],
+    "hy": ["Սա տուն է։ Այն մեծ է։", "Սա տուն է: Այն մեծ է:"],
+    "am": ["ይህ ቤት ነው። ትልቅ ነው።", "ይህ ቤት ነው፡፡ ትልቅ ነው፡፡", "ይህ ቤት ነው፧ አዎ።"],
+    "km": ["នេះជាផ្ទះ។ វាធំ។"],
+    "my": ["ဒါအိမ်ပါ။ ကြီးတယ်။"],
+    "bo": ["འདི་ཁང་པ་རེད། དེ་ཆེན་པོ་རེད།"],
+    "el": ["Τι κάνεις; Καλά είμαι.", "Τι κάνεις\u037e Καλά είμαι."],
+    "ja": [
+        "これは家です｡大きいです｡",
+        "本当!?はい。",
+        "「行く。」「行かない。」",
+        "家です．大きい．",
+    ],
+    "zh": ['他说："走吧。"然后走了。', "你好!我是学生。", "真的吗？！是的。"],
+    "ko": ["이것은 집. 그것은 크다."],
+}
+
+
+@pytest.mark.parametrize("language", ONE)
+def test_no_abbreviation_initial_or_ordinal_ends_a_sentence(language):
+    wrong = [text for text in ONE[language] if split_sentences(text, language).texts != (text,)]
+    assert not wrong
+
+
+@pytest.mark.parametrize("language", TWO)
+def test_every_languages_marks_end_a_sentence(language):
+    split = [split_sentences(text, language).texts for text in TWO[language]]
+    assert {len(sentences) for sentences in split} == {2}, split
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("One. Two! Three? Four", ["One.", "Two!", "Three?", "Four"]),
+        ('He said "go." She left.', ['He said "go."', "She left."]),
+        ("Wait … Yes... No.", ["Wait …", "Yes...", "No."]),
+        ("Am 3. Mai kam er. Er ging.", ["Am 3. Mai kam er.", "Er ging."]),
+        ("彼は来た。彼女は行った！ 終わり", ["彼は来た。", "彼女は行った！", "終わり"]),
+        ("¿Qué? ¡Sí! Ya.", ["¿Qué?", "¡Sí!", "Ya."]),
+        ("one line\r\nanother\u2028third", ["one line", "another", "third"]),
+        (" \n\t ", []),
+    ],
+    ids=range(8),
+)
+def test_in_an_unknown_language(text, sentences):
+    assert list(split_sentences(text, "").texts) == sentences
+
+
+def test_lower_case_begins_a_sentence_if_asked_for():
+    assert split_sentences("a dog . a cat . ", "en", any_case=True).texts == ("a dog .", "a cat .")
+
+
+def test_a_related_or_longer_code_has_its_languages_list():
+    assert abbreviations("uk").always >= {"вул", "ул"}
+    for code in ("de", "de_AT", "de-CH", "deu", "ger", "deu_Latn"):
+        assert {"Mio", "Abs", "Kap"} <= abbreviations(code).always and abbreviations(code).ordinals
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["a. ", ". ", "!", '."', '。"', "༄། ", "।1", "!?あ", '"。と', "a . - ", "A. ", ".»  ", ". «"],
+)
+def test_time_is_linear(unit):
+    def seconds(text):
+        start = time.process_time()
+        split = split_sentences(text, "en")
+        assert split.joined(split.texts) == text
+        return time.process_time() - start
+
+    # A quadratic one would take 400 times as long; the limit is far from both.
+    assert seconds(unit * 100_000) < 40 * max(seconds(unit * 5_000), 0.005)
