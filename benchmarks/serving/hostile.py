@@ -12,7 +12,10 @@ from typing import Any
 from benchmarks.serving.process import ServerProcess
 
 _PATHS = ("/translate", "/detect", "/attention", "/languages", "/", "/nowhere", "/page/../app.py")
-_KINDS = ("application/json", "application/x-www-form-urlencoded", "text/plain", "\xff", "")
+_KINDS = (
+    *("application/json", "application/x-www-form-urlencoded", "text/plain", "\xff", ""),
+    "multipart/form-data; boundary=a",
+)
 _PLAIN = (
     {"text": "a dog runs home ."},
     {"text": ["a", "b c"], "n_best": 2, "alignment": True},
@@ -59,7 +62,7 @@ def attack(
 def broken(chance: random.Random) -> tuple[bytes, bool]:
     """A request's bytes, and whether the client goes away at once after sending them."""
     body = _body(chance)
-    kind = chance.choices(_KINDS, weights=(12, 4, 1, 1, 1))[0]
+    kind = chance.choices(_KINDS, weights=(12, 4, 1, 1, 1, 2))[0]
     path = chance.choices(_PATHS, weights=(12, 3, 6, 1, 1, 1, 1))[0]
     method = chance.choices(("POST", "GET", "PUT", "XXXX"), weights=(20, 2, 1, 1))[0]
     length = chance.choices((len(body), len(body) // 2, 10**12, -1), weights=(40, 2, 1, 1))[0]

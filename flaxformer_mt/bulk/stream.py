@@ -23,8 +23,7 @@ WINDOW = 4096  # lines read before any is written: sorted by length, they share 
 WINDOW_BYTES = 1 << 22  # bytes of them, so that long lines take no more memory
 NOTES = 20  # of a call's notes, and of a remark's lines, are shown
 SEVERAL = (
-    "has several sentences, of which the model may translate only one; put each on a line of its "
-    "own"
+    "several sentences in one line, but the model may translate only one: put each on its own line"
 )
 
 T = TypeVar("T")
@@ -155,12 +154,8 @@ class _Remarks:
 
     def describe(self) -> Iterator[str]:
         for remark, count in self._counts.items():
-            shown = ", ".join(map(str, self._first[remark]))
-            if count == 1:
-                yield f"line {shown} {remark}"
-                continue
-            more = f" (the first {NOTES})" if count > NOTES else ""
-            yield f"{count:,} lines, each of which {remark}: lines {shown}{more}"
+            shown = ", ".join(map(str, self._first[remark])) + ", ..." * (count > NOTES)
+            yield f"{remark} ({counted(count, 'line')}: {shown})"
 
 
 @contextlib.contextmanager

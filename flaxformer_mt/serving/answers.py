@@ -141,8 +141,7 @@ def translations(
             ]
         )
     ranked = [
-        [_joined(text, sentences, rank) for rank in range(task.form.n_best)]
-        for text, sentences in pairs
+        [_joined(text, sentences, rank) for rank in range(task.n_best)] for text, sentences in pairs
     ]
     answer: dict[str, list[Any]] = {"translatedText": [texts[0] for texts in ranked]}
     if task.form.alternatives:

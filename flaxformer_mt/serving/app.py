@@ -179,7 +179,7 @@ class App:
                 request, limit=settings.max_body_bytes, seconds=settings.body_seconds
             )
             if key is None:
-                admit(settings.keys, payload.get("api_key"))
+                admit(settings.keys, payload.get("api_key") or None)  # "": an unfilled field
             return json_response(await answer(request, payload, kind))
 
         return respond

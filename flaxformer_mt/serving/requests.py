@@ -2,12 +2,21 @@
 
 import asyncio
 import dataclasses
+import functools
+import re
 import urllib.parse
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 import pydantic
-from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, create_model
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    create_model,
+)
 from pydantic_core import from_json
 from starlette.requests import ClientDisconnect, Request
 
@@ -17,6 +26,7 @@ from flaxformer_mt.serving.sentences import CodedSentences, coded_sentences
 from flaxformer_mt.serving.settings import Model, ServerSettings
 
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"
+MULTIPART = "multipart/form-data"
 Kind = Literal["cross", "encoder", "decoder"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 # A non-blank character, as Rust, Python and ECMAScript all define it.
@@ -24,6 +34,9 @@ _VISIBLE = r"[^\s\u001c-\u001f\u0085\ufeff]"
 # Bounds the tables of a search: a forbidden character costs a row over the vocabulary.
 _Phrase = Annotated[str, Field(pattern=_VISIBLE, max_length=60)]
 _MOST_FIELDS = 100  # of a form
+_MOST_HEAD_BYTES = 1000  # of a field's head in a multipart form
+_MARKUP = re.compile("[<&]")
+_ALIASES = {"zh-hans": "zh", "zh-cn": "zh", "zh-hant": "zt", "zh-tw": "zt", "pt-br": "pb"}
 _TOO_LARGE = {"string_too_long", "too_long"}
 _CLEARER = {"missing": "is missing", "string_pattern_mismatch": "must not be blank"}
 _M = TypeVar("_M", bound="_Body")
@@ -43,8 +56,51 @@ def _plain(value: Any, info: ValidationInfo) -> Any:
 _PLAIN = BeforeValidator(_plain)
 
 
+def _count(value: Any) -> Any:
+    """LibreTranslate's number: `int(value)`, at least 0; an empty field has none."""
+    if value is None or value == "":
+        return 0
+    if isinstance(value, str) and re.fullmatch(r"\s*[-+]?[0-9]+\s*", value):
+        return max(0, int(value[:9]))
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return max(0, value) if type(value) is int else value
+
+
+_Count = Annotated[
+    int,
+    BeforeValidator(_count),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer"},
+                {"type": "string", "pattern": "^([0-9]{1,9})?$"},
+                {"type": "null"},
+            ],
+            "default": 0,
+        }
+    ),
+]
+_ApiKey = Annotated[str | None, Field(description="LibreTranslate's; no key: null or empty")]
+
+
 class _Body(pydantic.BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
+
+
+# Schemas leave "html" out: that it depends on the text would be too much for them.
+_Format = Annotated[
+    Literal["text", "html", ""] | None,
+    Field(
+        description="`html` is accepted for a text with neither < nor &, which is then plain text",
+        json_schema_extra=lambda schema: _without_html(schema),
+    ),
+]
+
+
+def _without_html(schema: dict[str, Any]) -> None:
+    schema.pop("anyOf", None)
+    schema["enum"] = ["text", "", None]
 
 
 # Fields that a server bounds have their types below as well, for mypy, without the bounds.
@@ -65,7 +121,7 @@ class TranslateRequest(_Body):
     )
     source: str
     target: str
-    api_key: str = Field(default="", description="LibreTranslate's format")
+    api_key: _ApiKey = None
 
     @property
     def given(self) -> list[str]:
@@ -80,9 +136,11 @@ class LibreTranslateRequest(_Body):
     q: str | list[str]
     source: str
     target: str
-    format: Literal["text"] = "text"
-    alternatives: int = 0
-    api_key: str = ""
+    format: _Format = "text"
+    alternatives: _Count = Field(
+        default=0, description="how many more translations; there may be fewer"
+    )
+    api_key: _ApiKey = None
     alignment: ClassVar[bool] = False
     sentences: ClassVar[bool] = True
     terms: ClassVar[Mapping[str, str]] = {}
@@ -100,7 +158,7 @@ class LibreTranslateRequest(_Body):
 class DetectRequest(_Body):
     model_config = ConfigDict(extra="ignore")
     q: str
-    api_key: str = ""
+    api_key: _ApiKey = None
 
 
 class AttentionRequest(_Body):
@@ -108,13 +166,14 @@ class AttentionRequest(_Body):
     translation: str | None = None
     kind: Kind = "cross"
     layer: int
-    api_key: str = ""
+    api_key: _ApiKey = None
 
 
 @dataclasses.dataclass(frozen=True)
 class TranslateTask:
     form: TranslateRequest | LibreTranslateRequest
     texts: tuple[CodedSentences, ...]
+    n_best: int  # as many as are asked for and as there can be
 
 
 class Reader:
@@ -133,6 +192,7 @@ class Reader:
         sentence: Any = Annotated[text, Field(pattern=_VISIBLE)]
         source: Any = Literal[model.src_lang, "auto"]
         target: Any = Literal[model.tgt_lang]
+        alike = BeforeValidator(functools.partial(_as_named, (model.src_lang, model.tgt_lang)))
 
         def whole(least: int, most: int) -> Any:
             return Annotated[int, Field(ge=least, le=most), _PLAIN]
@@ -149,9 +209,8 @@ class Reader:
             "LibreTranslateRequest",
             __base__=LibreTranslateRequest,
             q=texts,
-            source=source,
-            target=target,
-            alternatives=(whole(0, self.most_hypotheses - 1), 0),
+            source=Annotated[source, alike],
+            target=Annotated[target, alike],
         )
         self.detect_form = create_model("DetectRequest", __base__=DetectRequest, q=text)
         last_layer = Field(default_factory=lambda asked: self._layers[asked["kind"]] - 1)
@@ -168,6 +227,11 @@ class Reader:
         ours = "q" not in payload or "text" in payload
         form = _checked(self.translate_form if ours else self.libre_form, payload, kind)
         given = form.given
+        if isinstance(form, LibreTranslateRequest):
+            if form.format == "html" and any(_MARKUP.search(text) for text in given):
+                raise bad_request("'format' should be 'text': HTML's < and & are not translated")
+            if kind == FORM:  # which has CRLF for every line break
+                given = [text.replace("\r\n", "\n") for text in given]
         at_marks = form.sentences
         codes, language = self.model.codes, self.model.src_lang
         _at_most(sum(map(len, given)), self.settings.max_characters, "characters")
@@ -175,7 +239,7 @@ class Reader:
             coded_sentences(text, language, at_marks=at_marks, codes=codes) for text in given
         )
         _at_most(sum(len(text.texts) for text in texts), self.settings.max_sentences, "sentences")
-        return TranslateTask(form, texts)
+        return TranslateTask(form, texts, min(form.n_best, self.most_hypotheses))
 
     def detect(self, payload: Mapping[str, Any], kind: str = JSON) -> str:
         return _checked(self.detect_form, payload, kind).q
@@ -185,6 +249,18 @@ class Reader:
         if asked.layer >= (layers := self._layers[asked.kind]):
             raise bad_request(f"'layer' should be less than or equal to {layers - 1}")
         return asked
+
+
+def _as_named(codes: Sequence[str], code: Any) -> Any:
+    """The one of the model's `codes` that LibreTranslate would take `code` for."""
+    if not isinstance(code, str):
+        return code
+
+    def folded(name: str) -> str:
+        plain = name.lower().replace("_", "-")
+        return _ALIASES.get(plain, plain)
+
+    return next((known for known in codes if folded(known) == folded(code)), code)
 
 
 def _at_most(count: int, most: int, what: str) -> None:
@@ -224,13 +300,33 @@ def _refusal(error: pydantic.ValidationError) -> Refusal:
 async def read_payload(
     request: Request, *, limit: int, seconds: float
 ) -> tuple[Mapping[str, Any], str]:
-    """The body of a POST as a mapping, and whether it was `JSON` or `FORM` (texts, or lists of them
-    for repeated fields). Raises Refusal."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind not in (JSON, FORM):
-        raise Refusal(415, f"send {JSON}, or a form as {FORM}", reason="request")
+    """A POST as a mapping, and whether it was `JSON` or `FORM` (texts; lists for repeated fields).
+
+    A form has the address's parameters, too, like Flask's `request.values`, which LibreTranslate
+    reads; then its body may be empty. Raises Refusal.
+    """
+    content_type = request.headers.get("content-type", "")
+    kind = content_type.partition(";")[0].strip().lower()
+    is_json = kind == JSON or (kind.startswith("application/") and kind.endswith("+json"))
+    query = request.scope["query_string"]
+    if not (is_json or kind in (FORM, MULTIPART) or (query and _is_empty(request))):
+        raise Refusal(415, f"send {JSON}, or a form as {FORM} or {MULTIPART}", reason="request")
     if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
         raise Refusal(415, "send the body without content-encoding", reason="request")
+    body = await _read_body(request, limit=limit, seconds=seconds)
+    if is_json:
+        return _parse_json(body), JSON
+    fields = _parse_multipart(body, content_type) if kind == MULTIPART else _parse_form(body)
+    return {**fields, **_parse_form(query)}, FORM
+
+
+def _is_empty(request: Request) -> bool:
+    """Whether no body is announced."""
+    headers = request.headers
+    return "transfer-encoding" not in headers and headers.get("content-length", "0") == "0"
+
+
+async def _read_body(request: Request, *, limit: int, seconds: float) -> bytes:
     message = f"the body has more than {limit} bytes"
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and int(announced[:19]) > limit:
@@ -246,7 +342,7 @@ async def read_payload(
         raise Refusal(408, f"the body did not arrive within {seconds:g} s", reason="slow") from None
     except ClientDisconnect:
         raise Refusal(499, "the client disconnected", reason="gone") from None
-    return (_parse_json if kind == JSON else _parse_form)(bytes(body)), kind
+    return bytes(body)
 
 
 def _parse_json(body: bytes) -> Mapping[str, Any]:
@@ -268,4 +364,55 @@ def _parse_form(body: bytes) -> Mapping[str, Any]:
         raise bad_request("the form is not UTF-8") from None
     except ValueError:
         raise too_large(f"the form has more than {_MOST_FIELDS} fields") from None
+    return _single(fields)
+
+
+_BOUNDARY = re.compile(r';\s*boundary=(?:"([^"]{1,70})"|([^\s";,]{1,70}))', re.IGNORECASE)
+_DISPOSITION = re.compile(r"content-disposition:\s*form-data\s*(?P<parameters>;.*)", re.IGNORECASE)
+_NAME = re.compile(r';\s*name=(?:"([^"]*)"|([^\s";]+))', re.IGNORECASE)
+_FILE = re.compile(r";\s*filename\*?=", re.IGNORECASE)
+_ENCODING = re.compile(r"content-transfer-encoding:\s*(?!(?:7bit|8bit|binary)\s*$)", re.IGNORECASE)
+
+
+def _parse_multipart(body: bytes, content_type: str) -> Mapping[str, Any]:
+    """Fields of text as RFC 7578 has them. It is short, and the body is small: a library's parser
+    would be one more thing that reads what anybody sends."""
+    boundary = _BOUNDARY.search(content_type)
+    if boundary is None:
+        raise bad_request(f"{MULTIPART} needs a boundary in its Content-Type")
+    delimiter = b"\r\n--" + (boundary[1] or boundary[2]).encode("latin-1")
+    _, *parts = (b"\r\n" + body).split(delimiter)
+    if len(parts) > _MOST_FIELDS + 1:
+        raise too_large(f"the form has more than {_MOST_FIELDS} fields")
+    if not parts or not parts[-1].startswith(b"--"):
+        raise bad_request("the multipart form does not end with its boundary")
+    fields: dict[str, list[str]] = {}
+    for part in parts[:-1]:
+        name, value = _parse_part(part)
+        fields.setdefault(name, []).append(value)
+    return _single(fields)
+
+
+def _parse_part(part: bytes) -> tuple[str, str]:
+    """A field's name and text; `part` begins where its boundary ends."""
+    padding, line_end, rest = part.partition(b"\r\n")
+    head, blank_line, value = (b"\r\n" + rest).partition(b"\r\n\r\n")
+    if padding.strip() or not line_end or not blank_line or len(head) > _MOST_HEAD_BYTES:
+        raise bad_request("a field of the multipart form has no head")
+    try:
+        lines, text = head.decode().split("\r\n"), value.decode()
+    except UnicodeDecodeError:
+        raise bad_request("the form is not UTF-8") from None
+    given = next(filter(None, map(_DISPOSITION.match, lines)), None)
+    name = given and _NAME.search(given["parameters"])
+    if given is None or name is None:
+        raise bad_request("a field of the multipart form has no name")
+    if _FILE.search(given["parameters"]):
+        raise bad_request("files are not translated: send the text as the field 'q'")
+    if any(map(_ENCODING.match, lines)):
+        raise bad_request("send fields without Content-Transfer-Encoding")
+    return (name[1] or name[2] or ""), text
+
+
+def _single(fields: Mapping[str, list[str]]) -> Mapping[str, Any]:
     return {name: values if len(values) > 1 else values[0] for name, values in fields.items()}

@@ -106,12 +106,12 @@ class Service:
     async def translate(self, task: TranslateTask) -> list[list[Translated]]:
         form = task.form
         sentences = [
-            Sentence(each, form.n_best if form.alignment else 0, code)
+            Sentence(each, task.n_best if form.alignment else 0, code)
             for text in task.texts
             for each, code in zip(text.texts, text.codes, strict=True)
         ]
         results = self.batcher.submit(
-            self.engine.key_of(form.n_best, form.terms, form.forbid), sentences
+            self.engine.key_of(task.n_best, form.terms, form.forbid), sentences
         )
         self.metrics.sentences.inc(len(sentences))
         self.metrics.characters.inc(sum(len(sentence.text) for sentence in sentences))

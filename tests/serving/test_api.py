@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from flaxformer_mt.serving import answers
 from tests.serving.stand_in import MODEL, StandIn, running
 
+JSON = {"content-type": "application/json"}
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 
 
@@ -145,6 +146,79 @@ def test_libre_form(server):
     assert answer["alternatives"] == ["IT IST GRÜN 1"]
     body = urllib.parse.urlencode([("q", "a b"), ("q", "c d"), ("source", "en"), ("target", "de")])
     assert server.ask("POST", "/translate", body, FORM)[1]["translatedText"] == ["B A", "D C"]
+
+
+LIBRE = {"q": "a b", "source": "en", "target": "de"}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"api_key": None},
+        {"api_key": ""},
+        {"format": None},
+        {"format": ""},
+        {"format": "html"},
+        {"alternatives": None},
+        {"alternatives": -1},
+        {"alternatives": "0"},
+        {"source": "EN", "target": "DE"},
+    ],
+)
+def test_libre_what_its_clients_send_for_nothing(server, more):
+    assert server.post("/translate", LIBRE | more) == (200, {"translatedText": "B A"})
+
+
+def test_libre_alternatives_are_as_many_as_there_are(server):
+    three = ["B A 1", "B A 2", "B A 3"]
+    for asked in (3, 4, 10**6, 2**70, "7", 3.0):
+        status, answer = server.post("/translate", LIBRE | {"alternatives": asked})
+        assert (status, answer["alternatives"]) == (200, three)
+    greedy = dataclasses.replace(MODEL, beam_size=1)
+    with running(StandIn(), model=greedy) as server:
+        answer = server.post("/translate", LIBRE | {"alternatives": 3})
+    assert answer == (200, {"translatedText": "B A", "alternatives": []})
+
+
+def test_libre_multipart_forms(server):
+    fields = LIBRE | {"q": "grün\r\nist it", "alternatives": "1", "api_key": ""}
+    lines = [
+        f'--Bound\r\nContent-Disposition: form-data; name="{name}"\r\n'
+        f"Content-Type: text/plain; charset=utf-8\r\n\r\n{value}\r\n"
+        for name, value in fields.items()
+    ]
+    body = ("".join(lines) + "--Bound--\r\n").encode()
+    for boundary in ("Bound", '"Bound"'):
+        kind = {"content-type": f"multipart/form-data; boundary={boundary}"}
+        status, answer, _ = server.ask("POST", "/translate", body, kind)
+        # As LibreTranslate does, since a form has no other line breaks.
+        assert (status, answer["translatedText"]) == (200, "GRÜN\nIT IST"), answer
+        assert answer["alternatives"] == ["GRÜN 1\nIT IST 1"]
+    status, answer, _ = server.ask("POST", "/detect", body, kind)
+    assert status == 200 and answer[0]["language"] == "en"
+
+
+def test_libre_query_parameters(server):
+    query = urllib.parse.urlencode(LIBRE | {"q": "grün it"})
+    for headers in ({}, FORM, {"content-type": "text/plain"}):
+        answer = server.ask("POST", f"/translate?{query}", None, headers)[:2]
+        assert answer == (200, {"translatedText": "IT GRÜN"})
+    # Parameters come before fields; JSON has no parameters.
+    answer = server.ask("POST", f"/translate?{query}", b"q=c&alternatives=1", FORM)[1]
+    assert answer == {"translatedText": "IT GRÜN", "alternatives": ["IT GRÜN 1"]}
+    assert (
+        server.ask("POST", "/translate?q=c", json.dumps(LIBRE), JSON)[1]["translatedText"] == "B A"
+    )
+    assert server.ask("POST", "/detect?q=three+words", None, {})[1][0]["confidence"] == 100.0
+
+
+def test_null_is_no_key_in_every_form(server):
+    for path, payload in (
+        ("/translate", {"text": "a b"}),
+        ("/detect", {"q": "a b"}),
+        ("/attention", {"text": "a b"}),
+    ):
+        assert server.post(path, payload | {"api_key": None})[0] == 200
 
 
 def test_libre_languages_detect_and_settings(server):

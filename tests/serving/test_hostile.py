@@ -65,10 +65,14 @@ TEXTS = "'text' should be a valid string or be a valid list"
         (b'{"text": "a", "n_best": true}', "'n_best' should be a valid integer"),
         (b'{"text": "a", "source": "fr"}', "'source' should be 'en' or 'auto'"),
         (b'{"q": "a"}', "'source' is missing"),
-        (b'{"q": "a", "source": "en", "target": "de", "format": "html"}', "should be 'text'"),
-        (b'{"q": "a", "source": "en", "target": "de", "alternatives": 4}', "than or equal to 3"),
+        (b'{"q": "<b>", "source": "en", "target": "de", "format": "html"}', "should be 'text'"),
+        (b'{"q": ["a", "&"], "source": "en", "target": "de", "format": "html"}', "HTML's < and &"),
+        (b'{"q": "a", "source": "en", "target": "de", "format": "pdf"}', "'format' should be"),
+        (b'{"q": "a", "source": "en", "target": "de", "alternatives": "x"}', "a valid integer"),
+        (b'{"q": "a", "source": "fr", "target": "de"}', "'source' should be 'en' or 'auto'"),
+        (b'{"q": "a", "source": null, "target": "de"}', "'source' should be 'en' or 'auto'"),
     ],
-    ids=range(20),
+    ids=range(24),
 )
 def test_a_bad_body_is_refused_with_the_reason(server, body, reason):
     status, answer, _ = server.ask("POST", "/translate", body, JSON)
@@ -109,8 +113,8 @@ def test_other_bad_requests(server, path, payload, status, reason):
         (b"q=a%ff&source=en&target=de", 400),
         (b"\xff=a", 400),
         (b"&".join(b"x%d=1" % number for number in range(200)), 413),
-        (b"q=a&source=en&target=de&alternatives=-1", 400),
-        (b"q=a&source=en&target=de&alternatives=" + b"9" * 5000, 400),
+        (b"q=a&source=en&target=de&alternatives=-1", 200),  # as in LibreTranslate
+        (b"q=a&source=en&target=de&alternatives=" + b"9" * 5000, 200),
         ("q=a&source=en&target=de&alternatives=²".encode(), 400),
         (b"text=a&alignment=true&n_best=2", 200),
     ],
@@ -118,6 +122,46 @@ def test_other_bad_requests(server, path, payload, status, reason):
 )
 def test_forms(server, body, status):
     assert server.ask("POST", "/translate", body, FORM)[0] == status
+
+
+FIELD = b'--x\r\nContent-Disposition: form-data; name="%b"\r\n\r\n%b\r\n'
+FILE = b'--x\r\nContent-Disposition: form-data; name="q"; filename="a.txt"\r\n\r\na\r\n--x--'
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "reason"),
+    [
+        (b"", 400, "does not end with its boundary"),
+        (FIELD % (b"q", b"a"), 400, "does not end with its boundary"),
+        (b"--x\r\n--x--", 400, "has no head"),
+        (b"--x\r\nA: b\r\n\r\na\r\n--x--", 400, "has no name"),
+        (b"--x\r\nA: " + b"b" * 2000 + b"\r\n\r\na\r\n--x--", 400, "has no head"),
+        (FIELD % (b"q", b"\xff") + b"--x--", 400, "not UTF-8"),
+        (FIELD % (b"\xff", b"a") + b"--x--", 400, "not UTF-8"),
+        (FIELD % (b"a", b"") * 101 + b"--x--", 413, "more than 100 fields"),
+        (FILE, 400, "files are not translated"),
+        (
+            FILE.replace(b"; filename", b"; a=").replace(
+                b"\r\n\r\n", b"\r\nContent-Transfer-Encoding: base64\r\n\r\n"
+            ),
+            400,
+            "without Content-Transfer-Encoding",
+        ),
+        (FIELD % (b"text", b"a") + b"--x--", 200, ""),
+    ],
+    ids=range(11),
+)
+def test_multipart_forms(server, body, status, reason):
+    kind = {"content-type": "multipart/form-data; boundary=x"}
+    found, answer, _ = server.ask("POST", "/translate", body, kind)
+    assert found == status, answer
+    assert reason in answer.get("error", "")
+
+
+def test_a_multipart_form_needs_its_boundary(server):
+    kind = {"content-type": "multipart/form-data"}
+    status, answer, _ = server.ask("POST", "/translate", b"--x--", kind)
+    assert status == 400 and "needs a boundary" in answer["error"]
 
 
 def test_json_that_curl_sends_as_a_form_is_told_its_header(server):
@@ -128,7 +172,7 @@ def test_json_that_curl_sends_as_a_form_is_told_its_header(server):
 def test_no_other_kinds_of_bodies(server):
     for headers in (
         {},
-        {"content-type": "multipart/form-data; boundary=x"},
+        {"content-type": "text/plain"},
         {"content-type": "application/json", "content-encoding": "gzip"},
         {"content-type": "\xff"},
     ):
