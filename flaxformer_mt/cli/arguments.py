@@ -111,8 +111,8 @@ def flags(
 
     "--json" is a switch, "--input FILE" takes text, "--format text|tsv" one of these words, "--only
     ROW..." one text or more, and "--valid SRC TGT" two. "N:int" is an integer ≥ 1, "N:count" ≥ 0,
-    and "X:float" a number > 0, shown as N and X, and so on for `_READERS`. `repeatable` ones are
-    collected in a list.
+    and "X:float" a number > 0, shown as N and X, and so on for `_READERS`. Words in `_TEXTS` must
+    be UTF-8. `repeatable` ones are collected in a list.
     """
     for form, help in table.items():
         more: dict[str, Any] = {"required": True} if required else {}
@@ -131,6 +131,8 @@ def flags(
             more |= {"nargs": len(words), "metavar": tuple(words)}
         else:
             more["metavar"] = words[0]
+        if words and words[0].removesuffix("...") in _TEXTS:
+            more["type"] = text
         if repeatable:
             more |= {"action": "append", "default": []}
         parser.add_argument(name, help=help, **more)
@@ -316,6 +318,16 @@ def positive_number(text: str) -> float:
     return value
 
 
+def text(given: str) -> str:
+    """An argument that is not a path, which may be any bytes."""
+    try:
+        given.encode()
+    except UnicodeEncodeError:
+        raise ArgumentTypeError(f"{given!a} is not UTF-8") from None
+    return given
+
+
+_TEXTS = frozenset("CODE KEY NAME ORIGIN PIECE ROW TEXT WORD".split())
 _READERS: dict[str, Callable[[str], Any]] = {
     ":int": positive,
     ":count": count,

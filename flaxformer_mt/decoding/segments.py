@@ -72,11 +72,16 @@ def encode(vocabulary: Vocabulary, texts: Sequence[str]) -> list[list[int]]:
     try:
         return vocabulary.encode(texts)
     except TypeError:
-        for text in texts:
-            if any("\ud800" <= character <= "\udfff" for character in text):
-                what = f"{text!a} is not Unicode text: it has half a surrogate pair"
-                raise DecodingError(what) from None
+        check_unicode(texts)
         raise
+
+
+def check_unicode(texts: Iterable[str]) -> None:
+    """Raises DecodingError for text with half a surrogate pair, which has no UTF-8."""
+    for text in texts:
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            what = f"{text!a} is not Unicode text: it has half a surrogate pair"
+            raise DecodingError(what) from None
 
 
 def listed(pairs: Iterable[tuple[str, Target]]) -> list[tuple[str, Target]]:

@@ -30,6 +30,7 @@ from flaxformer_mt.decoding.segments import (
     Piece,
     Target,
     check_prefix,
+    check_unicode,
     cut_pairs,
     describe_overlong,
     encode,
@@ -251,6 +252,8 @@ class Translator:
             prefixes = [prefixes or ""] * len(lines)
         forbid = [forbid] if forbid and isinstance(forbid, str) else forbid
         suppress = [suppress] if isinstance(suppress, str) else suppress
+        for phrases in (forbid, suppress, *(forbid_each or ()), *(constraints or ())):
+            check_unicode(phrases)
         src, tgt = self.vocabularies.src, self.vocabularies.tgt
         config = self.config
         if config.outputs == "trees" and (forbid or any(forbid_each or ())):

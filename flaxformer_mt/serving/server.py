@@ -23,6 +23,7 @@ from flaxformer_mt.serving.settings import Model, ServerSettings, SettingsError
 
 _HEAD_BYTES = 64 * 1024  # of a request besides its body: head and chunk marks
 _HEADERS = 100
+_STEP_BYTES = 4096  # are parsed at a time, of more than a request may have
 _PIPELINED = 16  # requests of one connection that wait for the answers of those before them
 _OTHER_FILES = 64  # open at most, beside the connections of clients
 
@@ -178,6 +179,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self._bytes = 0
         self._seen: object = None
+        self._refused = ""  # why nothing more is read
         self._watch = self.loop.call_later(self.patience, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -186,20 +188,43 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
-        self._bytes += len(data)
-        if self._bytes > self.most_bytes:
-            self.send_400_response("The request is too large.")
-            return
-        try:
-            self.parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            # Java's HttpClient offers to change to HTTP/2. The parser then skips the body, so the
-            # request is parsed again without the offer.
-            head = [b"%b %b HTTP/1.1" % (self.parser.get_method(), self.url)]
-            head += [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
-            self.data_received(b"\r\n".join([*head, b"", data[upgrade.args[0] :]]))
-        except httptools.HttpParserError:
-            self.send_400_response("Invalid HTTP request received.")
+        # What comes together may be many requests, of which each has its limit.
+        fits = self._bytes + len(data) <= self.most_bytes
+        step = len(data) if fits else _STEP_BYTES
+        for start in range(0, len(data), step or 1):
+            if self._refused:
+                return
+            part = data[start : start + step]
+            self._bytes += len(part)
+            if self._bytes > self.most_bytes:
+                self._refuse("The request is too large.")
+                return
+            try:
+                self.parser.feed_data(part)
+            except httptools.HttpParserUpgrade as upgrade:
+                # Java's HttpClient offers to change to HTTP/2. The parser then skips the body, so
+                # the request is parsed again without the offer.
+                head = [b"%b %b HTTP/1.1" % (self.parser.get_method(), self.url)]
+                head += [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
+                rest = data[start + upgrade.args[0] :]
+                self.data_received(b"\r\n".join([*head, b"", rest]))
+                return
+            except httptools.HttpParserError:
+                self._refuse("Invalid HTTP request received.")
+
+    def _refuse(self, why: str) -> None:
+        """Ends the connection, with a 400 after the answers to the requests before: a client takes
+        answers for its requests in their order."""
+        self._refused = why
+        if self.pipeline and self.cycle.more_body:
+            self.pipeline.popleft()  # the refused one itself
+        elif self.cycle is None or self.cycle.response_complete or self.cycle.more_body:
+            self.send_400_response(why)
+
+    def on_response_complete(self) -> None:
+        if self._refused and not self.pipeline and not self.transport.is_closing():
+            self.send_400_response(self._refused)
+        super().on_response_complete()
 
     # The parser turns what these callbacks raise into a HttpParserError.
 

@@ -37,6 +37,11 @@ CALLS = [
     ("translate --sample --diverse-groups 2", "are for beam search: leave out"),
     ("translate --sample --temperature 0", "temperature = 0.0 must be above 0"),
     ("translate --ensemble x --alignments", "needs a single model"),
+    # Text in another encoding than UTF-8, as Python decodes it.
+    ("translate --forbid Hund \udcfc", "--forbid: '\\udcfc' is not UTF-8"),
+    ("translate --prefix \udcfc", "--prefix: '\\udcfc' is not UTF-8"),
+    ("translate --suppress \udcfc", "--suppress: '\\udcfc' is not UTF-8"),
+    ("translate --format jsonl --key \udcfc", "--key: '\\udcfc' is not UTF-8"),
     # Forms of lines.
     ("translate --format jsonl --output-format tsv", "you can write jsonl or"),
     ("translate --tokens", "add --output-format jsonl"),

@@ -89,6 +89,22 @@ def test_order_is_kept_and_blank_lines_stay_blank(translator):
         translator.translate(["a cat", "\udcff dog"])
 
 
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"forbid": "b\udcfc"},
+        {"forbid": ["die", "b\udcfc"]},
+        {"forbid_each": [["b\udcfc"], []]},
+        {"suppress": ["b\udcfc"]},
+        {"constraints": [[], ["b\udcfc"]]},
+        {"prefixes": "b\udcfc"},
+    ],
+)
+def test_phrases_that_are_not_unicode_are_refused(translator, wanted):
+    with pytest.raises(DecodingError, match=r"'b\\udcfc' is not Unicode text"):
+        translator.translate(LINES[:2], **wanted)
+
+
 def test_a_line_break_spelt_in_bytes_does_not_break_the_line(translator, monkeypatch):
     config = VocabularyConfig(size=320, byte_fallback=True)
     pair = vocabulary.train_pair(PAIRS * 5, config)

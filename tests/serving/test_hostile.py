@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import re
 import socket
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -253,6 +255,53 @@ def test_no_client_keeps_the_others_waiting(impatient, begin, again, clients):
         raw(impatient, data)
     assert impatient.get("/health")[0] == 200
     assert impatient.cpu_seconds() - start < 0.2
+
+
+def translation(word, *, more=0):
+    """A request that asks for a word; with `more`, its body lacks so many bytes."""
+    body = b'{"text": "%b"}' % word
+    return POST + b"Content-Length: %d\r\n\r\n" % (len(body) + more) + body
+
+
+@pytest.mark.parametrize(
+    ("garbage", "statuses"),
+    [
+        (b"\x16\x03\x01garbage\r\n\r\n", [200, 200, 200, 400]),
+        (b"GET / HTTP/1.1\r\nA b\r\n\r\n", [200, 200, 200, 400]),
+        (b"CONNECT a HTTP/1.1\r\nHost: a\r\n\r\n", [200, 200, 200, 400]),
+        (b"POST /translate HTTP/1.1\r\n" + CHUNKED + b"garbage\r\n", [200, 200, 200, 400]),
+        (translation(b"four", more=100_000) + b" " * 100_000, [200, 200, 200, 400]),
+        (translation(b"four") * 20, [200] * 17 + [400]),  # more than may wait
+        (translation(b"x" * 15_000) * 6, [200] * 3 + [413] * 6),  # much, but none of them is
+        (b"", [200, 200, 200]),
+    ],
+    ids=range(8),
+)
+@pytest.mark.parametrize("together", [True, False])
+def test_requests_before_what_is_no_http_are_answered_in_their_order(garbage, statuses, together):
+    words = [b"one", b"two", b"three"]
+    translator = StandIn()
+    with running(translator, max_body_bytes=20_000) as server, connect(server) as client:
+        translator.open.clear()
+        requests = b"".join(map(translation, words))
+        if together:
+            client.sendall(requests + garbage)
+        else:
+            client.sendall(requests)
+            eventually(lambda: len(translator.calls) == 1)
+            client.sendall(garbage)
+        eventually(lambda: len(translator.calls) == 1)
+        time.sleep(0.05)
+        translator.open.set()
+        answer = b""
+        with contextlib.suppress(TimeoutError, ConnectionResetError):
+            client.settimeout(30 if statuses[-1] == 400 else 0.3)
+            while part := client.recv(65536):
+                answer += part
+    found = [int(line[9:12]) for line in re.findall(rb"HTTP/1.1 \d+", answer)]
+    assert found == statuses
+    places = [answer.index(b'"%b"' % word.upper()) for word in words]
+    assert places == sorted(places)
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
