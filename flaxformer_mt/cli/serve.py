@@ -43,6 +43,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         keys=read_keys(read_text(Path(keys), UserError), keys) if keys else frozenset(),
         cors_origins=tuple(options.cors),
         allowed_hosts=tuple(options.allowed_host),
+        constraints=not options.no_constraints,
         examples=tuple(filter(None, map(str.strip, examples.split("\n")))),
         log=options.log,
     )
@@ -82,6 +83,7 @@ _WHAT = {
     "--api-keys FILE": "accept only requests with a key from this file, one per line",
     **DTYPE,
     **SHORTLIST,
+    "--no-constraints": "refuse `terms` and `forbid`, and compile nothing for them",
     "--examples FILE": "example texts for the page, one per line",
     f"--log {'|'.join(get_args(Log))}": "log one line per request; `text` also logs the "
     "translated text",

@@ -29,10 +29,11 @@ from flaxformer_mt.decoding.batch_shapes import (
     power_of_two_at_least,
     shapes_among,
 )
+from flaxformer_mt.decoding.constraints import Phrases
 from flaxformer_mt.decoding.forbidden import TooManyForbidden, forbids, table_of
 from flaxformer_mt.decoding.rules import Brackets
 from flaxformer_mt.decoding.sampling import Sampling, seed_words
-from flaxformer_mt.decoding.search import Hypotheses, State
+from flaxformer_mt.decoding.search import Hypotheses, Sentences, State
 from flaxformer_mt.decoding.segments import DecodingError, LineError, output_limit
 from flaxformer_mt.decoding.terminology import arranged, check_room, check_rules
 from flaxformer_mt.decoding.translation import Decoded, decoded_of
@@ -44,6 +45,15 @@ LAZY = ("cpu",)  # others take many seconds to compile each of some dozens of pr
 STRIDE = 8  # a small model's sentences leave a batch at multiples of this many steps
 
 
+@dataclasses.dataclass(frozen=True)
+class ConstraintSizes:
+    """Sizes of a batch's arrays of required and forbidden phrases, which are compiled in."""
+
+    phrases: int  # of a sentence
+    tokens: int  # of a phrase
+    states: int  # of the table of forbidden phrases
+
+
 class Decoder:
     """Searches with fixed models and settings. Raises ValueError for contradictory ones.
 
@@ -52,6 +62,11 @@ class Decoder:
     this process's devices). With `sampling`, the beam holds that many draws. With a `shortlist`,
     outputs use only its types for the batch's sources, and probabilities are relative to these.
     With `trees`, outputs are trees over these types, without a shortlist.
+
+    A batch with required or forbidden phrases takes the first of `constraint_sizes`, smallest
+    first, that has room for them, and programs that can do both: a server that has compiled these
+    compiles for no request's own sizes. What fits in none is an error. Without `constraint_sizes`
+    each batch has its own.
     """
 
     def __init__(
@@ -66,6 +81,7 @@ class Decoder:
         mesh: Mesh | None = None,
         shortlist: Shortlist | None = None,
         trees: Brackets | None = None,
+        constraint_sizes: Sequence[ConstraintSizes] = (),
     ) -> None:
         mesh = local_mesh() if mesh is None else mesh
         self._rules = batch_search.rules_for(
@@ -83,6 +99,8 @@ class Decoder:
         self._as_called: Callable[[Any], Callable[..., State]] = lambda program: program
         self._config, self._seed = config, drawn.seed
         self._shortlist = shortlist
+        self._constraint_sizes = constraint_sizes
+        self._prepared: ConstraintSizes | None = None  # what `compile` is for
         self._longest = min(model.config.max_length for model in models)
 
     def decode(
@@ -185,10 +203,67 @@ class Decoder:
             weights["continues"] = continues[types]
             rows = rows._replace(phrases=arranged(phrases, types, room))
         if weights:
+            rows, weights = among._in_sizes(rows, weights, len(types))
             among = copy.copy(among)
             placed = {name: whole_on(array, self._mesh) for name, array in weights.items()}
             among._weights = self._weights._replace(**placed)
         return among, types, (src, src_lengths, rows)
+
+    def _in_sizes(
+        self, rows: Sentences, weights: dict[str, np.ndarray], types: int
+    ) -> tuple[Sentences, dict[str, np.ndarray]]:
+        """A batch's constraints in the first of the sizes that has room for them. Raises
+        DecodingError if none has."""
+        count, longest = (0, 0) if rows.phrases is None else rows.phrases.tokens.shape[1:]
+        states = len(weights["forbidden"]) if "forbidden" in weights else 0
+        if not self._constraint_sizes:
+            return rows, weights
+        for sizes in self._constraint_sizes:
+            if count > sizes.phrases or longest > sizes.tokens or states > sizes.states:
+                continue
+            empty, none = self._empty(sizes, len(rows.limits), types)
+            for name, array in weights.items():
+                wider = [(0, len(none[name]) - len(array)), *[(0, 0)] * (array.ndim - 1)]
+                none[name] = np.pad(array, wider)
+            if rows.forbidden is not None:
+                empty = empty._replace(forbidden=rows.forbidden)
+            if rows.phrases is not None:
+                more = (0, 0), (0, sizes.phrases - count), (0, sizes.tokens - longest)
+                tokens: Any = np.pad(rows.phrases.tokens, more, constant_values=PAD)
+                may_go_on: Any = np.pad(rows.phrases.open, more[:2])
+                empty = empty._replace(phrases=Phrases(tokens, may_go_on))
+            return rows._replace(forbidden=empty.forbidden, phrases=empty.phrases), none
+        raise DecodingError(
+            f"a sentence takes at most {sizes.phrases} required phrases of {sizes.tokens} tokens, "
+            f"and some {sizes.states:,} letters of forbidden phrases: give it fewer or shorter ones"
+        )
+
+    def _empty(
+        self, sizes: ConstraintSizes, rows: int, types: int
+    ) -> tuple[Sentences, dict[str, np.ndarray]]:
+        """Arrays of these sizes that constrain nothing; without required phrases if the search has
+        something that these don't work with."""
+        kind = np.int16 if sizes.states < 1 << 14 else np.int32  # as `table_of` has it
+        weights: dict[str, np.ndarray] = {"forbidden": np.zeros((sizes.states, types), kind)}
+        _, _, sentences = batch_search.padding(rows, 0)
+        begins: Any = np.zeros((rows, 1), np.int32)
+        sentences = sentences._replace(forbidden=begins)
+        try:
+            check_rules(self._rules)
+        except DecodingError:
+            return sentences, weights
+        tokens: Any = np.full((rows, sizes.phrases, sizes.tokens), PAD, np.int32)
+        may_go_on: Any = np.zeros(tokens.shape[:2], bool)
+        sentences = sentences._replace(phrases=Phrases(tokens, may_go_on))
+        return sentences, weights | {"continues": np.zeros(types, bool)}
+
+    def _padding(self, rows: int, length: int) -> BatchArrays:
+        """Of a batch, with constraints if these are prepared."""
+        src, lengths, sentences = batch_search.padding(rows, length)
+        if self._prepared is not None:
+            empty, _ = self._empty(self._prepared, rows, self._models[0].tgt_vocab_size)
+            sentences = sentences._replace(forbidden=empty.forbidden, phrases=empty.phrases)
+        return src, lengths, sentences
 
     def _shortened(
         self, sources: Sequence[Sequence[int]], *needed: Sequence[int]
@@ -219,18 +294,28 @@ class Decoder:
         short._rules = dataclasses.replace(self._rules, suppress=suppress)
         return short, types
 
-    def compile(self, lengths: Sequence[int], *, longest: int = 0) -> frozenset[tuple[int, int]]:
+    def compile(
+        self, lengths: Sequence[int], *, longest: int = 0, constrained: bool = False
+    ) -> frozenset[tuple[int, int]]:
         """Compiles what `decode` may need for sources of these lengths, or for as many with some of
-        up to `longest` tokens; returns the batches' shapes, (rows, source length)."""
+        up to `longest` tokens; returns the batches' shapes, (rows, source length). `constrained`
+        ones have phrases in the first of the `constraint_sizes`."""
         among, _ = self._shortened([[EOS]])  # the fewest types: enough for few sentences
         if among is not self:
-            return among.compile(lengths, longest=longest)
+            return among.compile(lengths, longest=longest, constrained=constrained)
+        if constrained and self._prepared is None:
+            among = copy.copy(self)
+            among._prepared = self._constraint_sizes[0]
+            _, weights = self._empty(among._prepared, 1, self._models[0].tgt_vocab_size)
+            placed = {name: whole_on(array, self._mesh) for name, array in weights.items()}
+            among._weights = self._weights._replace(**placed)
+            return among.compile(lengths, longest=longest, constrained=True)
         if self._small:
             shapes = frozenset((rows, length) for _, rows, length in self._planned(lengths))
             for rows, src_length in shapes:
                 limit = self._limit(src_length)
                 sizes = batch_search.rooms_of_small(src_length, limit)
-                begun = self._begun(batch_search.padding(rows, src_length), limit, sizes[0])
+                begun = self._begun(self._padding(rows, src_length), limit, sizes[0])
                 begun = jax.tree.map(np.asarray, begun)
                 for room in sizes:
                     some = batch_search.rows_of(begun, np.arange(1))
@@ -346,7 +431,7 @@ class Decoder:
         def begun(shape: tuple[int, int]) -> list[tuple[State, int]]:
             length = self._limit(shape[1])
             room = batch_search.more_room(0, length)
-            return [(caller._begun(batch_search.padding(*shape), length, room), room)]
+            return [(caller._begun(caller._padding(*shape), length, room), room)]
 
         def advanced(shape: tuple[int, int], state: State, room: int) -> list[tuple[State, int]]:
             own, length = state.stopped.size // parts, self._limit(shape[1])

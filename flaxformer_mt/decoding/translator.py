@@ -17,7 +17,7 @@ from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies
 from flaxformer_mt.decoding.alignment import Alignment, align_parts
 from flaxformer_mt.decoding.batch_search import Source
-from flaxformer_mt.decoding.batches import Decoder
+from flaxformer_mt.decoding.batches import ConstraintSizes, Decoder
 from flaxformer_mt.decoding.forbidden import continues_word, forbidden
 from flaxformer_mt.decoding.rules import brackets_of
 from flaxformer_mt.decoding.sampling import Sampling
@@ -75,6 +75,7 @@ class Wanted(TypedDict, total=False):
     sampling: Sampling | None
     first: int
     mbr: bool
+    constraint_sizes: Sequence[ConstraintSizes]
 
 
 class Translator:
@@ -222,6 +223,7 @@ class Translator:
         sampling: Sampling | None = None,
         first: int = 0,
         mbr: bool = False,
+        constraint_sizes: Sequence[ConstraintSizes] = (),
     ) -> Translation | list[Translation]:
         """Each line's translation, in order, or a `str`'s; a blank line's is empty, with score 0.
 
@@ -239,7 +241,7 @@ class Translator:
         `constraints` and the translations of its terms in `terminology`. With `sampling`, the
         `n_best` likeliest of beam_size draws are returned; draws depend on the seed and the line's
         number, counted from `first`. With `mbr`, the best are those that resemble the others most,
-        by chrF.
+        by chrF. `constraint_sizes`: see `Decoder`.
 
         Raises OverlongError and LineError with the line's number, other DecodingErrors, and
         ValueError for contradictory settings.
@@ -291,7 +293,12 @@ class Translator:
             except DecodingError as error:
                 raise LineError(number, str(error)) from None
         asked = config.beam_size if mbr else n_best
-        decoder = self._decoder(n_best=asked, suppress=suppressed, sampling=sampling)
+        decoder = self._decoder(
+            n_best=asked,
+            suppress=suppressed,
+            sampling=sampling,
+            constraint_sizes=constraint_sizes,
+        )
         continues = continues_word(tgt) if terminology or any(constraints or ()) else None
         chosen: Any = {"n_best": n_best, "mbr": mbr, "sampled": sampling is not None}
         try:
@@ -317,15 +324,22 @@ class Translator:
         return max(1, len(split_sentences(line, self.src_lang).texts))
 
     def compile(
-        self, lines: Sequence[str], *, n_best: int = 1, longest: str = ""
+        self,
+        lines: Sequence[str],
+        *,
+        n_best: int = 1,
+        longest: str = "",
+        constraint_sizes: Sequence[ConstraintSizes] = (),
     ) -> frozenset[tuple[int, int]]:
         """Compiles what `translate` may need for lines as long as these, also with some as long as
-        `longest`; returns the shapes of batches, (rows, source length)."""
+        `longest`; returns the shapes of batches, (rows, source length). With `constraint_sizes` it
+        is for lines with required or forbidden phrases, in the first of these."""
         *encoded, of_longest = encode(self.vocabularies.src, [*lines, longest])
         each = zip(lines, encoded, strict=True)
         lengths = [len(ids) + 1 for line, own in each for ids in self._parts(line, own)[1]]
         most = min(len(of_longest) + 1, self.max_length)
-        return self._decoder(n_best=n_best).compile(lengths, longest=most)
+        decoder = self._decoder(n_best=n_best, constraint_sizes=constraint_sizes)
+        return decoder.compile(lengths, longest=most, constrained=bool(constraint_sizes))
 
     def _parts(self, line: str, tokens: list[int]) -> tuple[list[Piece], list[list[int]]]:
         """The pieces that a line is translated in, and their tokens; none for a blank line."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from flaxformer_mt.decoding.alignment import Alignment
+from flaxformer_mt.decoding.batches import ConstraintSizes
 from flaxformer_mt.decoding.segments import DecodingError, LineError, OverlongError, TargetError
 from flaxformer_mt.decoding.terminology import Terminology
 from flaxformer_mt.decoding.translation import Translation
@@ -15,8 +16,12 @@ from flaxformer_mt.figures.maps import Picked, pick
 from flaxformer_mt.serving.access import Refusal, bad_request, shown
 from flaxformer_mt.serving.requests import AttentionRequest
 
-WIDE_BATCH = 4  # sentences of an n-best batch, for the page's few and short requests
+# Sentences of an n-best batch, or of one with terms, for the page's few and short requests.
+WIDE_BATCH = 4
 STEP = 4  # factor between batch sizes, and by which rows of a search on a CPU shrink
+# What arrays of terms and forbidden phrases are padded to: of the first, all programs are compiled
+# beforehand; of the second, when a request needs them: they take five times as long to compile.
+CONSTRAINT_SIZES = (ConstraintSizes(4, 8, 256), ConstraintSizes(16, 32, 2048))
 # Pairs aligned at a time, padded by repetition: a pass is cheap, compiling isn't.
 ALIGNED_TOGETHER = 8
 
@@ -27,6 +32,10 @@ class Key(NamedTuple):
     n_best: int
     terms: tuple[tuple[str, str], ...] = ()
     forbid: tuple[str, ...] = ()
+
+    @property
+    def constrained(self) -> bool:
+        return bool(self.terms or self.forbid)
 
 
 ATTENTION = Key(0)
@@ -90,7 +99,8 @@ class Engine:
     def sizes(self, key: Key) -> list[int]:
         if key == ATTENTION:
             return [1]
-        largest = min(self._largest, WIDE_BATCH) if key.n_best > 1 else self._largest
+        few = key.n_best > 1 or key.constrained
+        largest = min(self._largest, WIDE_BATCH) if few else self._largest
         sizes = [1]
         while sizes[-1] < largest:
             sizes.append(min(STEP * sizes[-1], largest))
@@ -112,9 +122,13 @@ class Engine:
     def prepare(
         self, key: Key, texts: Sequence[str], *, longest: str
     ) -> frozenset[tuple[int, int]]:
-        """Compiles and runs a batch of this many sentences of up to the length of `longest`.
-        Returns the shapes of its searches, (rows, source length)."""
+        """Compiles and runs a batch of this many sentences of up to the length of `longest`; with
+        terms, compiles alone. Returns the shapes of its searches, (rows, source length)."""
         filled = self._filled(key, texts)
+        if key.constrained:
+            return self.translator.compile(
+                filled, n_best=key.n_best, longest=longest, constraint_sizes=CONSTRAINT_SIZES[:1]
+            )
         shapes = self.translator.compile(filled, n_best=key.n_best, longest=longest)
         self.run(key, [*map(Sentence, texts)])
         return shapes
@@ -126,12 +140,14 @@ class Engine:
     def _translate(self, key: Key, sentences: Sequence[Sentence]) -> list[Translated]:
         filled = self._filled(key, [sentence.read for sentence in sentences])
         wanted: Wanted = {"n_best": key.n_best, "several": "keep", "forbid": key.forbid}
+        if key.constrained:
+            wanted["constraint_sizes"] = CONSTRAINT_SIZES
         try:
             if key.terms:
                 wanted["terminology"] = Terminology.of(dict(key.terms))
             translations = self.translator.translate(filled, **wanted)
         except DecodingError as error:
-            if not (key.terms or key.forbid):
+            if not key.constrained:
                 raise
             said = str(error)
             if isinstance(error, LineError):
@@ -192,11 +208,16 @@ def _without_code(alignment: Alignment | None, code: str) -> Alignment | None:
 
 
 def warm_up(
-    engine: Engine, *, words: int, progress: Callable[[int, int, str], None]
+    engine: Engine,
+    *,
+    words: int,
+    progress: Callable[[int, int, str], None],
+    constraints: bool = True,
 ) -> Iterator[bool]:
     """Runs batches of every size, with sentences of up to about `words` words; yields True per
     step.
 
+    With `constraints` also searches with a few terms and forbidden phrases, which share programs.
     `progress` is called with the steps done, their number, and what the last one was.
 
     Decoding lengths are at most powers of two and one and a half of them. Sentences repeat a short
@@ -208,7 +229,10 @@ def warm_up(
     every = (n - 1 for power in range(2, 20) for n in (2**power * 3 // 2, 2**power * 2))
     lengths = [length for length in every if words and length < words * 3 / 2]
     # One sentence, then the largest batch, then those between.
-    searches = {key: (1, *engine.sizes(key)[:0:-1]) for key in engine.searches()}
+    keys = engine.searches()
+    if constraints:
+        keys += [key._replace(forbid=("any",)) for key in keys]
+    searches = {key: (1, *engine.sizes(key)[:0:-1]) for key in keys}
     count = len(lengths) * (sum(map(len, searches.values())) + 2)
     done = 0
     met: set[tuple[Key, Any]] = set()
@@ -229,7 +253,8 @@ def warm_up(
         for key, sizes in searches.items():
             for size in sizes:
                 prepare = functools.partial(engine.prepare, key, [text] * size, longest=longest)
-                shapes = step(f"{size} x {length} words, {key.n_best}-best", prepare)
+                terms = " with terms" * key.constrained
+                shapes = step(f"{size} x {length} words, {key.n_best}-best{terms}", prepare)
                 yield True
                 # By shape, not by whether anything was compiled: another model in this process may
                 # have needed the same programs for one sentence, and none of those for more.

@@ -226,6 +226,8 @@ class Reader:
         """LibreTranslate's form has `q`, ours `text`."""
         ours = "q" not in payload or "text" in payload
         form = _checked(self.translate_form if ours else self.libre_form, payload, kind)
+        if (form.terms or form.forbid) and not self.settings.constraints:
+            raise bad_request("this server takes neither 'terms' nor 'forbid' (--no-constraints)")
         given = form.given
         if isinstance(form, LibreTranslateRequest):
             if form.format == "html" and any(_MARKUP.search(text) for text in given):

@@ -64,7 +64,12 @@ class Service:
         )
         self.metrics = Metrics(model, lambda: self.batcher.waiting)
         self.warmed = (0, 0)  # steps done, of how many
-        self._warm_up = warm_up(self.engine, words=settings.warm_up_words, progress=self._progress)
+        self._warm_up = warm_up(
+            self.engine,
+            words=settings.warm_up_words,
+            progress=self._progress,
+            constraints=settings.constraints,
+        )
         self._stopping = False
         self._deadline = 0.0
         self.hurried = asyncio.Event()  # set, `stop` waits no longer

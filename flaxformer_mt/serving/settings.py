@@ -101,6 +101,7 @@ class ServerSettings:
         "WORDS",
         least=0,
     )
+    constraints: bool = True  # whether requests may have terms and forbidden phrases
     keys: frozenset[str] = frozenset()  # empty: no key needed
     cors_origins: tuple[str, ...] = ()  # whose pages may use the API; "*": everybody's
     allowed_hosts: tuple[str, ...] = ()  # NAME or NAME:PORT, in lower case
@@ -186,6 +187,7 @@ def page_settings(model: Model, settings: ServerSettings) -> dict[str, Any]:
         "limits": {
             "n_best": settings.most_hypotheses(model.beam_size),
             "characters": settings.max_characters,
+            "constraints": settings.constraints,
         },
         "examples": list(settings.examples),
     }

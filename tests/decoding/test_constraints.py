@@ -9,6 +9,7 @@ import pytest
 from flaxformer_mt.data import shortlist
 from flaxformer_mt.data.shortlist import Shortlist
 from flaxformer_mt.decoding import batches
+from flaxformer_mt.decoding.batches import ConstraintSizes
 from flaxformer_mt.decoding.constraints import Phrases
 from flaxformer_mt.decoding.rules import Rules
 from flaxformer_mt.decoding.sampling import Sampling
@@ -107,6 +108,34 @@ def test_translations_have_their_lines_constraints_and_terms(translator):
                     assert any(word.startswith(stem) for word in words), (line, words)
     free = translator.translate(LINES)
     assert translator.translate(LINES, constraints=[["haus"], [], [], []])[1:] == free[1:]
+
+
+SIZES = ConstraintSizes(4, 8, 64), ConstraintSizes(16, 32, 256)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"constraints": [["hund"], [], ["katze", "das haus"], []]},
+        {"forbid": ["die", "haus"]},
+        {"constraints": [["hund"]] * 4, "forbid_each": [["die"], [], ["haus", "katze"], []]},
+        {"constraints": [["a"], ["b", "c", "d", "e", "hund"], [], []]},
+        {},
+    ],
+)
+def test_room_for_more_constraints_changes_nothing(translator, wanted):
+    own = translator.translate(LINES, n_best=2, **wanted)
+    padded = translator.translate(LINES, n_best=2, constraint_sizes=SIZES, **wanted)
+    assert [each.tokens for one in padded for each in one.hypotheses] == [
+        each.tokens for one in own for each in one.hypotheses
+    ]
+
+
+def test_what_has_no_room_is_refused(translator):
+    few = [ConstraintSizes(1, 8, 8)]
+    for wanted in ({"constraints": [["hund", "katze"]]}, {"forbid": ["haus", "hund"]}):
+        with pytest.raises(DecodingError, match="at most 1 required phrases of 8 tokens"):
+            translator.translate(LINES[:1], constraint_sizes=few, **wanted)
 
 
 def test_a_shortlist_has_the_types_of_all_constraints(translator, monkeypatch):

@@ -48,7 +48,15 @@ class StandIn:
         self.threads: set[int] = set()
 
     def translate(
-        self, lines, *, n_best=1, overlong="split", several="warn", forbid=(), terminology=None
+        self,
+        lines,
+        *,
+        n_best=1,
+        overlong="split",
+        several="warn",
+        forbid=(),
+        terminology=None,
+        constraint_sizes=(),
     ):
         self.threads.add(threading.get_ident())
         self.calls.append((list(lines), n_best))
@@ -65,7 +73,7 @@ class StandIn:
             for own, line in zip(terms, kept, strict=True)
         ]
 
-    def compile(self, lines, *, n_best=1, longest=""):
+    def compile(self, lines, *, n_best=1, longest="", constraint_sizes=()):
         """There is nothing to compile: a shape for every number of words."""
         return frozenset((len(lines), len(line.split())) for line in lines)
 

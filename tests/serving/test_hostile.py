@@ -126,6 +126,17 @@ def test_forms(server, body, status):
     assert server.ask("POST", "/translate", body, FORM)[0] == status
 
 
+def test_a_server_without_constraints(server):
+    for wanted in ({"terms": {"a": "b"}}, {"forbid": ["a"]}):
+        assert server.translate("a", **wanted)[0] == 200
+    with running(StandIn(), constraints=False) as strict:
+        for wanted in ({"terms": {"a": "b"}}, {"forbid": ["a"]}):
+            status, answer = strict.translate("a", **wanted)
+            assert status == 400 and "--no-constraints" in answer["error"]
+        assert strict.translate("a", terms={}, forbid=[])[0] == 200
+        assert strict.get("/frontend/settings")[1]["limits"]["constraints"] is False
+
+
 FIELD = b'--x\r\nContent-Disposition: form-data; name="%b"\r\n\r\n%b\r\n'
 FILE = b'--x\r\nContent-Disposition: form-data; name="q"; filename="a.txt"\r\n\r\na\r\n--x--'
 

@@ -11,6 +11,14 @@ from tests.serving.stand_in import MODEL, running
 from tests.training.test_compilations import logged_compilations
 
 SENTENCES = [src for src, _ in PAIRS]
+# Of every number and length that fits into what is compiled beforehand.
+CONSTRAINTS = [
+    {"terms": {"dog": "hund"}},
+    {"terms": {"dog": "hund", "cat": "die katze", "house": "haus", "they": "sie"}, "n_best": 3},
+    {"forbid": ["haus"]},
+    {"forbid": ["haus", "ein großer hund", "schlafen nicht"], "n_best": 4},
+    {"terms": {"dog": "hund"}, "forbid": ["haus"], "sentences": False},
+]
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +48,7 @@ def test_after_the_warm_up_nothing_compiles(server, caplog):
         *(("/translate", {"text": text, "n_best": 2}) for text in SENTENCES),
         *(("/translate", {"text": text, "n_best": 4, "alignment": True}) for text in SENTENCES),
         *(("/attention", {"text": text, "kind": "encoder"}) for text in SENTENCES),
+        *(("/translate", {"text": text, **own}) for own in CONSTRAINTS for text in SENTENCES),
     ]
     # By name: the count of programs is the process's, other tests' servers included.
     with logged_compilations(), concurrent.futures.ThreadPoolExecutor(12) as clients:
@@ -63,6 +72,13 @@ def test_terms_and_forbidden_phrases_hold_for_every_sentence(server):
     assert all("hund" in text.split() for text in cat)
     word = plain[0][0].split()[0]
     assert not any(word in text.split() for own in asked(forbid=[word]) for text in own)
+
+
+def test_forbidden_phrases_alone_change_nothing_else(server):
+    """Their programs have room for required phrases, too."""
+    plain = server.translate("\n".join(SENTENCES), n_best=4)
+    assert plain[0] == 200
+    assert server.translate("\n".join(SENTENCES), n_best=4, forbid=["xyz"]) == plain
 
 
 def test_terms_that_no_output_can_have_are_refused(server):

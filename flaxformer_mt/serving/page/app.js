@@ -95,6 +95,7 @@ function attend(sentence) {
 
 // Terms and forbidden phrases. A line of terms that has no "=" yet is still being typed.
 function wishes() {
+  if (!settings.limits.constraints) return {};
   const pairs = linesOf(byId("terms")).map((line) => line.split("=", 2).map((part) => part.trim()));
   const whole = pairs.filter(([term, translation]) => term && translation);
   byId("terms").setAttribute("aria-invalid", whole.length < pairs.length);
@@ -127,6 +128,7 @@ function fill(text) {
 function setUp() {
   const { language, model, examples } = settings;
   document.title = `${language.source.name} → ${language.target.name}`;
+  byId("wishes").hidden = !settings.limits.constraints;
   byId("source-name").textContent = language.source.name;
   byId("target-name").textContent = language.target.name;
   byId("model").textContent = `${model.name} · weights: ${model.weights}`;
