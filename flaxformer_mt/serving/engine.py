@@ -228,12 +228,11 @@ def warm_up(
     """
     every = (n - 1 for power in range(2, 20) for n in (2**power * 3 // 2, 2**power * 2))
     lengths = [length for length in every if words and length < words * 3 / 2]
+    plain = engine.searches()
+    constrained = [key._replace(forbid=("any",)) for key in plain] if constraints else []
     # One sentence, then the largest batch, then those between.
-    keys = engine.searches()
-    if constraints:
-        keys += [key._replace(forbid=("any",)) for key in keys]
-    searches = {key: (1, *engine.sizes(key)[:0:-1]) for key in keys}
-    count = len(lengths) * (sum(map(len, searches.values())) + 2)
+    sizes_of = {key: (1, *engine.sizes(key)[:0:-1]) for key in [*plain, *constrained]}
+    count = len(lengths) * (sum(map(len, sizes_of.values())) + 2)
     done = 0
     met: set[tuple[Key, Any]] = set()
 
@@ -248,10 +247,11 @@ def warm_up(
         progress(done, count, f"{what}, {time.perf_counter() - start:.1f} s")
         return result
 
-    for length in lengths:
+    def searches(keys: Sequence[Key], length: int) -> Iterator[bool]:
+        nonlocal done
         text, longest = (" ".join("a" * each) for each in (length, lengths[-1]))
-        for key, sizes in searches.items():
-            for size in sizes:
+        for key in keys:
+            for size in (sizes := sizes_of[key]):
                 prepare = functools.partial(engine.prepare, key, [text] * size, longest=longest)
                 terms = " with terms" * key.constrained
                 shapes = step(f"{size} x {length} words, {key.n_best}-best{terms}", prepare)
@@ -262,8 +262,15 @@ def warm_up(
                     done += len(sizes) - 1
                     break
                 met.add((key, shapes))
+
+    for length in lengths:
+        yield from searches(plain, length)
+        text = " ".join("a" * length)
         step(f"alignment of {length} words", functools.partial(engine.align, [(text, text)]))
         yield True
         asked = AttentionRequest(text=text, translation=text, layer=0)
         step(f"attention of {length} words", functools.partial(engine.run, ATTENTION, [asked]))
         yield True
+    # Last, since fewer requests need them.
+    for length in lengths:
+        yield from searches(constrained, length)

@@ -178,13 +178,13 @@ def test_requests_are_answered_between_two_steps_of_the_warm_up():
     with running(translator, warm_up_words=20, batch_sentences=4, wait=False) as server:
         eventually(lambda: server.get("/health")[1].get("done") == 2)
         status, health, _ = server.get("/health")
-        assert (status, health) == (200, {"status": "warming", "done": 2, "of": 30})
+        assert (status, health) == (200, {"status": "warming", "done": 2, "of": 50})
         with concurrent.futures.ThreadPoolExecutor(1) as client:
             answer = client.submit(server.translate, "b a")
             eventually(lambda: server.metric("flaxformer_sentences_total") == 1)
             may.release()
             assert answer.result()[1]["translations"][0]["text"] == reversed_words("b a")
-        assert server.get("/health")[1] == {"status": "warming", "done": 3, "of": 30}
+        assert server.get("/health")[1] == {"status": "warming", "done": 3, "of": 50}
         may.release(100)
         eventually(lambda: server.get("/health")[1] == {"status": "ok"})
         translator.calls = [call for call in translator.calls if call[0] != ["b a"]]
@@ -192,7 +192,9 @@ def test_requests_are_answered_between_two_steps_of_the_warm_up():
         # Every size of batch; to the stand-in each length is another shape.
         lengths = (5, 7, 11, 15, 23)
         assert seen == {(size, n, k) for size in (1, 4) for n in lengths for k in (1, 4)}
-        assert [line for line in server.said if line.startswith("warming up 1 of 30: ")]
+        assert [line for line in server.said if line.startswith("warming up 1 of 50: ")]
+        said = [line for line in server.said if line.startswith("warming up")]
+        assert ["with terms" in line for line in said] == [False] * 30 + [True] * 20
 
 
 def test_keys_open_what_costs_and_nothing_else_needs_them():
