@@ -19,7 +19,7 @@ from flaxformer_mt.evaluation import evaluate as one_set
 from flaxformer_mt.evaluation.evaluate import Evaluation, kept_scores
 from flaxformer_mt.evaluation.metrics import ScoringError
 from flaxformer_mt.evaluation.page import SHOWN
-from flaxformer_mt.evaluation.scoring import Scoring
+from flaxformer_mt.evaluation.scoring import Scoring, scoring_of
 from flaxformer_mt.files import hub
 from flaxformer_mt.interop import ExportError
 from flaxformer_mt.rundir import RunDirectoryError
@@ -66,8 +66,7 @@ def evaluate(
     else:
         test = sets_of_run(opened, test)
     if scoring is None:
-        tokenizer = "none" if data.tokenized else "13a"
-        scoring = Scoring(tokenizer=tokenizer, language=data.tgt_lang)
+        scoring = scoring_of(data)
 
     def load() -> Translator:
         from flaxformer_mt.decoding.translator import Translator

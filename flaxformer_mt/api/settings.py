@@ -16,8 +16,10 @@ from flaxformer_mt.config import (
     freeze,
     thaw,
 )
+from flaxformer_mt.config.languages import base_language
 from flaxformer_mt.config.load import apply_overrides, built_in_names, refuse_vain
 from flaxformer_mt.config.presets import TYPICAL
+from flaxformer_mt.config.tokenizers import with_tokenizer
 from flaxformer_mt.rundir.checkpoint_choice import list_steps
 from flaxformer_mt.rundir.layout import RunDirectory, has_record, open_run
 from flaxformer_mt.rundir.paths import as_path
@@ -100,7 +102,22 @@ def settled(
         return load(spec, overrides)
     if init_from is None:
         raise ConfigError(f"{run}: no run here yet: give --config FILE[:VARIANT]")
-    return changed(open_run(init_from), overrides)
+    source = open_run(init_from)
+    return with_own_tokenizer(changed(source, overrides), config_of(source))
+
+
+def with_own_tokenizer(new: ExperimentConfig, source: ExperimentConfig) -> ExperimentConfig:
+    """The settings of a run that starts from `source`'s: another language is tokenised anew."""
+    if new.data.bleu_tokenizer != source.data.bleu_tokenizer:
+        return new
+    if base_language(new.data.tgt_lang) == base_language(source.data.tgt_lang):
+        return new
+    return dataclasses.replace(new, data=dataclasses.replace(new.data, bleu_tokenizer="auto"))
+
+
+def created(config: ExperimentConfig) -> ExperimentConfig:
+    """The config with what a run settles when it is created and then keeps."""
+    return dataclasses.replace(config, data=with_tokenizer(config.data))
 
 
 def continued(
@@ -118,6 +135,10 @@ def continued(
         # A run from before this setting: "auto" stands for the same.
         model = dataclasses.replace(model, position_scale="auto")
     config = dataclasses.replace(config, model=model)
+    if config.data.bleu_tokenizer == "auto":
+        data = dataclasses.replace(config.data, bleu_tokenizer=recorded.data.bleu_tokenizer)
+        config = dataclasses.replace(config, data=data)
     if list_steps(run.checkpoints):
         return config, check_resume(recorded, config, str(run))
-    return config, differences(recorded, config)
+    changed = differences(recorded, config)
+    return created(with_own_tokenizer(config, recorded)), changed

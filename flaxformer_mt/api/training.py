@@ -16,7 +16,7 @@ from flaxformer_mt.api.preparation import (
     prepare_only,
     vocabularies_of,
 )
-from flaxformer_mt.api.settings import continued
+from flaxformer_mt.api.settings import continued, created
 from flaxformer_mt.config import ExperimentConfig, freeze, to_dict
 from flaxformer_mt.config.digest_keys import trains
 from flaxformer_mt.data.planner import planned_pass
@@ -129,7 +129,7 @@ def recorded(
             # Two processes may race; the lock holder writes the config.
             holding = held.enter_context(locked(run, "training on it"))
             begun = layout.has_record(run)
-            settings, changed = continued(run, config) if begun else (config, {})
+            settings, changed = continued(run, config) if begun else (created(config), {})
             content = to_dict(with_dtype(settings, jax.local_devices()[0]))
             if not begun:
                 layout.create(run.path, content, command)

@@ -5,10 +5,14 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from flaxformer_mt.api import say
+from flaxformer_mt.config import DataConfig
+from flaxformer_mt.config.tokenizers import USUAL, tokenizer_for
 from flaxformer_mt.data.prepare.make import valid_text
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.decoding.translation import Hypothesis, Translation
 from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.evaluation.metrics import Bleu
 from flaxformer_mt.evaluation.scoring import corpus_scores
 from flaxformer_mt.parallel.processes import Processes
 from flaxformer_mt.rundir.cache import local_copy
@@ -32,6 +36,7 @@ def bleu_evaluator(
     Each call gives `show` the step and a few sentences. Several processes share the text.
     """
     config = program.config
+    tokenizer = validation_tokenizer(config.data)
     sources, references = valid_text(local_copy(run.data))
     settings = dataclasses.replace(
         config.decoding, beam_size=config.training.validate_beam, diverse_groups=1
@@ -39,7 +44,7 @@ def bleu_evaluator(
     shown = range(0, len(sources), max(1, len(sources) // SAMPLES))
 
     def scored(hypotheses: Sequence[str], step: int) -> dict[str, float]:
-        scores = corpus_scores(hypotheses, references, tokenized=config.data.tokenized)
+        scores = corpus_scores(hypotheses, references, tokenizer=tokenizer)
         show(step, [Sample(sources[i], references[i], hypotheses[i]) for i in shown])
         return {"bleu": scores.bleu, "chrf": scores.chrf}
 
@@ -56,6 +61,26 @@ def bleu_evaluator(
         return processes.first(lambda: scored([each.text for each in translations], step))
 
     return evaluate
+
+
+def validation_tokenizer(data: DataConfig) -> str:
+    """How BLEU is tokenised at each of a run's validations; says so if it isn't the usual 13a.
+
+    Runs record their choice; those of earlier versions, which don't, keep 13a. Raises ScoringError
+    if it can't be used here.
+    """
+    if data.tokenized:
+        return "none"
+    tokenizer = USUAL if data.bleu_tokenizer == "auto" else data.bleu_tokenizer
+    Bleu(tokenizer=tokenizer)  # fails now rather than at the first validation
+    choice = tokenizer_for(data.tgt_lang)
+    if choice.reason and tokenizer == choice.tokenizer:
+        say(f"{choice.reason} (data.bleu_tokenizer)")
+    elif tokenizer != USUAL or choice.tokenizer != USUAL:
+        say(
+            f"BLEU is tokenised by '{tokenizer}' (data.bleu_tokenizer, settled at this run's start)"
+        )
+    return tokenizer
 
 
 def translate_together(

@@ -32,9 +32,10 @@ from flaxformer_mt.cli.scoring import (
     language_of,
     scoring,
 )
+from flaxformer_mt.config.languages import base_language
 from flaxformer_mt.evaluation.evaluate import check_place, keep, read_segments
 from flaxformer_mt.evaluation.page import SHOWN
-from flaxformer_mt.evaluation.scoring import Scoring, assess
+from flaxformer_mt.evaluation.scoring import Scoring, assess, scoring_of
 from flaxformer_mt.rundir.checkpoint_choice import Chosen, chosen_weights
 from flaxformer_mt.rundir.layout import open_run
 from flaxformer_mt.rundir.paths import as_path
@@ -104,15 +105,15 @@ def evaluate_run(options: Namespace, parser: ArgumentParser, processes: Processe
     """Several processes share each set's sentences; the first one scores and prints."""
     run = open_run(options.workdir)
     data = config_of(run).data
-    if options.langpair not in (None, f"{data.src_lang}-{data.tgt_lang}"):
-        if options.tgt_lang is None:
+    if options.langpair is not None and options.tgt_lang is None:
+        theirs = [base_language(code) for code in str(options.langpair).split("-", 1)]
+        if theirs != [base_language(data.src_lang), base_language(data.tgt_lang)]:
             pair = f"{data.src_lang} to {data.tgt_lang}"
             parser.error(
                 f"--langpair {options.langpair}: this run translates {pair}; "
                 "to score this pair anyway, add its --tgt-lang"
             )
-    usual = Scoring(tokenizer="none" if data.tokenized else "13a", language=data.tgt_lang)
-    how = scoring(options, parser, usual)
+    how = scoring(options, parser, scoring_of(data))
     # Every file is read before anything is translated, so that a misspelt name costs no time.
     if options.testset is None and options.src is None:
         sets = sets_of_run(run, options.set, folder=options.folder)

@@ -11,7 +11,7 @@ from flaxformer_mt.api.preparation import (
     prepared,
     vocabularies_of,
 )
-from flaxformer_mt.api.settings import continued, settled
+from flaxformer_mt.api.settings import continued, created, settled
 from flaxformer_mt.cli.arguments import CONFIG, WORKDIR, flags, make_parser
 from flaxformer_mt.cluster import workers
 from flaxformer_mt.config import to_dict
@@ -53,6 +53,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         if layout.has_record(run):
             config, changed = continued(run, config)
         else:
+            config = created(config)
             layout.create(run.path, to_dict(config), options.command)
         spread = cluster if options.engine == "ray" else None
         with prepared(run, config, cluster=spread, thorough=True) as store:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from flaxformer_mt.api import say
 from flaxformer_mt.cli.arguments import flags
+from flaxformer_mt.config.languages import SCRIPT_OF, base_language
 from flaxformer_mt.evaluation.comet import MODEL, require_comet
 from flaxformer_mt.evaluation.evaluate import read_segments
 from flaxformer_mt.evaluation.metrics import TOKENIZERS
@@ -22,9 +23,12 @@ if TYPE_CHECKING:
     from flaxformer_mt.parallel.processes import Processes
 
 
+_CODE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
+_FLORES = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")
 _METRICS = {
     f"--tokenize {'|'.join(TOKENIZERS)}": "sacreBLEU's tokenisation; none: the text is already "
-    "tokenised (default: 13a, or none if the run has data.tokenized)",
+    "tokenised (default: the run's, else by target language: sacreBLEU's choice, or char for other "
+    "text without blanks between words)",
     "--lowercase": "BLEU and chrF ignore case",
     "--tgt-lang CODE": "target language for the paper's BLEU, which has rules for "
     f"{', '.join(LANGUAGES)} (default: from the run, --langpair or the reference's file name)",
@@ -65,16 +69,20 @@ def add_scoring(parser: ArgumentParser) -> None:
 
 def scoring(options: Namespace, parser: ArgumentParser, usual: Scoring) -> Scoring:
     """What the flags of `add_scoring` say; `usual` has the defaults. Raises CometError."""
-    if options.tgt_lang is not None and not re.fullmatch(r"[a-z]{2,3}", options.tgt_lang):
-        parser.error(f"--tgt-lang {options.tgt_lang}: write a code such as de")
+    if options.tgt_lang is not None and not _CODE.fullmatch(options.tgt_lang):
+        parser.error(f"--tgt-lang {options.tgt_lang}: write a code such as de or de_AT")
     if options.comet_gpus and not options.comet:
         parser.error("--comet-gpus needs --comet")
     if options.comet:
         require_comet()
+    language = options.tgt_lang or usual.language
+    tokenizer = usual.tokenizer
+    if tokenizer != "none" and base_language(language) != base_language(usual.language):
+        tokenizer = "auto"
     return Scoring(
-        tokenizer=options.tokenize or usual.tokenizer,
+        tokenizer=options.tokenize or tokenizer,
         lowercase=options.lowercase or usual.lowercase,
-        language=options.tgt_lang or usual.language,
+        language=language,
         ter=not options.no_ter,
         comet=options.comet or "",
         comet_gpus=options.comet_gpus,
@@ -89,11 +97,23 @@ def check_testset_options(options: Namespace, parser: ArgumentParser) -> None:
 
 
 def language_of(options: Namespace) -> str:
-    """The target language from `--langpair` or `--ref`'s name: `test.de`, `ref.de.xz`."""
+    """The target language from `--langpair`, or from the name of `--ref` or else of a file of
+    hypotheses: `test.de`, `ref.de_AT.xz`, `zho_Hans.devtest`."""
     if options.langpair is not None:
         return str(options.langpair).rpartition("-")[2]
-    suffixes = [] if options.ref is None else PurePath(options.ref).suffixes
-    return next((s[1:] for s in reversed(suffixes) if s[1:] in LANGUAGES), "")
+    files = [options.ref, getattr(options, "hypotheses", None)]
+    files += [system.rpartition("=")[2] for system in getattr(options, "systems", [])]
+    named = (_language_in(PurePath(file).name) for file in files if file is not None)
+    return next(filter(None, named), "")
+
+
+def _language_in(name: str) -> str:
+    """The language that a file's name ends in or, in FLORES's form, begins with; or nothing."""
+    first, *endings = name.split(".")
+    for part in reversed(endings):
+        if _CODE.fullmatch(part) and base_language(part) in SCRIPT_OF:
+            return part
+    return first if _FLORES.fullmatch(first) and base_language(first) in SCRIPT_OF else ""
 
 
 def given_text(

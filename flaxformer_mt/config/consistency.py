@@ -175,8 +175,9 @@ def _training(config: ExperimentConfig) -> Iterator[str]:
             yield f"'training.trackers' has '{name}'; {nearest(name, TRACKERS)}"
     if training.loss_chunk < -1:
         yield f"'training.loss_chunk' = {training.loss_chunk} must be at least -1"
-    if training.best_metric == "bleu" and not training.validate_bleu:
-        yield "'training.best_metric' = 'bleu' needs 'training.validate_bleu' = true"
+    if training.best_metric != "loss" and not training.validate_bleu:
+        metric = training.best_metric
+        yield f"'training.best_metric' = '{metric}' needs 'training.validate_bleu' = true"
     sizes = {"data": config.mesh.data, "fsdp": config.mesh.fsdp, "tensor": config.mesh.tensor}
     if list(sizes.values()).count(-1) > 1:
         yield "only one of 'mesh.data', 'mesh.fsdp', 'mesh.tensor' may be -1"

@@ -99,3 +99,27 @@ def _endings(data: DataConfig, side: str) -> dict[str, tuple[str, str]]:
         if both and (match := _CODE.fullmatch(name)) and match[2] in _ISO_639_1:
             found.setdefault(match[2], (match[1], f"'{key}.{side}' = '{name}'"))
     return found
+
+
+# Three-letter codes of languages that have rules of their own, here or in sacreBLEU.
+_SHORT_CODES = {
+    **{"deu": "de", "ger": "de", "eng": "en", "fra": "fr", "fre": "fr"},
+    **{"zho": "zh", "chi": "zh", "cmn": "zh", "jpn": "ja", "kor": "ko", "tha": "th"},
+    **{"lao": "lo", "khm": "km", "mya": "my", "bur": "my", "bod": "bo", "tib": "bo", "dzo": "dz"},
+}
+# ISO 15924 codes: Hans and Hant are Hani's simplified and traditional forms.
+_SCRIPTS_WITHOUT_BLANKS = {*"Thai Laoo Tibt Mymr Khmr Jpan Hani Hans Hant".split()}
+
+
+def base_language(code: str) -> str:
+    """The language of a code, without its region or script: `de` of `de_DE`, `zh` of `zho_Hans`."""
+    language = re.split("[-_]", code)[0].lower()
+    return _SHORT_CODES.get(language, language)
+
+
+def is_written_without_blanks(code: str) -> bool:
+    """Whether text of the language has no blanks between words; a code may name its script."""
+    _, *subtags = re.split("[-_]", code)
+    scripts = [subtag.capitalize() for subtag in subtags if re.fullmatch("[A-Za-z]{4}", subtag)]
+    usual = SCRIPT_OF.get(base_language(code), "")
+    return (scripts[0] if scripts else usual) in _SCRIPTS_WITHOUT_BLANKS

@@ -7,6 +7,7 @@ import dataclasses
 from typing import Any, Literal
 
 Decides = Literal["training", "scoring", "nothing"]
+BleuTokenizer = Literal["auto", "13a", "intl", "char", "zh", "ja-mecab", "ko-mecab"]
 
 
 def setting(
@@ -228,6 +229,13 @@ class DataConfig:
         resume=True,
         decides="scoring",
     )
+    bleu_tokenizer: BleuTokenizer = setting(
+        "auto",
+        "sacreBLEU's tokenisation for BLEU of raw text. auto: by target language (zh: zh; ja and "
+        "ko: MeCab's, if installed; others written without blanks: char; else 13a); a run keeps "
+        "what it started with",
+        decides="nothing",
+    )
     folder: str = operational("", "folder that relative corpus paths start from")
     train: tuple[CorpusConfig, ...] = setting((), "training corpora, by name")
     valid: CorpusConfig = setting(
@@ -301,8 +309,11 @@ class TrainingConfig:
     )
     validate_bleu: bool = operational(True, "decode the validation set at each validation")
     validate_beam: int = operational(1, "beam size for validation; 1 is greedy")
-    best_metric: Literal["bleu", "loss"] = setting(
-        "bleu", "metric that decides the best checkpoint and patience", decides="nothing"
+    best_metric: Literal["bleu", "chrf", "loss"] = setting(
+        "bleu",
+        "metric that decides the best checkpoint and patience; where it is equal, the lower loss "
+        "does",
+        decides="nothing",
     )
     patience: int = setting(
         0, "stop after this many validations without improvement (0: off)", resume=True

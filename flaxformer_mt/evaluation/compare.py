@@ -253,7 +253,7 @@ def common_scoring(
     some = "only some of the systems were evaluated with --lowercase: compare all with "
     same = "--lowercase, or evaluate them all the same way"
     return Scoring(
-        tokenizer=tokenizer or before("tokenizer", f"{different}--tokenize") or "13a",
+        tokenizer=tokenizer or before("tokenizer", f"{different}--tokenize") or "auto",
         lowercase=lowercase or bool(before("lowercase", some + same)),
         language=language or next((each.language for each in systems if each.language), ""),
     )

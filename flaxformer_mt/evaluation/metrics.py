@@ -16,9 +16,10 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
+from flaxformer_mt.config.tokenizers import missing_extra
 from flaxformer_mt.errors import UserError
 
-TOKENIZERS = ("13a", "intl", "char", "zh", "none")
+TOKENIZERS = ("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none")
 ORDER = 4  # of BLEU's n-grams
 _CHAR_ORDER = 6  # of chrF's
 _BETA = 2  # chrF: recall counts this many times as much as precision
@@ -72,6 +73,11 @@ class Bleu(Metric):
     def __post_init__(self) -> None:
         if self.tokenizer not in TOKENIZERS:
             raise ScoringError(f"no tokenizer {self.tokenizer!r}: {', '.join(TOKENIZERS)}")
+        if extra := missing_extra(self.tokenizer):
+            raise ScoringError(
+                f'the tokenizer {self.tokenizer} needs: pip install "sacrebleu[{extra}]"; or '
+                "choose another with --tokenize, and for a new run with data.bleu_tokenizer"
+            )
         if not self.name:
             kind = "bleu_tokenized" if self.tokenizer == "none" else f"sacrebleu_{self.tokenizer}"
             object.__setattr__(self, "name", kind + ("_lc" if self.lowercase else ""))

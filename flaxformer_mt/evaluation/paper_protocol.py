@@ -19,6 +19,7 @@ import re
 
 import regex
 
+from flaxformer_mt.config.languages import base_language
 from flaxformer_mt.evaluation.metrics import Bleu, ScoringError, Totals, Values, bleu_scores
 
 PROTOCOL = 2  # goes up with every change that can change a score
@@ -84,13 +85,18 @@ def split_compounds(text: str) -> str:
 def prepare(text: str, language: str) -> str:
     """A line as it is scored. Hyphens are split only in German, as GNMT and its heirs did."""
     tokens = tokenize(normalize_punctuation(text), language)
-    return split_compounds(tokens) if language == "de" else tokens
+    return split_compounds(tokens) if base_language(language) == "de" else tokens
 
 
 def tokenize(text: str, language: str) -> str:
-    """The line's tokens, separated by single blanks. Raises ScoringError for another language."""
-    if language not in LANGUAGES:
+    """The line's tokens, separated by single blanks; `de_AT` has the rules of `de`.
+
+    Raises ScoringError for a language without rules.
+    """
+    base = base_language(language)
+    if base not in LANGUAGES:
         raise ScoringError(f"no tokenisation rules for {language!r}: {', '.join(LANGUAGES)}")
+    language = base
     text = _CONTROL.sub("", _BLANKS.sub(" ", f" {text} ")).strip(" ")
     text = _SYMBOL.sub(r" \1 ", text)
     text = _DOTS.sub(lambda run: f" {_DOT * len(run[0])} ", text).strip(" ")
@@ -142,6 +148,10 @@ class PaperBleu(Bleu):
     language: str
     name: str = "bleu_paper"
     tokenizer: str = "none"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "language", base_language(self.language))
 
     @property
     def signature(self) -> str:

@@ -1,12 +1,15 @@
 """A system's scores on a test set: corpus level, by length, with intervals."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from sacrebleu.metrics.bleu import BLEU
 
+from flaxformer_mt.config import DataConfig
+from flaxformer_mt.config.languages import base_language, is_written_without_blanks
+from flaxformer_mt.config.tokenizers import tokenizer_for
 from flaxformer_mt.evaluation.comet import Comet
 from flaxformer_mt.evaluation.metrics import (
     ORDER,
@@ -74,15 +77,17 @@ def corpus_scores(
     hypotheses: Sequence[str],
     references: Sequence[str],
     *,
+    tokenizer: str = "13a",
     tokenized: bool = False,
     lowercase: bool = False,
 ) -> Scores:
     """Corpus BLEU and chrF of one hypothesis and one reference per sentence, as training needs.
 
-    BLEU tokenises both sides by mteval-v13a unless they are `tokenized` (`sacrebleu --tokenize
-    none --force`). Raises ScoringError as `measure`.
+    BLEU tokenises both sides by one of `TOKENIZERS`, unless they are `tokenized` (`sacrebleu
+    --tokenize none --force`). Raises ScoringError as `measure`.
     """
-    bleu = named_bleu(references, tokenizer="none" if tokenized else "13a", lowercase=lowercase)
+    tokenizer = "none" if tokenized else tokenizer
+    bleu = named_bleu(references, tokenizer=tokenizer, lowercase=lowercase)
     measured = measure([bleu, Chrf(lowercase=lowercase)], hypotheses, references)
     return scores_of(measured, hypotheses)
 
@@ -162,7 +167,8 @@ def by_length(measured: Sequence[Measured], sources: Sequence[str]) -> tuple[Buc
 class Scoring:
     """Which metrics, and how. The paper's BLEU needs raw text, case, and a language with rules."""
 
-    tokenizer: str = "13a"  # of sacreBLEU: one of TOKENIZERS; "none": the text is tokenised
+    # Of sacreBLEU: one of TOKENIZERS; none: the text is tokenised; auto: becomes the language's.
+    tokenizer: str = "auto"
     lowercase: bool = False
     language: str = ""  # of the target, as in "de"; empty: not known
     ter: bool = True
@@ -171,6 +177,11 @@ class Scoring:
     resamples: int = RESAMPLES  # for the intervals; 0: none
     seed: int = SEED
     others: tuple[Metric, ...] = ()  # of your own, after these
+
+    def __post_init__(self) -> None:
+        if self.tokenizer == "auto":
+            object.__setattr__(self, "tokenizer", tokenizer_for(self.language).tokenizer)
+        Bleu(tokenizer=self.tokenizer)  # an error now costs no translating
 
     def metrics(
         self, references: Sequence[str], sources: Sequence[str] | None = None
@@ -192,18 +203,42 @@ class Scoring:
 
     @property
     def has_paper_bleu(self) -> bool:
-        return self.tokenizer != "none" and not self.lowercase and self.language in LANGUAGES
+        has_rules = base_language(self.language) in LANGUAGES
+        return self.tokenizer != "none" and not self.lowercase and has_rules
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Why a number that the reader may expect is missing."""
-        if self.tokenizer == "none" or self.lowercase or self.has_paper_bleu:
+        """How BLEU is tokenised, if unusually, and why a number that the reader may expect is
+        missing."""
+        if self.tokenizer == "none":
             return ()
-        what = f"'{self.language}'" if self.language else "an unknown target language"
-        return (
-            f"the paper's BLEU is skipped: it has tokenisation rules for {', '.join(LANGUAGES)}, "
-            f"not for {what}",
-        )
+        notes = [*self._about_blanks()]
+        if not self.lowercase and not self.has_paper_bleu:
+            what = f"'{self.language}'" if self.language else "an unknown target language"
+            notes.append(
+                f"the paper's BLEU is skipped: it has tokenisation rules for "
+                f"{', '.join(LANGUAGES)}, not for {what}"
+            )
+        return tuple(notes)
+
+    def _about_blanks(self) -> Iterator[str]:
+        choice = tokenizer_for(self.language)
+        blankless = is_written_without_blanks(self.language)
+        if choice.reason and self.tokenizer == choice.tokenizer:
+            yield choice.reason
+        elif blankless and self.tokenizer in ("13a", "intl"):
+            yield (
+                f"BLEU is tokenised by '{self.tokenizer}', which finds no words in text without "
+                f"blanks such as {self.language}; --tokenize {choice.tokenizer} splits it"
+            )
+        if blankless and self.ter:
+            yield f"TER compares blank-separated words, of which {self.language} has hardly any"
+
+
+def scoring_of(data: DataConfig, **others: Any) -> Scoring:
+    """How the outputs of a run with these settings are scored; `others` are fields of Scoring."""
+    tokenizer = "none" if data.tokenized else data.bleu_tokenizer
+    return Scoring(**{"tokenizer": tokenizer, "language": data.tgt_lang, **others})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

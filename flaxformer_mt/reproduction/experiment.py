@@ -18,7 +18,7 @@ from flaxformer_mt.config import (
 )
 from flaxformer_mt.config.digest_keys import decides, deciding
 from flaxformer_mt.config.schema import Decides
-from flaxformer_mt.evaluation.scoring import Scoring
+from flaxformer_mt.evaluation.scoring import Scoring, scoring_of
 from flaxformer_mt.reproduction import settings as options
 from flaxformer_mt.reproduction.paper import Row, RowError, row_of
 from flaxformer_mt.reproduction.settings import Settings
@@ -75,8 +75,7 @@ class Experiment:
     @property
     def scoring(self) -> Scoring:
         """How its translations are scored."""
-        tokenizer = "none" if self.config.data.tokenized else "13a"
-        return Scoring(tokenizer=tokenizer, language=self.config.data.tgt_lang, ter=False)
+        return scoring_of(self.config.data, ter=False)
 
     @property
     def is_the_paper_s(self) -> bool:

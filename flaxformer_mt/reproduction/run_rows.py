@@ -17,6 +17,7 @@ import jax
 from flaxformer_mt import __version__
 from flaxformer_mt.config import CorpusConfig, differences, freeze, to_dict
 from flaxformer_mt.config.digest_keys import decides, may_change
+from flaxformer_mt.config.tokenizers import with_tokenizer
 from flaxformer_mt.data.corpus import CorpusError, Drops, Pair, open_source, paths, read_pairs
 from flaxformer_mt.data.prepare.manifest import read_manifest
 from flaxformer_mt.decoding.translator import Translator
@@ -127,7 +128,7 @@ class Rows:
                     for corpus in data.train
                 )
                 data = dataclasses.replace(data, train=tuple(train))
-            config = dataclasses.replace(experiment.config, data=data)
+            config = dataclasses.replace(experiment.config, data=with_tokenizer(data))
             create(run.path, to_dict(config), self.command)
         ending = self.train(run, changes)
         if ending == "finished":

@@ -25,20 +25,39 @@ T = TypeVar("T")
 def best_by(settings: TrainingConfig) -> dict[str, Any]:
     """By which metric saved with a checkpoint it may be the best: the highest or the lowest."""
     metric = settings.best_metric
-    return {"metric": metric, "mode": "max" if metric == "bleu" else "min"}
+    return {"metric": metric, "mode": "min" if metric == "loss" else "max"}
 
 
 def ranked(
     metrics: Mapping[int, Mapping[str, Any]], metric: str, mode: Literal["max", "min"]
 ) -> list[int]:
-    """Steps with a finite metric from best to worst; of equal values the earlier step first."""
+    """Steps with a finite metric from best to worst; of equal values the one of lower loss first,
+    then the earlier. So the loss decides where a metric is the same throughout."""
     sign = -1.0 if mode == "max" else 1.0
-    values = {
-        step: sign * float(found[metric])
+    values = finite_values(metrics, metric)
+    losses = finite_values(metrics, "loss")
+    return sorted(values, key=lambda step: (sign * values[step], losses.get(step, math.inf), step))
+
+
+def finite_values(metrics: Mapping[int, Mapping[str, Any]], name: str) -> dict[int, float]:
+    """One metric by step, where it is a finite number."""
+    return {
+        step: float(found[name])
         for step, found in metrics.items()
-        if isinstance(found.get(metric), (int, float)) and math.isfinite(found[metric])
+        if isinstance(found.get(name), (int, float)) and math.isfinite(found[name])
     }
-    return sorted(values, key=lambda step: (values[step], step))
+
+
+def without_rank(metrics: Mapping[int, Mapping[str, Any]], metric: str) -> str | None:
+    """A sentence that says so if two or more values of the metric are all equal."""
+    values = finite_values(metrics, metric)
+    if metric == "loss" or len(values) < 2 or len(set(values.values())) > 1:
+        return None
+    value = next(iter(values.values()))
+    return (
+        f"{metric} is {value:.2f} at each of {len(values)} validated checkpoints, so the lowest "
+        "loss decides which is best"
+    )
 
 
 def steps_to_keep(
@@ -156,13 +175,24 @@ def select_step(directory: Path, which: Literal["best", "latest"] | int) -> int:
 
 def best_steps(directory: Path, n: int) -> list[int]:
     """At most n steps, best first, by the newest checkpoint's metric. Raises CheckpointError."""
-    metas = dict(readable_metas(directory))
-    if metas:
-        metrics = {step: meta["metrics"] for step, meta in metas.items()}
-        if order := ranked(metrics, **metas[max(metas)]["best"]):
-            return order[:n]
+    metrics, best = _validated(directory)
+    if best and (order := ranked(metrics, **best)):
+        return order[:n]
     there = listed(list_steps(directory))
     raise CheckpointError(f"{directory}: none of the checkpoints {there} has a validation result")
+
+
+def _validated(directory: Path) -> tuple[dict[int, dict[str, Any]], dict[str, Any]]:
+    """Each undamaged step's scores, and by which the newest one's policy chooses the best."""
+    metas = dict(readable_metas(directory))
+    best = metas[max(metas)]["best"] if metas else {}
+    return {step: meta["metrics"] for step, meta in metas.items()}, best
+
+
+def _warn_without_rank(run: RunDirectory) -> None:
+    metrics, best = _validated(run.checkpoints)
+    if best and (note := without_rank(metrics, best["metric"])):
+        _LOGGER.warning("%s: %s", run, note)
 
 
 def kind_of(meta: Mapping[str, Any]) -> Kind:
@@ -260,6 +290,8 @@ def chosen_weights(run: RunDirectory, which: Which) -> Chosen:
     else:
         step = select_step(run.checkpoints, named)
         chosen = Chosen(step, f"step {step}" if named == step else f"{named}, step {step}")
+    if named == "best":
+        _warn_without_rank(run)
     if which in ("auto", "average") and (stale := stale_average(run)):
         _LOGGER.warning("warning: %s. Using the weights '%s'", stale, chosen.name)
     return chosen
@@ -295,6 +327,7 @@ def _steps_to_average(run: RunDirectory, n: int, by: Literal["latest", "best"]) 
         steps, setting = regular_steps(run.checkpoints)[-n:], "training.keep_for_average"
     else:
         steps, setting = sorted(best_steps(run.checkpoints, n)), "training.keep_best"
+        _warn_without_rank(run)
     if len(steps) < n:
         kind = "validated" if by == "best" else "regular"
         others = "" if by == "best" else "; those of a start, a stop or an earlier end don't count"

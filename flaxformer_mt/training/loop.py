@@ -219,6 +219,8 @@ class Training:
             self.progress = progress = self.progress.validated(self.step, scores, self.settings)
             shown = {**scores, "training_seconds": progress.seconds}
             self.telemetry.validation(self.step, shown, best=progress.best_step == self.step)
+            if progress.alike == 2 and (note := progress.without_rank(self.settings)):
+                self.telemetry.message(note)
         self.stop.after = "this step"
         self.save(scores, "regular" if self.due.checkpoint else "end")
 

@@ -29,40 +29,70 @@ class Progress:
     rollbacks: int = 0  # since a checkpoint was last saved beyond `diverged`
     diverged: int = 0  # the furthest step of a rollback
     best: float | None = None
+    best_loss: float | None = None  # of the same validation
     best_step: int = 0
     stale: int = 0  # validations since the best one
+    alike: int = 0  # validations, while `best_metric` is the same in all of them; then 0
     seconds: float = 0.0  # of training so far
     window: Sums = dataclasses.field(default_factory=Sums)  # of the report to come
 
     def validated(
         self, step: int, scores: Mapping[str, float], settings: TrainingConfig
     ) -> Progress:
-        """After a validation. Of equal values the earlier is the best; it must be finite."""
+        """After a validation. The best is finite; of equal values, it is the one with the lower
+        loss, then the earlier. So the loss decides while a score is the same throughout, such as a
+        BLEU of 0."""
         value = scores[settings.best_metric]
-        higher = settings.best_metric == "bleu"
-        better = math.isfinite(value) and (
-            self.best is None or (value > self.best if higher else value < self.best)
-        )
-        if better:
-            return dataclasses.replace(self, best=value, best_step=step, stale=0)
-        return dataclasses.replace(self, stale=self.stale + 1)
+        if not math.isfinite(value):
+            return dataclasses.replace(self, stale=self.stale + 1)
+        loss = scores.get("loss", math.nan)
+        best_loss = loss if math.isfinite(loss) else None
+        if self.best is None:
+            return dataclasses.replace(
+                self, best=value, best_step=step, stale=0, alike=1, best_loss=best_loss
+            )
+        lower_loss = math.isfinite(loss) and (self.best_loss is None or loss < self.best_loss)
+        higher = settings.best_metric != "loss"
+        better = value > self.best if higher else value < self.best
+        still_alike = self.alike and value == self.best
+        after = dataclasses.replace(self, alike=self.alike + 1 if still_alike else 0)
+        if better or (value == self.best and lower_loss):
+            return dataclasses.replace(
+                after, best=value, best_step=step, stale=0, best_loss=best_loss
+            )
+        return dataclasses.replace(after, stale=self.stale + 1)
 
     def outcome(
         self, step: int, settings: TrainingConfig, stopping: str | None = None
     ) -> Status | None:
         """How training ends after `step`, if it does; `stopping` says why it is asked to."""
         if settings.patience and self.stale >= settings.patience:
-            best = "there was none"
-            if self.best is not None:
-                best = f"the best was {self.best:.4g} at step {self.best_step:,}"
-            reason = f"no better {settings.best_metric} in {self.stale} validations; {best}"
-            return Status(state="finished", step=step, reason=reason)
+            return Status(state="finished", step=step, reason=self._out_of_patience(settings))
         if step >= settings.steps:
             steps = f"all {settings.steps:,} steps done"
             if step > settings.steps:
                 steps = f"beyond training.steps = {settings.steps:,}"
             return Status(state="finished", step=step, reason=steps)
         return Status(state="stopped", step=step, reason=stopping) if stopping else None
+
+    def without_rank(self, settings: TrainingConfig) -> str | None:
+        """A sentence that says so if all validations gave the same score."""
+        if settings.best_metric == "loss" or self.alike < 2 or self.best is None:
+            return None
+        return (
+            f"{settings.best_metric} was {self.best:.2f} at each of {self.alike} validations, so "
+            "the lowest loss decides which is best"
+        )
+
+    def _out_of_patience(self, settings: TrainingConfig) -> str:
+        metric = settings.best_metric
+        best = "there was none"
+        if self.best is not None:
+            best = f"the best was {self.best:.4g} at step {self.best_step:,}"
+        if (note := self.without_rank(settings)) and self.best_loss is not None:
+            lowest = f"the lowest was {self.best_loss:.4g} at step {self.best_step:,}"
+            return f"no lower loss in {self.stale} validations; {lowest}; {note}"
+        return f"no better {metric} in {self.stale} validations; {best}"
 
     def rolled_back(self, step: int, bad: Sequence[Position], most: int) -> Progress:
         """What survives going back from `step`: the `bad` batches, and that it happened.
@@ -98,8 +128,11 @@ class Progress:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Progress:
         """The inverse of `dataclasses.asdict`; older checkpoints lack some fields."""
+        # They don't say whether scores differed; a BLEU of 0 is what never does.
+        alike = 1 if values.get("best") == 0 else 0
         return cls(
             **{
+                "alike": alike,
                 **values,
                 "position": Position(**values["position"]),
                 "left_out": tuple(Position(**item) for item in values["left_out"]),

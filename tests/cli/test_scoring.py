@@ -3,10 +3,12 @@
 That scores are sacreBLEU's is `tests/evaluation`'s.
 """
 
+import gzip
 import json
 from pathlib import Path
 
 import pytest
+from sacrebleu.metrics.bleu import BLEU
 
 from flaxformer_mt.cli import scoring
 from flaxformer_mt.data.prepare.manifest import MANIFEST, VALID_TEXT
@@ -55,6 +57,90 @@ def test_another_system_s_output_is_scored(run, files):
     assert f"sacrebleu_13a {kept['metrics']['sacrebleu_13a']:.2f}" in done.output
     assert (files / "scores" / "other.html").exists()
     assert (files / "scores" / "other.src.txt").read_text() == (files / "test.en").read_text()
+
+
+CHINESE = ["我喜欢音乐。", "今天天气很好,我们去公园。", "NBA 2024 年的比赛"]
+THAI = ["ฉันชอบดนตรีมาก", "วันนี้อากาศดีมากเราไปสวน", "การแข่งขันปี 2024"]
+
+
+@pytest.mark.parametrize(
+    ("text", "references", "pair", "tokenizer"),
+    [
+        (CHINESE, "r.zh", "en-zh", None),
+        (CHINESE, "zh_CN/test.zh-CN.txt", "en-zh", None),
+        (CHINESE, "zho_Hans.devtest", "en-zh", None),
+        (CHINESE, "r.yue", "en-yue", "char"),
+        (THAI, "ref.th.gz", "en-th", "char"),
+        (THAI, "r.my", "en-my", "char"),
+    ],
+)
+def test_bleu_is_sacrebleu_s_for_the_ending_s_language(
+    run, tmp_path, text, references, pair, tokenizer
+):
+    """`sacrebleu -l PAIR`; by characters where its 13a would find no words."""
+    (tmp_path / references).parent.mkdir(exist_ok=True)
+    content = "".join(f"{line}\n" for line in text).encode()
+    content = gzip.compress(content) if references.endswith("gz") else content
+    (tmp_path / references).write_bytes(content)
+    hypotheses = [text[0], text[1][:9], text[2][2:]]
+    (tmp_path / "hyp").write_text("".join(f"{line}\n" for line in hypotheses))
+    done = run(
+        *("evaluate", "--hypotheses", tmp_path / "hyp", "--ref", tmp_path / references),
+        *("--resamples", 0, "--no-ter", "--json"),
+    )
+    found = json.loads(done.output)["hyp"]
+    metric = BLEU(trg_lang=pair[3:], tokenize=tokenizer)
+    score = metric.corpus_score(hypotheses, [text])
+    name = f"sacrebleu_{tokenizer or 'zh'}"
+    assert found["metrics"][name] == pytest.approx(score.score, abs=1e-12)
+    assert found["signatures"][name] == str(metric.get_signature())
+    assert f"BLEU is tokenised by '{tokenizer or 'zh'}'" in done.errors
+
+
+def test_the_ending_of_hypotheses_and_a_given_language_choose_alike(run, tmp_path):
+    for name in ("h.zh", "ref.txt", "h.txt"):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in CHINESE))
+    fast = ["--resamples", 0, "--no-ter", "--ref", tmp_path / "ref.txt"]
+    one = run("evaluate", "--hypotheses", tmp_path / "h.zh", *fast)
+    two = run("evaluate", "--hypotheses", tmp_path / "h.txt", *fast, "--tgt-lang", "zh_CN")
+    three = run("evaluate", "--hypotheses", tmp_path / "h.zh", *fast, "--tokenize", "13a")
+    assert "sacrebleu_zh 100.00" in one.output and "sacrebleu_zh 100.00" in two.output
+    assert "which finds no words in text without blanks such as zh" in three.errors
+    systems = [f"a={tmp_path / 'h.txt'}", f"b={tmp_path / 'h.zh'}"]
+    compared = run("compare", *systems, *fast[2:], "--resamples", 10, "--trials", 10)
+    assert "tok:zh" in compared.output
+
+
+@pytest.mark.parametrize("code", ["de_DE", "de-AT", "deu_Latn", "deu"])
+def test_a_region_has_its_language_s_rules(run, files, code):
+    (files / f"test.{code}").write_text((files / "test.de").read_text())
+    fast = ["--resamples", 0, "--no-ter", "--json"]
+    system = ["--hypotheses", files / "one.txt", "--ref"]
+    by_name, by_flag, plain = (
+        json.loads(run("evaluate", *system, *more, *fast).output)["one"]
+        for more in (
+            [files / f"test.{code}"],
+            [files / "test.en", "--tgt-lang", code],
+            [files / "test.de"],
+        )
+    )
+    assert by_name["metrics"] == plain["metrics"]
+    assert by_name["signatures"]["bleu_paper"] == plain["signatures"]["bleu_paper"]
+    assert "compounds:atat" in by_flag["signatures"]["bleu_paper"]
+
+
+def test_a_run_scores_by_the_tokenisation_that_it_records(run, files):
+    made, kept = make_run(files / "chinese", {5: 1.0}), make_run(files / "kept", {5: 1.0})
+    for each, change in ((made, {"tgt_lang": "zh"}), (kept, {"bleu_tokenizer": "char"})):
+        content = json.loads(each.config_file.read_text())
+        content["config"]["data"] |= change
+        each.config_file.write_text(json.dumps(content))
+    text = ["--src", files / "test.en", "--ref", files / "test.de", "--name", "x"]
+    fast = ["--beam-size", 1, "--resamples", 0, "--no-ter", "--examples", 0]
+    done = run("evaluate", "--workdir", made.path, *text, *fast, status=0)
+    assert "tok:zh" in done.output
+    done = run("evaluate", "--workdir", kept.path, *text, *fast, "--json")
+    assert "sacrebleu_char" in json.loads(done.output)["x"]["metrics"]
 
 
 def test_json_and_options_and_nothing_left_behind(run, files):

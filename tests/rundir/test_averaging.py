@@ -13,14 +13,11 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
-from flaxformer_mt.rundir import (
-    CheckpointError,
-    checkpoint_choice,
-    checkpoint_format,
-)
+from flaxformer_mt.rundir import CheckpointError, checkpoint_choice, checkpoint_format
 from flaxformer_mt.rundir.checkpoint_choice import (
     average_checkpoints,
     average_meta,
+    chosen_weights,
     default_weights,
     write_average,
 )
@@ -54,6 +51,16 @@ def test_the_newest_or_the_best_are_averaged(run, saved, ema):
         params, steps = average_checkpoints(run, *arguments)
         assert steps == wanted
         assert_mean(params, *wanted, seed=seed)
+
+
+def test_where_a_score_ranks_nothing_the_loss_chooses_and_a_line_says_so(run, saved, caplog):
+    losses = {20: 4.0, 40: 2.0, 60: 3.0}
+    saved(*(snapshot(step, bleu=0.0, loss=loss) for step, loss in losses.items()))
+    assert chosen_weights(run, "auto").name == "best, step 40"
+    assert "bleu is 0.00 at each of 3 validated checkpoints" in caplog.text
+    caplog.clear()
+    assert average_checkpoints(run, 2, "best")[1] == [40, 60]
+    assert "so the lowest loss decides which is best" in caplog.text
 
 
 def test_what_a_start_or_a_stop_has_left_is_not_averaged(run, saved):

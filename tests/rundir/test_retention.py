@@ -2,10 +2,11 @@
 
 import math
 
+import pytest
 from hypothesis import given, strategies as st
 
 from flaxformer_mt.config import TrainingConfig
-from flaxformer_mt.rundir.checkpoint_choice import ranked, steps_to_keep
+from flaxformer_mt.rundir.checkpoint_choice import best_by, ranked, steps_to_keep, without_rank
 
 policies = st.builds(
     TrainingConfig,
@@ -54,3 +55,20 @@ def test_of_equal_values_the_earlier_is_better():
     assert ranked(metrics, "bleu", "max") == [10, 20, 30]
     assert ranked(metrics, "bleu", "min") == [30, 10, 20]
     assert ranked(metrics, "chrf", "max") == []
+
+
+def test_where_values_are_equal_the_lower_loss_is_better():
+    losses = {20: 4.0, 40: 2.0, 60: 3.0, 80: math.nan}
+    metrics = {step: {"bleu": 0.0, "loss": loss} for step, loss in losses.items()}
+    assert ranked(metrics, "bleu", "max") == [40, 60, 20, 80]
+    assert ranked({**metrics, 90: {"bleu": 0.1, "loss": 9.0}}, "bleu", "max")[0] == 90
+    assert "bleu is 0.00 at each of 4 validated" in (without_rank(metrics, "bleu") or "")
+    assert without_rank({**metrics, 90: {"bleu": 0.1}}, "bleu") is None
+    assert without_rank({20: {"bleu": 0.0}}, "bleu") is None
+    assert without_rank({1: {"loss": 2.0}, 2: {"loss": 2.0}}, "loss") is None
+
+
+@pytest.mark.parametrize("metric", ["bleu", "chrf", "loss"])
+def test_the_loss_is_the_only_metric_whose_lowest_value_is_best(metric):
+    mode = best_by(TrainingConfig(best_metric=metric))["mode"]
+    assert mode == ("min" if metric == "loss" else "max")

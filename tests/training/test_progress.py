@@ -44,6 +44,53 @@ def test_the_best_and_how_long_it_has_been(values, higher, best, stale):
     assert ((progress.best, progress.best_step), progress.stale) == (best, stale)
 
 
+FLAT = [(0.0, 5.0), (0.0, 4.0), (0.0, 4.5), (0.0, 3.0), (0.0, math.nan)]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "best", "stale"),
+    [
+        (FLAT, (0.0, 4), 1),
+        ([*FLAT, (0.2, 9.0)], (0.2, 6), 0),
+        ([(7.0, 5.0), (7.0, 4.0), (6.0, 3.0)], (7.0, 2), 1),
+        ([(0.0, math.nan), (0.0, 4.0)], (0.0, 2), 0),
+        ([(math.nan, 5.0), (0.0, 4.0), (0.0, 3.0)], (0.0, 3), 0),
+    ],
+)
+@pytest.mark.parametrize("metric", ["bleu", "chrf"])
+def test_a_score_that_is_the_same_throughout_leaves_the_choice_to_the_loss(
+    metric, pairs, best, stale
+):
+    more = {"training.best_metric": metric, "training.validate_bleu": True}
+    progress, settings = Progress(), tiny(more).training
+    for step, (value, loss) in enumerate(pairs, start=1):
+        progress = progress.validated(step, {metric: value, "loss": loss}, settings)
+    assert ((progress.best, progress.best_step), progress.stale) == (best, stale)
+
+
+def test_patience_says_that_the_loss_decided():
+    more = {"training.best_metric": "bleu", "training.validate_bleu": True}
+    progress, settings = Progress(), tiny({**more, "training.patience": 2}).training
+    for step, loss in enumerate([5.0, 4.0, 4.5, 4.25], start=1):
+        assert progress.outcome(step, settings) is None
+        progress = progress.validated(step, {"bleu": 0.0, "loss": loss}, settings)
+    outcome = progress.outcome(4, settings)
+    assert outcome is not None
+    assert outcome.reason == (
+        "no lower loss in 2 validations; the lowest was 4 at step 2; bleu was 0.00 at each of 4 "
+        "validations, so the lowest loss decides which is best"
+    )
+
+
+def test_a_run_of_an_earlier_version_that_stood_at_0_goes_on_by_the_loss():
+    kept = dataclasses.asdict(Progress(best=0.0, best_step=20, stale=3))
+    del kept["best_loss"], kept["alike"]
+    progress = Progress.from_dict(json.loads(json.dumps(kept)))
+    more = {"training.best_metric": "bleu", "training.validate_bleu": True}
+    progress = progress.validated(100, {"bleu": 0.0, "loss": 2.0}, tiny(more).training)
+    assert (progress.best_step, progress.stale, progress.alike) == (100, 0, 2)
+
+
 @pytest.mark.parametrize(
     ("step", "scores", "stopping", "outcome"),
     [

