@@ -58,6 +58,8 @@ def make_parser(
     """A command's parser. Its options have the command's words as `command` and, if `overridable`,
     `--config.KEY=VALUE` as `overrides`."""
     parser = _Parser(prog=prog, description=purpose, epilog=epilog, formatter_class=_WithDefaults)
+    for name, action in (None, _Once), ("store", _Once), ("store_const", _ConstantOnce):
+        parser.register("action", name, action)
     parser.overridable = overridable
     return parser
 
@@ -67,13 +69,37 @@ class _Parser(ArgumentParser):
 
     overridable = False
     _words: Sequence[str] = ()
+    _given: dict[str, str]  # what is set so far, and by which flag
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        self._given = {}
         self._words, overrides = take_overrides(args) if self.overridable else (args, [])
+        self._refuse_corpora_given_twice(overrides)
         options: Any = super().parse_args(self._words, namespace)
         options.overrides = overrides
         options.command = [*self.prog.rsplit(" ", 1), *args]
         return options
+
+    def once(self, destination: str, flag: str) -> None:
+        """Refuses a second value for what a flag sets, which would replace the first."""
+        if destination in self._given:
+            first = self._given[destination]
+            twice = f"{flag} is given twice" if first == flag else f"{first} and {flag} are given"
+            self.error(f"{twice}: the second would replace the first; keep one of them")
+        self._given[destination] = flag
+
+    def _refuse_corpora_given_twice(self, overrides: Sequence[str]) -> None:
+        """Other settings may be given again, as when a script's own are followed by the user's."""
+        first: dict[str, str] = {}
+        for override in overrides:
+            key, _, value = override.partition("=")
+            if not key.startswith(("data.train", "data.valid", "data.test")):
+                continue
+            if first.setdefault(key, value) != value:
+                self.error(
+                    f"--config.{key} is given twice: the second would replace the first; keep one "
+                    "of them, or name several corpora: --config.data.train.NAME=SRC,TGT"
+                )
 
     def error(self, message: str) -> NoReturn:
         known, hints = self._option_string_actions, []
@@ -88,6 +114,27 @@ class _Parser(ArgumentParser):
             close = same or difflib.get_close_matches(flag, known, n=1, cutoff=0.5)
             hints += [f"{flag}: did you mean {close[0]}?"] if close else []
         super().error("; ".join([message, *hints]))
+
+
+class _Once(argparse._StoreAction):
+    """Takes one value; a second is an error."""
+
+    def __call__(
+        self, parser: Any, namespace: Namespace, values: Any, option_string: str | None = None
+    ) -> None:
+        if option_string is not None:
+            parser.once(self.dest, self.option_strings[0])
+        super().__call__(parser, namespace, values, option_string)
+
+
+class _ConstantOnce(argparse._StoreConstAction):
+    """A short form of another flag's value, which can't be given beside that flag."""
+
+    def __call__(
+        self, parser: Any, namespace: Namespace, values: Any, option_string: str | None = None
+    ) -> None:
+        parser.once(self.dest, self.option_strings[0])
+        super().__call__(parser, namespace, values, option_string)
 
 
 class _WithDefaults(argparse.ArgumentDefaultsHelpFormatter):

@@ -23,6 +23,19 @@ CALLS = [
     # Settings of which config?
     ("doctor --config.mesh.fsdp=2", "needs a config to change: add --config"),
     ("config --explain --config.mesh.fsdp=2", "leave out --config"),
+    # A second value would replace the first in silence.
+    ("evaluate --hypotheses h --ref a --ref b", "--ref is given twice: the second would replace"),
+    ("evaluate --workdir x --set valid --set test", "--set is given twice"),
+    ("compare a b --ref r --ref r", "--ref is given twice"),
+    ("translate --input a --inp b", "--input is given twice"),
+    ("translate --terminology a --terminology b", "--terminology is given twice"),
+    ("score --src a --tgt b --tgt c", "--tgt is given twice"),
+    ("train --workdir a --init-from b --init-from c", "--init-from is given twice"),
+    ("evaluate --hypotheses h --ref r --tokenize zh --tokenized", "--tokenize and --tokenized are"),
+    (
+        "train --workdir a --config.data.train=a,b --config.data.train=c,d",
+        "--config.data.train is given twice: the second would replace the first",
+    ),
     # Of which run?
     ("train --workdir new", "no run here yet: give --config FILE"),
     ("train --workdir new --config quickstart --init-from absent", "absent: no such directory"),
