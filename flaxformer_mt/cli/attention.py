@@ -35,7 +35,7 @@ from flaxformer_mt.figures.statistics import FAR, pronouns_of
 from flaxformer_mt.progress import Meter
 from flaxformer_mt.rundir.checkpoint_choice import chosen_weights
 from flaxformer_mt.rundir.layout import open_run
-from flaxformer_mt.rundir.paths import as_path, write_json
+from flaxformer_mt.rundir.paths import as_path, check_output, write_json
 
 _EPILOG = """Rows are queries: the pieces that attend; in the decoder, the piece about to be
 generated. `-ing` continues a word; ‹end› is the end mark. An HTML file holds all kinds, layers and
@@ -93,6 +93,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 
 def draw(options: Namespace) -> int:
     form = check_form(options.output, others=("html",))
+    check_output(options.output)
     if is_blank(options.src):
         raise FigureError("--src is empty: give a sentence")
     kind: Kind = options.kind or "cross"
@@ -125,8 +126,11 @@ def draw(options: Namespace) -> int:
 def _find(options: Namespace) -> int:
     if options.output is not None and not options.output.endswith(".json"):
         raise FigureError(f"{options.output}: --find writes JSON: the name must end in .json")
+    if options.output is not None:
+        check_output(options.output)
     if options.draw is not None:
         require_matplotlib()
+        check_output(str(make_folder(options.draw) / "any.svg"))
     sources = read_segments(options.input)
     targets = None if options.target is None else read_segments(options.target)
     chosen = chosen_weights(open_run(options.workdir), options.weights)
@@ -164,7 +168,7 @@ def _find(options: Namespace) -> int:
         print(described(found, model=model, decoding=decoding))
     if options.draw is None:
         return 0
-    folder = make_folder(options.draw)
+    folder = as_path(options.draw)
     for head in found.heads:
         for example in head.examples:
             attention = attend(translator, example.sentence)

@@ -14,7 +14,7 @@ from flaxformer_mt.cli.scoring import (
 )
 from flaxformer_mt.evaluation.compare import METHODS, common_scoring, compare, find_system
 from flaxformer_mt.evaluation.significance import TRIALS
-from flaxformer_mt.rundir.paths import as_path, write_json
+from flaxformer_mt.rundir.paths import as_path, check_output, write_json
 
 _EPILOG = """SYSTEM is a file of hypotheses from any toolkit, one per line; a run directory, with
 --set to choose an evaluation; or a NAME.json written by `evaluate`. NAME=SYSTEM gives it a name.
@@ -45,6 +45,8 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         parser.error("--testset can't be used with --ref or --src")
     if options.trials is not None and options.method == "bootstrap":
         parser.error("--trials is for randomization: leave out --trials or --method bootstrap")
+    if options.output is not None:
+        check_output(options.output)
     systems = [find_system(system, evaluation=options.set) for system in options.systems]
     if options.set is not None and not any(system.evaluation for system in systems):
         parser.error("--set is for run directories, but these systems are files")

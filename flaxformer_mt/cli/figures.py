@@ -17,7 +17,14 @@ from flaxformer_mt.figures.canvas import (
     require_matplotlib,
 )
 from flaxformer_mt.figures.curves import AXES, all_notes, curves, curves_page, panels, read_runs
-from flaxformer_mt.rundir.paths import as_path, explained, is_remote, write_bytes, write_text
+from flaxformer_mt.rundir.paths import (
+    as_path,
+    check_output,
+    explained,
+    is_remote,
+    write_bytes,
+    write_text,
+)
 
 _EPILOG = """RUN is a run directory; NAME=RUN gives it a name. The numbers come from its
 metrics.jsonl (docs/observing.md). Pictures need the extra `figures`."""
@@ -56,6 +63,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         if getattr(options, name) is not None:
             flag = f"--{name.replace('_', '-')}"
             parser.error(f"{flag} has no effect on {options.what}: leave it out")
+    check_output(options.output)
     if options.what == "curves":
         form = check_form(options.output, others=("html",))
         require_matplotlib()

@@ -7,6 +7,7 @@ from flaxformer_mt.api import say
 from flaxformer_mt.api.settings import sized_config
 from flaxformer_mt.cli.arguments import CONFIG, flags, make_parser, print_json
 from flaxformer_mt.planning import set_for_compiler
+from flaxformer_mt.rundir.paths import check_output
 
 _NEEDED = CONFIG | {"--topology VERSION:AxB[xC]": "such as v5e:2x4 or v5p:2x2x1"}
 _REPORT = {
@@ -40,6 +41,8 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         for name in names:
             if getattr(options, flag[2:]) and getattr(options, name) is not None:
                 parser.error(f"--{name.replace('_', '-')} has no effect on {flag}: leave it out")
+    if options.save_hlo is not None:
+        check_output(options.save_hlo)
     config = sized_config(options.config, options.overrides)
     set_for_compiler()  # the import below is JAX's first
     from flaxformer_mt.planning import report

@@ -20,7 +20,7 @@ from flaxformer_mt.reproduction.records import read_records
 from flaxformer_mt.reproduction.result_file import ResultError, read_result
 from flaxformer_mt.reproduction.settings import RULE, TEXTS, Corpus, Settings
 from flaxformer_mt.rundir.layout import RunDirectory, open_run
-from flaxformer_mt.rundir.paths import as_path, is_remote, write_text
+from flaxformer_mt.rundir.paths import as_path, check_output, is_remote, write_text
 
 _EPILOG = f"""Each row is prepared, trained, averaged where the paper averaged, and scored. Finished
 rows are skipped, stopped rows resume, and a failed row doesn't stop the others. --scale S means:
@@ -106,6 +106,7 @@ def _run(options: Namespace, experiments: Sequence[Experiment]) -> int:
         command=options.command,
     )
     make_folder(str(options.results))
+    check_output(str(make_folder(str(options.report.parent)) / options.report.name))
     outcomes = rows.run(experiments)
     of_table = [one for one in experiments if one.row.table == "table3"]
     if of_table:

@@ -22,7 +22,7 @@ from flaxformer_mt.parsing.evalb import (
 )
 from flaxformer_mt.parsing.linearization import Repairs, counted, flat, normal_form, rebuild
 from flaxformer_mt.parsing.trees import Tree, TreeError, read
-from flaxformer_mt.rundir.paths import as_path, write_json, writing
+from flaxformer_mt.rundir.paths import as_path, check_output, write_json, writing
 
 _EPILOG = """linearize writes the two files to train on (--config parsing); translate turns
 sentences into linearised trees; rebuild turns those into trees; score compares trees with gold.
@@ -70,6 +70,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         if isinstance(path, str):
             if os.path.realpath(path) in taken:
                 parser.error(f"{path}: named twice; each output needs its own file")
+            check_output(path)
             taken.add(os.path.realpath(path))
     {"linearize": _linearize, "rebuild": _rebuild, "score": _score}[options.action](options)
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ from flaxformer_mt.evaluation.scoring import Assessment, Scores, Scoring, assess
 from flaxformer_mt.pages import table
 from flaxformer_mt.rundir import RunDirectoryError
 from flaxformer_mt.rundir.paths import (
+    check_output,
     exists,
     is_remote,
     read_json,
@@ -81,6 +83,8 @@ def check_place(name: str, directory: Path) -> None:
         raise RunDirectoryError(
             f"{directory}: cannot be written: {error.strerror}; choose another --output"
         ) from error
+    for file in files_of(directory, name):
+        check_output(os.fspath(file))
 
 
 def keep(

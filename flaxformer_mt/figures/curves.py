@@ -34,6 +34,7 @@ AXES: dict[Axis, str] = {
     "tokens": "target tokens",
     "hours": "hours of training steps",
 }
+_LARGEST = 1e30  # what is drawn: beyond it, matplotlib's arithmetic overflows
 Kind = Literal["train", "valid"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -106,18 +107,25 @@ def read_runs(named: Sequence[str]) -> list[RunLog]:
 
 def panels(runs: Sequence[RunLog], names: Sequence[str] = ()) -> list[Panel]:
     """The panels of these names, or all usual ones that a run has values for. Raises FigureError
-    for a name that no run has."""
+    for a name that no run has, and if there is nothing to draw."""
     there: dict[str, list[Kind]] = {}
     for kind, run in itertools.product(KINDS, runs):
         for name in run.series[kind]:
             if name not in AXES and run.has(kind, name) and kind not in there.setdefault(name, []):
                 there[name].append(kind)
     if not names:
-        return [panel for panel in KNOWN if panel.name in there]
+        usual = [panel for panel in KNOWN if panel.name in there]
+        if not usual:
+            raise FigureError(
+                f"{', '.join(run.name for run in runs)}: no report has a finite loss, perplexity, "
+                "BLEU or rate, so there is nothing to draw: has training diverged?"
+            )
+        return usual
     found = []
     for name in dict.fromkeys(names):
         if name not in there:
-            raise FigureError(f"no run has reported {name!r}; there are: {', '.join(there)}")
+            listed = ", ".join(there) or "none with a finite value"
+            raise FigureError(f"no run has reported {name!r}; there are: {listed}")
         both = " (line: training, dots: validation)" if len(there[name]) > 1 else ""
         plain = Panel(name, f"{name.replace('_', ' ')}{both}", tuple(there[name]))
         found.append(next((panel for panel in KNOWN if panel.name == name), plain))
@@ -137,6 +145,11 @@ def _read(path: str, name: str) -> RunLog:
         at = np.array([report["step"] for report in of_kind], np.float64)
         numbers = (name for report in of_kind for name in report if is_number(report[name]))
         values = {name: column(of_kind, name) for name in dict.fromkeys(numbers) if name != "step"}
+        for quantity, reported in values.items():
+            beyond = np.abs(reported) > _LARGEST
+            if count := int(beyond.sum()):
+                values[quantity] = np.where(beyond, np.nan, reported)
+                notes.append(f"{count} {kind} reports have a {quantity} beyond {_LARGEST:.0e}")
         # Between two reports in proportion, after the last one unknown.
         tokens = np.interp(at, done.steps, done.tgt_tokens, right=np.nan)
         hours = np.interp(at, done.steps, done.seconds, right=np.nan) / 3600
@@ -215,6 +228,12 @@ def all_notes(runs: Sequence[RunLog], panels: Sequence[Panel]) -> list[str]:
 def _draw_panel(axes: Axes, pixel: float, runs: Sequence[RunLog], panel: Panel, axis: Axis) -> None:
     from matplotlib.ticker import LogLocator, NullLocator
 
+    # A logarithmic axis has no place for values of 0 or less.
+    logarithmic = panel.logarithmic and any(
+        (run.series[kind].get(panel.name, np.empty(0)) > 0).any()
+        for run in runs
+        for kind in panel.kinds
+    )
     for run, colour in zip(runs, canvas.head_colours(len(runs)), strict=True):
         for kind in panel.kinds:
             series, dots = run.series[kind], kind == "valid"
@@ -227,7 +246,7 @@ def _draw_panel(axes: Axes, pixel: float, runs: Sequence[RunLog], panel: Panel, 
                     marker="o",
                     markersize=(5 if dots else 2.5) * pixel,
                 )
-    if panel.logarithmic:
+    if logarithmic:
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_minor_locator(NullLocator())

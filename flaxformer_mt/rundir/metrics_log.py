@@ -116,8 +116,17 @@ def progress(reports: Sequence[Report]) -> Progress:
 def column(reports: Sequence[Report], name: str) -> Float64[np.ndarray, " reports"]:
     """The values under `name`, NaN for other than finite numbers."""
     found = [report.get(name) for report in reports]
-    whole = np.array([value if is_number(value) else math.nan for value in found], np.float64)
+    whole = np.array([_as_float(value) for value in found], np.float64)
     return np.where(np.isfinite(whole), whole, np.nan)
+
+
+def _as_float(value: Any) -> float:
+    if not is_number(value):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:  # an integer of hundreds of digits
+        return math.inf
 
 
 def is_number(value: Any) -> bool:

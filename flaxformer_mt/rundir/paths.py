@@ -5,12 +5,15 @@ folders are only parts of names: they can't be made or renamed at once.
 """
 
 import contextlib
+import errno
 import importlib.util
 import json
 import os
 import re
 import shutil
+import stat
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
@@ -156,6 +159,23 @@ def write_bytes(path: Path, content: bytes) -> None:
             path.write_bytes(content)
         else:
             write_whole(path, content)
+
+
+def check_output(name: str) -> None:
+    """Before long work: that the file `name` could be written afterwards.
+
+    Raises WorkdirError for an empty name, RunDirectoryError for a folder and for a place that is
+    missing or read-only. A bucket isn't asked.
+    """
+    path = as_path(name)
+    if is_remote(path):
+        return
+    with explained(path, "written"):
+        # An error other than a missing file, such as a name that is too long, is raised here.
+        with contextlib.suppress(FileNotFoundError):
+            if stat.S_ISDIR(path.stat().st_mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        tempfile.TemporaryFile(dir=path.parent).close()
 
 
 def remove_file(path: Path) -> None:

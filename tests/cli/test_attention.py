@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+import flaxformer_mt as fm
 from tests.decoding.runs import PAIRS
 from tests.figures.examples import Reader, data_of, png_size, svg_texts
 
@@ -66,6 +67,29 @@ def test_bad_input_is_explained(run, workdir, tmp_path, monkeypatch, options, me
     # Of a place that cannot be written to, the disk may be to blame.
     assert done.status == (1 if "cannot be written" in message else 2)
     assert message in done.last and list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("--src x --output folder.svg", "folder.svg: cannot be written: Is a directory"),
+        ("--src x --output none/a.html", "a.html: cannot be written: No such file"),
+        ("--find --input lines --output file/a.json", "cannot be written: Not a directory"),
+        ("--find --input lines --output folder.json", "folder.json: cannot be written: Is a dir"),
+        ("--find --input lines --draw file", "file: cannot be created"),
+    ],
+)
+def test_outputs_are_checked_before_the_model_is_read(
+    run, workdir, tmp_path, monkeypatch, command, message
+):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("folder.svg", "folder.json"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "file").write_text("")
+    (tmp_path / "lines").write_text(f"{SOURCE}\n")
+    monkeypatch.setattr(fm.Translator, "load", lambda *_, **__: pytest.fail("the model is read"))
+    done = run("attention", "--workdir", workdir, *command.split())
+    assert done.status == 1 and message in done.last
 
 
 def test_a_picture_without_matplotlib_says_what_to_install(run, workdir, tmp_path, monkeypatch):

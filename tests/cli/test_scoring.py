@@ -129,6 +129,16 @@ def test_a_region_has_its_language_s_rules(run, files, code):
     assert "compounds:atat" in by_flag["signatures"]["bleu_paper"]
 
 
+def test_a_folder_in_an_output_s_place_is_told_before_translating(run, files, trained, monkeypatch):
+    (files / "scores" / "x.json").mkdir(parents=True)
+    monkeypatch.setattr(Translator, "load", lambda *_, **__: pytest.fail("the model is read"))
+    done = run(
+        *("evaluate", "--workdir", trained.path, "--src", files / "test.en", "--name", "x"),
+        *("--ref", files / "test.de", "--output", files / "scores"),
+    )
+    assert done.status == 1 and "x.json: cannot be written: Is a directory" in done.last
+
+
 def test_a_run_scores_by_the_tokenisation_that_it_records(run, files):
     made, kept = make_run(files / "chinese", {5: 1.0}), make_run(files / "kept", {5: 1.0})
     for each, change in ((made, {"tgt_lang": "zh"}), (kept, {"bleu_tokenizer": "char"})):
@@ -167,8 +177,8 @@ def test_a_run_is_evaluated_and_compared_with_a_file(run, files, trained):
 
     # By no name can it take the place of a set that the run has.
     (files / "valid.en").write_text("x\n")
-    for named in (["--name", "valid"], ["--src", files / "valid.en"]):
-        done = run("evaluate", "--workdir", trained, *sides, *named)
+    for named in (["--name", "valid", *sides], ["--src", files / "valid.en", *sides[2:]]):
+        done = run("evaluate", "--workdir", trained, *named)
         assert done.status == 2 and "'valid' is already a test set of this run" in done.errors
 
     done = run(
@@ -255,11 +265,15 @@ OF_ONE = "evaluate --hypotheses one.txt --ref test.de"
         (f"{OF_ONE} --output one.txt", 1, "one.txt: cannot be written: File exists"),
         ("compare one.txt two.txt --ref test.de --set test", 2, "--set is for run directories"),
         ("compare one.txt two.txt --ref test.de --output no/x", 1, "no/x: cannot be written"),
+        ("compare gone.txt two.txt --ref test.de --output no/x", 1, "no/x: cannot be written"),
+        ("compare gone.txt two.txt --ref test.de --output .", 1, ": cannot be written: Is a dir"),
+        (f"{OF_ONE} --output taken", 1, "one.hyp.txt: cannot be written: Is a directory"),
     ],
 )
 def test_bad_input_is_explained_in_a_line(run, files, call, status, message, monkeypatch):
     monkeypatch.chdir(files)
     monkeypatch.setattr(comet, "PROGRAM", "no-such-program")
     (files / "bad").write_bytes(b"good\n\xff\n")
+    (files / "taken" / "one.hyp.txt").mkdir(parents=True)
     done = run(*call.split())
     assert done.status == status and message in done.last, done.errors

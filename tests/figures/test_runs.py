@@ -14,7 +14,7 @@ import pytest
 
 from flaxformer_mt.figures import FigureError
 from flaxformer_mt.figures.canvas import rendered
-from flaxformer_mt.figures.curves import curves_page, panels, read_runs
+from flaxformer_mt.figures.curves import curves, curves_page, panels, read_runs
 from flaxformer_mt.figures.paper import positions, schedule
 from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.layout import Status, write_status
@@ -71,6 +71,30 @@ def test_what_the_log_lacks_is_a_gap_and_is_told(tmp_path):
     assert np.isfinite(series["hours"]).all()
     assert run.notes[0] == "2 of 6 train reports have no finite loss: gaps in its curve"
     assert "unknown after them" in run.notes[1]
+
+
+DIVERGED = [
+    {"step": step, "kind": "train", "loss": math.nan, "perplexity": math.inf} for step in (1, 2)
+]
+
+
+@pytest.mark.parametrize("names", [(), ("loss",)])
+def test_a_run_without_any_finite_value_is_explained(tmp_path, names):
+    runs = read_runs([str(make(tmp_path / "a", DIVERGED))])
+    with pytest.raises(FigureError, match=r"a: no report has a finite|none with a finite value"):
+        panels(runs, names)
+
+
+@pytest.mark.parametrize(
+    ("loss", "perplexity"),
+    [(700.0, 1e304), (-1.7e308, 1.7e308), (0.0, 0.0), (3.0, 10**400), (1e-320, 1e-320)],
+)
+def test_what_a_diverging_run_reports_can_be_drawn(tmp_path, loss, perplexity):
+    """Without a warning of matplotlib's, which is an error here."""
+    reports = [train(1, loss, perplexity=perplexity), train(2, 2.0, perplexity=7.0)]
+    reports = reports[:1] if loss == 0 else reports
+    runs = read_runs([str(make(tmp_path / "a", reports + DIVERGED))])
+    assert "<svg" in rendered(curves(runs, panels(runs)), "svg").decode()
 
 
 def test_names_are_as_short_as_they_can_be(tmp_path):
