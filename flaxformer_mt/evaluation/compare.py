@@ -20,6 +20,7 @@ from flaxformer_mt.evaluation.significance import (
     Outcome,
     approximate_randomization,
     paired_bootstrap,
+    written,
 )
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import as_path, exists
@@ -101,7 +102,7 @@ class Comparison:
                     row.append(f"{test.better:.1%}")
                 # The bootstrap's p is one-sided: it calls too many equal systems different.
                 star = method == "randomization" and test.p_value < SIGNIFICANT
-                row.append(f"{test.p_value:.4f}{'*' if star else ' '}")
+                row.append(f"{written(test.p_value)}{'*' if star else ' '}")
             # The first system, the baseline, has no tests.
             rows.append(row + ["-"] * (len(header) - len(row)))
         signature = self.systems[0].assessment.scores.signatures[metric]

@@ -1,6 +1,7 @@
 """One HTML file about an evaluation: scores, scores by length, worst and best translations."""
 
-import difflib
+import itertools
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -41,14 +42,40 @@ def differences(one: str, other: str) -> tuple[Spans, Spans]:
     ours, theirs = one.split(), other.split()
     if len(ours) * len(theirs) > _COMPARABLE:
         return [(one, False)], [(other, False)]
-    matcher = difflib.SequenceMatcher(a=ours, b=theirs, autojunk=False)
-    sides: tuple[Spans, Spans] = ([], [])
-    for kind, start, end, their_start, their_end in matcher.get_opcodes():
-        parts = (ours[start:end], theirs[their_start:their_end])
-        for side, words in zip(sides, parts, strict=True):
-            if words:
-                side.append((" ".join(words), kind != "equal"))
-    return sides
+    common = list(_common(ours, theirs))
+    return (
+        _spans_of(ours, {place for place, _ in common}),
+        _spans_of(theirs, {place for _, place in common}),
+    )
+
+
+def _common(ours: Sequence[str], theirs: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Places of a longest common subsequence, from the end, in time and memory proportional to the
+    product of the lengths. (difflib takes cubic time where words repeat.)"""
+    number = {word: place for place, word in enumerate(dict.fromkeys([*ours, *theirs]))}
+    words = np.array([number[word] for word in theirs], np.int32)
+    # Row i, column j: how long it is for the first i and j words.
+    longest = np.zeros((len(ours) + 1, len(theirs) + 1), np.int32)
+    for row, word in enumerate(ours, start=1):
+        above = longest[row - 1]
+        extended = np.maximum(above[1:], above[:-1] + (words == number[word]))
+        np.maximum.accumulate(extended, out=longest[row, 1:])
+    row, column = len(ours), len(theirs)
+    while row and column:
+        here = longest[row, column]
+        if here == longest[row - 1, column]:
+            row -= 1
+        elif here == longest[row, column - 1]:
+            column -= 1
+        else:
+            row, column = row - 1, column - 1
+            yield row, column
+
+
+def _spans_of(words: Sequence[str], common: set[int]) -> Spans:
+    marked = ((word, place not in common) for place, word in enumerate(words))
+    grouped = itertools.groupby(marked, key=lambda pair: pair[1])
+    return [(" ".join(word for word, _ in pairs), differs) for differs, pairs in grouped]
 
 
 def page(name: str, assessment: Assessment, *, origin: str, shown: int = SHOWN) -> str:

@@ -88,6 +88,11 @@ class Outcome:
         return content
 
 
+def written(p_value: float, digits: int = 4) -> str:
+    """A p-value for people: never 0, which no test can find."""
+    return "< 0.001" if p_value < 0.001 else f"{p_value:.{digits}f}"
+
+
 def paired_bootstrap(
     baseline: Sequence[Measured],
     system: Sequence[Measured],

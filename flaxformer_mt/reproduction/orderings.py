@@ -13,7 +13,11 @@ from flaxformer_mt import __version__
 from flaxformer_mt.evaluation.evaluate import files_of, read_segments
 from flaxformer_mt.evaluation.metrics import Measured, measure
 from flaxformer_mt.evaluation.paper_protocol import PaperBleu, protocol_note
-from flaxformer_mt.evaluation.significance import approximate_randomization, paired_bootstrap
+from flaxformer_mt.evaluation.significance import (
+    approximate_randomization,
+    paired_bootstrap,
+    written,
+)
 from flaxformer_mt.reproduction.experiment import Experiment, resolve
 from flaxformer_mt.reproduction.paper import Row, RowError, row_of, rows_of
 from flaxformer_mt.reproduction.records import known, read_records
@@ -194,7 +198,7 @@ def described(found: Result) -> Iterator[str]:
                 f"{bleu:+.1f}",
                 f"{ours['difference']:+.2f}",
                 f"{ours['low']:+.2f} to {ours['high']:+.2f}",
-                f"{ours['p_randomization']:.3f}",
+                written(ours["p_randomization"], digits=3),
                 f"{ours['agreeing']:.0f} of {ours['seeds']:.0f}",
                 judged,
                 f"{perplexity:+.2f}",

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import time
 
 import pytest
 from hypothesis import given, strategies as st
@@ -49,6 +50,15 @@ def test_marks_by_hand():
     # A line of megabytes is shown unmarked.
     ours, theirs = differences("a " * 100_000, "b " * 100_000)
     assert not ours[0][1] and not theirs[0][1]
+
+
+def test_marks_of_words_that_repeat_take_no_cubic_time():
+    """difflib takes minutes for these 2,000 words a side, which one loop of a model can write."""
+    ours, theirs = "a b " * 1000, "b b a " * 666
+    start = time.process_time()
+    marked, _ = differences(ours, theirs)
+    assert time.process_time() - start < 5
+    assert sum(len(text.split()) for text, differs in marked if not differs) >= 1300
 
 
 @given(st.lists(st.sampled_from("abc")), st.lists(st.sampled_from("abc")))

@@ -16,6 +16,7 @@ from flaxformer_mt.evaluation.significance import (
     chunks,
     interval,
     paired_bootstrap,
+    written,
 )
 from tests.evaluation.noise import grammar_text, noisy
 
@@ -50,6 +51,13 @@ def test_p_values_are_sacrebleu_s(kind, test, system, monkeypatch):
     found = test(measured(BASELINE), measured(system), **samples)
     for ours, name in zip(found, metrics, strict=True):
         assert ours.p_value == pytest.approx(wanted[name][1].p_value, abs=1e-9)
+
+
+def test_no_p_value_is_written_as_0():
+    assert [written(p) for p in (1e-5, 1 / 1001, 0.001, 0.0123, 1.0)] == [
+        *("< 0.001", "< 0.001", "0.0010", "0.0123", "1.0000")
+    ]
+    assert written(0.00049, digits=3) == "< 0.001"
 
 
 @pytest.mark.parametrize("test", [paired_bootstrap, approximate_randomization])
