@@ -13,7 +13,8 @@ from jaxtyping import Array, Float, Int
 Scalar = Float[Array, ""]
 
 # Below float32, logits count as at most this far above the label's, so that the sum of a
-# vocabulary's exponents stays finite in float32. It is exact while a token's loss is less.
+# vocabulary's exponents stays finite in float32. A token's loss is exact while it is less; after
+# that, it is reported as about this much.
 _MOST_NATS = 75.0
 
 
@@ -197,6 +198,12 @@ def _one_chunk(
     total = exponent.astype(jnp.float32).sum(axis=-1)
     log_z = relative_to + jnp.log(total)
     cross_entropy = log_z - extra * label_logit - other * logit_sum
+    if form.dtype != "float32":
+        # The smoothed part sums differences of logits, too. Uncapped, it would lower a diverged
+        # model's loss far below zero. An infinite one stays, so that its step is skipped.
+        least = log_z - label_logit - form.smoothing * _MOST_NATS
+        capped = jnp.maximum(cross_entropy, least)
+        cross_entropy = jnp.where(jnp.isneginf(cross_entropy), cross_entropy, capped)
     lowest = smoothing_constant(form.smoothing, form.types)
     objective = jnp.sum(weights * (cross_entropy - lowest))
     nll = jnp.sum(weights * (log_z - label_logit))

@@ -11,7 +11,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from flaxformer_mt.training.loss import LossSums, slice_width, smoothed_cross_entropy
+from flaxformer_mt.training.loss import (
+    LossSums,
+    slice_width,
+    smoothed_cross_entropy,
+    smoothing_constant,
+)
 
 ROWS, LENGTH, D_MODEL, VOCAB = 3, 7, 5, 11
 CHUNKS = (0, 1, 6, 9, 1000)  # with 3 rows at a time 7, 1, 2, 3, 7 of 7 positions
@@ -168,6 +173,41 @@ def test_bfloat16_is_close(chunk):
         assert got.dtype == jnp.float32
         assert float(jnp.abs(got - wanted).max()) < 3e-2 * float(jnp.abs(wanted).max())
     assert float(close.objective) != float(exact.objective)
+
+
+@pytest.mark.parametrize("chunk", [0, 6])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
+def test_a_diverged_model_reports_a_high_loss_in_bfloat16(chunk, smoothing):
+    """Each token at the cap counts about 75 nats, less what smoothing can take off: never gain."""
+    hidden, table, labels, weights = example()
+    hidden = 1000 * hidden
+    labels = (hidden @ table.T).argmin(-1).astype(np.int32)
+    sums, _ = compiled(smoothing, chunk, "bfloat16")(hidden, table, labels, weights)
+    true, _, _ = reference(hidden, table, labels, weights, None, smoothing=smoothing, types=VOCAB)
+    tokens = float(sums.tokens)
+    assert true / tokens > 1000
+    # All types but the label's may be at the cap; the smoothed target's own entropy is subtracted.
+    lowest = smoothing_constant(smoothing, VOCAB)
+    assert (1 - smoothing) * 75 - lowest <= float(sums.objective) / tokens < true / tokens
+    assert 75 <= float(sums.nll) / tokens < 75 + math.log(VOCAB)
+
+
+def test_an_infinite_logit_gives_an_infinite_loss_in_bfloat16():
+    """A cap on it would hide from training that the step must be skipped."""
+    hidden, table, labels, weights = example()
+    bias = np.zeros(VOCAB, np.float32)
+    bias[(labels[0, 0] + 1) % VOCAB] = np.inf
+    sums, _ = compiled(0.1, 0, "bfloat16")(hidden, table, labels, weights, bias=bias)
+    assert not np.isfinite(sums.objective)
+
+
+def test_the_cap_changes_nothing_below_75_nats():
+    """Losses of up to 30 nats a token."""
+    hidden, table, labels, weights = example()
+    hidden = np.float32(4) * hidden
+    close, _ = compiled(0.1, 0, "bfloat16")(hidden, table, labels, weights)
+    exact, _ = compiled(0.1, 0)(hidden, table, labels, weights)
+    assert float(close.objective) == pytest.approx(float(exact.objective), rel=2e-2)
 
 
 def test_chunks_bound_the_compiled_programs_memory():
