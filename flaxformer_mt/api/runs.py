@@ -143,6 +143,7 @@ def average(
     They are the `last` regular ones (default: `training.keep_for_average`), or the `best` by
     validation. Raises RunDirectoryError, CheckpointError, and ValueError for both.
     """
+    import flaxformer_mt.parallel  # noqa: F401 (it leaves an absent TPU out)
     from flaxformer_mt.rundir.checkpoint_choice import average_checkpoints, write_average
 
     if last is not None and best is not None:

@@ -1,6 +1,7 @@
 """What the machine has: versions, devices, their speed and communication, storage for runs."""
 
 import dataclasses
+import importlib.util
 import functools
 import json
 import os
@@ -23,6 +24,7 @@ import numpy as np
 from flaxformer_mt.config import TrainingConfig
 from flaxformer_mt.errors import install
 from flaxformer_mt.parallel.chips import chip_of, product_flops, upload_bandwidth
+from flaxformer_mt.parallel.process_settings import tpu_is_there
 from flaxformer_mt.parallel.processes import Processes, over_devices
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.paths import is_remote, remove
@@ -128,6 +130,8 @@ def check_devices(processes: Processes) -> Iterator[Finding]:
     if processes.count > 1:
         text += f"; {len(here)} of this process, {processes.number} of {processes.count}"
     platform = here[0].platform
+    if platform == "cpu" and _libtpu_is_left_out():
+        text += "; no TPU found, so libtpu isn't loaded (JAX_FORCE_TPU_INIT=1 tries it)"
     values = {"platform": platform, "count": len(devices), "kind": here[0].device_kind}
     if advice := _overlooked(platform):
         state: State = "warn" if os.environ.get("JAX_PLATFORMS") else "FAIL"
@@ -139,6 +143,11 @@ def check_devices(processes: Processes) -> Iterator[Finding]:
     if platform != "cpu" and chip_of(here[0].device_kind) is None:
         advice = "set training.chip_tflops=TFLOPS to report MFU"
         yield noted("chip", f"unknown peak of {here[0].device_kind!r}", advice)
+
+
+def _libtpu_is_left_out() -> bool:
+    asked = os.environ.get("JAX_PLATFORMS") or os.environ.get("JAX_FORCE_TPU_INIT")
+    return not asked and importlib.util.find_spec("libtpu") is not None and not tpu_is_there()
 
 
 def _overlooked(platform: str) -> str:

@@ -1,4 +1,4 @@
-"""Process-wide settings: deterministic programs, and host memory use.
+"""Process-wide settings: absent TPUs, deterministic programs, and host memory use.
 
 On a CPU, a step's intermediate values are one large piece of memory. glibc returns such pieces to
 the kernel when they are freed, and the kernel clears their pages for the next step: up to a quarter
@@ -6,6 +6,7 @@ of a small model's step (docs/performance.md). Both functions for it do nothing 
 computes, with another C library, and where the user has set glibc's variables.
 """
 
+import contextlib
 import ctypes
 import importlib.metadata
 import importlib.util
@@ -26,6 +27,52 @@ _TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8
 
 # Gaps let the heap grow to 2.4 times its first step's size (base, docs/performance.md).
 _ROOM = 3
+
+# Device files of TPUs: up to v4, and after it. Intel's NPUs are below `dev/accel/`.
+_TPU_FILES = ("accel[0-9]*", "vfio/[0-9]*")
+
+
+def leave_out_absent_tpu() -> None:
+    """Keeps JAX from trying libtpu on a machine without a TPU, where it prints pages of errors.
+
+    What else JAX finds stays in use. If the user chooses platforms, JAX obeys as ever, and so it
+    does with JAX_FORCE_TPU_INIT. Looks only once JAX asks for devices, and does nothing after that.
+    """
+    # Private names, which a test watches: JAX can only be told all platforms, or none.
+    with contextlib.suppress(ImportError, AttributeError, KeyError):
+        from jax._src import xla_bridge
+
+        if xla_bridge.backends_are_initialized():
+            return
+        known = xla_bridge._backend_factories["tpu"]
+
+        def tpu_if_there() -> object:
+            platforms = jax.config.jax_platforms  # type: ignore[attr-defined]
+            if platforms or "JAX_FORCE_TPU_INIT" in os.environ or tpu_is_there():
+                return known.factory()
+            raise RuntimeError("this machine has no TPU")
+
+        # In its place instead of without it: kernels for TPUs ask whether JAX knows the platform.
+        xla_bridge.register_backend_factory(
+            "tpu",
+            tpu_if_there,
+            priority=known.priority,
+            fail_quietly=known.fail_quietly,
+        )
+
+
+def tpu_is_there(root: Path = _ROOT) -> bool:
+    """Whether the machine seems to have a TPU: as a PCI device that JAX knows, or a device file.
+
+    True if this JAX can't tell.
+    """
+    try:
+        from jax._src import hardware_utils
+
+        chips, _ = hardware_utils.num_available_tpu_chips_and_device_id()
+    except (ImportError, AttributeError):
+        return True
+    return chips > 0 or any(any((root / "dev").glob(names)) for names in _TPU_FILES)
 
 
 def share_one_heap() -> bool:
@@ -64,7 +111,7 @@ def _cpu_is_expected() -> bool:
     return not (
         any(pkgutil.iter_modules(folders or []))
         or importlib.metadata.entry_points(group="jax_plugins")
-        or importlib.util.find_spec("libtpu")
+        or (importlib.util.find_spec("libtpu") and tpu_is_there())
         or os.environ.get("PJRT_NAMES_AND_LIBRARY_PATHS")
     )
 

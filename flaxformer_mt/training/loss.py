@@ -197,16 +197,17 @@ def _one_chunk(
         exponent = exponent.astype(form.dtype)
     total = exponent.astype(jnp.float32).sum(axis=-1)
     log_z = relative_to + jnp.log(total)
+    token_nll = log_z - label_logit
     cross_entropy = log_z - extra * label_logit - other * logit_sum
     if form.dtype != "float32":
         # The smoothed part sums differences of logits, too. Uncapped, it would lower a diverged
         # model's loss far below zero. An infinite one stays, so that its step is skipped.
-        least = log_z - label_logit - form.smoothing * _MOST_NATS
+        least = token_nll - form.smoothing * _MOST_NATS
         capped = jnp.maximum(cross_entropy, least)
         cross_entropy = jnp.where(jnp.isneginf(cross_entropy), cross_entropy, capped)
     lowest = smoothing_constant(form.smoothing, form.types)
     objective = jnp.sum(weights * (cross_entropy - lowest))
-    nll = jnp.sum(weights * (log_z - label_logit))
+    nll = jnp.sum(weights * token_nll)
     if not with_gradient:
         return (objective, nll), None
 

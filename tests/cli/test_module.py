@@ -1,10 +1,25 @@
 """`python -m flaxformer_mt` is the command."""
 
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+FROZEN = Path(__file__).parent.parent / "frozen" / "format_1"
+
+NO_TPU = """
+from jax._src import hardware_utils, xla_bridge
+def tried(*_):
+    print("tried libtpu")
+    raise RuntimeError
+xla_bridge.make_tpu_client = tried
+hardware_utils.num_available_tpu_chips_and_device_id = lambda: (0, None)
+from flaxformer_mt.cli.main import main
+main()
+"""
 
 SLOW_IMPORT = """
 import os, signal, sys
@@ -42,3 +57,19 @@ def test_nobody_takes_a_run_for_finished_whose_output_is_not_read():
 def test_closed_streams_are_no_bug():
     command = f'"{sys.executable}" -m flaxformer_mt config --config quickstart <&- >&- 2>&-'
     assert subprocess.run(["sh", "-c", command]).returncode == 0
+
+
+@pytest.mark.skipif(os.path.exists("/dev/accel0"), reason="there is a TPU")
+@pytest.mark.parametrize(
+    ("platforms", "tried"), [(None, ""), ("", ""), ("tpu,cpu", "tried libtpu\n")]
+)
+def test_a_command_tries_libtpu_on_a_machine_without_a_tpu_only_if_told_to(
+    tmp_path, platforms, tried
+):
+    shutil.copytree(FROZEN, run := tmp_path / "run")
+    environment = {name: value for name, value in os.environ.items() if name != "JAX_PLATFORMS"}
+    if platforms is not None:
+        environment["JAX_PLATFORMS"] = platforms
+    command = [sys.executable, "-c", NO_TPU, "average", "--workdir", run, "--last", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.stdout == tried, done.stderr

@@ -50,6 +50,15 @@ def test_versions_that_do_not_fit_and_an_accelerator_left_out_are_seen(tmp_path,
     assert finding.state == "FAIL" and "flaxformer-mt[cuda]" in finding.advice
 
 
+def test_a_libtpu_that_is_left_out_is_named(monkeypatch):
+    monkeypatch.delenv("JAX_PLATFORMS")
+    monkeypatch.setattr(machine.importlib.util, "find_spec", lambda name: name == "libtpu")
+    monkeypatch.setattr(machine, "tpu_is_there", lambda: False)
+    assert "no TPU found, so libtpu isn't loaded" in next(machine.check_devices(ALONE)).text
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    assert "libtpu" not in next(machine.check_devices(ALONE)).text
+
+
 def device(used=1, limit=16, kind="TPU v4"):
     stats = {"bytes_in_use": used << 30, "bytes_limit": limit << 30}
     return SimpleNamespace(platform="tpu", device_kind=kind, memory_stats=lambda: stats)

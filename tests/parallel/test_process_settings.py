@@ -1,6 +1,6 @@
 """glibc's settings, which stay with a process; memory that is left, read from made-up trees.
 
-The flag for GPUs, which must be set before they are in use.
+The flag for GPUs, which must be set before they are in use. TPUs that are absent.
 """
 
 import os
@@ -9,11 +9,17 @@ from pathlib import Path
 
 import jax
 import pytest
-from jax._src import xla_bridge
+from jax._src import hardware_utils, xla_bridge
 
 from flaxformer_mt.errors import UserError
 from flaxformer_mt.parallel import process_settings as settings
-from flaxformer_mt.parallel.process_settings import available, make_deterministic, peak
+from flaxformer_mt.parallel.process_settings import (
+    available,
+    leave_out_absent_tpu,
+    make_deterministic,
+    peak,
+    tpu_is_there,
+)
 
 
 def test_nothing_is_kept_where_memory_is_scarce(monkeypatch):
@@ -107,3 +113,107 @@ def test_the_flag_joins_the_users_own_before_a_gpu_is_in_use(monkeypatch):
     for _ in range(2):
         make_deterministic()
     assert os.environ["XLA_FLAGS"] == f"--xla_dump_to=/tmp/x {settings.FLAG}"
+
+
+class Machine:
+    """JAX's choice of platforms in a new process, on a machine with `chips` TPU chips."""
+
+    def __init__(self, monkeypatch, chips: int = 0, platforms: str | None = None) -> None:
+        self.tried: list[str] = []
+        real_cpu = jax.devices("cpu")[0].client
+        for name in ("_backends", "_backend_errors", "_backend_factories"):
+            monkeypatch.setattr(xla_bridge, name, {})
+        monkeypatch.setattr(xla_bridge, "_default_backend", None)
+        monkeypatch.setattr(xla_bridge, "_discover_and_register_pjrt_plugins", lambda: None)
+        monkeypatch.setattr(
+            hardware_utils, "num_available_tpu_chips_and_device_id", lambda: (chips, None)
+        )
+        monkeypatch.setattr(settings, "_TPU_FILES", ())
+        monkeypatch.delenv("JAX_FORCE_TPU_INIT", raising=False)
+        self._platforms = platforms
+        for priority, name in enumerate(("cpu", "a_gpu", "tpu")):
+            xla_bridge.register_backend_factory(
+                name, lambda name=name: self.tried.append(name) or real_cpu, priority=priority
+            )
+
+    def platforms(self) -> set[str]:
+        before = jax.config.jax_platforms
+        jax.config.update("jax_platforms", self._platforms)
+        try:
+            return set(xla_bridge.backends())
+        finally:
+            jax.config.update("jax_platforms", before)
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    return lambda **there: Machine(monkeypatch, **there)
+
+
+def test_libtpu_is_left_out_where_there_is_no_tpu_and_nothing_else_is(machine):
+    here = machine(chips=0)
+    leave_out_absent_tpu()
+    assert here.platforms() == {"cpu", "a_gpu"}
+    assert "tpu" not in here.tried
+
+
+def test_without_it_jax_would_try_libtpu(machine):
+    assert machine(chips=0).platforms() == {"cpu", "a_gpu", "tpu"}
+
+
+def test_a_tpu_that_is_there_is_used(machine):
+    here = machine(chips=4)
+    leave_out_absent_tpu()
+    assert here.platforms() == {"cpu", "a_gpu", "tpu"}
+    assert xla_bridge._default_backend is xla_bridge._backends["tpu"]
+
+
+@pytest.mark.parametrize("platforms", ["tpu", "tpu,cpu", "cpu", "a_gpu,cpu"])
+def test_the_users_choice_of_platforms_wins(machine, platforms):
+    here = machine(chips=0, platforms=platforms)
+    leave_out_absent_tpu()
+    assert here.tried == []
+    assert here.platforms() == set(platforms.split(","))
+
+
+def test_jax_can_be_forced_to_try(machine, monkeypatch):
+    here = machine(chips=0)
+    monkeypatch.setenv("JAX_FORCE_TPU_INIT", "1")
+    leave_out_absent_tpu()
+    assert "tpu" in here.platforms()
+
+
+def test_kernels_for_tpus_can_still_be_registered(machine):
+    """As Pallas does when it is imported; and `plan` compiles for TPUs."""
+    machine(chips=0)
+    leave_out_absent_tpu()
+    assert xla_bridge.is_known_platform("tpu")
+
+
+def test_every_process_that_uses_devices_leaves_it_out():
+    """Importing the room has done so here."""
+    factory = xla_bridge._backend_factories["tpu"].factory
+    assert factory.__qualname__.startswith("leave_out_absent_tpu.")
+
+
+@pytest.mark.parametrize(
+    ("file", "there"),
+    [
+        ("accel0", True),
+        ("vfio/0", True),
+        ("vfio/vfio", False),  # the driver's own, without a device
+        ("accel/accel0", False),  # Intel's NPU
+        ("nvidia0", False),
+    ],
+)
+def test_device_files_of_tpus(tmp_path, monkeypatch, file, there):
+    monkeypatch.setattr(hardware_utils, "num_available_tpu_chips_and_device_id", lambda: (0, None))
+    path = tmp_path / "dev" / file
+    path.parent.mkdir(parents=True)
+    path.touch()
+    assert tpu_is_there(tmp_path) == there
+
+
+def test_a_jax_that_cannot_tell_may_have_a_tpu(monkeypatch):
+    monkeypatch.delattr(hardware_utils, "num_available_tpu_chips_and_device_id")
+    assert tpu_is_there()
