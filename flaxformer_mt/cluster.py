@@ -83,7 +83,8 @@ def workers(
 ) -> Iterator[Workers]:
     """The workers of a cluster, of which one at least has begun.
 
-    The default `address` is RAY_ADDRESS's, or this machine's. Machines with TPUs have a worker for
+    The default `address` is RAY_ADDRESS's, or this machine's; without one, a cluster starts here,
+    on the loopback interface. Machines with TPUs have a worker for
     each `chips` of them, or for all; else those with GPUs, else with CPUs, among `kinds`. Meanwhile
     `sys.stdout` is standard error. Raises NoRay, ClusterError, and what `begin` raises.
     """
@@ -100,8 +101,7 @@ def workers(
             there = address or os.environ.get("RAY_ADDRESS", "")
             if found := re.fullmatch(r"([\w.-]+):(\d+)", there):
                 socket.create_connection((found[1], int(found[2])), timeout=30).close()
-            # Workers' logs stay in Ray's folder: their standard error is no part of this command's.
-            ray.init(address, log_to_driver=False, logging_level="ERROR")
+            _connect(ray, address)
         except (OSError, RuntimeError, ValueError) as error:
             raise ClusterError(f"the Ray cluster cannot be reached: {first_line(error)}") from error
         try:
@@ -113,6 +113,29 @@ def workers(
             raise ClusterError(f"the Ray cluster failed: {first_line(error)}") from error
         finally:
             ray.shutdown()  # which ends the workers
+
+
+def _connect(ray: Any, address: str | None) -> None:
+    """Joins the cluster, or starts one on this machine that only this machine can reach.
+
+    Ray's own listens on all interfaces, and runs what it is sent. Raises what `ray.init` raises.
+    """
+    from ray._private import ray_constants, services
+
+    # Workers' logs stay in Ray's folder: their standard error is no part of this command's.
+    quiet = {"log_to_driver": False, "logging_level": "ERROR"}
+    if services.canonicalize_bootstrap_address(address) is not None:
+        ray.init(address, **quiet)
+        return
+
+    # So Ray takes the loopback address, as it does on macOS and Windows. `_node_ip_address` can't
+    # say so: Ray puts the machine's own in its place. A test watches these private names.
+    elsewhere = ray_constants.ENABLE_RAY_CLUSTER
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        ray.init("local", include_dashboard=False, **quiet)
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = elsewhere
 
 
 class Workers:

@@ -1,8 +1,8 @@
 """What the machine has: versions, devices, their speed and communication, storage for runs."""
 
 import dataclasses
-import importlib.util
 import functools
+import importlib.util
 import json
 import os
 import platform

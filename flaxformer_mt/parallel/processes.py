@@ -248,6 +248,7 @@ def _join(cluster: Cluster | None, heartbeat: int) -> Processes:
                 cluster.number,
                 cluster_detection_method="deactivate",
                 heartbeat_timeout_seconds=heartbeat,
+                coordinator_bind_address=_loopback(cluster.coordinator),
             )
     except ValueError as error:
         if cluster is None and "coordinator_address should be defined" in str(error):
@@ -269,6 +270,19 @@ def _join(cluster: Cluster | None, heartbeat: int) -> Processes:
             "deadlock: remove xla_force_host_platform_device_count from XLA_FLAGS"
         )
     return processes
+
+
+def _loopback(coordinator: str) -> str | None:
+    """Where to listen if all processes are on this machine: JAX would on all interfaces.
+
+    None leaves it to JAX, which also reads JAX_COORDINATOR_BIND_ADDRESS.
+    """
+    host, _, port = coordinator.rpartition(":")
+    if "JAX_COORDINATOR_BIND_ADDRESS" in os.environ:
+        return None
+    if host == "localhost" or host.startswith("127."):
+        return f"127.0.0.1:{port}"
+    return coordinator if host == "[::1]" else None
 
 
 def _leave(status: int) -> None:

@@ -53,6 +53,36 @@ def test_shares_follow_the_order_of_devices(monkeypatch, processes, sizes, parts
     assert found == [(part, count) for part in parts]
 
 
+@pytest.mark.parametrize(
+    ("coordinator", "bound"),
+    [
+        ("localhost:1234", "127.0.0.1:1234"),
+        ("127.0.0.1:1234", "127.0.0.1:1234"),
+        ("[::1]:1234", "[::1]:1234"),
+        ("host0:1234", None),  # JAX's own: all interfaces
+        ("localhost.example.org:1234", None),
+    ],
+)
+def test_processes_of_one_machine_listen_there_only(monkeypatch, coordinator, bound):
+    class Connected(Exception):
+        pass
+
+    initialize = mock.Mock(side_effect=Connected)
+    monkeypatch.setattr(jax.distributed, "initialize", initialize)
+    with pytest.raises(Connected), joined(Cluster(coordinator, 2, 0)):
+        pass
+    assert initialize.call_args.kwargs["coordinator_bind_address"] == bound
+
+
+def test_the_users_choice_of_an_interface_wins(monkeypatch):
+    monkeypatch.setenv("JAX_COORDINATOR_BIND_ADDRESS", "[::]:1234")
+    initialize = mock.Mock(side_effect=LookupError)
+    monkeypatch.setattr(jax.distributed, "initialize", initialize)
+    with pytest.raises(LookupError), joined(Cluster("localhost:1234", 2, 0)):
+        pass
+    assert initialize.call_args.kwargs["coordinator_bind_address"] is None
+
+
 def test_a_process_alone_starts_nothing(monkeypatch):
     # One that has used JAX already is alone, too.
     assert jax.device_count() == 1

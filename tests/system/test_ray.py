@@ -5,6 +5,7 @@ Needs the extra `ray`; skipped elsewhere.
 
 import contextlib
 import functools
+import ipaddress
 import os
 import signal
 from collections.abc import Iterator
@@ -59,6 +60,60 @@ def kill_worker(cluster: Any) -> None:
     wait_until(lambda: actors(cluster))
     for worker in actors(cluster)[:1]:
         os.kill(worker, signal.SIGKILL)
+
+
+def descendants(process: int) -> set[int]:
+    """The process and those that it has started, and they."""
+    parents = {}
+    for place in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            state = (place / "stat").read_text()
+            parents[int(place.name)] = int(state.rpartition(")")[2].split()[1])
+    family = {process}
+    while new := {child for child, parent in parents.items() if parent in family} - family:
+        family |= new
+    return family
+
+
+def listening(processes: set[int]) -> set[str]:
+    """The addresses at which these processes accept TCP connections."""
+    theirs = set()
+    for process in processes:
+        with contextlib.suppress(OSError):
+            for file in Path(f"/proc/{process}/fd").iterdir():
+                with contextlib.suppress(OSError):
+                    theirs.add(os.readlink(file))
+    addresses = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            _, local, _, state, *_, inode = line.split()[:10]
+            if state == "0A" and f"socket:[{inode}]" in theirs:
+                addresses.add(_address(local.partition(":")[0]))
+    return addresses
+
+
+def _address(hexadecimal: str) -> str:
+    """As the kernel writes it: words of four bytes, each in this machine's order."""
+    words = [bytes.fromhex(hexadecimal[n : n + 8])[::-1] for n in range(0, len(hexadecimal), 8)]
+    address = ipaddress.ip_address(b"".join(words))
+    return str(getattr(address, "ipv4_mapped", None) or address)
+
+
+def test_only_this_machine_reaches_the_cluster_that_a_command_starts(workdir, tmp_path):
+    source, output = tmp_path / "in", tmp_path / "out"
+    source.write_text("".join(f"{PAIRS[n % 4][0]}\n" for n in range(4000)))
+    process = started(
+        *("translate", "--workdir", workdir, "--input", source, "--output", output),
+        *("--window", 4, "--engine", "ray"),
+        RAY_ADDRESS="",
+        HOME=str(tmp_path),
+    )
+    wait_until(lambda: committed(output) >= 8, process)
+    addresses = listening(descendants(process.pid))
+    process.terminate()
+    _, errors = process.communicate(timeout=100)
+    assert process.returncode == 75, errors
+    assert addresses == {"127.0.0.1"}
 
 
 @pytest.mark.parametrize("command", ["translate", "score"])
