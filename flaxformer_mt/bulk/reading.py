@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib.util
 import io
 import os
 import stat
@@ -46,10 +47,8 @@ class Lines(Iterator[bytes]):
         return self.stream.isatty()
 
     def __next__(self) -> bytes:
-        if self.prompt:
-            print(self.prompt, end="", file=sys.stderr, flush=True)
         try:
-            line = self.stream.readline(LONGEST + 1)
+            line = self._read()
         except Exception as error:
             explained = self.place and damage(self.place, error, after=self.number)
             if not explained:
@@ -68,6 +67,14 @@ class Lines(Iterator[bytes]):
             line = line.removeprefix(_UTF8_BOM)
         return line.removesuffix(b"\n").removesuffix(b"\r")
 
+    def _read(self) -> bytes:
+        if not self.prompt:
+            return self.stream.readline(LONGEST + 1)
+        if _can_edit():
+            return _edited(self.prompt)
+        print(self.prompt, end="", file=sys.stderr, flush=True)
+        return self.stream.readline(LONGEST + 1)
+
     def share(self, done: int) -> float | None:
         """The share of the input that the first `done` bytes of its text are, if known."""
         if self.text is None or self.file is None or not self.size:
@@ -78,6 +85,27 @@ class Lines(Iterator[bytes]):
         # Estimated by the file's bytes that were read, until all are.
         given, read = self.text.tell(), self.file.tell()
         return None if not given or read >= self.size else done / given * read / self.size
+
+
+def _can_edit() -> bool:
+    """Whether a person can edit a line before it is read, with arrow keys and earlier lines."""
+    # Python's `input` writes its prompt to standard output, where translations may go to a file.
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return False
+    return importlib.util.find_spec("readline") is not None
+
+
+def _edited(prompt: str) -> bytes:
+    """A line that a person has typed, with its end; nothing at the end of input."""
+    import readline  # noqa: F401 (`input` uses it once it is loaded)
+
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="surrogateescape")  # whoever reads the bytes refuses them
+    try:
+        line = input(prompt)
+    except EOFError:
+        return b""
+    return line.encode(sys.stdin.encoding, errors="surrogateescape") + b"\n"
 
 
 @contextlib.contextmanager

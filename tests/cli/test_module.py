@@ -1,6 +1,7 @@
 """`python -m flaxformer_mt` is the command."""
 
 import os
+import pty
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,15 @@ from pathlib import Path
 import pytest
 
 FROZEN = Path(__file__).parent.parent / "frozen" / "format_1"
+
+TYPED = """
+import sys
+from flaxformer_mt.bulk.reading import open_lines
+with open_lines(None) as lines:
+    lines.prompt = "> "
+    read = list(lines)
+open(sys.argv[1], "w", encoding="utf-8").write(repr(read))
+"""
 
 NO_TPU = """
 from jax._src import hardware_utils, xla_bridge
@@ -73,3 +83,21 @@ def test_a_command_tries_libtpu_on_a_machine_without_a_tpu_only_if_told_to(
     command = [sys.executable, "-c", NO_TPU, "average", "--workdir", run, "--last", "1"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.stdout == tried, done.stderr
+
+
+def test_a_typed_line_can_be_edited_and_called_back(tmp_path):
+    """With the left arrow a letter is inserted; the arrow up gives the line before."""
+    program, keyboard = pty.fork()
+    if program == 0:
+        command = [sys.executable, "-c", TYPED, str(tmp_path / "read")]
+        os.execve(sys.executable, command, os.environ | {"TERM": "xterm", "LC_ALL": "C.UTF-8"})
+    screen = b""
+    for keys in ("Hund Stra\xdfe\x1b[D\x1b[D\x1b[D!\r", "\x1b[A?\r", "\x04"):
+        while screen.count(b"> ") == 0:
+            screen += os.read(keyboard, 1000)
+        screen = b""
+        os.write(keyboard, keys.encode())
+    os.waitpid(program, 0)
+    os.close(keyboard)
+    first = "Hund Str!a\xdfe"
+    assert (tmp_path / "read").read_text("utf-8") == repr([first.encode(), f"{first}?".encode()])
