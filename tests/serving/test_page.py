@@ -239,6 +239,36 @@ def test_examples_and_attention_on_its_way_that_is_not_drawn_after_clearing(page
     page.wait_for_selector("#attention:visible #map canvas")
 
 
+OLD = "Of the translation before; the text has changed since."
+
+
+def test_what_is_shown_of_an_earlier_text_says_so(page, translator):
+    """Also after another layer of it is picked, and until the next answer is drawn."""
+    translate(page, "one two", "TWO ONE")
+    page.wait_for_selector("#map canvas")
+    assert page.locator(f"text={OLD} >> visible=true").count() == 0
+    translator.open.clear()
+    page.fill("#source", "three four")
+    assert page.locator(f"#attention >> text={OLD}").is_visible()
+    assert page.locator(f"#alternatives >> text={OLD}").is_visible()
+    page.locator("#layers input").first.check()
+    page.wait_for_timeout(300)
+    assert page.locator(f"#attention >> text={OLD}").is_visible()
+    translator.open.set()
+    shows(page, "FOUR THREE")
+    page.wait_for_function("() => map.querySelector('.rows span').textContent === '-FOUR'")
+    assert page.locator(f"text={OLD} >> visible=true").count() == 0
+
+
+def test_a_text_that_is_put_back_is_not_old(page):
+    translate(page, "one two", "TWO ONE")
+    page.wait_for_selector("#map canvas")
+    page.fill("#source", "one two three")
+    page.fill("#source", "one two")
+    page.wait_for_function("() => !target.classList.contains('stale')")
+    assert page.locator(f"text={OLD} >> visible=true").count() == 0
+
+
 def test_attention_that_fails_at_once_says_why(page):
     refusal = '{"error": "as if there were no room"}'
     page.route("**/attention", lambda route: route.fulfill(status=503, body=refusal))

@@ -8,9 +8,15 @@ export function hide() {
   section.hidden = true;
 }
 
+// The text has changed: the list is of the translation before, until the next one is there.
+export function age() {
+  section.classList.add("stale");
+}
+
 // `choose(rank)` is called when another translation is wanted.
 export function show(sentence, { several, choose }) {
   section.hidden = sentence.hypotheses.length < 2;
+  section.classList.remove("stale");
   about.hidden = !several;
   about.textContent = several ? `of “${shortened(sentence.source)}”` : "";
   const best = sentence.hypotheses[0].log_prob;

@@ -23,7 +23,7 @@ const change = live({
       ? Promise.resolve(null)
       : post("translate", { text, n_best: Math.min(4, settings.limits.n_best), alignment: true, ...wishes() }, signal),
   show(answer, text) {
-    target.classList.remove("waiting");
+    target.classList.remove("waiting", "stale");
     say("");
     if (answer === null) return empty();
     const translation = answer.translations[0];
@@ -113,6 +113,9 @@ const STORED = { source: "flaxformer-text", terms: "flaxformer-terms", forbid: "
 
 function typed({ now = false } = {}) {
   desk.edited();
+  target.classList.add("stale");
+  alternatives.age();
+  attention.age();
   const count = [...source.value].length;
   byId("count").textContent = count ? `${count} of ${settings.limits.characters} characters` : " ";
   byId("clear").hidden = count === 0;

@@ -18,6 +18,7 @@ let layersOf = {};
 let pair = null; // { text, translation }
 let answer = null;
 let asking = null;
+let aged = false; // whether the text has changed since
 let cursor = null; // { row, column }
 const known = new Map(); // answers for this pair
 
@@ -44,8 +45,18 @@ export function hide() {
   asking = pair = answer = null;
 }
 
+// The text has changed: the picture is of the translation before, until the next one is there.
+export function age() {
+  aged = true;
+  section.classList.add("stale");
+}
+
 export function show(text, translation) {
-  if (pair && pair.text === text && pair.translation === translation) return;
+  aged = false;
+  if (pair && pair.text === text && pair.translation === translation) {
+    section.classList.remove("stale");
+    return;
+  }
   pair = { text, translation };
   known.clear();
   load();
@@ -95,6 +106,7 @@ async function load() {
     answer = found;
     cursor = null;
     section.hidden = false;
+    section.classList.toggle("stale", aged); // another layer of an old translation is old, too
     draw();
   } catch (error) {
     if (asking !== mine || error.name === "AbortError") return;
@@ -103,6 +115,7 @@ async function load() {
     map.replaceChildren();
     for (const old of heads.querySelectorAll("label")) old.remove();
     reading.textContent = error.message;
+    section.classList.toggle("stale", aged);
     section.hidden = false; // also the first time: whoever asks for another layer may get it
   }
 }
