@@ -5,7 +5,7 @@
   const stage = document.getElementById("stage");
   const reading = document.getElementById("reading");
   const FAINTEST = 0.005;
-  const ROW = 24, WIDTH = 320, THICKEST = 4.2;
+  const ROW = 24, WIDEST = 320, NARROWEST = 70, THICKEST = 4.2;
   const kinds = new Map(data.kinds.map((each) => [each.kind, { ...each, weights: decoded(each.weights) }]));
   const picked = { ...data.opens, view: "lines", heads: new Set(data.opens.heads) };
   let at = { row: picked.row, column: null }; // where the pointer or the keys are
@@ -113,7 +113,18 @@
 
   function draw() {
     stage.replaceChildren(picked.view === "lines" ? lines() : heat());
+    if (picked.view === "lines") fit();
     light();
+  }
+
+  // On a phone the lines get what the pieces leave, so that both sides are seen.
+  function fit() {
+    const box = stage.firstElementChild;
+    const canvas = box.querySelector("canvas");
+    const { paddingLeft, paddingRight } = getComputedStyle(stage);
+    const inside = stage.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight);
+    const room = Math.floor(inside - (box.offsetWidth - canvas.offsetWidth));
+    size(canvas, Math.max(NARROWEST, Math.min(WIDEST, room)), canvas.offsetHeight);
   }
 
   function pieces(name, labels, side, length, { numbers = false } = {}) {
@@ -139,7 +150,7 @@
     const { rows, columns, sides } = kind();
     const box = make("div", { className: "lines" });
     const canvas = make("canvas");
-    size(canvas, WIDTH, ROW * Math.max(rows.length, columns.length));
+    size(canvas, WIDEST, ROW * Math.max(rows.length, columns.length));
     box.append(
       caption(sides[0], "rows-caption"), caption("", ""), caption(sides[1], ""),
       pieces("rows", rows, "height", ROW), canvas,
@@ -152,6 +163,7 @@
   function drawLines(canvas) {
     const { rows, columns } = kind();
     const pen = prepared(canvas);
+    const width = canvas.offsetWidth;
     const strokes = [];
     const chosen = heads();
     const lane = 0.8 * ROW / chosen.length; // of each head: lines of two lie side by side
@@ -168,13 +180,13 @@
     strokes.sort((a, b) => a.share - b.share); // the strongest on top
     for (const { head, row, column, share } of strokes) {
       const off = (chosen.indexOf(head) - (chosen.length - 1) / 2) * lane;
-      const room = lane * WIDTH / Math.hypot(WIDTH, (column - row) * ROW); // steep lines are closer
+      const room = lane * width / Math.hypot(width, (column - row) * ROW); // steep lines are closer
       pen.globalAlpha = share;
       pen.strokeStyle = data.colours[head];
       pen.lineWidth = Math.min(THICKEST, room) * (1 + 6 * share) / 7;
       pen.beginPath();
       pen.moveTo(0, (row + 0.5) * ROW + off);
-      pen.lineTo(WIDTH, (column + 0.5) * ROW + off);
+      pen.lineTo(width, (column + 0.5) * ROW + off);
       pen.stroke();
     }
   }
@@ -257,7 +269,7 @@
     else if (at.row === null) {
       const word = chosen.length > 1 ? "heads" : "head";
       reading.textContent = `${name}, layer ${picked.layer + 1} of ${shape[0]}, ${word} ` +
-        `${chosen.map((head) => head + 1).join(", ")}. Point at a piece, or use the arrow keys.`;
+        `${chosen.map((head) => head + 1).join(", ")}. Point at a piece, tap it, or use the arrow keys.`;
     } else if (at.column !== null) {
       const each = chosen.map((head) => `head ${head + 1}: ${percent(weight(head, at.row, at.column))}`);
       const also = chosen.length > 1 ? ` (mean; ${each.join(", ")})` : "";
@@ -289,5 +301,6 @@
   form.addEventListener("submit", (event) => event.preventDefault());
   form.hidden = false;
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", light);
+  addEventListener("resize", draw);
   writePickers();
 })();

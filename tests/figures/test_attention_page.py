@@ -84,6 +84,23 @@ def test_in_a_browser_pointing_and_keys_show_weights(browser, tmp_path):
 
 @pytest.mark.browser
 @pytest.mark.extended
+def test_on_a_phone_both_sides_are_seen_without_scrolling(browser, tmp_path):
+    file = tmp_path / "page.html"
+    file.write_text(made("plain", kind="cross"), encoding="utf-8")
+    page = browser.new_page(viewport={"width": 390, "height": 844})
+    page.goto(file.as_uri())
+    hidden = "page => page.scrollWidth - page.clientWidth"
+    assert page.eval_on_selector("html", hidden) == 0
+    assert page.eval_on_selector("#stage", hidden) == 0
+    assert page.eval_on_selector("canvas", "canvas => canvas.offsetWidth") >= 70
+    page.locator(".rows span").nth(1).click()
+    page.set_viewport_size({"width": 1000, "height": 844})
+    assert page.eval_on_selector("canvas", "canvas => canvas.offsetWidth") == 320
+    page.close()
+
+
+@pytest.mark.browser
+@pytest.mark.extended
 def test_in_a_browser_heads_that_agree_are_seen_side_by_side(browser, tmp_path):
     found = made_up(heads=8)
     found.cross[:] = 0
