@@ -11,6 +11,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from flaxformer_mt.errors import FlaxformerError, exit_status, nearest, program
 
@@ -82,7 +83,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog=program(),
         description="Train and use Transformers for machine translation, on CPU, GPU and TPU.",
-        epilog=f"`{program()} COMMAND --help` explains a command. Exit status: {_STATUSES}.",
+        epilog=f"`{program()} COMMAND --help` explains a command. Exit status: {_STATUSES}. "
+        f"Documentation: {documentation()}",
     )
     from flaxformer_mt import __version__
 
@@ -135,6 +137,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _discard_output() -> None:
     """The interpreter would try to flush what couldn't be written once more when it ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def documentation() -> Path:
+    """The first page: an installed package has its pages inside, a checkout beside it."""
+    package = Path(__file__).parent.parent
+    inside = package / "docs" / "index.md"
+    return inside if inside.exists() else package.parent / "docs" / "index.md"
 
 
 def module_of(command: str) -> str:

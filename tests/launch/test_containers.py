@@ -94,7 +94,8 @@ def test_the_dockerfile_has_every_target_and_copies_what_the_package_is_built_fr
     assert re.findall("^FROM .* AS (.*)$", text, re.M) == ["cpu", "serve", "tpu", "cuda"]
     copied = [word for line in re.findall("^COPY (.*)$", text, re.M) for word in line.split()[:-1]]
     assert all((ROOT / word).exists() for word in copied)
-    assert {"pyproject.toml", "README.md", "LICENSE", "flaxformer_mt", "configs"} <= set(copied)
+    files = {"pyproject.toml", "hatch_build.py", "README.md", "LICENSE"}
+    assert files | {"flaxformer_mt", "configs", "docs"} <= set(copied)
     extras = re.findall(r"(?:\.|flaxformer-mt)\[([a-z]+)\]", text)
     pyproject = (ROOT / "pyproject.toml").read_text()
     assert extras == ["gcs", "serve", "tpu", "cuda"]

@@ -1,6 +1,8 @@
 """The wheel, built and used where the source tree is out of reach."""
 
+import importlib.util
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -52,8 +54,40 @@ def test_wheel_holds_the_package_and_the_configs_and_nothing_else(wheel):
     }
     expected |= {f"{page}/{path.name}" for path in (ROOT / page).iterdir()}
     assert expected | {f"{page}/index.html", "flaxformer_mt/py.typed"} <= names
+    assert {f"flaxformer_mt/docs/{path.name}" for path in (ROOT / "docs").glob("*.md")} <= names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert not [name for name in names if "__pycache__" in name]
+
+
+def test_wheel_has_addresses_and_no_link_to_files_that_it_lacks(wheel):
+    archive = zipfile.ZipFile(wheel)
+    (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+    metadata = archive.read(name).decode()
+    assert "Project-URL: Paper, https://arxiv.org/abs/1706.03762" in metadata
+    assert "Description-Content-Type: text/markdown" in metadata
+    description = metadata.partition("\n\n")[2]
+    targets = re.findall(r"\]\(([^)]*)\)", description)
+    assert targets and all(target.startswith(("https://", "#")) for target in targets)
+
+
+@pytest.fixture
+def build_hook():
+    place = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
+    assert place and place.loader
+    module = importlib.util.module_from_spec(place)
+    place.loader.exec_module(module)
+    return module
+
+
+def test_links_lead_to_the_repository_that_is_built_from(build_hook):
+    text = "![A](docs/a.svg) [b](docs/b.md#c) [d](#e) [f](https://x.org/g)"
+    assert build_hook.absolute(text, "us/it", "v1") == (
+        "![A](https://raw.githubusercontent.com/us/it/v1/docs/a.svg) "
+        "[b](https://github.com/us/it/blob/v1/docs/b.md#c) [d](#e) [f](https://x.org/g)"
+    )
+    assert build_hook.absolute(text, "", "v1") == " b [d](#e) [f](https://x.org/g)"
+    assert build_hook.urls("Us/it", "v1")["Documentation"] == "https://us.github.io/it/"
+    assert build_hook.urls("Us/it", "v1")["Source"] == "https://github.com/Us/it"
 
 
 def test_an_installed_command_finds_the_built_in_configs(wheel, tmp_path):
@@ -77,3 +111,7 @@ def test_an_installed_command_finds_the_built_in_configs(wheel, tmp_path):
     assert by_path == by_name and not list(elsewhere.iterdir())
     shown = run(command, "--version", folder=tmp_path)
     assert shown == f"flaxformer-mt {flaxformer_mt.__version__}\n"
+    page = re.sub(r"\s", "", run(command, "--help", folder=tmp_path)).rpartition("Documentation:")[
+        2
+    ]
+    assert Path(page) == Path(package).parent / "docs" / "index.md" and Path(page).exists()
