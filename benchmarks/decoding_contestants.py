@@ -123,6 +123,7 @@ def ctranslate2(workdir: Path, compute_type: str, work: Work) -> Decode:
             words,
             beam_size=beam,
             max_batch_size=batch,
+            max_input_length=0,
             use_vmap=compute_type.endswith("_vmap"),
             **search,
         )

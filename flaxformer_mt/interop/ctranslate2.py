@@ -123,6 +123,7 @@ class Runtime(ParityRuntime):
         scores = self._model.program.translator.score_batch(
             [self._src.pieces(source[:-1]) for source in sources],
             [*map(self._tgt.pieces, targets)],
+            max_input_length=0,  # the default cuts both sides at 1,024 tokens
         )
         return [np.asarray(score.log_probs, np.float32) for score in scores]
 

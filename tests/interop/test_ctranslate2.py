@@ -101,6 +101,17 @@ def test_what_rounding_would_hide_is_found_before_it(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+def test_long_targets_and_sources_are_scored_whole(tmp_path):
+    """CTranslate2's own default cuts both after 1,024 tokens."""
+    made = translator(max_length=1200)
+    runtime = written(made, tmp_path)
+    sources, targets = [[5, EOS], [4] * 1100 + [EOS]], [[4, 5] * 550, [5, 4]]
+    found = runtime.log_probs(sources, targets)
+    assert list(map(len, found)) == [1101, 3]
+    for ours, theirs in zip(Reference(made).log_probs(sources, targets), found, strict=True):
+        np.testing.assert_allclose(theirs, ours, atol=1e-3)
+
+
 def test_what_is_never_generated_here_is_not_there(tmp_path):
     made = greedy_settings(translator(logits_bias=True))
     bias = made.params["embedding"]["softmax_bias"]
