@@ -21,11 +21,11 @@ from typing import Any
 from flaxformer_mt.config import CorpusConfig, DataConfig
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding.translator import Translator
-from flaxformer_mt.interop import ExportError, package_of_extra
+from flaxformer_mt.interop import ExportError
 from flaxformer_mt.interop.folder import search_of, write_models, write_readme
 from flaxformer_mt.interop.marian import to_state
 from flaxformer_mt.interop.parity import LogProbs, Rows, Runtime as ParityRuntime
-from flaxformer_mt.interop.weights import from_model, usual_heads
+from flaxformer_mt.interop.weights import from_model, save_safetensors, usual_heads
 from flaxformer_mt.rundir.paths import write_json
 
 _MARKS = {
@@ -125,10 +125,7 @@ def write(translator: Translator, folder: Path, *, card: Card) -> None:
     if problems:
         raise ExportError(f"{program} cannot hold this model: {'; '.join(problems)}")
     weights = usual_heads(from_model(translator), config, program)
-    purpose = "weights for Hugging Face are written by the package"
-    safetensors = package_of_extra("safetensors.numpy", purpose)
-    state = to_state(weights, config)
-    safetensors.save_file(state, str(folder / "model.safetensors"), metadata={"format": "pt"})
+    save_safetensors(folder / "model.safetensors", to_state(weights, config))
     write_json(folder / "config.json", _config(translator))
     length_penalty, notes = search_of(translator.config, "transformers")
     generation = {

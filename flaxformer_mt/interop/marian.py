@@ -155,7 +155,7 @@ def to_state(weights: Weights, config: ModelConfig) -> dict[str, np.ndarray]:
             state[theirs] = np.zeros(shape)
         else:
             state[theirs] = weights[ours].reshape(shape[::-1]).T
-    return {name: np.ascontiguousarray(array, np.float32) for name, array in state.items()}
+    return {name: np.asarray(array, np.float32) for name, array in state.items()}
 
 
 def from_state(

@@ -5,6 +5,8 @@ arrays are float32 NumPy of the tree's shapes.
 """
 
 import math
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -13,7 +15,7 @@ from flax.traverse_util import flatten_dict
 
 from flaxformer_mt.config import ModelConfig
 from flaxformer_mt.decoding.translator import Translator
-from flaxformer_mt.interop import ExportError
+from flaxformer_mt.interop import ExportError, package_of_extra
 from flaxformer_mt.model.embedding import SOFTMAX_BIAS, SOFTMAX_TABLE, SOURCE_TABLE, TARGET_TABLE
 from flaxformer_mt.model.parameters import unstack_layers
 
@@ -41,6 +43,18 @@ def from_model(translator: Translator) -> Weights:
         if (path := f"embedding/{name}") in weights:
             weights[path] = weights[path][:rows]
     return weights
+
+
+def save_safetensors(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Writes arrays in any memory layout, as PyTorch's programs read them.
+
+    Raises ExportError if safetensors is missing.
+    """
+    purpose = "weights for Hugging Face are written by the package"
+    safetensors = package_of_extra("safetensors.numpy", purpose)
+    # safetensors 0.8 writes memory as it lies: transposed arrays get wrong values without an error.
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    safetensors.save_file(contiguous, str(path), metadata={"format": "pt"})
 
 
 def tables(weights: Weights, config: ModelConfig) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

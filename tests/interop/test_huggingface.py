@@ -22,7 +22,7 @@ from flaxformer_mt.interop.folder import search_of
 from flaxformer_mt.interop.huggingface import Card
 from flaxformer_mt.interop.import_run import import_marian
 from flaxformer_mt.interop.parity import Reference
-from flaxformer_mt.interop.weights import from_model, reorder_channels
+from flaxformer_mt.interop.weights import from_model, reorder_channels, save_safetensors
 from tests.decoding.runs import make_run
 from tests.interop.translators import LINES, translator
 
@@ -58,6 +58,18 @@ def test_the_files_say_what_the_model_is(tmp_path):
     assert read(tmp_path / "tokenizer_config.json")["separate_vocabs"]
     assert read(tmp_path / "target_vocab.json") != vocab
     assert not read(tmp_path / "config.json")["share_encoder_decoder_embeddings"]
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [np.transpose, np.flip, np.asfortranarray, lambda array: np.broadcast_to(array[0], (4, 3))],
+)
+def test_arrays_are_written_in_any_memory_layout(layout, tmp_path):
+    from safetensors.numpy import load_file
+
+    array = layout(np.arange(6, dtype=np.float32).reshape(2, 3))
+    save_safetensors(tmp_path / "a.safetensors", {"a": array})
+    np.testing.assert_array_equal(load_file(tmp_path / "a.safetensors")["a"], array)
 
 
 def test_the_card_tells_where_the_model_is_from(tmp_path):
