@@ -4,6 +4,7 @@ Each tries a few batch sizes first and keeps the quickest: a runtime is measured
 """
 
 import dataclasses
+import fcntl
 import hashlib
 import importlib
 import json
@@ -26,6 +27,7 @@ from flaxformer_mt.data.vocabulary import EOS
 from flaxformer_mt.decoding.batch_search import Source
 from flaxformer_mt.decoding.batches import Decoder
 from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.files.atomic import replacing
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.parameters import initial_params
 
@@ -104,9 +106,9 @@ def ctranslate2(workdir: Path, compute_type: str, work: Work) -> Decode:
         run = Translator.load(work.run)
         weights = f"{work.run} {run.name}".encode()
         folder = workdir / f"ctranslate2_{hashlib.sha256(weights).hexdigest()[:12]}"
-        if not (folder / "model.bin").exists():
-            folder.mkdir(parents=True, exist_ok=True)
-            write(run.with_dtype("float32"), folder, quantization="float32")
+        made_once(
+            folder, lambda place: write(run.with_dtype("float32"), place, quantization="float32")
+        )
         words = [run.vocabularies.src.pieces(line) for line in lines_of(work, run)]
     else:
         words = random_weights(folder, work)
@@ -133,33 +135,47 @@ def ctranslate2(workdir: Path, compute_type: str, work: Work) -> Decode:
     return decode
 
 
+def made_once(folder: Path, fill: Callable[[Path], None]) -> None:
+    """A folder that one of the contestants, which start together, fills while the others wait."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_name(f"{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if folder.exists():
+            return
+        with replacing(folder) as place:
+            place.mkdir()
+            fill(place)
+
+
 def random_weights(folder: Path, work: Work) -> list[list[str]]:
     """CTranslate2's folder of `model_and_params`, and the sources' pieces."""
     from flaxformer_mt.interop.ctranslate2 import write
 
     pieces = ["<pad>", "<s>", "</s>", "<unk>", *(f"t{number}" for number in range(4, VOCAB))]
-    if not (folder / "model.bin").exists():
+
+    def fill(place: Path) -> None:
         model, params = model_and_params("float32", work.layers)
         side = SimpleNamespace(
             pieces=lambda ids=None: pieces if ids is None else [pieces[i] for i in ids],
             model=b"",
             language_codes=[],
         )
-        folder.mkdir(parents=True, exist_ok=True)
         stand_in = SimpleNamespace(
             model=model,
             params=params,
             vocabularies=SimpleNamespace(src=side, tgt=side),
             config=DecodingConfig(),
         )
-        write(stand_in, folder, quantization="float32")  # type: ignore[arg-type]
+        write(stand_in, place, quantization="float32")  # type: ignore[arg-type]
         # Fields: a source piece and its candidates; none of them stands for candidates of all.
-        (folder / "vmap.txt").write_text(
+        (place / "vmap.txt").write_text(
             "".join(
                 f"{piece}\t{' '.join(pieces[each] for each in row)}\n"
                 for piece, row in zip(pieces, likely(), strict=True)
             )
         )
+
+    made_once(folder, fill)
     return [[pieces[token] for token in source] for source in sources(work.sentences)]
 
 
