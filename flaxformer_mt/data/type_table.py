@@ -2,14 +2,17 @@
 
 Marian numbers the types of both languages in one table (`vocab.json` of a Hugging Face checkpoint)
 and splits each language by its own model. The model may not know a type, such as the other
-language's or a code `>>fra<<`, and a piece of the model may have no type.
+language's or a code `>>fra<<`, and a piece of the model may have no type. Tokens that someone added
+to such a model are types that text is cut at before it is split.
 """
 
 import dataclasses
 import functools
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import sentencepiece
 
@@ -21,10 +24,32 @@ _BLANK = "\u2581"  # as SentencePiece writes it
 
 
 @dataclasses.dataclass(frozen=True)
+class AddedToken:
+    """A piece that is one token wherever text spells it, whatever the SentencePiece model says."""
+
+    text: str
+    lstrip: bool = False  # blanks before it belong to it
+    rstrip: bool = False
+    single_word: bool = False  # only between blanks
+
+
+class _Part(NamedTuple):
+    """A stretch of a sentence, and whether it is a type as it is."""
+
+    text: str
+    begin: int  # in characters
+    is_type: bool
+
+
+@dataclasses.dataclass(frozen=True)
 class TypeTable:
-    """The piece of each id in order, marks first. Raises VocabularyError."""
+    """The piece of each id in order, marks first, and which of them were added to the model.
+
+    Raises VocabularyError.
+    """
 
     pieces: tuple[str, ...] = dataclasses.field(repr=False)
+    added: tuple[AddedToken, ...] = ()
 
     def __post_init__(self) -> None:
         if not all(isinstance(piece, str) for piece in self.pieces):
@@ -34,10 +59,27 @@ class TypeTable:
         if len(self.ids) < len(self.pieces):
             twice = next(p for number, p in enumerate(self.pieces) if self.ids[p] != number)
             raise VocabularyError(f"the piece {twice!r} has more than one id")
+        for token in self.added:
+            if not token.text or token.text not in self.ids:
+                raise VocabularyError(f"the added token {token.text!r} has no id")
+
+    @classmethod
+    def from_json(cls, content: Any) -> "TypeTable":
+        """The table that `to_bytes` wrote. Raises VocabularyError."""
+        if isinstance(content, list):
+            return cls(tuple(content))
+        try:
+            added = tuple(AddedToken(**token) for token in content["added"])
+            return cls(tuple(content["pieces"]), added)
+        except (KeyError, TypeError) as error:
+            raise VocabularyError("is not a JSON list of pieces") from error
 
     def to_bytes(self) -> bytes:
-        """The pieces as a JSON list."""
-        return (json.dumps(list(self.pieces), ensure_ascii=False, indent=0) + "\n").encode()
+        """JSON: a list of pieces, or an object if tokens were added."""
+        pieces = list(self.pieces)
+        added = [dataclasses.asdict(token) for token in self.added]
+        content = {"pieces": pieces, "added": added} if added else pieces
+        return (json.dumps(content, ensure_ascii=False, indent=0) + "\n").encode()
 
     @functools.cached_property
     def ids(self) -> Mapping[str, int]:
@@ -56,26 +98,36 @@ class TypeTable:
         num_threads: int,
     ) -> list[list[int]]:
         """Token ids of each sentence; a language code at its beginning is one token."""
-        codes = [self.language_code(sentence) for sentence in sentences]
-        texts = [text.removeprefix(code) for text, code in zip(sentences, codes, strict=True)]
-        pieces = processor.encode(texts, out_type=str, num_threads=num_threads)
         ids = self._ids_of_text
+        parts = [list(self._parts(sentence)) for sentence in sentences]
+        texts = [part.text for row in parts for part in row if not part.is_type]
+        # One call, which may use several threads.
+        encoded = iter(processor.encode(texts, out_type=str, num_threads=num_threads))
         return [
-            [ids.get(piece, _UNK) for piece in ([code, *row] if code else row)]
-            for code, row in zip(codes, pieces, strict=True)
+            [
+                ids.get(piece, _UNK)
+                for part in row
+                for piece in ([part.text] if part.is_type else next(encoded))
+            ]
+            for row in parts
         ]
 
     def encode_with_spans(
         self, processor: sentencepiece.SentencePieceProcessor, sentence: str
     ) -> tuple[list[int], list[tuple[int, int]]]:
         """Token ids as by `encode`, and their places in the sentence's UTF-8 bytes."""
-        code = self.language_code(sentence)
-        before = len(code.encode())
-        found = processor.encode(sentence.removeprefix(code), return_type="proto").pieces
-        pieces = [*([code] if code else []), *(piece.piece for piece in found)]
-        spans = [(before + piece.begin, before + piece.end) for piece in found]
-        ids = [self._ids_of_text.get(piece, _UNK) for piece in pieces]
-        return ids, [(0, before)] * bool(code) + spans
+        ids: list[int] = []
+        spans: list[tuple[int, int]] = []
+        for part in self._parts(sentence):
+            before = len(sentence[: part.begin].encode())
+            if part.is_type:
+                ids.append(self._ids_of_text[part.text])
+                spans.append((before, before + len(part.text.encode())))
+                continue
+            for piece in processor.encode(part.text, return_type="proto").pieces:
+                ids.append(self._ids_of_text.get(piece.piece, _UNK))
+                spans.append((before + piece.begin, before + piece.end))
+        return ids, spans
 
     def decode(
         self, processor: sentencepiece.SentencePieceProcessor, rows: Sequence[Sequence[int]]
@@ -107,3 +159,55 @@ class TypeTable:
         # These marks are quotes in several languages.
         known = sentence.startswith(">>") and code + closing in self._ids_of_text
         return code + closing if known else ""
+
+    @functools.cached_property
+    def _added(self) -> Mapping[str, AddedToken]:
+        return {token.text: token for token in self.added}
+
+    @functools.cached_property
+    def _any_added(self) -> re.Pattern[str]:
+        """Of tokens that begin at one place, the longest."""
+        longest_first = sorted(self._added, key=len, reverse=True)
+        return re.compile("|".join(map(re.escape, longest_first)))
+
+    def _parts(self, sentence: str) -> Iterator[_Part]:
+        """The sentence in order, cut as transformers' tokenizers cut it: text, and single types."""
+        code = self.language_code(sentence)
+        if code:
+            yield _Part(code, 0, True)
+        if not self.added:
+            yield _Part(sentence[len(code) :], len(code), False)
+            return
+
+        parts = list(self._cut(sentence, len(code)))
+        for number, part in enumerate(parts):
+            if not part.is_type:
+                continue
+            token = self._added[part.text]
+            before = parts[number - 1] if number > 0 else _Part("", 0, False)
+            after = parts[number + 1] if number + 1 < len(parts) else _Part("", 0, False)
+            if token.rstrip and after.text:
+                text = after.text.lstrip()
+                begin = after.begin + len(after.text) - len(text)
+                parts[number + 1] = after = _Part(text, begin, after.is_type)
+            if token.lstrip and before.text:
+                parts[number - 1] = before = before._replace(text=before.text.rstrip())
+            if not token.single_word:
+                continue
+            # Part of a longer word: it joins the text beside it.
+            if before.text and before.text[-1] != " ":
+                parts[number - 1] = _Part(before.text + part.text, before.begin, False)
+                parts[number] = part._replace(text="")
+            elif after.text and after.text[0] != " ":
+                parts[number + 1] = _Part(part.text + after.text, part.begin, False)
+                parts[number] = part._replace(text="")
+        yield from (part for part in parts if part.text)
+
+    def _cut(self, sentence: str, begin: int) -> Iterator[_Part]:
+        for match in self._any_added.finditer(sentence, begin):
+            if begin < match.start():
+                yield _Part(sentence[begin : match.start()], begin, False)
+            yield _Part(match[0], match.start(), True)
+            begin = match.end()
+        if begin < len(sentence):
+            yield _Part(sentence[begin:], begin, False)

@@ -30,7 +30,7 @@ from flaxformer_mt.data.sentencepiece_training import (
     VocabularyError as VocabularyError,
     trained_model,
 )
-from flaxformer_mt.data.type_table import TypeTable
+from flaxformer_mt.data.type_table import AddedToken, TypeTable
 from flaxformer_mt.files.atomic import replacing
 from flaxformer_mt.files.reading import explained, load_json, read_file
 
@@ -39,7 +39,9 @@ from flaxformer_mt.files.reading import explained, load_json, read_file
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 _MARKS = {"pad": PAD, "bos": BOS, "eos": EOS, "unk": UNK}
 
-FORMATS = (1, 2)  # 1: ids are the models' own; 2: of a model with a table, those of the table
+# 1: ids are the models' own; 2: of a model with a table, those of the table; 3: tables may have
+# added tokens.
+FORMATS = (1, 2, 3)
 INDEX = "vocabulary.json"
 _ADVICE = "; restore it from a copy: a model works only with its own vocabulary"
 BLANK = "\u2581"
@@ -70,9 +72,9 @@ class Vocabulary:
             vocabulary = cls(read_file(path))
         if table is not None:
             with explained(VocabularyError, Path(table), _ADVICE):
-                pieces = tuple(load_json(Path(table)))
+                content = load_json(Path(table))
             try:
-                vocabulary = cls(vocabulary.model, TypeTable(pieces))
+                vocabulary = cls(vocabulary.model, TypeTable.from_json(content))
             except VocabularyError as error:
                 raise VocabularyError(f"{table}: {error}{_ADVICE}") from error
         if sha256 not in (None, vocabulary.digest):
@@ -171,6 +173,11 @@ class Vocabulary:
         return self.table.language_code(sentence) if self.table is not None else ""
 
     @property
+    def added_tokens(self) -> tuple[AddedToken, ...]:
+        """Pieces that are one token wherever text spells them."""
+        return self.table.added if self.table is not None else ()
+
+    @property
     def language_codes(self) -> list[str]:
         """The pieces, such as >>fra<<, that tell a model of several languages what to write."""
         return [piece for piece in self.pieces()[UNK + 1 :] if piece == self.language_code(piece)]
@@ -264,7 +271,10 @@ class Vocabularies:
         if directory.exists() and any(directory.iterdir()):
             raise VocabularyError(f"{directory}: already exists; a vocabulary is never replaced")
         directory.parent.mkdir(parents=True, exist_ok=True)
-        version = 1 if self.src.table is None and self.tgt.table is None else 2
+        tables = [side.table for side in (self.src, self.tgt) if side.table is not None]
+        version = 1
+        if tables:
+            version = 3 if any(table.added for table in tables) else 2
         index: dict[str, Any] = {"format": version, "shared": self.shared, "ids": _MARKS}
         names = {"shared": self.src} if self.shared else {"src": self.src, "tgt": self.tgt}
         with replacing(directory, aside=directory.with_name(directory.name + ".partial")) as aside:

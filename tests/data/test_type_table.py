@@ -9,7 +9,7 @@ import sentencepiece
 from hypothesis import given, strategies as st
 
 from flaxformer_mt.data.sampling import Resampler
-from flaxformer_mt.data.type_table import MARKS, TypeTable
+from flaxformer_mt.data.type_table import MARKS, AddedToken, TypeTable
 from flaxformer_mt.data.vocabulary import (
     BOS,
     EOS,
@@ -105,6 +105,52 @@ def test_spans_of_any_tokens_cut_the_decoded_text(tokens):
         elif token != UNK:
             said = text.encode()[begin:end].decode()
             assert said.strip() == piece.replace("\u2581", " ").strip()
+
+
+def with_added(*added: AddedToken) -> Vocabulary:
+    plain = tabled(*(token.text for token in added))
+    assert plain.table is not None
+    return Vocabulary(plain.model, TypeTable(plain.table.pieces, added))
+
+
+@pytest.mark.parametrize(
+    ("text", "cut"),
+    [
+        ("the <tag> cat", ["the ", "<tag>", " cat"]),
+        ("<tag>the<tag><tag>", ["<tag>", "the", "<tag>", "<tag>"]),
+        ("the <tag2> <tag", ["the ", "<tag2>", " <tag"]),  # the longest
+        (">>fra<< <tag> the", [">>fra<<", " ", "<tag>", " the"]),
+        ("the wide cat", ["the ", "wide", " cat"]),
+        ("thewide cat widen", ["thewide", " cat ", "widen"]),  # not within a word
+        ("the <eat> cat", ["the", "<eat>", "cat"]),  # with the blanks beside it
+        ("", []),
+    ],
+)
+def test_added_tokens_are_one_token_each(text, cut):
+    tokens = [AddedToken("<tag>"), AddedToken("<tag2>"), AddedToken("wide", single_word=True)]
+    vocabulary = with_added(*tokens, AddedToken("<eat>", lstrip=True, rstrip=True))
+    plain, own = tabled(), vocabulary.table.ids
+    expected = [
+        token for part in cut for token in ([own[part]] if part in own else plain.encode([part])[0])
+    ]
+    assert vocabulary.encode([text, "the"]) == [expected, plain.encode(["the"])[0]]
+    tokens, spans = vocabulary.encode_with_spans(text)
+    assert tokens == expected
+    spelled = [text.encode()[begin:end].decode() for begin, end in spans]
+    assert "".join("".join(spelled).split()) == "".join(text.split())
+
+
+def test_added_tokens_are_saved(tmp_path):
+    pair = Vocabularies(with_added(AddedToken("<tag>", lstrip=True)), tabled("<tag>"))
+    pair.save(tmp_path / "vocabulary")
+    assert Vocabularies.load(tmp_path / "vocabulary") == pair
+    index = json.loads((tmp_path / "vocabulary" / "vocabulary.json").read_text())
+    assert index["format"] == 3, "a version that knows no added tokens must not split them"
+    file = tmp_path / "vocabulary" / "src.table.json"
+    for change in ({"pieces": 3}, {"added": [{"text": "absent"}]}, {"added": [{"word": "<tag>"}]}):
+        file.write_text(json.dumps({"pieces": [*MARKS, "<tag>"], "added": []} | change))
+        with pytest.raises(VocabularyError, match=r"src.table.json: (is not|the added token 'abs)"):
+            Vocabularies.load(tmp_path / "vocabulary")
 
 
 def test_saved_and_loaded(tmp_path):
