@@ -13,6 +13,30 @@ from flaxformer_mt.interop import ExportError, runner
 from flaxformer_mt.rundir.paths import write_json
 
 
+def _stopping(program: str, patience: float) -> str:
+    """How the other beam search stops, where the run's stops otherwise; by each program's source
+    (CTranslate2 4.8; transformers 5.23, `_check_early_stop_heuristic`)."""
+    if program != "transformers":
+        if patience == 1:
+            return ""
+        return (
+            f"- {program} stops once as many translations as the beam holds have ended, as the "
+            "run\n  does with `--patience 1`. A few outputs differ."
+        )
+    if patience == 1:
+        return (
+            "- The search stops once as many translations as the beam holds have ended\n  "
+            "(`early_stopping=True`), as in the run."
+        )
+    return (
+        "- `early_stopping` is `False`, transformers' default: once as many translations as the\n"
+        "  beam holds have ended, it stops unless the best unfinished one, judged by its length\n"
+        "  so far, scores above the worst of them. The run stops by another rule\n"
+        f"  (`decoding.patience` is {patience:g}); `early_stopping=True` is its `--patience 1`,\n"
+        '  and `"never"` searches longest. A few outputs differ.'
+    )
+
+
 def search_of(config: DecodingConfig, program: str) -> tuple[float, str]:
     """The length penalty of `program` that equals the run's (0 if none does, since these programs
     only know an exponent of |Y|), and Markdown notes on the searches' differences."""
@@ -38,11 +62,8 @@ def search_of(config: DecodingConfig, program: str) -> tuple[float, str]:
             f"(`decoding.ends_among` is `candidates`); in {program} only the beam best may,\n  as "
             "in the run with `--ends-among beam`. A few outputs differ."
         )
-    if config.beam_size > 1 and config.patience != 1:
-        notes.append(
-            f"- {program} stops once as many translations as the beam holds have ended, as the "
-            "run\n  does with `--patience 1`. A few outputs differ."
-        )
+    if config.beam_size > 1 and (stopping := _stopping(program, config.patience)):
+        notes.append(stopping)
     for name, off in (("coverage_penalty", 0.0), ("diverse_groups", 1), ("outputs", "text")):
         if (value := getattr(config, name)) != off:
             notes.append(f"- The run's `decoding.{name}` of {value} is not supported here.")

@@ -136,6 +136,7 @@ def write(translator: Translator, folder: Path, *, card: Card) -> None:
         "num_beams": translator.config.beam_size,
         "length_penalty": length_penalty,
         "no_repeat_ngram_size": translator.config.no_repeat_ngram,
+        "early_stopping": translator.config.patience == 1,
     }
     write_json(folder / "generation_config.json", generation)
     _write_tokenizer(translator, folder, card)
@@ -229,15 +230,14 @@ class Runtime(ParityRuntime):
             ).eval()
         config = self._model.config
         self._src, self._tgt = ids or (range(config.vocab_size), range(config.decoder_vocab_size))
-        # The first of this program's types that has an id: two may share one.
-        self._ours_of_src, self._ours_of_tgt = (
-            {there: here for here, there in reversed(list(enumerate(each)))}
-            for each in (self._src, self._tgt)
-        )
+        self._ours_of_src, self._ours_of_tgt = map(_ours, (self._src, self._tgt))
+        never = {self._tgt[mark] for mark in (PAD, BOS, UNK)}
+        # One that the decoder begins with may have a use of its own.
+        self._never = sorted(id for id in never if self._ours_of_tgt[id] in (PAD, BOS, UNK))
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
         return [
-            [self._ours_of_src[token] for token in self._tokenizer(line).input_ids]
+            [self._ours_of_src.get(token, UNK) for token in self._tokenizer(line).input_ids]
             for line in lines
         ]
 
@@ -261,13 +261,25 @@ class Runtime(ParityRuntime):
                 decoder_start_token_id=self._tgt[BOS],
                 forced_eos_token_id=self._tgt[EOS],
                 no_repeat_ngram_size=0,
-                bad_words_ids=[[token] for token in {self._tgt[mark] for mark in (PAD, BOS, UNK)}],
+                bad_words_ids=[[token] for token in self._never],
             ).tolist()
-        found = []
-        for output in outputs:
-            tokens = [self._ours_of_tgt[token] for token in output[1:]]
-            found.append(tokens[: tokens.index(EOS)] if EOS in tokens else tokens)
-        return found
+        return [self._tokens(output) for output in outputs]
+
+    def by_own_settings(self, source: Sequence[int], *, limit: int) -> list[int]:
+        """The output by the folder's own search settings, of at most `limit` tokens, its end mark
+        included."""
+        torch = self._torch
+        if self._model.generation_config.forced_eos_token_id is None:
+            limit -= 1  # its last token is no end mark
+        ids = torch.tensor([[self._src[token] for token in source]])
+        with torch.no_grad(), _quiet():
+            [output] = self._model.generate(ids, max_new_tokens=limit, max_length=None).tolist()
+        return self._tokens(output)
+
+    def _tokens(self, output: Sequence[int]) -> list[int]:
+        """This program's tokens of an output, without what the decoder began with and ended by."""
+        tokens = [self._ours_of_tgt.get(token, UNK) for token in output[1:]]
+        return tokens[: tokens.index(EOS)] if EOS in tokens else tokens
 
     def log_probs(self, sources: Rows, targets: Rows) -> list[LogProbs]:
         torch, found = self._torch, []
@@ -281,6 +293,12 @@ class Runtime(ParityRuntime):
             log_probs = torch.log_softmax(logits.float(), dim=-1)
             found.append(log_probs[torch.arange(len(out)), torch.tensor(out)].numpy())
         return found
+
+
+def _ours(ids: Sequence[int]) -> dict[int, int]:
+    """This program's type of each of the folder's; of several the first, the begin mark last."""
+    numbers = [*(number for number in range(len(ids)) if number != BOS), BOS]
+    return {ids[number]: number for number in reversed(numbers)}
 
 
 @contextlib.contextmanager

@@ -2,7 +2,8 @@
 
 Types are renumbered: here padding, begin, end and unknown are 0 to 3 in every vocabulary. Marian's
 decoder begins with padding instead of a begin mark: that type becomes the begin mark, and padding
-here is a type without a share in the softmax.
+here is a type without a share in the softmax. Where it begins with another type in use, such as the
+end mark, the begin mark is a copy without a share.
 
 Their kernels are [out, in]; their sinusoids have all sines before all cosines, so channels are in
 another order than here; every projection has a bias.
@@ -18,7 +19,7 @@ from jaxtyping import Float
 
 from flaxformer_mt.config import ModelConfig
 from flaxformer_mt.data.type_table import TypeTable
-from flaxformer_mt.data.vocabulary import PAD
+from flaxformer_mt.data.vocabulary import BOS, PAD, UNK
 from flaxformer_mt.interop import ExportError
 from flaxformer_mt.interop.weights import (
     Weights,
@@ -33,13 +34,12 @@ from flaxformer_mt.model.parameters import STACKS, layer_name
 NORM_EPSILON = 1e-5
 _ACTIVATIONS: dict[str, Literal["relu", "silu"]]
 _ACTIVATIONS = {"relu": "relu", "silu": "silu", "swish": "silu"}
-# Marian settings for which this program supports only one value.
+# Marian settings for which this program supports only one value. transformers reads none of them,
+# nor `static_position_embeddings`: the arrays tell.
 _REQUIRED = {
     "normalize_before": False,
     "normalize_embedding": False,
     "add_final_layer_norm": False,
-    "static_position_embeddings": True,
-    "scale_embedding": True,
 }
 # No array of a checkpoint confirms this number.
 _MOST_POSITIONS = 1 << 16
@@ -61,15 +61,20 @@ class Types:
     table: TypeTable
     ids: tuple[int, ...]
 
+    @property
+    def never_generated(self) -> list[int]:
+        """Ids of marks that no output holds, in the folder."""
+        shared = self.ids[BOS] in self.ids[BOS + 1 :]
+        return sorted({self.ids[mark] for mark in ((PAD, UNK) if shared else (PAD, BOS, UNK))})
+
 
 def model_config(config: Mapping[str, Any]) -> ModelConfig:
     """The model that a `config.json` describes. Raises ExportError for what has no form here, and
     KeyError, TypeError or ValueError for settings that are missing or of another type."""
-    given = {"scale_embedding": False, **config}  # as transformers reads it
     problems = [
-        f"{name} = {given[name]!r}"
+        f"{name} = {config[name]!r}"
         for name, value in _REQUIRED.items()
-        if given.get(name, value) != value
+        if config.get(name, value) != value
     ]
     for name in ("attention_heads", "ffn_dim"):
         encoder, decoder = (config[f"{side}_{name}"] for side in STACKS)
@@ -120,6 +125,32 @@ def sizes(config: Mapping[str, Any]) -> tuple[int, int]:
     return src, src if is_shared(config) or tgt is None else tgt
 
 
+def with_scale(
+    weights: Weights, config: ModelConfig, given: Mapping[str, Any]
+) -> tuple[Weights, ModelConfig]:
+    """The same function in this program's form, which multiplies embeddings by sqrt(d_model).
+
+    A model without that (`scale_embedding`) gets smaller tables for its inputs, untied from the
+    softmax's.
+    """
+    if given.get("scale_embedding", False):  # its default in transformers
+        return weights, config
+    source, target, softmax = tables(weights, config)
+    scale = np.float32(math.sqrt(config.d_model))
+    names = (each["none"] for each in (SOURCE_TABLE, TARGET_TABLE, SOFTMAX_TABLE))
+    untied = zip(names, (source / scale, target / scale, softmax), strict=True)
+    former = {each[config.tie] for each in (SOURCE_TABLE, TARGET_TABLE, SOFTMAX_TABLE)}
+    rest = {
+        path: array
+        for path, array in weights.items()
+        if path.removeprefix("embedding/") not in former
+    }
+    return (
+        rest | {f"embedding/{name}": table for name, table in untied},
+        dataclasses.replace(config, tie="none"),
+    )
+
+
 def renumbered(weights: Weights, config: ModelConfig, src: Types, tgt: Types) -> Weights:
     """The weights with rows in this program's order; padding has no share in the softmax."""
     source, target, softmax = (
@@ -134,6 +165,9 @@ def renumbered(weights: Weights, config: ModelConfig, src: Types, tgt: Types) ->
         for path in (source, target, softmax):
             found[path][PAD] = 0
         found[bias][PAD] = NO_SHARE
+    if tgt.ids[BOS] in tgt.ids[BOS + 1 :]:
+        # The type that the decoder begins with has a use of its own, where its share is.
+        found[bias][BOS] += NO_SHARE
     return found
 
 

@@ -83,6 +83,12 @@ class Model:
         return text.replace("\r", " ").replace("\n", " ").strip(" ")
 
 
+def _release(version: str) -> tuple[int, int]:
+    """The first two numbers of a version; programs with dynamic sizes differ between these."""
+    major, minor = version.split(".")[:2]
+    return int(major), int(minor)
+
+
 def _limit(settings: dict[str, Any], length: int) -> int:
     """The most tokens in the output for `length` tokens, end marks included."""
     ratio, extra = settings["max_ratio"], settings["max_extra_tokens"]
@@ -132,6 +138,12 @@ class StableHLO:
         import jax
         import jax.export
 
+        if _release(jax.__version__) < _release(needed := settings.get("jax", "0.0")):
+            raise ValueError(
+                f"{folder}: its programs were written by JAX {needed} and this is JAX "
+                f"{jax.__version__}, which may not read them: "
+                f"pip install 'jax>={'.'.join(map(str, _release(needed)))}'"
+            )
         self._settings = settings
         self._params: dict[str, Any] = {}
         with np.load(folder / WEIGHTS) as arrays:

@@ -38,6 +38,8 @@ Or `python translate.py < LINES`. It needs only the packages above, and shows ho
 programs. Arrays are int32 and float32; the number of sentences and the lengths of source and cache
 are dynamic, the lengths up to `max_length` in `settings.json`.
 
+Written by JAX {release}; an older JAX can't read programs whose sizes are dynamic.
+
 The search is greedy: without the run's beam and length penalty.
 """
 
@@ -68,12 +70,13 @@ def write(translator: Translator, folder: Path) -> None:
         platforms=PLATFORMS,
         jax=jax.__version__,
     )
+    release = ".".join(jax.__version__.split(".")[:2])
     write_readme(
         folder,
         title=f"A model as StableHLO programs for {', '.join(PLATFORMS)}",
-        install="jax flatbuffers numpy sentencepiece",
+        install=f'"jax>={release}" flatbuffers numpy sentencepiece',
         use=_USE,
-        notes=_NOTES,
+        notes=_NOTES.format(release=release),
     )
 
 

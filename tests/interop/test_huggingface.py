@@ -72,6 +72,18 @@ def test_arrays_are_written_in_any_memory_layout(layout, tmp_path):
     np.testing.assert_array_equal(load_file(tmp_path / "a.safetensors")["a"], array)
 
 
+@pytest.mark.parametrize(
+    ("patience", "early_stopping", "note"),
+    [(1.0, True, "(`early_stopping=True`), as in"), (0.0, False, "is `False`, transformers' def")],
+)
+def test_when_transformers_stops_is_said(patience, early_stopping, note, tmp_path):
+    made = translator()
+    made.config = dataclasses.replace(made.config, patience=patience)
+    huggingface.write(made, tmp_path, card=CARD)
+    assert read(tmp_path / "generation_config.json")["early_stopping"] is early_stopping
+    assert note in (tmp_path / "README.md").read_text()
+
+
 def test_the_card_tells_where_the_model_is_from(tmp_path):
     run = make_run(tmp_path / "run", {1: None, 2: None})
     scoring = Scoring(ter=False, resamples=0, language="de")

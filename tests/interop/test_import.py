@@ -13,6 +13,7 @@ from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.interop import ExportError, huggingface
 from flaxformer_mt.interop.import_run import import_marian
 from flaxformer_mt.interop.marian import sinusoids_in_halves
+from flaxformer_mt.interop.parity import Reference
 from flaxformer_mt.interop.weights import interleaved_from_halves
 from flaxformer_mt.model.embedding import sinusoids
 from flaxformer_mt.rundir import WorkdirError
@@ -115,7 +116,6 @@ def change_json(path: Path, **values: Any) -> None:
     [
         # Settings of config.json.
         ({"normalize_before": True}, "not supported here: normalize_before = True"),
-        ({"scale_embedding": None}, "not supported here: scale_embedding = False"),
         ({"activation_function": "gelu"}, "not supported here: activation_function = 'gelu'"),
         ({"decoder_ffn_dim": 7}, "encoder_ffn_dim = 48 and decoder_ffn_dim = 7"),
         ({"encoder_attention_heads": 5, "decoder_attention_heads": 5}, "d_model = 32 with 5 heads"),
@@ -125,7 +125,9 @@ def change_json(path: Path, **values: Any) -> None:
         ({"eos_token_id": "\x1b[2J"}, r"eos_token_id is '.x1b.2J'"),
         ({"decoder_start_token_id": "<pad>"}, "is not a Marian model's folder: TypeError"),
         ({"num_beams": 0}, "'decoding.beam_size' = 0 must be at least 1"),
-        ({"decoder_start_token_id": 0}, "decoder_start_token_id = 0 is not a special"),
+        ({"decoder_start_token_id": 999}, "decoder_start_token_id = 999, but the model has"),
+        ({"max_length": -3}, "max_length = -3 must be an integer > 1"),
+        (("added_tokens.json", b"[]"), "added_tokens.json: is not a JSON object"),
         ({"eos_token_id": 5}, "eos_token_id is 5 in config.json, but 0 in the vocabulary"),
         ({"encoder_layers": 1}, "arrays unknown to a Marian .*'model.encoder.layers.1"),
         ({"decoder_layers": 4}, "has no array 'model.decoder.layers.3.self_attn.q_proj.weight'"),
@@ -199,6 +201,15 @@ def test_what_is_not_kept_is_said(folder, tmp_path):
     assert len(notes) == 1 and "bad_words_ids [[5, 6]] are not imported" in notes[0]
 
 
+def test_the_search_is_theirs_or_said(folder, tmp_path):
+    settings = {"max_length": 7, "early_stopping": True, "forced_eos_token_id": 0, "min_length": 2}
+    (folder / "generation_config.json").write_text(json.dumps(settings))
+    notes: list[str] = []
+    config = imported(tmp_path, report=notes.append).config
+    assert (config.max_ratio, config.max_extra_tokens, config.patience) == (0.0, 6, 1.0)
+    assert len(notes) == 1 and notes[0].startswith("min_length = 2 is not imported: ")
+
+
 @pytest.mark.parametrize(
     ("generation", "expected"),
     [
@@ -260,3 +271,133 @@ def test_a_tied_table_may_be_there_twice_if_it_is_the_same(tmp_path, name):
     put_arrays(tmp_path / "marian", {name: table + np.float16(0.5)})
     with pytest.raises(ExportError, match="differs from the table that it is tied"):
         import_marian(tmp_path / "marian", tmp_path / "other", ["x"])
+
+
+def reference_log_probs(made: Translator) -> np.ndarray:
+    sources = [[*ids, 2] for ids in made.vocabularies.src.encode(["the cat sees it all .", "it"])]
+    return np.concatenate(Reference(made).log_probs(sources, [[10, 11], [12]]))
+
+
+def test_weights_may_be_in_several_files(folder, tmp_path):
+    from safetensors.numpy import load_file, save_file
+
+    expected = reference_log_probs(imported(tmp_path))
+    state = load_file(folder / "model.safetensors")
+    parts = {"a.safetensors": {}, "b.safetensors": {}}
+    weight_map = {}
+    for number, name in enumerate(state):
+        file = sorted(parts)[number % 2]
+        parts[file][name] = state[name]
+        weight_map[name] = file
+    for file, part in parts.items():
+        save_file(part, folder / file)
+    (folder / "model.safetensors").unlink()
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": weight_map}))
+    import_marian(folder, tmp_path / "other", ["x"])
+    np.testing.assert_array_equal(
+        reference_log_probs(Translator.load(tmp_path / "other")), expected
+    )
+
+    (folder / "b.safetensors").unlink()
+    with pytest.raises(ExportError, match=r"b.safetensors: is missing, but model.safetensors.in"):
+        import_marian(folder, tmp_path / "third", ["x"])
+    for damaged in ({}, {"weight_map": {"a": "../run/a.safetensors"}}, {"weight_map": {"a": 3}}):
+        index.write_text(json.dumps(damaged))
+        with pytest.raises(ExportError, match=r"index.json: its weight_map must give a file of"):
+            import_marian(folder, tmp_path / "third", ["x"])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"eos_token_id": [0]},
+        {"static_position_embeddings": False},
+        {"decoder_start_token_id": None},
+    ],
+    ids=str,
+)
+def test_settings_that_change_nothing_are_taken(folder, tmp_path, changes):
+    expected = reference_log_probs(imported(tmp_path))
+    change_json(folder / "config.json", **changes)
+    import_marian(folder, tmp_path / "other", ["x"])
+    other = reference_log_probs(Translator.load(tmp_path / "other"))
+    np.testing.assert_array_equal(other, expected)
+
+
+@pytest.mark.parametrize("start", ["</s>", ">>deu<<", "<unk>"])
+def test_a_decoder_may_begin_with_a_type_in_use(folder, tmp_path, start):
+    """As BART's begins with the end mark."""
+    number = vocabulary("en", "de")[start]
+    change_json(folder / "config.json", decoder_start_token_id=number)
+    made = imported(tmp_path)
+    pieces = made.vocabularies.tgt.pieces()
+    table = np.asarray(made.params["embedding"]["shared"])
+    np.testing.assert_array_equal(table[1], table[pieces.index(start)])
+    assert made.vocabularies.src.encode([">>deu<< it"])[0][0] == pieces.index(">>deu<<")
+    # The copy has no share.
+    bias = np.asarray(made.params["embedding"]["softmax_bias"])
+    assert bias[1] == pytest.approx(bias[pieces.index(start)] - 100)
+
+
+def test_generation_config_says_what_the_decoder_begins_with(folder, tmp_path):
+    (folder / "generation_config.json").write_text(json.dumps({"decoder_start_token_id": 0}))
+    table = np.asarray(imported(tmp_path).params["embedding"]["shared"])
+    np.testing.assert_array_equal(table[1], table[2])
+
+
+@pytest.mark.parametrize("separate", [False, True])
+def test_unscaled_embeddings_are_tables_of_their_own(tmp_path, separate):
+    state = write_arrays(tmp_path / "marian", separate=separate, scale_embedding=False)
+    made = imported(tmp_path)
+    assert made.model.config.tie == "none"
+    name = "model.decoder.embed_tokens.weight" if separate else "model.shared.weight"
+    expected = np.float32(state[name][-2][ORDER])
+    np.testing.assert_array_equal(code_row(made, "softmax"), expected)
+    np.testing.assert_allclose(code_row(made, "target") * 32**0.5, expected, rtol=1e-6)
+
+
+def add_tokens(folder: Path, *, listed: bool) -> None:
+    """As transformers adds them: the tables grow by a row each."""
+    size = len(vocabulary("en", "de"))
+    state = put_arrays(folder, {})
+    rows = np.float16(np.random.default_rng(5).standard_normal((2, SIZES["d_model"])))
+    put_arrays(
+        folder,
+        {
+            "model.shared.weight": np.concatenate([state["model.shared.weight"], rows]),
+            "final_logits_bias": np.pad(state["final_logits_bias"], ((0, 0), (0, 2))),
+        },
+    )
+    change_json(folder / "config.json", vocab_size=size + 2, decoder_vocab_size=size + 2)
+    if listed:
+        tokens = {"0": {"content": "</s>"}, str(size - 1): {"content": "<pad>"}}
+        tokens |= {str(size): {"content": "<tag>"}, str(size + 1): {"content": "<2de>"}}
+        change_json(folder / "tokenizer_config.json", added_tokens_decoder=tokens)
+    else:
+        content = json.dumps({"<tag>": size, "<2de>": size + 1})
+        (folder / "added_tokens.json").write_text(content)
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_added_tokens_are_one_token(folder, tmp_path, listed):
+    plain = imported(tmp_path).vocabularies.src
+    add_tokens(folder, listed=listed)
+    import_marian(folder, tmp_path / "other", ["x"])
+    made = Translator.load(tmp_path / "other")
+    pieces = made.vocabularies.src.pieces()
+    tag, language = pieces.index("<tag>"), pieces.index("<2de>")
+    [the], [cat] = (plain.encode([text])[0][:1] for text in ("the", "cat"))
+    [tokens] = made.vocabularies.src.encode(["<2de>the <tag>cat"])
+    assert tokens[:4] == [language, the, tag, cat]
+    state = put_arrays(folder, {})
+    table = np.asarray(made.params["embedding"]["shared"])
+    expected = np.float32(state["model.shared.weight"][-2][ORDER])
+    np.testing.assert_array_equal(table[tag], expected)
+
+
+def test_an_added_token_without_a_row_is_named(folder, tmp_path):
+    (folder / "added_tokens.json").write_text(json.dumps({"<tag>": 5000}))
+    notes: list[str] = []
+    imported(tmp_path, report=notes.append)
+    assert len(notes) == 1 and "token '<tag>' is not imported: its id is 5000, and" in notes[0]

@@ -4,6 +4,8 @@ Needs an environment with PyTorch and transformers (`tests/interop/peers.txt`; C
 how to make one); skipped elsewhere.
 """
 
+import json
+
 import pytest
 
 from flaxformer_mt.config import DataConfig
@@ -31,7 +33,14 @@ TOLERANCE = 1e-4
 
 @pytest.mark.parametrize("separate", [False, True])
 @pytest.mark.parametrize(
-    "changes", [{"activation_function": "relu"}, {"tie_word_embeddings": False}], ids=str
+    "changes",
+    [
+        {"activation_function": "relu"},
+        {"tie_word_embeddings": False},
+        {"scale_embedding": False, "static_position_embeddings": False, "eos_token_id": [0]},
+        {"decoder_start_token_id": 0},
+    ],
+    ids=str,
 )
 def test_an_imported_model_is_the_same(changes, separate, tmp_path):
     folder, few = tmp_path / "marian", tmp_path / "few.txt"
@@ -100,3 +109,54 @@ def test_an_exported_model_is_the_same(form, tmp_path):
         assert generated == [BOS, *output, EOS]
     texts = tokenizer.batch_decode(outputs, skip_special_tokens=True)
     assert texts == made.vocabularies.tgt.decode(outputs)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"max_length": 6, "num_beams": 1, "forced_eos_token_id": 0},
+        {"decoder_start_token_id": 4, "max_length": 8, "num_beams": 1},
+    ],
+    ids=str,
+)
+def test_an_imported_search_is_generate_by_the_folders_own_settings(settings, tmp_path):
+    """Greedy: transformers' beams count a forced end mark as certain."""
+    folder, few = tmp_path / "marian", tmp_path / "few.txt"
+    marian_models.write_arrays(folder)
+    marks = {"bad_words_ids": [[marian_models.vocabulary("en", "de")["<pad>"]], [1]]}
+    marks |= {"eos_token_id": 0, "decoder_start_token_id": marks["bad_words_ids"][0][0]}
+    (folder / "generation_config.json").write_text(json.dumps(marks | settings))
+    lines = sorted(marian_models.ENGLISH, key=len)[:16:5]
+    few.write_text("".join(f"{line}\n" for line in lines))
+    said: list[str] = []
+    import_marian(folder, tmp_path / "run", ["x"], sample=str(few), report=said.append)
+    assert len(said) == 1 and f", {len(lines)} of {len(lines)} lines are translated as" in said[0]
+
+    # Without this program's limits.
+    model = transformers.MarianMTModel.from_pretrained(str(folder), dtype=torch.float32).eval()
+    tokenizer = transformers.MarianTokenizer.from_pretrained(str(folder))
+    ours = [each.text for each in Translator.load(tmp_path / "run").translate(lines)]
+    theirs = [model.generate(**tokenizer(line, return_tensors="pt"))[0] for line in lines]
+    # What the decoder began with is no part of the text.
+    assert ours == [tokenizer.decode(ids[1:], skip_special_tokens=True) for ids in theirs]
+
+
+def test_tokens_that_transformers_added_are_one_token(tmp_path):
+    first, second, sample = tmp_path / "first", tmp_path / "second", tmp_path / "sample.txt"
+    marian_models.write_arrays(first)
+    tokenizer = transformers.MarianTokenizer.from_pretrained(str(first))
+    model = transformers.MarianMTModel.from_pretrained(str(first), dtype=torch.float32)
+    tokenizer.add_tokens(["<tag>", transformers.AddedToken("wide", single_word=True)])
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<2de>"]})
+    model.resize_token_embeddings(len(tokenizer))
+    tokenizer.save_pretrained(second)
+    model.save_pretrained(second)
+    lines = ["<2de> the <tag>cat", "a wide cat", "thewidecat <tag> <tag2>", "the cat <tag>"]
+    sample.write_text("".join(f"{line}\n" for line in lines))
+    # The comparison checks every token.
+    parity = import_marian(second, tmp_path / "run", ["x"], sample=str(sample), bound=TOLERANCE)
+    assert parity is not None and parity.same_output == parity.sentences == len(lines)
+    made = Translator.load(tmp_path / "run").vocabularies.src
+    assert [made.pieces(ids)[0] for ids in made.encode(["<tag>", "<2de>", "wide"])] == [
+        *("<tag>", "<2de>", "wide")
+    ]

@@ -84,6 +84,18 @@ def test_float32_is_the_same(form, changes, tmp_path):
         assert program.platforms == ("cpu", "cuda", "tpu")
 
 
+def test_a_jax_that_is_older_than_the_folder_is_named(tmp_path, monkeypatch):
+    pytest.importorskip("flatbuffers", reason="needs the [export] extra")
+    stablehlo.write(translator(), tmp_path)
+    release = ".".join(jax.__version__.split(".")[:2])
+    assert f'"jax>={release}" ' in (tmp_path / "README.md").read_text()
+    monkeypatch.setattr(jax, "__version__", "0.8.3")
+    with pytest.raises(ValueError, match=rf"this is JAX 0.8.3, .*: pip install 'jax>={release}'"):
+        model_of(tmp_path)
+    monkeypatch.setattr(jax, "__version__", "0.99.0")
+    assert model_of(tmp_path).translate([]) == []
+
+
 def test_lines_in_are_lines_out(form, tmp_path):
     made = greedy_settings(translator())
     write(form, made, tmp_path)
