@@ -13,10 +13,11 @@ from flaxformer_mt.planning.hlo import Instruction, Program, executions
 _NO_WORK = frozenset(
     "parameter constant tuple get-tuple-element bitcast while conditional call after-all "
     "opt-barrier add-dependency domain partition-id replica-id async-start async-update "
-    "async-done".split()
+    "async-done call-start call-update call-done".split()
 )
 # Memory that other instructions or asynchronous copies fill.
 _NO_WORK_TARGETS = frozenset({"AllocateBuffer", "ConcatBitcast"})
+_ON_SPARSECORE = "SparseCore "  # opens the names of operations there
 _LAYER = re.compile(r"^layers(_\d+)?(\..*)?$")  # one of a stack, or a method of it
 # Transformations wrap modules' names.
 _WRAPPER = re.compile(r"^(jit|jvp|transpose|vmap|custom_vjp_call|checkpoint|remat)\(")
@@ -98,7 +99,10 @@ def compute_costs(
         if execution.fused or is_collective(item) or item.opcode in _NO_WORK:
             continue
         target = item.attribute(r'custom_call_target="([^"]*)"')
-        if item.cycles is not None:
+        if execution.offloaded:
+            entry = unknown[f"{_ON_SPARSECORE}{item.opcode}"]
+            entry[1] += times * _moved(item, program.operand_bytes(execution.computation, item))
+        elif item.cycles is not None:
             entry = cycles[place(item.op_name, item.opcode)]
             entry[1] += times * item.cycles
         elif item.opcode.endswith("-done") or target in _NO_WORK_TARGETS:
@@ -115,7 +119,7 @@ def compute_costs(
         operations.append(Cost(str(at), count, amount / chip.clock))
         parts[part_of(at)].append(operations[-1])
     unestimated = [
-        Cost(name, count, size / chip.hbm_bandwidth, size, name.endswith("-start"))
+        Cost(name, count, size / chip.hbm_bandwidth, size, _is_asynchronous(name))
         for name, (count, size) in unknown.items()
     ]
     return Compute(
@@ -129,6 +133,10 @@ def compute_costs(
         unestimated=_sorted(unestimated),
         guessed_loops=guessed,
     )
+
+
+def _is_asynchronous(name: str) -> bool:
+    return name.endswith("-start") or name.startswith(_ON_SPARSECORE)
 
 
 def place(op_name: str, opcode: str) -> Place:

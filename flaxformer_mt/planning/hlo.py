@@ -15,6 +15,10 @@ _CALLED = re.compile(r"\b(calls|to_apply|body|condition|called_computations)=%?(
 _BRANCHES = re.compile(r"\bbranch_computations=\{([^}]*)\}")
 _BRANCH = re.compile(r"\b(?:true|false)_computation=%?([\w.\-]+)")
 
+_SPARSECORE = 'async_execution_thread="sparsecore"'
+
+_NO_ESTIMATE = 2**63 - 1
+
 _BITS = {
     "pred": 8, "s4": 4, "u4": 4, "s8": 8, "u8": 8, "s16": 16, "u16": 16, "s32": 32, "u32": 32,
     "s64": 64, "u64": 64, "f16": 16, "bf16": 16, "f32": 32, "f64": 64, "c64": 64, "c128": 128,
@@ -49,9 +53,9 @@ class Instruction:
 
     @property
     def cycles(self) -> int | None:
-        """The compiler's estimate of one execution."""
+        """The compiler's estimate of one execution, if it has any: it writes none as 2^63 - 1."""
         found = self.attribute(r'"estimated_cycles":"(\d+)"')
-        return None if found is None else int(found)
+        return None if found is None or int(found) == _NO_ESTIMATE else int(found)
 
     @property
     def called(self) -> dict[str, str]:
@@ -102,13 +106,15 @@ class Program:
 @dataclasses.dataclass(frozen=True)
 class Execution:
     """An instruction and how often a run executes it. `fused`: its time is in another
-    instruction's. `guessed`: in a loop of unknown length."""
+    instruction's. `guessed`: in a loop of unknown length. `offloaded`: on a SparseCore, beside the
+    rest; its estimated cycles mean nothing."""
 
     computation: str
     instruction: Instruction
     times: int
     fused: bool
     guessed: bool
+    offloaded: bool = False
 
 
 def parse(text: str) -> Program:
@@ -133,30 +139,42 @@ def parse(text: str) -> Program:
 def executions(program: Program, *, unknown_trips: int = 1) -> Iterator[Execution]:
     """Every instruction of one run, unknown loops by `unknown_trips`, every branch taken."""
 
-    def walk(computation: str, times: int, fused: bool, guessed: bool) -> Iterator[Execution]:
+    def walk(computation: str, inherited: Execution) -> Iterator[Execution]:
         for item in program.computations[computation].values():
-            yield Execution(computation, item, times, fused, guessed)
+            execution = dataclasses.replace(inherited, computation=computation, instruction=item)
+            yield execution
             called = item.called
-            inner = times
-            inner_guessed = guessed
+            inner = execution
             if item.opcode == "while":
                 trips = program.trips(computation, item)
-                inner = times * (unknown_trips if trips is None else trips)
-                inner_guessed = guessed or trips is None
+                inner = dataclasses.replace(
+                    execution,
+                    times=execution.times * (unknown_trips if trips is None else trips),
+                    guessed=execution.guessed or trips is None,
+                )
                 nested = [called["body"], called["condition"]]
             elif item.opcode == "conditional":
                 listed = _BRANCHES.search(item.rest)
                 nested = _NAME.findall(listed[1]) if listed else _BRANCH.findall(item.rest)
             elif item.opcode == "call":
                 nested = [called["to_apply"]]
+            elif item.opcode == "call-start" and "to_apply" in called:
+                inner = dataclasses.replace(execution, offloaded=True)
+                nested = [called["to_apply"]]
             elif item.opcode in ("fusion", "async-start") and "calls" in called:
+                inner = dataclasses.replace(
+                    execution,
+                    fused=execution.fused or item.opcode == "fusion",
+                    offloaded=execution.offloaded or _SPARSECORE in item.rest,
+                )
                 nested = [called["calls"]]
             else:
                 continue  # a reduction's to_apply is a scalar function
             for name in nested:
-                yield from walk(name, inner, fused or item.opcode == "fusion", inner_guessed)
+                yield from walk(name, inner)
 
-    return walk(program.entry, 1, False, False)
+    first = next(iter(program.computations[program.entry].values()))
+    return walk(program.entry, Execution(program.entry, first, 1, False, False))
 
 
 def shape_bytes(shape: str) -> int:

@@ -11,7 +11,7 @@ from flaxformer_mt.planning.collectives import collectives, replica_groups
 from flaxformer_mt.planning.compiler import usable_links
 from flaxformer_mt.planning.cycles import compute_costs
 from flaxformer_mt.planning.hlo import parse
-from tests.planning.programs import LOOP, collective, topology
+from tests.planning.programs import LOOP, OFFLOADED, collective, topology
 
 SIZE = 4096  # bytes of the one array
 
@@ -78,6 +78,21 @@ def test_a_collective_that_runs_beside_several_fusions_is_sent_once():
     text = collective(piece).replace("  ROOT", f"  %first = {piece}\n  ROOT")
     (found,) = collectives(parse(text), *topology(2, 4))
     assert (found.count, found.bytes) == (1, SIZE)
+
+
+def test_what_a_sparsecore_sends_counts_and_its_estimates_do_not():
+    chips, mesh = topology(2, 2, 2, kind="TPU7x")
+    (found,) = collectives(parse(OFFLOADED), chips, mesh)
+    size = 4 * 32 * 128 * 4
+    assert (found.kind, found.network, found.count) == ("reduce-scatter", "ICI", 1)
+    assert (found.bytes, found.sent) == (size, pytest.approx(size * 7 / 8))
+
+    compute = compute_costs(parse(OFFLOADED), chips.chip)
+    assert compute.cycles == 1000
+    # By its bytes, beside the rest: 2,000 rows in and out, 384 more and their numbers.
+    (scatter,) = compute.unestimated
+    assert (scatter.name, scatter.count, scatter.asynchronous) == ("SparseCore fusion", 1, True)
+    assert scatter.bytes == 4 * (2 * 2000 * 128 + 384 * 128 + 384)
 
 
 @pytest.mark.parametrize(
