@@ -159,6 +159,7 @@ def random_weights(folder: Path, work: Work) -> list[list[str]]:
             pieces=lambda ids=None: pieces if ids is None else [pieces[i] for i in ids],
             model=b"",
             language_codes=[],
+            added_tokens=(),
         )
         stand_in = SimpleNamespace(
             model=model,

@@ -1,6 +1,7 @@
 """A folder for another program: how it is written, its README, and notes on the run's search."""
 
 import contextlib
+import dataclasses
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -105,6 +106,7 @@ def write_program(
         "max_extra_tokens": translator.config.max_extra_tokens,
         **dict(zip(("pad", "bos", "eos", "unk"), marks, strict=True)),
         "codes": translator.vocabularies.src.language_codes,
+        "added": list(map(dataclasses.asdict, translator.vocabularies.src.added_tokens)),
         **more,
     }
     write_json(folder / "settings.json", settings)

@@ -8,6 +8,7 @@ had; the comparison shows the effect.
 import contextlib
 import dataclasses
 import functools
+import hashlib
 import importlib
 import importlib.util
 import json
@@ -21,20 +22,15 @@ from typing import Any
 from flaxformer_mt.config import CorpusConfig, DataConfig
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.files.reading import explained, load_json
 from flaxformer_mt.interop import ExportError
 from flaxformer_mt.interop.folder import search_of, write_models, write_readme
-from flaxformer_mt.interop.marian import to_state
+from flaxformer_mt.interop.marian import Numbering, to_state
 from flaxformer_mt.interop.parity import LogProbs, Rows, Runtime as ParityRuntime
 from flaxformer_mt.interop.weights import from_model, save_safetensors, usual_heads
 from flaxformer_mt.rundir.paths import write_json
 
-_MARKS = {
-    "pad_token_id": PAD,
-    "bos_token_id": BOS,
-    "eos_token_id": EOS,
-    "decoder_start_token_id": BOS,
-    "forced_eos_token_id": EOS,
-}
+NUMBERING = "flaxformer_types.json"  # of which types the folder's ids are
 _USE = """\
 from transformers import MarianMTModel, MarianTokenizer
 
@@ -43,6 +39,10 @@ tokenizer, model = MarianTokenizer.from_pretrained(name), MarianMTModel.from_pre
 best = model.generate(**tokenizer(["TEXT"], return_tensors="pt"))
 print(tokenizer.batch_decode(best, skip_special_tokens=True)[0])
 """
+_SAVING = """\
+`ct2-transformers-converter --model FOLDER --output_dir NEW` converts it for CTranslate2. Before you
+save a changed model by `save_pretrained`, set `model._keys_to_ignore_on_save = None`: the begin
+mark is in the decoder's table of positions, which transformers otherwise leaves out."""
 # The hub's names for metrics; the first that begins ours stands for it.
 _METRICS = ("sacrebleu", "bleu", "chrf", "ter", "comet")
 
@@ -125,13 +125,22 @@ def write(translator: Translator, folder: Path, *, card: Card) -> None:
     if problems:
         raise ExportError(f"{program} cannot hold this model: {'; '.join(problems)}")
     weights = usual_heads(from_model(translator), config, program)
-    save_safetensors(folder / "model.safetensors", to_state(weights, config))
-    write_json(folder / "config.json", _config(translator))
+    vocabularies = translator.vocabularies
+    numbering = Numbering.of(vocabularies.src.pieces(), vocabularies.tgt.pieces())
+    marks = {
+        "pad_token_id": numbering.start,
+        "bos_token_id": BOS,
+        "eos_token_id": EOS,
+        "decoder_start_token_id": numbering.start,
+        "forced_eos_token_id": EOS,
+    }
+    save_safetensors(folder / "model.safetensors", to_state(weights, config, numbering))
+    write_json(folder / "config.json", _config(translator, numbering) | marks)
     length_penalty, notes = search_of(translator.config, "transformers")
     generation = {
-        **_MARKS,
+        **marks,
         # This program never generates these.
-        "bad_words_ids": [[PAD], [BOS], [UNK]],
+        "bad_words_ids": [[PAD], [BOS], [UNK], [numbering.start]],
         "max_length": config.max_length,
         "num_beams": translator.config.beam_size,
         "length_penalty": length_penalty,
@@ -139,8 +148,9 @@ def write(translator: Translator, folder: Path, *, card: Card) -> None:
         "early_stopping": translator.config.patience == 1,
     }
     write_json(folder / "generation_config.json", generation)
-    _write_tokenizer(translator, folder, card)
+    _write_tokenizer(translator, folder, card, numbering)
     settings = "are in `generation_config.json`; arguments of `generate` override them."
+    notes = f"{_SAVING}\n\n{notes}"
     write_readme(
         folder,
         title=f"Translation from {card.data.src_lang} to {card.data.tgt_lang} by transformers",
@@ -152,14 +162,14 @@ def write(translator: Translator, folder: Path, *, card: Card) -> None:
     )
 
 
-def _config(translator: Translator) -> dict[str, Any]:
+def _config(translator: Translator, numbering: Numbering) -> dict[str, Any]:
     model = translator.model
     config = model.config
     return {
         "architectures": ["MarianMTModel"],
         "model_type": "marian",
-        "vocab_size": model.src_vocab_size,
-        "decoder_vocab_size": model.tgt_vocab_size,
+        "vocab_size": len(numbering.pieces),
+        "decoder_vocab_size": len(numbering.pieces),
         "share_encoder_decoder_embeddings": config.tie == "all",
         "tie_word_embeddings": config.tie != "none",
         "d_model": config.d_model,
@@ -178,25 +188,33 @@ def _config(translator: Translator) -> dict[str, Any]:
         "normalize_before": False,
         "normalize_embedding": False,
         "max_position_embeddings": config.max_length,
-        **_MARKS,
         "is_encoder_decoder": True,
         "torch_dtype": "float32",
     }
 
 
-def _write_tokenizer(translator: Translator, folder: Path, card: Card) -> None:
+def _write_tokenizer(
+    translator: Translator, folder: Path, card: Card, numbering: Numbering
+) -> None:
     vocabularies = translator.vocabularies
-    src, tgt = vocabularies.src.pieces(), vocabularies.tgt.pieces()
     write_models(folder, vocabularies)
-    write_json(folder / "vocab.json", {piece: number for number, piece in enumerate(src)})
-    if src != tgt:
-        ids = {piece: number for number, piece in enumerate(tgt)}
-        write_json(folder / "target_vocab.json", ids)
+    ids = {piece: number for number, piece in enumerate(numbering.pieces)}
+    write_json(folder / "vocab.json", ids)
+    write_json(
+        folder / NUMBERING,
+        {
+            "vocabulary": file_digest(folder / "vocab.json"),
+            "source": numbering.src,
+            "target": numbering.tgt,
+        },
+    )
+    src = vocabularies.src.pieces()
     tokenizer = {
         "tokenizer_class": "MarianTokenizer",
         "source_lang": card.data.src_lang,
         "target_lang": card.data.tgt_lang,
-        "separate_vocabs": src != tgt,
+        # One vocabulary, also of two SentencePiece models.
+        "separate_vocabs": False,
         "pad_token": src[PAD],
         "eos_token": src[EOS],
         "unk_token": src[UNK],
@@ -204,7 +222,37 @@ def _write_tokenizer(translator: Translator, folder: Path, card: Card) -> None:
         "clean_up_tokenization_spaces": False,
         "model_max_length": translator.model.config.max_length,
     }
+    # Each is a whole object there.
+    if vocabularies.src.added_tokens:
+        tokenizer["added_tokens_decoder"] = {
+            str(ids[token.text]): {
+                "content": token.text,
+                "lstrip": token.lstrip,
+                "rstrip": token.rstrip,
+                "single_word": token.single_word,
+                "normalized": False,
+                "special": False,
+            }
+            for token in vocabularies.src.added_tokens
+        }
     write_json(folder / "tokenizer_config.json", tokenizer)
+
+
+def read_numbering(folder: Path) -> dict[str, list[int]] | None:
+    """The folder's ids of this program's types, `source` and `target`, if this program wrote its
+    vocabulary. Raises ExportError."""
+    if not (path := folder / NUMBERING).exists():
+        return None
+    with explained(ExportError, path, ""):
+        content = load_json(path)
+        if content["vocabulary"] != file_digest(folder / "vocab.json"):
+            return None  # another program has changed it
+        return {side: [*map(int, content[side])] for side in ("source", "target")}
+
+
+def file_digest(path: Path) -> str:
+    """sha256, hexadecimal."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def missing() -> list[str]:
@@ -214,10 +262,14 @@ def missing() -> list[str]:
 
 class Runtime(ParityRuntime):
     """MarianMTModel and MarianTokenizer on a folder, on the CPU in float32; `ids` are the folder's
-    ids of this program's types, by side (default: the same)."""
+    ids of this program's types, by side, and `start` is the one that the decoder begins with
+    (default: as this program wrote them)."""
 
     def __init__(
-        self, folder: Path, ids: tuple[Sequence[int], Sequence[int]] | None = None
+        self,
+        folder: Path,
+        ids: tuple[Sequence[int], Sequence[int]] | None = None,
+        start: int | None = None,
     ) -> None:
         with _quiet() as transformers:
             self.name = f"transformers {transformers.__version__}"
@@ -228,12 +280,19 @@ class Runtime(ParityRuntime):
             self._model = transformers.MarianMTModel.from_pretrained(
                 str(folder), local_files_only=True, dtype=self._torch.float32
             ).eval()
+        if ids is None:
+            numbers = read_numbering(folder)
+            assert numbers is not None
+            ids = numbers["source"], numbers["target"]
+        self._src, self._tgt = ids
         config = self._model.config
-        self._src, self._tgt = ids or (range(config.vocab_size), range(config.decoder_vocab_size))
+        self._start = config.decoder_start_token_id if start is None else start
         self._ours_of_src, self._ours_of_tgt = map(_ours, (self._src, self._tgt))
-        never = {self._tgt[mark] for mark in (PAD, BOS, UNK)}
+        never = {self._start, *(self._tgt[mark] for mark in (PAD, BOS, UNK))}
         # One that the decoder begins with may have a use of its own.
-        self._never = sorted(id for id in never if self._ours_of_tgt[id] in (PAD, BOS, UNK))
+        self._never = sorted(
+            id for id in never if self._ours_of_tgt.get(id, PAD) in (PAD, BOS, UNK)
+        )
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
         return [
@@ -258,7 +317,7 @@ class Runtime(ParityRuntime):
                 early_stopping=False,
                 max_new_tokens=limit,
                 max_length=None,
-                decoder_start_token_id=self._tgt[BOS],
+                decoder_start_token_id=self._start,
                 forced_eos_token_id=self._tgt[EOS],
                 no_repeat_ngram_size=0,
                 bad_words_ids=[[token] for token in self._never],
@@ -288,7 +347,7 @@ class Runtime(ParityRuntime):
             with torch.no_grad():
                 logits = self._model(
                     input_ids=torch.tensor([[self._src[token] for token in source]]),
-                    decoder_input_ids=torch.tensor([[self._tgt[BOS], *out[:-1]]]),
+                    decoder_input_ids=torch.tensor([[self._start, *out[:-1]]]),
                 ).logits[0]
             log_probs = torch.log_softmax(logits.float(), dim=-1)
             found.append(log_probs[torch.arange(len(out)), torch.tensor(out)].numpy())

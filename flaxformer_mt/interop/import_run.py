@@ -13,12 +13,14 @@ from flax.traverse_util import unflatten_dict
 from flaxformer_mt.config import ConfigError, default_config, freeze, to_dict
 from flaxformer_mt.config.schema import ExperimentConfig, ModelConfig, TrainingConfig
 from flaxformer_mt.data.type_table import MARKS
-from flaxformer_mt.data.vocabulary import EOS, Vocabularies, Vocabulary
+from flaxformer_mt.data.vocabulary import EOS, PAD, Vocabularies, Vocabulary
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.files.reading import explained
 from flaxformer_mt.interop import BOUND, ExportError, generation, huggingface
 from flaxformer_mt.interop.folder import appearing
 from flaxformer_mt.interop.marian import (
+    POSITIONS,
+    UNUSED,
     Types,
     from_state,
     is_shared,
@@ -49,6 +51,7 @@ class _Converted(NamedTuple):
     vocabularies: Vocabularies
     src: Types
     tgt: Types
+    start: int  # the folder's id of the type that the decoder begins with
     notes: Sequence[str]  # what was not imported
 
 
@@ -92,7 +95,7 @@ def import_marian(
         if huggingface.missing():
             return None
         translator = Translator.load(run.path)
-        runtime = huggingface.Runtime(source.path, (made.src.ids, made.tgt.ids))
+        runtime = huggingface.Runtime(source.path, (made.src.ids, made.tgt.ids), made.start)
         lines, origin = sample_lines(made.vocabularies, None, sample)
         parity = compare(Reference(translator), runtime, lines, origin, bound=bound)
         if not parity.agrees:
@@ -112,12 +115,16 @@ def _converted(source: Folder) -> _Converted:
     weights, model = with_scale(weights, model, source.config)
 
     # After the arrays, which have shown that the sizes in config.json are true.
-    vocab = source.vocab if shared else source.target_vocab
-    src = tgt = types_of(source, vocab, tgt_types, start_of(source))
+    separate = not shared and source.numbering is None
+    vocab = source.target_vocab if separate else source.vocab
+    start = start_of(source)
+    src = tgt = types_of(source, vocab, tgt_types, start, "target")
     if not shared:
         # A source has no begin mark, but its vocabulary may.
-        src = types_of(source, source.vocab, src_types, source.vocab.get(MARKS[1]))
-    params = unflatten_dict(renumbered(weights, model, src, tgt), sep="/")
+        begin = source.vocab.get(MARKS[1])
+        src = types_of(source, source.vocab, src_types, begin, "source")
+    start = tgt.ids[PAD] if start is None else start
+    params = unflatten_dict(renumbered(weights, model, src, tgt, start), sep="/")
     files = (source.path / "source.spm", source.path / "target.spm")
     vocabularies = Vocabularies(_vocabulary(files[0], src), _vocabulary(files[1], tgt))
 
@@ -136,8 +143,13 @@ def _converted(source: Folder) -> _Converted:
                 f"the added token {token.text!r} is not imported: its id is {number}, and the "
                 f"model has {src_types} types"
             )
+    if source.vocab.get(UNUSED) == PAD and POSITIONS not in state:
+        notes.append(
+            f"the folder has lost the begin mark, which this program exports in {POSITIONS}: "
+            "transformers saves it only after model._keys_to_ignore_on_save = None"
+        )
     config = _experiment(source, model, vocabularies, search.settings)
-    return _Converted(config, params, vocabularies, src, tgt, notes)
+    return _Converted(config, params, vocabularies, src, tgt, start, notes)
 
 
 def _same_search(translator: Translator, runtime: huggingface.Runtime, lines: Sequence[str]) -> str:

@@ -11,14 +11,14 @@ another order than here; every projection has a bias.
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
 
 from flaxformer_mt.config import ModelConfig
-from flaxformer_mt.data.type_table import TypeTable
+from flaxformer_mt.data.type_table import MARKS, TypeTable
 from flaxformer_mt.data.vocabulary import BOS, PAD, UNK
 from flaxformer_mt.interop import ExportError
 from flaxformer_mt.interop.weights import (
@@ -52,6 +52,10 @@ SHARED = "model.shared.weight"
 TABLES = {stack: f"model.{stack}.embed_tokens.weight" for stack in STACKS}
 SOFTMAX = "lm_head.weight"
 BIAS = "final_logits_bias"
+UNUSED = "<unused 0>"  # this program's padding in the folders that it writes
+_POSITIONS = {stack: f"model.{stack}.embed_positions.weight" for stack in STACKS}
+POSITIONS = _POSITIONS["decoder"]  # there, its first row holds the begin mark
+_BEGIN = "begin"  # what the decoder's first position adds to its sinusoid, in `from_state`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,8 +155,13 @@ def with_scale(
     )
 
 
-def renumbered(weights: Weights, config: ModelConfig, src: Types, tgt: Types) -> Weights:
-    """The weights with rows in this program's order; padding has no share in the softmax."""
+def renumbered(
+    weights: Weights, config: ModelConfig, src: Types, tgt: Types, start: int
+) -> Weights:
+    """The weights with rows in this program's order; padding has no share in the softmax. `start`
+    is the folder's id of the type that the decoder begins with."""
+    weights = dict(weights)
+    begin = weights.pop(_BEGIN) / np.float32(math.sqrt(config.d_model))
     source, target, softmax = (
         f"embedding/{each[config.tie]}" for each in (SOURCE_TABLE, TARGET_TABLE, SOFTMAX_TABLE)
     )
@@ -168,22 +177,71 @@ def renumbered(weights: Weights, config: ModelConfig, src: Types, tgt: Types) ->
     if tgt.ids[BOS] in tgt.ids[BOS + 1 :]:
         # The type that the decoder begins with has a use of its own, where its share is.
         found[bias][BOS] += NO_SHARE
+    begin += weights[target][start]
+    if not np.allclose(found[target][BOS], begin, atol=1e-5):
+        found[target][BOS] = begin
     return found
 
 
-def to_state(weights: Weights, config: ModelConfig) -> dict[str, np.ndarray]:
-    """The arrays of a checkpoint, with tied tables once, without sinusoids."""
+@dataclasses.dataclass(frozen=True)
+class Numbering:
+    """A vocabulary of both sides' types, as CTranslate2's converter of these models needs it: one
+    for both, with padding last, from which the decoder starts."""
+
+    pieces: tuple[str, ...]
+    src: tuple[int, ...]  # ids of this program's source types
+    tgt: tuple[int, ...]
+
+    @classmethod
+    def of(cls, src: Sequence[str], tgt: Sequence[str]) -> "Numbering":
+        """Of the pieces of both sides, which may be the same."""
+        # This program's padding stays a type: it has a share in the softmax.
+        unused = UNUSED
+        while unused in src or unused in tgt:
+            unused += " "
+        marks = dict(enumerate([unused, *src[BOS : UNK + 1]]))
+        sides = [[*marks.values(), *pieces[UNK + 1 :]] for pieces in (src, tgt)]
+        ids = {piece: number for number, piece in enumerate(dict.fromkeys(sides[0] + sides[1]))}
+        src_ids, tgt_ids = (tuple(ids[piece] for piece in side) for side in sides)
+        return cls((*ids, MARKS[PAD]), src_ids, tgt_ids)
+
+    @property
+    def start(self) -> int:
+        return len(self.pieces) - 1
+
+
+def to_state(weights: Weights, config: ModelConfig, numbering: Numbering) -> dict[str, np.ndarray]:
+    """The arrays of a checkpoint, with tied tables once.
+
+    CTranslate2's converter lets the decoder start from zeros, whatever the first token is. So
+    padding's row is zeros, and the begin mark's is part of the decoder's first position.
+    """
     weights = reorder_channels(weights, np.argsort(interleaved_from_halves(config.d_model)))
     source, target, softmax = tables(weights, config)
+    size, width = len(numbering.pieces), config.d_model
+    src, tgt = list(numbering.src), list(numbering.tgt)
+
+    def spread(rows: np.ndarray, ids: list[int], other: np.ndarray | float) -> np.ndarray:
+        table = np.zeros((size, *rows.shape[1:]), np.float32)
+        table[:-1] = other
+        table[ids] = rows
+        return table
+
     state: dict[str, np.ndarray] = {}
     if config.tie == "all":
-        state[SHARED] = softmax
+        state[SHARED] = spread(softmax, tgt, 0.0)
     else:
-        state[TABLES["encoder"]] = source
-        state[TABLES["decoder"]] = target
+        # A type of the target alone is unknown in a source.
+        state[TABLES["encoder"]] = spread(source, src, source[UNK])
+        state[TABLES["decoder"]] = spread(target, tgt, 0.0)
     if config.tie == "none":
-        state[SOFTMAX] = softmax
-    state[BIAS] = weights.get(f"embedding/{SOFTMAX_BIAS}", np.zeros(len(softmax)))[None]
+        state[SOFTMAX] = spread(softmax, tgt, 0.0)
+    bias = spread(weights.get(f"embedding/{SOFTMAX_BIAS}", np.zeros(len(softmax))), tgt, NO_SHARE)
+    bias[numbering.start] = NO_SHARE
+    state[BIAS] = bias[None]
+    positions = sinusoids_in_halves(config.max_length, width)
+    positions[0] += np.float32(math.sqrt(width)) * target[BOS]
+    state[POSITIONS] = positions
     for ours, _, theirs, shape in _arrays(config):
         if ours.endswith("_bias") and ours not in weights:
             state[theirs] = np.zeros(shape)
@@ -244,12 +302,22 @@ def from_state(
     for ours, shape, theirs, there in _arrays(config):
         weights[ours] = np.ascontiguousarray(read(theirs, *there).T).reshape(shape)
     # After the arrays, which have shown that d_model in config.json is true.
-    for name in (f"model.{stack}.embed_positions.weight" for stack in STACKS):
+    weights[_BEGIN] = np.zeros(width, np.float32)
+    for stack, name in _POSITIONS.items():
         unknown.discard(name)
-        if (table := state.get(name)) is not None:
-            sinusoids = sinusoids_in_halves(len(table) if table.ndim else 0, width)
-            if table.shape != sinusoids.shape or abs(table - sinusoids).max() > _TABLE_TOLERANCE:
-                raise ExportError(f"'{name}' holds positions that are not sinusoids")
+        if (table := state.get(name)) is None:
+            continue
+        sinusoids = sinusoids_in_halves(len(table) if table.ndim else 0, width)
+        if table.shape == sinusoids.shape and stack == "decoder" and len(table):
+            # Only the token that the decoder starts with stands there.
+            offset = np.asarray(table[0], np.float32) - sinusoids[0]
+            if np.isfinite(offset).all() and abs(offset).max() > _TABLE_TOLERANCE:
+                weights[_BEGIN] = offset
+                sinusoids[0] = table[0]
+        if table.shape != sinusoids.shape or not (
+            abs(table - sinusoids).max(initial=0.0) <= _TABLE_TOLERANCE
+        ):
+            raise ExportError(f"'{name}' holds positions that are not sinusoids")
     if unknown:
         shown = ", ".join(map(repr, sorted(unknown)[:3]))
         more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""

@@ -2,24 +2,26 @@
 
 import importlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from flaxformer_mt.data.type_table import MARKS, AddedToken, TypeTable
+from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.files import hub
 from flaxformer_mt.files.reading import explained, load_json
 from flaxformer_mt.interop import ExportError, package_of_extra
 from flaxformer_mt.interop.generation import decoder_start
-from flaxformer_mt.interop.marian import Types
+from flaxformer_mt.interop.huggingface import NUMBERING, read_numbering
+from flaxformer_mt.interop.marian import UNUSED, Types
 
 SAFETENSORS, PICKLED = "model.safetensors", "pytorch_model.bin"
 # Of a repository on the hub, which may hold the same weights for other programs too.
 _SMALL_FILES = (
     *("config.json", "generation_config.json", "tokenizer_config.json", "added_tokens.json"),
-    *("vocab.json", "target_vocab.json", "source.spm", "target.spm"),
+    *("vocab.json", "target_vocab.json", "source.spm", "target.spm", NUMBERING),
     *(f"{weights}.index.json" for weights in (SAFETENSORS, PICKLED)),
 )
 
@@ -36,6 +38,7 @@ class Folder(NamedTuple):
     vocab: Mapping[str, int]
     target_vocab: Mapping[str, int]
     added: Mapping[AddedToken, int]  # and their ids, of the source's vocabulary
+    numbering: Mapping[str, Sequence[int]] | None  # this program's own, if it wrote the folder
 
 
 def read_folder(place: str | os.PathLike[str]) -> Folder:
@@ -69,7 +72,18 @@ def read_folder(place: str | os.PathLike[str]) -> Folder:
         # In one form, and only of a model that can be imported.
         _fetch_weights(commit, folder)
     added = _added_tokens(folder, tokenizer)
-    return Folder(folder, name, origin, config, generation, tokenizer, vocab, target_vocab, added)
+    return Folder(
+        folder,
+        name,
+        origin,
+        config,
+        generation,
+        tokenizer,
+        vocab,
+        target_vocab,
+        added,
+        read_numbering(folder),
+    )
 
 
 def _fetch_weights(commit: hub.Address, folder: Path) -> None:
@@ -188,7 +202,9 @@ def start_of(folder: Folder) -> Any:
     return decoder_start(folder.generation, folder.config)
 
 
-def types_of(folder: Folder, vocab: Mapping[str, int], size: int, start: int | None) -> Types:
+def types_of(
+    folder: Folder, vocab: Mapping[str, int], size: int, start: int | None, side: str
+) -> Types:
     """One side's types. Raises ExportError for marks or ids that don't fit."""
     marks = {}
     for name, usual in _MARKS_OF_TOKENIZER:
@@ -214,6 +230,13 @@ def types_of(folder: Folder, vocab: Mapping[str, int], size: int, start: int | N
         taken.add(start)
     # A type with a use of its own stays one, and the begin mark has its row once more.
     ids = [*first, *(number for number in range(size) if number not in taken)]
+    if folder.numbering is not None:
+        ids = list(folder.numbering[side])
+        if not ids or not 0 <= min(ids) <= max(ids) < size:
+            raise ExportError(f"{NUMBERING}: has ids that the model doesn't have")
+    elif vocab.get(UNUSED) == PAD and [vocab.get(mark) for mark in MARKS[1:]] == [BOS, EOS, UNK]:
+        # This program wrote it, and another has saved it again.
+        ids = [number for number in range(size) if number != marks["pad"]]
     added = [token for token, number in folder.added.items() if number < size]
     for token, number in folder.added.items():
         names.setdefault(number, token.text)

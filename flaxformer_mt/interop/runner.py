@@ -9,6 +9,7 @@ wrote the folder.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,6 +43,7 @@ class Model:
             for side in ("source", "target")
         )
         self._codes = frozenset(self.settings["codes"])
+        self._added = {token["text"]: token for token in self.settings.get("added", [])}
 
     def translate(self, lines: Sequence[str], **search: float) -> list[str]:
         """The translation of each line; that of a blank one is empty.
@@ -73,9 +75,35 @@ class Model:
             # Some models are told the target language by a code, such as >>fra<<.
             coded = code + closing in self._codes
             text = (rest if coded else line).replace("\u2581", " ")
-            pieces = self._src.encode(text, out_type=str)
-            found.append([code + closing, *pieces] if coded else pieces)
+            pieces = [code + closing] if coded else []
+            for part in self._parts(text):
+                pieces += [part] if part in self._added else self._src.encode(part, out_type=str)
+            found.append(pieces)
         return found
+
+    def _parts(self, text: str) -> list[str]:
+        """The text, cut at tokens that were added to the vocabulary, as transformers cuts it."""
+        if not self._added:
+            return [text]
+        longest_first = sorted(map(re.escape, self._added), key=len, reverse=True)
+        parts = [part for part in re.split(f"({'|'.join(longest_first)})", text) if part]
+        for number, part in enumerate(parts):
+            if (token := self._added.get(part)) is None:
+                continue
+            before = parts[number - 1] if number > 0 else ""
+            after = parts[number + 1] if number + 1 < len(parts) else ""
+            if token["rstrip"] and after:
+                parts[number + 1] = after = after.lstrip()
+            if token["lstrip"] and before:
+                parts[number - 1] = before = before.rstrip()
+            if not token["single_word"]:
+                continue
+            # Part of a longer word: it joins the text beside it.
+            if before and before[-1] != " ":
+                parts[number - 1], parts[number] = before + part, ""
+            elif after and after[0] != " ":
+                parts[number], parts[number + 1] = "", part + after
+        return [part for part in parts if part]
 
     def decode(self, pieces: Sequence[str]) -> str:
         """The text of target pieces, on one line."""

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.config import DataConfig
-from flaxformer_mt.data.type_table import TypeTable
+from flaxformer_mt.data.type_table import AddedToken, TypeTable
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, Vocabularies, Vocabulary
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.interop import ExportError, ctranslate2
@@ -135,6 +135,20 @@ def test_language_codes_are_cut_off(tmp_path):
     assert model_of(tmp_path).translate(lines) == expected and len(set(expected)) == 3
     assert runtime.encode(lines) == [[*ids, EOS] for ids in coded.encode(lines)]
     assert compare(Reference(made), runtime, lines, "lines", bound=1e-4).agrees
+
+
+def test_added_tokens_are_one_token(tmp_path):
+    plain = vocabularies(shared=True).src
+    tokens = (
+        AddedToken("<tag>"),
+        AddedToken("wide", single_word=True),
+        AddedToken("<e>", True, True),
+    )
+    pieces = (*plain.pieces()[:-3], *(token.text for token in tokens))
+    added = Vocabulary(plain.model, TypeTable(pieces, tokens))
+    runtime = written(translator(pair=Vocabularies(added, added)), tmp_path)
+    lines = ["<tag>the dog", "a wide cat wide", "awide cat <e> <tag><tag> it", LINES[0]]
+    assert runtime.encode(lines) == [[*ids, EOS] for ids in added.encode(lines)]
 
 
 def test_the_folders_search_is_the_runs_where_it_has_that(tmp_path):

@@ -40,12 +40,14 @@ def test_the_files_say_what_the_model_is(tmp_path):
     huggingface.write(made, tmp_path, card=CARD)
     config = read(tmp_path / "config.json")
     expected = {"activation_function": "swish", "activation_dropout": 0.2, "encoder_layers": 1}
-    expected |= {"decoder_start_token_id": 1, "max_position_embeddings": 40, "vocab_size": 60}
+    expected |= {"decoder_start_token_id": 60, "max_position_embeddings": 40, "vocab_size": 61}
     assert expected.items() <= config.items() and config["share_encoder_decoder_embeddings"]
     vocab = read(tmp_path / "vocab.json")
-    assert [vocab[piece] for piece in made.vocabularies.src.pieces()] == list(range(60))
+    # Padding is last, as in other Marian models; this program's own is a type without a use.
+    pieces = made.vocabularies.src.pieces()
+    assert [vocab[piece] for piece in pieces] == [60, *range(1, 60)] and vocab["<unused 0>"] == 0
     generation = read(tmp_path / "generation_config.json")
-    assert generation["bad_words_ids"] == [[0], [1], [3]]
+    assert generation["bad_words_ids"] == [[0], [1], [3], [60]]
     # The run's penalty is of another formula than theirs.
     assert (generation["num_beams"], generation["length_penalty"]) == (2, 0.0)
     assert search_of(made.config, "transformers")[1] in (tmp_path / "README.md").read_text()
@@ -53,10 +55,12 @@ def test_the_files_say_what_the_model_is(tmp_path):
     assert tokenizer["source_lang"] == "en" and not tokenizer["separate_vocabs"]
     assert tokenizer["clean_up_tokenization_spaces"] is False
     assert not (tmp_path / "target_vocab.json").exists()
-    # Two vocabularies are two.
-    huggingface.write(translator(tie="target"), tmp_path, card=CARD)
-    assert read(tmp_path / "tokenizer_config.json")["separate_vocabs"]
-    assert read(tmp_path / "target_vocab.json") != vocab
+    # Two vocabularies are one with the types of both, and two tables.
+    made = translator(tie="target")
+    huggingface.write(made, tmp_path, card=CARD)
+    pieces = made.vocabularies.src.pieces() + made.vocabularies.tgt.pieces()
+    assert read(tmp_path / "vocab.json").keys() == {*pieces, "<unused 0>"}
+    assert not read(tmp_path / "tokenizer_config.json")["separate_vocabs"]
     assert not read(tmp_path / "config.json")["share_encoder_decoder_embeddings"]
 
 

@@ -6,10 +6,11 @@ how to make one); skipped elsewhere.
 
 import json
 
+import numpy as np
 import pytest
 
 from flaxformer_mt.config import DataConfig
-from flaxformer_mt.data.vocabulary import BOS, EOS
+from flaxformer_mt.data.vocabulary import EOS
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.interop.export import export
 from flaxformer_mt.interop.huggingface import Card
@@ -102,12 +103,16 @@ def test_an_exported_model_is_the_same(form, tmp_path):
     sources = [[*tokens, EOS] for tokens in made.vocabularies.src.encode(LINES)]
     assert [tokenizer(line).input_ids for line in LINES] == sources
     outputs = Reference(made).greedy(sources)
+    found = []
     for source, output in zip(sources, outputs, strict=True):
         generated = model.generate(
             torch.tensor([source]), num_beams=1, max_new_tokens=len(source) + 6
         )[0].tolist()
-        assert generated == [BOS, *output, EOS]
-    texts = tokenizer.batch_decode(outputs, skip_special_tokens=True)
+        assert generated[0] == tokenizer.pad_token_id
+        pieces = tokenizer.convert_ids_to_tokens(generated[1:])
+        assert pieces == made.vocabularies.tgt.pieces([*output, EOS])
+        found.append(generated)
+    texts = tokenizer.batch_decode(found, skip_special_tokens=True)
     assert texts == made.vocabularies.tgt.decode(outputs)
 
 
@@ -160,3 +165,67 @@ def test_tokens_that_transformers_added_are_one_token(tmp_path):
     assert [made.pieces(ids)[0] for ids in made.encode(["<tag>", "<2de>", "wide"])] == [
         *("<tag>", "<2de>", "wide")
     ]
+
+
+@pytest.mark.parametrize("form", [{}, {"tie": "target"}, {"tie": "none", "logits_bias": True}])
+def test_ctranslate2s_own_converter_takes_an_exported_folder(form, tmp_path):
+    """Also of two vocabularies, though it knows one; transformers loads the folder as before."""
+    ctranslate2 = pytest.importorskip("ctranslate2", reason="needs the [export] extra")
+    made = translator(**form, norm_epsilon=1e-5)
+    card = Card(data=DataConfig(src_lang="en", tgt_lang="de"))
+    sample = (LINES, "lines")
+    folder, converted = tmp_path / "out", tmp_path / "converted"
+    parity = export(made, folder, form="huggingface", card=card, sample=sample, bound=TOLERANCE)
+    assert parity is not None and parity.agrees
+
+    ctranslate2.converters.TransformersConverter(str(folder)).convert(str(converted))
+    model = ctranslate2.Translator(str(converted))
+    tokenizer = transformers.MarianTokenizer.from_pretrained(str(folder))
+    reference = Reference(made)
+    sources = [[*tokens, EOS] for tokens in made.vocabularies.src.encode(LINES)]
+    outputs = reference.greedy(sources)
+    limits = reference.limits(sources)
+    expected = reference.log_probs(sources, outputs)
+    for line, output, limit, ours in zip(LINES, outputs, limits, expected, strict=True):
+        pieces = tokenizer.convert_ids_to_tokens(tokenizer(line).input_ids)
+        target = made.vocabularies.tgt.pieces(output)
+        [scored] = model.score_batch([pieces], [target])
+        np.testing.assert_allclose(scored.log_probs, ours, atol=TOLERANCE)
+        [result] = model.translate_batch(
+            [pieces],
+            beam_size=1,
+            max_decoding_length=limit - 1,
+            disable_unk=True,
+            suppress_sequences=[["<s>"], ["<unused 0>"]],
+        )
+        assert result.hypotheses[0] == target[: limit - 1]
+
+
+def test_what_transformers_saves_again_is_imported(tmp_path):
+    """With the begin mark only if it is told to save the table that holds it."""
+    made = translator(norm_epsilon=1e-5)
+    card = Card(data=DataConfig(src_lang="en", tgt_lang="de"))
+    folder, kept, lost = (tmp_path / name for name in ("out", "kept", "lost"))
+    export(made, folder, form="huggingface", card=card, sample=None)
+    model = transformers.MarianMTModel.from_pretrained(str(folder))
+    tokenizer = transformers.MarianTokenizer.from_pretrained(str(folder))
+    sample = tmp_path / "sample.txt"
+    sample.write_text("".join(f"{line}\n" for line in LINES[:3]))
+    for place in (lost, kept):
+        tokenizer.save_pretrained(place)
+        model.save_pretrained(place)
+        model._keys_to_ignore_on_save = None
+    notes: dict[str, list[str]] = {"lost": [], "kept": []}
+    sources = [[*tokens, EOS] for tokens in made.vocabularies.src.encode(LINES)]
+    outputs = Reference(made).greedy(sources)
+    texts = {}
+    for place in (kept, lost):
+        run = tmp_path / f"run_{place.name}"
+        import_marian(place, run, ["x"], sample=str(sample), report=notes[place.name].append)
+        back = Translator.load(run)
+        encoded = [[*tokens, EOS] for tokens in back.vocabularies.src.encode(LINES)]
+        back.config = made.config
+        texts[place.name] = back.vocabularies.tgt.decode(Reference(back).greedy(encoded))
+    assert texts["kept"] == made.vocabularies.tgt.decode(outputs) != texts["lost"]
+    assert len(notes["kept"]) == 1
+    assert len(notes["lost"]) == 2 and "embed_positions" in notes["lost"][0]
