@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from flaxformer_mt.data.corpus.keyed_records import NoText, parsed, text_at
+from flaxformer_mt.data.corpus.keyed_records import NoText, first_name, parsed, text_at
 from flaxformer_mt.data.vocabulary import Vocabulary
 from flaxformer_mt.decoding.segments import Target
 from flaxformer_mt.errors import UserError
@@ -293,8 +293,10 @@ def _texts_under(record: Record, key: str | None) -> tuple[str, ...]:
     if key is None:
         return ()
     value = record.value
-    for name in key.split("."):
-        value = value.get(name, []) if isinstance(value, dict) else value
+    rest: str | None = key
+    while rest is not None and isinstance(value, dict):
+        name, rest = first_name(rest, value)
+        value = value.get(name, [])
     if not isinstance(value, list):
         raise BadLine(f"has no list of texts under {key!r}")
     return tuple(_readable(text_at, {"": each}, "").decode() for each in value)

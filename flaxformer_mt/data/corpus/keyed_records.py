@@ -1,10 +1,13 @@
 """Sentences under two keys: JSON objects (`jsonl`, `array_record`) and parquet rows (`hf`)."""
 
+from __future__ import annotations
+
+import dataclasses
 import functools
 import json
 import re
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any
 
 from flaxformer_mt.config import CorpusConfig
@@ -24,7 +27,17 @@ from flaxformer_mt.files import hub
 def texts_at(record: bytes, src: str, tgt: str) -> tuple[bytes, bytes]:
     """The texts of a JSON record under two keys. Raises NoText."""
     value = parsed(record)
-    return text_at(value, src), text_at(value, tgt)
+    return trimmed(text_at(value, src)), trimmed(text_at(value, tgt))
+
+
+def trimmed(text: bytes) -> bytes:
+    """The text without white space at its ends, where many programs leave a newline."""
+    if text.isascii():
+        return text.strip()
+    try:
+        return text.decode().strip().encode()
+    except UnicodeDecodeError:
+        return text  # counted as such later
 
 
 def parsed(record: bytes) -> Any:
@@ -42,21 +55,44 @@ def parsed(record: bytes) -> Any:
 
 
 def text_at(value: Any, key: str) -> bytes:
-    """The UTF-8 text under a key; a dot enters an object. Raises NoText."""
-    for name in key.split("."):
+    """The UTF-8 text under a key; a dot enters an object, unless it is part of a name.
+
+    In parquet it may be bytes. Raises NoText.
+    """
+    rest: str | None = key
+    while rest is not None:
         if not isinstance(value, dict):
-            raise NoText(NO_TEXT, f"no object with {key!r}: {json.dumps(value)[:40]}")
+            raise NoText(NO_TEXT, f"no object with {key!r}: {_shown(value)}")
+        name, rest = first_name(rest, value)
         if name not in value:
             present = ", ".join(map(repr, list(value)[:8])) or "none"
             raise NoText(NO_TEXT, f"no key {key!r}; keys there: {present}")
         value = value[name]
+    if isinstance(value, bytes):
+        return value
     if not isinstance(value, str):
-        raise NoText(NO_TEXT, f"{key!r} is {json.dumps(value)[:40]}, not a string")
+        raise NoText(NO_TEXT, f"{key!r} is {_shown(value)}, not a string")
     try:
         return value.encode()
     except UnicodeEncodeError as error:
         surrogate = ord(value[error.start])
         raise NoText(INVALID_UTF8, f"half a character, U+{surrogate:04X}, in {key!r}") from None
+
+
+def first_name(key: str, present: Container[str]) -> tuple[str, str | None]:
+    """The longest name in `present` that a dotted key begins with, and what follows it, if any.
+
+    Without one, the key up to its first dot.
+    """
+    name = key
+    while name not in present and "." in name:
+        name = name.rpartition(".")[0]
+    rest = key[len(name) + 1 :]
+    return name, rest if name != key else None
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value, default=str)[:40]
 
 
 HUB = "hf://datasets/"
@@ -86,19 +122,21 @@ def open_files(corpus: CorpusConfig, folder: str, key: str, *, fetch: bool) -> S
     files = {f"path[{number}]": path for number, path in enumerate(found)}
     keys = corpus.src, corpus.tgt
     parts = tuple(functools.partial(_rows, path, keys) for path in found)
-    return Source(files, corpus.path, parts, functools.partial(_not_null, keys))
+    return Source(files, corpus.path, parts, _sound)
 
 
-def _not_null(keys: tuple[str, str], pair: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
-    for key, text in zip(keys, pair, strict=True):
-        if text is None:
-            raise NoText(NO_TEXT, f"{key!r} is null")
-    return pair
+def _sound(pair: tuple[bytes | NoText, bytes | NoText]) -> tuple[bytes, bytes]:
+    src, tgt = pair
+    for text in pair:
+        if isinstance(text, NoText):
+            raise text
+    assert isinstance(src, bytes) and isinstance(tgt, bytes)
+    return trimmed(src), trimmed(tgt)
 
 
-def _rows(path: AnyPath, keys: tuple[str, str]) -> Iterator[Any]:
+def _rows(path: AnyPath, keys: tuple[str, str]) -> Iterator[tuple[bytes | NoText, bytes | NoText]]:
+    """Each row's two texts, or why one can't be told."""
     import pyarrow as pa
-    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     try:
@@ -106,29 +144,104 @@ def _rows(path: AnyPath, keys: tuple[str, str]) -> Iterator[Any]:
             paths.open_binary(path) as stream,
             pq.ParquetFile(stream, buffer_size=_BUFFER, pre_buffer=False) as file,
         ):
-            places = [_place(file.schema_arrow, key, path) for key in keys]
-            for batch in file.iter_batches(_ROWS, columns=[".".join(place) for place in places]):
-                src, tgt = (
-                    pc.struct_field(batch.to_struct_array(), place).cast(pa.large_binary())
-                    for place in places
-                )
-                yield from zip(src.to_pylist(), tgt.to_pylist(), strict=True)
+            columns = [_Column.of(file.schema_arrow, key, path) for key in keys]
+            needed = [".".join(column.names) for column in columns]
+            for batch in file.iter_batches(_ROWS, columns=needed):
+                src, tgt = (column.texts(batch) for column in columns)
+                yield from zip(src, tgt, strict=True)
     except (pa.ArrowException, OSError) as error:
         raise CorpusError(f"{path}: cannot be read as parquet: {error}; write it again") from error
 
 
-def _place(schema: Any, key: str, path: AnyPath) -> list[str]:
+@dataclasses.dataclass(frozen=True)
+class _Column:
+    """Where a key leads: a column, fields of structs, and a key of its maps or JSON objects."""
+
+    key: str
+    names: tuple[str, ...]
+    within: str | None
+
+    @classmethod
+    def of(cls, schema: Any, key: str, path: AnyPath) -> _Column:
+        """Raises CorpusError for a key that leads to no text."""
+        import pyarrow as pa
+
+        names: list[str] = []
+        rest: str | None = key
+        kind, fields = pa.null(), list(schema)
+        while rest is not None and not (pa.types.is_map(kind) or isinstance(kind, pa.JsonType)):
+            present = {field.name: field.type for field in fields}
+            name, rest = first_name(rest, present)
+            if name not in present:
+                there = ", ".join(map(repr, present)) or "none"
+                raise CorpusError(f"{path}: has no column {key!r}; there: {there}")
+            names.append(name)
+            kind = _decoded(present[name])
+            fields = list(kind) if pa.types.is_struct(kind) else []
+        if rest is None and not _is_text(kind):
+            within = "".join(f"; use {key}.{field.name} or similar" for field in fields[:1])
+            if pa.types.is_map(kind) or isinstance(kind, pa.JsonType):
+                within = f"; use {key}.KEY, such as {key}.en"
+            raise CorpusError(f"{path}: column {key!r} holds {kind}, not text{within}")
+        return cls(key, tuple(names), rest)
+
+    def texts(self, batch: Any) -> Iterator[bytes | NoText]:
+        """The text of each row, or why it has none."""
+        import pyarrow as pa
+
+        first, *others = self.names
+        column = batch.column(first)
+        for name in others:
+            column = column.flatten()[column.type.get_field_index(name)]
+        if isinstance(column.type, pa.BaseExtensionType):
+            # pyarrow 26 gives other bytes for one that stores a `string_view`, also if it is cast
+            # as it is, or taken by `struct_field`.
+            column = column.storage
+        if self.within is None:
+            for text in column.cast(pa.large_binary()).to_pylist():
+                yield NoText(NO_TEXT, f"{self.key!r} is null") if text is None else text
+            return
+        if pa.types.is_map(column.type):
+            objects = column.to_pylist(maps_as_pydicts="lossy")
+        else:
+            objects = column.cast(pa.large_binary()).to_pylist()
+        for content in objects:
+            yield self._text_in(content)
+
+    def _text_in(self, content: Any) -> bytes | NoText:
+        if content is None:
+            return NoText(NO_TEXT, f"{'.'.join(self.names)!r} is null")
+        assert self.within is not None
+        try:
+            if isinstance(content, bytes):
+                return text_at(parsed(content), self.within)
+            # Some writers' keys are bytes.
+            named = {
+                key.decode(errors="replace") if isinstance(key, bytes) else key: value
+                for key, value in content.items()
+            }
+            return text_at(named, self.within)
+        except NoText as why:
+            return why
+
+
+def _decoded(kind: Any) -> Any:
+    """What a dictionary's values are, as pandas' categories and repeated texts are written."""
     import pyarrow as pa
 
-    names = [key] if key in schema.names else key.split(".")
-    kind, fields = None, list(schema)
-    for name in names:
-        if name not in (present := {field.name: field.type for field in fields}):
-            there = ", ".join(map(repr, present)) or "none"
-            raise CorpusError(f"{path}: has no column {key!r}; there: {there}")
-        kind = present[name]
-        fields = kind.fields if pa.types.is_struct(kind) else []
-    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-        within = "".join(f"; use {key}.{field.name} or similar" for field in fields[:1])
-        raise CorpusError(f"{path}: column {key!r} holds {kind}, not text{within}")
-    return names
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _is_text(kind: Any) -> bool:
+    """Whether it may hold UTF-8: older writers leave texts unmarked, as bytes."""
+    import pyarrow as pa
+
+    tests = (
+        pa.types.is_string,
+        pa.types.is_large_string,
+        pa.types.is_string_view,
+        pa.types.is_binary,
+        pa.types.is_large_binary,
+        pa.types.is_binary_view,
+    )
+    return any(test(kind) for test in tests)

@@ -22,6 +22,7 @@ import numpy as np
 
 from flaxformer_mt.config import CorpusConfig
 from flaxformer_mt.data.corpus import paths, shards
+from flaxformer_mt.data.corpus.keyed_records import trimmed
 from flaxformer_mt.data.corpus.pairs import NO_TEXT, CorpusError, NoText, Source
 from flaxformer_mt.data.corpus.paths import AnyPath
 
@@ -77,7 +78,7 @@ def _texts(src: str, tgt: str, features: Any) -> tuple[bytes, bytes]:
     found = features[src].bytes_list.value, features[tgt].bytes_list.value
     if [*map(len, found)] != [1, 1]:
         raise NoText(NO_TEXT, f"not one text each for {src!r}, {tgt!r}")
-    return found[0][0], found[1][0]
+    return trimmed(found[0][0]), trimmed(found[1][0])
 
 
 def _prepared(corpus: CorpusConfig, folder: str, key: str, *, fetch: bool) -> Any:

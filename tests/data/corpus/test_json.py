@@ -50,6 +50,29 @@ def test_keys_may_lead_into_objects_and_what_is_no_pair_is_counted_with_its_reas
         assert str(example).startswith(f"{tmp_path / 'a.jsonl'}:{line}: {message}")
 
 
+def test_a_dot_may_be_part_of_a_key(tmp_path):
+    lines = [
+        {"translation.en": "one", "translation.de": "eins"},
+        {"translation": {"en": "two", "de": "zwei"}},
+        {"data": {"translation.en": "x"}, "translation.de": "y", "translation": {"en": "three"}},
+    ]
+    data = "\n".join(map(json.dumps, lines)).encode()
+    pairs, _ = json_lines(tmp_path, data, "translation.en", "translation.de")
+    assert pairs == [Pair(1, "one", "eins"), Pair(2, "two", "zwei"), Pair(3, "three", "y")]
+    (inner,), _ = json_lines(tmp_path, b'{"a.b": {"c.d": "x", "e": "y"}}', "a.b.c.d", "a.b.e")
+    assert inner == Pair(1, "x", "y")
+
+
+def test_white_space_at_the_ends_of_a_text_is_not_content(tmp_path):
+    texts = {"en": "\n A dog runs.\r\n", "de": "Ein Hund läuft.\u2028\u00a0\n"}
+    pairs, drops = json_lines(tmp_path, json.dumps(texts).encode())
+    assert pairs == [Pair(1, "A dog runs.", "Ein Hund läuft.")] and drops.total == 0
+    write_shard(tmp_path / "a-0", [json.dumps(texts).encode()])
+    assert list(read_pairs(of_shards("a-*"), str(tmp_path))) == pairs
+    blank, drops = json_lines(tmp_path, b'{"en": "\\n", "de": "leer\\n"}')
+    assert blank == [] and drops.describe() == "1 empty side"
+
+
 def test_shards_are_read_in_the_order_of_their_names(tmp_path):
     folder = tmp_path / "a[1]*"  # It is no pattern.
     folder.mkdir()

@@ -36,6 +36,66 @@ def test_structs_and_columns_are_read_in_the_order_of_the_files(tmp_path):
     assert last == Pair(5000, "4999", "z")
 
 
+EN, DE = ["one dog runs over the hill", "two"], ["ein Hund läuft über den Berg", "zwei"]
+
+
+def maps(key: pa.DataType, value: pa.DataType) -> pa.Array:
+    rows = [[("en", en), ("de", de)] for en, de in zip(EN, DE, strict=True)]
+    return pa.array(rows, pa.map_(key, value))
+
+
+def objects(kind: pa.DataType) -> pa.Array:
+    rows = [f'{{"de": "{de}", "en": "{en}"}}' for en, de in zip(EN, DE, strict=True)]
+    return pa.array(rows, pa.json_(kind))
+
+
+def structs(kind: pa.DataType) -> pa.Array:
+    return pa.StructArray.from_arrays([pa.array(EN).cast(kind), pa.array(DE)], ["en", "de"])
+
+
+REPEATED = pa.dictionary(pa.int8(), pa.large_string())  # pandas' categories
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"translation.en": pa.array(EN, pa.string_view()), "translation.de": pa.array(DE)},
+        {"translation.en": pa.array(EN).cast(REPEATED), "translation.de": pa.array(DE)},
+        {"translation.en": pa.array(EN).cast(pa.binary()), "translation.de": pa.array(DE)},
+        {"translation.en": pa.array(EN).cast(pa.binary_view()), "translation.de": pa.array(DE)},
+        {"translation.en": pa.array(EN), "translation": pa.array([{"de": text} for text in DE])},
+        {"translation": structs(pa.string_view())},
+        {"translation": structs(REPEATED)},
+        {"translation": maps(pa.string(), pa.string())},
+        {"translation": maps(pa.string_view(), pa.string_view())},
+        {"translation": maps(pa.binary(), pa.binary())},  # writers that mark no text
+        {"translation": objects(pa.string())},
+        {"translation": objects(pa.string_view())},  # read wrongly if it is cast as it is
+    ],
+    ids=lambda columns: str(pa.table(columns).schema.remove_metadata()).replace("\n", " ")[:60],
+)
+def test_text_is_read_in_every_form_that_writers_give_it(tmp_path, columns):
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    pairs = [pair[1:] for pair in read_pairs(corpus(), str(tmp_path))]
+    assert pairs == [*zip(EN, DE, strict=True)]
+
+
+def test_a_row_of_maps_or_objects_that_lacks_a_text_is_counted(tmp_path):
+    rows = ['{"en": "one", "de": "eins"}', None, '{"en": "no German"}', '{"en": 3, "de": "x"}', "["]
+    pq.write_table(pa.table({"translation": pa.array(rows, pa.json_())}), tmp_path / "a.parquet")
+    pairs = pa.array([[("en", "no German")]], pa.map_(pa.string(), pa.string()))
+    pq.write_table(pa.table({"translation": pairs}), tmp_path / "b.parquet")
+    drops = Drops()
+    assert list(read_pairs(corpus(), str(tmp_path), drops=drops)) == [Pair(1, "one", "eins")]
+    assert list(map(str, drops.examples)) == [
+        "*.parquet:2: no text under the key: 'translation' is null",
+        "*.parquet:3: no text under the key: no key 'de'; keys there: 'en'",
+        "*.parquet:4: no text under the key: 'en' is 3, not a string",
+        "*.parquet:5: malformed JSON: Expecting value at character 2",
+        "*.parquet:6: no text under the key: no key 'de'; keys there: 'en'",
+    ]
+
+
 def test_a_bucket_is_read_as_a_folder_is(bucket, tmp_path):
     write(tmp_path / "a.parquet", [{"en": "one", "de": "eins"}])
     bucket.pipe("gs://b/sets/a.parquet", (tmp_path / "a.parquet").read_bytes())
@@ -79,6 +139,20 @@ def test_wrong_settings_are_named(tmp_path, change, message):
     write(tmp_path / "a.parquet", [{"en": "one", "de": "eins"}])
     with pytest.raises(CorpusError, match=message):
         list(read_pairs(corpus(**change), str(tmp_path), key="data.train.a"))
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (maps(pa.string(), pa.string()), "not text; use translation.KEY, such as translation.en"),
+        (objects(pa.string()), "not text; use translation.KEY, such as translation.en"),
+        (pa.array([1, 2]).dictionary_encode(), "column 'translation' holds int64, not text"),
+    ],
+)
+def test_a_column_that_holds_no_text_is_named(tmp_path, column, message):
+    pq.write_table(pa.table({"translation": column}), tmp_path / "a.parquet")
+    with pytest.raises(CorpusError, match=message):
+        list(read_pairs(corpus(src="translation", tgt="translation"), str(tmp_path)))
 
 
 @pytest.mark.parametrize("place", [0.0, 0.5, 1.0], ids=str)

@@ -14,6 +14,7 @@ import tensorflow_datasets as tfds
 import tensorflow_datasets.translate
 from tensorboardX.record_writer import RecordWriter
 from tensorflow_datasets.core.download import checksums
+from tensorflow_datasets.proto import tf_example_pb2
 
 from flaxformer_mt.config.schema import CorpusConfig
 from flaxformer_mt.data.corpus import CorpusError, Pair, open_source, read_pairs, shards
@@ -115,6 +116,24 @@ def test_sets_that_tensorflow_wrote_are_read(prepared, tmp_path):
         shard.write_bytes(damaged)
         with pytest.raises(CorpusError, match=f"{shard}: cannot be read beyond record"):
             read(a_set(copy))
+
+
+def test_white_space_at_the_ends_of_a_text_is_not_content(prepared, tmp_path):
+    copy = tmp_path / "tiny_translate" / "1.0.0"
+    copy.mkdir(parents=True)
+    for file in prepared.iterdir():
+        if file.suffix == ".json":
+            (copy / file.name).write_text(file.read_text().replace("array_record", "tfrecord"))
+            continue
+        writer = RecordWriter(str(copy / file.name.replace("array_record", "tfrecord")))
+        for record in shards.read_array_record(file):
+            example = tf_example_pb2.Example.FromString(record)
+            for language in ("en", "de"):
+                texts = example.features.feature[language].bytes_list.value
+                texts[0] = b"\n" + texts[0] + b" \r\n"
+            writer.write(example.SerializeToString())
+        writer.close()
+    assert read(a_set(copy, "test")) == read(a_set(prepared, "test"))
 
 
 def test_a_set_may_stand_on_an_object_store(prepared, bucket, no_network):
