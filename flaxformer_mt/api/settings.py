@@ -63,7 +63,7 @@ def sized_config(
         sized_by.append(f"sizes for {pairs:,} pairs{why}")
         return pairs
 
-    config = configs.load_config(spec, overrides, recorded=recorded, count=count)
+    config = configs.load_config(spec, overrides, recorded=recorded, count=count, tell=say)
     if config.sizes == "corpus":
         say(f"sizes for {TYPICAL:,} pairs, since no corpus is given: set data.train=SRC,TGT")
     elif sized_by:

@@ -1,9 +1,9 @@
-"""Languages and their scripts; a config's two, or those of file names such as `train.en.gz`."""
+"""Languages and their scripts; a config's two, or those of names such as `train.en.gz`."""
 
 import dataclasses
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from flaxformer_mt.config.schema import DataConfig
 
@@ -45,24 +45,77 @@ _LANGUAGES = {
     "": "ae bh cr cu ii iu ks oj pi",  # in none that the filter knows
 }
 SCRIPT_OF = {code: script for script, codes in _LANGUAGES.items() for code in codes.split()}
-# Three-letter codes are only in configs: `tok`, `src` and `tgt` are such.
-_ISO_639_1 = {code for code in SCRIPT_OF if len(code) == 2}
-_CODE = re.compile(r"(?:.*?[./])?(([a-z]{2})(?:[-_][A-Za-z]{2,4})?)(?:\.txt)?(?:\.(?:gz|xz|zst))?")
+# ISO 639-2 and 639-3 codes of languages that are in the table by a shorter code; FLORES has those
+# of single languages, such as arb for the Arabic of newspapers. Not `ori` and `run`, which names
+# of files have for other reasons.
+_LONGER = """
+    aar:aa abk:ab afr:af aka:ak alb:sq als:sq amh:am ara:ar arb:ar arg:an arm:hy asm:as ava:av
+    aym:ay ayr:ay aze:az azj:az bak:ba bam:bm baq:eu bel:be ben:bn bih:bh bis:bi bod:bo bos:bs
+    bre:br bul:bg bur:my cat:ca ces:cs cha:ch che:ce chi:zh chv:cv cmn:zh cor:kw cos:co cym:cy
+    cze:cs dan:da deu:de div:dv dut:nl dzo:dz ekk:et ell:el eng:en epo:eo est:et eus:eu ewe:ee
+    fao:fo fas:fa fij:fj fin:fi fra:fr fre:fr fry:fy ful:ff fuv:ff gaz:om geo:ka ger:de gla:gd
+    gle:ga glg:gl glv:gv gre:el grn:gn guj:gu hat:ht hau:ha heb:he her:hz hin:hi hmo:ho hrv:hr
+    hun:hu hye:hy ibo:ig ice:is ido:io ile:ie ina:ia ind:id isl:is ita:it jav:jv jpn:ja kal:kl
+    kan:kn kas:ks kat:ka kau:kr kaz:kk khk:mn khm:km kik:ki kin:rw kir:ky kom:kv kon:kg kor:ko
+    kua:kj kur:ku lao:lo lat:la lav:lv lim:li lin:ln lit:lt ltz:lb lub:lu lug:lg lvs:lv mac:mk
+    mah:mh mal:ml mao:mi mar:mr may:ms mkd:mk mlg:mg mlt:mt mon:mn mri:mi msa:ms mya:my nav:nv
+    nbl:nr nde:nd nep:ne nld:nl nno:nn nob:nb nor:no npi:ne nya:ny oci:oc oji:oj orm:om ory:or
+    oss:os pan:pa pbt:ps per:fa pes:fa pli:pi plt:mg pol:pl por:pt pus:ps que:qu quy:qu roh:rm
+    ron:ro rum:ro rus:ru sag:sg san:sa sin:si slk:sk slo:sk slv:sl sme:se smo:sm sna:sn snd:sd
+    som:so sot:st spa:es sqi:sq srd:sc srp:sr ssw:ss sun:su swa:sw swe:sv swh:sw tah:ty tam:ta
+    tat:tt tel:te tgk:tg tgl:tl tha:th tib:bo tir:ti ton:to tsn:tn tso:ts tuk:tk tur:tr twi:tw
+    uig:ug ukr:uk urd:ur uzb:uz uzn:uz ven:ve vie:vi vol:vo wel:cy wln:wa wol:wo xho:xh ydd:yi
+    yid:yi yor:yo zha:za zho:zh zsm:ms zul:zu
+"""
+_SHORT_CODES = dict(pair.split(":") for pair in _LONGER.split())
+# Former codes, and languages that another code includes: either may name the same text.
+_SAME = {"iw": "he", "in": "id", "ji": "yi", "jw": "jv", "mo": "ro"}
+_SAME |= {"nb": "no", "nn": "no", "tl": "fil", "ckb": "ku", "kmr": "ku", "prs": "fa", "arz": "ar"}
+_SAME |= {"azb": "az", "sh": "sr", "yue": "zh", "wuu": "zh"}
+_SCRIPTS = {*SCRIPT_OF.values(), "Hans", "Hant"} - {""}
+# Endings that say nothing of the language: how the text was processed, and the file's form.
+_FORMS = "txt text tok tc lc bpe spm sp raw clean norm dedup gz xz zst bz2 zip".split()
+_CODE = re.compile(r"([A-Za-z]{2,3})(?:[-_]([A-Za-z]{4}))?(?:[-_]([A-Za-z]{2,3}|[0-9]{3}))?")
 _DEFAULTS = {"src": "en", "tgt": "de"}  # the built-in grammar's
+
+
+class _Hint(NamedTuple):
+    """What a name tells of a side's language: a code, and whether no other part could be meant."""
+
+    code: str
+    where: str
+    sure: bool = True
+
+
+def base_language(code: str) -> str:
+    """The language of a code, without region or script: `de` of `de_DE`, `zh` of `zho_Hans`."""
+    language = re.split("[-_]", code)[0].lower()
+    return _SHORT_CODES.get(language, language)
 
 
 def many_characters(*languages: str) -> bool:
     """Whether one of these languages is written with thousands of characters."""
-    codes = (re.split("[-_]", language)[0].lower() for language in languages)
-    return any(SCRIPT_OF.get(code) in ("Hani", "Jpan") for code in codes)
+    return any(SCRIPT_OF.get(base_language(code)) in ("Hani", "Jpan") for code in languages)
+
+
+# ISO 15924 codes: Hans and Hant are Hani's simplified and traditional forms.
+_SCRIPTS_WITHOUT_BLANKS = {*"Thai Laoo Tibt Mymr Khmr Jpan Hani Hans Hant".split()}
+
+
+def is_written_without_blanks(code: str) -> bool:
+    """Whether text of the language has no blanks between words; a code may name its script."""
+    _, *subtags = re.split("[-_]", code)
+    scripts = [subtag.capitalize() for subtag in subtags if re.fullmatch("[A-Za-z]{4}", subtag)]
+    usual = SCRIPT_OF.get(base_language(code), "")
+    return (scripts[0] if scripts else usual) in _SCRIPTS_WITHOUT_BLANKS
 
 
 def with_languages(data: DataConfig) -> DataConfig:
-    """`data` with its empty languages, as far as its files tell."""
-    found = {side: _endings(data, side) for side in _DEFAULTS}
+    """`data` with its empty languages, as far as the names of its text tell."""
+    found = {side: _hints(data, side) for side in _DEFAULTS}
     named: dict[str, Any] = {}
     for side, default in _DEFAULTS.items():
-        codes = [code for code, _ in found[side].values()]
+        codes = [hint.code for hint in found[side].values()]
         if not any(found.values()):
             codes = [default]
         if not getattr(data, f"{side}_lang") and len(codes) == 1:
@@ -74,52 +127,113 @@ def undecided(data: DataConfig) -> Iterator[str]:
     """A language that `with_languages` couldn't tell."""
     for side in _DEFAULTS:
         if not getattr(data, f"{side}_lang"):
-            files = " and ".join(where for _, where in _endings(data, side).values())
+            files = " and ".join(hint.where for hint in _hints(data, side).values())
             why = f"{files} name different languages" if files else "no file name shows it"
             yield f"'data.{side}_lang' must be set: {why}"
 
 
 def contradicted(data: DataConfig) -> Iterator[str]:
-    """A language that all files' endings contradict."""
+    """A language that all files' endings contradict. Another code of the same one does not."""
     for side in _DEFAULTS:
-        said, found = getattr(data, f"{side}_lang"), _endings(data, side)
-        language = re.split("[-_]", said)[0]
-        if found and language in _ISO_639_1 and language not in found:
-            code, where = next(iter(found.values()))
-            where += f" ends in '{code}': set data.{side}_lang={code}, or rename the file"
-            yield f"'data.{side}_lang' = '{said}', but {where}"
+        said, found = getattr(data, f"{side}_lang"), _hints(data, side)
+        language = _same(said)
+        known = {_same(code) for code in SCRIPT_OF}
+        if found and language in known and language not in found:
+            hint = next(iter(found.values()))
+            if hint.sure:
+                advice = f"set data.{side}_lang={hint.code}, or rename the file"
+                yield (
+                    f"'data.{side}_lang' = '{said}', but {hint.where} names '{hint.code}': {advice}"
+                )
 
 
-def _endings(data: DataConfig, side: str) -> dict[str, tuple[str, str]]:
-    """Language -> its code in the first file, maybe with a region, and that file."""
-    found: dict[str, tuple[str, str]] = {}
+def assumed(data: DataConfig) -> str:
+    """What `with_languages` assumes of languages that `data` leaves open; empty if names say it."""
+    read = [corpus for corpus in (*data.train, data.valid) if corpus.src or corpus.path]
+    sides = [side for side in _DEFAULTS if not getattr(data, f"{side}_lang")]
+    found = [hint for side in sides for hint in _hints(data, side).values()]
+    if not read or not sides or any(hint.sure for hint in found):
+        return ""
+    decided = with_languages(data)
+    languages = " and ".join(
+        f"data.{side}_lang={getattr(decided, f'{side}_lang')}" for side in sides
+    )
+    names = " and ".join(hint.where for hint in found)
+    why = f"from {names}" if names else "since no file name or key says otherwise"
+    return f"languages: assuming {languages}, {why}; set them if this is wrong"
+
+
+def _same(code: str) -> str:
+    language = base_language(code)
+    return _SAME.get(language, language)
+
+
+def _hints(data: DataConfig, side: str) -> dict[str, _Hint]:
+    """Language -> the first name that tells it; those that are sure, if any."""
+    found: list[_Hint] = []
     corpora = {f"data.train.{corpus.name}": corpus for corpus in data.train}
     for key, corpus in {**corpora, "data.valid": data.valid}.items():
-        name, both = getattr(corpus, side), corpus.src and corpus.tgt
-        if both and (match := _CODE.fullmatch(name)) and match[2] in _ISO_639_1:
-            found.setdefault(match[2], (match[1], f"'{key}.{side}' = '{name}'"))
-    return found
+        if corpus.src and corpus.tgt:
+            name = getattr(corpus, side)
+            other = corpus.tgt if side == "src" else corpus.src
+            if told := _told(name, other):
+                code, sure = told
+                found.append(_Hint(code, f"'{key}.{side}' = '{name}'", sure))
+    hints: dict[str, _Hint] = {}
+    sure_ones = [hint for hint in found if hint.sure]
+    for hint in sure_ones or found:
+        hints.setdefault(_same(hint.code), hint)
+    return hints
 
 
-# Three-letter codes of languages that have rules of their own, here or in sacreBLEU.
-_SHORT_CODES = {
-    **{"deu": "de", "ger": "de", "eng": "en", "fra": "fr", "fre": "fr"},
-    **{"zho": "zh", "chi": "zh", "cmn": "zh", "jpn": "ja", "kor": "ko", "tha": "th"},
-    **{"lao": "lo", "khm": "km", "mya": "my", "bur": "my", "bod": "bo", "tib": "bo", "dzo": "dz"},
-}
-# ISO 15924 codes: Hans and Hant are Hani's simplified and traditional forms.
-_SCRIPTS_WITHOUT_BLANKS = {*"Thai Laoo Tibt Mymr Khmr Jpan Hani Hans Hant".split()}
+def _told(name: str, other: str) -> tuple[str, bool] | None:
+    """The code in a file's name or a key, and whether it is sure, given that of the other side."""
+    parts, others = _parts(name), _parts(other)
+    if parts and (code := _code_of(parts[-1])):
+        # `train.de-en` of both sides names their pair.
+        if [parts[-1]] != others[-1:] or not re.search("[-_][a-z]{2}$", parts[-1]):
+            return code, True
+    for part in reversed(parts):
+        if part not in others and (code := _code_of(part)):
+            return code, True
+    mine, theirs = _loose(name, other), _loose(other, name)
+    if mine and theirs and _same(mine) != _same(theirs):
+        return mine, False
+    return None
 
 
-def base_language(code: str) -> str:
-    """The language of a code, without its region or script: `de` of `de_DE`, `zh` of `zho_Hans`."""
-    language = re.split("[-_]", code)[0].lower()
-    return _SHORT_CODES.get(language, language)
+def _parts(name: str) -> list[str]:
+    """A name's parts between dots, without those at its end that tell nothing of its language."""
+    parts = name.rpartition("/")[2].split(".")
+    while len(parts) > 1 and parts[-1].lower() in _FORMS:
+        parts.pop()
+    return parts
 
 
-def is_written_without_blanks(code: str) -> bool:
-    """Whether text of the language has no blanks between words; a code may name its script."""
-    _, *subtags = re.split("[-_]", code)
-    scripts = [subtag.capitalize() for subtag in subtags if re.fullmatch("[A-Za-z]{4}", subtag)]
-    usual = SCRIPT_OF.get(base_language(code), "")
-    return (scripts[0] if scripts else usual) in _SCRIPTS_WITHOUT_BLANKS
+def _loose(name: str, other: str) -> str | None:
+    """A code among the folders and words that only this one of two names has."""
+    found = []
+    for path in (name, other):
+        *folders, last = path.split("/")
+        stem = re.sub("_(?=[A-Z][a-z]{3}(?![A-Za-z]))", "~", last)  # not within a code
+        words = [word.replace("~", "_") for word in re.split(r"[._-]", stem)]
+        found.append([*words, *reversed(folders)])
+    mine, theirs = found
+    codes = (_code_of(word) for word in mine if word not in theirs)
+    return next(filter(None, codes), None)
+
+
+def _code_of(text: str) -> str | None:
+    """The code that a text is, in its short form: `fr` of `fra_Latn`, `zh_Hans` of `zho_Hans`."""
+    if not (match := _CODE.fullmatch(text)):
+        return None
+    language, script, _ = match.groups()
+    short = base_language(language)
+    if len(language) == 2 and short in SCRIPT_OF:
+        return short + text[2:]
+    script = script.capitalize() if script else ""
+    if script and script not in _SCRIPTS:
+        return None
+    if short in SCRIPT_OF:
+        return short if script in ("", SCRIPT_OF[short]) else f"{short}_{script}"
+    return f"{language.lower()}_{script}" if script else None

@@ -26,7 +26,7 @@ from flaxformer_mt.config.freeze import (
     freeze,
     is_corpora,
 )
-from flaxformer_mt.config.languages import many_characters
+from flaxformer_mt.config.languages import assumed, many_characters
 from flaxformer_mt.config.presets import TYPICAL, sized, with_many_characters
 from flaxformer_mt.config.schema import CorpusConfig, DataConfig, ExperimentConfig
 from flaxformer_mt.errors import nearest
@@ -62,12 +62,14 @@ def load_config(
     *,
     recorded: ExperimentConfig | None = None,
     count: Callable[[DataConfig], int] | None = None,
+    tell: Callable[[str], None] | None = None,
 ) -> ExperimentConfig:
     """`FILE[:variant]` and overrides, `a.b=value` or `{"a.b": value}`, to a frozen config.
 
     Unused settings are allowed if `recorded`, a resumed run's, has them. With `sizes` = "corpus",
     settings that nothing sets are as recorded, or `sized` by the `count` of pairs, else for
-    `TYPICAL` pairs. Raises ConfigError naming file or override, key and nearest valid name.
+    `TYPICAL` pairs. `tell` is called with what is assumed of the text's languages. Raises
+    ConfigError naming file or override, key and nearest valid name.
     """
     name, _, variant = spec.partition(":")
     path = find_config(name)
@@ -107,6 +109,10 @@ def load_config(
         _suit_characters(config, free, given, spec, recorded)
     frozen = _with_position_scale(freeze(config, spec), recorded)
     refuse_vain(frozen, overrides, spec, recorded=recorded)
+    said = {name: config.data[name] for name in ("src_lang", "tgt_lang")}
+    assumption = assumed(dataclasses.replace(frozen.data, **said))
+    if tell is not None and recorded is None and assumption:
+        tell(assumption)
     return frozen
 
 
@@ -198,15 +204,48 @@ def apply_overrides(config: ConfigDict, overrides: Sequence[str] | Mapping[str, 
 
     Two files, SRC,TGT, replace `data.train.NAME`, `data.valid`, or all of `data.train` or `.test`.
     """
-    if isinstance(overrides, Mapping):
-        for key, value in overrides.items():
-            _apply(config, key, value)
-        return
-    for override in overrides:
-        key, equals, text = override.partition("=")
-        if not equals:
-            raise ConfigError(f"--config.{override}: write --config.KEY=VALUE")
-        _apply(config, key, text)
+    if not isinstance(overrides, Mapping):
+        pairs = [override.partition("=") for override in overrides]
+        for key, equals, _ in pairs:
+            if not equals:
+                raise ConfigError(f"--config.{key}: write --config.KEY=VALUE")
+    else:
+        pairs = [(key, "=", value) for key, value in overrides.items()]
+    for key, _, value in pairs:
+        _apply(config, key, value)
+    _let_go(config, [key for key, _, _ in pairs])
+
+
+def _let_go(config: ConfigDict, given: Sequence[str]) -> None:
+    """Resets settings that what is given excludes, unless they are given too.
+
+    They come from the config file, or from the run whose settings these are.
+    """
+
+    def is_given(key: str) -> bool:
+        return any(f"{other}.".startswith(f"{key}.") for other in given)
+
+    data, batch = config.data, config.data.batch
+    if is_given("data.valid_fraction") and data.valid_fraction and not is_given("data.valid"):
+        data.valid = corpus()
+    elif is_given("data.valid") and not is_given("data.valid_fraction"):
+        data.valid_fraction = 0.0
+    if is_given("data.batch.form") and batch.form == "bucket":
+        for key in ("src_length", "tgt_length"):
+            if not is_given(f"data.batch.{key}"):
+                batch[key] = 0
+    # Two files have no weight, so they are no mixture.
+    weighted = any(item.get("weight") for item in data.train.values())
+    if "data.train" in given and not weighted and not is_given("data.epoch_pairs"):
+        data.epoch_pairs = 0
+    types = is_given("data.vocabulary.tgt_types") and not is_given("data.vocabulary.tgt_words")
+    if types and data.vocabulary.tgt_types == "pieces":
+        data.vocabulary.tgt_words = ()
+    sizes = [key for key in ("data", "fsdp", "tensor") if config.mesh[key] == -1]
+    if len(sizes) > 1 and any(is_given(f"mesh.{key}") for key in sizes):
+        for key in sizes:
+            if not is_given(f"mesh.{key}"):
+                config.mesh[key] = 1
 
 
 def _apply(config: ConfigDict, key: str, value: Any) -> None:

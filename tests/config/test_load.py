@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from flaxformer_mt.config import ConfigError, load_config
-from flaxformer_mt.config.load import built_in_names, find_config
+from flaxformer_mt.config import ConfigError, flatten, freeze, load_config, thaw
+from flaxformer_mt.config.load import apply_overrides, built_in_names, find_config
 
 
 @pytest.fixture
@@ -54,7 +54,24 @@ def test_override_is_read_as_the_settings_type(override, value):
     [
         (["train.de.gz", "valid.fr"], [], ("de", "fr")),
         (["a.b/train.tok.pt_BR.txt.xz", "fr"], [], ("pt_BR", "fr")),
-        (["train.src", "train.en.tok"], [], ("en", "de")),
+        (["train.src", "train.en.tok"], [], "'data.src_lang' must be set: no file name shows it"),
+        (["train.fr.tok", "train.es.tok"], [], ("fr", "es")),
+        (["train.fr.32k", "train.es.32k"], [], ("fr", "es")),
+        (["train.fra", "train.swa"], [], ("fr", "sw")),
+        (["train.ger.gz", "train.cmn"], [], ("de", "zh")),
+        (["fra_Latn.dev", "spa_Latn.dev"], [], ("fr", "es")),
+        (["zho_Hans.dev", "kea_Latn.dev"], [], ("zh_Hans", "kea_Latn")),
+        (["fr/train.txt", "es/train.txt"], [], ("fr", "es")),
+        (["fr-train.txt", "es-train.txt"], [], ("fr", "es")),
+        (["sentence_eng_Latn", "sentence_fra_Latn"], [], ("en", "fr")),
+        (["en-fr/train.en", "en-fr/train.fr"], [], ("en", "fr")),
+        (["a.fr-es.src", "a.fr-es.tgt"], ["src=fr", "tgt=es"], ("fr", "es")),
+        # Other codes of a language, the region's among them, are the user's to choose.
+        (["train.nb", "train.iw"], ["src=no", "tgt=he"], ("no", "he")),
+        (["train.no", "train.he"], ["src=nb", "tgt=iw"], ("nb", "iw")),
+        (["train.en", "train.de"], ["src=eng", "tgt=de_DE"], ("eng", "de_DE")),
+        (["fr/train.txt", "es/train.txt"], ["src=en", "tgt=de"], ("en", "de")),
+        (["train.en", "train.nb"], ["tgt=sv"], "but 'data.train.a.tgt' = 'train.nb' names 'nb'"),
         (["train.pt", "train.de"], ["src=pt-BR"], ("pt-BR", "de")),
         (["train.fr", "train.txt"], [], "'data.tgt_lang' must be set: no file name shows it"),
         (["train.en", "train.fr"], ["tgt=de"], "'data.tgt_lang' = 'de', but 'data.train.a.tgt'"),
@@ -71,6 +88,65 @@ def test_languages_are_those_that_files_are_named_for(sides, said, languages):
     else:
         data = load_config("files", overrides).data
         assert (data.src_lang, data.tgt_lang) == languages
+
+
+ASSUMED = "languages: assuming data.src_lang=en and data.tgt_lang=de, since no file name"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["data.train=src-train.txt,tgt-train.txt"], ASSUMED),
+        (["data.train=train.de-en.src,train.de-en.tgt"], ASSUMED),
+        (["data.train.a.kind=tsv", "data.train.a.path=a.tsv"], ASSUMED),
+        (["data.train=a,b", "data.tgt_lang=fr"], "languages: assuming data.src_lang=en, since no"),
+        (["data.train=fr/t,es/t"], "data.tgt_lang=es, from 'data.train.train.src' = 'fr/t' and"),
+        (["data.train=a.en,a.de"], ""),
+        (["data.train=a,b", "data.src_lang=en", "data.tgt_lang=fr"], ""),
+        (["data.train.a.kind=synthetic", "data.train.a.size=9"], ""),
+        ([], ""),
+    ],
+)
+def test_languages_that_are_assumed_are_told(overrides, said):
+    told = []
+    config = load_config("files", overrides, tell=told.append)
+    assert len(told) == bool(said) and said in "".join(told)
+    # A run that has recorded them has been told.
+    load_config("files", overrides, tell=told.append, recorded=config)
+    assert len(told) == bool(said)
+
+
+PACKED = ["data.batch.form=pack", "data.batch.src_length=9", "data.batch.tgt_length=9"]
+MIXED = ["data.train.a.weight=1", "data.train.a.src=a", "data.train.a.tgt=b", "data.epoch_pairs=9"]
+WORDS = ["data.vocabulary.tgt_types=words", "data.vocabulary.tgt_words=S", "model.tie=none"]
+WORDS += ["data.vocabulary.shared=false"]
+EXCLUDING = [
+    # What there is, what is given, and what has its default again.
+    (["data.valid=a.en,a.de"], "data.valid_fraction=0.1", "data.valid.src"),
+    (["data.valid_fraction=0.1"], "data.valid=a.en,a.de", "data.valid_fraction"),
+    (PACKED, "data.batch.form=bucket", "data.batch.tgt_length"),
+    (MIXED, "data.train=c,d", "data.epoch_pairs"),
+    (WORDS, "data.vocabulary.tgt_types=pieces", "data.vocabulary.tgt_words"),
+]
+
+
+@pytest.mark.parametrize(("there", "given", "key"), EXCLUDING)
+def test_what_is_given_replaces_what_excludes_it(there, given, key):
+    before = thaw(load_config("files", there))
+    assert freeze(before, "a run")
+    apply_overrides(before, [given])
+    assert not flatten(freeze(before, "a run"))[key]
+
+
+def test_one_axis_of_the_mesh_takes_the_remaining_devices():
+    mesh = load_config("files", ["mesh.fsdp=-1"]).mesh
+    assert (mesh.data, mesh.fsdp) == (1, -1)
+    assert "may be -1" in refused("mesh.fsdp=-1", "mesh.data=-1")
+
+
+def test_both_of_two_that_exclude_each_other_are_refused():
+    both = ["data.valid_fraction=0.1", "data.valid=a.en,a.de"]
+    assert "but 'data.valid' is set too" in refused("data.train=a.en,a.de", *both)
 
 
 def test_corpora_are_added_and_changed_by_name():

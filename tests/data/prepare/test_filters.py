@@ -39,8 +39,10 @@ def test_a_sentence_is_in_the_script_of_its_language_alone():
             # These three have Han characters in common.
             assert other == language or found == 0 or {other, language} <= {"ja", "ko", "zh"}
     # Codes may have subtags.
-    codes = "pt-BR DE sr-Latn sr_latn_RS sr zh-Hant zh_CN xx".split()
-    assert [*map(script_of, codes)] == [*["Latn"] * 4, "Cyrl", "Hant", "Hani", None]
+    codes = "pt-BR DE sr-Latn sr_latn_RS sr zh-Hant zh_CN rus swh zho_Hans xx".split()
+    assert [*map(script_of, codes)] == [
+        *(*["Latn"] * 4, "Cyrl", "Hant", "Hani", "Cyrl", "Latn", "Hans", None)
+    ]
     assert script_of("") is None
 
 
