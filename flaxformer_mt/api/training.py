@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from flaxformer_mt.api import say
+from flaxformer_mt.api import config_of, say
 from flaxformer_mt.api.preparation import (
     begin_folder,
     open_data,
@@ -17,7 +17,7 @@ from flaxformer_mt.api.preparation import (
     vocabularies_of,
 )
 from flaxformer_mt.api.settings import continued, created
-from flaxformer_mt.config import ExperimentConfig, freeze, to_dict
+from flaxformer_mt.config import ExperimentConfig, freeze, to_dict, uneven_heads
 from flaxformer_mt.config.digest_keys import trains
 from flaxformer_mt.data.planner import planned_pass
 from flaxformer_mt.data.vocabulary import Vocabularies
@@ -81,7 +81,8 @@ def train(
         make_deterministic()  # before a device is asked for
     if init_from is not None:
         init_from = os.fspath(init_from)
-        processes.first(lambda: layout.has_record(run) or bool(require_trained(run, init_from)))
+        # Before text is counted or read, and anything compiled.
+        processes.first(lambda: _begun(run) or bool(require_trained(run, init_from, config)))
     with recorded(run, config, command, processes) as (settings, holding):
         if settings is None:
             finished = read_status(run)
@@ -168,14 +169,47 @@ def run_to_start_from(
     return require_trained(run, init_from)
 
 
-def require_trained(run: RunDirectory, init_from: str) -> RunDirectory:
-    """The run `init_from`, which must be another run with weights. Raises StartError."""
+def _begun(run: RunDirectory) -> bool:
+    return layout.has_record(run) and bool(list_steps(run.checkpoints))
+
+
+def require_trained(
+    run: RunDirectory, init_from: str, config: ExperimentConfig | None = None
+) -> RunDirectory:
+    """The run `init_from`, which must be another run with weights, of the form that `config` asks
+    for. Raises StartError."""
     if RunDirectory(as_path(init_from)) == run:
         raise StartError(f"--init-from {init_from}: is this run itself; choose another")
     source = layout.open_run(init_from)
     if not list_steps(source.checkpoints):
         raise StartError(f"{source}: has no checkpoint to start from; train it first")
+    if config is not None:
+        check_same_sizes(config_of(source), config, str(source))
     return source
+
+
+# Settings that decide which parameters there are, and their shapes.
+_SIZES = (
+    *("encoder_layers", "decoder_layers", "d_model", "d_ff", "num_heads", "d_k", "d_v", "norm"),
+    *("positions", "tie", "attention_bias", "logits_bias"),
+)
+
+
+def check_same_sizes(there: ExperimentConfig, here: ExperimentConfig, origin: str) -> None:
+    """Raises StartError for settings with which weights of one can't start the other."""
+    names = [*_SIZES]
+    if there.model.positions == here.model.positions == "learned":
+        names.append("max_length")
+    different = [
+        f"'model.{name}' = {getattr(there.model, name)} there, {getattr(here.model, name)} here"
+        for name in names
+        if getattr(there.model, name) != getattr(here.model, name)
+    ]
+    if different:
+        raise StartError(
+            f"{origin}: its weights do not fit this model: {'; '.join(different)}: set them as "
+            "there, or leave out --config to take over its settings"
+        )
 
 
 def weights_of(
@@ -232,6 +266,8 @@ def _train(
         vocabularies, store = open_data(run)
         sizes = vocabularies.src.size, vocabularies.tgt.size
         program = build(config, src_vocab_size=sizes[0], tgt_vocab_size=sizes[1])
+        if said := uneven_heads(config.model):
+            say(said)
         say(parameters.table(program.abstract.params, config.model, *sizes))
         devices = list(program.mesh.devices.flat)
         peak, line = find_peak(devices, settings.chip_tflops, config.model.dtype)

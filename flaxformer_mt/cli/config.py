@@ -7,9 +7,10 @@ import typing
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from flaxformer_mt.api import say
 from flaxformer_mt.api.settings import sized_config
 from flaxformer_mt.cli.arguments import CONFIG, flags, make_parser, print_json
-from flaxformer_mt.config import CorpusConfig, ExperimentConfig, to_dict, to_text
+from flaxformer_mt.config import CorpusConfig, ExperimentConfig, to_dict, to_text, uneven_heads
 from flaxformer_mt.config.digest_keys import may_change
 from flaxformer_mt.config.freeze import field_types, is_corpora
 from flaxformer_mt.errors import nearest
@@ -36,6 +37,8 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     if options.config is None:
         parser.error("--config FILE[:VARIANT] or --explain is needed")
     config = sized_config(options.config, options.overrides)
+    if said := uneven_heads(config.model):
+        say(said)
     if options.json:
         print_json(to_dict(config))
     else:

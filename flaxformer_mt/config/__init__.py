@@ -3,6 +3,7 @@
 from flaxformer_mt.config.consistency import (
     expected_types as expected_types,
     loss_chunk as loss_chunk,
+    uneven_heads as uneven_heads,
 )
 from flaxformer_mt.config.digest_keys import (
     check_resume as check_resume,

@@ -10,6 +10,7 @@ from flaxformer_mt.config.schema import (
     CorpusConfig,
     DataConfig,
     ExperimentConfig,
+    ModelConfig,
     ScheduleConfig,
     TrainingConfig,
     VocabularyConfig,
@@ -264,6 +265,24 @@ def _corpora(data: DataConfig) -> Iterator[tuple[str, CorpusConfig]]:
         for corpus in corpora:
             yield f"data.{group}.{corpus.name}", corpus
     yield "data.valid", data.valid
+
+
+def uneven_heads(model: ModelConfig) -> str:
+    """What to know of heads that aren't d_model / h wide as in the paper (3.2.2); empty if fine."""
+    widths = {"d_k": model.d_k, "d_v": model.d_v}
+    heads = "1 head" if model.num_heads == 1 else f"{model.num_heads} heads"
+    uneven = [
+        f"{heads} of {name} = {width}: width {model.num_heads * width:,}"
+        for name, width in widths.items()
+        if model.num_heads * width != model.d_model
+    ]
+    if not uneven:
+        return ""
+    advice = f"model.d_model is {model.d_model:,}"
+    if model.d_model % model.num_heads == 0:
+        even = model.d_model // model.num_heads
+        advice += f"; the paper's model would have model.d_k = model.d_v = {even}"
+    return f"note: {', '.join(uneven)}, but {advice}"
 
 
 def loss_chunk(training: TrainingConfig, platform: str) -> int:

@@ -35,9 +35,11 @@ class ModelConfig:
     decoder_layers: int = setting(6, "N of the decoder stack")
     d_model: int = setting(512, "width of embeddings and of every sub-layer's output")
     d_ff: int = setting(2048, "hidden width of the feed-forward layers")
-    num_heads: int = setting(8, "h, attention heads")
-    d_k: int = setting(64, "width of each head's queries and keys")
-    d_v: int = setting(64, "width of each head's values")
+    num_heads: int = setting(
+        8, "h, attention heads; d_k and d_v stay as they are: set them too (paper: d_model / h)"
+    )
+    d_k: int = setting(64, "width of each head's queries and keys, whatever d_model and h are")
+    d_v: int = setting(64, "width of each head's values, whatever d_model and h are")
     norm: Literal["post", "pre"] = setting(
         "post", "post: LayerNorm(x + Sublayer(x)), the paper; pre: x + Sublayer(LayerNorm(x))"
     )

@@ -75,7 +75,7 @@ def test_a_finished_run_that_prepare_was_given_more_steps_for_is_trained(run, co
     assert "nothing to do" in finished
     assert f"flaxformer-mt translate --workdir {workdir} < INPUT > OUTPUT" in finished
     done = run("train", "--workdir", workdir, "--config.data.tgt_lang=nl")
-    assert done.status == 2 and "'data.train.mine.tgt' = 'train.de' ends in 'de'" in done.last
+    assert done.status == 2 and "'data.train.mine.tgt' = 'train.de' names 'de'" in done.last
     added = ("--config.data.test.new.kind=synthetic", "--config.data.test.new.size=9")
     done = run("train", "--workdir", workdir, *added)
     assert done.status == 0 and "data.test.new.size: was None, now 9" in done.errors
@@ -131,6 +131,19 @@ def test_weights_to_start_from_are_looked_for_first(prepared, tmp_path):
     with pytest.raises(StartError, match="is this run itself"):
         train_run(other, "files:small", overrides, ["train"], other)
     assert not (tmp_path / "other").exists()
+
+
+def test_weights_of_other_sizes_are_refused_before_text_is_read(workdir, tmp_path):
+    """The text isn't even there."""
+    other = tmp_path / "other"
+    text = ["data.train=absent.en,absent.de", "data.valid=absent.en,absent.de"]
+    wide = [*text, "model.d_model=512", "model.positions=learned"]
+    message = "not fit this model: 'model.encoder_layers' = 1 there, 4 here; .*'model.d_ff' = 16"
+    with pytest.raises(StartError, match=message):
+        train_run(str(other), "files:small", wide, ["train"], str(workdir))
+    with pytest.raises(StartError, match="'model.d_ff' = .* there, 5 here: set them as there"):
+        train_run(str(other), None, ["model.d_ff=5"], ["train"], str(workdir))
+    assert not other.exists()
 
 
 def test_what_a_run_is_says_the_one_that_holds_it(run, corpus, tmp_path):

@@ -129,5 +129,8 @@ def test_one_group_of_settings_is_explained_by_itself(run):
     ]
     assert run("config", "--explain", "model.dropout").output.count("\n") == 1
     assert {*shown} < {*run("config", "--explain").output.splitlines()}
+    assert "set them too" in run("config", "--explain", "model.num_heads").output
+    one = run("config", "--config", "wmt14_en_de:base", "--config.model.num_heads=1")
+    assert "note: 1 head of d_k = 64: width 64" in one.last
     big = run("config", "--config", "wmt14_en_de:big", "--json").output
     assert json.loads(big)["model"]["d_model"] == 1024

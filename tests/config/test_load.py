@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from flaxformer_mt.config import ConfigError, flatten, freeze, load_config, thaw
+from flaxformer_mt.config import (
+    ConfigError,
+    flatten,
+    freeze,
+    load_config,
+    thaw,
+    uneven_heads,
+)
 from flaxformer_mt.config.load import apply_overrides, built_in_names, find_config
 
 
@@ -136,6 +143,23 @@ def test_what_is_given_replaces_what_excludes_it(there, given, key):
     assert freeze(before, "a run")
     apply_overrides(before, [given])
     assert not flatten(freeze(before, "a run"))[key]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ([], ""),
+        (["model.num_heads=16", "model.d_k=32", "model.d_v=32"], ""),
+        (["model.num_heads=1"], "1 head of d_k = 64: width 64, 1 head of d_v = 64: width 64, "),
+        (["model.num_heads=1"], "have model.d_k = model.d_v = 512"),
+        (["model.d_model=1024"], "but model.d_model is 1,024; the paper's model would have"),
+        (["model.d_k=32"], "note: 8 heads of d_k = 32: width 256, but model.d_model is 512"),
+        (["model.num_heads=7"], "7 heads of d_k = 64: width 448"),
+    ],
+)
+def test_heads_that_are_not_as_wide_as_the_model_are_said(changes, said):
+    note = uneven_heads(load_config("wmt14_en_de", changes).model)
+    assert said in note and bool(said) == bool(note)
 
 
 def test_one_axis_of_the_mesh_takes_the_remaining_devices():
