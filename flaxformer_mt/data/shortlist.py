@@ -55,8 +55,18 @@ class Shortlist:
         return file.getvalue()
 
     @classmethod
-    def read(cls, content: bytes, place: object, *, vocabulary: str) -> "Shortlist":
-        """What `to_bytes` wrote. Raises ShortlistError, also for another vocabulary."""
+    def read(
+        cls,
+        content: bytes,
+        place: object,
+        *,
+        vocabulary: str,
+        sizes: tuple[int, int] | None = None,
+    ) -> "Shortlist":
+        """What `to_bytes` wrote. Raises ShortlistError, also for another vocabulary.
+
+        With `sizes`, those of both vocabularies, it must have as many types.
+        """
         try:
             with np.load(io.BytesIO(content)) as file:
                 found = cls(file["best"], file["ranked"], str(file["vocabulary"]))
@@ -64,7 +74,24 @@ class Shortlist:
             raise ShortlistError(f"{place}: is damaged ({error}); delete it") from error
         if found.vocabulary != vocabulary:
             raise ShortlistError(f"{place}: learned with another vocabulary; delete it")
+        if problem := found._problem(sizes):
+            raise ShortlistError(f"{place}: is damaged ({problem}); delete it")
         return found
+
+    def _problem(self, sizes: tuple[int, int] | None) -> str:
+        """What is wrong with the arrays; empty if nothing is."""
+        best, ranked = self.best, self.ranked
+        if best.ndim != 2 or ranked.ndim != 1 or not best.size:
+            return f"arrays of shapes {best.shape} and {ranked.shape}"
+        if sizes not in (None, (len(best), len(ranked))):
+            return f"{len(best)} and {len(ranked)} types, but the vocabularies have {sizes}"
+        if best.dtype.kind not in "iu" or ranked.dtype.kind not in "iu":
+            return f"arrays of {best.dtype} and {ranked.dtype}"
+        if not np.array_equal(np.sort(ranked), np.arange(len(ranked))):
+            return "not every type is ranked once"
+        if best.min() < 0 or best.max() >= len(ranked):
+            return "ids that are no types"
+        return ""
 
 
 def distinct(*types: Sequence[int] | np.ndarray) -> Int64[np.ndarray, " types"]:

@@ -463,7 +463,8 @@ def _shortlist(run: RunDirectory, vocabularies: Vocabularies) -> Shortlist:
     if exists(place):
         with explained(place, "read"):
             content = read_file(place)
-        return Shortlist.read(content, place, vocabulary=digest)
+        both = vocabularies.src.size, vocabularies.tgt.size
+        return Shortlist.read(content, place, vocabulary=digest, sizes=both)
     if not exists(run.data):
         raise ShortlistError(f"{run}: has no training text to learn a shortlist from")
     store = Store.open(local_copy(run.data), vocabulary_digest=digest)

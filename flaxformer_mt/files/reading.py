@@ -105,7 +105,8 @@ def explained(error: type[UserError], path: Path, advice: str) -> Iterator[None]
 def parse_json(data: bytes, path: Path, line: int | None = None) -> Any:
     """The value of `data`, all of the file `path` or its `line`. Raises JsonError."""
     try:
-        value = json.loads(data.decode())
+        # Some editors begin a file with a byte order mark.
+        value = json.loads(data.decode("utf-8-sig"))
         # Python decodes lone surrogates, which nothing can write.
         if b"\\ud" in data.lower():
             json.dumps(value, ensure_ascii=False).encode()

@@ -88,7 +88,7 @@ def model_config(config: Mapping[str, Any]) -> ModelConfig:
         problems.append(f"activation_function = {config['activation_function']!r}")
     d_model = int(config["d_model"])
     heads = config["encoder_attention_heads"]
-    if d_model % heads or d_model % 2:
+    if d_model < 1 or heads < 1 or d_model % heads or d_model % 2:
         problems.append(f"d_model = {d_model} with {heads} heads")
     if (positions := config["max_position_embeddings"]) > _MOST_POSITIONS:
         problems.append(f"max_position_embeddings = {positions}")

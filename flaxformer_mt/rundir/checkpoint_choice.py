@@ -5,7 +5,9 @@ import dataclasses
 import fcntl
 import logging
 import math
+import numbers
 import os
+import re
 import shutil
 import threading
 import time
@@ -159,8 +161,16 @@ def _version(folder: Path) -> tuple[int, int] | None:
     return status.st_ino, status.st_mtime_ns
 
 
-def select_step(directory: Path, which: Literal["best", "latest"] | int) -> int:
-    """The step that `which` names in a checkpoints directory. Raises CheckpointError."""
+def select_step(directory: Path, which: Literal["best", "latest"] | int | str) -> int:
+    """The step that `which` names in a checkpoints directory. Raises CheckpointError.
+
+    A step may be written in digits, as for a command.
+    """
+    if isinstance(which, str) and re.fullmatch("[0-9]{1,18}", which):
+        which = int(which)
+    elif which not in ("best", "latest") and not _is_step(which):
+        names = "'auto', 'average', 'best', 'latest' or a step"
+        raise CheckpointError(f"{directory}: no checkpoint is named {which!r}: give {names}")
     steps = list_steps(directory)
     if not steps:
         raise CheckpointError(f"{directory}: has no checkpoint; train the run first")
@@ -169,8 +179,12 @@ def select_step(directory: Path, which: Literal["best", "latest"] | int) -> int:
     if which == "best":
         return best_steps(directory, 1)[0]
     if which in steps:
-        return which
+        return int(which)
     raise CheckpointError(f"{directory}: has no checkpoint {which}; there are {listed(steps)}")
+
+
+def _is_step(which: object) -> bool:
+    return isinstance(which, numbers.Integral) and not isinstance(which, bool)
 
 
 def best_steps(directory: Path, n: int) -> list[int]:

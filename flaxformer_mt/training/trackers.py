@@ -83,6 +83,11 @@ class Trackers(contextlib.AbstractContextManager["Trackers"]):
         """
         file = run.trackers_file
         ids: dict[str, str] = read_json(file) if exists(file) else {}
+        if not isinstance(ids, dict) or not all(isinstance(kept, str) for kept in ids.values()):
+            raise TrackerError(
+                f'{file}: is not an object of ids, such as {{"wandb": "abc"}}: delete it to '
+                "start other runs there"
+            )
         for name in dict.fromkeys(config.training.trackers):
             if name == "tensorboard":
                 self.add(name, Board(board, to_text(config)))

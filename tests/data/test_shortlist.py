@@ -50,3 +50,26 @@ def test_it_is_kept_as_it_was_for_the_same_vocabulary(translated):
     for damaged in (b"", content[:-100], b"text"):
         with pytest.raises(ShortlistError, match="FILE: is damaged"):
             Shortlist.read(damaged, "FILE", vocabulary="v")
+
+
+BEST, RANKED = np.zeros((4, 2), np.int32), np.arange(4, dtype=np.int32)
+
+
+@pytest.mark.parametrize(
+    ("best", "ranked", "message"),
+    [
+        (BEST[0], RANKED, r"arrays of shapes \(2,\) and \(4,\)"),
+        (BEST, RANKED[None], r"arrays of shapes \(4, 2\) and \(1, 4\)"),
+        (BEST[:, :0], RANKED, r"arrays of shapes \(4, 0\)"),
+        (BEST[:3], RANKED, r"3 and 4 types, but the vocabularies have \(4, 4\)"),
+        (BEST, RANKED[:3], "4 and 3 types"),
+        (BEST.astype(np.float32), RANKED, "arrays of float32 and int32"),
+        (BEST, RANKED - 1, "not every type is ranked once"),
+        (BEST + 4, RANKED, "ids that are no types"),
+        (BEST - 1, RANKED, "ids that are no types"),
+    ],
+)
+def test_arrays_of_another_form_are_damage(best, ranked, message):
+    content = Shortlist(best, ranked, "v").to_bytes()
+    with pytest.raises(ShortlistError, match=rf"FILE: is damaged \({message}.*; delete it"):
+        Shortlist.read(content, "FILE", vocabulary="v", sizes=(4, 4))

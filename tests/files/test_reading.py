@@ -41,6 +41,11 @@ def test_escaped_text_is_read(tmp_path: Path, text: str) -> None:
     assert load_json(tmp_path / "x") == text
 
 
+def test_a_byte_order_mark_is_no_content(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"a": "\ufeffb"}', encoding="utf-8-sig")
+    assert load_json(tmp_path / "config.json") == {"a": "\ufeffb"}
+
+
 def test_reading_a_pipe_would_never_end(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(OSError, match="not a regular file"):

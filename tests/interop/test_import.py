@@ -118,6 +118,8 @@ def change_json(path: Path, **values: Any) -> None:
         ({"normalize_before": True}, "not supported here: normalize_before = True"),
         ({"activation_function": "gelu"}, "not supported here: activation_function = 'gelu'"),
         ({"decoder_ffn_dim": 7}, "encoder_ffn_dim = 48 and decoder_ffn_dim = 7"),
+        ({"encoder_attention_heads": 0, "decoder_attention_heads": 0}, "d_model = 32 with 0 heads"),
+        ({"encoder_attention_heads": -4, "decoder_attention_heads": -4}, "d_model = 32 with -4 "),
         ({"encoder_attention_heads": 5, "decoder_attention_heads": 5}, "d_model = 32 with 5 heads"),
         ({"d_model": "wide"}, "is not a Marian model's folder: ValueError.*'wide'"),
         ({"vocab_size": 10**15}, "but config.json describes 1000000000000000 x 32"),

@@ -54,6 +54,10 @@ def test_steps_are_chosen_by_name(run, saved):
         assert select_step(run.checkpoints, "best") == 20
         checkpoints.save(snapshot(50))
     assert select_step(run.checkpoints, "best") == 10
+    assert select_step(run.checkpoints, "10") == 10
+    for wrong in ("newest", "1e1", "", None, 10.0, True):
+        with pytest.raises(CheckpointError, match=f"no checkpoint is named {wrong!r}: give 'auto'"):
+            select_step(run.checkpoints, wrong)
 
 
 def test_saving_is_safe_with_donation_and_later_changes(run):

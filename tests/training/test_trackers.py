@@ -346,6 +346,14 @@ def test_mlflow_has_all_of_a_run_under_one_id(tracked):
         assert client.get_run(name).info.status == status
 
 
+@pytest.mark.parametrize("content", [[], "abc", 3, {"wandb": 3}, {"mlflow": None}], ids=str)
+def test_a_file_of_ids_of_another_shape_is_named(tmp_path, content):
+    run = RunDirectory(tmp_path)
+    run.trackers_file.write_text(json.dumps(content))
+    with Trackers(print) as trackers, pytest.raises(TrackerError, match="trackers.json: is not an"):
+        trackers.open(run, tmp_path / "board", fm.load_config("quickstart"))
+
+
 @pytest.mark.trackers
 @pytest.mark.filterwarnings("ignore")
 def test_a_run_that_a_tracker_has_lost_is_an_error_that_names_the_file(tracked):
