@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 import flaxformer_mt as fm
 from flaxformer_mt.config import ConfigError, DecodingConfig, ExperimentConfig, flatten
-from flaxformer_mt.config.consistency import LARGEST_BEAM
+from flaxformer_mt.config.consistency import LARGEST_BEAM, LARGEST_DECODING
 from flaxformer_mt.config.freeze import field_types
 
 if TYPE_CHECKING:
     from flaxformer_mt.decoding.sampling import Sampling
     from flaxformer_mt.parallel.processes import Cluster
 
+LARGEST_SHARDS = 100_000
+LARGEST_NUMBER = 1e9  # where nothing else limits one; a larger one is a slip of the keys
 _OVERRIDE = re.compile(r"--config\.([^=]+)(?:=(.*))?", re.DOTALL)
 
 
@@ -101,6 +103,17 @@ class _Parser(ArgumentParser):
                     "of them, or name several corpora: --config.data.train.NAME=SRC,TGT"
                 )
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        options, rest = super().parse_known_args(args, namespace)
+        for action in self._actions:
+            value = getattr(options, action.dest, None)
+            given = value if isinstance(value, list) else [value]
+            # A sentence or a prefix may be empty; nothing that is named or read may.
+            is_sentence = action.metavar == "TEXT" and action.nargs is None
+            if "" in given and value not in (action.default, action.const) and not is_sentence:
+                self.error(_empty(action))
+        return options, rest
+
     def error(self, message: str) -> NoReturn:
         known, hints = self._option_string_actions, []
         given = {word.partition("=")[0] for word in self._words if word.startswith("--")}
@@ -135,6 +148,14 @@ class _ConstantOnce(argparse._StoreConstAction):
     ) -> None:
         parser.once(self.dest, self.option_strings[0])
         super().__call__(parser, namespace, values, option_string)
+
+
+def _empty(action: argparse.Action) -> str:
+    name = action.option_strings[-1] if action.option_strings else str(action.metavar)
+    metavars = action.metavar if isinstance(action.metavar, tuple) else (action.metavar,)
+    kind = metavars[0] or action.dest.upper()
+    wanted = {"FILE": "name a file", "DIR": "name a folder", "RUN": "name a run directory"}
+    return f"{name} is empty: {wanted.get(kind, f'give {kind}')}"
 
 
 class _WithDefaults(argparse.ArgumentDefaultsHelpFormatter):
@@ -223,7 +244,8 @@ def add_settings(parser: argparse._ActionsContainer, *names: str, note: str = ""
     for name in names:
         form: dict[str, Any] = {"choices": get_args(hints[name])}
         if hints[name] is float:
-            form = {"type": not_negative, "metavar": "X"}
+            most = LARGEST_DECODING.get(name, LARGEST_NUMBER)
+            form = {"type": functools.partial(not_negative, most=most), "metavar": "X"}
         elif hints[name] is int:
             form = {"type": numbers.get(name, positive), "metavar": "N"}
         field = DecodingConfig.__dataclass_fields__[name]
@@ -319,6 +341,9 @@ def integer(text: str, *, least: int, most: int = 999_999_999) -> int:
 
 
 positive = functools.partial(integer, least=1)
+shards = functools.partial(integer, least=1, most=LARGEST_SHARDS)
+million = functools.partial(integer, least=1, most=1_000_000)
+samples = functools.partial(integer, least=0, most=1_000_000)
 count = functools.partial(integer, least=0)
 beam_size = functools.partial(integer, least=1, most=LARGEST_BEAM)
 
@@ -348,13 +373,15 @@ def steps(text: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-def not_negative(text: str) -> float:
+def not_negative(text: str, *, most: float = LARGEST_NUMBER) -> float:
     try:
         value = float(text)
     except ValueError:
         value = math.nan
     if not 0 <= value < math.inf:
         raise ArgumentTypeError(f"{text!r} must be a finite number ≥ 0")
+    if value > most:
+        raise ArgumentTypeError(f"{text!r} must be at most {most:,.0f}")
     return value
 
 
@@ -378,6 +405,9 @@ _TEXTS = frozenset("CODE KEY NAME ORIGIN PIECE ROW TEXT WORD".split())
 _READERS: dict[str, Callable[[str], Any]] = {
     ":int": positive,
     ":count": count,
+    ":shards": shards,
+    ":million": million,
+    ":samples": samples,
     ":float": positive_number,
     ":weights": weights,
     ":lengths": lengths,

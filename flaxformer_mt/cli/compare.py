@@ -28,8 +28,8 @@ _WHAT = {
     **TESTSET,
     "--set NAME": "run directories: the evaluation to compare",
     f"--method {'|'.join(METHODS)}|both": "significance test",
-    "--trials N:int": f"trials of approximate randomization (default: {TRIALS}); --resamples is "
-    "for the bootstrap",
+    "--trials N:million": f"trials of approximate randomization (default: {TRIALS}); --resamples "
+    "is for the bootstrap",
     "--json": "print JSON instead of the tables",
     "--output FILE": "also write the JSON to this file",
 }

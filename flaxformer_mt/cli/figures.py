@@ -37,9 +37,9 @@ _WHAT = {
     "training steps without validation, checkpoints and pauses",
     "--values NAME...": "curves: names from metrics.jsonl to draw (default: loss, perplexity, "
     "bleu, learning_rate, tgt_tokens_per_second)",
-    "--warmup N:int...": "schedule: warm-up steps, one curve each (default: 1000 4000 16000)",
-    "--steps N:int": "schedule: last step (default: 100,000)",
-    "--length N:int": "positions: number of positions (default: 100)",
+    "--warmup N:million...": "schedule: warm-up steps, one curve each (default: 1000 4000 16000)",
+    "--steps N:million": "schedule: last step (default: 100,000)",
+    "--length N:million": "positions: number of positions (default: 100)",
     "--d-model N:int": "schedule, positions: width (default: the paper's 512; positions: 128, "
     "narrow enough to tell columns apart)",
 }

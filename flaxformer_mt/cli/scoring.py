@@ -36,7 +36,7 @@ _METRICS = {
 }
 _RESAMPLING = {
     "--comet-gpus N:count": "GPUs for COMET",
-    "--resamples N:count": "bootstrap resamples for 95%% intervals (0: none)",
+    "--resamples N:samples": "bootstrap resamples for 95%% intervals (0: none)",
     "--seed N:count": "seed for all resampling, sacreBLEU's by default",
 }
 TESTSET = {

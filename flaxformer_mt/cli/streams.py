@@ -44,7 +44,7 @@ from flaxformer_mt.bulk.stream import (
     shard_ends,
     stream,
 )
-from flaxformer_mt.cli.arguments import as_asked
+from flaxformer_mt.cli.arguments import LARGEST_SHARDS, as_asked
 from flaxformer_mt.cluster import workers
 from flaxformer_mt.config import ConfigError
 from flaxformer_mt.errors import STOPPED
@@ -61,8 +61,8 @@ OUTPUT = {
     "interruption the same command resumes it (default: standard output)",
     "--shard I/N": "process only part I of N, from 0 to N-1, into FILE.shard-I-of-N, to share "
     "work between machines or array tasks",
-    "--output-shards N:int": "write all N shards of an input file instead of FILE",
-    "--join N:int": "write FILE from its N finished shards",
+    "--output-shards N:shards": "write all N shards of an input file instead of FILE",
+    "--join N:shards": "write FILE from its N finished shards",
     "--restart": "start over, discarding earlier output",
     "--engine local|ray": "ray: share the work among the machines of a Ray cluster, each with "
     "its own copy of the model; the output is the same (extra `ray`)",
@@ -194,6 +194,7 @@ def streamed(
         parser.error("--ray-address and --ray-chips need --engine ray")
     named = [options.input, getattr(options, "src", None), getattr(options, "tgt", None)]
     asked = [options.shard, options.join, options.output_shards]
+    index, count = _shard(options, parser) if options.shard else (0, options.output_shards)
     if any(asked):
         if options.output is None:
             parser.error("--shard, --output-shards and --join need --output")
@@ -207,7 +208,6 @@ def streamed(
             flag = "--shard" if options.shard else "--output-shards"
             what = once[0] if once else "standard input"
             parser.error(f"{flag} reads the input twice: name a file instead of {what}")
-    index, count = _shard(options, parser) if options.shard else (0, options.output_shards)
     try:
         with contextlib.ExitStack() as stack:
             if options.output is not None:  # which a second call can continue
@@ -297,10 +297,13 @@ def _begun(
 
 
 def _shard(options: Namespace, parser: ArgumentParser) -> tuple[int, int]:
-    found = re.fullmatch(r"(\d+)/(\d+)", options.shard)
+    found = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", options.shard)
     index, count = map(int, found.groups()) if found else (0, 0)
-    if not index < count:
-        parser.error(f"--shard {options.shard}: must be I/N with I from 0 to N-1, such as 0/16")
+    if not index < count <= LARGEST_SHARDS:
+        parser.error(
+            f"--shard {options.shard}: must be I/N with I from 0 to N-1, such as 0/16, and at most "
+            f"{LARGEST_SHARDS:,} parts"
+        )
     return index, count
 
 

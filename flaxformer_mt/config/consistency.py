@@ -21,6 +21,14 @@ from flaxformer_mt.errors import nearest
 _MARKS = 4
 _WRITTEN_MARKS = ("<pad>", "<s>", "</s>", "<unk>")
 _LARGEST = 2**31 - 1  # what the libraries below take
+# Beyond these a score or a length overflows.
+LARGEST_DECODING = {
+    "length_penalty": 10.0,
+    "coverage_penalty": 1e6,
+    "diversity": 1e6,
+    "patience": 1000.0,
+    "max_ratio": 1000.0,
+}
 LARGEST_BEAM = 1 << 16  # positions among a beam's candidates are int32
 # A range's name -> its test, and group -> settings.
 _RANGES = {
@@ -113,6 +121,9 @@ def inconsistencies(config: ExperimentConfig, settings: Mapping[str, Any]) -> It
     for key, value in settings.items():
         if type(value) is int and value > _LARGEST:
             yield f"'{key}' = {value} must be at most {_LARGEST:,}"
+    for name, most in LARGEST_DECODING.items():
+        if (number := getattr(config.decoding, name)) > most:
+            yield f"'decoding.{name}' = {number} must be at most {most:,.0f}"
     beam, parts = config.decoding.beam_size, config.decoding.diverse_groups
     if parts > 0 and beam % parts:
         groups_key = "'decoding.diverse_groups'"

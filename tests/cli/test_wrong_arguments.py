@@ -14,6 +14,25 @@ CALLS = [
     ("translate --length-penalty nan", "'nan' must be a finite number ≥ 0"),
     ("export --format huggingface --output x --bound 0", "'0' must be a number > 0"),
     ("translate --weights ²", "write average, best, latest, auto, or a step's"),
+    ("translate --patience 1e30", "'1e30' must be at most 1,000"),
+    ("translate --length-penalty 1e30", "'1e30' must be at most 10"),
+    ("translate --coverage-penalty 1e30", "'1e30' must be at most 1,000,000"),
+    ("translate --diversity 1e30", "'1e30' must be at most 1,000,000"),
+    ("translate --max-ratio 1e300", "'1e300' must be at most 1,000"),
+    ("translate --temperature 1e30", "'1e30' must be at most 1,000,000,000"),
+    ("translate --output x --shard 0/99999999999999999999", "and at most 100,000 parts"),
+    ("translate --output x --shard 0/100001", "and at most 100,000 parts"),
+    ("translate --output x --shard ²/3", "must be I/N"),
+    ("translate --output x --output-shards 999999999", "must be an integer from 1 to 100,000"),
+    ("score --output x --join 999999999", "must be an integer from 1 to 100,000"),
+    ("evaluate --hypotheses o --ref r --resamples 999999999", "from 0 to 1,000,000"),
+    ("compare a b --trials 999999999", "from 1 to 1,000,000"),
+    ("export --format huggingface --output x --bound 1e99", "must be at most 1,000,000,000"),
+    ("serve --timeout 1e30", "'1e30' must be at most 1,000,000,000"),
+    ("reproduce table3 --scale 1e30", "'1e30' must be at most 1,000,000,000"),
+    ("figures schedule --output a.svg --steps 999999999", "from 1 to 1,000,000"),
+    ("config --config quickstart --config.decoding.patience=1e30", "must be at most 1,000"),
+    ("config --config quickstart --config.decoding.max_ratio=1e30", "must be at most 1,000"),
     # Misspelt.
     ("trian", "no command 'trian'; did you mean 'train'?"),
     ("train --wrokdir .", "--wrokdir: did you mean --workdir?"),
@@ -108,6 +127,66 @@ CALLS = [
     ("serve --timeout inf", "'inf' must be a finite number"),
     ("serve --queue 10 --max-sentences 11", "but only 10 can wait"),
 ]
+
+
+# Every command with each of its arguments that names something, which may not be empty.
+EMPTY = {
+    "quickstart": "--workdir --write-text",
+    "prepare": "--workdir --config --ray-address",
+    "train": "--workdir --config --init-from --coordinator",
+    "average": "--workdir",
+    "translate": "--workdir --input --output --shard --key --translation-key --prefix-key "
+    "--forbid-key --constraints-key --terminology --ensemble --suppress --forbid --ray-address",
+    "score": "--workdir --src --tgt --input --output --shard --key --translation-key --scored-key "
+    "--ray-address",
+    "evaluate": "--workdir --set --src --ref --hypotheses --output --name --folder --testset "
+    "--langpair --tgt-lang",
+    "compare a b": "--ref --src --set --testset --langpair --output",
+    "attention": "--workdir --output --query --input --target --draw --pronouns",
+    "figures curves": "--output --values",
+    "serve": "--workdir --host --api-keys --examples --cors --allowed-host",
+    "reproduce table3": "--workdir --only --folder --corpus --train --results --report --plan "
+    "--also --run",
+    "doctor": "--workdir",
+    "plan": "--config --topology --workdir --save-hlo",
+    "export": "--workdir --output --sample --push --license",
+    "import": "--from --workdir --sample",
+    "config": "--config",
+    "trees linearize x": "--output-src --output-tgt",
+}
+
+
+@pytest.mark.parametrize("command", EMPTY)
+def test_what_is_named_may_not_be_empty(run, tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    for name in SETTINGS:
+        monkeypatch.setenv(name, "unset")
+    needed = {"--workdir": ".", "--output": "o", "--from": "x", "--format": "huggingface"}
+    needed |= {"--topology": "v5e:2x4", "--config": "quickstart", "--output-src": "o"}
+    needed |= {"--output-tgt": "p"}
+    required = {
+        "export": ("--workdir", "--output", "--format"),
+        "import": ("--from", "--workdir"),
+        "plan": ("--config", "--topology"),
+        "figures curves": ("--output",),
+        "trees linearize x": ("--output-src", "--output-tgt"),
+    }
+    usual = ("--workdir",) if command in OF_A_RUN or command == "prepare" else ()
+    for flag in EMPTY[command].split():
+        others = [word for word in required.get(command, usual) if word != flag]
+        given = [word for other in others for word in (other, needed[other])]
+        values = ["", "x"] if flag in ("--train",) else [""]
+        done = run(*command.split(), *given, flag, *values)
+        assert done.status == 2 and f"{flag} is empty" in done.last, (flag, done.errors)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "call", ["compare '' b", "trees score '' b", "figures curves '' --output a"]
+)
+def test_a_file_that_is_named_by_its_place_may_not_be_empty(run, call):
+    done = run(*(word.strip("'") for word in call.split()))
+    assert done.status == 2 and "is empty" in done.last, done.errors
 
 
 @pytest.mark.parametrize(("call", "message"), CALLS)
