@@ -115,6 +115,8 @@ class _Parser(ArgumentParser):
         return options, rest
 
     def error(self, message: str) -> NoReturn:
+        from flaxformer_mt.config.other_names import ours
+
         known, hints = self._option_string_actions, []
         given = {word.partition("=")[0] for word in self._words if word.startswith("--")}
         for flag in sorted(flag for flag in given if not any(k.startswith(flag) for k in known)):
@@ -124,6 +126,9 @@ class _Parser(ArgumentParser):
             section, dot, _ = meant.partition(".")
             if dot and any(key.startswith(f"{section}.") for key in settings):
                 same = [f"--config.{meant}"]
+            if "--config" in known and not same:
+                found = [key if key in known else f"--config.{key}" for key in ours(flag)]
+                same = [" and ".join(found)] if found else []
             close = same or difflib.get_close_matches(flag, known, n=1, cutoff=0.5)
             hints += [f"{flag}: did you mean {close[0]}?"] if close else []
         super().error("; ".join([message, *hints]))

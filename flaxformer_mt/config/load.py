@@ -261,7 +261,11 @@ def _apply(config: ConfigDict, key: str, value: Any) -> None:
         here = ".".join(parts[:depth])
         hints = field_types(cls)
         if part not in hints:
-            raise ConfigError(f"{origin}: unknown key '{here}'; {nearest(part, hints)}")
+            from flaxformer_mt.config.other_names import ours
+
+            meant = " and ".join(f"'{name}'" for name in ours(part) if "." in name)
+            hint = f"did you mean {meant}?" if meant else nearest(part, hints)
+            raise ConfigError(f"{origin}: unknown key '{here}'; {hint}")
         cls = hints[part]
         if is_corpora(cls) or dataclasses.is_dataclass(cls):
             node = node[part]
