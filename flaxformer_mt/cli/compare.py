@@ -10,6 +10,7 @@ from flaxformer_mt.cli.scoring import (
     check_testset_options,
     given_text,
     language_of,
+    require_aligned,
     scoring,
 )
 from flaxformer_mt.evaluation.compare import METHODS, common_scoring, compare, find_system
@@ -51,6 +52,10 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     if options.set is not None and not any(system.evaluation for system in systems):
         parser.error("--set is for run directories, but these systems are files")
     sources, references = given_text(options)
+    if references is not None:
+        reference = options.ref or options.testset, references
+        for each in systems:
+            require_aligned((each.name, each.hypotheses), reference)
     known = common_scoring(
         systems,
         tokenizer=options.tokenize,

@@ -30,6 +30,7 @@ from flaxformer_mt.cli.scoring import (
     check_testset_options,
     given_text,
     language_of,
+    require_aligned,
     scoring,
 )
 from flaxformer_mt.config.languages import base_language
@@ -168,6 +169,7 @@ def score_file(options: Namespace, parser: ArgumentParser) -> int:
     hypotheses = read_segments(options.hypotheses)
     sources, references = given_text(options)
     assert references is not None  # --ref or --testset: it is checked
+    require_aligned((options.hypotheses, hypotheses), (options.ref or options.testset, references))
     assessment = assess(hypotheses, references, sources=sources, scoring=how)
     for note in assessment.scores.notes:
         say(f"{name}: {note}")

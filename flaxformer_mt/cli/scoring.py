@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from argparse import SUPPRESS, ArgumentParser, Namespace
+from collections.abc import Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from flaxformer_mt.cli.arguments import flags
 from flaxformer_mt.config.languages import SCRIPT_OF, base_language
 from flaxformer_mt.evaluation.comet import MODEL, require_comet
 from flaxformer_mt.evaluation.evaluate import read_segments
-from flaxformer_mt.evaluation.metrics import TOKENIZERS
+from flaxformer_mt.evaluation.metrics import TOKENIZERS, ScoringError
 from flaxformer_mt.evaluation.paper_protocol import LANGUAGES
 from flaxformer_mt.evaluation.scoring import Scoring
 from flaxformer_mt.evaluation.significance import RESAMPLES, SEED
@@ -116,6 +117,14 @@ def _language_in(name: str) -> str:
     return first if _FLORES.fullmatch(first) and base_language(first) in SCRIPT_OF else ""
 
 
+def require_aligned(one: tuple[str, Sequence[str]], other: tuple[str, Sequence[str]]) -> None:
+    """Raises ScoringError naming both files, or what their names are, if one has more lines."""
+    (name, lines), (other_name, other_lines) = one, other
+    if len(lines) != len(other_lines):
+        counts = f"{name} has {len(lines):,} lines, {other_name} has {len(other_lines):,}"
+        raise ScoringError(f"{counts}: line n of one belongs to line n of the other")
+
+
 def given_text(
     options: Namespace, processes: Processes | None = None
 ) -> tuple[list[str] | None, list[str] | None]:
@@ -123,6 +132,8 @@ def given_text(
     if options.testset is None:
         files = (options.src, options.ref)
         sources, references = (None if path is None else read_segments(path) for path in files)
+        if sources is not None and references is not None:
+            require_aligned((options.src, sources), (options.ref, references))
         return sources, references
     load = functools.cache(lambda: load_testset(options.testset, options.langpair))
     if processes is not None:

@@ -153,6 +153,21 @@ def test_a_run_scores_by_the_tokenisation_that_it_records(run, files):
     assert "sacrebleu_char" in json.loads(done.output)["x"]["metrics"]
 
 
+def test_files_of_other_lengths_are_named(run, files, trained):
+    (files / "short.txt").write_text("ein Satz\n")
+    short, ref = files / "short.txt", files / "test.de"
+    said = f"short.txt has 1 lines, {ref} has {SIZE}: line n of one belongs to line n of the other"
+    for call in (
+        ("evaluate", "--hypotheses", short, "--ref", ref),
+        ("evaluate", "--hypotheses", ref, "--ref", ref, "--src", short),
+        ("evaluate", "--workdir", trained.path, "--src", short, "--ref", ref),
+        ("compare", short, files / "one.txt", "--ref", ref),
+        ("compare", files / "one.txt", files / "two.txt", "--ref", ref, "--src", short),
+    ):
+        done = run(*call)
+        assert done.status == 2 and said in done.last, (call, done.errors)
+
+
 def test_json_and_options_and_nothing_left_behind(run, files):
     before = sorted(files.iterdir())
     done = run(
