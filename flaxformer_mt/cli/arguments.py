@@ -60,8 +60,8 @@ def make_parser(
     """A command's parser. Its options have the command's words as `command` and, if `overridable`,
     `--config.KEY=VALUE` as `overrides`."""
     parser = _Parser(prog=prog, description=purpose, epilog=epilog, formatter_class=_WithDefaults)
-    for name, action in (None, _Once), ("store", _Once), ("store_const", _ConstantOnce):
-        parser.register("action", name, action)
+    for name in (None, "store"):
+        parser.register("action", name, _Once)
     parser.overridable = overridable
     return parser
 
@@ -71,10 +71,10 @@ class _Parser(ArgumentParser):
 
     overridable = False
     _words: Sequence[str] = ()
-    _given: dict[str, str]  # what is set so far, and by which flag
+    _given: set[str]  # flags so far
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        self._given = {}
+        self._given = set()
         self._words, overrides = take_overrides(args) if self.overridable else (args, [])
         self._refuse_corpora_given_twice(overrides)
         options: Any = super().parse_args(self._words, namespace)
@@ -82,13 +82,11 @@ class _Parser(ArgumentParser):
         options.command = [*self.prog.rsplit(" ", 1), *args]
         return options
 
-    def once(self, destination: str, flag: str) -> None:
-        """Refuses a second value for what a flag sets, which would replace the first."""
-        if destination in self._given:
-            first = self._given[destination]
-            twice = f"{flag} is given twice" if first == flag else f"{first} and {flag} are given"
-            self.error(f"{twice}: the second would replace the first; keep one of them")
-        self._given[destination] = flag
+    def once(self, flag: str) -> None:
+        """Refuses a second file, name or text, which would replace the first."""
+        if flag in self._given:
+            self.error(f"{flag} is given twice: the second would replace the first; keep one")
+        self._given.add(flag)
 
     def _refuse_corpora_given_twice(self, overrides: Sequence[str]) -> None:
         """Other settings may be given again, as when a script's own are followed by the user's."""
@@ -135,23 +133,14 @@ class _Parser(ArgumentParser):
 
 
 class _Once(argparse._StoreAction):
-    """Takes one value; a second is an error."""
+    """Takes one file, name or text; a second is an error. Numbers and words of a fixed list may be
+    given again, as when an alias's own are followed by the user's."""
 
     def __call__(
         self, parser: Any, namespace: Namespace, values: Any, option_string: str | None = None
     ) -> None:
-        if option_string is not None:
-            parser.once(self.dest, self.option_strings[0])
-        super().__call__(parser, namespace, values, option_string)
-
-
-class _ConstantOnce(argparse._StoreConstAction):
-    """A short form of another flag's value, which can't be given beside that flag."""
-
-    def __call__(
-        self, parser: Any, namespace: Namespace, values: Any, option_string: str | None = None
-    ) -> None:
-        parser.once(self.dest, self.option_strings[0])
+        if option_string is not None and self.type is None and self.choices is None:
+            parser.once(self.option_strings[0])
         super().__call__(parser, namespace, values, option_string)
 
 

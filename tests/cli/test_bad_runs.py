@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.api import training
+from flaxformer_mt.api.settings import created
 from flaxformer_mt.api.training import StartError
 from flaxformer_mt.cli.main import explained
 from flaxformer_mt.cli.train import train_run
@@ -176,7 +177,7 @@ def test_what_has_become_a_run_meanwhile_is_gone_on_with(run, corpus, tmp_path, 
         train(begun.path, overrides)
     record = layout.read_record(begun)
     assert [start.command_line for start in record.starts] == [("theirs",), ("train",)]
-    assert record.config == to_dict(load_config("files:small", overrides))
+    assert record.config == to_dict(created(load_config("files:small", overrides)))
 
 
 def test_what_the_machine_refuses_is_explained_and_a_bug_is_not():

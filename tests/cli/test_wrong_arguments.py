@@ -67,7 +67,6 @@ CALLS = [
     ("translate --terminology a --terminology b", "--terminology is given twice"),
     ("score --src a --tgt b --tgt c", "--tgt is given twice"),
     ("train --workdir a --init-from b --init-from c", "--init-from is given twice"),
-    ("evaluate --hypotheses h --ref r --tokenize zh --tokenized", "--tokenize and --tokenized are"),
     (
         "train --workdir a --config.data.train=a,b --config.data.train=c,d",
         "--config.data.train is given twice: the second would replace the first",
