@@ -7,7 +7,7 @@ import functools
 import hashlib
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flaxformer_mt.data.normalization import is_blank
@@ -27,7 +27,9 @@ COLUMNS = "not two columns"
 MALFORMED_JSON = "malformed JSON"
 NO_TEXT = "no text under the key"
 HELD_OUT = "held out for validation"
-TRAINED_ON = "trained on"
+TRAINED_ON = "used for training"
+# Of pairs that are not dropped, but in the other split; the last in stores of earlier versions.
+ELSEWHERE = {HELD_OUT, TRAINED_ON, "trained on"}
 EXAMPLES = 5  # dropped pairs of a reason that are shown
 
 
@@ -84,9 +86,13 @@ class Drops:
             if sum(each.reason == reason for each in self.examples) < EXAMPLES:
                 self.examples.append(example)
 
-    def describe(self) -> str:
-        """The counts in one line: "3 empty side, 1 invalid UTF-8"."""
-        return ", ".join(f"{count:,} {reason}" for reason, count in self.counts.items())
+    def describe(self, leaving_out: Container[str] = ()) -> str:
+        """The counts in one line, but for some reasons: "3 empty side, 1 invalid UTF-8"."""
+        return ", ".join(
+            f"{count:,} {reason}"
+            for reason, count in self.counts.items()
+            if reason not in leaving_out
+        )
 
 
 @dataclasses.dataclass(frozen=True)

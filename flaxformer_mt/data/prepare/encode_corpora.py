@@ -23,6 +23,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from flaxformer_mt.data.corpus import Drops, Source, open_split
+from flaxformer_mt.data.corpus.pairs import ELSEWHERE
 from flaxformer_mt.data.prepare.encode import Chunk, Encoded, Range, Settings, encode_chunk
 from flaxformer_mt.data.prepare.filters import DUPLICATE, NEAR_DUPLICATE, Seen, SeenNear
 from flaxformer_mt.data.prepare.manifest import VALID_TEXT, PrepareError, Report
@@ -56,7 +57,11 @@ class Account:
 
     def __str__(self) -> str:
         line = f"{self.key}: {self.read:,} pairs read, {self.kept:,} kept"
-        return f"{line}, dropped: {self.drops.describe()}" if self.drops.total else line
+        for reason, count in self.drops.counts.items():
+            if reason in ELSEWHERE:
+                line += f", {count:,} {reason}"
+        dropped = self.drops.describe(leaving_out=ELSEWHERE)
+        return f"{line}, dropped: {dropped}" if dropped else line
 
     def to_json(self) -> dict[str, Any]:
         counts = {"key": self.key, "split": self.split, "read": self.read, "kept": self.kept}

@@ -7,6 +7,7 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 
+from flaxformer_mt.data.corpus.pairs import ELSEWHERE
 from flaxformer_mt.data.order import Position
 from flaxformer_mt.data.planner import Planner, planned_batches
 from flaxformer_mt.data.store import TokenPairs
@@ -28,10 +29,15 @@ def describe(manifest: dict[str, Any]) -> str:
     rows: list[list[str]] = []
     examples: dict[int, list[str]] = {}
     for account in manifest["corpora"]:
-        dropped = sum(account["dropped"].values())
+        reasons = account["dropped"].items()
+        # A pair of the other split is not dropped, though its reason stands below.
+        dropped = sum(count for reason, count in reasons if reason not in ELSEWHERE)
         counts = (account["read"], account["kept"], dropped)
         rows.append([account["key"], *(f"{count:,}" for count in counts)])
-        for reason, count in account["dropped"].items():
+        for reason, count in reasons:
+            if reason in ELSEWHERE:
+                rows.append([f"  ({count:,} {reason})", "", "", ""])
+                continue
             rows.append([f"  {reason}", "", "", f"{count:,}"])
             examples[len(rows)] = [
                 f"    {example['file']}:{example['line']}: {example['detail']}"

@@ -23,6 +23,7 @@ from flaxformer_mt.data.corpus import CorpusError, Drops, read_pairs
 from flaxformer_mt.data.prepare import encode_corpora, manifest as manifests, sample as sampling
 from flaxformer_mt.data.prepare.make import valid_text
 from flaxformer_mt.data.prepare.manifest import PrepareError, read_manifest
+from flaxformer_mt.data.prepare.report import describe
 from flaxformer_mt.data.sampling import resampler_for
 from flaxformer_mt.data.store import Store, StoreError
 from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies
@@ -111,8 +112,11 @@ def test_validation_is_split_off_one_corpus_by_its_sources(config, tmp_path):
     accounts = {account["key"]: account["dropped"] for account in manifest["corpora"]}
     assert accounts == {
         "data.train.train": {"held out for validation": len(held_out)},
-        "data.valid": {"trained on": len(trained)},
+        "data.valid": {"used for training": len(trained)},
     }
+    table = describe(manifest)
+    assert re.search(rf"^data\.valid +4,000 +{len(held_out)} +0$", table, re.MULTILINE)
+    assert f"({len(trained):,} used for training)" in table
     with pytest.raises(PrepareError, match="data.valid_fraction: 0.1 then, 0.2 now"):
         prepare(replace(wanted, valid_fraction=0.2), directory=tmp_path / "back")
     little = replace(wanted, valid_fraction=1e-9)

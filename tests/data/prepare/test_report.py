@@ -14,7 +14,9 @@ from hypothesis import given, settings, strategies as st
 
 from flaxformer_mt.config.schema import CorpusConfig
 from flaxformer_mt.data.corpus import open_source
+from flaxformer_mt.data.corpus.pairs import EMPTY_SIDE, TRAINED_ON
 from flaxformer_mt.data.prepare import sample
+from flaxformer_mt.data.prepare.encode_corpora import Account
 from flaxformer_mt.data.prepare.manifest import read_manifest
 from flaxformer_mt.data.prepare.report import BINS, lengths_of
 from flaxformer_mt.data.prepare.sample import record_bytes, text_bytes
@@ -39,6 +41,15 @@ def test_figures_are_those_of_the_lengths_written_out(values):
         sum(n * width < value <= (n + 1) * width for value in values) for n in range(len(bins))
     ]
     assert sum(bins) == sum(sides["tgt"]["histogram"]["counts"]) == len(values)
+
+
+def test_a_pair_of_the_other_split_is_not_called_dropped():
+    account = Account("data.valid", "valid", read=100, kept=10)
+    account.drops.counts = {TRAINED_ON: 87, EMPTY_SIDE: 3}
+    told = "data.valid: 100 pairs read, 10 kept, 87 used for training, dropped: 3 empty side"
+    assert str(account) == told
+    del account.drops.counts[EMPTY_SIDE]
+    assert str(account) == "data.valid: 100 pairs read, 10 kept, 87 used for training"
 
 
 def test_the_picture_shows_lengths(tmp_path):
