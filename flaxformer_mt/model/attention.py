@@ -26,10 +26,11 @@ Seen = Bool[Array, "rows beams keys"]  # by each beam
 MASKED = -1e9  # added to the scores of masked positions: exp() of it is exactly 0 in float32
 
 # Query, key and value projections start as parts of one d x 3d matrix with Glorot's bound, which is
-# 1/sqrt(2) of the bound of each by itself. The paper doesn't say; fairseq does the same. With the
-# full bound, attention's mean over the sentence drowns the token it is added to in a post-LN stack:
-# on Multi30k the encoder's outputs within a sentence became nearly one vector during warm-up and
-# stayed so (validation perplexity after 300 steps: 195, against 138 with this).
+# 1/sqrt(2) of the bound of each by itself. The paper doesn't say; fairseq does the same, and the
+# early tensor2tensor too in self-attention. With the full bound, attention's mean over the sentence
+# drowns the token it is added to in a post-LN stack: on Multi30k the encoder's outputs within a
+# sentence became nearly one vector during warm-up and stayed so (validation perplexity after 300
+# steps: 195, against 138 with this).
 _INWARD_GAIN = 0.5**0.5
 
 

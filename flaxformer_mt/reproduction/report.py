@@ -164,9 +164,11 @@ _REMARKS = "\n".join(
         "- These tables show only our full-scale measurements; others are below, under their "
         "text and scale. (tfds) marks measurements on the TensorFlow Datasets sets closest to "
         "the paper's text.",
-        "- FLOPs by formula count the model's matrix products, forward and backward, with "
-        f"every batch full of sentences of {SENTENCE} tokens. The paper's are an estimate: "
-        "training time, times GPUs, times each GPU's sustained FLOP/s.",
+        "- FLOPs by formula count the model's matrix products, forward and backward, for the "
+        f"tokens of a batch, in sentences of {SENTENCE} tokens. On Europarl's lengths, 25,000 + "
+        "25,000 positions hold 20,640 + 21,320 tokens; the rest is padding, which doesn't count. "
+        "The paper's are an estimate: training time, times GPUs, times each GPU's sustained "
+        "FLOP/s.",
         "- Device-hours are the wall time of all starts of a run, times the devices of the "
         "process that measured it (earlier starts' devices are unknown). Machine and commit "
         "are that process's too; a line says if other code trained the model.",

@@ -161,8 +161,8 @@ def listing(experiments: Iterable[Experiment], results: Path) -> str:
         if found.note:
             notes.append(f"{row.name}: {found.state}: {found.note}")
     header = ["row", "config", "seed", "state", "steps", "pairs", "averaged", "M params", "FLOPs"]
-    costs = f"all: {total:.1e} FLOPs, {left:.1e} still to do (by formula, every batch "
-    return "\n".join([aligned(header, rows, left={0, 1, 3}), f"{costs}full)", *notes])
+    costs = f"all: {total:.1e} FLOPs, {left:.1e} still to do (by formula, without padding)"
+    return "\n".join([aligned(header, rows, left={0, 1, 3}), costs, *notes])
 
 
 def first_pairs(

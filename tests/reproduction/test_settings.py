@@ -10,9 +10,15 @@ import pytest
 from flaxformer_mt.cli.arguments import take_overrides
 from flaxformer_mt.config import flatten, load_config
 from flaxformer_mt.data.corpus.tfds_sets import data_dir_of
+from flaxformer_mt.model.flops import training_flops
 from flaxformer_mt.reproduction.experiment import again, resolve
 from flaxformer_mt.reproduction.paper import ROWS, RowError, row_of, rows_of
-from flaxformer_mt.reproduction.planned import compiled_layers, planned_steps, step_digest
+from flaxformer_mt.reproduction.planned import (
+    compiled_layers,
+    planned_flops,
+    planned_steps,
+    step_digest,
+)
 from flaxformer_mt.reproduction.result_file import read_result
 from flaxformer_mt.reproduction.settings import (
     Settings,
@@ -24,6 +30,17 @@ from flaxformer_mt.training.optimizer import learning_rate
 from tests.reproduction.made_up import RESULTS, TOY, experiment, result
 
 TFDS = Settings(text="tfds")
+
+
+def test_flops_count_a_batch_s_tokens_and_not_its_padding():
+    """The tokens that 25,000 + 25,000 positions hold on Europarl's lengths."""
+    tokens = {"bucket": (20_640, 21_320), "pack": (23_380, 24_140)}
+    for form, (src, tgt) in tokens.items():
+        config = load_config("wmt14_en_de:base", {"data.batch.form": form})
+        wanted = config.training.steps * training_flops(
+            config.model, 37_000, src_tokens=src, tgt_tokens=tgt, src_keys=25, tgt_keys=25
+        )
+        assert planned_flops(config) == pytest.approx(wanted, rel=1e-3)
 
 
 def test_what_cannot_stand_in_a_result_is_refused():
