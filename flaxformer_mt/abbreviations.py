@@ -44,10 +44,10 @@ _MORE = {
     """,
     "de": """
         Abb Abk Abs Abschn Abt Anh Anl Anm Apr Aufl Aug Ausg Bd Bde Bez Bgm Bhf Bio Bsp Dez Dipl
-        Doz Fam Feb Febr Fr Frl Gebr Ges Hbf Hg Hr Hrn Hrsg Ing Jan Jh Jhd Jhdt Jul Jun Kap Kl Kto
-        Mag Mill Min Mio Mrd Mär Nachf Nov Nr Nrn Okt Pfd Pos Priv Präs Rdnr Red Rn Rz Sek Sep Sept
-        Std Stk Str Tab Tel Tsd Univ Verf Vers Vol Vors Wwe Ziff Ztg abzgl allg amtl ausschl bes
-        betr bzw ca dt ehem eigtl einschl engl ev evtl exkl franz frz geb gem gesch gest gez ggf
+        Doz Fam Feb Febr Fr Frl Gebr Ges Gr Hbf Hg Hr Hrn Hrsg Ing Jan Jh Jhd Jhdt Jul Jun Kap Kl
+        Kto Mag Mill Min Mio Mrd Mär Nachf Nov Nr Nrn Okt Pfd Pos Priv Präs Rdnr Red Rn Rz Sek Sep
+        Sept Std Stk Str Tab Tel Tsd Univ Verf Vers Vol Vors Wwe Ziff Ztg abzgl allg amtl ausschl
+        bes betr bzw ca dt ehem eigtl einschl engl ev evtl exkl franz frz geb gem gesch gest gez ggf
         griech inkl insb insbes jur kath lat lfd max med min mind mtl nat österr phil rer röm sog
         usw verh vgl zzgl
     """,
@@ -75,7 +75,9 @@ _MORE = {
         Exmo Exma Ilmo Gal Cel Ten Dep Mons Pe Sto Sta jan fev abr jun jul ago set out nov dez
         aprox máx mín
     """,
-    "ro": "Dl Dna d-na Dra Str Bd Nr pag art alin cap ex Sf jud mld tel sec ing",
+    "ro": """
+        Dl Dna d-na Dra Str Bd Nr dl dna dra str bd nr pag art alin cap ex Sf jud mld tel sec ing
+    """,
     "sv": """
         fl bl.a s.k f.d f.n resp ca nr st sid kap fig tab bil jfr inkl exkl Hr Fr Ing Doc S:t febr
         sept dec milj mdr tel
@@ -148,7 +150,7 @@ _BEFORE_NUMBERS = {
     "tr": "No no",
     "id": "No no",
 }
-_BEFORE_ALL_NUMBERS = "No Nr"
+_BEFORE_ALL_NUMBERS = "No Nos Nr Fig Figs Tab Vol Art Op"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,6 +7,8 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 
+import regex
+
 from flaxformer_mt.abbreviations import Abbreviations, abbreviations, base_of
 
 # What Unicode counts as the end of a line or paragraph (UAX 14).
@@ -31,6 +33,8 @@ _LONGEST_QUOTATION = 1000  # characters
 # Greek's question mark looks like a semicolon, and Armenian's full stop like a colon.
 _MORE_MARKS = {"el": ";", "hy": ":"}
 _BLANKS = re.compile(rf"{_BLANK}*+")
+# Georgian's letters count as lower case, but begin its sentences.
+_LOWER = regex.compile(r"[\p{Ll}--\p{Georgian}]", regex.V1)
 _ROMAN = re.compile(r"[IVXLCDM]{2,}\b")
 # Letters with full stops, maybe hyphens, between them: "J", "J.-P", "z.B", "Ph.D", "U.S".
 _INITIALS = re.compile(r"(?:[^\W\d_]{1,3}\.-?)*+[^\W\d_]")
@@ -117,7 +121,7 @@ def _cuts(text: str, language: str, at_marks: bool, any_case: bool) -> Iterator[
                 continue
             if match["mark"] is not None:
                 end = match.end("mark")
-                lower = match["next"].islower() and not any_case
+                lower = _LOWER.match(match["next"]) and not any_case
                 ends = not lower and _ends(text, start, match, language)
             else:
                 end = match.end("wide")
@@ -175,6 +179,8 @@ def _abbreviated(text: str, start: int, end: int, known: Abbreviations, number: 
         return known.ordinals or alone
     if known.ordinals and _ROMAN.fullmatch(word):
         return True
+    if "://" in word:
+        return False
     last = re.split("[-‐‑–—/'’·]", word)[-1]
     if any(known.has(each, number=number) for each in (word, last) if each):
         return True

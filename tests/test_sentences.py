@@ -64,6 +64,7 @@ ONE = {
         "In der Goethestr. 5 wohnt Dipl.-Ing. Müller.",
         "z.B. Wien, d. h. Österreich, u.a. Graz.",
         "Der 100. Geburtstag",
+        "Siehe Abb. 3, Tab. 2 und Fig. 4.",
     ],
     "deu_Latn": ["Das kostet 5 Mio. Euro."],
     "es": ["La Sra. García llegó.", "Los EE. UU. y la Avda. Norte, p. ej. Juan."],
@@ -89,6 +90,7 @@ TWO = {
         "No. It is not.",
         '(He left.) "She stayed."',
         "See www.a.org/x?y=1. Next.",
+        "See https://a.org/b. Next.",
         "He paid. $5 is left.",
         "Wait... She left.",
         "You left? – No, he did.",
@@ -113,6 +115,7 @@ TWO = {
         "家です．大きい．",
     ],
     "zh": ['他说："走吧。"然后走了。', "你好!我是学生。", "真的吗？！是的。"],
+    "ka": ["ეს სახლია. ის დიდია."],
     "ko": ["이것은 집. 그것은 크다."],
 }
 
