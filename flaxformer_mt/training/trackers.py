@@ -8,6 +8,7 @@ import functools
 import importlib.util
 import os
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -256,7 +257,10 @@ class Wandb:
 
 
 class Mlflow:
-    """A run of MLflow, which can't go back: of repeated steps the first report stays."""
+    """A run of MLflow, which can't go back: of repeated steps the first report stays.
+
+    Without a server, its database and files are in one folder: the run's `mlflow`.
+    """
 
     def __init__(self, run: RunDirectory, config: ExperimentConfig, known: str | None) -> None:
         # Otherwise a server that is down delays each report by minutes.
@@ -265,12 +269,18 @@ class Mlflow:
         from mlflow import MlflowClient
         from mlflow.entities import Metric, Param
 
-        self._metric, self._client = Metric, MlflowClient()
+        folder = _mlflow_folder(run)
+        self._metric = Metric
+        self._client = MlflowClient(f"sqlite:///{folder / 'mlflow.db'}" if folder else None)
+        self._takes_files = True
         self._shown: dict[str, int] = {}  # the last step of each number
         if known is None:
             title = os.environ.get("MLFLOW_EXPERIMENT_NAME", _PROJECT)
             found = self._client.get_experiment_by_name(title)
-            experiment = found.experiment_id if found else self._client.create_experiment(title)
+            files = (folder / "artifacts").as_uri() if folder else None
+            experiment = (
+                found.experiment_id if found else self._client.create_experiment(title, files)
+            )
             made = self._client.create_run(experiment, run_name=run.path.name)
             self.id: str = made.info.run_id
             # MLflow's parameters can't change; config.json has later starts' settings.
@@ -279,11 +289,21 @@ class Mlflow:
                 self._client.log_batch(self.id, params=params[first : first + 100])
         else:
             self.id = known
-            for tag in self._client.get_run(known).data.metrics:
+            former = self._client.get_run(known)
+            if folder and not former.info.artifact_uri.startswith(folder.as_uri()):
+                # MLflow notes absolute paths, which would lead into another run's folder.
+                self._takes_files = False
+                warnings.warn(
+                    f"mlflow: the run directory has moved from {former.info.artifact_uri}, so "
+                    f"MLflow gets numbers but no samples; {run.samples} has them",
+                    stacklevel=2,
+                )
+            for tag in former.data.metrics:
                 history = self._client.get_metric_history(known, tag)
                 self._shown[tag] = max(each.step for each in history)
             self._client.update_run(known, status="RUNNING")
-        self._client.log_dict(self.id, to_dict(config), "config.json")
+        if self._takes_files:
+            self._client.log_dict(self.id, to_dict(config), "config.json")
 
     def show(self, step: int, values: Mapping[str, float]) -> None:
         now = round(1000 * time.time())
@@ -293,7 +313,8 @@ class Mlflow:
         self._shown |= dict.fromkeys(new, step)
 
     def samples(self, step: int, samples: Sequence[Sample]) -> None:
-        self._client.log_text(self.id, as_text(samples), f"samples/step-{step}.txt")
+        if self._takes_files:
+            self._client.log_text(self.id, as_text(samples), f"samples/step-{step}.txt")
 
     def rewind(self, step: int) -> None:
         pass
@@ -301,3 +322,19 @@ class Mlflow:
     def close(self, state: State) -> None:
         ended = {"finished": "FINISHED", "stopped": "KILLED"}.get(state, "FAILED")
         self._client.set_terminated(self.id, ended)
+
+
+def _mlflow_folder(run: RunDirectory) -> Path | None:
+    """Where MLflow keeps this run's database and files; None: where MLflow itself says.
+
+    MLflow's own default is two places in the current folder. A database that is there already, as
+    earlier versions left it, stays in use.
+    """
+    import mlflow
+
+    if mlflow.is_tracking_uri_set() or Path("mlflow.db").exists():
+        return None
+    folder = Path("mlflow") if is_remote(run.path) else Path(run.path) / "mlflow"
+    folder = folder.absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

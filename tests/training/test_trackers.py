@@ -316,12 +316,53 @@ def test_wandb_has_all_of_a_run_under_one_id(tracked):
     assert as_text([Sample(*row) for row in table["data"]]) == kept
 
 
+def client_of(run: RunDirectory) -> Any:
+    from mlflow import MlflowClient
+
+    return MlflowClient(f"sqlite:///{run.path / 'mlflow' / 'mlflow.db'}")
+
+
+@pytest.mark.trackers
+@pytest.mark.filterwarnings("ignore")
+def test_mlflow_keeps_its_files_in_the_run_directory(tracked):
+    """Wherever `train` is called."""
+    assert sorted(path.name for path in Path.cwd().iterdir()) == ["en-de"]
+    assert {path.name for path in (tracked.path / "mlflow").iterdir()} == {"artifacts", "mlflow.db"}
+
+
+@pytest.mark.trackers
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_a_copied_run_leaves_the_files_of_the_first_alone(tracked, tmp_path):
+    copy = RunDirectory(shutil.copytree(tracked.path, tmp_path / "copy"))
+    before = sorted(tracked.path.rglob("*"))
+    with pytest.warns(UserWarning, match="mlflow: the run directory has moved from "):
+        again = Mlflow(copy, fm.load_config(copy.path), id_of(copy, "mlflow"))
+    again.samples(99, [Sample("a", "b", "c")])
+    again.show(99, {"train/loss": 1.0})
+    assert sorted(tracked.path.rglob("*")) == before
+    history = client_of(copy).get_metric_history(id_of(copy, "mlflow"), "train/loss")
+    assert 99 in {each.step for each in history}
+
+
+@pytest.mark.trackers
+@pytest.mark.filterwarnings("ignore")
+def test_what_earlier_versions_left_in_the_current_folder_stays_in_use(tmp_path, monkeypatch):
+    pytest.importorskip("mlflow", reason="needs the extra [mlflow]")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    run = RunDirectory(tmp_path / "run")
+    assert tested._mlflow_folder(run) == tmp_path / "run" / "mlflow"
+    Path("mlflow.db").touch()
+    assert tested._mlflow_folder(run) is None
+    Path("mlflow.db").unlink()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://localhost:5000")
+    assert tested._mlflow_folder(run) is None
+
+
 @pytest.mark.trackers
 @pytest.mark.filterwarnings("ignore")
 def test_mlflow_has_all_of_a_run_under_one_id(tracked):
-    from mlflow import MlflowClient
-
-    client, name = MlflowClient(), id_of(tracked, "mlflow")
+    client, name = client_of(tracked), id_of(tracked, "mlflow")
     experiment = client.get_experiment_by_name("flaxformer-mt")
     (found,) = client.search_runs([experiment.experiment_id])
     assert (found.info.run_id, found.info.run_name) == (name, "en-de")
