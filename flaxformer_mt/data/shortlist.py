@@ -90,7 +90,7 @@ class Shortlist:
         if not np.array_equal(np.sort(ranked), np.arange(len(ranked))):
             return "not every type is ranked once"
         if best.min() < 0 or best.max() >= len(ranked):
-            return "ids that are no types"
+            return "ids of types that do not exist"
         return ""
 
 

@@ -65,8 +65,8 @@ BEST, RANKED = np.zeros((4, 2), np.int32), np.arange(4, dtype=np.int32)
         (BEST, RANKED[:3], "4 and 3 types"),
         (BEST.astype(np.float32), RANKED, "arrays of float32 and int32"),
         (BEST, RANKED - 1, "not every type is ranked once"),
-        (BEST + 4, RANKED, "ids that are no types"),
-        (BEST - 1, RANKED, "ids that are no types"),
+        (BEST + 4, RANKED, "ids of types that do not exist"),
+        (BEST - 1, RANKED, "ids of types that do not exist"),
     ],
 )
 def test_arrays_of_another_form_are_damage(best, ranked, message):
