@@ -29,7 +29,7 @@ from flaxformer_mt.rundir.paths import as_path
 _CLUSTER = {
     "--engine local|ray": "ray: read and encode on all CPUs of a Ray cluster, whose machines must "
     "reach plain text under the same paths; the result is the same (extra `ray`)",
-    "--ray-address HOST:PORT": "the Ray cluster (default: RAY_ADDRESS, or one on this machine)",
+    "--ray-address HOST:PORT": "the Ray cluster (default: RAY_ADDRESS, else this machine's own)",
 }
 
 

@@ -59,14 +59,14 @@ class Stopped(BaseException):
 OUTPUT = {
     "--output FILE": "output, local or gs://, written as FILE.part until complete; after an "
     "interruption the same command resumes it (default: standard output)",
-    "--shard I/N": "process only part I of N, from 0 to N-1, into FILE.shard-I-of-N, to share "
+    "--shard I/N": "process only part I of N (I from 0 to N-1) into FILE.shard-I-of-N, to share "
     "work between machines or array tasks",
     "--output-shards N:shards": "write all N shards of an input file instead of FILE",
     "--join N:shards": "write FILE from its N finished shards",
     "--restart": "start over, discarding earlier output",
     "--engine local|ray": "ray: share the work among the machines of a Ray cluster, each with "
     "its own copy of the model; the output is the same (extra `ray`)",
-    "--ray-address HOST:PORT": "the Ray cluster (default: RAY_ADDRESS, or one on this machine)",
+    "--ray-address HOST:PORT": "the Ray cluster (default: RAY_ADDRESS, else this machine's own)",
     "--ray-chips N:int": "TPU or GPU chips (or CPUs) per worker (default: all of a machine's)",
     "--window N:int": f"lines to read before writing any (default: {WINDOW}; 1 at a terminal). A "
     "larger window batches better; a smaller one loses less to an interruption",
