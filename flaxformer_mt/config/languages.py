@@ -93,11 +93,6 @@ def base_language(code: str) -> str:
     return _SHORT_CODES.get(language, language)
 
 
-def many_characters(*languages: str) -> bool:
-    """Whether one of these languages is written with thousands of characters."""
-    return any(SCRIPT_OF.get(base_language(code)) in ("Hani", "Jpan") for code in languages)
-
-
 # ISO 15924 codes: Hans and Hant are Hani's simplified and traditional forms.
 _SCRIPTS_WITHOUT_BLANKS = {*"Thai Laoo Tibt Mymr Khmr Jpan Hani Hans Hant".split()}
 

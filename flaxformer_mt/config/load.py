@@ -7,7 +7,7 @@ import re
 import runpy
 import traceback
 import typing
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,8 +26,8 @@ from flaxformer_mt.config.freeze import (
     freeze,
     is_corpora,
 )
-from flaxformer_mt.config.languages import assumed, many_characters
-from flaxformer_mt.config.presets import TYPICAL, sized, with_many_characters
+from flaxformer_mt.config.languages import assumed
+from flaxformer_mt.config.presets import TYPICAL, sized
 from flaxformer_mt.config.schema import CorpusConfig, DataConfig, ExperimentConfig
 from flaxformer_mt.errors import nearest
 
@@ -89,24 +89,27 @@ def load_config(
         advice = "start from default_config()"
         raise ConfigError(f"{path}: get_config returned {config!r}, not a ConfigDict: {advice}")
     fill(config.unlock(), default_config(), "", spec)
-    given = {override.partition("=")[0] for override in overrides}
     # Before an override can set a default on purpose.
-    keys = {*sized(TYPICAL), *with_many_characters(0)}
-    at_default = [key for key in sorted(keys) if _value(config, key) == default_of(key)]
-    free = [key for key in at_default if key not in given]
+    value = functools.partial(functools.reduce, lambda node, part: node[part])
+    free = [key for key in sized(TYPICAL) if value(key.split("."), config) == default_of(key)]
     apply_overrides(config, overrides)
-    if "data.vocabulary.size" in given and "data.vocabulary.fit_size" not in given:
-        config.data.vocabulary.fit_size = False
     if config.sizes == "corpus":
-        _put(config, free, sized(TYPICAL))
+        given = {override.partition("=")[0] for override in overrides}
+        free = [key for key in free if key not in given]
+
+        def put(values: Mapping[str, Any]) -> None:
+            with config.ignore_type():
+                config.update_from_flattened_dict(
+                    {key: values.get(key, default_of(key)) for key in free}
+                )
+
+        put(sized(TYPICAL))
         if recorded is not None:
-            _put(config, free, flatten(recorded))
+            put(flatten(recorded))
             config.sizes = recorded.sizes
         elif count is not None and config.data.train:
-            _put(config, free, sized(count(freeze(config, spec).data)))
+            put(sized(count(freeze(config, spec).data)))
             config.sizes = "given"
-    if config.data.vocabulary.fit_size:
-        _suit_characters(config, free, given, spec, recorded)
     frozen = _with_position_scale(freeze(config, spec), recorded)
     refuse_vain(frozen, overrides, spec, recorded=recorded)
     said = {name: config.data[name] for name in ("src_lang", "tgt_lang")}
@@ -114,38 +117,6 @@ def load_config(
     if tell is not None and recorded is None and assumption:
         tell(assumption)
     return frozen
-
-
-def _value(config: ConfigDict, key: str) -> Any:
-    return functools.reduce(lambda node, part: node[part], key.split("."), config)
-
-
-def _put(config: ConfigDict, keys: Iterable[str], values: Mapping[str, Any]) -> None:
-    """Sets these keys in place, to their defaults where `values` has none."""
-    with config.ignore_type():
-        config.update_from_flattened_dict({key: values.get(key, default_of(key)) for key in keys})
-
-
-def _suit_characters(
-    config: ConfigDict,
-    free: Iterable[str],
-    given: Collection[str],
-    spec: str,
-    recorded: ExperimentConfig | None,
-) -> None:
-    """Gives languages of thousands of characters a vocabulary that suits them, in place.
-
-    Only settings that nothing sets, and the size that was chosen for the number of pairs. A run
-    keeps what it has `recorded`.
-    """
-    data = freeze(config, spec).data
-    if not many_characters(data.src_lang, data.tgt_lang):
-        return
-    wanted = with_many_characters(config.data.vocabulary.size)
-    keys = [key for key in wanted if key in free]
-    if "data.vocabulary.size" not in given:
-        keys.append("data.vocabulary.size")
-    _put(config, keys, wanted if recorded is None else flatten(recorded))
 
 
 def _with_position_scale(

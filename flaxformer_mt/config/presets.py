@@ -13,16 +13,15 @@ _LITTLE, _MUCH = 50_000, 1_000_000
 def sized(pairs: int) -> dict[str, Any]:
     """Settings for a training corpus of this many pairs, by dotted key.
 
-    Below 50,000 pairs, a model that two CPU cores train in minutes; from a million on, the paper's
-    base model.
+    Below 50,000 pairs, a model that two CPU cores train in minutes; from a million on, none: the
+    paper's base model.
     """
-    fitting = {"data.vocabulary.fit_size": True}
     if pairs >= _MUCH:
-        return fitting
+        return {}
     little = pairs < _LITTLE
     steps = min(max(1000, pairs // 20) if little else max(5000, pairs // 10), 20_000)
     layers, width, heads = (2, 128, 4) if little else (4, 256, 4)
-    return fitting | {
+    return {
         "model.encoder_layers": layers,
         "model.decoder_layers": layers,
         "model.d_model": width,
@@ -43,20 +42,6 @@ def sized(pairs: int) -> dict[str, Any]:
         "training.save_every": 50 if little else 250,
         "training.patience": 4 if little else 10,
         "training.loss_chunk": 0 if little else 1024,
-    }
-
-
-def with_many_characters(size: int) -> dict[str, Any]:
-    """Vocabulary settings for Chinese and Japanese, whose text has thousands of characters.
-
-    `size` is what would suit a language with an alphabet. docs/data.md gives the reasons.
-    """
-    return {
-        "data.vocabulary.size": max(size, 4000 if size < 8000 else 16_000),
-        "data.vocabulary.shared": False,
-        "data.vocabulary.character_coverage": 0.9995,
-        "data.vocabulary.byte_fallback": True,
-        "model.tie": "target",
     }
 
 

@@ -139,11 +139,6 @@ class CorpusConfig:
 class VocabularyConfig:
     kind: Literal["bpe", "unigram"] = setting("bpe", "SentencePiece model type")
     size: int = setting(37000, "types (entries), special tokens included (per side, if not shared)")
-    fit_size: bool = operational(
-        False,
-        "if the text yields fewer types than size, or has more characters, take the nearest size "
-        "that fits, and say so, instead of stopping with an error; size=N sets it to false",
-    )
     shared: bool = setting(True, "one vocabulary for both sides")
     tgt_types: Literal["pieces", "words", "brackets"] = setting(
         "pieces",

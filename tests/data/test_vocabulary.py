@@ -1,6 +1,5 @@
 """Vocabularies: round trips, determinism, digests, and errors that say which size is possible."""
 
-import dataclasses
 import functools
 import json
 import os
@@ -162,24 +161,3 @@ def test_what_is_no_model_or_has_other_mark_ids_is_refused(tmp_path):
         (tmp_path / "x.model").write_bytes(data)
         with pytest.raises(VocabularyError, match=rf"x\.model: {message}"):
             Vocabulary.load(tmp_path / "x.model")
-
-
-@pytest.mark.parametrize("kind", ["bpe", "unigram"])
-def test_a_size_that_may_be_fitted_becomes_the_nearest_that_fits(kind):
-    settings = VocabularyConfig(kind=kind, size=30_000, fit_size=True)
-    largest = train(TOY, settings).size
-    exact = dataclasses.replace(settings, size=largest, fit_size=False)
-    assert train(TOY, exact).size == largest
-    with pytest.raises(VocabularyError, match=f"yields {largest} types"):
-        train(TOY, dataclasses.replace(exact, size=largest + 1))
-
-
-@pytest.mark.parametrize("kind", ["bpe", "unigram"])
-def test_characters_are_added_to_a_size_that_may_be_fitted(kind):
-    characters = "".join(map(chr, range(0x4E00, 0x4E00 + 500)))
-    sentences = [characters[start : start + 10] for start in range(491)]
-    settings = VocabularyConfig(kind=kind, size=300, fit_size=True)
-    fitted = train(sentences, settings)
-    assert fitted.size > 500
-    [tokens] = fitted.encode([characters])
-    assert UNK not in tokens

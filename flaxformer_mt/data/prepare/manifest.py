@@ -54,8 +54,6 @@ def settings_of(config: DataConfig, seed: int) -> dict[str, Any]:
             settings[f"data.{room}.{name}"] = list(value) if isinstance(value, tuple) else value
     # Drawn from the stored pairs in every epoch.
     del settings["data.vocabulary.sampling"]
-    # Says what to do with a size that doesn't fit, not what was done.
-    del settings["data.vocabulary.fit_size"]
     return settings
 
 
@@ -154,9 +152,6 @@ def verify_store(
 def _changed_settings(recorded: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
     """Each setting that differs; unrecorded ones had their first default."""
     then = {key: first_default(key) for key in wanted if key not in recorded} | recorded
-    if then["data.train"] == sorted(wanted["data.train"]):
-        # Earlier versions sorted corpora by name.
-        then["data.train"] = wanted["data.train"]
     if not (then["data.filter.script"] or wanted["data.filter.script"]):
         then |= {key: wanted[key] for key in ("data.src_lang", "data.tgt_lang")}
     return [

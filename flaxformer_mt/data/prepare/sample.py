@@ -91,8 +91,7 @@ def train_vocabulary(
     report(f"prepare: training the vocabulary on {len(pairs):,} pairs{without}")
     tags = [corpus.tag for _, _, corpus in named_corpora(config) if corpus.tag]
     vocabularies = vocabulary.train_pair(pairs, config.vocabulary, tags=tuple(dict.fromkeys(tags)))
-    fitted = _fitted(vocabularies, config.vocabulary.size)
-    report(f"prepare: the vocabulary has {sizes(vocabularies)}{fitted}")
+    report(f"prepare: the vocabulary has {sizes(vocabularies)}")
     return vocabularies, len(pairs), counts
 
 
@@ -116,20 +115,6 @@ def sizes(vocabularies: Vocabularies) -> str:
     if vocabularies.shared:
         return f"{vocabularies.src.size:,} types for both sides"
     return f"{vocabularies.src.size:,} source and {vocabularies.tgt.size:,} target types"
-
-
-def _fitted(vocabularies: Vocabularies, size: int) -> str:
-    """Why a vocabulary of pieces has another size than the chosen one; empty if it hasn't."""
-    reasons = []
-    for side, vocabulary_of_side in (("source", vocabularies.src), ("target", vocabularies.tgt)):
-        text = "text" if vocabularies.shared else f"{side} text"
-        if vocabulary_of_side.size < size:
-            reasons.append(f"the {text} yields no more than {vocabulary_of_side.size:,}")
-        elif vocabulary_of_side.size > size:
-            reasons.append(f"the characters of the {text} alone need more")
-        if vocabularies.shared:
-            break
-    return f", not {size:,}: {' and '.join(reasons)}" if reasons else ""
 
 
 def nothing_left(split: str, drops: Sequence[Drops]) -> PrepareError:

@@ -26,7 +26,7 @@ from flaxformer_mt.data.prepare.manifest import PrepareError, read_manifest
 from flaxformer_mt.data.prepare.report import describe
 from flaxformer_mt.data.sampling import resampler_for
 from flaxformer_mt.data.store import Store, StoreError
-from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies
+from flaxformer_mt.data.vocabulary import EOS, Vocabularies
 from tests.data.pairs import listed
 from tests.data.prepare.corpora import GOOD, contents, data_config, prepare, write
 
@@ -428,43 +428,3 @@ def test_a_file_that_changes_or_fails_meanwhile_is_an_error(config, tmp_path, ru
     with pytest.raises(CorpusError, match=r"^.*/train\.en: cannot be read: Input/output error$"):
         prepare(config, directory=run)
     assert not list(run.iterdir())
-
-
-def test_few_words_get_the_types_that_they_yield(tmp_path, run):
-    """600 pairs of four commands: `files` chose more types than the text has."""
-    commands = [("open the door", "öffne die Tür"), ("close the door", "schließe die Tür")] * 300
-    write(tmp_path / "text", "train", commands)
-    write(tmp_path / "text", "valid", commands[:4])
-    lines = prepared_by_files(tmp_path / "text", run, pairs=600)
-    [said] = [line for line in lines if "the vocabulary has" in line]
-    size = Vocabularies.load(run / "vocabulary").src.size
-    assert said.endswith(
-        f"{size} types for both sides, not 500: the text yields no more than {size}"
-    )
-
-
-def test_chinese_gets_a_vocabulary_of_its_own(tmp_path, run):
-    characters = "".join(map(chr, range(0x4E00, 0x4E00 + 2400)))
-    pairs = [(f"page {n}", characters[n : n + 12] + "。") for n in range(2000)]
-    write(tmp_path / "text", "train", pairs)
-    write(tmp_path / "text", "valid", pairs[:4])
-    for name in ("train", "valid"):
-        (tmp_path / "text" / f"{name}.de").rename(tmp_path / "text" / f"{name}.zh")
-    prepared_by_files(tmp_path / "text", run, pairs=2000, target="zh")
-    vocabularies = Vocabularies.load(run / "vocabulary")
-    assert not vocabularies.shared and "<0xE4>" in vocabularies.tgt.pieces()
-    assert 2000 < vocabularies.tgt.size <= 6400
-    [tokens] = vocabularies.tgt.encode([characters[:50]])
-    assert UNK not in tokens
-
-
-def prepared_by_files(folder, run, *, pairs, target="de"):
-    """What `prepare` says for the config `files` of so many pairs."""
-    given = [
-        f"data.folder={folder}",
-        *(f"data.{split}={split}.en,{split}.{target}" for split in ("train", "valid")),
-    ]
-    config = load_config("files", given, count=lambda data: pairs)
-    lines: list[str] = []
-    prepare(config.data, directory=run, report=lines.append)
-    return lines
