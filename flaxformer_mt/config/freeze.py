@@ -57,15 +57,8 @@ def default_config() -> ConfigDict:
 
 
 def thaw(config: ExperimentConfig) -> ConfigDict:
-    """A `ConfigDict` to change, with known keys only, but corpora of any name.
-
-    Corpora stay in the order given: of two with the same pair, the first keeps it.
-    """
-    values = _defaults(config)
-    for split in ("train", "test"):
-        # A ConfigDict would sort its keys.
-        values["data"][split] = ConfigDict(values["data"][split], sort_keys=False)
-    thawed = ConfigDict(values).lock()
+    """A `ConfigDict` to change, with known keys only, but corpora of any name."""
+    thawed = ConfigDict(_defaults(config)).lock()
     for corpora in (thawed.data.train, thawed.data.test):
         corpora.unlock()  # recursively
         for item in corpora.values():

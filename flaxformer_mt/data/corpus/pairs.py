@@ -99,9 +99,8 @@ class Drops:
 class Source:
     """A corpus that was found, and can be read and pickled.
 
-    With a `tag`, that token stands before each source that a model reads (Caswell et al. 2019):
-    `tagged` adds it, after checks and filters, to which it isn't text. With a `fraction`, these are
-    the validation pairs if `held_out`, else the rest.
+    With a `tag`, that token stands before each source (Caswell et al. 2019). With a `fraction`,
+    these are the validation pairs if `held_out`, else the rest.
     """
 
     files: Mapping[str, AnyPath]  # what is read, by setting name
@@ -113,12 +112,12 @@ class Source:
     fraction: float = 0.0
     held_out: bool = False
 
-    def tagged(self, src: bytes) -> bytes:
-        """A source text as a model reads it."""
-        return f"{self.tag} ".encode() + src if self.tag else src
+    @functools.cached_property
+    def _lead(self) -> bytes:
+        return f"{self.tag} ".encode() if self.tag else b""
 
     def records(self) -> Iterator[tuple[bytes, ...]]:
-        """The two texts, untagged and streaming, or one column that says why they aren't found.
+        """The two texts, streaming, or one column that says why they aren't found.
 
         Record n, from 1, counts through all parts and is "line" n. Raises CorpusError.
         """
@@ -128,7 +127,7 @@ class Source:
             except NoText as why:
                 yield ("\0".join(why.args).encode(),)
             else:
-                yield src, tgt
+                yield self._lead + src, tgt
 
     def check(self, columns: tuple[bytes, ...], line: int = 0) -> Defect | None:
         """None if these columns of a line are a source and a target sentence in UTF-8.
@@ -137,7 +136,7 @@ class Source:
         """
         if len(columns) != 2:
             return Defect(self.label, line, *columns[0].decode().split("\0", 1))
-        src, tgt = columns
+        src, tgt = columns[0].removeprefix(self._lead), columns[1]
         files = (self.label, self.label) if self.where else self.files.values()
         for side, text, file in zip(("source", "target"), (src, tgt), files, strict=True):
             if control := _CONTROL.search(text):
@@ -153,6 +152,7 @@ class Source:
             if is_blank(decoded):
                 return Defect(str(file), line, EMPTY_SIDE, f"the {side} is blank")
         if self.fraction:
+            # By the source text, without the tag.
             digest = hashlib.blake2b(src.strip(), digest_size=8).digest()
             if (int.from_bytes(digest) < self.fraction * 2**64) != self.held_out:
                 reason = TRAINED_ON if self.held_out else HELD_OUT

@@ -125,7 +125,7 @@ def read_pairs(
         defect = source.check(columns, line)
         if defect is None:
             src, tgt = columns
-            yield Pair(line, source.tagged(src).decode(), tgt.decode())
+            yield Pair(line, src.decode(), tgt.decode())
         elif drops is None:
             advice = "this corpus may not skip pairs: correct the line"
             raise CorpusError(f"{defect} ({key}); {advice}")

@@ -106,10 +106,6 @@ class Settings:
     data: DataConfig
     scripts: tuple[str, str]  # of the two languages, where the filter looks at them
 
-    def tag_length(self, source: Source) -> int:
-        """Tokens that a corpus's tag adds to each of its sources."""
-        return len(self.vocabularies.src.encode([source.tag])[0])
-
 
 def encode_part(part: Chunk | Range, settings: Settings) -> list[Encoded]:
     """A part of a corpus, read wherever its files can be reached unless it is read already.
@@ -141,21 +137,19 @@ def encode_chunk(chunk: Chunk, settings: Settings) -> Encoded:
             defects.setdefault((defect.reason, defect.file), {})[place] = defect.detail
     for (reason, file), details in defects.items():
         encoded.drop(np.array([*details]), reason, details.__getitem__, file)
-
     src, tgt = _sides(chunk, encoded)
     if training:
         _filter_text(encoded, src, tgt, settings)
         src, tgt = _sides(chunk, encoded)
+    else:
+        encoded.text = _lines(src), _lines(tgt)
+
     hashed = training and settings.data.filter.duplicates
     threshold = settings.data.filter.near_duplicates if training else 0.0
-    encoded.hashes = filters.hashes(zip(src, tgt, strict=True) if hashed else ())
-    encoded.bands = filters.band_hashes(zip(src, tgt, strict=True), threshold)
-
-    src = [source.tagged(sentence) for sentence in src]
-    if not training:
-        encoded.text = _lines(src), _lines(tgt)
     encoded.src, encoded.src_lengths = settings.vocabularies.src.encode_flat(src)
     encoded.tgt, encoded.tgt_lengths = settings.vocabularies.tgt.encode_flat(tgt)
+    encoded.hashes = filters.hashes(zip(src, tgt, strict=True) if hashed else ())
+    encoded.bands = filters.band_hashes(zip(src, tgt, strict=True), threshold)
     places = encoded.kept()
     _filter_lengths(chunk, encoded, settings)
     encoded.keep(np.isin(places, encoded.kept()))
@@ -179,10 +173,7 @@ def _filter_text(
 def _filter_lengths(chunk: Chunk, encoded: Encoded, settings: Settings) -> None:
     places = encoded.kept()
     src, tgt = encoded.src_lengths, encoded.tgt_lengths
-    # A tag counts towards what the model reads, but is no part of the sentence.
-    tag_length = settings.tag_length(chunk.source)
-    shorter, longer = np.minimum(src - tag_length, tgt), np.maximum(src - tag_length, tgt)
-    longest = np.maximum(src, tgt)
+    shorter, longer = np.minimum(src, tgt), np.maximum(src, tgt)
     ratio = settings.data.filter.max_ratio if chunk.split == "train" else 0
     with np.errstate(over="ignore"):
         uneven = longer > (ratio or np.inf) * shorter
@@ -198,7 +189,7 @@ def _filter_lengths(chunk: Chunk, encoded: Encoded, settings: Settings) -> None:
 
     # A side may look like text and have no tokens: a model's own rules can remove it.
     encoded.drop(places[shorter == 1], EMPTY_SIDE, tokens)
-    encoded.drop(places[longest > settings.data.filter.max_length], filters.TOO_LONG, tokens)
+    encoded.drop(places[longer > settings.data.filter.max_length], filters.TOO_LONG, tokens)
     encoded.drop(places[uneven], filters.LENGTH_RATIO, tokens)
     if settings.data.vocabulary.tgt_types == "words":
         # An unknown label cannot be written: the tree has no form in this vocabulary.
@@ -216,9 +207,7 @@ def _filter_leaves(chunk: Chunk, encoded: Encoded, settings: Settings, places: P
     is_leaf = ~np.isin(encoded.tgt, brackets)
     ends = np.cumsum(is_leaf)[np.cumsum(encoded.tgt_lengths) - 1]
     leaves = np.split(encoded.tgt[is_leaf], ends[:-1])
-    tag_length = settings.tag_length(chunk.source)
-    tagged_sources = np.split(encoded.src, np.cumsum(encoded.src_lengths)[:-1])
-    sources = [tokens[tag_length:] for tokens in tagged_sources]
+    sources = np.split(encoded.src, np.cumsum(encoded.src_lengths)[:-1])
     other = [not np.array_equal(*each) for each in zip(sources, leaves, strict=True)]
 
     def detail(place: int) -> str:

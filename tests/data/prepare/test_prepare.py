@@ -17,7 +17,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flaxformer_mt.config import load_config
 from flaxformer_mt.config.schema import CorpusConfig, FilterConfig, VocabularyConfig
 from flaxformer_mt.data.corpus import CorpusError, Drops, read_pairs
 from flaxformer_mt.data.prepare import encode_corpora, manifest as manifests, sample as sampling
@@ -154,73 +153,6 @@ def test_a_tag_is_one_type_before_every_source_of_its_corpus(config, tmp_path, r
     other = replace(small, train=(replace(plain, tag="<x>"),))
     prepare(other, directory=tmp_path / "other", report=lines.append)
     assert any("data.train.train.tag = <x> is not in that vocabulary" in line for line in lines)
-
-
-ROW = "1 2 3 4 5 6 7 8 9"
-RUSSIAN = [
-    ("старый дом стоит на высокой горе у моря", "an old house stands on a high hill"),
-    ("чёрный кот видит старый дом на горе", "the black cat sees the old house"),
-]
-LONG = "the woman who sees no house in the long street has one lamp"
-NEAR = [(LONG, f"{LONG}, really"), *GOOD[:6], (f"{LONG}!", f"{LONG}, really!")]
-
-
-@pytest.mark.parametrize("tag", ["", "<bt>", "<synthetic>"])
-@pytest.mark.parametrize(
-    ("pairs", "settings", "dropped"),
-    [
-        ([*GOOD[:6], ("Nein", "Nein")], {"identical": True}, {"identical sides": 1}),
-        (
-            [("Да.", "Yes."), ("Нет.", "No."), ("Он здесь", "Он")],
-            {"script": 0.5},
-            {"another script": 1},
-        ),
-        ([*GOOD[:6], (ROW, "x"), ("x", ROW)], {"max_ratio": 3.0}, {"length ratio": 2}),
-        ([*GOOD[:6], *GOOD[:2]], {"duplicates": True}, {"duplicate": 2}),
-        (NEAR, {"near_duplicates": 0.7}, {"near-duplicate": 1}),
-    ],
-    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
-)
-def test_filters_see_no_tag(tmp_path, run, tag, pairs, settings, dropped):
-    write(tmp_path / "text", "train", pairs)
-    write(tmp_path / "text", "valid", pairs[:1])
-    config = data_config(
-        tmp_path / "text",
-        filter=FilterConfig(max_length=100, **settings),
-        src_lang="ru",
-        tgt_lang="en",
-        vocabulary=VocabularyConfig(size=52),
-    )
-    prepared = replace(config, train=(replace(config.train[0], tag=tag),))
-    prepare(prepared, directory=run)
-    assert read_manifest(run / "data")["corpora"][0]["dropped"] == dropped
-
-
-def test_a_copy_of_a_corpus_under_a_tag_is_all_duplicates(config, tmp_path, run):
-    (plain,) = config.train
-    copy = replace(plain, name="copy", tag="<bt>")
-    both = replace(config, train=(plain, copy), filter=FilterConfig(max_length=40, duplicates=True))
-    prepare(both, directory=run)
-    kept = [account["kept"] for account in read_manifest(run / "data")["corpora"]]
-    assert kept == [24, 0, 4]
-
-
-def test_the_corpus_given_first_keeps_what_two_have(tmp_path, run):
-    write(tmp_path / "text", "few", GOOD[:4])
-    write(tmp_path / "text", "many", GOOD)
-    given = [
-        f"data.folder={tmp_path / 'text'}",
-        *("data.train.zgood.src=few.en", "data.train.zgood.tgt=few.de"),
-        *("data.train.abad.src=many.en", "data.train.abad.tgt=many.de"),
-        "data.valid=few.en,few.de",
-    ]
-    config = load_config("files", [*given, "data.filter.duplicates=true"]).data
-    prepare(replace(config, vocabulary=VocabularyConfig(size=60)), directory=run)
-    accounts = read_manifest(run / "data")["corpora"]
-    assert [(one["key"], one["kept"]) for one in accounts[:2]] == [
-        ("data.train.zgood", 4),
-        ("data.train.abad", 20),
-    ]
 
 
 def test_what_is_held_out_does_not_depend_on_a_tag(config, tmp_path):
