@@ -88,11 +88,17 @@ def load_config(
     fill(config.unlock(), default_config(), "", spec)
     # Before an override can set a default on purpose.
     value = functools.partial(functools.reduce, lambda node, part: node[part])
-    free = [key for key in sized(TYPICAL) if value(key.split("."), config) == default_of(key)]
+    known = sized(TYPICAL, ("zh", "en"))  # any keys that `sized` has
+    free = [key for key in known if value(key.split("."), config) == default_of(key)]
     apply_overrides(config, overrides)
     if config.sizes == "corpus":
         given = {override.partition("=")[0] for override in overrides}
         free = [key for key in free if key not in given]
+        # What fits only something else is free with it alone.
+        if not {"model.tie", "data.vocabulary.shared"} <= {*free}:
+            free = [key for key in free if key not in ("model.tie", "data.vocabulary.shared")]
+        if "data.vocabulary.size" not in free:
+            free = [key for key in free if key != "data.vocabulary.soft_size"]
 
         def put(values: Mapping[str, Any]) -> None:
             with config.ignore_type():
@@ -105,11 +111,24 @@ def load_config(
             put(flatten(recorded))
             config.sizes = recorded.sizes
         elif count is not None and config.data.train:
-            put(sized(count(freeze(config, spec).data)))
+            data = freeze(config, spec).data
+            put(sized(count(data), (data.src_lang, data.tgt_lang)))
             config.sizes = "given"
     frozen = freeze(config, spec)
+    if recorded is not None:
+        frozen = _ordered_as(recorded, frozen)
     refuse_vain(frozen, overrides, spec, recorded=recorded)
     return frozen
+
+
+def _ordered_as(recorded: ExperimentConfig, config: ExperimentConfig) -> ExperimentConfig:
+    """A run's training corpora in its order, which decides duplicates and batches; new ones last.
+
+    Runs of early versions have them in the order of their names, whatever their configs say.
+    """
+    places = {corpus.name: place for place, corpus in enumerate(recorded.data.train)}
+    train = sorted(config.data.train, key=lambda corpus: places.get(corpus.name, len(places)))
+    return dataclasses.replace(config, data=dataclasses.replace(config.data, train=tuple(train)))
 
 
 def refuse_vain(
@@ -151,7 +170,11 @@ def apply_overrides(config: ConfigDict, overrides: Sequence[str] | Mapping[str, 
     """Sets each `a.b=value` or `{"a.b": value}` in place, by the schema's types.
 
     Two files, SRC,TGT, replace `data.train.NAME`, `data.valid`, or all of `data.train` or `.test`.
+    A vocabulary size that is set is a hard limit, unless `soft_size` is set too.
     """
+    keys = {override.partition("=")[0] for override in overrides}
+    if "data.vocabulary.size" in keys and "data.vocabulary.soft_size" not in keys:
+        config.data.vocabulary.soft_size = False
     if isinstance(overrides, Mapping):
         for key, value in overrides.items():
             _apply(config, key, value)
