@@ -56,7 +56,7 @@ def prepared(
     from flaxformer_mt.data.prepare.make import prepare
 
     with preparing(run) as folder:
-        if source is not None and not (folder / "vocabulary").exists():
+        if source is not None and not (folder / "vocabulary" / INDEX["vocabulary"]).exists():
             # Verified and written aside: half a vocabulary would be taken for the run's.
             vocabularies_of(source).save(folder / "vocabulary")
         yield prepare(

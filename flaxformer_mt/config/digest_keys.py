@@ -29,11 +29,16 @@ def deciding(config: ExperimentConfig, *kinds: Decides) -> dict[str, Any]:
 
     It means the same in every release: a setting that is added later is left out by default.
     """
-    return {
+    found = {
         key: value
         for key, value in flatten(config).items()
         if decides(key) in kinds and value != first_default(key)
     }
+    names = [corpus.name for corpus in config.data.train]
+    # Early versions sorted them.
+    if "training" in kinds and names != sorted(names):
+        found["data.train"] = names
+    return found
 
 
 def first_default(key: str) -> Any:

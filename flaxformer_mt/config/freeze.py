@@ -95,12 +95,27 @@ def _defaults(config: Any) -> dict[str, Any]:
 
 def freeze(config: Mapping[str, Any] | ConfigDict, origin: str) -> ExperimentConfig:
     """The frozen form of a mapping from `origin`, a file, with defaults. Raises ConfigError."""
-    plain = config.to_dict() if isinstance(config, ConfigDict) else config
+    plain = _in_order(config) if isinstance(config, ConfigDict) else config
     frozen: ExperimentConfig = _build(ExperimentConfig, plain, "", origin)
     frozen = dataclasses.replace(frozen, data=with_languages(frozen.data))
     if problems := list(inconsistencies(frozen, _flat(_defaults(frozen)))):
         raise ConfigError(f"{origin}: " + "; ".join(problems))
     return frozen
+
+
+def _in_order(config: ConfigDict) -> dict[str, Any]:
+    """The config as a dict, with corpora in the order in which they were set.
+
+    A ConfigDict gives its keys sorted, but the first of several equal pairs is kept.
+    """
+    plain: dict[str, Any] = config.to_dict()
+    for split in ("train", "test"):
+        try:
+            corpora, given = plain["data"][split], config["data"][split]
+            plain["data"][split] = {name: corpora[name] for name in vars(given)["_fields"]}
+        except (KeyError, TypeError):
+            continue  # `_build` says what is wrong with it
+    return plain
 
 
 def to_dict(config: ExperimentConfig) -> dict[str, Any]:

@@ -91,11 +91,17 @@ def load_config(
     fill(config.unlock(), default_config(), "", spec)
     # Before an override can set a default on purpose.
     value = functools.partial(functools.reduce, lambda node, part: node[part])
-    free = [key for key in sized(TYPICAL) if value(key.split("."), config) == default_of(key)]
+    known = sized(TYPICAL, ("zh", "en"))  # any keys that `sized` has
+    free = [key for key in known if value(key.split("."), config) == default_of(key)]
     apply_overrides(config, overrides)
     if config.sizes == "corpus":
         given = {override.partition("=")[0] for override in overrides}
         free = [key for key in free if key not in given]
+        # What fits only something else is free with it alone.
+        if not {"model.tie", "data.vocabulary.shared"} <= {*free}:
+            free = [key for key in free if key not in ("model.tie", "data.vocabulary.shared")]
+        if "data.vocabulary.size" not in free:
+            free = [key for key in free if key != "data.vocabulary.soft_size"]
 
         def put(values: Mapping[str, Any]) -> None:
             with config.ignore_type():
@@ -108,9 +114,12 @@ def load_config(
             put(flatten(recorded))
             config.sizes = recorded.sizes
         elif count is not None and config.data.train:
-            put(sized(count(freeze(config, spec).data)))
+            data = freeze(config, spec).data
+            put(sized(count(data), (data.src_lang, data.tgt_lang)))
             config.sizes = "given"
     frozen = _with_position_scale(freeze(config, spec), recorded)
+    if recorded is not None:
+        frozen = _ordered_as(recorded, frozen)
     refuse_vain(frozen, overrides, spec, recorded=recorded)
     said = {name: config.data[name] for name in ("src_lang", "tgt_lang")}
     assumption = assumed(dataclasses.replace(frozen.data, **said))
@@ -133,6 +142,16 @@ def _with_position_scale(
     if recorded is not None and recorded.model.positions == "learned":
         scale = recorded.model.position_scale
     return dataclasses.replace(config, model=dataclasses.replace(model, position_scale=scale))
+
+
+def _ordered_as(recorded: ExperimentConfig, config: ExperimentConfig) -> ExperimentConfig:
+    """A run's training corpora in its order, which decides duplicates and batches; new ones last.
+
+    Runs of early versions have them in the order of their names, whatever their configs say.
+    """
+    places = {corpus.name: place for place, corpus in enumerate(recorded.data.train)}
+    train = sorted(config.data.train, key=lambda corpus: places.get(corpus.name, len(places)))
+    return dataclasses.replace(config, data=dataclasses.replace(config.data, train=tuple(train)))
 
 
 def refuse_vain(
@@ -174,6 +193,7 @@ def apply_overrides(config: ConfigDict, overrides: Sequence[str] | Mapping[str, 
     """Sets each `a.b=value` or `{"a.b": value}` in place, by the schema's types.
 
     Two files, SRC,TGT, replace `data.train.NAME`, `data.valid`, or all of `data.train` or `.test`.
+    A vocabulary size that is set is a hard limit, unless `soft_size` is set too.
     """
     if not isinstance(overrides, Mapping):
         pairs = [override.partition("=") for override in overrides]
@@ -182,9 +202,12 @@ def apply_overrides(config: ConfigDict, overrides: Sequence[str] | Mapping[str, 
                 raise ConfigError(f"--config.{key}: write --config.KEY=VALUE")
     else:
         pairs = [(key, "=", value) for key, value in overrides.items()]
+    keys = [key for key, _, _ in pairs]
+    if "data.vocabulary.size" in keys and "data.vocabulary.soft_size" not in keys:
+        config.data.vocabulary.soft_size = False
     for key, _, value in pairs:
         _apply(config, key, value)
-    _let_go(config, [key for key, _, _ in pairs])
+    _let_go(config, keys)
 
 
 def _let_go(config: ConfigDict, given: Sequence[str]) -> None:

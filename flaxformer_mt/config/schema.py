@@ -139,6 +139,11 @@ class CorpusConfig:
 class VocabularyConfig:
     kind: Literal["bpe", "unigram"] = setting("bpe", "SentencePiece model type")
     size: int = setting(37000, "types (entries), special tokens included (per side, if not shared)")
+    soft_size: bool = operational(
+        False,
+        "take fewer types than `size` if the text yields fewer, and more if its characters need "
+        "more, instead of refusing the text; the config `files` sets it with a size of its choice",
+    )
     shared: bool = setting(True, "one vocabulary for both sides")
     tgt_types: Literal["pieces", "words", "brackets"] = setting(
         "pieces",

@@ -13,6 +13,9 @@ from flaxformer_mt.errors import UserError
 
 _TRAINING_THREADS = 16  # fixed: a unigram model depends on it
 _DEFAULT_LONGEST_LINE = 4192
+_ATTEMPTS = 3  # the size chosen, one for its characters, and what the text then yields
+_TOO_HIGH = re.compile(r"Vocabulary size too high .*<= (\d+)")
+_TOO_LOW = re.compile(r"smaller than required_chars\. \d+ vs (\d+)")
 
 
 class VocabularyError(UserError):
@@ -32,6 +35,27 @@ def trained_model(
     `marks` has the ids of pad, bos, eos and unk. Raises VocabularyError.
     """
     kept = list(sentences)
+    size = config.size
+    for _ in range(_ATTEMPTS):
+        try:
+            return _trained(kept, config, size, marks, words=words, tags=tags)
+        except RuntimeError as error:
+            fitting = _fitting(str(error), size) if config.soft_size else None
+            if fitting is None:
+                raise VocabularyError(_explain(str(error), config)) from error
+            size = fitting
+    raise VocabularyError(f"SentencePiece could not train a vocabulary of {size:,} types")
+
+
+def _trained(
+    sentences: Sequence[str],
+    config: VocabularyConfig,
+    size: int,
+    marks: Mapping[str, int],
+    *,
+    words: bool,
+    tags: Sequence[str],
+) -> bytes:
     kind: dict[str, Any] = {
         "model_type": config.kind,
         "character_coverage": config.character_coverage,
@@ -40,25 +64,32 @@ def trained_model(
     if words:
         kind = {"model_type": "word", "use_all_vocab": True, "character_coverage": 1.0}
     # SentencePiece silently skips longer lines.
-    longest = max((len(sentence.encode()) for sentence in kept), default=0)
+    longest = max((len(sentence.encode()) for sentence in sentences), default=0)
     ids: dict[str, Any] = {f"{mark}_id": number for mark, number in marks.items()}
     model = io.BytesIO()
-    try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(kept),
-            model_writer=model,
-            vocab_size=config.size,
-            user_defined_symbols=list(tags),
-            **kind,
-            **_normalizing(config.normalization),
-            **ids,
-            max_sentence_length=max(longest, _DEFAULT_LONGEST_LINE),
-            num_threads=_TRAINING_THREADS,
-            minloglevel=2,
-        )
-    except RuntimeError as error:
-        raise VocabularyError(_explain(str(error), config)) from error
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(sentences),
+        model_writer=model,
+        vocab_size=size,
+        user_defined_symbols=list(tags),
+        **kind,
+        **_normalizing(config.normalization),
+        **ids,
+        max_sentence_length=max(longest, _DEFAULT_LONGEST_LINE),
+        num_threads=_TRAINING_THREADS,
+        minloglevel=2,
+    )
     return model.getvalue()
+
+
+def _fitting(message: str, size: int) -> int | None:
+    """A size that the text allows, by SentencePiece's message."""
+    if found := _TOO_HIGH.search(message):
+        return int(found[1])
+    if found := _TOO_LOW.search(message):
+        # As many joined pieces as were meant for text of few characters.
+        return int(found[1]) + size
+    return None
 
 
 def _normalizing(form: normalization.Form | Literal["none"]) -> dict[str, Any]:
@@ -76,10 +107,10 @@ def _normalizing(form: normalization.Form | Literal["none"]) -> dict[str, Any]:
 
 
 def _explain(message: str, config: VocabularyConfig) -> str:
-    if found := re.search(r"Vocabulary size too high .*<= (\d+)", message):
+    if found := _TOO_HIGH.search(message):
         most = f"{int(found[1]):,}"
         return f"data.vocabulary.size: the training text yields {most} types: set {most} or less"
-    if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
+    if found := _TOO_LOW.search(message):
         return (
             f"data.vocabulary.size is {config.size:,}, but characters and marks alone take "
             f"{int(found[1]):,}: raise it, or lower data.vocabulary.character_coverage"

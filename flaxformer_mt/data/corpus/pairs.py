@@ -8,7 +8,7 @@ import hashlib
 import itertools
 import re
 from collections.abc import Callable, Container, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.errors import UserError
@@ -99,8 +99,8 @@ class Drops:
 class Source:
     """A corpus that was found, and can be read and pickled.
 
-    With a `tag`, that token stands before each source (Caswell et al. 2019). With a `fraction`,
-    these are the validation pairs if `held_out`, else the rest.
+    With a `tag`, that token joins each source once filters have seen it (`tagged`; Caswell et al.
+    2019). With a `fraction`, these are the validation pairs if `held_out`, else the rest.
     """
 
     files: Mapping[str, AnyPath]  # what is read, by setting name
@@ -112,12 +112,16 @@ class Source:
     fraction: float = 0.0
     held_out: bool = False
 
-    @functools.cached_property
-    def _lead(self) -> bytes:
-        return f"{self.tag} ".encode() if self.tag else b""
+    def tagged(self, src: bytes) -> bytes:
+        """A source as the model reads it, after the tag."""
+        return f"{self.tag} ".encode() + src if self.tag else src
+
+    def file_of(self, side: Literal["src", "tgt"]) -> str:
+        """The file that holds a side, for messages; the corpus's label if one holds both."""
+        return self.label if self.where else str(self.files[side])
 
     def records(self) -> Iterator[tuple[bytes, ...]]:
-        """The two texts, streaming, or one column that says why they aren't found.
+        """The two texts without the tag, streaming, or one column: why they aren't found.
 
         Record n, from 1, counts through all parts and is "line" n. Raises CorpusError.
         """
@@ -127,7 +131,7 @@ class Source:
             except NoText as why:
                 yield ("\0".join(why.args).encode(),)
             else:
-                yield self._lead + src, tgt
+                yield src, tgt
 
     def check(self, columns: tuple[bytes, ...], line: int = 0) -> Defect | None:
         """None if these columns of a line are a source and a target sentence in UTF-8.
@@ -136,8 +140,8 @@ class Source:
         """
         if len(columns) != 2:
             return Defect(self.label, line, *columns[0].decode().split("\0", 1))
-        src, tgt = columns[0].removeprefix(self._lead), columns[1]
-        files = (self.label, self.label) if self.where else self.files.values()
+        src, tgt = columns
+        files = self.file_of("src"), self.file_of("tgt")
         for side, text, file in zip(("source", "target"), (src, tgt), files, strict=True):
             if control := _CONTROL.search(text):
                 detail = f"U+{control.group()[0]:04X} at byte {control.start() + 1}"
@@ -152,7 +156,6 @@ class Source:
             if is_blank(decoded):
                 return Defect(str(file), line, EMPTY_SIDE, f"the {side} is blank")
         if self.fraction:
-            # By the source text, without the tag.
             digest = hashlib.blake2b(src.strip(), digest_size=8).digest()
             if (int.from_bytes(digest) < self.fraction * 2**64) != self.held_out:
                 reason = TRAINED_ON if self.held_out else HELD_OUT

@@ -59,6 +59,9 @@ def require_matches(pattern: str, folder: str, key: str) -> tuple[AnyPath, ...]:
             store, bucket, *inner = str(located).replace("://", "/").split("/")
             found = list(bucket_path(f"{store}://{bucket}").glob("/".join(inner)))
         found = [path for path in found if not path.is_dir()]
+        for path in found:
+            if isinstance(path, Path) and not path.is_file():
+                raise CorpusError(f"{key}: {path} is a pipe or a device: write it to a file")
     if not found:
         where = f"or data.folder, where relative paths start (now {folder!r})"
         raise CorpusError(f"{key}: no file matches {located}; set {key}, {where}")

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from flaxformer_mt.config import CorpusConfig, DataConfig
@@ -72,7 +73,24 @@ def open_source(
             if key == "data.valid":
                 text += "; or hold out training text with data.valid_fraction=0.01"
             raise CorpusError(text)
-    return dataclasses.replace(_opened(corpus, folder, key, fetch), tag=corpus.tag)
+    source = dataclasses.replace(_opened(corpus, folder, key, fetch), tag=corpus.tag)
+    if "src" in CORPUS_SETTINGS[corpus.kind].needed:
+        _require_two_sides(corpus, source, key)
+    return source
+
+
+def _require_two_sides(corpus: CorpusConfig, source: Source, key: str) -> None:
+    """Raises CorpusError if one file, or one key, is named as both sides."""
+    src, tgt = source.files.get("src"), source.files.get("tgt")
+    same = corpus.src == corpus.tgt
+    if isinstance(src, Path) and isinstance(tgt, Path):
+        same = src.samefile(tgt)
+    if same:
+        what = "file" if corpus.kind == "files" else "key"
+        raise CorpusError(
+            f"{key}.src and {key}.tgt name the same {what}, {corpus.src!r}: set one of them to "
+            "the other language's"
+        )
 
 
 def _opened(corpus: CorpusConfig, folder: str, key: str, fetch: bool) -> Source:
@@ -114,7 +132,7 @@ def _drawn(split: Any, size: int) -> Iterator[tuple[bytes, bytes]]:
 def read_pairs(
     corpus: CorpusConfig, folder: str = "", *, drops: Drops | None = None, key: str = ""
 ) -> Iterator[Pair]:
-    """The pairs of the corpus under `key` in order, streaming.
+    """The pairs of the corpus under `key` in order, streaming, sources with their tag.
 
     A pair with invalid UTF-8, a control character, an empty side, or not exactly two texts is
     counted in `drops`, or without `drops`, as for test sets, an error. Raises CorpusError.
@@ -125,7 +143,7 @@ def read_pairs(
         defect = source.check(columns, line)
         if defect is None:
             src, tgt = columns
-            yield Pair(line, src.decode(), tgt.decode())
+            yield Pair(line, source.tagged(src).decode(), tgt.decode())
         elif drops is None:
             advice = "this corpus may not skip pairs: correct the line"
             raise CorpusError(f"{defect} ({key}); {advice}")

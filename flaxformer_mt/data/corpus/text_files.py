@@ -124,6 +124,8 @@ def _blocks(path: AnyPath, place: Place) -> Iterator[list[bytes]]:
             # Gives what came before a fault.
             read: Callable[[int], bytes] = getattr(stream, "read1", stream.read)
             while data := read(BLOCK):
+                if count == place.line_ends:
+                    _require_line_feeds(path, data)
                 end = data.rfind(b"\n")
                 if end < 0:
                     begun += data
@@ -142,6 +144,16 @@ def _blocks(path: AnyPath, place: Place) -> Iterator[list[bytes]]:
         if (explained := damage(path, error, after=count)) is None:
             raise
         raise explained from error
+
+
+def _require_line_feeds(path: AnyPath, beginning: bytes) -> None:
+    """Raises CorpusError for text whose lines end in carriage returns, as on the first Macs."""
+    alone = beginning.count(b"\r") - beginning.count(b"\r\n") - beginning.endswith(b"\r")
+    if alone > beginning.count(b"\n"):
+        advice = f"tr '\\r' '\\n' < {path} > NEW"
+        raise CorpusError(
+            f"{path}:1: lines end in carriage returns (CR) alone, not in line feeds: {advice}"
+        )
 
 
 def too_long(name: object, line: int) -> CorpusError:

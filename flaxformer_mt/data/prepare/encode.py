@@ -3,18 +3,19 @@
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Int32, Int64, UInt64
 
-from flaxformer_mt.config.schema import DataConfig
+from flaxformer_mt.config.schema import DataConfig, FilterConfig
 from flaxformer_mt.data.corpus import EMPTY_SIDE, EXAMPLES, Defect, Drops, Place, Source, part_of
 from flaxformer_mt.data.corpus.text_files import require_stamp
 from flaxformer_mt.data.prepare import filters
-from flaxformer_mt.data.vocabulary import BLANK, UNK, Vocabularies
+from flaxformer_mt.data.vocabulary import BLANK, UNK, Vocabularies, Vocabulary
 
 CHUNK = 4096  # records that are encoded at a time
+Side = Literal["src", "tgt"]
 Places = Int64[np.ndarray, " records"]
 
 
@@ -51,6 +52,15 @@ class Range(NamedTuple):
             line += len(chunk)
 
 
+class UnknownText(NamedTuple):
+    """Text that became an unknown token, and its place: the record, from 0 within its chunk."""
+
+    record: int
+    side: Side
+    file: str
+    text: str
+
+
 class Encoded:
     """What became of a chunk: which records are kept, their tokens, and why others are not."""
 
@@ -67,6 +77,7 @@ class Encoded:
         self.mask: Bool[np.ndarray, " records"] = np.ones(read, bool)
         self.drops = Drops()
         self.text = b"", b""  # validation: each side's sentences, one a line; others: nothing
+        self.unknowns = list[UnknownText]()  # examples
 
     def kept(self) -> Places:
         return np.flatnonzero(self.mask)
@@ -122,61 +133,84 @@ def encode_part(part: Chunk | Range, settings: Settings) -> list[Encoded]:
     return encoded
 
 
-def encode_chunk(chunk: Chunk, settings: Settings) -> Encoded:
-    """Check, filter, encode, and filter by length; a dropped record has one reason.
+def sift(chunk: Chunk, config: FilterConfig, scripts: tuple[str, str]) -> Encoded:
+    """Checks a chunk's records, and filters training text as it stands, without the corpus's tag.
 
-    Only what the model cannot take is left out of validation, which is sides that are empty or too
-    long or words without a type: the other filters clean what is learned from.
+    Nothing is encoded yet.
     """
     records, source = chunk.records, chunk.source
     encoded = Encoded(len(records), record_bytes(records), chunk.first_line, source.label)
-    training = chunk.split == "train"
     defects: dict[tuple[str, str], dict[int, str]] = {}
     for place, columns in enumerate(records):
         if (defect := source.check(columns)) is not None:
             defects.setdefault((defect.reason, defect.file), {})[place] = defect.detail
     for (reason, file), details in defects.items():
         encoded.drop(np.array([*details]), reason, details.__getitem__, file)
-    src, tgt = _sides(chunk, encoded)
-    if training:
-        _filter_text(encoded, src, tgt, settings)
-        src, tgt = _sides(chunk, encoded)
-    else:
-        encoded.text = _lines(src), _lines(tgt)
+    if chunk.split == "train":
+        _filter_text(encoded, *sides(chunk, encoded), config, scripts)
+    return encoded
 
-    hashed = training and settings.data.filter.duplicates
-    threshold = settings.data.filter.near_duplicates if training else 0.0
+
+def encode_chunk(chunk: Chunk, settings: Settings) -> Encoded:
+    """Check, filter, tag, encode, and filter by length; a dropped record has one reason.
+
+    Only what the model cannot take is left out of validation, which is sides that are empty or too
+    long or words without a type: the other filters clean what is learned from.
+    """
+    config = settings.data.filter
+    encoded = sift(chunk, config, settings.scripts)
+    src, tgt = sides(chunk, encoded)
+    if chunk.split == "train":
+        encoded.hashes = filters.hashes(zip(src, tgt, strict=True) if config.duplicates else ())
+        encoded.bands = filters.band_hashes(zip(src, tgt, strict=True), config.near_duplicates)
+    else:
+        encoded.hashes, encoded.bands = filters.hashes(()), filters.band_hashes((), 0.0)
+
+    # From here on with the tag, which the filters above must not take for text.
+    src = [*map(chunk.source.tagged, src)]
+    if chunk.split != "train":
+        encoded.text = _lines(src), _lines(tgt)
     encoded.src, encoded.src_lengths = settings.vocabularies.src.encode_flat(src)
     encoded.tgt, encoded.tgt_lengths = settings.vocabularies.tgt.encode_flat(tgt)
-    encoded.hashes = filters.hashes(zip(src, tgt, strict=True) if hashed else ())
-    encoded.bands = filters.band_hashes(zip(src, tgt, strict=True), threshold)
     places = encoded.kept()
     _filter_lengths(chunk, encoded, settings)
     encoded.keep(np.isin(places, encoded.kept()))
+    encoded.unknowns = [
+        *_unknown_texts(chunk, encoded, "src", settings.vocabularies.src),
+        *_unknown_texts(chunk, encoded, "tgt", settings.vocabularies.tgt),
+    ]
     return encoded
 
 
 def _filter_text(
-    encoded: Encoded, src: Sequence[bytes], tgt: Sequence[bytes], settings: Settings
+    encoded: Encoded,
+    src: Sequence[bytes],
+    tgt: Sequence[bytes],
+    config: FilterConfig,
+    scripts: tuple[str, str],
 ) -> None:
     places = encoded.kept()
-    if settings.data.filter.identical:
+    if config.identical:
         same = np.array([a.strip() == b.strip() for a, b in zip(src, tgt, strict=True)], bool)
         encoded.drop(places[same], filters.IDENTICAL, "source and target are identical")
-    share = settings.data.filter.script
-    sides = "source", "target"
-    for side, sentences, script in zip(sides, (src, tgt), settings.scripts, strict=True):
-        detail = f"under {share:.0%} of the {side}'s letters are {script}"
-        encoded.drop(places[filters.other_script(sentences, script, share)], filters.SCRIPT, detail)
+    names = "source", "target"
+    for name, sentences, script in zip(names, (src, tgt), scripts, strict=True):
+        detail = f"under {config.script:.0%} of the {name}'s letters are {script}"
+        odd = filters.other_script(sentences, script, config.script)
+        encoded.drop(places[odd], filters.SCRIPT, detail)
 
 
 def _filter_lengths(chunk: Chunk, encoded: Encoded, settings: Settings) -> None:
     places = encoded.kept()
     src, tgt = encoded.src_lengths, encoded.tgt_lengths
-    shorter, longer = np.minimum(src, tgt), np.maximum(src, tgt)
+    # The tag counts only where the model must find room for it.
+    tag = _tag_length(chunk.source.tag, settings.vocabularies.src)
+    text = src - tag
+    shorter, longer = np.minimum(text, tgt), np.maximum(text, tgt)
     ratio = settings.data.filter.max_ratio if chunk.split == "train" else 0
     with np.errstate(over="ignore"):
         uneven = longer > (ratio or np.inf) * shorter
+    too_long = np.maximum(src, tgt) > settings.data.filter.max_length
 
     def tokens(place: int) -> str:
         number = np.searchsorted(places, place)
@@ -189,17 +223,48 @@ def _filter_lengths(chunk: Chunk, encoded: Encoded, settings: Settings) -> None:
 
     # A side may look like text and have no tokens: a model's own rules can remove it.
     encoded.drop(places[shorter == 1], EMPTY_SIDE, tokens)
-    encoded.drop(places[longer > settings.data.filter.max_length], filters.TOO_LONG, tokens)
+    encoded.drop(places[too_long], filters.TOO_LONG, tokens)
     encoded.drop(places[uneven], filters.LENGTH_RATIO, tokens)
     if settings.data.vocabulary.tgt_types == "words":
         # An unknown label cannot be written: the tree has no form in this vocabulary.
         odd = np.unique(np.repeat(places, tgt)[encoded.tgt == UNK])
         encoded.drop(odd, filters.UNKNOWN_WORD, unknown)
     elif settings.data.vocabulary.tgt_types == "brackets" and len(places):
-        _filter_leaves(chunk, encoded, settings, places)
+        _filter_leaves(chunk, encoded, settings, places, tag)
 
 
-def _filter_leaves(chunk: Chunk, encoded: Encoded, settings: Settings, places: Places) -> None:
+def _tag_length(tag: str, vocabulary: Vocabulary) -> int:
+    """Tokens that a tag puts before a source, among them a blank."""
+    return len(vocabulary.encode([tag])[0]) if tag else 0
+
+
+def _unknown_texts(
+    chunk: Chunk, encoded: Encoded, side: Side, vocabulary: Vocabulary
+) -> list[UnknownText]:
+    """The first text of each kept sentence that became an unknown token.
+
+    Of every sentence: which examples are shown must not depend on where chunks end.
+    """
+    ids, lengths = (
+        (encoded.src, encoded.src_lengths) if side == "src" else (encoded.tgt, encoded.tgt_lengths)
+    )
+    unknown = np.flatnonzero(ids == UNK)
+    rows = np.unique(np.searchsorted(np.cumsum(lengths), unknown, side="right"))
+    file = chunk.source.file_of(side)
+    found = list[UnknownText]()
+    for place in encoded.kept()[rows].tolist():
+        src, tgt = chunk.records[place]
+        sentence = chunk.source.tagged(src) if side == "src" else tgt
+        tokens, spans = vocabulary.encode_with_spans(sentence.decode())
+        begin, end = spans[tokens.index(UNK)]
+        text = sentence[begin:end].decode(errors="replace").strip()
+        found.append(UnknownText(place, side, file, text))
+    return found
+
+
+def _filter_leaves(
+    chunk: Chunk, encoded: Encoded, settings: Settings, places: Places, tag: int
+) -> None:
     """Drops the trees of `places` whose leaves are not, token by token, their sources' words."""
     signs = ("(", ")")
     pieces = [piece.removeprefix(BLANK) for piece in settings.vocabularies.tgt.pieces()]
@@ -208,7 +273,9 @@ def _filter_leaves(chunk: Chunk, encoded: Encoded, settings: Settings, places: P
     ends = np.cumsum(is_leaf)[np.cumsum(encoded.tgt_lengths) - 1]
     leaves = np.split(encoded.tgt[is_leaf], ends[:-1])
     sources = np.split(encoded.src, np.cumsum(encoded.src_lengths)[:-1])
-    other = [not np.array_equal(*each) for each in zip(sources, leaves, strict=True)]
+    other = [
+        not np.array_equal(source[tag:], leaf) for source, leaf in zip(sources, leaves, strict=True)
+    ]
 
     def detail(place: int) -> str:
         words = chunk.records[place][1].decode("utf-8").split(" ")
@@ -224,7 +291,8 @@ def record_bytes(records: Sequence[tuple[bytes, ...]]) -> int:
     return sum(len(column) + 1 for columns in records for column in columns)
 
 
-def _sides(chunk: Chunk, encoded: Encoded) -> tuple[list[bytes], list[bytes]]:
+def sides(chunk: Chunk, encoded: Encoded) -> tuple[list[bytes], list[bytes]]:
+    """The kept sources, without the tag, and targets."""
     kept = [chunk.records[place] for place in encoded.kept()]
     return [src for src, _ in kept], [tgt for _, tgt in kept]
 

@@ -20,23 +20,55 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Int32
 
-from flaxformer_mt.data.corpus import Drops, Source, open_split
+from flaxformer_mt.data.corpus import EXAMPLES, Drops, Source, open_split
 from flaxformer_mt.data.corpus.pairs import ELSEWHERE
-from flaxformer_mt.data.prepare.encode import Chunk, Encoded, Range, Settings, encode_chunk
+from flaxformer_mt.data.prepare.encode import (
+    Chunk,
+    Encoded,
+    Range,
+    Settings,
+    Side,
+    encode_chunk,
+)
 from flaxformer_mt.data.prepare.filters import DUPLICATE, NEAR_DUPLICATE, Seen, SeenNear
 from flaxformer_mt.data.prepare.manifest import VALID_TEXT, PrepareError, Report
-from flaxformer_mt.data.prepare.sample import nothing_left, share_of, text_bytes
+from flaxformer_mt.data.prepare.sample import (
+    nothing_left,
+    require_decodable,
+    share_of,
+    text_bytes,
+)
 from flaxformer_mt.data.prepare.spread import Spread
 from flaxformer_mt.data.processes import end_with_parent, mapped, processors, signals_held_back
 from flaxformer_mt.data.store_writer import StoreWriter
+from flaxformer_mt.data.vocabulary import UNK
 from flaxformer_mt.errors import FAILED
 from flaxformer_mt.progress import Meter
 
 Encode = Callable[[Chunk], Encoded]
+MANY_UNKNOWN = 0.01  # of a side's tokens: more than this is said
 SHORT = 5  # a corpus of fewer chunks is encoded before a process has started
 _AHEAD = 3  # chunks under way for each worker: none waits for the reader, and memory stays small
+_NAMES: dict[Side, str] = {"src": "source", "tgt": "target"}
+
+
+@dataclasses.dataclass
+class UnknownTokens:
+    """How many of a side's tokens, end marks included, its vocabulary doesn't know."""
+
+    tokens: int = 0
+    unknown: int = 0
+    examples: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+
+    def add(self, ids: Int32[np.ndarray, " tokens"], examples: Sequence[dict[str, Any]]) -> None:
+        self.tokens += len(ids)
+        self.unknown += int(np.count_nonzero(ids == UNK))
+        for example in examples:
+            known = {each["text"] for each in self.examples}
+            if len(known) < EXAMPLES and example["text"] not in known:
+                self.examples.append(example)
 
 
 @dataclasses.dataclass
@@ -48,12 +80,40 @@ class Account:
     read: int = 0
     kept: int = 0
     drops: Drops = dataclasses.field(default_factory=Drops)
+    unknown: dict[Side, UnknownTokens] = dataclasses.field(
+        default_factory=lambda: {"src": UnknownTokens(), "tgt": UnknownTokens()}
+    )
 
     def add(self, encoded: Encoded) -> None:
         """What became of the corpus's next chunk; where chunks end makes no difference."""
         self.read += encoded.read
         self.kept += len(encoded.src_lengths)
         self.drops.merge(encoded.drops)
+        tokens: dict[Side, Any] = {"src": encoded.src, "tgt": encoded.tgt}
+        for side, ids in tokens.items():
+            examples = [
+                {"file": file, "line": encoded.first_line + place, "text": text}
+                for place, of_side, file, text in encoded.unknowns
+                # It may be dropped as a duplicate after it was encoded.
+                if of_side == side and encoded.mask[place]
+            ]
+            self.unknown[side].add(ids, examples)
+
+    def warnings(self) -> Iterator[str]:
+        """A line for each side of which more than `MANY_UNKNOWN` of the tokens are unknown."""
+        for side, of_side in self.unknown.items():
+            if of_side.unknown <= MANY_UNKNOWN * of_side.tokens:
+                continue
+            share = of_side.unknown / of_side.tokens
+            count = f"{of_side.unknown:,} of {of_side.tokens:,} {_NAMES[side]} tokens ({share:.1%})"
+            texts = ", ".join(repr(example["text"]) for example in of_side.examples)
+            first = of_side.examples[0] if of_side.examples else {"file": "", "line": 0}
+            where = f", first in {first['file']}:{first['line']}" if texts else ""
+            yield (
+                f"warning: {self.key}: {count} are unknown to the vocabulary"
+                f"{': ' if texts else ''}{texts}{where}; learn a vocabulary from such text, or "
+                "set data.vocabulary.byte_fallback=true"
+            )
 
     def __str__(self) -> str:
         line = f"{self.key}: {self.read:,} pairs read, {self.kept:,} kept"
@@ -66,7 +126,8 @@ class Account:
     def to_json(self) -> dict[str, Any]:
         counts = {"key": self.key, "split": self.split, "read": self.read, "kept": self.kept}
         examples = [example._asdict() for example in self.drops.examples]
-        return {**counts, "dropped": self.drops.counts, "examples": examples}
+        unknown = {side: dataclasses.asdict(found) for side, found in self.unknown.items()}
+        return {**counts, "dropped": self.drops.counts, "examples": examples, "unknown": unknown}
 
 
 def encode_corpora(
@@ -120,6 +181,9 @@ def encode_corpora(
                     account.add(encoded)
                     meter.advance(lines=encoded.read, size=encoded.read if count else encoded.size)
             report(f"prepare: {account}")
+            require_decodable(key, source, account.read, account.drops, config)
+            for warning in account.warnings():
+                report(f"prepare: {warning}")
         return writer.finish(), accounts
 
 

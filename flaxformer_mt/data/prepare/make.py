@@ -82,9 +82,12 @@ def prepare(
     wanted = {"data": MANIFEST, ASIDE: None, "vocabulary": vocabulary.INDEX}
     for name, index in wanted.items():
         place = directory / name
+        has_index = index and (place / index).exists()
+        if place.is_symlink() and not has_index:
+            raise PrepareError(f"{place}: is a link, but must be a folder; remove the link")
         if place.exists() and not place.is_dir():
             raise PrepareError(f"{place}: is a file, but must be a folder; move it away")
-        if place.exists() and index and not (place / index).exists() and any(place.iterdir()):
+        if place.exists() and index and not has_index and any(place.iterdir()):
             raise PrepareError(f"{place}: holds files but no {index}: move it away, or restore it")
     scripts = _scripts(config)
     if config.filter.near_duplicates and importlib.util.find_spec("rensa") is None:
@@ -163,7 +166,9 @@ def _make(
     else:
         # What is kept must be of the text that names it.
         def train() -> tuple[Vocabularies, int, list[int]]:
-            trained = train_vocabulary(config, seed, report, spread=spread, bar=bar)
+            trained = train_vocabulary(
+                config, seed, report, scripts=scripts, spread=spread, bar=bar
+            )
             manifests.require_unchanged(inputs)
             return trained
 

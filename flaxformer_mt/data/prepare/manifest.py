@@ -54,6 +54,8 @@ def settings_of(config: DataConfig, seed: int) -> dict[str, Any]:
             settings[f"data.{room}.{name}"] = list(value) if isinstance(value, tuple) else value
     # Drawn from the stored pairs in every epoch.
     del settings["data.vocabulary.sampling"]
+    # It decides whether there is a vocabulary, not which.
+    del settings["data.vocabulary.soft_size"]
     return settings
 
 

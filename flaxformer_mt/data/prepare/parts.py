@@ -16,12 +16,12 @@ import numpy as np
 
 from flaxformer_mt.data.corpus import Defect, Drops
 from flaxformer_mt.data.corpus.paths import AnyPath, reaching
-from flaxformer_mt.data.prepare.encode import Encoded, Range
+from flaxformer_mt.data.prepare.encode import Encoded, Range, UnknownText
 from flaxformer_mt.data.processes import mapped
 from flaxformer_mt.data.vocabulary import Vocabularies, Vocabulary
 from flaxformer_mt.files.atomic import write_whole
 
-_FORMAT = 1
+_FORMAT = 2  # 1: without unknown text
 _THREADS = 8  # a bucket takes its time
 # The arrays of `Encoded` by their types; none is negative, so that they are kept in smaller ones.
 _KINDS = {
@@ -124,15 +124,17 @@ def _to_arrays(chunks: Sequence[Encoded]) -> Arrays:
             arrays[f"{name}{number}"] = values.astype(np.min_scalar_type(values.max(initial=0)))
         text = [side.decode() for side in chunk.text]
         drops = vars(chunk.drops).values()
-        others.append((chunk.read, chunk.size, chunk.first_line, chunk.label, text, *drops))
+        whole = chunk.read, chunk.size, chunk.first_line, chunk.label
+        others.append((*whole, text, *drops, chunk.unknowns))
     return arrays | {"others": np.frombuffer(json.dumps(others).encode(), np.uint8)}
 
 
 def _from_arrays(arrays: Arrays) -> Iterator[Encoded]:
     others = json.loads(arrays["others"].tobytes())
-    for number, (read, size, line, label, (src, tgt), counts, examples) in enumerate(others):
-        encoded = Encoded(read, size, line, label)
+    for number, (*whole, (src, tgt), counts, examples, unknowns) in enumerate(others):
+        encoded = Encoded(*whole)
         encoded.text = src.encode(), tgt.encode()
+        encoded.unknowns = [UnknownText(*unknown) for unknown in unknowns]
         encoded.drops = Drops(counts, [Defect(*example) for example in examples])
         for name, kind in _KINDS.items():
             setattr(encoded, name, arrays[f"{name}{number}"].astype(kind))

@@ -58,7 +58,26 @@ def describe(manifest: dict[str, Any]) -> str:
         for side, figures in sides.items()
     ]
     header = ["tokens", "total", "mean", "median", "p95", "p99", "max"]
-    return "\n".join([*lines, "", aligned(header, lengths)])
+    lines += ["", aligned(header, lengths)]
+    if unknown := _unknown_tokens(manifest):
+        lines += ["", unknown]
+    return "\n".join(lines)
+
+
+def _unknown_tokens(manifest: dict[str, Any]) -> str:
+    """A table of the sides with tokens that the vocabulary doesn't know, if there are any."""
+    rows = []
+    for account in manifest["corpora"]:
+        # Early manifests don't count them.
+        for side, found in account.get("unknown", {}).items():
+            if found["unknown"]:
+                share = found["unknown"] / found["tokens"]
+                texts = " ".join(repr(example["text"]) for example in found["examples"])
+                name = f"{account['key']} {side}"
+                rows.append([name, f"{found['unknown']:,}", f"{share:.2%}", texts])
+    if not rows:
+        return ""
+    return aligned(["unknown tokens", "number", "share", "examples"], rows, left=(0, 3))
 
 
 def lengths_of(pairs: TokenPairs) -> dict[str, Any]:

@@ -1,19 +1,25 @@
 """Learns the vocabulary from a sample drawn evenly over the training corpora."""
 
+import functools
 import itertools
+import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
+from flaxformer_mt.config.languages import SCRIPT_OF
 from flaxformer_mt.config.schema import DataConfig
 from flaxformer_mt.data import vocabulary
 from flaxformer_mt.data.corpus import CorpusError, Drops, Source, open_split, paths
+from flaxformer_mt.data.corpus.encodings import likely_encoding
+from flaxformer_mt.data.corpus.pairs import HELD_OUT, INVALID_UTF8, TRAINED_ON
 from flaxformer_mt.data.corpus.paths import AnyPath
 from flaxformer_mt.data.corpus.text_files import damage, open_text, tab_separated
 from flaxformer_mt.data.prepare.encode import record_bytes
 from flaxformer_mt.data.prepare.manifest import PrepareError, Report, named_corpora
+from flaxformer_mt.data.prepare.sieve import Record, Sieve, mix, resized, without_uneven
 from flaxformer_mt.data.prepare.spread import Spread
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.progress import Meter
@@ -21,8 +27,9 @@ from flaxformer_mt.progress import Meter
 ENOUGH = 1_000_000  # pairs of a corpus that `count_pairs` reads at most: seconds
 _AT_A_TIME = 1 << 14
 _HEAD = 1 << 22
+MOST_UNDECODABLE = 0.2  # of a corpus's lines
+_LOOKED_AT = 100  # lines whose encoding is guessed
 
-Record = tuple[Source, tuple[bytes, ...]]
 T = TypeVar("T")
 
 
@@ -46,11 +53,15 @@ def count_pairs(config: DataConfig) -> int:
 def _count(split: str, config: DataConfig, most: int | None) -> int:
     pairs, drops = 0, Drops()
     opened = open_split(config, split, fetch=False)
-    for _, corpus, source in opened:
+    for key, corpus, source in opened:
         if corpus.kind == "synthetic":
             pairs += corpus.size
-        else:
-            pairs += sum(1 for _ in itertools.islice(_sound_records([source], drops), most))
+            continue
+        of_corpus = Drops()
+        number = sum(1 for _ in itertools.islice(_sound_records(source, of_corpus), most))
+        require_decodable(key, source, number + of_corpus.total, of_corpus, config)
+        pairs += number
+        drops.merge(of_corpus)
     if opened and not pairs:
         raise nothing_left(split, [drops])
     return pairs
@@ -61,38 +72,62 @@ def train_vocabulary(
     seed: int,
     report: Report,
     *,
+    scripts: tuple[str, str] = ("", ""),
     spread: Spread | None = None,
     bar: bool = False,
 ) -> tuple[Vocabularies, int, list[int]]:
-    """The vocabulary, the number of its training pairs, and how many records each corpus has."""
-    sources = [source for _, _, source in open_split(config, "train")]
+    """The vocabulary, the number of its training pairs, and how many records each corpus has.
+
+    It is learned from what the filters keep, and where corpora have weights, by these. `scripts`
+    are those of the languages, for the filter that looks at them.
+    """
+    opened = open_split(config, "train")
+    sources = [source for _, _, source in opened]
     counts = [0] * len(sources)
+    weights = [corpus.weight for _, corpus, _ in opened]
+    shares = [weight / sum(weights) for weight in weights] if all(weights) else [1.0]
+    groups = [[source] for source in sources] if all(weights) else [sources]
     size = config.vocabulary.sample
-    total = text_bytes(*sources)
     what = "prepare: reading text for the vocabulary"
-    with Meter(what, report, unit="pairs", share=share_of(total), terminal=bar) as meter:
-        drawn: list[Any] = sample(_records(sources, counts, meter, spread), size, seed)
+    share = share_of(text_bytes(*sources))
+    drawn: list[Any] = []
+    with Meter(what, report, unit="pairs", share=share, terminal=bar) as meter:
+        places = {id(source): number for number, source in enumerate(sources)}
+        for group, part in zip(groups, shares, strict=True):
+            records = _records(group, places, counts, meter, spread)
+            drawn.append(sample(records, math.ceil(part * size), seed))
     if spread:
-        _read(drawn, sources, spread)
+        for group_drawn, group in zip(drawn, groups, strict=True):
+            _read(group_drawn, group, spread)
     # Checked after drawing: checking a large corpus takes minutes.
-    drops, sound = Drops(), list[Record]()
-    for source, columns in drawn:
-        if defect := source.check(columns):
-            drops.add(defect)
-        else:
-            sound.append((source, columns))
-    if not sound:
-        of_all = Drops()
-        sound = sample(_sound_records(sources, of_all), size, seed)
-        if not sound:
-            raise nothing_left("train", [of_all])
-    pairs = [(src.decode("utf-8"), tgt.decode("utf-8")) for _, (src, tgt) in sound]
-    without = f", without {drops.describe()}" if drops.total else ""
-    report(f"prepare: training the vocabulary on {len(pairs):,} pairs{without}")
-    tags = [corpus.tag for _, _, corpus in named_corpora(config) if corpus.tag]
-    vocabularies = vocabulary.train_pair(pairs, config.vocabulary, tags=tuple(dict.fromkeys(tags)))
+    sieve = Sieve(config, scripts)
+    pools = [sieve.kept(pool) for pool in drawn]
+    without = f", without {sieve.drops.describe()}" if sieve.drops.total else ""
+    if not any(pools):
+        sieve = Sieve(config, scripts)
+        shares, pools = [1.0], [sample(sieve.kept_of(sources), size, seed)]
+        if not pools[0]:
+            raise nothing_left("train", [sieve.drops])
+
+    number = sum(map(len, pools))
+    report(f"prepare: training the vocabulary on {number:,} pairs{without}")
+    train = functools.partial(_trained, shares=shares, config=config)
+    left, vocabularies = without_uneven(pools, train(pools), config, train)
+    if dropped := number - sum(map(len, left)):
+        report(f"prepare: trained it again, without {dropped:,} pairs that filters drop by length")
+    for line in resized(vocabularies, config.vocabulary):
+        report(f"prepare: {line}")
     report(f"prepare: the vocabulary has {sizes(vocabularies)}")
-    return vocabularies, len(pairs), counts
+    return vocabularies, sum(map(len, left)), counts
+
+
+def _trained(
+    pools: Sequence[Sequence[Record]], shares: Sequence[float], config: DataConfig
+) -> Vocabularies:
+    mixed = mix(pools, shares, config.vocabulary.sample)
+    pairs = [(source.tagged(src).decode(), tgt.decode()) for source, (src, tgt) in mixed]
+    tags = [corpus.tag for _, _, corpus in named_corpora(config) if corpus.tag]
+    return vocabulary.train_pair(pairs, config.vocabulary, tags=tuple(dict.fromkeys(tags)))
 
 
 def sample(records: Iterator[T], size: int, seed: int) -> list[T]:
@@ -121,9 +156,51 @@ def nothing_left(split: str, drops: Sequence[Drops]) -> PrepareError:
     whole = Drops(sum((Counter(one.counts) for one in drops), Counter()))
     if not whole.total:
         return PrepareError(f"data.{split}: the corpus is empty")
+    pairs = f"{whole.total:,} pairs"
+    if whole.counts.keys() == {TRAINED_ON}:
+        advice = "raise it, or set data.valid to text of its own"
+        return PrepareError(f"data.valid_fraction holds out none of the {pairs}: {advice}")
+    if whole.counts.keys() == {HELD_OUT}:
+        advice = "lower it; pairs with the same source stay together"
+        return PrepareError(f"data.valid_fraction holds out all {pairs}: {advice}")
     first = next(example for one in drops for example in one.examples)
-    dropped = f"all {whole.total:,} pairs were dropped: {whole.describe()}"
+    dropped = f"all {pairs} were dropped: {whole.describe()}"
     return PrepareError(f"data.{split}: {dropped}; the first: {first}")
+
+
+def require_decodable(
+    key: str, source: Source, read: int, drops: Drops, config: DataConfig
+) -> None:
+    """Raises PrepareError if more than a fifth of a corpus's lines isn't UTF-8 text.
+
+    Such text has another encoding, and what is left of it lacks every line with an accent.
+    """
+    number = drops.counts.get(INVALID_UTF8, 0)
+    if number <= MOST_UNDECODABLE * read:
+        return
+    first = next(example for example in drops.examples if example.reason == INVALID_UTF8)
+    language = config.src_lang if first.file == source.file_of("src") else config.tgt_lang
+    encoding = likely_encoding(_undecodable(source), SCRIPT_OF.get(language[:2], ""))
+    looks = f"it looks like {encoding}" if encoding else "it has another encoding"
+    into = f"iconv -f {encoding or 'ENCODING'} -t UTF-8 {first.file} > NEW"
+    raise PrepareError(
+        f"{key}: {number:,} of {read:,} lines aren't UTF-8, first {first.file}:{first.line} "
+        f"({first.detail}): {looks}; convert the file: {into}"
+    )
+
+
+def _undecodable(source: Source) -> list[bytes]:
+    """The first texts that aren't UTF-8."""
+    found = list[bytes]()
+    for columns in source.records():
+        for text in columns if len(columns) == 2 else ():
+            try:
+                text.decode()
+            except UnicodeDecodeError:
+                found.append(text)
+        if len(found) >= _LOOKED_AT:
+            break
+    return found
 
 
 def text_bytes(*sources: Source) -> int | None:
@@ -154,9 +231,14 @@ def _text_bytes(path: AnyPath) -> int | None:
 
 
 def _records(
-    sources: Sequence[Source], counts: list[int], meter: Meter, spread: Spread | None
+    sources: Sequence[Source],
+    places: Mapping[int, int],
+    counts: list[int],
+    meter: Meter,
+    spread: Spread | None,
 ) -> Iterator[tuple[Source, tuple[bytes, ...] | int]]:
-    for number, source in enumerate(sources):
+    for source in sources:
+        number = places[id(source)]
         if spread and (known := spread.size(source)) is not None:
             counts[number] = known
             yield from zip(itertools.repeat(source), range(known))
@@ -181,10 +263,9 @@ def _read(drawn: list[Any], sources: Sequence[Source], spread: Spread) -> None:
             drawn[place] = source, record
 
 
-def _sound_records(sources: Sequence[Source], drops: Drops) -> Iterator[Record]:
-    for source in sources:
-        for line, columns in enumerate(source.records(), 1):
-            if defect := source.check(columns, line):
-                drops.add(defect)
-            else:
-                yield source, columns
+def _sound_records(source: Source, drops: Drops) -> Iterator[tuple[bytes, ...]]:
+    for line, columns in enumerate(source.records(), 1):
+        if defect := source.check(columns, line):
+            drops.add(defect)
+        else:
+            yield columns

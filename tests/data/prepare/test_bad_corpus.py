@@ -56,7 +56,7 @@ def config(tmp_path):
         tgt_lang="de",
         valid=CorpusConfig(src="bad.en", tgt="bad.de"),
         # Large enough that every word is one token.
-        vocabulary=VocabularyConfig(size=65),
+        vocabulary=VocabularyConfig(size=51),
         filter=dataclasses.replace(ALL_FILTERS, max_length=31, max_ratio=3.5, script=0.6),
     )
 
@@ -92,7 +92,7 @@ def test_examples_are_the_first_lines_of_their_reason(config, tmp_path):
     cyrillic = "слово".encode()
     pairs = [(b"word", cyrillic)] * 2 + [(cyrillic, b"Wort")] * 6 + [(b"word", cyrillic)] * 6
     write(tmp_path / "text", "bad", [*pairs, *GOOD])
-    config = dataclasses.replace(config, vocabulary=VocabularyConfig(size=50))
+    config = dataclasses.replace(config, vocabulary=VocabularyConfig(size=45))
     unknown = dataclasses.replace(config, tgt_lang="xx")
     with pytest.raises(PrepareError) as caught:
         prepare(unknown, directory=tmp_path / "run")

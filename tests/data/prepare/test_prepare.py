@@ -119,8 +119,12 @@ def test_validation_is_split_off_one_corpus_by_its_sources(config, tmp_path):
     with pytest.raises(PrepareError, match="data.valid_fraction: 0.1 then, 0.2 now"):
         prepare(replace(wanted, valid_fraction=0.2), directory=tmp_path / "back")
     little = replace(wanted, valid_fraction=1e-9)
-    with pytest.raises(PrepareError, match="data.valid: all 4,000 pairs were dropped"):
+    with pytest.raises(PrepareError, match="data.valid_fraction holds out none of the 4,000 pairs"):
         prepare(little, directory=tmp_path / "little")
+    write(tmp_path / "text", "train", [("line", "Zeile")] * 4)
+    most = replace(wanted, valid_fraction=0.99)
+    with pytest.raises(PrepareError, match="data.valid_fraction holds out all 4 pairs"):
+        prepare(most, directory=tmp_path / "most")
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])

@@ -113,7 +113,7 @@ def small_parts(monkeypatch):
 @pytest.mark.parametrize("valid_fraction", [0.0, 0.1])
 def test_a_cluster_s_store_is_one_machine_s(tmp_path, small_parts, valid_fraction):
     """Of corpora that workers read, plain text and JSON, and of one that is read here."""
-    config, text = two_corpora(tmp_path / "text", 600), tmp_path / "text"
+    config, text = two_corpora(tmp_path / "text", 800), tmp_path / "text"
     lines = [path.read_bytes() for path in (text / "one.en", text / "one.de")]
     (text / "one.en").write_bytes(b"\xef\xbb\xbf" + lines[0].replace(b"\n", b"\r\n")[:-2])
     pairs = [line.decode(errors="replace").split("\n") for line in lines]

@@ -1,0 +1,159 @@
+"""What of a sample the filters keep, so that no vocabulary is learned from what they drop."""
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import numpy as np
+from jaxtyping import Bool
+
+from flaxformer_mt.config.schema import DataConfig, VocabularyConfig
+from flaxformer_mt.data.corpus import Drops, Source
+from flaxformer_mt.data.prepare import filters
+from flaxformer_mt.data.prepare.encode import CHUNK, Chunk, Range, sides, sift
+from flaxformer_mt.data.vocabulary import Vocabularies
+
+Record = tuple[Source, tuple[bytes, ...]]
+# Pairs that filters drop by their tokens matter from this share of the text on.
+_MATTERS = 0.01
+
+
+class Sieve:
+    """The filters that `encode_chunk` and `encode_corpora` apply, but for those by tokens.
+
+    No text has fewer tokens than words, so pairs with too many words are dropped as too long.
+    """
+
+    def __init__(self, config: DataConfig, scripts: tuple[str, str]) -> None:
+        self._filter, self._scripts = config.filter, scripts
+        self._seen, self._seen_near = filters.Seen(), filters.SeenNear()
+        self.drops = Drops()
+
+    def kept(self, drawn: Sequence[Record]) -> list[Record]:
+        """The records that are left, in the same order; the first of duplicates by corpora."""
+        mask = np.zeros(len(drawn), bool)
+        of_source: dict[int, list[int]] = {}
+        for place, (source, _) in enumerate(drawn):
+            of_source.setdefault(id(source), []).append(place)
+        for places in of_source.values():
+            source, _ = drawn[places[0]]
+            for first in range(0, len(places), CHUNK):
+                part = np.array(places[first : first + CHUNK])
+                records = [drawn[place][1] for place in part]
+                # Lines have lost their numbers: these say only how many were dropped.
+                mask[part] = self._mask(Chunk("train", source, 0, records))
+        return [record for record, is_kept in zip(drawn, mask, strict=True) if is_kept]
+
+    def kept_of(self, sources: Iterable[Source]) -> Iterator[Record]:
+        """All records of corpora that are left, streaming. Raises CorpusError."""
+        for source in sources:
+            for chunk in Range("train", source).chunks():
+                for record in itertools.compress(chunk.records, self._mask(chunk)):
+                    yield source, record
+
+    def _mask(self, chunk: Chunk) -> Bool[np.ndarray, " records"]:
+        sifted = sift(chunk, self._filter, self._scripts)
+        if self._filter.duplicates:
+            new = self._seen.add(filters.hashes(zip(*sides(chunk, sifted), strict=True)))
+            sifted.drop(sifted.kept()[~new], filters.DUPLICATE, "the same pair came before")
+        if threshold := self._filter.near_duplicates:
+            pairs = zip(*sides(chunk, sifted), strict=True)
+            new = self._seen_near.add(filters.band_hashes(pairs, threshold))
+            sifted.drop(sifted.kept()[~new], filters.NEAR_DUPLICATE, "a similar pair came before")
+        most = self._filter.max_length - 1  # the end mark is a token too
+        pairs = zip(*sides(chunk, sifted), strict=True)
+        too_long = [max(_words(src), _words(tgt)) > most for src, tgt in pairs]
+        detail = f"more than {most} words"
+        sifted.drop(sifted.kept()[np.array(too_long, bool)], filters.TOO_LONG, detail)
+        self.drops.merge(sifted.drops)
+        return sifted.mask
+
+
+def _words(text: bytes) -> int:
+    return len([word for word in text.split(b" ") if word])
+
+
+def without_uneven(
+    pools: list[list[Record]],
+    vocabularies: Vocabularies,
+    config: DataConfig,
+    train: Callable[[list[list[Record]]], Vocabularies],
+) -> tuple[list[list[Record]], Vocabularies]:
+    """The pools without pairs that filters drop by their tokens, and what `train` makes of them.
+
+    A vocabulary decides which these are, so it was learned from them. It is learned again if they
+    are more than `_MATTERS` of the text or alone have some characters, unless one of them would
+    come back: unknown to the new vocabulary, a long word is one token.
+    """
+    masks = [_fits(pool, vocabularies, config) for pool in pools]
+    sorted_out = [*zip(pools, masks, strict=True)]
+    left = [[*itertools.compress(pool, mask)] for pool, mask in sorted_out]
+    dropped = [[*itertools.compress(pool, ~mask)] for pool, mask in sorted_out]
+    if not any(dropped) or not any(left):
+        return pools, vocabularies
+    bulk = _size(dropped) > _MATTERS * (_size(left) + _size(dropped))
+    if not bulk and _characters(dropped) <= _characters(left):
+        return pools, vocabularies
+    again = train(left)
+    if any(_fits(pool, again, config).any() for pool in dropped):
+        return pools, vocabularies
+    return left, again
+
+
+def _fits(
+    pool: Sequence[Record], vocabularies: Vocabularies, config: DataConfig
+) -> Bool[np.ndarray, " records"]:
+    masks = [np.ones(0, bool)]
+    for first in range(0, len(pool), CHUNK):
+        pairs = [record for _, record in pool[first : first + CHUNK]]
+        _, src = vocabularies.src.encode_flat([src for src, _ in pairs])
+        _, tgt = vocabularies.tgt.encode_flat([tgt for _, tgt in pairs])
+        shorter, longer = np.minimum(src, tgt), np.maximum(src, tgt)
+        with np.errstate(over="ignore"):
+            even = longer <= (config.filter.max_ratio or np.inf) * shorter
+        masks.append(even & (longer <= config.filter.max_length))
+    return np.concatenate(masks)
+
+
+def _characters(pools: Iterable[Iterable[Record]]) -> set[str]:
+    found = set[str]()
+    for _, (src, tgt) in itertools.chain.from_iterable(pools):
+        found.update(src.decode(), tgt.decode())
+    return found
+
+
+def _size(pools: Iterable[Iterable[Record]]) -> int:
+    pairs = itertools.chain.from_iterable(pools)
+    return sum(len(src) + len(tgt) for _, (src, tgt) in pairs)
+
+
+def mix(pools: Sequence[Sequence[Record]], shares: Sequence[float], size: int) -> list[Record]:
+    """Records of the pools by their shares, at most about `size`; one that lacks some repeats.
+
+    None is cut that would fit, since its rare characters would be lost.
+    """
+    if len(pools) == 1:
+        return [*pools[0]]
+    wanted = max(len(pool) / share for pool, share in zip(pools, shares, strict=True))
+    total = min(size, wanted)
+    mixed = list[Record]()
+    for pool, share in zip(pools, shares, strict=True):
+        number = max(1, round(share * total))
+        mixed += itertools.islice(itertools.cycle(pool), number)
+    return mixed
+
+
+def resized(vocabularies: Vocabularies, config: VocabularyConfig) -> Iterator[str]:
+    """A line if a vocabulary has another size than was chosen for the number of pairs."""
+    if not config.soft_size:
+        return
+    named = [("", vocabularies.src)]
+    if not vocabularies.shared:
+        named = [("source's ", vocabularies.src), ("target's ", vocabularies.tgt)]
+    for name, side in named:
+        if name.startswith("target") and config.tgt_types == "words":
+            continue
+        chosen = f"data.vocabulary.size: {config.size:,} types were chosen for the number of pairs"
+        if side.size < config.size:
+            yield f"{chosen}, but the {name}text yields {side.size:,}: that many are used"
+        elif side.size > config.size:
+            yield f"{chosen}, but the {name}characters need more: {side.size:,} are used"
