@@ -114,15 +114,19 @@ def _converted(source: Folder) -> _Converted:
     weights = from_state(state, model, shared=shared, src_types=src_types, tgt_types=tgt_types)
     weights, model = with_scale(weights, model, source.config)
 
+    # An own folder without its begin mark is like any other that starts from zeros.
+    has_begin = POSITIONS in state
+    if not has_begin:
+        source = source._replace(numbering=None)
     # After the arrays, which have shown that the sizes in config.json are true.
     separate = not shared and source.numbering is None
     vocab = source.target_vocab if separate else source.vocab
     start = start_of(source)
-    src = tgt = types_of(source, vocab, tgt_types, start, "target")
+    src = tgt = types_of(source, vocab, tgt_types, start, "target", saved_again=has_begin)
     if not shared:
         # A source has no begin mark, but its vocabulary may.
         begin = source.vocab.get(MARKS[1])
-        src = types_of(source, source.vocab, src_types, begin, "source")
+        src = types_of(source, source.vocab, src_types, begin, "source", saved_again=has_begin)
     start = tgt.ids[PAD] if start is None else start
     params = unflatten_dict(renumbered(weights, model, src, tgt, start), sep="/")
     files = (source.path / "source.spm", source.path / "target.spm")
@@ -134,7 +138,7 @@ def _converted(source: Folder) -> _Converted:
         usual_beam=default_config().decoding.beam_size,
         longest=model.max_length,
         eos=tgt.ids[EOS],
-        never=tgt.never_generated,
+        never=[*tgt.never_generated, *set(range(tgt_types)).difference(tgt.ids)],
     )
     notes = list(search.notes)
     for token, number in source.added.items():
@@ -143,7 +147,7 @@ def _converted(source: Folder) -> _Converted:
                 f"the added token {token.text!r} is not imported: its id is {number}, and the "
                 f"model has {src_types} types"
             )
-    if source.vocab.get(UNUSED) == PAD and POSITIONS not in state:
+    if source.vocab.get(UNUSED) == PAD and not has_begin:
         notes.append(
             f"the folder has lost the begin mark, which this program exports in {POSITIONS}: "
             "transformers saves it only after model._keys_to_ignore_on_save = None"

@@ -203,9 +203,18 @@ def start_of(folder: Folder) -> Any:
 
 
 def types_of(
-    folder: Folder, vocab: Mapping[str, int], size: int, start: int | None, side: str
+    folder: Folder,
+    vocab: Mapping[str, int],
+    size: int,
+    start: int | None,
+    side: str,
+    *,
+    saved_again: bool,
 ) -> Types:
-    """One side's types. Raises ExportError for marks or ids that don't fit."""
+    """One side's types; `saved_again`: the folder may be this program's, saved by another.
+
+    Raises ExportError for marks or ids that don't fit.
+    """
     marks = {}
     for name, usual in _MARKS_OF_TOKENIZER:
         piece = _mark(folder.tokenizer, name, usual)
@@ -234,7 +243,7 @@ def types_of(
         ids = list(folder.numbering[side])
         if not ids or not 0 <= min(ids) <= max(ids) < size:
             raise ExportError(f"{NUMBERING}: has ids that the model doesn't have")
-    elif vocab.get(UNUSED) == PAD and [vocab.get(mark) for mark in MARKS[1:]] == [BOS, EOS, UNK]:
+    elif saved_again and [vocab.get(mark) for mark in (UNUSED, *MARKS[1:])] == [PAD, BOS, EOS, UNK]:
         # This program wrote it, and another has saved it again.
         ids = [number for number in range(size) if number != marks["pad"]]
     added = [token for token, number in folder.added.items() if number < size]

@@ -227,5 +227,5 @@ def test_what_transformers_saves_again_is_imported(tmp_path):
         back.config = made.config
         texts[place.name] = back.vocabularies.tgt.decode(Reference(back).greedy(encoded))
     assert texts["kept"] == made.vocabularies.tgt.decode(outputs) != texts["lost"]
-    assert len(notes["kept"]) == 1
-    assert len(notes["lost"]) == 2 and "embed_positions" in notes["lost"][0]
+    assert len(notes["kept"]) == 1, "how many lines are translated alike"
+    assert any("has lost the begin mark" in note for note in notes["lost"])
