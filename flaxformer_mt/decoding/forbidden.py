@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Int
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, Vocabulary
 from flaxformer_mt.decoding.batch_shapes import power_of_two_at_least
 from flaxformer_mt.decoding.rules import Index, Tokens, TypeMask
-from flaxformer_mt.decoding.segments import DecodingError
+from flaxformer_mt.decoding.segments import DecodingError, encode
 
 LETTER = regex.compile(
     r"[[\p{L}\p{M}\p{N}_]--[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]]",
@@ -60,6 +60,7 @@ class TooManyForbidden(DecodingError):
 @functools.lru_cache(maxsize=32)
 def forbidden(phrases: tuple[str, ...], vocabulary: Vocabulary) -> Forbidden:
     """The automaton of texts without any of `phrases`. Raises DecodingError for a blank one."""
+    encode(vocabulary, phrases)  # which raises for text that isn't Unicode
     normal = [vocabulary.normalize(phrase).strip() for phrase in phrases]
     if not all(normal):
         raise DecodingError(f"the forbidden phrase {phrases[normal.index('')]!r} is blank")

@@ -3,7 +3,7 @@
 import dataclasses
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from flaxformer_mt.config import DecodingConfig
@@ -77,15 +77,6 @@ def encode(vocabulary: Vocabulary, texts: Sequence[str]) -> list[list[int]]:
                 what = f"{text!a} is not Unicode text: it has half a surrogate pair"
                 raise DecodingError(what) from None
         raise
-
-
-def listed(pairs: Iterable[tuple[str, Target]]) -> list[tuple[str, Target]]:
-    """The pairs as a list. Raises TypeError for other items: a `str` has two characters, too."""
-    pairs = list(pairs)
-    for number, pair in enumerate(pairs):
-        if isinstance(pair, str) or len(pair) != 2:
-            raise TypeError(f"pair {number} is {pair!r}, not a (source, translation) tuple")
-    return pairs
 
 
 def cut_pairs(

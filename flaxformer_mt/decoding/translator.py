@@ -8,17 +8,21 @@ import itertools
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypedDict, Unpack, overload
+from typing import Any, Literal, NamedTuple, TypedDict, Unpack, overload
+
+import numpy as np
+from jaxtyping import Bool
 
 from flaxformer_mt.config import DecodingConfig, freeze
 from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.data.shortlist import Shortlist, ShortlistError, learn
 from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies
+from flaxformer_mt.decoding import arguments
 from flaxformer_mt.decoding.alignment import Alignment, align_parts
 from flaxformer_mt.decoding.batch_search import Source
 from flaxformer_mt.decoding.batches import Decoder
-from flaxformer_mt.decoding.forbidden import continues_word, forbidden
+from flaxformer_mt.decoding.forbidden import Forbidden, continues_word, forbidden
 from flaxformer_mt.decoding.rules import brackets_of
 from flaxformer_mt.decoding.sampling import Sampling
 from flaxformer_mt.decoding.segments import (
@@ -33,7 +37,6 @@ from flaxformer_mt.decoding.segments import (
     cut_pairs,
     describe_overlong,
     encode,
-    listed,
     source_pieces,
     types_of,
 )
@@ -54,6 +57,28 @@ from flaxformer_mt.rundir.paths import exists, explained, write_bytes
 
 _LOGGER = logging.getLogger(__name__)
 Member = tuple[Any, Transformer]  # a tree under "params" and its model
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """What the translations of some lines must be, checked; lists have an item per line."""
+
+    prefixes: Sequence[str]
+    prefix_tokens: Sequence[Sequence[int]]
+    suppressed: tuple[int, ...]  # types that are never generated
+    forbidden: Forbidden | None  # phrases that no line may have
+    forbidden_each: Sequence[Sequence[str]]
+    constraints: Sequence[Sequence[str]]
+    terminology: Terminology | None
+    # Which types continue a word; None if there are no constraints and no terms.
+    continues: Bool[np.ndarray, " vocab"] | None
+
+
+class PreparedLine(NamedTuple):
+    """A line in pieces that fit the model; a blank one has none."""
+
+    pieces: Sequence[Piece]
+    sources: Sequence[Source]  # one per piece
 
 
 class Wanted(TypedDict, total=False):
@@ -146,6 +171,10 @@ class Translator:
     ) -> Translator:
         """The models of several run directories as one, with the first one's settings. Raises as
         `load`, and DecodingError if their vocabularies differ."""
+        if isinstance(run_dirs, str | bytes | os.PathLike):
+            raise TypeError("load_ensemble takes a list of run directories; for one use `load`")
+        if not run_dirs:
+            raise ValueError("load_ensemble needs at least one run directory")
         first = cls.load(run_dirs[0], which=which, shortlist=shortlist)
         others = [cls.load(run, which=which) for run in run_dirs[1:]]
         for run, other in zip(run_dirs[1:], others, strict=True):
@@ -168,13 +197,16 @@ class Translator:
         return f"<Translator: the weights '{self.name}', {size:,} parameters, beam {beam}>"
 
     def with_config(self, **settings: Any) -> Translator:
-        """The same model with some decoding settings changed, such as `beam_size=1`."""
+        """The same model with some decoding settings changed, such as `beam_size=1`. Raises
+        TypeError for an unknown setting or a value of another type, and ValueError for a word or
+        number that the setting doesn't take."""
         other = copy.copy(self)
-        other.config = dataclasses.replace(self.config, **settings)
+        other.config = dataclasses.replace(self.config, **arguments.decoding_settings(settings))
         return other
 
     def with_dtype(self, dtype: Literal["float32", "bfloat16"]) -> Translator:
         """The same weights with another `model.dtype` for products, which may change an output."""
+        arguments.one_of("dtype", dtype, ("float32", "bfloat16"))
         other = copy.copy(self)
         other.members = tuple(
             (params, model.clone(config=dataclasses.replace(model.config, dtype=dtype)))
@@ -223,68 +255,162 @@ class Translator:
         ValueError for contradictory settings.
         """
         single = isinstance(lines, str)
-        lines = [lines] if isinstance(lines, str) else lines
+        texts = [lines] if isinstance(lines, str) else arguments.lines("lines", lines)
         if self.config.outputs == "trees":
-            lines = [escaped(line) for line in lines]
-        if prefixes is None or isinstance(prefixes, str):
-            prefixes = [prefixes or ""] * len(lines)
-        forbid = [forbid] if forbid and isinstance(forbid, str) else forbid
-        suppress = [suppress] if isinstance(suppress, str) else suppress
-        src, tgt = self.vocabularies.src, self.vocabularies.tgt
-        config = self.config
-        if config.outputs == "trees" and (forbid or any(forbid_each or ())):
-            raise DecodingError("forbidden phrases need text, but decoding.outputs is trees")
-        suppressed = (UNK, *types_of(suppress, tgt))
-        shared = [forbidden(tuple(forbid), tgt)] if forbid else []
-        begun = encode(tgt, prefixes)
-        own = forbid_each or [()] * len(lines), constraints or [()] * len(lines)
-        pieces: list[list[Piece]] = []
-        sources: list[Source] = []
-        each = zip(lines, encode(src, lines), begun, *own, strict=True)
-        for number, (line, tokens, prefix, never, must) in enumerate(each):
-            if overlong == "refuse" and len(tokens) >= self.max_length and not is_blank(line):
-                why = describe_overlong(self.max_length, source=tokens)
-                raise OverlongError(number, why, splits=True)
-            parts, of_parts = self._parts(line, tokens)
-            pieces.append(parts)
-            try:
-                if parts:
-                    check_prefix(prefixes[number], prefix, tgt, suppressed=suppressed)
-                if must and len(parts) != 1:
-                    why = "is translated in parts" if parts else "is blank"
-                    raise DecodingError(f"{why}, but its constraints apply to a whole translation")
-                banned = [*shared, *([forbidden(tuple(never), tgt)] if never else [])]
-                for place, (part, ids) in enumerate(zip(parts, of_parts, strict=True)):
-                    source = Source(
-                        [*ids, EOS],
-                        number=(first + number, place),
-                        prefix=() if place else prefix,
-                        words=len(tokens_of(part.text)),
-                        forbidden=banned,
-                        phrases=required(must, terminology, part.text, tgt, suppressed=suppressed),
-                    )
-                    sources.append(source)
-            except DecodingError as error:
-                raise LineError(number, str(error)) from None
-        asked = config.beam_size if mbr else n_best
-        decoder = self._decoder(n_best=asked, suppress=suppressed, sampling=sampling)
-        continues = continues_word(tgt) if terminology or any(constraints or ()) else None
-        chosen: Any = {"n_best": n_best, "mbr": mbr, "sampled": sampling is not None}
+            texts = [escaped(line) for line in texts]
+        n_best = arguments.whole_number("n_best", n_best)
+        mbr = arguments.flag("mbr", mbr)
+        arguments.check_optional("sampling", sampling, Sampling, "Sampling(temperature=0.8)")
+        wishes = self._wishes(
+            len(texts),
+            prefixes=prefixes,
+            suppress=suppress,
+            forbid=forbid,
+            forbid_each=forbid_each,
+            constraints=constraints,
+            terminology=terminology,
+        )
+        prepared = self._prepared(
+            texts,
+            wishes,
+            refuse=arguments.overlong(overlong) == "refuse",
+            first=arguments.whole_number("first", first),
+        )
+
+        decoder = self._decoder(
+            n_best=self.config.beam_size if mbr else n_best,
+            suppress=wishes.suppressed,
+            sampling=sampling,
+        )
+        sources = [source for line in prepared for source in line.sources]
         try:
-            decoded = iter(decoder.decode(sources, continues=continues))
+            decoded = iter(decoder.decode(sources, continues=wishes.continues))
         except LineError as error:
             raise LineError(sources[error.number].number[0] - first, error.reason) from error
-        found = [
-            joined(parts, list(itertools.islice(decoded, len(parts))), tgt, config, **chosen)
-            for parts in pieces
+
+        translations = [
+            joined(
+                line.pieces,
+                list(itertools.islice(decoded, len(line.pieces))),
+                self.vocabularies.tgt,
+                self.config,
+                n_best=n_best,
+                mbr=mbr,
+                sampled=sampling is not None,
+            )
+            for line in prepared
         ]
-        return found[0] if single else found
+        return translations[0] if single else translations
+
+    def _wishes(
+        self,
+        count: int,
+        *,
+        prefixes: Any,
+        suppress: Any,
+        forbid: Any,
+        forbid_each: Any,
+        constraints: Any,
+        terminology: Any,
+    ) -> Wishes:
+        """What callers want of `count` lines' translations. All that can be checked without the
+        lines is: a term that can't be spelled is an error before the first line that has it."""
+        tgt = self.vocabularies.tgt
+        advice = "make one with Terminology.of or Terminology.read"
+        arguments.check_optional("terminology", terminology, Terminology, advice)
+        suppressed = (UNK, *types_of(arguments.texts("suppress", suppress), tgt))
+        if terminology is not None:
+            terminology.spelled(tgt, suppressed=suppressed)
+
+        begun = arguments.prefixes(prefixes, count)
+        never = arguments.texts("forbid", forbid) if forbid != "" else []
+        never_each = arguments.phrases("forbid_each", forbid_each, count)
+        if self.config.outputs == "trees" and (never or any(never_each)):
+            raise DecodingError("forbidden phrases need text, but decoding.outputs is trees")
+
+        must = arguments.phrases("constraints", constraints, count)
+        constrained = terminology is not None or any(must)
+        return Wishes(
+            prefixes=begun,
+            prefix_tokens=encode(tgt, begun),
+            suppressed=suppressed,
+            forbidden=forbidden(tuple(never), tgt) if never else None,
+            forbidden_each=never_each,
+            constraints=must,
+            terminology=terminology,
+            continues=continues_word(tgt) if constrained else None,
+        )
+
+    def _prepared(
+        self, lines: Sequence[str], wishes: Wishes, *, refuse: bool, first: int
+    ) -> list[PreparedLine]:
+        """Each line cut into pieces that fit, and what the search needs of each piece. Raises
+        LineError, and OverlongError for a line that doesn't fit if `refuse`."""
+        prepared = []
+        for number, tokens in enumerate(encode(self.vocabularies.src, lines)):
+            line = lines[number]
+            if refuse and len(tokens) >= self.max_length and not is_blank(line):
+                why = describe_overlong(self.max_length, source=tokens)
+                raise OverlongError(number, why, splits=True)
+            pieces, of_pieces = self._parts(line, tokens)
+            try:
+                sources = self._sources(number, pieces, of_pieces, wishes, first=first)
+            except DecodingError as error:
+                raise LineError(number, str(error)) from None
+            prepared.append(PreparedLine(pieces, sources))
+        return prepared
+
+    def _sources(
+        self,
+        number: int,
+        pieces: Sequence[Piece],
+        of_pieces: Sequence[Sequence[int]],
+        wishes: Wishes,
+        *,
+        first: int,
+    ) -> list[Source]:
+        """What the search needs of each piece of line `number`; nothing of a blank line, whose
+        translation is blank whatever is wanted of it."""
+        if not pieces:
+            return []
+        tgt = self.vocabularies.tgt
+        prefix = wishes.prefix_tokens[number]
+        check_prefix(wishes.prefixes[number], prefix, tgt, suppressed=wishes.suppressed)
+        must = wishes.constraints[number]
+        if must and len(pieces) > 1:
+            raise DecodingError(
+                "is translated in parts, but its constraints apply to a whole translation"
+            )
+
+        banned = [] if wishes.forbidden is None else [wishes.forbidden]
+        if own := wishes.forbidden_each[number]:
+            banned.append(forbidden(tuple(own), tgt))
+        return [
+            Source(
+                [*ids, EOS],
+                number=(first + number, place),
+                prefix=() if place else prefix,
+                words=len(tokens_of(piece.text)),
+                forbidden=banned,
+                phrases=required(
+                    must,
+                    wishes.terminology,
+                    piece.text,
+                    tgt,
+                    suppressed=wishes.suppressed,
+                ),
+            )
+            for place, (piece, ids) in enumerate(zip(pieces, of_pieces, strict=True))
+        ]
 
     def compile(
         self, lines: Sequence[str], *, n_best: int = 1, longest: str = ""
     ) -> frozenset[tuple[int, int]]:
         """Compiles what `translate` may need for lines as long as these, also with some as long as
         `longest`; returns the shapes of batches, (rows, source length)."""
+        n_best = arguments.whole_number("n_best", n_best)
+        arguments.check_str("longest", longest)
+        lines = arguments.lines("lines", lines)
         *encoded, of_longest = encode(self.vocabularies.src, [*lines, longest])
         each = zip(lines, encoded, strict=True)
         lengths = [len(ids) + 1 for line, own in each for ids in self._parts(line, own)[1]]
@@ -317,14 +443,18 @@ class Translator:
 
         Raises OverlongError, TargetError and DecodingError.
         """
-        return self._forcing("scores are").score(self._cut(listed(pairs), overlong))
+        checked = arguments.pairs(pairs)
+        return self._forcing("scores are").score(self._cut(checked, arguments.overlong(overlong)))
 
     def attend(self, src: str, tgt: Target) -> Attention:
         """All attention weights as the model reads `src` and says `tgt` (text or tokens). Raises
         OverlongError, TargetError and DecodingError."""
         forcing = self._forcing("attention is")
         ((part,),) = cut_pairs(
-            [(src, tgt)], self.vocabularies, max_length=self.max_length, overlong="refuse"
+            arguments.pairs([(src, tgt)]),
+            self.vocabularies,
+            max_length=self.max_length,
+            overlong="refuse",
         )
         return forcing.attention(part, self.vocabularies)
 
@@ -340,12 +470,16 @@ class Translator:
         `layer` counts from 0 (default: the last but one). Translations are as in `score`. Raises
         OverlongError, TargetError, DecodingError, and ValueError for an unknown layer.
         """
-        forcing, pairs = self._forcing("alignments need"), listed(pairs)
+        forcing = self._forcing("alignments need")
+        checked = arguments.pairs(pairs)
+        cut = self._cut(checked, arguments.overlong(overlong))
         lines = [
             (source, target if isinstance(target, str) else None, parts)
-            for (source, target), parts in zip(pairs, self._cut(pairs, overlong), strict=True)
+            for (source, target), parts in zip(checked, cut, strict=True)
         ]
-        layer = aligning_layer(self.model.config) if layer is None else layer
+        if layer is None:
+            layer = aligning_layer(self.model.config)
+        layer = arguments.whole_number("layer", layer)
         return align_parts(forcing, self.vocabularies, lines, layer=layer)
 
     def _cut(self, pairs: Sequence[tuple[str, Target]], overlong: Overlong) -> list[list[Part]]:
@@ -365,7 +499,9 @@ class Translator:
         """As `translate`, for any number of lines, with at most `window` in memory."""
         if isinstance(lines, str):
             raise TypeError("translate_lines takes lines; for a single str use `translate`")
-        if window < 1:
+        if isinstance(lines, bytes | Mapping) or not isinstance(lines, Iterable):
+            raise TypeError(f"translate_lines takes lines of text, not {type(lines).__name__}")
+        if arguments.whole_number("window", window) < 1:
             raise ValueError(f"window = {window} must be at least 1")
         remaining = iter(lines)
         while block := list(itertools.islice(remaining, window)):
