@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import hashlib
 import os
+import reprlib
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ from jaxtyping import Bool
 from flaxformer_mt.data.vocabulary import BLANK, PAD, UNK, Vocabulary
 from flaxformer_mt.decoding.batch_shapes import one_of_few
 from flaxformer_mt.decoding.constraints import Phrases
-from flaxformer_mt.decoding.forbidden import LETTER
+from flaxformer_mt.decoding.forbidden import LETTER, forbidden, forbids
 from flaxformer_mt.decoding.rules import Rules
 from flaxformer_mt.decoding.segments import DecodingError, LineError, encode
 from flaxformer_mt.files.reading import read_text
@@ -165,10 +166,39 @@ class Terminology:
             try:
                 made = spell_phrases([*self.terms.values()], vocabulary, soft, suppressed)
             except UnspeltError as error:
-                place = self.places.get([*self.terms][error.number])
-                raise DecodingError(f"{place}: {error}" if place else str(error)) from None
+                raise self._error([*self.terms][error.number], str(error)) from None
             self._spelled[key] = dict(zip(self.terms, made, strict=True))
         return self._spelled[key]
+
+    def check(
+        self,
+        vocabulary: Vocabulary,
+        *,
+        suppressed: Sequence[int],
+        longest: int,
+        never: tuple[str, ...],
+    ) -> None:
+        """Raises DecodingError, with file and line, for the first term whose translation no output
+        can have: one that `spelled` refuses, that takes more than `longest` tokens with the end
+        mark, or that has one of the forbidden phrases `never`."""
+        key = vocabulary.digest, tuple(suppressed), longest, never
+        if key in self._checked:
+            return
+        automaton = forbidden(never, vocabulary) if never else None
+        for words, phrase in self.spelled(vocabulary, suppressed=suppressed).items():
+            target = self.terms[words]
+            if len(phrase.tokens) >= longest:
+                reason = f"the translation {reprlib.repr(target)} takes {len(phrase.tokens)} tokens"
+                raise self._error(words, f"{reason}, but the model writes at most {longest - 1}")
+            if automaton is not None and forbids(
+                automaton, phrase.tokens, room=2 if phrase.open else 1
+            ):
+                raise self._error(words, f"the translation {target!r} has a forbidden phrase")
+        self._checked.add(key)
+
+    def _error(self, words: Words, reason: str) -> DecodingError:
+        place = self.places.get(words)
+        return DecodingError(f"{place}: {reason}" if place else reason)
 
     @functools.cached_property
     def _tree(self) -> TermTree:
@@ -177,6 +207,10 @@ class Terminology:
     @functools.cached_property
     def _spelled(self) -> dict[tuple[str, tuple[int, ...]], dict[Words, Phrase]]:
         return {}
+
+    @functools.cached_property
+    def _checked(self) -> set[tuple[str, tuple[int, ...], int, tuple[str, ...]]]:
+        return set()
 
 
 class UnspeltError(DecodingError):

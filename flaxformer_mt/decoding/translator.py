@@ -319,14 +319,16 @@ class Translator:
         advice = "make one with Terminology.of or Terminology.read"
         arguments.check_optional("terminology", terminology, Terminology, advice)
         suppressed = (UNK, *types_of(arguments.texts("suppress", suppress), tgt))
-        if terminology is not None:
-            terminology.spelled(tgt, suppressed=suppressed)
-
         begun = arguments.prefixes(prefixes, count)
+        # An empty text has always stood for no phrase.
         never = arguments.texts("forbid", forbid) if forbid != "" else []
         never_each = arguments.phrases("forbid_each", forbid_each, count)
         if self.config.outputs == "trees" and (never or any(never_each)):
             raise DecodingError("forbidden phrases need text, but decoding.outputs is trees")
+        if terminology is not None:
+            terminology.check(
+                tgt, suppressed=suppressed, longest=self.max_length, never=tuple(never)
+            )
 
         must = arguments.phrases("constraints", constraints, count)
         constrained = terminology is not None or any(must)

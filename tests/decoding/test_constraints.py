@@ -1,6 +1,8 @@
 """Phrases that every translation has."""
 
 import copy
+import pickle
+import time
 
 import jax.numpy as jnp
 import numpy as np
@@ -160,3 +162,75 @@ def test_terms_are_whole_words_of_any_case_the_longest_first():
     terms = Terminology.of(known)
     assert terms.translations("The old house, a HOUSE; houses.") == ["altes haus", "haus"]
     assert terms.translations("私は東京です") == ["tokio"]
+
+
+def test_terms_that_no_translation_can_have_are_named_before_a_line_has_them(translator, tmp_path):
+    path = tmp_path / "terms.tsv"
+    piece = translator.vocabularies.tgt.pieces(translator.vocabularies.tgt.encode(["hund"])[0])[0]
+    for line, given, message in (
+        ("zebra\tΩ", {}, "cannot spell the constraint 'Ω'"),
+        ("zebra\t\u200b", {}, "cannot spell the constraint"),
+        ("zebra\thund", {"suppress": piece}, "the suppressed piece .* is part of"),
+        ("zebra\tein hund .", {"forbid": "hund"}, "'ein hund .' has a forbidden phrase"),
+        ("zebra\t" + "katze " * 40, {}, "takes [0-9]+ tokens, but the model writes at most 31"),
+    ):
+        path.write_text(f"cat\tkatze\n\n{line}\n")
+        with pytest.raises(DecodingError, match=rf"terms.tsv:3: .*{message}"):
+            translator.translate([], terminology=Terminology.read(path), **given)
+
+
+def test_a_soft_term_may_lengthen_a_forbidden_word(translator):
+    terms = {"zebra": "hund"}
+    translator.translate([], terminology=Terminology.of(terms, mode="soft"), forbid=["hund"])
+    with pytest.raises(DecodingError, match="'hund' has a forbidden phrase"):
+        translator.translate([], terminology=Terminology.of(terms), forbid=["hund"])
+
+
+def test_a_blank_line_with_constraints_has_an_empty_translation(translator):
+    lines = ["", LINES[0], " \u200b"]
+    blank, full, also_blank = translator.translate(lines, constraints=[["hund"]] * 3)
+    assert (blank.text, also_blank.text) == ("", "") and "hund" in full.text.split()
+
+
+def test_terms_and_phrases_match_canonically_equivalent_text(translator):
+    composed, apart = "gro\u00dfes caf\u00e9", "gro\u00dfes cafe\u0301"
+    for term, source in ((composed, apart), (apart, composed), ("CAFE\u0301", "caf\u00e9")):
+        assert Terminology.of({term: "haus"}).translations(f"ein {source}!") == ["haus"]
+    # Marks in any order that means the same.
+    assert Terminology.of({"\u1ead": "x"}).translations("a\u0302\u0323") == ["x"]
+    # Another letter is no equivalent, also in a script without blanks.
+    for term, source in (("cafe", apart), ("cafe", composed), ("\u304b", "\u304b\u3099")):
+        assert Terminology.of({term: "x"}).translations(source) == []
+    with pytest.raises(DecodingError, match="already has the translation 'a'"):
+        Terminology.of({composed: "a", apart: "b"})
+
+
+def test_constraints_are_spelled_in_the_form_that_the_vocabulary_knows(translator):
+    """It has ä and ß, but no combining diaeresis."""
+    for written in ("schl\u00e4ft", "schla\u0308ft"):
+        (found,) = translator.translate(LINES[:1], constraints=[[written]])
+        assert "schl\u00e4ft" in found.text.split()
+        terms = Terminology.of({"cat": written})
+        assert translator.translate(LINES[:1], terminology=terms) == [found]
+
+
+def test_many_and_long_terms_are_found_in_little_time():
+    """The words of a term are read once, however many terms there are and however long."""
+    many = Terminology.of({f"word {n} {n % 7}": f"wort {n}" for n in range(100_000)})
+    lines = [f"a word {n} {n % 7} and a word {n} 9" for n in range(50)]
+    many.translations("x")  # builds the tree
+    begun = time.perf_counter()
+    assert [many.translations(line) for line in lines] == [[f"wort {n}"] for n in range(50)]
+    assert (time.perf_counter() - begun) / len(lines) < 1e-3
+    long = Terminology.of({"a " * 500 + "b": "lang", "a": "kurz"})
+    begun = time.perf_counter()
+    assert long.translations("a " * 499 + "b") == ["kurz"] * 499
+    assert long.translations("a " * 501 + "b") == ["kurz", "lang"]
+    assert time.perf_counter() - begun < 0.5
+
+
+def test_a_terminology_travels_to_another_process_without_what_it_keeps(translator):
+    terms = Terminology.of({"dog": "hund"})
+    before = len(pickle.dumps(terms))
+    translator.translate(LINES, terminology=terms)
+    assert len(pickle.dumps(terms)) == before and pickle.loads(pickle.dumps(terms)) == terms
