@@ -16,9 +16,8 @@ import numpy as np
 import regex
 from jaxtyping import Bool
 
-from flaxformer_mt.data.vocabulary import BLANK, PAD, UNK, Vocabulary
-from flaxformer_mt.decoding.batch_shapes import one_of_few
-from flaxformer_mt.decoding.constraints import Phrases
+from flaxformer_mt.data.vocabulary import BLANK, UNK, Vocabulary
+from flaxformer_mt.decoding.constraints import Phrase, still_needed
 from flaxformer_mt.decoding.forbidden import LETTER, forbidden, forbids
 from flaxformer_mt.decoding.rules import Rules
 from flaxformer_mt.decoding.segments import DecodingError, LineError, encode
@@ -31,12 +30,6 @@ _WORDS = regex.compile(rf"(?:{LETTER.pattern})+|\S", regex.V1)
 _ROOT = 0  # the tree's node without words
 
 Words = tuple[str, ...]  # of a term, folded
-
-
-@dataclasses.dataclass(frozen=True)
-class Phrase:
-    tokens: tuple[int, ...]
-    open: bool  # the last word may go on after them
 
 
 @dataclasses.dataclass(frozen=True)
@@ -283,20 +276,10 @@ def check_room(
     continues: Bool[np.ndarray, " vocab"],
 ) -> None:
     """Raises LineError if an output of `limit` tokens, end mark included, is too short."""
-    said = tuple(prefix)
-
-    def has(phrase: Phrase) -> bool:
-        size = len(phrase.tokens)
-        ends = range(size, len(said) + phrase.open)  # a whole word's end shows in what follows
-        return any(
-            said[end - size : end] == phrase.tokens and (phrase.open or not continues[said[end]])
-            for end in ends
-        )
-
-    needed = sum(len(phrase.tokens) for phrase in phrases if not has(phrase))
-    if needed and len(said) + needed + 1 > limit:
+    needed = still_needed(phrases, prefix, continues)
+    if needed and len(prefix) + needed + 1 > limit:
         what = f"its constraints take {needed} tokens"
-        what += f" after a prefix of {len(said)}" * bool(said)
+        what += f" after a prefix of {len(prefix)}" * bool(prefix)
         what += f", but its translation may have at most {limit}, end mark included"
         raise LineError(number, what)
 
@@ -356,17 +339,3 @@ def _without_blank(tokens: list[int], first: str, vocabulary: Vocabulary) -> lis
 @functools.lru_cache(maxsize=4)
 def _ids(vocabulary: Vocabulary) -> dict[str, int]:
     return {piece: number for number, piece in enumerate(vocabulary.pieces())}
-
-
-def arranged(phrases: Sequence[Sequence[Phrase]], types: np.ndarray, rows: int) -> Phrases:
-    """The phrases of a batch's rows as the search needs them, in its own ids of the `types`."""
-    # Sizes are compiled in: few of them.
-    most = one_of_few(max(map(len, phrases)), 4)
-    longest = one_of_few(max(len(each.tokens) for own in phrases for each in own), 8)
-    tokens: Any = np.full((rows, most, longest), PAD, np.int32)
-    may_go_on: Any = np.zeros((rows, most), bool)
-    for row, own in enumerate(phrases):
-        for place, each in enumerate(own):
-            tokens[row, place, : len(each.tokens)] = np.searchsorted(types, each.tokens)
-            may_go_on[row, place] = each.open
-    return Phrases(tokens, may_go_on)

@@ -57,6 +57,7 @@ from flaxformer_mt.rundir.paths import exists, explained, write_bytes
 
 _LOGGER = logging.getLogger(__name__)
 Member = tuple[Any, Transformer]  # a tree under "params" and its model
+_first_process: int | None = None  # which made the first Translator
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -122,6 +123,7 @@ class Translator:
         if rows != table_rows(model.config, types) or types != model.tgt_vocab_size:
             what = f"the parameters are for {rows} target types, but the target vocabulary"
             raise DecodingError(f"{what} has {types}")
+        _remember_process()
         self.mesh = local_mesh()
         self.params = whole_on(params, self.mesh)
         self.model, self.vocabularies = model, vocabularies
@@ -147,6 +149,7 @@ class Translator:
         Raises RunDirectoryError, CheckpointError, VocabularyError, ConfigError, ShortlistError and
         StoreError.
         """
+        _check_not_forked()
         run = open_run(run_dir)
         config = freeze(read_record(run).config, str(run.config_file))
         vocabularies = Vocabularies.load(local_copy(run.vocabulary))
@@ -249,10 +252,11 @@ class Translator:
         `constraints` and the translations of its terms in `terminology`. With `sampling`, the
         `n_best` likeliest of beam_size draws are returned; draws depend on the seed and the line's
         number, counted from `first`. With `mbr`, the best are those that resemble the others most,
-        by chrF.
+        by chrF. No text is twice among the `n_best`: there are fewer if the search finds fewer.
 
-        Raises OverlongError and LineError with the line's number, other DecodingErrors, and
-        ValueError for contradictory settings.
+        Raises OverlongError and LineError with the line's number, other DecodingErrors, ValueError
+        for contradictory settings and lists of another length, and TypeError for arguments of
+        another type, all before anything is searched.
         """
         single = isinstance(lines, str)
         texts = [lines] if isinstance(lines, str) else arguments.lines("lines", lines)
@@ -281,6 +285,7 @@ class Translator:
             n_best=self.config.beam_size if mbr else n_best,
             suppress=wishes.suppressed,
             sampling=sampling,
+            distinct=not mbr,  # which compares all that the search finds
         )
         sources = [source for line in prepared for source in line.sources]
         try:
@@ -427,11 +432,18 @@ class Translator:
             return [Piece(line, "")], [tokens]
         return source_pieces(line, self.vocabularies.src, self.max_length)[1:]
 
-    def _decoder(self, **settings: Any) -> Decoder:
+    def _decoder(self, *, distinct: bool = True, **settings: Any) -> Decoder:
+        """The search; with `distinct`, no text is twice in an n-best list."""
+        _check_not_forked()
         params, models = zip(*self.members, strict=True)
         trees = brackets_of(self.vocabularies) if self.config.outputs == "trees" else None
         settings |= {"mesh": self.mesh, "shortlist": self.shortlist, "trees": trees}
-        return Decoder(params, models, self.config, **settings)
+        text_of = self._text_of if distinct else None
+        return Decoder(params, models, self.config, text_of=text_of, **settings)
+
+    def _text_of(self, tokens: tuple[int, ...]) -> str:
+        (text,) = self.vocabularies.tgt.decode([tokens])
+        return text
 
     def score(
         self, pairs: Iterable[tuple[str, Target]], *, overlong: Overlong = "refuse"
@@ -510,9 +522,27 @@ class Translator:
             yield from self.translate(block, n_best=n_best)
 
     def _forcing(self, what: str) -> TeacherForcing:
+        _check_not_forked()
         if len(self.members) > 1:
             raise DecodingError(f"{what} a single model: load the ensemble's runs one at a time")
         return TeacherForcing(self.params, self.model, self.config, self.mesh)
+
+
+def _remember_process() -> None:
+    global _first_process
+    _check_not_forked()
+    _first_process = os.getpid()
+
+
+def _check_not_forked() -> None:
+    """Raises DecodingError in a process forked from one that has used JAX: its threads, and the
+    locks that they held, would be waited for without end."""
+    if _first_process not in (None, os.getpid()):
+        raise DecodingError(
+            f"this process was forked from process {_first_process}, which had made a Translator, "
+            "and JAX doesn't work after a fork: start processes with "
+            "multiprocessing.get_context('spawn') and load a Translator in each"
+        )
 
 
 def _shortlist(run: RunDirectory, vocabularies: Vocabularies) -> Shortlist:
