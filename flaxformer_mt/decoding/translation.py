@@ -34,7 +34,7 @@ class Decoded:
 class Hypothesis:
     text: str  # without line breaks
     tokens: tuple[int, ...]  # with end marks between the parts of a split line, none at the end
-    log_prob: float  # natural logarithm
+    log_prob: float  # natural logarithm; with a shortlist relative to its types
     score: float  # log_prob / length penalty + coverage penalty
 
 

@@ -451,7 +451,8 @@ class Translator:
         """How likely the model finds each translation, in order.
 
         A translation is a text, or tokens as in `Hypothesis.tokens`, whose score in float32 is
-        `translate`'s, except for trees of the source's words (`rules.pooled`). A blank pair has 0.
+        `translate`'s, except for trees of the source's words (`rules.pooled`) and with a shortlist:
+        `translate`'s scores are relative to its types, these to all. A blank pair has 0.
         If a side is too long for the model, `overlong` "split" scores the pair in the parts of
         `translate`, cutting a text where its source is cut, by a guess.
 
