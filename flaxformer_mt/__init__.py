@@ -19,13 +19,21 @@ if TYPE_CHECKING:
     from flaxformer_mt.api.runs import average as average, evaluate as evaluate, export as export
     from flaxformer_mt.api.settings import load_config as load_config
     from flaxformer_mt.api.training import train as train
+    from flaxformer_mt.decoding.sampling import Sampling as Sampling
+    from flaxformer_mt.decoding.terminology import Terminology as Terminology
     from flaxformer_mt.decoding.translator import Translator as Translator
     from flaxformer_mt.evaluation.compare import compare as compare
+    from flaxformer_mt.evaluation.metrics import Metric as Metric
+    from flaxformer_mt.evaluation.scoring import Scoring as Scoring
     from flaxformer_mt.sentences import split_sentences as split_sentences
 
 # The one place of the version; the build reads it from here.
 __version__ = "0.1.0"
 _ROOMS = {
+    "Metric": "evaluation.metrics",
+    "Sampling": "decoding.sampling",
+    "Scoring": "evaluation.scoring",
+    "Terminology": "decoding.terminology",
     "Translator": "decoding.translator",
     "average": "api.runs",
     "compare": "evaluation.compare",

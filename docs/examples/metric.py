@@ -6,11 +6,9 @@ HYPOTHESES is another system's output for the run's validation text.
 import sys
 
 import flaxformer_mt as fm
-from flaxformer_mt.evaluation.metrics import Metric
-from flaxformer_mt.evaluation.scoring import Scoring
 
 
-class Exact(Metric):
+class Exact(fm.Metric):
     """The share of sentences that are exactly their reference."""
 
     signature = "exact match"
@@ -25,7 +23,7 @@ class Exact(Metric):
 
 
 run, hypotheses = sys.argv[1:]
-scoring = Scoring(ter=False, others=(Exact(name="exact"),))
+scoring = fm.Scoring(ter=False, others=(Exact(name="exact"),))
 found = fm.evaluate(run, "valid", scoring=scoring)["valid"]
 print(found.assessment.table())
 print(fm.compare([run, hypotheses], evaluation="valid", scoring=scoring))

@@ -210,11 +210,20 @@ class TranslateSettings:
     mbr: bool | None = None
 
     def check(self, translator: Translator) -> None:
-        """Raises DecodingError if lines may have constraints, but the search can't."""
+        """Raises DecodingError for what no line could have: terms and phrases that can't be
+        spelled, and constraints in a search that can't have any."""
         from flaxformer_mt.decoding.terminology import Terminology
 
-        if self.terminology is not None or self.form.constraints_key is not None:
-            translator.translate([], terminology=Terminology.of({}), sampling=self.sampling)
+        terminology = self.terminology
+        if terminology is None and self.form.constraints_key is not None:
+            terminology = Terminology.of({})
+        translator.translate(
+            [],
+            suppress=self.suppress,
+            forbid=self.forbid or (),
+            terminology=terminology,
+            sampling=self.sampling,
+        )
 
     def make(self, window: Window, translator: Translator) -> Made:
         """A window's translations; counts split lines and those at the limit."""

@@ -18,12 +18,12 @@ from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.processes import processors
 from flaxformer_mt.data.vocabulary import PAD, UNK
 from flaxformer_mt.decoding import search
+from flaxformer_mt.decoding.constraints import Phrase
 from flaxformer_mt.decoding.forbidden import Forbidden
 from flaxformer_mt.decoding.rules import Brackets, Rules
 from flaxformer_mt.decoding.sampling import SEED_WORDS, Sampling
 from flaxformer_mt.decoding.search import Sentences, State, Step, Weights
 from flaxformer_mt.decoding.segments import output_limit
-from flaxformer_mt.decoding.terminology import Phrase
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.embedding import CHUNK
 from flaxformer_mt.model.transformer import grown
@@ -97,6 +97,7 @@ def rules_for(
     config: DecodingConfig,
     *,
     n_best: int = 1,
+    spare: int = 0,
     suppress: tuple[int, ...] = (UNK,),
     sampling: Sampling | None = None,
     trees: Brackets | None = None,
@@ -107,6 +108,7 @@ def rules_for(
     return Rules(
         beam_size=config.beam_size,
         n_best=n_best,
+        spare=spare,
         suppress=suppress,
         ends_among=width if config.ends_among == "beam" else 0,
         patience=ended if config.patience and not sampling else 0,

@@ -29,14 +29,14 @@ from flaxformer_mt.decoding.batch_shapes import (
     power_of_two_at_least,
     shapes_among,
 )
-from flaxformer_mt.decoding.constraints import Phrases
+from flaxformer_mt.decoding.constraints import Phrases, arranged
 from flaxformer_mt.decoding.forbidden import TooManyForbidden, forbids, table_of
 from flaxformer_mt.decoding.rules import Brackets
 from flaxformer_mt.decoding.sampling import Sampling, seed_words
 from flaxformer_mt.decoding.search import Hypotheses, Sentences, State
 from flaxformer_mt.decoding.segments import DecodingError, LineError, output_limit
-from flaxformer_mt.decoding.terminology import arranged, check_room, check_rules
-from flaxformer_mt.decoding.translation import Decoded, decoded_of
+from flaxformer_mt.decoding.terminology import check_room, check_rules
+from flaxformer_mt.decoding.translation import Decoded, TextOf, decoded_of
 from flaxformer_mt.model.embedding import of_types
 from flaxformer_mt.parallel.mesh import local_mesh, on_mesh, place_batch, whole_on
 
@@ -61,7 +61,9 @@ class Decoder:
     probability is their mean. A batch's sentences are split over the data axes of `mesh` (default:
     this process's devices). With `sampling`, the beam holds that many draws. With a `shortlist`,
     outputs use only its types for the batch's sources, and probabilities are relative to these.
-    With `trees`, outputs are trees over these types, without a shortlist.
+    With `trees`, outputs are trees over these types, without a shortlist. With `text_of`, which
+    tells the text of tokens, an output's n-best list has no text twice: if the beam finds fewer
+    texts than `n_best`, the list is shorter.
 
     A batch with required or forbidden phrases takes the first of `constraint_sizes`, smallest
     first, that has room for them, and programs that can do both: a server that has compiled these
@@ -82,11 +84,20 @@ class Decoder:
         shortlist: Shortlist | None = None,
         trees: Brackets | None = None,
         constraint_sizes: Sequence[ConstraintSizes] = (),
+        text_of: TextOf | None = None,
     ) -> None:
         mesh = local_mesh() if mesh is None else mesh
         self._rules = batch_search.rules_for(
-            config, n_best=n_best, suppress=suppress, sampling=sampling, trees=trees
+            config,
+            n_best=n_best,
+            # As many again, since several ways of cutting a text may be the likeliest. Groups have
+            # spare ones in one another.
+            spare=n_best if text_of and n_best > 1 and config.diverse_groups == 1 else 0,
+            suppress=suppress,
+            sampling=sampling,
+            trees=trees,
         )
+        self._text_of = text_of
         self._weights = batch_search.weights_for(config, drawn := sampling or Sampling())
         platform = mesh.devices.flat[0].platform
         models, params = batch_search.suited(models, whole_on(params, mesh), platform)
@@ -159,7 +170,9 @@ class Decoder:
                         number = int(at[row])
                         source, limit = sources[number], limits[number]
                         try:
-                            decoded[number] = decoded_of(found, row, limit, self._rules, types)
+                            decoded[number] = decoded_of(
+                                found, row, limit, self._rules, types, text_of=self._text_of
+                            )
                         except DecodingError:
                             if not (source.phrases and source.forbidden):
                                 raise
@@ -201,7 +214,7 @@ class Decoder:
             rows = rows._replace(forbidden=states)
         if continues is not None and any(phrases):
             weights["continues"] = continues[types]
-            rows = rows._replace(phrases=arranged(phrases, types, room))
+            rows = rows._replace(phrases=arranged(phrases, types, room, continues))
         if weights:
             rows, weights = among._in_sizes(rows, weights, len(types))
             among = copy.copy(among)

@@ -11,7 +11,10 @@ A hypothesis never goes where its limit leaves no room for what is to come, so a
 phrases. Which phrases are met or under way is read from the tokens.
 """
 
-from typing import NamedTuple
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,10 +22,20 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from flaxformer_mt.data.vocabulary import EOS, PAD
+from flaxformer_mt.decoding.batch_shapes import one_of_few
 from flaxformer_mt.decoding.candidates import Found, LogProbs, Places, best, take
-from flaxformer_mt.decoding.rules import Allowed, Index, Logits, Tokens, TypeMask
+from flaxformer_mt.decoding.rules import Allowed, Logits, TypeMask
 
 Continues = Bool[Array, " vocab"]
+MOST_TOGETHER = 8  # phrases of a row whose overlaps are counted exactly; others count in full
+_NEVER = 1 << 20  # tokens: more than any output has
+_BEGINNINGS = 8  # of a phrase that are under way at a time and may go on; the longest ones
+
+
+@dataclasses.dataclass(frozen=True)
+class Phrase:
+    tokens: tuple[int, ...]
+    open: bool  # the last word may go on after them
 
 
 class Phrases(NamedTuple):
@@ -30,6 +43,9 @@ class Phrases(NamedTuple):
 
     tokens: Int[Array, "rows phrases length"]
     open: Bool[Array, "rows phrases"]  # its last word may go on; else it must end there
+    # Where phrases overlap: the tokens of the shortest text that has all phrases of a subset of
+    # the row's first few, bit by bit, if it begins with one of them (_NEVER: not of the subset).
+    shortest: Int[Array, "rows subsets first"] | None = None
 
     @property
     def lengths(self) -> Int[Array, "rows 1 phrases"]:
@@ -47,36 +63,42 @@ class Standing(NamedTuple):
     def of(self, beam: Places) -> "Standing":
         return Standing(*(take(each, beam) for each in self))
 
+    def kept(self, goes_on: Bool[Array, "#rows #beams"]) -> Bool[Array, "rows beams phrases"]:
+        """What is met after a token that is in no phrase and continues a word, or doesn't."""
+        return self.met | (self.ending & ~goes_on[:, :, None])
 
-def standing(
-    phrases: Phrases,
-    tokens: Tokens,
-    position: Index,
-    continues: Continues,
+
+def at_start(phrases: Phrases, beams: int) -> Standing:
+    """The standing of `beams` empty hypotheses per row."""
+    rows, count, length = phrases.tokens.shape
+    none = jnp.zeros((rows, beams, count), bool)
+    matched = jnp.zeros((rows, beams, count, length), bool).at[..., 0].set(True)
+    return Standing(none | (phrases.lengths == 0), none, matched)
+
+
+def after(
+    phrases: Phrases, at: Standing, token: Int[Array, "rows beams"], continues: Continues
 ) -> Standing:
-    """For hypotheses with `position` tokens; `continues` marks types that don't begin a word."""
-    said = tokens[:, :, None]
+    """The standing after each hypothesis's next `token`; `continues` marks types that don't begin
+    a word."""
+    longer, complete = _with_token(phrases, at, token)
+    met = at.kept(jnp.asarray(continues)[token])
+    is_open = phrases.open[:, None]
+    met |= complete & is_open
+    none_said = jnp.ones((*longer.shape[:3], 1), bool)
+    matched = jnp.concatenate([none_said, longer[..., :-1]], axis=3)
+    return Standing(met, complete & ~is_open & ~met, matched)
+
+
+def _with_token(
+    phrases: Phrases, at: Standing, token: Int[Array, "rows beams"]
+) -> tuple[Bool[Array, "rows beams phrases length"], Bool[Array, "rows beams phrases"]]:
+    """[..., k]: the first k + 1 tokens of a phrase are the last ones after `token`, and there are
+    more to come; and whether all of a phrase is."""
+    size = np.arange(1, phrases.tokens.shape[2] + 1)[None, None, None]
     lengths = phrases.lengths[..., None]
-    places = np.arange(tokens.shape[2])[None, None, None]
-    run = jnp.ones((*tokens.shape[:2], phrases.tokens.shape[1], tokens.shape[2]), bool)
-    ends = (lengths == 0) & run
-    matched = []
-    for k in range(phrases.tokens.shape[2]):
-        # `run`: the k tokens up to here are the phrase's first k.
-        matched.append((run & (places == position - 1)).any(axis=3) if k else run[..., 0])
-        before = jnp.roll(run, 1, axis=3) & (places > 0) if k else run
-        run = before & (said == phrases.tokens[:, None, :, k, None])
-        ends |= run & (lengths == k + 1)
-    goes_on = jnp.roll(jnp.asarray(continues)[said], -1, axis=3) & (places < position - 1)
-    whole = ends & (phrases.open[:, None, :, None] | ~goes_on)
-    last = ~phrases.open[:, None, :, None] & (places == position - 1) & (lengths > 0)
-    met = (whole & ~last).any(axis=3)
-    return Standing(met, (whole & last).any(axis=3) & ~met, jnp.stack(matched, axis=3))
-
-
-def _kept(at: Standing, goes_on: Bool[Array, "#rows #beams"]) -> Bool[Array, "rows beams phrases"]:
-    """What is met after a token that is in no phrase and continues a word, or doesn't."""
-    return at.met | (at.ending & ~goes_on[:, :, None])
+    same = at.matched & (phrases.tokens[:, None] == token[:, :, None, None])
+    return same & (size < lengths), (same & (size == lengths)).any(axis=3)
 
 
 def to_come(
@@ -85,25 +107,45 @@ def to_come(
     token: Int[Array, "rows beams"],
     continues: Continues,
 ) -> Int[Array, "rows beams"]:
-    """How many constraint tokens are to come after each hypothesis's next `token`: those of all
-    unmet phrases, less the beginning of one that is under way. No phrase begins with a type that
-    continues a word."""
-    lengths, continues = phrases.lengths, jnp.asarray(continues)
-    size = np.arange(1, phrases.tokens.shape[2] + 1)[None, None, None]
-    longer = at.matched & (phrases.tokens[:, None] == token[:, :, None, None])
-    complete = (longer & (size == lengths[..., None])).any(axis=3)
-    met = _kept(at, continues[token])
-    longer &= size < lengths[..., None]
+    """How many constraint tokens are to come after each hypothesis's next `token`: those of the
+    shortest text with all unmet phrases, less the beginning of one that is under way. No phrase
+    begins with a type that continues a word."""
+    continues = jnp.asarray(continues)
+    longer, complete = _with_token(phrases, at, token)
+    met = at.kept(continues[token])
     goes_on = jnp.roll(continues[phrases.tokens], -1, axis=2)[:, None]
+    size = np.arange(1, phrases.tokens.shape[2] + 1)[None, None, None]
 
     def rest(met: Array, longer: Array) -> Array:
-        under_way = jnp.where(longer & ~met[..., None], size, 0).max(axis=(2, 3))
-        return jnp.where(met, 0, lengths).sum(axis=2) - under_way
+        return _rest(phrases, ~met, jnp.where(longer, size, 0).max(axis=3))
 
     # The next token may lengthen a word that ends a phrase now; then the phrase must come again.
     kept = rest(met | complete, longer & ~goes_on)
     broken = rest(met | (complete & phrases.open[:, None]), longer)
     return jnp.minimum(kept, broken)
+
+
+def _rest(
+    phrases: Phrases,
+    unmet: Bool[Array, "rows beams phrases"],
+    under_way: Int[Array, "rows beams phrases"],
+) -> Int[Array, "rows beams"]:
+    """The tokens of the shortest text with all `unmet` phrases, if that may begin with one of
+    which the last so many tokens are `under_way`."""
+    under_way = jnp.where(unmet, under_way, 0)
+    in_full = jnp.where(unmet, phrases.lengths, 0)
+    if phrases.shortest is None:
+        return in_full.sum(axis=2) - under_way.max(axis=2)
+    together = phrases.shortest.shape[2]
+    bits = jnp.asarray(1 << np.arange(together))
+    subset = jnp.where(unmet[..., :together], bits, 0).sum(axis=2)  # --> [rows, beams]
+    row = jnp.arange(len(unmet))[:, None]
+    if_first = phrases.shortest[row, subset]  # --> [rows, beams, together]
+    begun_together = (if_first - under_way[..., :together]).min(axis=2)
+    begun_apart = if_first.min(axis=2)
+    if under_way.shape[2] > together:
+        begun_apart -= under_way[..., together:].max(axis=2)
+    return in_full[..., together:].sum(axis=2) + jnp.minimum(begun_together, begun_apart)
 
 
 def leaves_no_room(
@@ -117,16 +159,21 @@ def leaves_no_room(
     rows, beams, count, length = at.matched.shape
 
     def without(goes_on: bool) -> Int[Array, "rows beams 1"]:
-        kept = _kept(at, jnp.full((1, 1), goes_on))
-        return jnp.where(kept, 0, phrases.lengths).sum(axis=2, keepdims=True)
+        unmet = ~at.kept(jnp.full((1, 1), goes_on))
+        return _rest(phrases, unmet, jnp.zeros(unmet.shape, int))[:, :, None]
 
     needed = jnp.where(jnp.asarray(continues)[None, None], without(True), without(False))
     banned = needed + 1 > room[:, None, None]
-    own = jnp.tile(phrases.tokens.reshape(rows, -1), (1, beams))
-    beam = jnp.repeat(jnp.arange(beams), count * length)[None]
-    at_each = at.of(jnp.broadcast_to(beam, own.shape))
-    none_left = to_come(phrases, at_each, own, continues) + 1 > room[:, None]
-    banned = banned.at[jnp.arange(rows)[:, None], beam, own].set(none_left)
+
+    # Types that go on with a phrase may leave less to come. Of a long phrase that repeats itself
+    # only the longest beginnings are looked at; the others' next types are judged as any other.
+    said = jnp.where(at.matched, np.arange(length)[None, None, None], 0)
+    said, _ = jax.lax.top_k(said, min(length, _BEGINNINGS))
+    following = jnp.take_along_axis(phrases.tokens[:, None], said, axis=3).reshape(rows, -1)
+    beam = jnp.repeat(jnp.arange(beams), count * said.shape[3])[None]
+    at_each = at.of(jnp.broadcast_to(beam, following.shape))
+    none_left = to_come(phrases, at_each, following, continues) + 1 > room[:, None]
+    banned = banned.at[jnp.arange(rows)[:, None], beam, following].set(none_left)
     return banned.at[:, :, EOS].set(without(False)[..., 0] > 0)
 
 
@@ -141,7 +188,7 @@ def with_phrases(
     """The candidates `found` and, in rows with constraints, each hypothesis's best and the next
     token of each phrase that it hasn't met."""
     rows, beams, _ = logits.shape
-    unmet = ~_kept(at, jnp.full((1, 1), False))
+    unmet = ~at.kept(jnp.full((1, 1), False))
     size = np.arange(phrases.tokens.shape[2])[None, None, None]
     under_way = jnp.where(at.matched & (size < phrases.lengths[..., None]), size, 0).max(axis=3)
     following = jnp.take_along_axis(phrases.tokens[:, None], under_way[..., None], axis=3)[..., 0]
@@ -191,3 +238,147 @@ def from_banks(
     round_ = jnp.where(first, -1, jnp.where(exists, round_, values.shape[1]))
     place = before(round_, values).sum(axis=2)
     return best(-place.astype(jnp.float32), count)[1]
+
+
+def arranged(
+    phrases: Sequence[Sequence[Phrase]],
+    types: Int[np.ndarray, " kept"],
+    rows: int,
+    continues: Bool[np.ndarray, " vocab"],
+) -> Phrases:
+    """The phrases of a batch's rows as the search needs them, in its own ids of the `types`."""
+    ordered = [_overlapping_first(own, continues) for own in phrases]
+    # Sizes are compiled in: few of them.
+    most = one_of_few(max(map(len, phrases)), 4)
+    longest = one_of_few(max(len(each.tokens) for own in phrases for each in own), 8)
+    tokens: Any = np.full((rows, most, longest), PAD, np.int32)
+    may_go_on: Any = np.zeros((rows, most), bool)
+    for row, (own, _) in enumerate(ordered):
+        for place, each in enumerate(own):
+            tokens[row, place, : len(each.tokens)] = np.searchsorted(types, each.tokens)
+            may_go_on[row, place] = each.open
+
+    overlapping = max(count for _, count in ordered)
+    if not overlapping:
+        return Phrases(tokens, may_go_on)
+    together = min(MOST_TOGETHER, 4 if overlapping <= 4 else 8)
+    shortest: Any = np.zeros((rows, 1 << together, together), np.int32)
+    for row, (own, _) in enumerate(ordered):
+        table = shortest_texts(own[:together], continues)
+        shortest[row, : len(table), : table.shape[1]] = table
+        shortest[row, : len(table), table.shape[1] :] = _NEVER
+    shortest[:, 0] = 0
+    return Phrases(tokens, may_go_on, shortest)
+
+
+def still_needed(
+    phrases: Sequence[Phrase], said: Sequence[int], continues: Bool[np.ndarray, " vocab"]
+) -> int:
+    """How many more tokens an output that begins with the tokens `said` needs for all phrases."""
+    said = tuple(said)
+    ordered, _ = _overlapping_first(phrases, continues)
+    table = shortest_texts(ordered[:MOST_TOGETHER], continues)
+
+    def rest(unmet: Sequence[Phrase], begun: Callable[[Phrase], int]) -> int:
+        together = [each in unmet for each in ordered[:MOST_TOGETHER]]
+        if_first = table[sum(1 << place for place, each in enumerate(together) if each)]
+        apart = [each for each in ordered[MOST_TOGETHER:] if each in unmet]
+        starts = [if_first.min(initial=_NEVER) if any(together) else 0]
+        starts += [if_first[n] - begun(ordered[n]) for n in np.flatnonzero(together)]
+        starts += [starts[0] - begun(each) for each in apart]
+        return int(min(starts)) + sum(len(each.tokens) for each in apart)
+
+    def begun(phrase: Phrase, *, whole_words: bool) -> int:
+        tokens = phrase.tokens
+        sizes = range(1, min(len(tokens), len(said) + 1))
+        return max(
+            (
+                size
+                for size in sizes
+                if said[-size:] == tokens[:size] and not (whole_words and continues[tokens[size]])
+            ),
+            default=0,
+        )
+
+    def ends(phrase: Phrase) -> bool:
+        return said[len(said) - len(phrase.tokens) :] == phrase.tokens and bool(phrase.tokens)
+
+    unmet = [each for each in phrases if not _has(said, each, continues)]
+    unmet = [each for each in unmet if not (each.open and ends(each))]
+    # As in `to_come`: the word that ends the prefix ends there, or goes on.
+    kept = rest([e for e in unmet if not ends(e)], functools.partial(begun, whole_words=True))
+    broken = rest(unmet, functools.partial(begun, whole_words=False))
+    return min(kept, broken)
+
+
+def _has(text: tuple[int, ...], phrase: Phrase, continues: np.ndarray) -> bool:
+    """Whether a text has a phrase before its last token: one whose end shows in what follows."""
+    size = len(phrase.tokens)
+    return any(
+        text[end - size : end] == phrase.tokens and (phrase.open or not continues[text[end]])
+        for end in range(size, len(text))
+    )
+
+
+def _overlapping_first(
+    phrases: Sequence[Phrase], continues: np.ndarray
+) -> tuple[list[Phrase], int]:
+    """The phrases, first those that share tokens with another one, and how many these are."""
+    shared = [
+        any(
+            _overlap(first, other, continues)
+            or _overlap(other, first, continues)
+            or _within(first, other, continues)
+            or _within(other, first, continues)
+            for other in phrases
+            if other is not first and not {*first.tokens}.isdisjoint(other.tokens)
+        )
+        for first in phrases
+    ]
+    order = sorted(range(len(phrases)), key=lambda number: not shared[number])
+    return [phrases[number] for number in order], sum(shared)
+
+
+def shortest_texts(
+    phrases: Sequence[Phrase], continues: Bool[np.ndarray, " vocab"]
+) -> Int[np.ndarray, "subsets first"]:
+    """The tokens of the shortest text with all phrases of a subset, if it begins with one of them.
+
+    Subsets are numbered by bits. Exact: a shortest common superstring is an order of the phrases
+    that no other one has, each joined to the next by as many tokens as they share.
+    """
+    count = len(phrases)
+    shares = [[_overlap(first, then, continues) for then in phrases] for first in phrases]
+    without = [
+        ~sum(1 << n for n, each in enumerate(phrases) if _within(each, first, continues))
+        for first in phrases
+    ]
+    table = np.full((1 << count, count), _NEVER, np.int32)
+    table[0] = 0
+    # A subset's own subsets have smaller numbers.
+    for subset in range(1, 1 << count):
+        for first in range(count):
+            if not subset >> first & 1:
+                continue
+            left = subset & without[first] & ~(1 << first)
+            more = [
+                table[left, then] - shares[first][then] for then in range(count) if left >> then & 1
+            ]
+            table[subset, first] = len(phrases[first].tokens) + min(more, default=0)
+    return table
+
+
+def _overlap(first: Phrase, then: Phrase, continues: np.ndarray) -> int:
+    """How many of a phrase's last tokens may be another's first, neither having the other whole."""
+    for size in range(min(len(first.tokens), len(then.tokens)) - 1, 0, -1):
+        ends_word = first.open or not continues[then.tokens[size]]
+        if ends_word and first.tokens[-size:] == then.tokens[:size]:
+            return size
+    return 0
+
+
+def _within(phrase: Phrase, other: Phrase, continues: np.ndarray) -> bool:
+    """Whether a text that has the other phrase has this one."""
+    size = len(phrase.tokens)
+    ends_with = other.tokens[len(other.tokens) - size :] == phrase.tokens
+    return _has(other.tokens, phrase, continues) or (size <= len(other.tokens) and ends_with)

@@ -1,11 +1,14 @@
 """Phrases that a translation must not contain, however its tokens spell them.
 
 An automaton reads a hypothesis's text and bans pieces that would complete a phrase, in any
-segmentation, byte pieces too. Phrases are whole words: no letter or digit stands next to one at
-their ends, except in scripts without blanks between words. Any run of blanks is one.
+segmentation, byte pieces too, and in any canonically equivalent form. Phrases are whole words: no
+letter or digit stands next to one at their ends, except in scripts without blanks between words.
+Any run of blanks is one.
 """
 
 import functools
+import itertools
+import unicodedata
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -18,7 +21,7 @@ from jaxtyping import Array, Bool, Int
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, Vocabulary
 from flaxformer_mt.decoding.batch_shapes import power_of_two_at_least
 from flaxformer_mt.decoding.rules import Index, Tokens, TypeMask
-from flaxformer_mt.decoding.segments import DecodingError
+from flaxformer_mt.decoding.segments import DecodingError, encode
 
 LETTER = regex.compile(
     r"[[\p{L}\p{M}\p{N}_]--[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]]",
@@ -26,6 +29,10 @@ LETTER = regex.compile(
 )
 """A character that makes a longer word of the word it stands next to."""
 MOST_BYTES = 1 << 30  # of a batch's table
+_NEEDS = 4  # an entry of the table is so many times a state, plus the tokens that have to come
+_MOST_MARKS = 3  # on a letter, whose order and composition may vary
+_CLUSTER = regex.compile(r"\X")
+_INNER_BYTES = range(0x80, 0xC0)
 _DEAD = -1
 _BYTE = regex.compile("<0x([0-9A-F]{2})>")
 
@@ -38,9 +45,22 @@ _Symbol = tuple[int, int]  # a byte and which of these it is
 class Reading(NamedTuple):
     """What matters of the text so far."""
 
-    places: frozenset[int]  # bytes of `_Phrases.text` before which the text's end may stand
+    places: frozenset[int]  # of `Spellings`, where the text's end may stand
     in_word: bool = False
     at_blank: bool = True
+    # Since a phrase's last letter, byte pieces have begun a character: with a lead byte (a number),
+    # or up to its last byte, of which these make a letter.
+    begun: int | frozenset[int] = 0
+
+
+class Spellings(NamedTuple):
+    """All canonically equivalent forms of some phrases: places, each before a byte or at an end."""
+
+    byte: Sequence[int]  # after a place; -1 at an end
+    after: Sequence[frozenset[int]]  # the places after that byte
+    starts: frozenset[int]
+    ends: frozenset[int]
+    open_ends: frozenset[int]  # after a letter: the phrase's last word may go on
 
 
 class Forbidden(NamedTuple):
@@ -60,11 +80,12 @@ class TooManyForbidden(DecodingError):
 @functools.lru_cache(maxsize=32)
 def forbidden(phrases: tuple[str, ...], vocabulary: Vocabulary) -> Forbidden:
     """The automaton of texts without any of `phrases`. Raises DecodingError for a blank one."""
+    encode(vocabulary, phrases)  # which raises for text that isn't Unicode
     normal = [vocabulary.normalize(phrase).strip() for phrase in phrases]
     if not all(normal):
         raise DecodingError(f"the forbidden phrase {phrases[normal.index('')]!r} is blank")
     spelled, alphabet = _spelled(vocabulary)
-    moves, completes = _automaton([phrase.encode() for phrase in normal], alphabet)
+    moves, completes = _automaton(_spellings(normal), alphabet)
     moves = np.concatenate([moves, np.arange(len(moves))[:, None]], axis=1)
     moves = np.concatenate([moves, np.full_like(moves[:1], _DEAD)]).astype(_kind(len(completes)))
     return Forbidden(moves, completes, spelled)
@@ -74,36 +95,96 @@ def _kind(numbers: int) -> type[np.signedinteger[Any]]:
     return np.int16 if numbers <= 1 << 15 else np.int32
 
 
+def _spellings(phrases: Sequence[str]) -> Spellings:
+    byte: list[int] = []
+    after: list[frozenset[int]] = []
+
+    def place(number: int, following: frozenset[int]) -> frozenset[int]:
+        byte.append(number)
+        after.append(following)
+        return frozenset({len(byte) - 1})
+
+    starts: frozenset[int] = frozenset()
+    ends: frozenset[int] = frozenset()
+    open_ends: frozenset[int] = frozenset()
+    for phrase in phrases:
+        end = following = place(-1, frozenset())
+        for cluster in reversed(_CLUSTER.findall(unicodedata.normalize("NFD", phrase))):
+            begins: frozenset[int] = frozenset()
+            for form in equivalent_forms(cluster):
+                next_places = following
+                for number in reversed(form.encode()):
+                    next_places = place(number, next_places)
+                begins |= next_places
+            following = begins
+        starts |= following
+        ends |= end
+        if LETTER.fullmatch(phrase[-1]):
+            open_ends |= end
+    return Spellings(byte, after, starts, ends, open_ends)
+
+
+def equivalent_forms(cluster: str) -> list[str]:
+    """The canonically equivalent forms of a letter with its marks, in which text is written: with
+    marks in any order, and the first ones composed with the letter."""
+    apart = unicodedata.normalize("NFD", cluster)
+    forms = {cluster: None, apart: None, unicodedata.normalize("NFC", cluster): None}
+    if len(apart) <= _MOST_MARKS + 1:
+        for marks in itertools.permutations(apart[1:]):
+            text = apart[:1] + "".join(marks)
+            for size in range(1, len(text) + 1):
+                form = unicodedata.normalize("NFC", text[:size]) + text[size:]
+                if unicodedata.normalize("NFD", form) == apart:
+                    forms[form] = None
+    return list(forms)
+
+
 def _automaton(
-    phrases: Sequence[bytes], alphabet: Sequence[_Symbol]
+    phrases: Spellings, alphabet: Sequence[_Symbol]
 ) -> tuple[Int[np.ndarray, "states symbols"], Bool[np.ndarray, " states"]]:
     """Each state's transitions, and whether a phrase ends in it."""
-    text = b"\0".join(phrases) + b"\0"
-    ends = frozenset(np.cumsum([len(phrase) + 1 for phrase in phrases]) - 1)
-    starts = frozenset({0, *(end + 1 for end in ends)}) - {len(text)}
-    # A phrase whose last character is no letter is complete as soon as it is there.
-    open_ends = {
-        end
-        for end, phrase in zip(sorted(ends), phrases, strict=True)
-        if LETTER.fullmatch(phrase.decode()[-1])
-    }
+    ends, open_ends = phrases.ends, phrases.open_ends
+
+    def moved(places: frozenset[int], byte: int) -> frozenset[int] | None:
+        """The places after a byte; None if a phrase that ends in no letter is complete."""
+        matching = [phrases.after[place] for place in places if phrases.byte[place] == byte]
+        after = frozenset().union(*matching)
+        return None if after & ends - open_ends else after
 
     def step(state: Reading, byte: int, kind: int) -> Reading | None:
         if kind == _BLANK and state.at_blank:
             return state
+        if kind == _RAW and (state.begun or state.places & ends):
+            return in_bytes(state, byte)
+        if state.begun:  # what byte pieces have begun is no character
+            return None
         places = state.places
         if not (kind == _INNER or (kind == _LETTER and state.in_word)):  # between words
             if places & ends:
                 return None
-            places |= starts
-        places = frozenset(place + 1 for place in places - ends if text[place] == byte)
-        if places & ends - open_ends:
+            places |= phrases.starts
+        after = moved(places, byte)
+        if after is None:
             return None
         in_word = kind == _LETTER or (kind == _INNER and state.in_word)
-        return Reading(places, in_word, kind == _BLANK)
+        return Reading(after, in_word, kind == _BLANK)
+
+    def in_bytes(state: Reading, byte: int) -> Reading | None:
+        """After a phrase's last letter: its word goes on if the bytes make a letter."""
+        after = moved(state.places, byte)
+        if after is None:
+            return None
+        if isinstance(state.begun, frozenset):
+            return Reading(after, True, False) if byte in state.begun else None
+        prefix = bytes([state.begun, byte]) if state.begun else bytes([byte])
+        if len(prefix) == 1 and any(prefix + bytes([n]) in _last_bytes() for n in _INNER_BYTES):
+            return Reading(after, False, False, byte)
+        last = _last_bytes().get(prefix)
+        return Reading(after, False, False, last) if last else None
 
     # Bytes that no phrase has are alike.
-    alike = [(byte if byte in text else -1, kind) for byte, kind in alphabet]
+    known_bytes = {*phrases.byte}
+    alike = [(byte if byte in known_bytes or kind == _RAW else -2, kind) for byte, kind in alphabet]
     numbers = {Reading(frozenset()): 0}
     states = [Reading(frozenset())]
     rows = []
@@ -116,7 +197,22 @@ def _automaton(
                 states.append(after)
             known[symbol] = _DEAD if after is None else numbers[after]
         rows.append([known[symbol] for symbol in alike])
-    return np.array(rows), np.array([bool(state.places & ends) for state in states])
+    return np.array(rows), np.array([bool(state.begun or state.places & ends) for state in states])
+
+
+@functools.cache
+def _last_bytes() -> dict[bytes, frozenset[int]]:
+    """The last bytes that make a letter of the other bytes of a character, of two or three.
+
+    Longer ones, of rare scripts and emoji, are taken for no letters.
+    """
+    found: dict[bytes, set[int]] = {}
+    for number in range(0x80, 0x10000):
+        character = chr(number)
+        if LETTER.match(character) and not 0xD800 <= number < 0xE000:
+            *others, last = character.encode()
+            found.setdefault(bytes(others), set()).add(last)
+    return {others: frozenset(last) for others, last in found.items()}
 
 
 @functools.lru_cache(maxsize=4)
@@ -170,15 +266,16 @@ def table_of(
 ) -> tuple[Int[np.ndarray, "states kept"], dict[int, int]]:
     """One table of the automata for a vocabulary of these types, and by `id` where each begins.
 
-    An entry is twice the next state, plus 1 if a phrase is complete there unless its word goes on;
-    -1 is banned. State 0 bans nothing. Raises TooManyForbidden for a table above a gibibyte.
+    An entry is `_NEEDS` times the next state, plus how many tokens have to come before the end mark
+    so that a phrase's last word goes on; -1 is banned. State 0 bans nothing. Raises
+    TooManyForbidden for a table above a gibibyte.
     """
     distinct = {id(automaton): automaton for automaton in automata}
     sizes = [len(automaton.completes) for automaton in distinct.values()]
     starts = np.cumsum([1, *sizes[:-1]]).tolist()
     begins = dict(zip(distinct, starts, strict=True))
     size = power_of_two_at_least(1 + sum(sizes))  # few programs
-    kind = _kind(2 * size)
+    kind = _kind(_NEEDS * size)
     if (total := kind().itemsize * size * len(types)) > MOST_BYTES:
         need = f"{total / 2**30:.1f} GiB, more than {MOST_BYTES / 2**30:.1f}"
         what = "its forbidden phrases need a table of"
@@ -190,18 +287,23 @@ def table_of(
         offset = begins[number]
         goes, effect = _effects(automaton, types)
         some = np.unique(effect[free])
-        while True:
-            # A complete phrase's word must have a way to go on, and to end after that.
-            after = goes[:, some]
-            ways = (after >= 0) & ~completes[after]
-            stuck = np.append(completes & ~ways.any(axis=1), False)  # the dead state comes last
-            if not stuck[goes].any():
-                break
-            goes = np.where(stuck[goes], _DEAD, goes)
-        entries = np.where(goes >= 0, 2 * (goes + offset) + completes[goes], _DEAD)
+        needs = _needs(goes[:, some], completes)
+        goes = np.where(needs[goes] < _NEEDS, goes, _DEAD)
+        entries = np.where(goes >= 0, _NEEDS * (goes + offset) + needs[goes], _DEAD)
         own = table[offset : offset + len(completes)]
         own[:] = entries.astype(kind)[:, effect]
     return table, begins
+
+
+def _needs(
+    after: Int[np.ndarray, "states effects"], completes: Bool[np.ndarray, " states"]
+) -> Int[np.ndarray, " states_and_dead"]:
+    """How many tokens each state needs until no phrase is complete (_NEEDS: there is no way)."""
+    needs = np.append(np.where(completes, _NEEDS, 0), _NEEDS)  # the dead state comes last
+    for _ in range(1, _NEEDS):
+        fewest = needs[after].min(axis=1, initial=_NEEDS)
+        needs[:-1] = np.where(completes, np.minimum(fewest + 1, _NEEDS), 0)
+    return needs
 
 
 def _effects(
@@ -245,16 +347,16 @@ def completes_phrase(
 
     def read(place: Array, states: Array) -> Array:
         token = jax.lax.dynamic_index_in_dim(tokens, place, axis=2)
-        return jnp.maximum(table[states, token].astype(jnp.int32) // 2, 0)
+        return jnp.maximum(table[states, token].astype(jnp.int32) // _NEEDS, 0)
 
     states = jnp.broadcast_to(begins[:, None], (*tokens.shape[:2], begins.shape[1]))
     states = jax.lax.fori_loop(0, position, read, states)
-    # The end mark has to be next but one: a word that must go on could not.
-    last = (position + 2 >= limits)[:, None, None]
+    # Tokens that may stand between the next one and the end mark.
+    room = (limits - position - 2)[:, None, None]
     banned = jnp.zeros((*tokens.shape[:2], table.shape[1]), bool)
     for each in range(begins.shape[1]):
         entries = table[states[:, :, each]]
-        banned |= (entries < 0) | (last & (entries % 2 == 1))
+        banned |= (entries < 0) | (entries % _NEEDS > room)
     return banned
 
 

@@ -37,6 +37,7 @@ class Rules:
 
     beam_size: int  # hypotheses kept at each step; 1 is greedy
     n_best: int = 1
+    spare: int = 0  # finished hypotheses kept besides, for those whose text is another's
     suppress: tuple[int, ...] = ()  # never generated, as padding and the begin mark
     ends_among: int = 0  # only the likeliest so many continuations end a hypothesis (0: any)
     patience: int = 0  # so many ended hypotheses are enough for a group (0: no number is)
@@ -58,9 +59,9 @@ class Rules:
 
     @property
     def slots(self) -> int:
-        """Finished hypotheses kept: in each group as many as it can have of `n_best`, since groups
-        may come to the same output."""
-        return min(self.n_best, self.beam_size // self.groups) * self.groups
+        """Finished hypotheses kept: in each group as many as it can have of `n_best` and `spare`,
+        since groups may come to the same output."""
+        return min(self.n_best + self.spare, self.beam_size // self.groups) * self.groups
 
 
 class Allowed(NamedTuple):

@@ -5,6 +5,7 @@ token's position.
 """
 
 import dataclasses
+import numbers
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +20,8 @@ SEED_WORDS = 5
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """How to draw translations. Raises ValueError for what isn't a distribution in float32."""
+    """How to draw translations. Raises TypeError for what isn't a number, and ValueError for what
+    isn't a distribution in float32."""
 
     temperature: float = 1.0  # below 1 nearer to the likeliest, above 1 farther
     top_k: int = 0  # of the likeliest k tokens (0: of all)
@@ -29,6 +31,15 @@ class Sampling:
     def __post_init__(self) -> None:
         float32 = np.finfo(np.float32)
         least, largest = float(float32.tiny), float(float32.max)  # devices take less for 0
+        for name, kind, needed in (
+            ("temperature", numbers.Real, "a number"),
+            ("top_k", numbers.Integral, "an integer"),
+            ("top_p", numbers.Real, "a number"),
+            ("seed", numbers.Integral, "an integer"),
+        ):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, kind):
+                raise TypeError(f"{name} = {value!r} must be {needed}")
         if self.top_k < 0:
             raise ValueError(f"top_k = {self.top_k} must be at least 0")
         for name, most in (("temperature", largest), ("top_p", 1.0)):

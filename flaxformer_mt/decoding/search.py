@@ -24,9 +24,11 @@ from flaxformer_mt.data.vocabulary import BOS, EOS, PAD
 from flaxformer_mt.decoding.candidates import best, diverse_candidates, take, top_candidates
 from flaxformer_mt.decoding.constraints import (
     Phrases,
+    Standing,
+    after,
+    at_start,
     from_banks,
     leaves_no_room,
-    standing,
     to_come,
     with_phrases,
 )
@@ -97,6 +99,7 @@ class State(NamedTuple):
     ended: Int[Array, "rows groups"]  # hypotheses so far
     stopped: Bool[Array, " rows"]
     sentences: Sentences
+    standing: Standing | None = None  # with phrases that must occur
 
 
 def length_penalty(length: Any, alpha: Any, *, average: Any = False) -> Any:
@@ -140,6 +143,7 @@ def begin(cache: Cache, sentences: Sentences, rules: Rules, *, length: int) -> S
         ended=jnp.zeros((rows, rules.groups), jnp.int32),
         stopped=sentences.limits == 0,
         sentences=sentences,
+        standing=None if sentences.phrases is None else at_start(sentences.phrases, beams),
     )
 
 
@@ -178,11 +182,10 @@ def _step(step: Step, state: State, weights: Weights, rules: Rules) -> State:
         # A TPU's logits have columns that pad them.
         more = logits.shape[-1] - table.shape[1]
         may = may.without(jnp.pad(banned, ((0, 0), (0, 0), (0, more))))
-    phrases = state.sentences.phrases
-    if phrases is not None:
+    phrases, at = state.sentences.phrases, state.standing
+    if phrases is not None and at is not None:
         more = logits.shape[-1] - len(weights.continues)
         continues = jnp.pad(weights.continues, (0, more))
-        at = standing(phrases, state.tokens, state.position, continues)
         may = may.without(leaves_no_room(phrases, at, limits - length, continues))
     if rules.trees is not None and rules.trees.of_source:
         logits = pooled(rules.trees, logits, may.mask(beams))
@@ -211,7 +214,7 @@ def _step(step: Step, state: State, weights: Weights, rules: Rules) -> State:
         )
     else:
         found = top_candidates(logits, state.log_probs, may, count=count)
-        if phrases is not None:
+        if phrases is not None and at is not None:
             found = with_phrases(found, logits, state.log_probs, may, phrases, at)
         log_probs, beam, token = found
         ranked = log_probs
@@ -254,7 +257,7 @@ def _step(step: Step, state: State, weights: Weights, rules: Rules) -> State:
 
     live = jnp.where(ended, -jnp.inf, log_probs)
     if not rules.sample:  # a draw's noise belongs to its place
-        if phrases is None:
+        if phrases is None or at is None:
             _, chosen = best(apart(jnp.where(ended, -jnp.inf, ranked)), width)
         else:
             chosen = from_banks(live, to_come(phrases, at.of(beam), token, continues), width)
@@ -272,7 +275,11 @@ def _step(step: Step, state: State, weights: Weights, rules: Rules) -> State:
         settled |= all_ended >= rules.patience
     if beams > 1 and not rules.sample:
         parents = whole(take(apart(beam), chosen))
+        at = None if at is None else at.of(parents)
         cache = cache | {"beams": jax.tree.map(lambda leaf: take(leaf, parents), cache["beams"])}
+    standing = None
+    if phrases is not None and at is not None:
+        standing = after(phrases, at, token, continues)
     return state._replace(
         position=length,
         cache=cache,
@@ -281,6 +288,7 @@ def _step(step: Step, state: State, weights: Weights, rules: Rules) -> State:
         log_probs=live,
         finished=jax.tree.map(whole, finished),
         ended=all_ended,
+        standing=standing,
         stopped=state.stopped | (length >= limits) | settled.all(axis=1),
     )
 

@@ -84,15 +84,6 @@ def check_unicode(texts: Iterable[str]) -> None:
             raise DecodingError(what) from None
 
 
-def listed(pairs: Iterable[tuple[str, Target]]) -> list[tuple[str, Target]]:
-    """The pairs as a list. Raises TypeError for other items: a `str` has two characters, too."""
-    pairs = list(pairs)
-    for number, pair in enumerate(pairs):
-        if isinstance(pair, str) or len(pair) != 2:
-            raise TypeError(f"pair {number} is {pair!r}, not a (source, translation) tuple")
-    return pairs
-
-
 def cut_pairs(
     pairs: Sequence[tuple[str, Target]],
     vocabularies: Vocabularies,

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+import reprlib
+import unicodedata
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,52 +16,100 @@ import numpy as np
 import regex
 from jaxtyping import Bool
 
-from flaxformer_mt.data.vocabulary import BLANK, PAD, UNK, Vocabulary
-from flaxformer_mt.decoding.batch_shapes import one_of_few
-from flaxformer_mt.decoding.constraints import Phrases
-from flaxformer_mt.decoding.forbidden import LETTER
+from flaxformer_mt.data.vocabulary import BLANK, UNK, Vocabulary
+from flaxformer_mt.decoding.constraints import Phrase, still_needed
+from flaxformer_mt.decoding.forbidden import LETTER, forbidden, forbids
 from flaxformer_mt.decoding.rules import Rules
-from flaxformer_mt.decoding.segments import DecodingError, LineError
+from flaxformer_mt.decoding.segments import DecodingError, LineError, encode
 from flaxformer_mt.files.reading import read_text
 
 Mode = Literal["hard", "soft"]
 MODES: tuple[Mode, ...] = ("hard", "soft")
 LONGEST_ENDING = 3  # letters of an inflection that a soft constraint leaves to the model
 _WORDS = regex.compile(rf"(?:{LETTER.pattern})+|\S", regex.V1)
+_ROOT = 0  # the tree's node without words
+
+Words = tuple[str, ...]  # of a term, folded
 
 
 @dataclasses.dataclass(frozen=True)
-class Phrase:
-    tokens: tuple[int, ...]
-    open: bool  # the last word may go on after them
+class TermTree:
+    """Terms by their words, read from left to right: finding one takes as long as its words."""
+
+    children: list[dict[str, int]]  # of each node, by word
+    terms: dict[int, Words]  # that end in a node
+
+    @classmethod
+    def of(cls, terms: Collection[Words]) -> TermTree:
+        tree = cls([{}], {})
+        for words in terms:
+            node = _ROOT
+            for word in words:
+                after = tree.children[node].get(word)
+                if after is None:
+                    after = len(tree.children)
+                    tree.children.append({})
+                    tree.children[node][word] = after
+                node = after
+            tree.terms[node] = words
+        return tree
+
+    def longest(self, words: Words, start: int) -> Words | None:
+        """The longest term that begins at word number `start`."""
+        node = _ROOT
+        longest = None
+        for place in range(start, len(words)):
+            after = self.children[node].get(words[place])
+            if after is None:
+                break
+            node = after
+            longest = self.terms.get(node, longest)
+        return longest
 
 
 @dataclasses.dataclass(frozen=True)
 class Terminology:
     """Translations of source terms: each term of a source adds its own to what must occur.
 
-    Terms are found as whole words in any case; of overlapping ones the first and longest. "hard"
-    takes the translation as it is; "soft" lets the model inflect its last word.
+    Made by `of` or `read`. Terms are found as whole words in any case and in any canonically
+    equivalent form (é, or e and an accent); of overlapping ones the first and longest. "hard" takes
+    the translation as it is; "soft" lets the model inflect its last word.
     """
 
-    terms: Mapping[tuple[str, ...], str] = dataclasses.field(repr=False)  # by words, folded
+    terms: Mapping[Words, str] = dataclasses.field(repr=False)  # translations
     mode: Mode = "hard"
+    # Where each term was read, such as "terms.tsv:3".
+    places: Mapping[Words, str] = dataclasses.field(default_factory=dict, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise ValueError(f"mode = {self.mode!r} must be one of {', '.join(MODES)}")
+        if not isinstance(self.terms, Mapping) or any(isinstance(key, str) for key in self.terms):
+            raise TypeError("make a Terminology with Terminology.of(...) or Terminology.read(...)")
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Without what is cached: another process builds it when it needs it.
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     @classmethod
     def of(cls, terms: Mapping[str, str], *, mode: Mode = "hard") -> Terminology:
-        """From terms and translations. Raises DecodingError for blank and repeated ones."""
-        if mode not in MODES:
-            raise ValueError(f"mode = {mode!r} must be one of {', '.join(MODES)}")
-        found: dict[tuple[str, ...], str] = {}
+        """From terms and translations. Raises DecodingError for blank and repeated ones, and
+        TypeError for what isn't text."""
+        if not isinstance(terms, Mapping):
+            raise TypeError(f"terms must map a str to a str, not {type(terms).__name__}")
+        known: dict[Words, str] = {}
         for source, target in terms.items():
-            _add(found, source, target)
-        return cls(found, mode)
+            if not (isinstance(source, str) and isinstance(target, str)):
+                raise TypeError(f"terms must map a str to a str, not {source!r} to {target!r}")
+            _add(known, source, target)
+        return cls(known, mode)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], *, mode: Mode = "hard") -> Terminology:
-        """From a file with a term, a tab and its translation per line, or nothing. Raises
-        DecodingError."""
-        found: dict[tuple[str, ...], str] = {}
+        """From a UTF-8 file with a term, a tab and its translation per line, or nothing. Raises
+        DecodingError with file and line."""
+        known: dict[Words, str] = {}
+        places: dict[Words, str] = {}
         # `splitlines` would also cut at form feeds, U+0085 and others inside a term.
         lines = read_text(Path(path), DecodingError).split("\n")
         for number, line in enumerate(lines, start=1):
@@ -68,10 +119,11 @@ class Terminology:
             try:
                 if len(columns) != 2:
                     raise DecodingError("must be a term, a tab and its translation")
-                _add(found, *columns)
+                words = _add(known, *columns)
             except DecodingError as error:
                 raise DecodingError(f"{path}:{number}: {error}") from None
-        return dataclasses.replace(cls.of({}, mode=mode), terms=found)
+            places.setdefault(words, f"{path}:{number}")
+        return cls(known, mode, places)
 
     @property
     def digest(self) -> str:
@@ -80,17 +132,86 @@ class Terminology:
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
     def translations(self, source: str) -> list[str]:
-        longest = max(map(len, self.terms), default=0)
-        words, found, place = _words(source), [], 0
+        return [self.terms[words] for words in self.found(source)]
+
+    def found(self, source: str) -> list[Words]:
+        """The terms of a source, in their order."""
+        words = _words(source)
+        terms = []
+        place = 0
         while place < len(words):
-            for size in range(min(longest, len(words) - place), 0, -1):
-                if (target := self.terms.get(words[place : place + size])) is not None:
-                    found.append(target)
-                    place += size
-                    break
-            else:
+            term = self._tree.longest(words, place)
+            if term is None:
                 place += 1
-        return found
+            else:
+                terms.append(term)
+                place += len(term)
+        return terms
+
+    def spelled(
+        self, vocabulary: Vocabulary, *, suppressed: Sequence[int]
+    ) -> Mapping[Words, Phrase]:
+        """The phrase of each term's translation, spelled once per vocabulary. Raises DecodingError,
+        with file and line, for the first that can't be spelled or has a suppressed piece."""
+        key = vocabulary.digest, tuple(suppressed)
+        if key not in self._spelled:
+            soft = self.mode == "soft"
+            try:
+                made = spell_phrases([*self.terms.values()], vocabulary, soft, suppressed)
+            except UnspeltError as error:
+                raise self._error([*self.terms][error.number], str(error)) from None
+            self._spelled[key] = dict(zip(self.terms, made, strict=True))
+        return self._spelled[key]
+
+    def check(
+        self,
+        vocabulary: Vocabulary,
+        *,
+        suppressed: Sequence[int],
+        longest: int,
+        never: tuple[str, ...],
+    ) -> None:
+        """Raises DecodingError, with file and line, for the first term whose translation no output
+        can have: one that `spelled` refuses, that takes more than `longest` tokens with the end
+        mark, or that has one of the forbidden phrases `never`."""
+        key = vocabulary.digest, tuple(suppressed), longest, never
+        if key in self._checked:
+            return
+        automaton = forbidden(never, vocabulary) if never else None
+        for words, phrase in self.spelled(vocabulary, suppressed=suppressed).items():
+            target = self.terms[words]
+            if len(phrase.tokens) >= longest:
+                reason = f"the translation {reprlib.repr(target)} takes {len(phrase.tokens)} tokens"
+                raise self._error(words, f"{reason}, but the model writes at most {longest - 1}")
+            if automaton is not None and forbids(
+                automaton, phrase.tokens, room=2 if phrase.open else 1
+            ):
+                raise self._error(words, f"the translation {target!r} has a forbidden phrase")
+        self._checked.add(key)
+
+    def _error(self, words: Words, reason: str) -> DecodingError:
+        place = self.places.get(words)
+        return DecodingError(f"{place}: {reason}" if place else reason)
+
+    @functools.cached_property
+    def _tree(self) -> TermTree:
+        return TermTree.of(self.terms)
+
+    @functools.cached_property
+    def _spelled(self) -> dict[tuple[str, tuple[int, ...]], dict[Words, Phrase]]:
+        return {}
+
+    @functools.cached_property
+    def _checked(self) -> set[tuple[str, tuple[int, ...], int, tuple[str, ...]]]:
+        return set()
+
+
+class UnspeltError(DecodingError):
+    """A phrase, of this index among those given, that no output can have."""
+
+    def __init__(self, number: int, reason: str) -> None:
+        super().__init__(reason)
+        self.number = number
 
 
 def required(
@@ -103,16 +224,36 @@ def required(
 ) -> list[Phrase]:
     """The phrases of a source's translation, `own` and those of its terms, without repetitions.
     Raises DecodingError for phrases that can't be spelled or are suppressed."""
-    found = dict.fromkeys(phrase(text, vocabulary) for text in own)
+    phrases = dict.fromkeys(spell_phrases(own, vocabulary, False, suppressed))
     if terminology is not None:
-        soft = terminology.mode == "soft"
-        for term in terminology.translations(source):
-            found[phrase(term, vocabulary, soft=soft)] = None
-    said = {token for one in found for token in one.tokens}
-    for bad in sorted(said & {*suppressed}):
-        piece = f"the suppressed piece {vocabulary.pieces([bad])[0]!r}"
-        raise DecodingError(f"{piece} is part of a constraint")
-    return list(found)
+        spelled = terminology.spelled(vocabulary, suppressed=suppressed)
+        phrases |= dict.fromkeys(spelled[words] for words in terminology.found(source))
+    return list(phrases)
+
+
+def spell_phrases(
+    texts: Sequence[str], vocabulary: Vocabulary, soft: bool, suppressed: Sequence[int]
+) -> list[Phrase]:
+    """The phrase of each text, in its canonically equivalent form of the fewest unknown tokens,
+    then of the fewest tokens: text as the vocabulary knows it. Raises UnspeltError."""
+    forms = [_equivalent_forms(text) for text in texts]
+    encoded = iter(encode(vocabulary, [form for group in forms for form in group]))
+    phrases = []
+    for number, (text, group) in enumerate(zip(texts, forms, strict=True)):
+        spellings = [(form, next(encoded)) for form in group]
+        form, tokens = min(spellings, key=lambda each: (each[1].count(UNK), len(each[1])))
+        if not tokens:
+            raise UnspeltError(number, f"the constraint {text!r} is blank")
+        if UNK in tokens:
+            reason = f"the target vocabulary cannot spell the constraint {text!r}"
+            raise UnspeltError(number, reason)
+        phrase = _phrase(form, tokens, vocabulary, soft=soft)
+        if bad := sorted({*phrase.tokens} & {*suppressed}):
+            piece = vocabulary.pieces(bad[:1])[0]
+            reason = f"the suppressed piece {piece!r} is part of the constraint {text!r}"
+            raise UnspeltError(number, reason)
+        phrases.append(phrase)
+    return phrases
 
 
 def check_rules(rules: Rules) -> None:
@@ -135,50 +276,54 @@ def check_room(
     continues: Bool[np.ndarray, " vocab"],
 ) -> None:
     """Raises LineError if an output of `limit` tokens, end mark included, is too short."""
-    said = tuple(prefix)
-
-    def has(phrase: Phrase) -> bool:
-        size = len(phrase.tokens)
-        ends = range(size, len(said) + phrase.open)  # a whole word's end shows in what follows
-        return any(
-            said[end - size : end] == phrase.tokens and (phrase.open or not continues[said[end]])
-            for end in ends
-        )
-
-    needed = sum(len(phrase.tokens) for phrase in phrases if not has(phrase))
-    if needed and len(said) + needed + 1 > limit:
+    needed = still_needed(phrases, prefix, continues)
+    if needed and len(prefix) + needed + 1 > limit:
         what = f"its constraints take {needed} tokens"
-        what += f" after a prefix of {len(said)}" * bool(said)
+        what += f" after a prefix of {len(prefix)}" * bool(prefix)
         what += f", but its translation may have at most {limit}, end mark included"
         raise LineError(number, what)
 
 
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(_WORDS.findall(text.casefold()))
+def _words(text: str) -> Words:
+    """The words of a text, folded: canonically equivalent texts have the same (Unicode, D145)."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFD", text)
+    folded = text.casefold()
+    if not folded.isascii():
+        # Composed: a mark alone would be a word of its own after a letter of a script without
+        # blanks.
+        folded = unicodedata.normalize("NFC", folded)
+    return tuple(_WORDS.findall(folded))
 
 
-def _add(terms: dict[tuple[str, ...], str], source: str, target: str) -> None:
+def _equivalent_forms(text: str) -> list[str]:
+    """The text as it is, composed and decomposed, each once."""
+    if text.isascii():
+        return [text]
+    return list(dict.fromkeys([text, *(unicodedata.normalize(f, text) for f in ("NFC", "NFD"))]))
+
+
+def _add(terms: dict[Words, str], source: str, target: str) -> Words:
+    """Adds a term; returns its words."""
     words = _words(source)
     if not words or not target.strip():
         raise DecodingError(f"the {'translation' if words else 'term'} is blank")
     if terms.setdefault(words, target) != target:
         raise DecodingError(f"the term {source!r} already has the translation {terms[words]!r}")
+    return words
 
 
-def phrase(text: str, vocabulary: Vocabulary, *, soft: bool = False) -> Phrase:
+def _phrase(text: str, tokens: list[int], vocabulary: Vocabulary, *, soft: bool) -> Phrase:
     """The tokens of a text after a blank, if its script writes blanks. `soft` leaves out the last
-    token if it may be an ending: short, and less than half its word. Raises DecodingError."""
-    (tokens,) = vocabulary.encode([text])
-    if not tokens:
-        raise DecodingError(f"the constraint {text!r} is blank")
-    if UNK in tokens:
-        raise DecodingError(f"the target vocabulary cannot spell the constraint {text!r}")
-    pieces = vocabulary.pieces(tokens)
-    word = "".join(pieces).rpartition(BLANK)[2]
-    if soft and len(pieces[-1]) <= LONGEST_ENDING and 2 * len(pieces[-1]) < len(word):
-        tokens = tokens[:-1]
+    token if it may be an ending: short, and less than half its word."""
+    first = vocabulary.pieces(tokens[:1])[0]
+    if soft:
+        pieces = vocabulary.pieces(tokens)
+        word = "".join(pieces).rpartition(BLANK)[2]
+        if len(pieces[-1]) <= LONGEST_ENDING and 2 * len(pieces[-1]) < len(word):
+            tokens = tokens[:-1]
     if not LETTER.match(text.strip()):
-        tokens = _without_blank(tokens, pieces[0], vocabulary)
+        tokens = _without_blank(tokens, first, vocabulary)
     return Phrase(tuple(tokens), soft)
 
 
@@ -188,19 +333,9 @@ def _without_blank(tokens: list[int], first: str, vocabulary: Vocabulary) -> lis
         # Bytes could belong to the word before them.
         in_bytes = vocabulary.pieces(tokens[1:2]) and vocabulary.pieces(tokens[1:2])[0][:3] == "<0x"
         return tokens if in_bytes else tokens[1:] or tokens
-    plain = {piece: number for number, piece in enumerate(vocabulary.pieces())}
-    return [plain.get(first.removeprefix(BLANK), tokens[0]), *tokens[1:]]
+    return [_ids(vocabulary).get(first.removeprefix(BLANK), tokens[0]), *tokens[1:]]
 
 
-def arranged(phrases: Sequence[Sequence[Phrase]], types: np.ndarray, rows: int) -> Phrases:
-    """The phrases of a batch's rows as the search needs them, in its own ids of the `types`."""
-    # Sizes are compiled in: few of them.
-    most = one_of_few(max(map(len, phrases)), 4)
-    longest = one_of_few(max(len(each.tokens) for own in phrases for each in own), 8)
-    tokens: Any = np.full((rows, most, longest), PAD, np.int32)
-    may_go_on: Any = np.zeros((rows, most), bool)
-    for row, own in enumerate(phrases):
-        for place, each in enumerate(own):
-            tokens[row, place, : len(each.tokens)] = np.searchsorted(types, each.tokens)
-            may_go_on[row, place] = each.open
-    return Phrases(tokens, may_go_on)
+@functools.lru_cache(maxsize=4)
+def _ids(vocabulary: Vocabulary) -> dict[str, int]:
+    return {piece: number for number, piece in enumerate(vocabulary.pieces())}

@@ -2,7 +2,8 @@
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Float
@@ -13,6 +14,9 @@ from flaxformer_mt.decoding.rules import Rules
 from flaxformer_mt.decoding.search import Hypotheses, length_penalty
 from flaxformer_mt.decoding.segments import DecodingError, Piece
 
+TextOf = Callable[[tuple[int, ...]], Hashable]
+"""What makes two outputs the same."""
+Item = TypeVar("Item")
 NO_NUMBERS = "not finite: its parameters are damaged or training diverged; use another checkpoint"
 
 
@@ -30,7 +34,7 @@ class Decoded:
 class Hypothesis:
     text: str  # without line breaks
     tokens: tuple[int, ...]  # with end marks between the parts of a split line, none at the end
-    log_prob: float  # natural logarithm
+    log_prob: float  # natural logarithm; with a shortlist relative to its types
     score: float  # log_prob / length penalty + coverage penalty
 
 
@@ -68,9 +72,16 @@ EMPTY = Translation(hypotheses=(Hypothesis(text="", tokens=(), log_prob=0.0, sco
 
 
 def decoded_of(
-    hypotheses: Hypotheses, row: int, limit: int, rules: Rules, types: np.ndarray
+    hypotheses: Hypotheses,
+    row: int,
+    limit: int,
+    rules: Rules,
+    types: np.ndarray,
+    *,
+    text_of: TextOf | None = None,
 ) -> list[Decoded]:
-    """A row's outputs, best first; ids number `types`. Raises DecodingError."""
+    """A row's outputs, best first; ids number `types`. With `text_of`, at most `rules.n_best` of
+    different texts. Raises DecodingError."""
     scores = hypotheses.scores[row]
     if not np.isfinite(scores).any() or np.isnan(scores).any():
         raise DecodingError(f"the model's scores are {NO_NUMBERS}")
@@ -87,21 +98,35 @@ def decoded_of(
 
     slots = np.split(np.arange(rules.slots), rules.groups)
     groups = [[decoded(slot) for slot in own[np.isfinite(scores[own])]] for own in slots]
-    return groups[0] if len(groups) == 1 else _by_turns(groups, rules.n_best)
+    if len(groups) > 1:
+        return _by_turns(groups, rules.n_best, text_of or tuple)
+    if text_of is None:
+        return groups[0]
+    return list(distinct(groups[0], lambda each: text_of(each.tokens)))[: rules.n_best]
 
 
-def _by_turns(groups: Sequence[Sequence[Decoded]], count: int) -> list[Decoded]:
-    """Each group in turn gives its best that isn't chosen yet, starting with the best group."""
-    chosen: dict[tuple[int, ...], Decoded] = {}
-    found = sorted((group for group in groups if group), key=lambda group: -group[0].score)
-    waiting = [iter(group) for group in found]
+def distinct(items: Iterable[Item], key: Callable[[Item], Hashable]) -> Iterator[Item]:
+    """The items, of those with the same key only the first."""
+    seen = set()
+    for item in items:
+        if key(item) not in seen:
+            seen.add(key(item))
+            yield item
+
+
+def _by_turns(groups: Sequence[Sequence[Decoded]], count: int, text_of: TextOf) -> list[Decoded]:
+    """Each group in turn gives its best whose text isn't chosen yet, starting with the best
+    group."""
+    chosen: dict[Hashable, Decoded] = {}
+    ordered = sorted((group for group in groups if group), key=lambda group: -group[0].score)
+    waiting = [iter(group) for group in ordered]
     while waiting and len(chosen) < count:
         for group in list(waiting):
-            new = next((each for each in group if each.tokens not in chosen), None)
+            new = next((each for each in group if text_of(each.tokens) not in chosen), None)
             if new is None:
                 waiting.remove(group)
             elif len(chosen) < count:
-                chosen[new.tokens] = new
+                chosen[text_of(new.tokens)] = new
     return sorted(chosen.values(), key=lambda each: -each.score)
 
 
@@ -115,7 +140,8 @@ def joined(
     mbr: bool = False,
     sampled: bool = False,
 ) -> Translation:
-    """A line's translation from those of its pieces: each n-th of all pieces make one, best first.
+    """A line's translation from those of its pieces: each n-th of all pieces make one, best first,
+    each text once.
 
     With `mbr` the best has the highest expected chrF (minimum Bayes risk, Kumar and Byrne, 2004),
     with all as references: `sampled` ones equally likely, others by their probabilities.
@@ -149,7 +175,8 @@ def joined(
         gains = chrf([each.text for each, _ in found]) @ weights
     else:
         gains = np.array([each.score for each, _ in found])
-    found = [found[place] for place in np.argsort(-gains, kind="stable")[:n_best]]
+    ordered = [found[place] for place in np.argsort(-gains, kind="stable")]
+    found = list(distinct(ordered, lambda each: each[0].text))[:n_best]
     return Translation(
         hypotheses=tuple(hypothesis for hypothesis, _ in found),
         split=len(pieces) > 1,

@@ -8,17 +8,21 @@ import itertools
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypedDict, Unpack, overload
+from typing import Any, Literal, NamedTuple, TypedDict, Unpack, get_args, overload
+
+import numpy as np
+from jaxtyping import Bool
 
 from flaxformer_mt.config import DecodingConfig, freeze
 from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.data.shortlist import Shortlist, ShortlistError, learn
 from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies
+from flaxformer_mt.decoding import arguments
 from flaxformer_mt.decoding.alignment import Alignment, align_parts
 from flaxformer_mt.decoding.batch_search import Source
 from flaxformer_mt.decoding.batches import ConstraintSizes, Decoder
-from flaxformer_mt.decoding.forbidden import continues_word, forbidden
+from flaxformer_mt.decoding.forbidden import Forbidden, continues_word, forbidden
 from flaxformer_mt.decoding.rules import brackets_of
 from flaxformer_mt.decoding.sampling import Sampling
 from flaxformer_mt.decoding.segments import (
@@ -34,7 +38,6 @@ from flaxformer_mt.decoding.segments import (
     cut_pairs,
     describe_overlong,
     encode,
-    listed,
     source_pieces,
     types_of,
 )
@@ -60,6 +63,29 @@ _LOGGER = logging.getLogger(__name__)
 Member = tuple[Any, Transformer]  # a tree under "params" and its model
 Several = Literal["warn", "keep"]
 _SHOWN = 10  # of the lines that a warning is about
+_first_process: int | None = None  # which made the first Translator
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """What the translations of some lines must be, checked; lists have an item per line."""
+
+    prefixes: Sequence[str]
+    prefix_tokens: Sequence[Sequence[int]]
+    suppressed: tuple[int, ...]  # types that are never generated
+    forbidden: Forbidden | None  # phrases that no line may have
+    forbidden_each: Sequence[Sequence[str]]
+    constraints: Sequence[Sequence[str]]
+    terminology: Terminology | None
+    # Which types continue a word; None if there are no constraints and no terms.
+    continues: Bool[np.ndarray, " vocab"] | None
+
+
+class PreparedLine(NamedTuple):
+    """A line in pieces that fit the model; a blank one has none."""
+
+    pieces: Sequence[Piece]
+    sources: Sequence[Source]  # one per piece
 
 
 class Wanted(TypedDict, total=False):
@@ -107,6 +133,7 @@ class Translator:
         if rows != table_rows(model.config, types) or types != model.tgt_vocab_size:
             what = f"the parameters are for {rows} target types, but the target vocabulary"
             raise DecodingError(f"{what} has {types}")
+        _remember_process()
         self.mesh = local_mesh()
         self.params = whole_on(params, self.mesh)
         self.model, self.vocabularies = model, vocabularies
@@ -134,6 +161,7 @@ class Translator:
         Raises RunDirectoryError, CheckpointError, VocabularyError, ConfigError, ShortlistError and
         StoreError.
         """
+        _check_not_forked()
         run = open_run(run_dir)
         config = freeze(read_record(run).config, str(run.config_file))
         vocabularies = Vocabularies.load(local_copy(run.vocabulary))
@@ -165,6 +193,10 @@ class Translator:
     ) -> Translator:
         """The models of several run directories as one, with the first one's settings. Raises as
         `load`, and DecodingError if their vocabularies differ."""
+        if isinstance(run_dirs, str | bytes | os.PathLike):
+            raise TypeError("load_ensemble takes a list of run directories; for one use `load`")
+        if not run_dirs:
+            raise ValueError("load_ensemble needs at least one run directory")
         first = cls.load(run_dirs[0], which=which, shortlist=shortlist)
         others = [cls.load(run, which=which) for run in run_dirs[1:]]
         for run, other in zip(run_dirs[1:], others, strict=True):
@@ -188,13 +220,16 @@ class Translator:
         return f"<Translator: the weights '{self.name}', {size:,} parameters, beam {beam}>"
 
     def with_config(self, **settings: Any) -> Translator:
-        """The same model with some decoding settings changed, such as `beam_size=1`."""
+        """The same model with some decoding settings changed, such as `beam_size=1`. Raises
+        TypeError for an unknown setting or a value of another type, and ValueError for a word or
+        number that the setting doesn't take."""
         other = copy.copy(self)
-        other.config = dataclasses.replace(self.config, **settings)
+        other.config = dataclasses.replace(self.config, **arguments.decoding_settings(settings))
         return other
 
     def with_dtype(self, dtype: Literal["float32", "bfloat16"]) -> Translator:
         """The same weights with another `model.dtype` for products, which may change an output."""
+        arguments.one_of("dtype", dtype, ("float32", "bfloat16"))
         other = copy.copy(self)
         other.members = tuple(
             (params, model.clone(config=dataclasses.replace(model.config, dtype=dtype)))
@@ -241,84 +276,177 @@ class Translator:
         `constraints` and the translations of its terms in `terminology`. With `sampling`, the
         `n_best` likeliest of beam_size draws are returned; draws depend on the seed and the line's
         number, counted from `first`. With `mbr`, the best are those that resemble the others most,
-        by chrF. `constraint_sizes`: see `Decoder`.
+        by chrF. No text is twice among the `n_best`: there are fewer if the search finds fewer.
+        `constraint_sizes`: see `Decoder`.
 
-        Raises OverlongError and LineError with the line's number, other DecodingErrors, and
-        ValueError for contradictory settings.
+        Raises OverlongError and LineError with the line's number, other DecodingErrors, ValueError
+        for contradictory settings and lists of another length, and TypeError for arguments of
+        another type, all before anything is searched.
         """
         single = isinstance(lines, str)
-        lines = [lines] if isinstance(lines, str) else lines
+        texts = [lines] if isinstance(lines, str) else arguments.lines("lines", lines)
         if self.config.outputs == "trees":
-            lines = [escaped(line) for line in lines]
-        if prefixes is None or isinstance(prefixes, str):
-            prefixes = [prefixes or ""] * len(lines)
-        forbid = [forbid] if forbid and isinstance(forbid, str) else forbid
-        suppress = [suppress] if isinstance(suppress, str) else suppress
-        for phrases in (forbid, suppress, *(forbid_each or ()), *(constraints or ())):
-            check_unicode(phrases)
-        src, tgt = self.vocabularies.src, self.vocabularies.tgt
-        config = self.config
-        if config.outputs == "trees" and (forbid or any(forbid_each or ())):
-            raise DecodingError("forbidden phrases need text, but decoding.outputs is trees")
-        suppressed = (UNK, *types_of(suppress, tgt))
-        shared = [forbidden(tuple(forbid), tgt)] if forbid else []
-        begun = encode(tgt, prefixes)
-        own = forbid_each or [()] * len(lines), constraints or [()] * len(lines)
-        pieces: list[list[Piece]] = []
-        sources: list[Source] = []
-        each = zip(lines, encode(src, lines), begun, *own, strict=True)
-        for number, (line, tokens, prefix, never, must) in enumerate(each):
-            if overlong == "refuse" and len(tokens) >= self.max_length and not is_blank(line):
-                why = describe_overlong(self.max_length, source=tokens)
-                raise OverlongError(number, why, splits=True)
-            parts, of_parts = self._parts(line, tokens)
-            pieces.append(parts)
-            try:
-                if parts:
-                    check_prefix(prefixes[number], prefix, tgt, suppressed=suppressed)
-                if must and len(parts) != 1:
-                    why = "is translated in parts" if parts else "is blank"
-                    raise DecodingError(f"{why}, but its constraints apply to a whole translation")
-                banned = [*shared, *([forbidden(tuple(never), tgt)] if never else [])]
-                for place, (part, ids) in enumerate(zip(parts, of_parts, strict=True)):
-                    source = Source(
-                        [*ids, EOS],
-                        number=(first + number, place),
-                        prefix=() if place else prefix,
-                        words=len(tokens_of(part.text)),
-                        forbidden=banned,
-                        phrases=required(must, terminology, part.text, tgt, suppressed=suppressed),
-                    )
-                    sources.append(source)
-            except DecodingError as error:
-                raise LineError(number, str(error)) from None
-        asked = config.beam_size if mbr else n_best
+            texts = [escaped(line) for line in texts]
+        n_best = arguments.whole_number("n_best", n_best)
+        mbr = arguments.flag("mbr", mbr)
+        arguments.check_optional("sampling", sampling, Sampling, "Sampling(temperature=0.8)")
+        wishes = self._wishes(
+            len(texts),
+            prefixes=prefixes,
+            suppress=suppress,
+            forbid=forbid,
+            forbid_each=forbid_each,
+            constraints=constraints,
+            terminology=terminology,
+        )
+        prepared = self._prepared(
+            texts,
+            wishes,
+            refuse=arguments.overlong(overlong) == "refuse",
+            first=arguments.whole_number("first", first),
+        )
+
         decoder = self._decoder(
-            n_best=asked,
-            suppress=suppressed,
+            n_best=self.config.beam_size if mbr else n_best,
+            suppress=wishes.suppressed,
             sampling=sampling,
             constraint_sizes=constraint_sizes,
+            distinct=not mbr,  # which compares all that the search finds
         )
-        continues = continues_word(tgt) if terminology or any(constraints or ()) else None
-        chosen: Any = {"n_best": n_best, "mbr": mbr, "sampled": sampling is not None}
+        sources = [source for line in prepared for source in line.sources]
         try:
-            decoded = iter(decoder.decode(sources, continues=continues))
+            decoded = iter(decoder.decode(sources, continues=wishes.continues))
         except LineError as error:
             raise LineError(sources[error.number].number[0] - first, error.reason) from error
-        found = [
-            joined(parts, list(itertools.islice(decoded, len(parts))), tgt, config, **chosen)
-            for parts in pieces
+
+        translations = [
+            joined(
+                line.pieces,
+                list(itertools.islice(decoded, len(line.pieces))),
+                self.vocabularies.tgt,
+                self.config,
+                n_best=n_best,
+                mbr=mbr,
+                sampled=sampling is not None,
+            )
+            for line in prepared
         ]
-        if config.outputs == "text":
-            found = [
+        if self.config.outputs == "text":
+            translations = [
                 translation
                 if translation.split
                 else dataclasses.replace(translation, sentences=self._sentences(line))
-                for line, translation in zip(lines, found, strict=True)
+                for line, translation in zip(texts, translations, strict=True)
             ]
-        if several == "warn":
-            _warn(found, first)
-        return found[0] if single else found
+        if arguments.one_of("several", several, get_args(Several)) == "warn":
+            _warn(translations, first)
+        return translations[0] if single else translations
+
+    def _wishes(
+        self,
+        count: int,
+        *,
+        prefixes: Any,
+        suppress: Any,
+        forbid: Any,
+        forbid_each: Any,
+        constraints: Any,
+        terminology: Any,
+    ) -> Wishes:
+        """What callers want of `count` lines' translations. All that can be checked without the
+        lines is: a term that can't be spelled is an error before the first line that has it."""
+        tgt = self.vocabularies.tgt
+        advice = "make one with Terminology.of or Terminology.read"
+        arguments.check_optional("terminology", terminology, Terminology, advice)
+        pieces = arguments.texts("suppress", suppress)
+        begun = arguments.prefixes(prefixes, count)
+        # An empty text has always stood for no phrase.
+        never = arguments.texts("forbid", forbid) if forbid != "" else []
+        never_each = arguments.phrases("forbid_each", forbid_each, count)
+        must = arguments.phrases("constraints", constraints, count)
+        for texts in (pieces, never, *never_each, *must):
+            check_unicode(texts)
+        suppressed = (UNK, *types_of(pieces, tgt))
+        if self.config.outputs == "trees" and (never or any(never_each)):
+            raise DecodingError("forbidden phrases need text, but decoding.outputs is trees")
+        if terminology is not None:
+            terminology.check(
+                tgt, suppressed=suppressed, longest=self.max_length, never=tuple(never)
+            )
+
+        constrained = terminology is not None or any(must)
+        return Wishes(
+            prefixes=begun,
+            prefix_tokens=encode(tgt, begun),
+            suppressed=suppressed,
+            forbidden=forbidden(tuple(never), tgt) if never else None,
+            forbidden_each=never_each,
+            constraints=must,
+            terminology=terminology,
+            continues=continues_word(tgt) if constrained else None,
+        )
+
+    def _prepared(
+        self, lines: Sequence[str], wishes: Wishes, *, refuse: bool, first: int
+    ) -> list[PreparedLine]:
+        """Each line cut into pieces that fit, and what the search needs of each piece. Raises
+        LineError, and OverlongError for a line that doesn't fit if `refuse`."""
+        prepared = []
+        for number, tokens in enumerate(encode(self.vocabularies.src, lines)):
+            line = lines[number]
+            if refuse and len(tokens) >= self.max_length and not is_blank(line):
+                why = describe_overlong(self.max_length, source=tokens)
+                raise OverlongError(number, why, splits=True)
+            pieces, of_pieces = self._parts(line, tokens)
+            try:
+                sources = self._sources(number, pieces, of_pieces, wishes, first=first)
+            except DecodingError as error:
+                raise LineError(number, str(error)) from None
+            prepared.append(PreparedLine(pieces, sources))
+        return prepared
+
+    def _sources(
+        self,
+        number: int,
+        pieces: Sequence[Piece],
+        of_pieces: Sequence[Sequence[int]],
+        wishes: Wishes,
+        *,
+        first: int,
+    ) -> list[Source]:
+        """What the search needs of each piece of line `number`; nothing of a blank line, whose
+        translation is blank whatever is wanted of it."""
+        if not pieces:
+            return []
+        tgt = self.vocabularies.tgt
+        prefix = wishes.prefix_tokens[number]
+        check_prefix(wishes.prefixes[number], prefix, tgt, suppressed=wishes.suppressed)
+        must = wishes.constraints[number]
+        if must and len(pieces) > 1:
+            raise DecodingError(
+                "is translated in parts, but its constraints apply to a whole translation"
+            )
+
+        banned = [] if wishes.forbidden is None else [wishes.forbidden]
+        if own := wishes.forbidden_each[number]:
+            banned.append(forbidden(tuple(own), tgt))
+        return [
+            Source(
+                [*ids, EOS],
+                number=(first + number, place),
+                prefix=() if place else prefix,
+                words=len(tokens_of(piece.text)),
+                forbidden=banned,
+                phrases=required(
+                    must,
+                    wishes.terminology,
+                    piece.text,
+                    tgt,
+                    suppressed=wishes.suppressed,
+                ),
+            )
+            for place, (piece, ids) in enumerate(zip(pieces, of_pieces, strict=True))
+        ]
 
     def _sentences(self, line: str) -> int:
         return max(1, len(split_sentences(line, self.src_lang).texts))
@@ -334,6 +462,9 @@ class Translator:
         """Compiles what `translate` may need for lines as long as these, also with some as long as
         `longest`; returns the shapes of batches, (rows, source length). With `constraint_sizes` it
         is for lines with required or forbidden phrases, in the first of these."""
+        n_best = arguments.whole_number("n_best", n_best)
+        arguments.check_str("longest", longest)
+        lines = arguments.lines("lines", lines)
         *encoded, of_longest = encode(self.vocabularies.src, [*lines, longest])
         each = zip(lines, encoded, strict=True)
         lengths = [len(ids) + 1 for line, own in each for ids in self._parts(line, own)[1]]
@@ -349,11 +480,18 @@ class Translator:
             return [Piece(line, "")], [tokens]
         return source_pieces(line, self.vocabularies.src, self.max_length, self.src_lang)[1:]
 
-    def _decoder(self, **settings: Any) -> Decoder:
+    def _decoder(self, *, distinct: bool = True, **settings: Any) -> Decoder:
+        """The search; with `distinct`, no text is twice in an n-best list."""
+        _check_not_forked()
         params, models = zip(*self.members, strict=True)
         trees = brackets_of(self.vocabularies) if self.config.outputs == "trees" else None
         settings |= {"mesh": self.mesh, "shortlist": self.shortlist, "trees": trees}
-        return Decoder(params, models, self.config, **settings)
+        text_of = self._text_of if distinct else None
+        return Decoder(params, models, self.config, text_of=text_of, **settings)
+
+    def _text_of(self, tokens: tuple[int, ...]) -> str:
+        (text,) = self.vocabularies.tgt.decode([tokens])
+        return text
 
     def score(
         self, pairs: Iterable[tuple[str, Target]], *, overlong: Overlong = "refuse"
@@ -361,20 +499,25 @@ class Translator:
         """How likely the model finds each translation, in order.
 
         A translation is a text, or tokens as in `Hypothesis.tokens`, whose score in float32 is
-        `translate`'s, except for trees of the source's words (`rules.pooled`). A blank pair has 0.
+        `translate`'s, except for trees of the source's words (`rules.pooled`) and with a shortlist:
+        `translate`'s scores are relative to its types, these to all. A blank pair has 0.
         If a side is too long for the model, `overlong` "split" scores the pair in the parts of
         `translate`, cutting a text where its source is cut, by a guess.
 
         Raises OverlongError, TargetError and DecodingError.
         """
-        return self._forcing("scores are").score(self._cut(listed(pairs), overlong))
+        checked = arguments.pairs(pairs)
+        return self._forcing("scores are").score(self._cut(checked, arguments.overlong(overlong)))
 
     def attend(self, src: str, tgt: Target) -> Attention:
         """All attention weights as the model reads `src` and says `tgt` (text or tokens). Raises
         OverlongError, TargetError and DecodingError."""
         forcing = self._forcing("attention is")
         ((part,),) = cut_pairs(
-            [(src, tgt)], self.vocabularies, max_length=self.max_length, overlong="refuse"
+            arguments.pairs([(src, tgt)]),
+            self.vocabularies,
+            max_length=self.max_length,
+            overlong="refuse",
         )
         return forcing.attention(part, self.vocabularies)
 
@@ -390,12 +533,16 @@ class Translator:
         `layer` counts from 0 (default: the last but one). Translations are as in `score`. Raises
         OverlongError, TargetError, DecodingError, and ValueError for an unknown layer.
         """
-        forcing, pairs = self._forcing("alignments need"), listed(pairs)
+        forcing = self._forcing("alignments need")
+        checked = arguments.pairs(pairs)
+        cut = self._cut(checked, arguments.overlong(overlong))
         lines = [
             (source, target if isinstance(target, str) else None, parts)
-            for (source, target), parts in zip(pairs, self._cut(pairs, overlong), strict=True)
+            for (source, target), parts in zip(checked, cut, strict=True)
         ]
-        layer = aligning_layer(self.model.config) if layer is None else layer
+        if layer is None:
+            layer = aligning_layer(self.model.config)
+        layer = arguments.whole_number("layer", layer)
         return align_parts(forcing, self.vocabularies, lines, layer=layer)
 
     def _cut(self, pairs: Sequence[tuple[str, Target]], overlong: Overlong) -> list[list[Part]]:
@@ -426,7 +573,9 @@ class Translator:
         """As `translate`, for any number of lines, with at most `window` in memory."""
         if isinstance(lines, str):
             raise TypeError("translate_lines takes lines; for a single str use `translate`")
-        if window < 1:
+        if isinstance(lines, bytes | Mapping) or not isinstance(lines, Iterable):
+            raise TypeError(f"translate_lines takes lines of text, not {type(lines).__name__}")
+        if arguments.whole_number("window", window) < 1:
             raise ValueError(f"window = {window} must be at least 1")
         remaining = iter(lines)
         first = 0
@@ -435,6 +584,7 @@ class Translator:
             first += len(block)
 
     def _forcing(self, what: str) -> TeacherForcing:
+        _check_not_forked()
         if len(self.members) > 1:
             raise DecodingError(f"{what} a single model: load the ensemble's runs one at a time")
         return TeacherForcing(self.params, self.model, self.config, self.mesh)
@@ -455,6 +605,23 @@ def _warn(translations: Sequence[Translation], first: int) -> None:
             f"{len(several):,}",
             f"{len(translations):,}",
             shown,
+        )
+
+
+def _remember_process() -> None:
+    global _first_process
+    _check_not_forked()
+    _first_process = os.getpid()
+
+
+def _check_not_forked() -> None:
+    """Raises DecodingError in a process forked from one that has used JAX: its threads, and the
+    locks that they held, would be waited for without end."""
+    if _first_process not in (None, os.getpid()):
+        raise DecodingError(
+            f"this process was forked from process {_first_process}, which had made a Translator, "
+            "and JAX doesn't work after a fork: start processes with "
+            "multiprocessing.get_context('spawn') and load a Translator in each"
         )
 
 

@@ -153,5 +153,8 @@ def test_results_show_themselves(translator):
 
 def test_what_is_not_there_is_an_attribute_error_and_what_is_is_listed():
     assert {"Translator", "train", "compare", "__version__"} <= set(dir(fm))
+    assert {"Metric", "Sampling", "Scoring", "Terminology"} <= set(dir(fm))
+    assert fm.Terminology.of({"dog": "Hund"}).translations("a dog") == ["Hund"]
+    assert fm.Sampling(seed=3).seed == 3 and not fm.Scoring(ter=False).ter
     with pytest.raises(AttributeError, match="'flaxformer_mt' has no attribute 'trian'"):
         _ = fm.trian

@@ -395,6 +395,17 @@ def test_constraints_and_terms(translate, tmp_path):
         assert "dog" not in line or "hund" in words
 
 
+def test_a_term_that_cannot_be_spelled_is_told_before_anything_is_written(translate, tmp_path):
+    """The line that has it may come after hours; then the repaired list would be another one."""
+    terms, source, out = (tmp_path / name for name in ("terms.tsv", "in", "out"))
+    terms.write_text("dog\thund\nzebra\t\u4e2d\u6587\n")
+    source.write_text("\n".join([*LINES, "a zebra"]) + "\n")
+    command = ("--input", source, "--output", out, "--terminology", terms, "--window", 2)
+    done = translate(*command)
+    assert done.status == 2 and "terms.tsv:2: the target vocabulary cannot spell" in done.last
+    assert [*tmp_path.glob("out*")] == []
+
+
 def test_samples_and_ensembles(translate, tmp_path):
     sample = ("--sample", "--temperature", 2, "--n-best", 2)
     one, two = (translate(*sample, "--window", window, stdin=TEXT) for window in (1, 4096))

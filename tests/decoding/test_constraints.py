@@ -1,7 +1,10 @@
 """Phrases that every translation has."""
 
 import copy
+import pickle
+import time
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -10,14 +13,19 @@ from flaxformer_mt.data import shortlist
 from flaxformer_mt.data.shortlist import Shortlist
 from flaxformer_mt.decoding import batches
 from flaxformer_mt.decoding.batches import ConstraintSizes
-from flaxformer_mt.decoding.constraints import Phrases
+from flaxformer_mt.decoding.constraints import (
+    Phrase,
+    arranged,
+    shortest_texts,
+    still_needed,
+)
 from flaxformer_mt.decoding.rules import Rules
 from flaxformer_mt.decoding.sampling import Sampling
 from flaxformer_mt.decoding.search import Weights
 from flaxformer_mt.decoding.segments import DecodingError, LineError
 from flaxformer_mt.decoding.terminology import Terminology
 from tests.decoding import reference
-from tests.decoding.reference import PAD, Automaton
+from tests.decoding.reference import Automaton
 from tests.decoding.runs import LINES, PAIRS
 from tests.decoding.test_search import assert_same, found, search_table, searched
 
@@ -34,14 +42,11 @@ def has(tokens, asked: Asked, continues) -> bool:
 
 
 def search(automaton, limits, asked: list[Asked], continues, *, beam, length, n_best=1, **rules):
-    tokens = np.full((len(asked), 4, 4), PAD, np.int32)
-    may_go_on = np.zeros((len(asked), 4), bool)
-    for row, own in enumerate(asked):
-        for place, (phrase, openly) in enumerate(own):
-            tokens[row, place, : len(phrase)], may_go_on[row, place] = phrase, openly
-    types = np.isin(np.arange(automaton.table.shape[-1]), continues)
-    weights = Weights(np.float32(0.6), continues=jnp.asarray(types))
-    phrases = Phrases(jnp.asarray(tokens), jnp.asarray(may_go_on))
+    types = np.arange(automaton.table.shape[-1])
+    goes_on = np.isin(types, continues)
+    own = [[Phrase(*each) for each in row] for row in asked]
+    phrases = jax.tree.map(jnp.asarray, arranged(own, types, len(asked), goes_on))
+    weights = Weights(np.float32(0.6), continues=jnp.asarray(goes_on))
     rules = Rules(beam_size=beam, n_best=n_best, **rules)
     limits = np.asarray(limits, np.int32)
     return searched(
@@ -90,6 +95,57 @@ def test_the_best_that_meet_them_are_found():
     # A row without any is searched as if it were alone.
     alone = reference.exhaustive(automaton, 1, limit=6, alpha=0.6)
     assert_same(found(result, 1), alone[:4])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_phrases_that_overlap_share_their_tokens_at_the_limit(seed):
+    """All outputs that have them at the tightest limit are found: of ("5") and ("5 6") with three
+    tokens also "6 5 6"."""
+    rng, continues = np.random.default_rng(seed), (5,)
+    automaton = Automaton(rng, rows=12, vocab=6, spread=1.0)
+    asked: list[Asked] = [[((4,), False), ((4, 3), False)], [((4, 4), False), ((4, 4, 4), True)]]
+    while len(asked) < 12:
+        own = {
+            (int(rng.integers(3, 5)), *map(int, rng.integers(3, 6, rng.integers(3)))): bool(
+                rng.integers(2)
+            )
+            for _ in range(rng.integers(2, 4))
+        }
+        asked.append(list(own.items()))
+    expected, limits = [], []
+    for row, own in enumerate(asked):
+        fits = []
+        for limit in range(2, 10):
+            every = reference.exhaustive(automaton, row, limit=limit, alpha=0.6)
+            if fits := [item for item in every if has(item.tokens, own, continues)]:
+                break
+        expected.append(fits[:4])
+        limits.append(limit)
+    result = search(automaton, limits, asked, continues, beam=64, length=9, n_best=4)
+    for row, (own, limit) in enumerate(zip(asked, limits, strict=True)):
+        needed = still_needed([Phrase(*e) for e in own], (), np.isin(np.arange(6), continues))
+        assert needed == limit - 1, own
+        assert_same(found(result, row), expected[row])
+
+
+def test_more_overlapping_phrases_than_are_counted_together_are_met():
+    own = [((3, 4, n), False) for n in (3, 4, 5, 6)] + [((n, 3, 4), True) for n in (3, 4, 5, 6, 7)]
+    automaton = Automaton(np.random.default_rng(3), rows=2, vocab=9, spread=1.0)
+    needed = still_needed([Phrase(*each) for each in own], (), np.zeros(9, bool))
+    assert needed < 3 * len(own)
+    result = search(automaton, [needed + 1, 40], [own, own[:5]], (8,), beam=4, length=40)
+    assert has(found(result, 0)[0].tokens, own, (8,))
+    assert has(found(result, 1)[0].tokens, own[:5], (8,))
+
+
+def test_what_a_prefix_has_of_a_phrase_needs_no_more_room():
+    one, continues = [Phrase((3, 4, 5), False)], np.array([False] * 6 + [True])
+    for prefix, needed in (((), 3), ((3,), 2), ((4, 3, 4), 1), ((3, 4, 5), 0), ((3, 4, 5, 6), 3)):
+        assert still_needed(one, prefix, continues) == needed
+    assert shortest_texts([Phrase((3, 4), True), Phrase((4, 5), True)], continues)[3].tolist() == [
+        3,
+        4,
+    ]
 
 
 def test_translations_have_their_lines_constraints_and_terms(translator):
@@ -189,3 +245,75 @@ def test_terms_are_whole_words_of_any_case_the_longest_first():
     terms = Terminology.of(known)
     assert terms.translations("The old house, a HOUSE; houses.") == ["altes haus", "haus"]
     assert terms.translations("私は東京です") == ["tokio"]
+
+
+def test_terms_that_no_translation_can_have_are_named_before_a_line_has_them(translator, tmp_path):
+    path = tmp_path / "terms.tsv"
+    piece = translator.vocabularies.tgt.pieces(translator.vocabularies.tgt.encode(["hund"])[0])[0]
+    for line, given, message in (
+        ("zebra\tΩ", {}, "cannot spell the constraint 'Ω'"),
+        ("zebra\t\u200b", {}, "cannot spell the constraint"),
+        ("zebra\thund", {"suppress": piece}, "the suppressed piece .* is part of"),
+        ("zebra\tein hund .", {"forbid": "hund"}, "'ein hund .' has a forbidden phrase"),
+        ("zebra\t" + "katze " * 40, {}, "takes [0-9]+ tokens, but the model writes at most 31"),
+    ):
+        path.write_text(f"cat\tkatze\n\n{line}\n")
+        with pytest.raises(DecodingError, match=rf"terms.tsv:3: .*{message}"):
+            translator.translate([], terminology=Terminology.read(path), **given)
+
+
+def test_a_soft_term_may_lengthen_a_forbidden_word(translator):
+    terms = {"zebra": "hund"}
+    translator.translate([], terminology=Terminology.of(terms, mode="soft"), forbid=["hund"])
+    with pytest.raises(DecodingError, match="'hund' has a forbidden phrase"):
+        translator.translate([], terminology=Terminology.of(terms), forbid=["hund"])
+
+
+def test_a_blank_line_with_constraints_has_an_empty_translation(translator):
+    lines = ["", LINES[0], " \u200b"]
+    blank, full, also_blank = translator.translate(lines, constraints=[["hund"]] * 3)
+    assert (blank.text, also_blank.text) == ("", "") and "hund" in full.text.split()
+
+
+def test_terms_and_phrases_match_canonically_equivalent_text(translator):
+    composed, apart = "gro\u00dfes caf\u00e9", "gro\u00dfes cafe\u0301"
+    for term, source in ((composed, apart), (apart, composed), ("CAFE\u0301", "caf\u00e9")):
+        assert Terminology.of({term: "haus"}).translations(f"ein {source}!") == ["haus"]
+    # Marks in any order that means the same.
+    assert Terminology.of({"\u1ead": "x"}).translations("a\u0302\u0323") == ["x"]
+    # Another letter is no equivalent, also in a script without blanks.
+    for term, source in (("cafe", apart), ("cafe", composed), ("\u304b", "\u304b\u3099")):
+        assert Terminology.of({term: "x"}).translations(source) == []
+    with pytest.raises(DecodingError, match="already has the translation 'a'"):
+        Terminology.of({composed: "a", apart: "b"})
+
+
+def test_constraints_are_spelled_in_the_form_that_the_vocabulary_knows(translator):
+    """It has ä and ß, but no combining diaeresis."""
+    for written in ("schl\u00e4ft", "schla\u0308ft"):
+        (found,) = translator.translate(LINES[:1], constraints=[[written]])
+        assert "schl\u00e4ft" in found.text.split()
+        terms = Terminology.of({"cat": written})
+        assert translator.translate(LINES[:1], terminology=terms) == [found]
+
+
+def test_many_and_long_terms_are_found_in_little_time():
+    """The words of a term are read once, however many terms there are and however long."""
+    many = Terminology.of({f"word {n} {n % 7}": f"wort {n}" for n in range(100_000)})
+    lines = [f"a word {n} {n % 7} and a word {n} 9" for n in range(50)]
+    many.translations("x")  # builds the tree
+    begun = time.perf_counter()
+    assert [many.translations(line) for line in lines] == [[f"wort {n}"] for n in range(50)]
+    assert (time.perf_counter() - begun) / len(lines) < 1e-3
+    long = Terminology.of({"a " * 500 + "b": "lang", "a": "kurz"})
+    begun = time.perf_counter()
+    assert long.translations("a " * 499 + "b") == ["kurz"] * 499
+    assert long.translations("a " * 501 + "b") == ["kurz", "lang"]
+    assert time.perf_counter() - begun < 0.5
+
+
+def test_a_terminology_travels_to_another_process_without_what_it_keeps(translator):
+    terms = Terminology.of({"dog": "hund"})
+    before = len(pickle.dumps(terms))
+    translator.translate(LINES, terminology=terms)
+    assert len(pickle.dumps(terms)) == before and pickle.loads(pickle.dumps(terms)) == terms

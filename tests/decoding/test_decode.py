@@ -388,4 +388,5 @@ def test_groups_take_turns(groups, count, expected):
         return Decoded(tokens=(ord(name),), log_prob=score, score=score, at_limit=False)
 
     made = [[output(*each) for each in one.items()] for one in groups]
-    assert "".join(chr(each.tokens[0]) for each in translation._by_turns(made, count)) == expected
+    chosen = translation._by_turns(made, count, tuple)
+    assert "".join(chr(each.tokens[0]) for each in chosen) == expected

@@ -8,7 +8,7 @@ from flaxformer_mt.config import VocabularyConfig
 from flaxformer_mt.data import vocabulary
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding import forbidden as module
-from flaxformer_mt.decoding.forbidden import forbidden, forbids, table_of
+from flaxformer_mt.decoding.forbidden import LETTER, forbidden, forbids, table_of
 from flaxformer_mt.decoding.sampling import Sampling
 from flaxformer_mt.decoding.segments import DecodingError, LineError
 from tests.decoding.runs import LINES
@@ -46,17 +46,88 @@ def test_an_automaton_reads_what_a_text_contains():
                 units.insert(rng.integers(len(units) + 1), more)
         tokens = [token for unit in units for token in unit]
         (text,) = german.decode([tokens])
+        in_byte_pieces = any(piece[:3] == "<0x" for piece in german.pieces(tokens))
         each = []
         for phrase in PHRASES:
             found = forbids(forbidden((phrase,), german), tokens, room=1)
             # Next to a byte piece, whose letter is not known, a word may be one by itself.
-            exact = not any(german.pieces([t])[0][:3] == "<0x" for t in tokens)
+            exact = not in_byte_pieces
             assert found >= has(text, phrase), (text, german.pieces(tokens), phrase)
             assert found == has(text, phrase) or not exact, (text, phrase)
             seen[phrase] += found
             each.append(found)
-        assert forbids(forbidden(tuple(PHRASES), german), tokens, room=1) == any(each)
+        # All together know more of what a byte piece continues than each alone.
+        together = forbids(forbidden(tuple(PHRASES), german), tokens, room=1)
+        assert any(has(text, phrase) for phrase in PHRASES) <= together <= any(each)
+        assert together == any(each) or in_byte_pieces
     assert min(seen.values()) > 5, seen
+
+
+@pytest.fixture(scope="module")
+def spelling():
+    """A vocabulary with all bytes and two letters beside."""
+    lines = ["der Hund", "cafe"] * 9
+    return vocabulary.train(lines, VocabularyConfig(size=285, byte_fallback=True))
+
+
+def in_bytes(text: str, german) -> list[int]:
+    return [german.pieces().index(f"<0x{byte:02X}>") for byte in text.encode()]
+
+
+@pytest.mark.parametrize("character", list("äßéя×—•東ि।ア가\u0301\u00a0"))
+def test_bytes_after_a_phrase_decide_whether_its_word_goes_on(spelling, character):
+    """Banned are the bytes that make no letter, and the end before a letter is complete."""
+    automaton = forbidden(("der Hund",), spelling)
+    whole, (*inner, last) = spelling.encode(["der Hund"])[0], in_bytes(character, spelling)
+    goes_on = regex.match(LETTER.pattern, character, regex.V1) is not None
+    assert forbids(automaton, [*whole, *inner, last], room=9) != goes_on
+    if goes_on:
+        assert not forbids(automaton, [*whole, *inner], room=9)
+        assert forbids(automaton, [*whole, *inner], room=1)
+        after = spelling.encode(["der Hund"])[0][-1:]
+        assert forbids(automaton, [*whole, *inner, *after], room=9)
+        assert not forbids(automaton, [*whole, *inner, last, *after], room=9)
+
+
+def test_a_word_that_only_bytes_continue_needs_room_for_them(spelling):
+    """The end mark comes only after the last byte of a letter."""
+    automaton = forbidden(("der Hund",), spelling)
+    bytes_ = in_bytes("".join(map(chr, range(0x900, 0x940))) + "\u00e4", spelling)
+    types = np.unique([PAD, BOS, EOS, UNK, *spelling.encode(["der Hund"])[0], *bytes_])
+    table, begins = table_of([automaton], types, (UNK,))
+    whole = np.searchsorted(types, spelling.encode(["der Hund"])[0])
+    state = begins[id(automaton)]
+    for token in whole:
+        entry = int(table[state, token])
+        state = entry // 4
+    assert entry % 4 >= 1
+    three = np.searchsorted(types, in_bytes("\u0905", spelling))
+    needs = []
+    for token in three:
+        entry = int(table[state, token])
+        state = entry // 4
+        needs.append(entry % 4)
+    assert needs == [2, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("phrase", "written"),
+    [
+        ("caf\u00e9", "cafe\u0301"),
+        ("cafe\u0301", "caf\u00e9"),
+        ("\u1ead", "\u00e2\u0323"),  # a circumflex, then a dot below
+        ("\u1ead", "a\u0302\u0323"),
+        ("\u00e9\u00e9", "e\u0301\u00e9"),
+        ("\uac00", "\u1100\u1161"),
+    ],
+)
+def test_a_phrase_is_forbidden_in_canonically_equivalent_forms(phrase, written):
+    lines = [f"a {phrase} b {written}", "cafe e"] * 9
+    known = vocabulary.train(lines, VocabularyConfig(size=24))
+    for text, banned in ((written, True), (phrase, True), (f"{written}b", False), ("cafe", False)):
+        (tokens,) = known.encode([f"a {text}"])
+        assert UNK not in tokens
+        assert forbids(forbidden((phrase,), known), tokens, room=1) == banned, text
 
 
 def test_a_table_has_what_reading_symbol_by_symbol_gives(translator):
@@ -75,7 +146,7 @@ def test_a_table_has_what_reading_symbol_by_symbol_gives(translator):
                 after = automaton.moves[after, symbol]
             if types[column] == EOS:
                 after = -1 if automaton.completes[state] else 0
-            entry = -1 if after < 0 else 2 * (start + after) + automaton.completes[after]
+            entry = -1 if after < 0 else 4 * (start + after) + automaton.completes[after]
             assert own[state, column] == entry
 
 

@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import numpy as np
@@ -252,7 +253,7 @@ def test_a_pair_alone_or_texts_for_tokens_are_refused(translator):
     for ask in (translator.score, translator.align):
         assert len(ask(zip(LINES, LINES, strict=True))) == len(LINES)
         for pairs in ("ab", ("ab", "cd"), ["ab"], [("ab", "cd", "ef")]):
-            with pytest.raises(TypeError, match="not a .source, translation. tuple"):
+            with pytest.raises(TypeError, match=".source, translation. tuple"):
                 ask(pairs)
     with pytest.raises(TargetError, match="must be a str or a sequence of token ids"):
         translator.attend("ab", ["4", "5"])
@@ -353,3 +354,57 @@ def test_an_ensemble_of_runs(run, translator, tmp_path):
     again.save(tmp_path / "b" / "vocabulary")
     with pytest.raises(DecodingError, match="its vocabulary differs from that of"):
         Translator.load_ensemble(runs)
+
+
+def texts_of(translation) -> list[str]:
+    return [each.text for each in translation.hypotheses]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"diverse_groups": 2, "diversity": 0.1}, {"ends_among": "beam", "patience": 1.0}],
+)
+def test_no_text_is_twice_in_an_n_best_list(translator, changes):
+    """Of few letters each text can be cut in several ways; the list has the likeliest of each."""
+    wide = translator.with_config(beam_size=8, max_ratio=0, max_extra_tokens=5, **changes)
+    pieces = translator.vocabularies.tgt.pieces()[4:]
+    others = [piece for piece in pieces if not set(piece) <= set("\u2581sie")]
+    fewer = 0
+    for line in LINES:
+        whole = wide.translate(line, n_best=8, suppress=others)
+        assert len(texts_of(whole)) == len(set(texts_of(whole)))
+        fewer += len(whole.hypotheses) < 8
+        three = wide.translate(line, n_best=3, suppress=others)
+        assert changes or texts_of(three) == texts_of(whole)[:3]
+    assert fewer or changes
+
+
+def test_draws_with_the_same_text_are_listed_once(translator):
+    """Of a distribution this narrow nearly all draws are the same."""
+    narrow = Sampling(top_k=2, temperature=0.1)
+    for translation in translator.with_config(beam_size=8).translate(
+        [*LINES, LONG], sampling=narrow, n_best=8
+    ):
+        assert len(texts_of(translation)) == len(set(texts_of(translation))) < 8
+
+
+def test_a_forked_process_is_told_that_it_cannot_translate(run, translator, monkeypatch):
+    """JAX's threads are not in it: it would wait for them without end."""
+    monkeypatch.setattr(module, "_first_process", 1)
+    pairs = [(LINES[0], "die")]
+    for ask in (
+        lambda: translator.translate(LINES),
+        lambda: translator.compile(LINES),
+        lambda: translator.score(pairs),
+        lambda: translator.align(pairs),
+        lambda: translator.attend(*pairs[0]),
+        lambda: Translator.load(run.path),
+    ):
+        with pytest.raises(DecodingError, match="forked from process 1, .*context..spawn"):
+            ask()
+
+
+def test_threads_may_share_a_translator(translator):
+    expected = translator.translate(LINES)
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(translator.translate, [LINES] * 6)) == [expected] * 6

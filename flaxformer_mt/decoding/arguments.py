@@ -1,0 +1,179 @@
+"""Checks of what callers pass to `Translator`.
+
+A `str` is a sequence of `str`s and `bytes` are a sequence of numbers: without a check, a forgotten
+pair of brackets would be searched letter by letter. Each function returns plain lists, or raises
+TypeError or ValueError with the argument's name and what it takes.
+"""
+
+from __future__ import annotations
+
+import operator
+import reprlib
+from collections.abc import Iterable, Mapping, Sequence, Set as AbstractSet
+from typing import Any, get_args
+
+import numpy as np
+
+from flaxformer_mt.config import ConfigError, DecodingConfig
+from flaxformer_mt.config.freeze import check_value, field_types
+from flaxformer_mt.decoding.segments import Overlong, Target, TargetError
+from flaxformer_mt.errors import nearest
+
+_NO_LISTS = (str, bytes, bytearray, Mapping)
+
+
+def texts(name: str, value: Any) -> list[str]:
+    """A list of texts in any order; a single `str` is one text."""
+    if isinstance(value, str):
+        return [value]
+    return _texts(name, value, f"{name} must be a str or a list of str")
+
+
+def lines(name: str, value: Any) -> list[str]:
+    """A list of texts, one per line."""
+    wanted = f"{name} must be a list of str"
+    return _texts(name, _ordered(value, wanted), wanted)
+
+
+def prefixes(value: Any, count: int) -> list[str]:
+    """One prefix for each of `count` lines. A `str` is every line's; None stands for none."""
+    if value is None or isinstance(value, str):
+        return [value or ""] * count
+    found = _texts("prefixes", value, "prefixes must be a str or a list of str")
+    _check_count("prefixes", found, count)
+    return found
+
+
+def phrases(name: str, value: Any, count: int) -> list[list[str]]:
+    """A list of phrases for each of `count` lines. A line's single `str` is one phrase; None
+    stands for no phrases in any line."""
+    if value is None:
+        return [[] for _ in range(count)]
+    wanted = f'{name} must be a list with a list of phrases per line, such as [["a phrase"], []]'
+    found = [texts(f"{name}[{number}]", own) for number, own in enumerate(_ordered(value, wanted))]
+    _check_count(name, found, count)
+    return found
+
+
+def pairs(value: Any) -> list[tuple[str, Target]]:
+    """Sources with translations, each a text or token ids. Raises TargetError for other tokens."""
+    found = []
+    for number, pair in enumerate(
+        _ordered(value, "pairs must be a list of (source, translation) tuples")
+    ):
+        if isinstance(pair, (*_NO_LISTS, AbstractSet)) or not _has_two(pair):
+            raise TypeError(f"pair {number} is {_shown(pair)}, not a (source, translation) tuple")
+        source, target = pair
+        if not isinstance(source, str):
+            raise TypeError(f"pair {number}: the source must be a str, not {_shown(source)}")
+        found.append((source, _target(number, target)))
+    return found
+
+
+def whole_number(name: str, value: Any) -> int:
+    if not isinstance(value, bool):
+        try:
+            return operator.index(value)
+        except TypeError:
+            pass
+    raise TypeError(f"{name} must be an integer, not {_shown(value)}")
+
+
+def flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be a bool, not {_shown(value)}")
+    return bool(value)
+
+
+def overlong(value: Any) -> Overlong:
+    return one_of("overlong", value, get_args(Overlong))
+
+
+def one_of(name: str, value: Any, choices: Sequence[str]) -> Any:
+    """One of several words. Raises ValueError for another word, too."""
+    if value in choices:
+        return value
+    known = " or ".join(map(repr, choices))
+    error = ValueError if isinstance(value, str) else TypeError
+    raise error(f"{name} must be {known}, not {_shown(value)}")
+
+
+def decoding_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of `DecodingConfig`'s settings, of their types."""
+    known = field_types(DecodingConfig)
+    checked = {}
+    for name, value in given.items():
+        if name not in known:
+            raise TypeError(f"with_config: unknown setting {name!r}; {nearest(name, known)}")
+        plain = value.item() if isinstance(value, np.generic) else value
+        try:
+            checked[name] = check_value(plain, known[name], name, "with_config")
+        except ConfigError as error:
+            of_type = isinstance(plain, str if get_args(known[name]) else known[name])
+            raise (ValueError if of_type else TypeError)(str(error)) from None
+    return checked
+
+
+def check_optional(name: str, value: Any, kind: type, advice: str) -> None:
+    """Raises TypeError, with `advice`, for what is neither None nor of this class."""
+    if value is not None and not isinstance(value, kind):
+        raise TypeError(f"{name} must be a {kind.__name__}, not {_shown(value)}: {advice}")
+
+
+def check_str(name: str, value: Any) -> None:
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a str, not {_shown(value)}")
+
+
+def _texts(name: str, value: Any, wanted: str) -> list[str]:
+    found = list(_iterable(value, wanted))
+    for number, text in enumerate(found):
+        check_str(f"{name}[{number}]", text)
+    return found
+
+
+def _iterable(value: Any, wanted: str) -> Iterable[Any]:
+    if isinstance(value, _NO_LISTS) or not isinstance(value, Iterable):
+        raise TypeError(f"{wanted}, not {_shown(value)}")
+    return value
+
+
+def _ordered(value: Any, wanted: str) -> Iterable[Any]:
+    if isinstance(value, AbstractSet):
+        raise TypeError(f"{wanted}, not {_shown(value)}: a set has no order")
+    return _iterable(value, wanted)
+
+
+def _check_count(name: str, found: Sequence[Any], count: int) -> None:
+    if len(found) != count:
+        items = "1 item" if len(found) == 1 else f"{len(found)} items"
+        given = "1 line" if count == 1 else f"{count} lines"
+        raise ValueError(f"{name} has {items} for {given}: it needs one per line")
+
+
+def _has_two(pair: Any) -> bool:
+    try:
+        return len(pair) == 2
+    except TypeError:
+        return False
+
+
+def _target(number: int, target: Any) -> Target:
+    if isinstance(target, str):
+        return target
+    wanted = "a translation must be a str or a sequence of token ids"
+    if isinstance(target, (*_NO_LISTS, AbstractSet)) or not isinstance(target, Iterable):
+        raise TypeError(f"pair {number}: {wanted}, not {_shown(target)}")
+    tokens = list(target)
+    for token in tokens:
+        try:
+            whole_number("a token id", token)
+        except TypeError as error:
+            raise TargetError(number, f"{wanted}: {error}") from None
+    return tokens
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "None"
+    return f"{type(value).__name__} {reprlib.repr(value)}"
