@@ -68,8 +68,14 @@ TRAINED = (
     ),
     Trained(
         name="positions_learned",
+        what="learned positions without the tokens' factor",
+        found_in="BERT, BART",
+        settings={"model.positions": "learned", "model.position_scale": "one"},
+    ),
+    Trained(
+        name="positions_learned_scaled",
         what="learned positions",
-        found_in="the paper's own Table 3 (E); BERT",
+        found_in="the paper's own Table 3 (E)",
         settings={"model.positions": "learned"},
     ),
     Trained(
