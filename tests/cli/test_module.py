@@ -87,17 +87,19 @@ def test_a_command_tries_libtpu_on_a_machine_without_a_tpu_only_if_told_to(
 
 def test_a_typed_line_can_be_edited_and_called_back(tmp_path):
     """With the left arrow a letter is inserted; the arrow up gives the line before."""
-    program, keyboard = pty.fork()
-    if program == 0:
-        command = [sys.executable, "-c", TYPED, str(tmp_path / "read")]
-        os.execve(sys.executable, command, os.environ | {"TERM": "xterm", "LC_ALL": "C.UTF-8"})
-    screen = b""
-    for keys in ("Hund Stra\xdfe\x1b[D\x1b[D\x1b[D!\r", "\x1b[A?\r", "\x04"):
-        while screen.count(b"> ") == 0:
-            screen += os.read(keyboard, 1000)
+    keyboard, terminal = pty.openpty()
+    command = [sys.executable, "-c", TYPED, str(tmp_path / "read")]
+    environment = os.environ | {"TERM": "xterm", "LC_ALL": "C.UTF-8"}
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), terminal)
+    with subprocess.Popen(command, env=environment, **streams) as program:
+        os.close(terminal)
         screen = b""
-        os.write(keyboard, keys.encode())
-    os.waitpid(program, 0)
+        for keys in ("Hund Stra\xdfe\x1b[D\x1b[D\x1b[D!\r", "\x1b[A?\r", "\x04"):
+            while screen.count(b"> ") == 0:
+                screen += os.read(keyboard, 1000)
+            screen = b""
+            os.write(keyboard, keys.encode())
+        assert program.wait(timeout=60) == 0
     os.close(keyboard)
     first = "Hund Str!a\xdfe"
     assert (tmp_path / "read").read_text("utf-8") == repr([first.encode(), f"{first}?".encode()])
