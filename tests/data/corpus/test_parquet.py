@@ -150,9 +150,10 @@ def test_wrong_settings_are_named(tmp_path, change, message):
     ],
 )
 def test_a_column_that_holds_no_text_is_named(tmp_path, column, message):
-    pq.write_table(pa.table({"translation": column}), tmp_path / "a.parquet")
+    table = pa.table({"translation": column, "de": pa.array(["x"] * len(column))})
+    pq.write_table(table, tmp_path / "a.parquet")
     with pytest.raises(CorpusError, match=message):
-        list(read_pairs(corpus(src="translation", tgt="translation"), str(tmp_path)))
+        list(read_pairs(corpus(src="translation", tgt="de"), str(tmp_path)))
 
 
 @pytest.mark.parametrize("place", [0.0, 0.5, 1.0], ids=str)
