@@ -129,7 +129,15 @@ def compiled_layers(config: ExperimentConfig) -> tuple[int, ...]:
     return (encoder,) if encoder <= max(LAYERS) else LAYERS
 
 
+# Settings that recorded plans may not know, with the value that leaves their step as it is.
+_ADDED = {"model.position_scale": "auto"}
+
+
 def _step(config: ExperimentConfig) -> tuple[Any, ...]:
-    of_a_step = {k: v for k, v in flatten(config).items() if k.startswith(_OF_A_STEP)}
+    of_a_step = {
+        key: value
+        for key, value in flatten(config).items()
+        if key.startswith(_OF_A_STEP) and (key not in _ADDED or value != _ADDED[key])
+    }
     of_a_step["training.loss_chunk"] = loss_chunk(config.training, "tpu")
     return of_a_step, expected_types(config.data.vocabulary)

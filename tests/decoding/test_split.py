@@ -119,7 +119,7 @@ def test_the_best_comes_first_and_says_whether_it_is_at_its_limit(vocabulary):
 
 
 def test_of_one_piece_the_searchs_own_scores_are_kept(vocabulary):
-    each = [[decoded(-1.0, 2, at_limit=True), decoded(-2.0, 2)]]
+    each = [[decoded(-1.0, 2, at_limit=True), decoded(-2.0, 3)]]
     found = joined([Piece("x", "")], each, vocabulary, CONFIG)
     assert [hypothesis.score for hypothesis in found.hypotheses] == [one.score for one in each[0]]
     assert found.at_limit and not found.split
