@@ -29,7 +29,7 @@ from flaxformer_mt.decoding.batch_shapes import (
     power_of_two_at_least,
     shapes_among,
 )
-from flaxformer_mt.decoding.constraints import Phrases, arranged
+from flaxformer_mt.decoding.constraints import Phrases, arranged, in_larger_arrays
 from flaxformer_mt.decoding.forbidden import TooManyForbidden, forbids, table_of
 from flaxformer_mt.decoding.rules import Brackets
 from flaxformer_mt.decoding.sampling import Sampling, seed_words
@@ -241,14 +241,15 @@ class Decoder:
             if rows.forbidden is not None:
                 empty = empty._replace(forbidden=rows.forbidden)
             if rows.phrases is not None:
-                more = (0, 0), (0, sizes.phrases - count), (0, sizes.tokens - longest)
-                tokens: Any = np.pad(rows.phrases.tokens, more, constant_values=PAD)
-                may_go_on: Any = np.pad(rows.phrases.open, more[:2])
-                empty = empty._replace(phrases=Phrases(tokens, may_go_on))
+                phrases = in_larger_arrays(
+                    rows.phrases, sizes.phrases, sizes.tokens, weights["continues"]
+                )
+                empty = empty._replace(phrases=phrases)
             return rows._replace(forbidden=empty.forbidden, phrases=empty.phrases), none
         raise DecodingError(
-            f"a sentence takes at most {sizes.phrases} required phrases of {sizes.tokens} tokens, "
-            f"and some {sizes.states:,} letters of forbidden phrases: give it fewer or shorter ones"
+            f"a sentence takes at most {sizes.phrases} required phrases of {sizes.tokens} tokens "
+            f"and about {sizes.states:,} letters of forbidden phrases: give it fewer or shorter "
+            "ones"
         )
 
     def _empty(
@@ -267,8 +268,11 @@ class Decoder:
             return sentences, weights
         tokens: Any = np.full((rows, sizes.phrases, sizes.tokens), PAD, np.int32)
         may_go_on: Any = np.zeros(tokens.shape[:2], bool)
-        sentences = sentences._replace(phrases=Phrases(tokens, may_go_on))
-        return sentences, weights | {"continues": np.zeros(types, bool)}
+        continues = np.zeros(types, bool)
+        phrases = in_larger_arrays(
+            Phrases(tokens, may_go_on), sizes.phrases, sizes.tokens, continues
+        )
+        return sentences._replace(phrases=phrases), weights | {"continues": continues}
 
     def _padding(self, rows: int, length: int) -> BatchArrays:
         """Of a batch, with constraints if these are prepared."""

@@ -262,13 +262,45 @@ def arranged(
     if not overlapping:
         return Phrases(tokens, may_go_on)
     together = min(MOST_TOGETHER, 4 if overlapping <= 4 else 8)
-    shortest: Any = np.zeros((rows, 1 << together, together), np.int32)
-    for row, (own, _) in enumerate(ordered):
+    tables = _tables([own for own, _ in ordered], rows, together, continues)
+    return Phrases(tokens, may_go_on, tables)
+
+
+def in_larger_arrays(
+    phrases: Phrases, count: int, length: int, continues: Bool[np.ndarray, " vocab"]
+) -> Phrases:
+    """The same with room for `count` phrases of `length` tokens in each row. `shortest` is there
+    even if no phrases overlap, so that the form doesn't depend on them."""
+    rows, given, given_length = phrases.tokens.shape
+    more = (0, 0), (0, count - given), (0, length - given_length)
+    tokens: Any = np.pad(phrases.tokens, more, constant_values=PAD)
+    may_go_on: Any = np.pad(phrases.open, more[:2])
+    together = min(MOST_TOGETHER, count)
+    of_rows = [
+        [
+            Phrase(tuple(own[own != PAD].tolist()), bool(is_open))
+            for own, is_open in zip(of_row, open_of_row, strict=True)
+            if (own != PAD).any()
+        ]
+        for of_row, open_of_row in zip(tokens, may_go_on, strict=True)
+    ]
+    return Phrases(tokens, may_go_on, _tables(of_rows, rows, together, continues))
+
+
+def _tables(
+    phrases: Sequence[Sequence[Phrase]],
+    rows: int,
+    together: int,
+    continues: Bool[np.ndarray, " vocab"],
+) -> Any:
+    """`Phrases.shortest` for the first `together` phrases of each row; further rows have none."""
+    shortest = np.zeros((rows, 1 << together, together), np.int32)
+    for row, own in enumerate(phrases):
         table = shortest_texts(own[:together], continues)
         shortest[row, : len(table), : table.shape[1]] = table
         shortest[row, : len(table), table.shape[1] :] = _NEVER
     shortest[:, 0] = 0
-    return Phrases(tokens, may_go_on, shortest)
+    return shortest
 
 
 def still_needed(

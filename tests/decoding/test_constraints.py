@@ -19,11 +19,12 @@ from flaxformer_mt.decoding.constraints import (
     shortest_texts,
     still_needed,
 )
+from flaxformer_mt.decoding.forbidden import continues_word
 from flaxformer_mt.decoding.rules import Rules
 from flaxformer_mt.decoding.sampling import Sampling
 from flaxformer_mt.decoding.search import Weights
 from flaxformer_mt.decoding.segments import DecodingError, LineError
-from flaxformer_mt.decoding.terminology import Terminology
+from flaxformer_mt.decoding.terminology import Terminology, spell_phrases
 from tests.decoding import reference
 from tests.decoding.reference import Automaton
 from tests.decoding.runs import LINES, PAIRS
@@ -185,6 +186,17 @@ def test_room_for_more_constraints_changes_nothing(translator, wanted):
     assert [each.tokens for one in padded for each in one.hypotheses] == [
         each.tokens for one in own for each in one.hypotheses
     ]
+
+
+def test_overlapping_phrases_share_tokens_with_room_for_more_constraints(translator):
+    """Where the limit leaves room only for a text in which they overlap."""
+    own = ["das haus", "haus ist"]
+    vocabulary = translator.vocabularies.tgt
+    needed = still_needed(spell_phrases(own, vocabulary, False, ()), (), continues_word(vocabulary))
+    tight = translator.with_config(max_ratio=0.0, max_extra_tokens=needed + 1)
+    for sizes in SIZES:
+        found = tight.translate(LINES[0], constraints=[own], constraint_sizes=[sizes])
+        assert found.text == "das haus ist"
 
 
 def test_what_has_no_room_is_refused(translator):
