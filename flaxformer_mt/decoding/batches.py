@@ -62,13 +62,13 @@ class Decoder:
     this process's devices). With `sampling`, the beam holds that many draws. With a `shortlist`,
     outputs use only its types for the batch's sources, and probabilities are relative to these.
     With `trees`, outputs are trees over these types, without a shortlist. With `text_of`, which
-    tells the text of tokens, an output's n-best list has no text twice: if the beam finds fewer
-    texts than `n_best`, the list is shorter.
+    gives the text of tokens, no two outputs in an n-best list have the same text: if the beam finds
+    fewer texts than `n_best`, the list is shorter.
 
-    A batch with required or forbidden phrases takes the first of `constraint_sizes`, smallest
-    first, that has room for them, and programs that can do both: a server that has compiled these
-    compiles for no request's own sizes. What fits in none is an error. Without `constraint_sizes`
-    each batch has its own.
+    A batch with required or forbidden phrases is padded to the first of `constraint_sizes`, which
+    go from small to large, that has room for them, and its program takes both kinds: so a server
+    can compile all its programs beforehand. What fits in none is an error. Without
+    `constraint_sizes`, each batch has sizes of its own.
     """
 
     def __init__(
@@ -90,8 +90,8 @@ class Decoder:
         self._rules = batch_search.rules_for(
             config,
             n_best=n_best,
-            # As many again, since several ways of cutting a text may be the likeliest. Groups have
-            # spare ones in one another.
+            # As many again, since the likeliest outputs may be one text in several segmentations.
+            # With groups, other groups' outputs are the spare ones.
             spare=n_best if text_of and n_best > 1 and config.diverse_groups == 1 else 0,
             suppress=suppress,
             sampling=sampling,
@@ -111,7 +111,7 @@ class Decoder:
         self._config, self._seed = config, drawn.seed
         self._shortlist = shortlist
         self._constraint_sizes = constraint_sizes
-        self._prepared: ConstraintSizes | None = None  # what `compile` is for
+        self._prepared: ConstraintSizes | None = None  # which `compile` compiles for
         self._longest = min(model.config.max_length for model in models)
 
     def decode(
@@ -275,7 +275,7 @@ class Decoder:
         return sentences._replace(phrases=phrases), weights | {"continues": continues}
 
     def _padding(self, rows: int, length: int) -> BatchArrays:
-        """Of a batch, with constraints if these are prepared."""
+        """Arrays of an empty batch, with constraints if these are prepared."""
         src, lengths, sentences = batch_search.padding(rows, length)
         if self._prepared is not None:
             empty, _ = self._empty(self._prepared, rows, self._models[0].tgt_vocab_size)

@@ -181,8 +181,11 @@ class Terminology:
         for words, phrase in self.spelled(vocabulary, suppressed=suppressed).items():
             target = self.terms[words]
             if len(phrase.tokens) >= longest:
-                reason = f"the translation {reprlib.repr(target)} takes {len(phrase.tokens)} tokens"
-                raise self._error(words, f"{reason}, but the model writes at most {longest - 1}")
+                raise self._error(
+                    words,
+                    f"the translation {reprlib.repr(target)} takes {len(phrase.tokens)} tokens, "
+                    f"but the model writes at most {longest - 1}",
+                )
             if automaton is not None and forbids(
                 automaton, phrase.tokens, room=2 if phrase.open else 1
             ):
@@ -245,13 +248,15 @@ def spell_phrases(
         if not tokens:
             raise UnspeltError(number, f"the constraint {text!r} is blank")
         if UNK in tokens:
-            reason = f"the target vocabulary cannot spell the constraint {text!r}"
-            raise UnspeltError(number, reason)
+            raise UnspeltError(
+                number, f"the target vocabulary cannot spell the constraint {text!r}"
+            )
         phrase = _phrase(form, tokens, vocabulary, soft=soft)
         if bad := sorted({*phrase.tokens} & {*suppressed}):
             piece = vocabulary.pieces(bad[:1])[0]
-            reason = f"the suppressed piece {piece!r} is part of the constraint {text!r}"
-            raise UnspeltError(number, reason)
+            raise UnspeltError(
+                number, f"the suppressed piece {piece!r} is part of the constraint {text!r}"
+            )
         phrases.append(phrase)
     return phrases
 

@@ -51,6 +51,13 @@ def test_another_type_is_named(translator, given, message):
         translator.translate(TWO, **given)
 
 
+@pytest.mark.parametrize("name", ["several", "overlong"])
+def test_another_word_is_named_before_anything_is_searched(translator, monkeypatch, name):
+    monkeypatch.setattr(Translator, "_decoder", None)
+    with pytest.raises(ValueError, match=f"{name} must be '.*' or '.*', not str 'no'"):
+        translator.translate(TWO, **{name: "no"})
+
+
 @pytest.mark.parametrize("lines", [None, 5, b"a dog", {"a dog": 1}, {"a", "b"}, [b"a"], ["a", 1.5]])
 def test_lines_must_be_text(translator, lines):
     for ask in (translator.translate, translator.compile):
