@@ -12,8 +12,7 @@ phrases. Which phrases are met or under way is read from the tokens.
 """
 
 import dataclasses
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -309,38 +308,56 @@ def still_needed(
     """How many more tokens an output that begins with the tokens `said` needs for all phrases."""
     said = tuple(said)
     ordered, _ = _overlapping_first(phrases, continues)
-    table = shortest_texts(ordered[:MOST_TOGETHER], continues)
-
-    def rest(unmet: Sequence[Phrase], begun: Callable[[Phrase], int]) -> int:
-        together = [each in unmet for each in ordered[:MOST_TOGETHER]]
-        if_first = table[sum(1 << place for place, each in enumerate(together) if each)]
-        apart = [each for each in ordered[MOST_TOGETHER:] if each in unmet]
-        starts = [if_first.min(initial=_NEVER) if any(together) else 0]
-        starts += [if_first[n] - begun(ordered[n]) for n in np.flatnonzero(together)]
-        starts += [starts[0] - begun(each) for each in apart]
-        return int(min(starts)) + sum(len(each.tokens) for each in apart)
-
-    def begun(phrase: Phrase, *, whole_words: bool) -> int:
-        tokens = phrase.tokens
-        sizes = range(1, min(len(tokens), len(said) + 1))
-        return max(
-            (
-                size
-                for size in sizes
-                if said[-size:] == tokens[:size] and not (whole_words and continues[tokens[size]])
-            ),
-            default=0,
-        )
-
-    def ends(phrase: Phrase) -> bool:
-        return said[len(said) - len(phrase.tokens) :] == phrase.tokens and bool(phrase.tokens)
-
-    unmet = [each for each in phrases if not _has(said, each, continues)]
-    unmet = [each for each in unmet if not (each.open and ends(each))]
+    unmet = [
+        phrase
+        for phrase in ordered
+        if not _has(said, phrase, continues) and not (phrase.open and _ends_with(said, phrase))
+    ]
     # As in `to_come`: the word that ends the prefix ends there, or goes on.
-    kept = rest([e for e in unmet if not ends(e)], functools.partial(begun, whole_words=True))
-    broken = rest(unmet, functools.partial(begun, whole_words=False))
-    return min(kept, broken)
+    kept = [phrase for phrase in unmet if not _ends_with(said, phrase)]
+    whole_words = {phrase: _begun(said, phrase, continues) for phrase in kept}
+    parts_of_words = {phrase: _begun(said, phrase) for phrase in unmet}
+    return min(
+        _needed(ordered, whole_words, continues), _needed(ordered, parts_of_words, continues)
+    )
+
+
+def _needed(
+    ordered: Sequence[Phrase], begun: Mapping[Phrase, int], continues: Bool[np.ndarray, " vocab"]
+) -> int:
+    """As `_rest`: the tokens to come of all phrases in `begun`, which gives how many of each one's
+    first tokens are there. `ordered` are these and the phrases that are met."""
+    together = [place for place, phrase in enumerate(ordered[:MOST_TOGETHER]) if phrase in begun]
+    apart = [phrase for phrase in ordered[MOST_TOGETHER:] if phrase in begun]
+    table = shortest_texts(ordered[:MOST_TOGETHER], continues)
+    if_first = table[sum(1 << place for place in together)]
+    begun_apart = int(if_first.min()) if together else 0
+    ways = [
+        begun_apart,
+        *(int(if_first[place]) - begun[ordered[place]] for place in together),
+        *(begun_apart - begun[phrase] for phrase in apart),
+    ]
+    return min(ways) + sum(len(phrase.tokens) for phrase in apart)
+
+
+def _begun(
+    said: tuple[int, ...],
+    phrase: Phrase,
+    continues: Bool[np.ndarray, " vocab"] | None = None,
+) -> int:
+    """How many of a phrase's first tokens, but not all, end a text; with `continues`, only so many
+    that they end a word."""
+    tokens = phrase.tokens
+    sizes = [
+        size
+        for size in range(1, min(len(tokens), len(said) + 1))
+        if said[-size:] == tokens[:size] and not (continues is not None and continues[tokens[size]])
+    ]
+    return max(sizes, default=0)
+
+
+def _ends_with(said: tuple[int, ...], phrase: Phrase) -> bool:
+    return bool(phrase.tokens) and said[-len(phrase.tokens) :] == phrase.tokens
 
 
 def _has(text: tuple[int, ...], phrase: Phrase, continues: np.ndarray) -> bool:

@@ -176,7 +176,7 @@ class AttentionRequest(_Body):
 class TranslateTask:
     form: TranslateRequest | LibreTranslateRequest
     texts: tuple[CodedSentences, ...]
-    n_best: int  # as many as are asked for and as there can be
+    n_best: int  # as many as are asked for, but no more than the beam holds
 
 
 class Reader:
@@ -228,20 +228,16 @@ class Reader:
     def translate(self, payload: Mapping[str, Any], kind: str = JSON) -> TranslateTask:
         """LibreTranslate's form has `q`, ours `text`."""
         ours = "q" not in payload or "text" in payload
-        form = _checked(self.translate_form if ours else self.libre_form, payload, kind)
+        form: Any = _checked(self.translate_form if ours else self.libre_form, payload, kind)
         if (form.terms or form.forbid) and not self.settings.constraints:
             raise bad_request("this server takes neither 'terms' nor 'forbid' (--no-constraints)")
-        given = form.given
-        if isinstance(form, LibreTranslateRequest):
-            if form.format == "html" and any(_MARKUP.search(text) for text in given):
-                raise bad_request("'format' should be 'text': HTML's < and & are not translated")
-            if kind == FORM:  # which has CRLF for every line break
-                given = [text.replace("\r\n", "\n") for text in given]
-        at_marks = form.sentences
-        codes, language = self.model.codes, self.model.src_lang
+        given = form.given if ours else _libre_texts(form, kind)
         _at_most(sum(map(len, given)), self.settings.max_characters, "characters")
         texts = tuple(
-            coded_sentences(text, language, at_marks=at_marks, codes=codes) for text in given
+            coded_sentences(
+                text, self.model.src_lang, at_marks=form.sentences, codes=self.model.codes
+            )
+            for text in given
         )
         _at_most(sum(len(text.texts) for text in texts), self.settings.max_sentences, "sentences")
         return TranslateTask(form, texts, min(form.n_best, self.most_hypotheses))
@@ -254,6 +250,16 @@ class Reader:
         if asked.layer >= (layers := self._layers[asked.kind]):
             raise bad_request(f"'layer' should be less than or equal to {layers - 1}")
         return asked
+
+
+def _libre_texts(form: LibreTranslateRequest, kind: str) -> list[str]:
+    """The texts of LibreTranslate's form. Raises Refusal for markup."""
+    if form.format == "html" and any(_MARKUP.search(text) for text in form.given):
+        raise bad_request("'format' should be 'text': HTML's < and & are not translated")
+    if kind != FORM:
+        return form.given
+    # A form has CRLF for every line break.
+    return [text.replace("\r\n", "\n") for text in form.given]
 
 
 def _as_named(codes: Sequence[str], code: Any) -> Any:
