@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.decoding.sampling import Sampling
-from flaxformer_mt.decoding.segments import DecodingError, TargetError
+from flaxformer_mt.decoding.segments import TargetError
 from flaxformer_mt.decoding.terminology import Terminology
 from flaxformer_mt.decoding.translator import Translator
 from tests.decoding.runs import LINES
@@ -131,9 +131,3 @@ def test_a_terminology_or_sampling_of_other_types_is_named():
     for name, value in (("temperature", "1"), ("top_k", 2.5), ("seed", None), ("top_p", None)):
         with pytest.raises(TypeError, match=f"{name} = .* must be a"):
             Sampling(**{name: value})
-
-
-def test_phrases_that_are_not_unicode_are_named(translator):
-    for given in ({"constraints": [["\udcff"], []]}, {"forbid": "\udcff"}, {"prefixes": "\udcff"}):
-        with pytest.raises(DecodingError, match="is not Unicode text"):
-            translator.translate(TWO, **given)
