@@ -239,7 +239,7 @@ def spell_phrases(
 ) -> list[Phrase]:
     """The phrase of each text, in its canonically equivalent form of the fewest unknown tokens,
     then of the fewest tokens: text as the vocabulary knows it. Raises UnspeltError."""
-    forms = [_equivalent_forms(text) for text in texts]
+    forms = [_normal_forms(text) for text in texts]
     encoded = iter(encode(vocabulary, [form for group in forms for form in group]))
     phrases = []
     for number, (text, group) in enumerate(zip(texts, forms, strict=True)):
@@ -301,7 +301,7 @@ def _words(text: str) -> Words:
     return tuple(_WORDS.findall(folded))
 
 
-def _equivalent_forms(text: str) -> list[str]:
+def _normal_forms(text: str) -> list[str]:
     """The text as it is, composed and decomposed, each once."""
     if text.isascii():
         return [text]
