@@ -30,7 +30,7 @@ from flaxformer_mt.decoding.batch_shapes import (
     shapes_among,
 )
 from flaxformer_mt.decoding.constraints import Phrases, arranged, in_larger_arrays
-from flaxformer_mt.decoding.forbidden import TooManyForbidden, forbids, table_of
+from flaxformer_mt.decoding.forbidden import TooManyForbidden, entry_type, forbids, table_of
 from flaxformer_mt.decoding.rules import Brackets
 from flaxformer_mt.decoding.sampling import Sampling, seed_words
 from flaxformer_mt.decoding.search import Hypotheses, Sentences, State
@@ -237,7 +237,7 @@ class Decoder:
             empty, none = self._empty(sizes, len(rows.limits), types)
             for name, array in weights.items():
                 wider = [(0, len(none[name]) - len(array)), *[(0, 0)] * (array.ndim - 1)]
-                none[name] = np.pad(array, wider)
+                none[name] = np.pad(array, wider).astype(none[name].dtype)
             if rows.forbidden is not None:
                 empty = empty._replace(forbidden=rows.forbidden)
             if rows.phrases is not None:
@@ -257,8 +257,8 @@ class Decoder:
     ) -> tuple[Sentences, dict[str, np.ndarray]]:
         """Arrays of these sizes that constrain nothing; without required phrases if the search has
         something that these don't work with."""
-        kind = np.int16 if sizes.states < 1 << 14 else np.int32  # as `table_of` has it
-        weights: dict[str, np.ndarray] = {"forbidden": np.zeros((sizes.states, types), kind)}
+        table = np.zeros((sizes.states, types), entry_type(sizes.states))
+        weights: dict[str, np.ndarray] = {"forbidden": table}
         _, _, sentences = batch_search.padding(rows, 0)
         begins: Any = np.zeros((rows, 1), np.int32)
         sentences = sentences._replace(forbidden=begins)

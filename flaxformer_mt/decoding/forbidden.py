@@ -276,6 +276,11 @@ def continues_word(vocabulary: Vocabulary) -> Bool[np.ndarray, " vocab"]:
     return found
 
 
+def entry_type(states: int) -> type[np.signedinteger[Any]]:
+    """The type of a table's entries, by the table's length."""
+    return _kind(_NEEDS * states)
+
+
 def table_of(
     automata: Sequence[Forbidden], types: Int[np.ndarray, " kept"], suppress: Sequence[int]
 ) -> tuple[Int[np.ndarray, "states kept"], dict[int, int]]:
@@ -290,7 +295,7 @@ def table_of(
     starts = np.cumsum([1, *sizes[:-1]]).tolist()
     begins = dict(zip(distinct, starts, strict=True))
     size = power_of_two_at_least(1 + sum(sizes))  # few programs
-    kind = _kind(_NEEDS * size)
+    kind = entry_type(size)
     if (total := kind().itemsize * size * len(types)) > MOST_BYTES:
         need = f"{total / 2**30:.1f} GiB, more than {MOST_BYTES / 2**30:.1f}"
         what = "its forbidden phrases need a table of"
