@@ -1,8 +1,7 @@
-"""What the package says of itself on PyPI: addresses of the project, and a README that leads there.
+"""Metadata for PyPI: the project's addresses, and a README whose links work outside the checkout.
 
-The README is written for the checkout, with links to its files. Outside it they would lead nowhere.
-Addresses come from GITHUB_REPOSITORY and GITHUB_REF_NAME, which GitHub's workflows set, or from the
-remote `origin`. Without either, the links become plain text.
+The repository is GITHUB_REPOSITORY at GITHUB_REF_NAME, which GitHub's workflows set, or the
+checkout's remote `origin`. Without either, links to the checkout's files become plain text.
 """
 
 import os
@@ -32,9 +31,10 @@ class Addresses(MetadataHookInterface):
 
 
 def absolute(text: str, repository: str, ref: str) -> str:
-    """`text` with links to files of `repository`, OWNER/NAME; without links to them if it is ""."""
+    """`text` with its links to files leading to `repository`, OWNER/NAME; without them if it is
+    ""."""
 
-    def led(link: re.Match[str]) -> str:
+    def replaced(link: re.Match[str]) -> str:
         picture, label, path = link.groups()
         if not repository:
             return "" if picture else label
@@ -42,7 +42,7 @@ def absolute(text: str, repository: str, ref: str) -> str:
             return f"![{label}](https://raw.githubusercontent.com/{repository}/{ref}/{path})"
         return f"[{label}](https://github.com/{repository}/blob/{ref}/{path})"
 
-    return LINK.sub(led, text)
+    return LINK.sub(replaced, text)
 
 
 def urls(repository: str, ref: str) -> dict[str, str]:
@@ -63,6 +63,8 @@ def urls(repository: str, ref: str) -> dict[str, str]:
 def _repository(root: Path) -> str:
     if named := os.environ.get("GITHUB_REPOSITORY"):
         return named
+    if not (root / ".git").exists():  # else git would look for a repository around an unpacked one
+        return ""
     command = ["git", "-C", str(root), "config", "--get", "remote.origin.url"]
     try:
         origin = subprocess.run(command, capture_output=True, text=True).stdout.strip()

@@ -21,7 +21,8 @@ _TWO_LETTERS = dict(
     urd:ur vie:vi zho:zh zsm:ms
     """.split()
 )
-# Whose list a language without one of its own takes. (Moses's Chinese list is the Latvian one.)
+# Languages without a list of their own, and whose list they use. (Moses's Chinese list is the
+# Latvian one.)
 _RELATED = dict(
     pair.split(":")
     for pair in """

@@ -168,7 +168,7 @@ def _wide_ends(text: str, start: int, match: re.Match[str], end: int, language: 
 
 
 def _abbreviated(text: str, start: int, end: int, known: Abbreviations, number: bool) -> bool:
-    """Whether the word before the full stop at `end` has it for itself."""
+    """Whether the full stop at `end` belongs to the word before it, such as an abbreviation."""
     before = text[max(start, end - _MOST) : end]
     word = before.split()[-1] if before and not before[-1].isspace() else ""
     alone = word == before  # it begins its sentence, or is longer than any abbreviation

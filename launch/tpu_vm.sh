@@ -21,8 +21,9 @@ launch/tpu_vm.sh NAME --zone ZONE --stop       ask the command running there (on
 Creates the TPU VM or pod slice NAME unless it exists; copies this checkout to every worker and installs
 it; runs `flaxformer-mt COMMAND ...` on all workers; streams their output. After a preemption it creates
 the TPU again and reruns the command; `train` with a gs:// --workdir resumes. The command survives a
-lost connection: call the script again to follow it. What that call changes (--env, --extras, the
-checkout) is reported, and applies once the command is started again.
+lost connection: call the script again to follow it. What that call changes is reported: --env, --extras
+and the checkout apply once the command is started again; --type, --runtime, --spot and --slices once NAME
+is created again.
 
   --zone ZONE         e.g. us-west4-a (default: CLOUDSDK_COMPUTE_ZONE)
   --project PROJECT   default: gcloud's
@@ -150,6 +151,7 @@ done
 if [ -z "$stop_only" ]; then
     [ "${#command[@]}" -gt 0 ] || bad_usage "missing command after --"
 fi
+asked_runtime=$runtime
 if [ -n "$type" ] && [ -z "$runtime" ]; then
     # https://cloud.google.com/tpu/docs/runtimes
     case $type in
@@ -166,15 +168,16 @@ fi
 where=("--zone=$zone")
 [ -z "$project" ] || where+=("--project=$project")
 kind=tpu-vm
-state_key='value(state)'
+facts=state,acceleratorType,runtimeVersion,schedulingConfig.spot
 ready=READY
 if [ -n "$queued" ]; then
     kind="queued-resources"
-    state_key='value(state.state)'
+    node='tpu.nodeSpec[0]'
+    facts="state.state,$node.node.acceleratorType,$node.node.runtimeVersion,$node.multisliceParams.nodeCount"
     ready=ACTIVE
 fi
 tpus=(gcloud compute tpus)
-describe=("${tpus[@]}" "$kind" describe "$name" "${where[@]}" "--format=$state_key")
+describe=("${tpus[@]}" "$kind" describe "$name" "${where[@]}" "--format=value[separator=,]($facts)")
 delete=("${tpus[@]}" "$kind" delete "$name" "${where[@]}" --quiet)
 create=("${tpus[@]}" "$kind" create "$name" "${where[@]}" "--accelerator-type=$type")
 workers=(--worker=all)
@@ -265,11 +268,13 @@ plan() {
 
 scratch=
 state=unknown
+compared=
 
-# read_state: sets `state`; `NONE` if there is no such TPU.
+# read_state: sets `state`, `NONE` if there is no such TPU, and what is known of an existing one.
 read_state() {
-    local status=0
-    state=$("${describe[@]}" 2>"$scratch/describe") || status=$?
+    local status=0 described
+    described=$("${describe[@]}" 2>"$scratch/describe") || status=$?
+    IFS=, read -r state has_type has_runtime has_more <<<"$described"
     [ "$status" != 0 ] || return 0
     state=NONE
     if ! grep -q NOT_FOUND "$scratch/describe"; then
@@ -285,6 +290,27 @@ remove() {
     state=NONE
 }
 
+# compare: says once what the existing TPU has and this call asks for otherwise.
+compare() {
+    local differences=() difference spot_there=''
+    has_type=${has_type##*/}
+    [ -z "$compared" ] && [ -n "$has_type" ] || return 0
+    compared=yes
+    [ "${type:-$has_type}" = "$has_type" ] || differences+=("--type $has_type, and you ask for $type")
+    [ "${asked_runtime:-$has_runtime}" = "$has_runtime" ] ||
+        differences+=("--runtime $has_runtime, and you ask for $asked_runtime")
+    if [ -n "$queued" ]; then
+        [ "${has_more:-1}" = "$slices" ] || differences+=("--slices ${has_more:-1}, and you ask for $slices")
+    else
+        [ "$has_more" != True ] || spot_there=yes
+        if [ -n "$spot_there" ] && [ -z "$spot" ]; then differences+=("--spot, and you don't ask for it"); fi
+        if [ -z "$spot_there" ] && [ -n "$spot" ]; then differences+=("no --spot, and you ask for it"); fi
+    fi
+    for difference in ${differences[@]+"${differences[@]}"}; do say "the existing $name has $difference"; done
+    [ "${#differences[@]}" = 0 ] ||
+        say "to get what you ask for, stop the command (--stop), delete $name, then repeat the call"
+}
+
 # have_tpu: 0 if NAME exists and is ready.
 have_tpu() {
     local reported='' created=
@@ -292,7 +318,10 @@ have_tpu() {
         read_state || return $?
         case $state in
             "$ready")
-                [ -n "$created" ] || say "using the existing $name"
+                if [ -z "$created" ]; then
+                    say "using the existing $name in $zone"
+                    compare
+                fi
                 return 0
                 ;;
             NONE)
@@ -300,7 +329,7 @@ have_tpu() {
                     say "there is no $name in $zone; give --type to create it"
                     return 2
                 fi
-                say "creating $name: $type${spot:+, spot}${queued:+, queued}"
+                say "creating $name in $zone: $type${spot:+, spot}${queued:+, queued}"
                 state=unknown
                 run_child group "${create[@]}" || return $?
                 created=yes

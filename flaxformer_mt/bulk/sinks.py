@@ -78,7 +78,7 @@ class Tally:
 
 
 def pieces(stream: BinaryIO, size: int | None = None) -> Iterator[bytes]:
-    """The next `size` bytes of a stream, or what there is."""
+    """The next `size` bytes of a stream, or all to its end, some at a time."""
     left = size
     while left != 0 and (data := stream.read(_CHUNK if left is None else min(left, _CHUNK))):
         yield data
@@ -87,7 +87,10 @@ def pieces(stream: BinaryIO, size: int | None = None) -> Iterator[bytes]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShardRecord:
-    """Where a finished shard comes from, and what it is; earlier versions' tell less."""
+    """What a finished shard was made from, and its content.
+
+    Records of earlier versions lack `whole` and `output`, which are None then.
+    """
 
     identity: Mapping[str, Any]
     start: list[Any]  # a Place, after a round trip through JSON
@@ -111,11 +114,11 @@ class ShardRecord:
 
 
 def shard_content(shard: str, record: ShardRecord) -> Iterator[bytes]:
-    """A finished shard's bytes. Raises OutputError, before or after them, if they aren't those that
-    its record describes."""
+    """A finished shard's bytes. Raises OutputError, before the first or after the last, if they
+    aren't those that its record describes."""
     path, tally = paths.as_path(shard), Tally()
     with _explained(path, verb="read"):
-        if isinstance(path, Path):  # also, since a FIFO would wait for its writer
+        if isinstance(path, Path):  # before it is opened: a FIFO would wait for its writer
             _check(shard, record, {"bytes": regular_size(path)})
         with path.open("rb") as stream:
             for data in pieces(stream):
@@ -219,7 +222,8 @@ class _Continued(Sink):
         whole: int | None = None,
     ) -> None:
         self._record, self._restart, self._ends, self._whole = record, restart, ends, whole
-        self._proof: Any = None  # of earlier calls' output; records of before have none
+        # Of the output of earlier calls; None if an earlier version wrote the record.
+        self._proof: Any = None
 
     def _tell(self, consumed: Consumed, made: int, proof: str | int | None = None) -> None:
         """Records how much of the input is done, and how many bytes or parts it made.
@@ -247,8 +251,10 @@ class _Continued(Sink):
         # As they look after a round trip through JSON.
         now = json.loads(json.dumps(self._identity))
         if name := difference(then, now):
-            changed = f"with {name} {then.get(name)!r}, but now it is {now.get(name)!r}"
-            raise OutputError(f"{self._record}: was written {changed}: {_ADVICE}")
+            raise OutputError(
+                f"{self._record}: was written with {name} {then.get(name)!r}, but now it is "
+                f"{now.get(name)!r}: {_ADVICE}"
+            )
         return done, made
 
     def _describe(self, path: Path, tally: Tally) -> None:
@@ -284,12 +290,16 @@ class FileSink(_Continued):
             failing.callback(self.close)
             found = os.fstat(self._stream.fileno()).st_size
             if found and not self._restart and not self._record.exists():
-                orphan = f"exists without its record {self._record.name}"
-                raise OutputError(f"{self._part}: {orphan}: move it away, or use --restart")
+                raise OutputError(
+                    f"{self._part}: exists without its record {self._record.name}: move it away, "
+                    "or use --restart"
+                )
             done, size = self._told(identity)
             if 0 < found < size:
-                recorded = f"{self._record.name} says {size:,}; start over with --restart"
-                raise OutputError(f"{self._part}: has {found:,} bytes, but {recorded}")
+                raise OutputError(
+                    f"{self._part}: has {found:,} bytes, but {self._record.name} says {size:,}; "
+                    "start over with --restart"
+                )
             if found < size:  # it became FILE, or was taken away
                 done, size = Consumed(), 0
             if not done.lines:
@@ -298,8 +308,10 @@ class FileSink(_Continued):
             for data in pieces(self._stream, size):
                 self._tally.add(data)
             if size and self._proof not in (None, self._tally.sha256):
-                changed = f"its first {size:,} bytes have changed since they were written"
-                raise OutputError(f"{self._part}: {changed}; start over with --restart")
+                raise OutputError(
+                    f"{self._part}: its first {size:,} bytes have changed since they were written; "
+                    "start over with --restart"
+                )
             self._stream.truncate(size)
             self._stream.seek(size)
             failing.pop_all()
@@ -376,7 +388,9 @@ class BucketSink(_Continued):
         with _explained(Path(path)):
             self._path, self._folder = paths.as_path(path), paths.as_path(f"{path}.part")
         super().__init__(self._folder / "state.json", restart, ends, whole)
-        self._size: int | None = 0  # bytes uploaded; None: unknown, begun by an earlier version
+        self._size: int | None = (
+            0  # bytes uploaded; None: an earlier version began, and counted none
+        )
         self._last = time.monotonic()
         self._waiting = bytearray()  # output that is not uploaded
         self._committed = 0  # bytes of it that `_consumed` is up to
@@ -412,8 +426,10 @@ class BucketSink(_Continued):
                             tally.add(data)
                             joined.write(data)
             if self._size not in (None, tally.size):
-                changed = f"its parts have {tally.size:,} bytes, but {self._size:,} were written"
-                raise OutputError(f"{self._folder}: {changed}; start over with --restart")
+                raise OutputError(
+                    f"{self._folder}: its parts have {tally.size:,} bytes, but {self._size:,} were "
+                    "written; start over with --restart"
+                )
             self._describe(self._path, tally)
             whole.replace(self._path)
         # As listed, since a call before --restart may have had more; the record first, without

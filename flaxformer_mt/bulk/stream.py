@@ -97,8 +97,8 @@ def stream(
 
     `work` yields windows in order and may read ahead. Continues output of the same `identity`.
     Raises InputError and CorpusError with file and line, OutputError (also for another input than
-    before) and what `work` raises. However it ends, the meter then says each remark with the first
-    lines that it is about.
+    before) and what `work` raises. At the end, also after an error, the meter says each remark with
+    the first lines that it is about.
     """
     done, digest = sink.begin(identity), hashlib.sha256()
     if done.lines:
@@ -160,7 +160,7 @@ class _Remarks:
 
 @contextlib.contextmanager
 def _remarks(name: str, meter: Meter) -> Iterator[_Remarks]:
-    """Says them at the end, however it comes."""
+    """Says the remarks at the end, also after an error."""
     remarks = _Remarks()
     try:
         yield remarks

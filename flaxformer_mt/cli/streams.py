@@ -324,10 +324,10 @@ def _joined(options: Namespace) -> int:
             records.append(ShardRecord.read(record))
     due = _one_after_another(shards, records)
     if unproven := sum(record.output is None for record in records):
-        told = (
-            f"{unproven} of {options.join} shards are an earlier version's, which records neither"
+        say(
+            f"{options.output}: {unproven} of {options.join} shards were made by an earlier "
+            "version, which didn't record their size and digest: these are not checked"
         )
-        say(f"{options.output}: {told} their size nor their digest: not checked")
     for shard, record in zip(shards, records, strict=True):
         check_shard(shard, record)  # all of them, before anything is written
     with writing(options, shards) as sink:

@@ -88,7 +88,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         forbid=tuple(options.forbid) or None,  # as with `mbr`
         terminology=terms,
         sampling=sampling_of(options, parser),
-        mbr=options.mbr or None,  # an output of before knows nothing of it
+        mbr=options.mbr or None,  # absent, as in records of earlier versions
     )
     reading = functools.partial(open_lines, options.input)
     return streamed(options, parser, what="translate", reading=reading, settings=settings)

@@ -41,6 +41,27 @@ class _Part(NamedTuple):
     is_type: bool
 
 
+def _around(
+    before: _Part, part: _Part, after: _Part, token: AddedToken
+) -> tuple[_Part, _Part, _Part]:
+    """What is left before, of and after an added token's part."""
+    nothing = part._replace(text="")
+    # Part of a longer word, it joins the text beside it.
+    if token.single_word and before.text and before.text[-1] != " ":
+        return _Part(before.text + part.text, before.begin, False), nothing, _stripped(after, token)
+    inside = token.single_word and after.text and after.text[0] != " "
+    if token.lstrip:
+        before = before._replace(text=before.text.rstrip())
+    if inside:
+        return before, nothing, _Part(part.text + after.text, part.begin, False)
+    return before, part, _stripped(after, token)
+
+
+def _stripped(after: _Part, token: AddedToken) -> _Part:
+    text = after.text.lstrip() if token.rstrip else after.text
+    return after._replace(text=text, begin=after.begin + len(after.text) - len(text))
+
+
 @dataclasses.dataclass(frozen=True)
 class TypeTable:
     """The piece of each id in order, marks first, and which of them were added to the model.
@@ -179,28 +200,14 @@ class TypeTable:
             yield _Part(sentence[len(code) :], len(code), False)
             return
 
-        parts = list(self._cut(sentence, len(code)))
-        for number, part in enumerate(parts):
-            if not part.is_type:
-                continue
-            token = self._added[part.text]
-            before = parts[number - 1] if number > 0 else _Part("", 0, False)
-            after = parts[number + 1] if number + 1 < len(parts) else _Part("", 0, False)
-            if token.rstrip and after.text:
-                text = after.text.lstrip()
-                begin = after.begin + len(after.text) - len(text)
-                parts[number + 1] = after = _Part(text, begin, after.is_type)
-            if token.lstrip and before.text:
-                parts[number - 1] = before = before._replace(text=before.text.rstrip())
-            if not token.single_word:
-                continue
-            # Part of a longer word: it joins the text beside it.
-            if before.text and before.text[-1] != " ":
-                parts[number - 1] = _Part(before.text + part.text, before.begin, False)
-                parts[number] = part._replace(text="")
-            elif after.text and after.text[0] != " ":
-                parts[number + 1] = _Part(part.text + after.text, part.begin, False)
-                parts[number] = part._replace(text="")
+        nothing = _Part("", 0, False)
+        parts = [nothing, *self._cut(sentence, len(code)), nothing]
+        for number in range(1, len(parts) - 1):
+            before, part, after = parts[number - 1 : number + 2]
+            if part.is_type:
+                parts[number - 1 : number + 2] = _around(
+                    before, part, after, self._added[part.text]
+                )
         yield from (part for part in parts if part.text)
 
     def _cut(self, sentence: str, begin: int) -> Iterator[_Part]:

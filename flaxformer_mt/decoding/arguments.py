@@ -23,7 +23,7 @@ _NO_LISTS = (str, bytes, bytearray, Mapping)
 
 
 def texts(name: str, value: Any) -> list[str]:
-    """A list of texts in any order; a single `str` is one text."""
+    """A list of texts, of a set too; a single `str` is one text."""
     if isinstance(value, str):
         return [value]
     return _texts(name, value, f"{name} must be a str or a list of str")
@@ -39,9 +39,9 @@ def prefixes(value: Any, count: int) -> list[str]:
     """One prefix for each of `count` lines. A `str` is every line's; None stands for none."""
     if value is None or isinstance(value, str):
         return [value or ""] * count
-    found = _texts("prefixes", value, "prefixes must be a str or a list of str")
-    _check_count("prefixes", found, count)
-    return found
+    texts_given = _texts("prefixes", value, "prefixes must be a str or a list of str")
+    _check_count("prefixes", texts_given, count)
+    return texts_given
 
 
 def phrases(name: str, value: Any, count: int) -> list[list[str]]:
@@ -50,14 +50,17 @@ def phrases(name: str, value: Any, count: int) -> list[list[str]]:
     if value is None:
         return [[] for _ in range(count)]
     wanted = f'{name} must be a list with a list of phrases per line, such as [["a phrase"], []]'
-    found = [texts(f"{name}[{number}]", own) for number, own in enumerate(_ordered(value, wanted))]
-    _check_count(name, found, count)
-    return found
+    lists = [
+        texts(f"{name}[{number}]", of_line)
+        for number, of_line in enumerate(_ordered(value, wanted))
+    ]
+    _check_count(name, lists, count)
+    return lists
 
 
 def pairs(value: Any) -> list[tuple[str, Target]]:
     """Sources with translations, each a text or token ids. Raises TargetError for other tokens."""
-    found = []
+    checked = []
     for number, pair in enumerate(
         _ordered(value, "pairs must be a list of (source, translation) tuples")
     ):
@@ -66,8 +69,8 @@ def pairs(value: Any) -> list[tuple[str, Target]]:
         source, target = pair
         if not isinstance(source, str):
             raise TypeError(f"pair {number}: the source must be a str, not {_shown(source)}")
-        found.append((source, _target(number, target)))
-    return found
+        checked.append((source, _target(number, target)))
+    return checked
 
 
 def whole_number(name: str, value: Any) -> int:
@@ -90,7 +93,7 @@ def overlong(value: Any) -> Overlong:
 
 
 def one_of(name: str, value: Any, choices: Sequence[str]) -> Any:
-    """One of several words. Raises ValueError for another word, too."""
+    """One of `choices`. Raises ValueError for another word, and TypeError for another type."""
     if value in choices:
         return value
     known = " or ".join(map(repr, choices))
@@ -99,7 +102,7 @@ def one_of(name: str, value: Any, choices: Sequence[str]) -> Any:
 
 
 def decoding_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Values of `DecodingConfig`'s settings, of their types."""
+    """Values for settings of `DecodingConfig`, each of the setting's type."""
     known = field_types(DecodingConfig)
     checked = {}
     for name, value in given.items():
@@ -126,10 +129,10 @@ def check_str(name: str, value: Any) -> None:
 
 
 def _texts(name: str, value: Any, wanted: str) -> list[str]:
-    found = list(_iterable(value, wanted))
-    for number, text in enumerate(found):
+    items = list(_iterable(value, wanted))
+    for number, text in enumerate(items):
         check_str(f"{name}[{number}]", text)
-    return found
+    return items
 
 
 def _iterable(value: Any, wanted: str) -> Iterable[Any]:
@@ -144,11 +147,12 @@ def _ordered(value: Any, wanted: str) -> Iterable[Any]:
     return _iterable(value, wanted)
 
 
-def _check_count(name: str, found: Sequence[Any], count: int) -> None:
-    if len(found) != count:
-        items = "1 item" if len(found) == 1 else f"{len(found)} items"
-        given = "1 line" if count == 1 else f"{count} lines"
-        raise ValueError(f"{name} has {items} for {given}: it needs one per line")
+def _check_count(name: str, items: Sequence[Any], count: int) -> None:
+    if len(items) != count:
+        raise ValueError(
+            f"{name} has {len(items)} item{'s' * (len(items) != 1)} for {count} "
+            f"line{'s' * (count != 1)}: it needs one per line"
+        )
 
 
 def _has_two(pair: Any) -> bool:

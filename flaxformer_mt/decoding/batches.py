@@ -29,8 +29,8 @@ from flaxformer_mt.decoding.batch_shapes import (
     power_of_two_at_least,
     shapes_among,
 )
-from flaxformer_mt.decoding.constraints import Phrases, arranged
-from flaxformer_mt.decoding.forbidden import TooManyForbidden, forbids, table_of
+from flaxformer_mt.decoding.constraints import Phrases, arranged, in_larger_arrays
+from flaxformer_mt.decoding.forbidden import TooManyForbidden, entry_type, forbids, table_of
 from flaxformer_mt.decoding.rules import Brackets
 from flaxformer_mt.decoding.sampling import Sampling, seed_words
 from flaxformer_mt.decoding.search import Hypotheses, Sentences, State
@@ -62,13 +62,13 @@ class Decoder:
     this process's devices). With `sampling`, the beam holds that many draws. With a `shortlist`,
     outputs use only its types for the batch's sources, and probabilities are relative to these.
     With `trees`, outputs are trees over these types, without a shortlist. With `text_of`, which
-    tells the text of tokens, an output's n-best list has no text twice: if the beam finds fewer
-    texts than `n_best`, the list is shorter.
+    gives the text of tokens, no two outputs in an n-best list have the same text: if the beam finds
+    fewer texts than `n_best`, the list is shorter.
 
-    A batch with required or forbidden phrases takes the first of `constraint_sizes`, smallest
-    first, that has room for them, and programs that can do both: a server that has compiled these
-    compiles for no request's own sizes. What fits in none is an error. Without `constraint_sizes`
-    each batch has its own.
+    A batch with required or forbidden phrases is padded to the first of `constraint_sizes`, which
+    go from small to large, that has room for them, and its program takes both kinds: so a server
+    can compile all its programs beforehand. What fits in none is an error. Without
+    `constraint_sizes`, each batch has sizes of its own.
     """
 
     def __init__(
@@ -90,8 +90,8 @@ class Decoder:
         self._rules = batch_search.rules_for(
             config,
             n_best=n_best,
-            # As many again, since several ways of cutting a text may be the likeliest. Groups have
-            # spare ones in one another.
+            # As many again, since the likeliest outputs may be one text in several segmentations.
+            # With groups, other groups' outputs are the spare ones.
             spare=n_best if text_of and n_best > 1 and config.diverse_groups == 1 else 0,
             suppress=suppress,
             sampling=sampling,
@@ -111,7 +111,7 @@ class Decoder:
         self._config, self._seed = config, drawn.seed
         self._shortlist = shortlist
         self._constraint_sizes = constraint_sizes
-        self._prepared: ConstraintSizes | None = None  # what `compile` is for
+        self._prepared: ConstraintSizes | None = None  # which `compile` compiles for
         self._longest = min(model.config.max_length for model in models)
 
     def decode(
@@ -237,18 +237,19 @@ class Decoder:
             empty, none = self._empty(sizes, len(rows.limits), types)
             for name, array in weights.items():
                 wider = [(0, len(none[name]) - len(array)), *[(0, 0)] * (array.ndim - 1)]
-                none[name] = np.pad(array, wider)
+                none[name] = np.pad(array, wider).astype(none[name].dtype)
             if rows.forbidden is not None:
                 empty = empty._replace(forbidden=rows.forbidden)
             if rows.phrases is not None:
-                more = (0, 0), (0, sizes.phrases - count), (0, sizes.tokens - longest)
-                tokens: Any = np.pad(rows.phrases.tokens, more, constant_values=PAD)
-                may_go_on: Any = np.pad(rows.phrases.open, more[:2])
-                empty = empty._replace(phrases=Phrases(tokens, may_go_on))
+                phrases = in_larger_arrays(
+                    rows.phrases, sizes.phrases, sizes.tokens, weights["continues"]
+                )
+                empty = empty._replace(phrases=phrases)
             return rows._replace(forbidden=empty.forbidden, phrases=empty.phrases), none
         raise DecodingError(
-            f"a sentence takes at most {sizes.phrases} required phrases of {sizes.tokens} tokens, "
-            f"and some {sizes.states:,} letters of forbidden phrases: give it fewer or shorter ones"
+            f"a sentence takes at most {sizes.phrases} required phrases of {sizes.tokens} tokens "
+            f"and about {sizes.states:,} letters of forbidden phrases: give it fewer or shorter "
+            "ones"
         )
 
     def _empty(
@@ -256,8 +257,8 @@ class Decoder:
     ) -> tuple[Sentences, dict[str, np.ndarray]]:
         """Arrays of these sizes that constrain nothing; without required phrases if the search has
         something that these don't work with."""
-        kind = np.int16 if sizes.states < 1 << 14 else np.int32  # as `table_of` has it
-        weights: dict[str, np.ndarray] = {"forbidden": np.zeros((sizes.states, types), kind)}
+        table = np.zeros((sizes.states, types), entry_type(sizes.states))
+        weights: dict[str, np.ndarray] = {"forbidden": table}
         _, _, sentences = batch_search.padding(rows, 0)
         begins: Any = np.zeros((rows, 1), np.int32)
         sentences = sentences._replace(forbidden=begins)
@@ -267,11 +268,14 @@ class Decoder:
             return sentences, weights
         tokens: Any = np.full((rows, sizes.phrases, sizes.tokens), PAD, np.int32)
         may_go_on: Any = np.zeros(tokens.shape[:2], bool)
-        sentences = sentences._replace(phrases=Phrases(tokens, may_go_on))
-        return sentences, weights | {"continues": np.zeros(types, bool)}
+        continues = np.zeros(types, bool)
+        phrases = in_larger_arrays(
+            Phrases(tokens, may_go_on), sizes.phrases, sizes.tokens, continues
+        )
+        return sentences._replace(phrases=phrases), weights | {"continues": continues}
 
     def _padding(self, rows: int, length: int) -> BatchArrays:
-        """Of a batch, with constraints if these are prepared."""
+        """Arrays of an empty batch, with constraints if these are prepared."""
         src, lengths, sentences = batch_search.padding(rows, length)
         if self._prepared is not None:
             empty, _ = self._empty(self._prepared, rows, self._models[0].tgt_vocab_size)

@@ -12,8 +12,7 @@ phrases. Which phrases are met or under way is read from the tokens.
 """
 
 import dataclasses
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -262,13 +261,45 @@ def arranged(
     if not overlapping:
         return Phrases(tokens, may_go_on)
     together = min(MOST_TOGETHER, 4 if overlapping <= 4 else 8)
-    shortest: Any = np.zeros((rows, 1 << together, together), np.int32)
-    for row, (own, _) in enumerate(ordered):
+    tables = _tables([own for own, _ in ordered], rows, together, continues)
+    return Phrases(tokens, may_go_on, tables)
+
+
+def in_larger_arrays(
+    phrases: Phrases, count: int, length: int, continues: Bool[np.ndarray, " vocab"]
+) -> Phrases:
+    """The same with room for `count` phrases of `length` tokens in each row. `shortest` is there
+    even if no phrases overlap, so that the form doesn't depend on them."""
+    rows, given, given_length = phrases.tokens.shape
+    more = (0, 0), (0, count - given), (0, length - given_length)
+    tokens: Any = np.pad(phrases.tokens, more, constant_values=PAD)
+    may_go_on: Any = np.pad(phrases.open, more[:2])
+    together = min(MOST_TOGETHER, count)
+    of_rows = [
+        [
+            Phrase(tuple(own[own != PAD].tolist()), bool(is_open))
+            for own, is_open in zip(of_row, open_of_row, strict=True)
+            if (own != PAD).any()
+        ]
+        for of_row, open_of_row in zip(tokens, may_go_on, strict=True)
+    ]
+    return Phrases(tokens, may_go_on, _tables(of_rows, rows, together, continues))
+
+
+def _tables(
+    phrases: Sequence[Sequence[Phrase]],
+    rows: int,
+    together: int,
+    continues: Bool[np.ndarray, " vocab"],
+) -> Any:
+    """`Phrases.shortest` for the first `together` phrases of each row; further rows have none."""
+    shortest = np.zeros((rows, 1 << together, together), np.int32)
+    for row, own in enumerate(phrases):
         table = shortest_texts(own[:together], continues)
         shortest[row, : len(table), : table.shape[1]] = table
         shortest[row, : len(table), table.shape[1] :] = _NEVER
     shortest[:, 0] = 0
-    return Phrases(tokens, may_go_on, shortest)
+    return shortest
 
 
 def still_needed(
@@ -277,38 +308,56 @@ def still_needed(
     """How many more tokens an output that begins with the tokens `said` needs for all phrases."""
     said = tuple(said)
     ordered, _ = _overlapping_first(phrases, continues)
-    table = shortest_texts(ordered[:MOST_TOGETHER], continues)
-
-    def rest(unmet: Sequence[Phrase], begun: Callable[[Phrase], int]) -> int:
-        together = [each in unmet for each in ordered[:MOST_TOGETHER]]
-        if_first = table[sum(1 << place for place, each in enumerate(together) if each)]
-        apart = [each for each in ordered[MOST_TOGETHER:] if each in unmet]
-        starts = [if_first.min(initial=_NEVER) if any(together) else 0]
-        starts += [if_first[n] - begun(ordered[n]) for n in np.flatnonzero(together)]
-        starts += [starts[0] - begun(each) for each in apart]
-        return int(min(starts)) + sum(len(each.tokens) for each in apart)
-
-    def begun(phrase: Phrase, *, whole_words: bool) -> int:
-        tokens = phrase.tokens
-        sizes = range(1, min(len(tokens), len(said) + 1))
-        return max(
-            (
-                size
-                for size in sizes
-                if said[-size:] == tokens[:size] and not (whole_words and continues[tokens[size]])
-            ),
-            default=0,
-        )
-
-    def ends(phrase: Phrase) -> bool:
-        return said[len(said) - len(phrase.tokens) :] == phrase.tokens and bool(phrase.tokens)
-
-    unmet = [each for each in phrases if not _has(said, each, continues)]
-    unmet = [each for each in unmet if not (each.open and ends(each))]
+    unmet = [
+        phrase
+        for phrase in ordered
+        if not _has(said, phrase, continues) and not (phrase.open and _ends_with(said, phrase))
+    ]
     # As in `to_come`: the word that ends the prefix ends there, or goes on.
-    kept = rest([e for e in unmet if not ends(e)], functools.partial(begun, whole_words=True))
-    broken = rest(unmet, functools.partial(begun, whole_words=False))
-    return min(kept, broken)
+    kept = [phrase for phrase in unmet if not _ends_with(said, phrase)]
+    whole_words = {phrase: _begun(said, phrase, continues) for phrase in kept}
+    parts_of_words = {phrase: _begun(said, phrase) for phrase in unmet}
+    return min(
+        _needed(ordered, whole_words, continues), _needed(ordered, parts_of_words, continues)
+    )
+
+
+def _needed(
+    ordered: Sequence[Phrase], begun: Mapping[Phrase, int], continues: Bool[np.ndarray, " vocab"]
+) -> int:
+    """As `_rest`: the tokens to come of all phrases in `begun`, which gives how many of each one's
+    first tokens are there. `ordered` are these and the phrases that are met."""
+    together = [place for place, phrase in enumerate(ordered[:MOST_TOGETHER]) if phrase in begun]
+    apart = [phrase for phrase in ordered[MOST_TOGETHER:] if phrase in begun]
+    table = shortest_texts(ordered[:MOST_TOGETHER], continues)
+    if_first = table[sum(1 << place for place in together)]
+    begun_apart = int(if_first.min()) if together else 0
+    ways = [
+        begun_apart,
+        *(int(if_first[place]) - begun[ordered[place]] for place in together),
+        *(begun_apart - begun[phrase] for phrase in apart),
+    ]
+    return min(ways) + sum(len(phrase.tokens) for phrase in apart)
+
+
+def _begun(
+    said: tuple[int, ...],
+    phrase: Phrase,
+    continues: Bool[np.ndarray, " vocab"] | None = None,
+) -> int:
+    """How many of a phrase's first tokens, but not all, end a text; with `continues`, only so many
+    that they end a word."""
+    tokens = phrase.tokens
+    sizes = [
+        size
+        for size in range(1, min(len(tokens), len(said) + 1))
+        if said[-size:] == tokens[:size] and not (continues is not None and continues[tokens[size]])
+    ]
+    return max(sizes, default=0)
+
+
+def _ends_with(said: tuple[int, ...], phrase: Phrase) -> bool:
+    return bool(phrase.tokens) and said[-len(phrase.tokens) :] == phrase.tokens
 
 
 def _has(text: tuple[int, ...], phrase: Phrase, continues: np.ndarray) -> bool:

@@ -6,6 +6,7 @@ letter or digit stands next to one at their ends, except in scripts without blan
 Any run of blanks is one.
 """
 
+import dataclasses
 import functools
 import itertools
 import unicodedata
@@ -32,7 +33,6 @@ MOST_BYTES = 1 << 30  # of a batch's table
 _NEEDS = 4  # an entry of the table is so many times a state, plus the tokens that have to come
 _MOST_MARKS = 3  # on a letter, whose order and composition may vary
 _CLUSTER = regex.compile(r"\X")
-_INNER_BYTES = range(0x80, 0xC0)
 _DEAD = -1
 _BYTE = regex.compile("<0x([0-9A-F]{2})>")
 
@@ -139,49 +139,56 @@ def equivalent_forms(cluster: str) -> list[str]:
     return list(forms)
 
 
-def _automaton(
-    phrases: Spellings, alphabet: Sequence[_Symbol]
-) -> tuple[Int[np.ndarray, "states symbols"], Bool[np.ndarray, " states"]]:
-    """Each state's transitions, and whether a phrase ends in it."""
-    ends, open_ends = phrases.ends, phrases.open_ends
+@dataclasses.dataclass(frozen=True)
+class _Reader:
+    """Reads texts byte by byte; a step gives None where a phrase would be complete."""
 
-    def moved(places: frozenset[int], byte: int) -> frozenset[int] | None:
-        """The places after a byte; None if a phrase that ends in no letter is complete."""
-        matching = [phrases.after[place] for place in places if phrases.byte[place] == byte]
-        after = frozenset().union(*matching)
-        return None if after & ends - open_ends else after
+    phrases: Spellings
 
-    def step(state: Reading, byte: int, kind: int) -> Reading | None:
+    def step(self, state: Reading, byte: int, kind: int) -> Reading | None:
         if kind == _BLANK and state.at_blank:
             return state
-        if kind == _RAW and (state.begun or state.places & ends):
-            return in_bytes(state, byte)
+        at_end = bool(state.places & self.phrases.ends)
+        if kind == _RAW and (state.begun or at_end):
+            return self._in_bytes(state, byte)
         if state.begun:  # what byte pieces have begun is no character
             return None
-        places = state.places
-        if not (kind == _INNER or (kind == _LETTER and state.in_word)):  # between words
-            if places & ends:
-                return None
-            places |= phrases.starts
-        after = moved(places, byte)
+        inside_word = kind == _INNER or (kind == _LETTER and state.in_word)
+        if at_end and not inside_word:
+            return None
+        places = state.places if inside_word else state.places | self.phrases.starts
+        after = self._moved(places, byte)
         if after is None:
             return None
         in_word = kind == _LETTER or (kind == _INNER and state.in_word)
         return Reading(after, in_word, kind == _BLANK)
 
-    def in_bytes(state: Reading, byte: int) -> Reading | None:
+    def _in_bytes(self, state: Reading, byte: int) -> Reading | None:
         """After a phrase's last letter: its word goes on if the bytes make a letter."""
-        after = moved(state.places, byte)
+        after = self._moved(state.places, byte)
         if after is None:
             return None
         if isinstance(state.begun, frozenset):
             return Reading(after, True, False) if byte in state.begun else None
-        prefix = bytes([state.begun, byte]) if state.begun else bytes([byte])
-        if len(prefix) == 1 and any(prefix + bytes([n]) in _last_bytes() for n in _INNER_BYTES):
+        if not state.begun and byte in _lead_bytes():
             return Reading(after, False, False, byte)
+        prefix = bytes([state.begun, byte]) if state.begun else bytes([byte])
         last = _last_bytes().get(prefix)
         return Reading(after, False, False, last) if last else None
 
+    def _moved(self, places: frozenset[int], byte: int) -> frozenset[int] | None:
+        """The places after a byte; None if a phrase that ends in no letter is complete."""
+        phrases = self.phrases
+        matching = [phrases.after[place] for place in places if phrases.byte[place] == byte]
+        after = frozenset().union(*matching)
+        return None if after & phrases.ends - phrases.open_ends else after
+
+
+def _automaton(
+    phrases: Spellings, alphabet: Sequence[_Symbol]
+) -> tuple[Int[np.ndarray, "states symbols"], Bool[np.ndarray, " states"]]:
+    """Each state's transitions, and whether a phrase ends in it."""
+    reader = _Reader(phrases)
     # Bytes that no phrase has are alike.
     known_bytes = {*phrases.byte}
     alike = [(byte if byte in known_bytes or kind == _RAW else -2, kind) for byte, kind in alphabet]
@@ -191,20 +198,28 @@ def _automaton(
     for state in states:  # which grow as they are found
         known: dict[_Symbol, int] = {}
         for symbol in set(alike):
-            after = step(state, *symbol)
+            after = reader.step(state, *symbol)
             if after is not None and after not in numbers:
                 numbers[after] = len(states)
                 states.append(after)
             known[symbol] = _DEAD if after is None else numbers[after]
         rows.append([known[symbol] for symbol in alike])
-    return np.array(rows), np.array([bool(state.begun or state.places & ends) for state in states])
+    completes = [bool(state.begun or state.places & phrases.ends) for state in states]
+    return np.array(rows), np.array(completes)
+
+
+@functools.cache
+def _lead_bytes() -> frozenset[int]:
+    """The first bytes of characters of three bytes that may be letters."""
+    return frozenset(others[0] for others in _last_bytes() if len(others) == 2)
 
 
 @functools.cache
 def _last_bytes() -> dict[bytes, frozenset[int]]:
-    """The last bytes that make a letter of the other bytes of a character, of two or three.
+    """By a character's other bytes, the last ones that make it a letter.
 
-    Longer ones, of rare scripts and emoji, are taken for no letters.
+    Of characters of two or three bytes: longer ones, of rare scripts and emoji, don't count as
+    letters.
     """
     found: dict[bytes, set[int]] = {}
     for number in range(0x80, 0x10000):
@@ -261,6 +276,11 @@ def continues_word(vocabulary: Vocabulary) -> Bool[np.ndarray, " vocab"]:
     return found
 
 
+def entry_type(states: int) -> type[np.signedinteger[Any]]:
+    """The type of a table's entries, by the table's length."""
+    return _kind(_NEEDS * states)
+
+
 def table_of(
     automata: Sequence[Forbidden], types: Int[np.ndarray, " kept"], suppress: Sequence[int]
 ) -> tuple[Int[np.ndarray, "states kept"], dict[int, int]]:
@@ -275,7 +295,7 @@ def table_of(
     starts = np.cumsum([1, *sizes[:-1]]).tolist()
     begins = dict(zip(distinct, starts, strict=True))
     size = power_of_two_at_least(1 + sum(sizes))  # few programs
-    kind = _kind(_NEEDS * size)
+    kind = entry_type(size)
     if (total := kind().itemsize * size * len(types)) > MOST_BYTES:
         need = f"{total / 2**30:.1f} GiB, more than {MOST_BYTES / 2**30:.1f}"
         what = "its forbidden phrases need a table of"

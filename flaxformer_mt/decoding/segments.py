@@ -71,7 +71,7 @@ def encode(vocabulary: Vocabulary, texts: Sequence[str]) -> list[list[int]]:
     """Raises DecodingError for text that isn't Unicode."""
     try:
         return vocabulary.encode(texts)
-    except TypeError:
+    except TypeError:  # which says nothing of the text
         check_unicode(texts)
         raise
 
@@ -80,8 +80,7 @@ def check_unicode(texts: Iterable[str]) -> None:
     """Raises DecodingError for text with half a surrogate pair, which has no UTF-8."""
     for text in texts:
         if any("\ud800" <= character <= "\udfff" for character in text):
-            what = f"{text!a} is not Unicode text: it has half a surrogate pair"
-            raise DecodingError(what) from None
+            raise DecodingError(f"{text!a} is not Unicode text: it has half a surrogate pair")
 
 
 def cut_pairs(

@@ -181,8 +181,11 @@ class Terminology:
         for words, phrase in self.spelled(vocabulary, suppressed=suppressed).items():
             target = self.terms[words]
             if len(phrase.tokens) >= longest:
-                reason = f"the translation {reprlib.repr(target)} takes {len(phrase.tokens)} tokens"
-                raise self._error(words, f"{reason}, but the model writes at most {longest - 1}")
+                raise self._error(
+                    words,
+                    f"the translation {reprlib.repr(target)} takes {len(phrase.tokens)} tokens, "
+                    f"but the model writes at most {longest - 1}",
+                )
             if automaton is not None and forbids(
                 automaton, phrase.tokens, room=2 if phrase.open else 1
             ):
@@ -236,7 +239,7 @@ def spell_phrases(
 ) -> list[Phrase]:
     """The phrase of each text, in its canonically equivalent form of the fewest unknown tokens,
     then of the fewest tokens: text as the vocabulary knows it. Raises UnspeltError."""
-    forms = [_equivalent_forms(text) for text in texts]
+    forms = [_normal_forms(text) for text in texts]
     encoded = iter(encode(vocabulary, [form for group in forms for form in group]))
     phrases = []
     for number, (text, group) in enumerate(zip(texts, forms, strict=True)):
@@ -245,13 +248,15 @@ def spell_phrases(
         if not tokens:
             raise UnspeltError(number, f"the constraint {text!r} is blank")
         if UNK in tokens:
-            reason = f"the target vocabulary cannot spell the constraint {text!r}"
-            raise UnspeltError(number, reason)
+            raise UnspeltError(
+                number, f"the target vocabulary cannot spell the constraint {text!r}"
+            )
         phrase = _phrase(form, tokens, vocabulary, soft=soft)
         if bad := sorted({*phrase.tokens} & {*suppressed}):
             piece = vocabulary.pieces(bad[:1])[0]
-            reason = f"the suppressed piece {piece!r} is part of the constraint {text!r}"
-            raise UnspeltError(number, reason)
+            raise UnspeltError(
+                number, f"the suppressed piece {piece!r} is part of the constraint {text!r}"
+            )
         phrases.append(phrase)
     return phrases
 
@@ -296,7 +301,7 @@ def _words(text: str) -> Words:
     return tuple(_WORDS.findall(folded))
 
 
-def _equivalent_forms(text: str) -> list[str]:
+def _normal_forms(text: str) -> list[str]:
     """The text as it is, composed and decomposed, each once."""
     if text.isascii():
         return [text]

@@ -45,7 +45,7 @@ class Translation:
     hypotheses: tuple[Hypothesis, ...]
     split: bool = False  # the line was too long for the model: translated in pieces and rejoined
     at_limit: bool = False  # the best one (or a piece of it) had no room to go on
-    # Of the line, unless it was split; of several, the model may have translated one alone.
+    # In the line, 1 if it was split. Of several, the model may have translated only one.
     sentences: int = 1
 
     def __repr__(self) -> str:

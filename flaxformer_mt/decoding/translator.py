@@ -266,8 +266,8 @@ class Translator:
         depend on the other lines. A line longer than `model.max_length` tokens is cut at every
         sentence end (and between clauses, words, characters, where a sentence is too long),
         translated in pieces, rejoined and marked `split`; its n-th hypothesis joins each piece's
-        n-th. With `overlong` "refuse" it raises OverlongError. Of other lines with several
-        sentences, the model may translate one alone: a log line says which these are, unless
+        n-th. With `overlong` "refuse" it raises OverlongError. Of a shorter line's several
+        sentences the model may translate only one: a log line says which lines these are, unless
         `several` is "keep".
 
         A translation begins with its line's prefix in `prefixes` (one `str`: every line's) and has
@@ -276,7 +276,8 @@ class Translator:
         `constraints` and the translations of its terms in `terminology`. With `sampling`, the
         `n_best` likeliest of beam_size draws are returned; draws depend on the seed and the line's
         number, counted from `first`. With `mbr`, the best are those that resemble the others most,
-        by chrF. No text is twice among the `n_best`: there are fewer if the search finds fewer.
+        by chrF. No two of the `n_best` have the same text: there are fewer if the search finds
+        fewer.
         `constraint_sizes`: see `Decoder`.
 
         Raises OverlongError and LineError with the line's number, other DecodingErrors, ValueError
@@ -289,6 +290,9 @@ class Translator:
             texts = [escaped(line) for line in texts]
         n_best = arguments.whole_number("n_best", n_best)
         mbr = arguments.flag("mbr", mbr)
+        first = arguments.whole_number("first", first)
+        warns = arguments.one_of("several", several, get_args(Several)) == "warn"
+        refuses = arguments.overlong(overlong) == "refuse"
         arguments.check_optional("sampling", sampling, Sampling, "Sampling(temperature=0.8)")
         wishes = self._wishes(
             len(texts),
@@ -299,12 +303,7 @@ class Translator:
             constraints=constraints,
             terminology=terminology,
         )
-        prepared = self._prepared(
-            texts,
-            wishes,
-            refuse=arguments.overlong(overlong) == "refuse",
-            first=arguments.whole_number("first", first),
-        )
+        prepared = self._prepared(texts, wishes, refuse=refuses, first=first)
 
         decoder = self._decoder(
             n_best=self.config.beam_size if mbr else n_best,
@@ -319,8 +318,9 @@ class Translator:
         except LineError as error:
             raise LineError(sources[error.number].number[0] - first, error.reason) from error
 
-        translations = [
-            joined(
+        translations = []
+        for text, line in zip(texts, prepared, strict=True):
+            translation = joined(
                 line.pieces,
                 list(itertools.islice(decoded, len(line.pieces))),
                 self.vocabularies.tgt,
@@ -329,16 +329,10 @@ class Translator:
                 mbr=mbr,
                 sampled=sampling is not None,
             )
-            for line in prepared
-        ]
-        if self.config.outputs == "text":
-            translations = [
-                translation
-                if translation.split
-                else dataclasses.replace(translation, sentences=self._sentences(line))
-                for line, translation in zip(texts, translations, strict=True)
-            ]
-        if arguments.one_of("several", several, get_args(Several)) == "warn":
+            if self.config.outputs == "text" and not translation.split:
+                translation = dataclasses.replace(translation, sentences=self._sentences(text))
+            translations.append(translation)
+        if warns:
             _warn(translations, first)
         return translations[0] if single else translations
 
@@ -481,7 +475,7 @@ class Translator:
         return source_pieces(line, self.vocabularies.src, self.max_length, self.src_lang)[1:]
 
     def _decoder(self, *, distinct: bool = True, **settings: Any) -> Decoder:
-        """The search; with `distinct`, no text is twice in an n-best list."""
+        """The search; with `distinct`, no two outputs in an n-best list have the same text."""
         _check_not_forked()
         params, models = zip(*self.members, strict=True)
         trees = brackets_of(self.vocabularies) if self.config.outputs == "trees" else None

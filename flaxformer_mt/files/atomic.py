@@ -137,9 +137,9 @@ def _parsed(aside: Path) -> tuple[str, int, str | None]:
 
 @functools.cache
 def _process_table() -> str:
-    """A name for the table of processes in which this one has its number.
+    """A name for the set of processes that share this one's numbering.
 
-    A restarted machine has another one, and so has each container.
+    It changes when a machine restarts, and each container has its own.
     """
     known = [socket.gethostname()]
     with contextlib.suppress(OSError):

@@ -39,11 +39,11 @@ _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
     "watermarking_config": (),
     "constraints": ([],),
 }
-# Only of drawn outputs: `do_sample` speaks for them.
+# They matter only when outputs are drawn, which `do_sample` tells.
 _OF_SAMPLING = frozenset(
     "temperature top_k top_p min_p top_h typical_p epsilon_cutoff eta_cutoff".split()
 )
-# Of memory, speed, and what `generate` returns besides; and what is settled elsewhere.
+# About memory, speed and what else `generate` returns, or settled elsewhere.
 _NOT_OF_THE_SEARCH = frozenset(
     "transformers_version _from_model_config use_cache cache_implementation cache_config "
     "max_cache_len return_legacy_cache output_attentions output_hidden_states output_scores "
@@ -58,7 +58,7 @@ _MAPPED = frozenset(
     "num_beams length_penalty no_repeat_ngram_size early_stopping max_length max_new_tokens "
     "eos_token_id forced_eos_token_id".split()
 )
-_WITHOUT_FORM = "transformers' generate applies it, and this program does not"
+_WITHOUT_FORM = "transformers' generate applies it, but this program can't"
 
 
 class Generation(NamedTuple):
@@ -135,17 +135,31 @@ def _limit(generation: Mapping[str, Any], config: Mapping[str, Any]) -> int | No
 def _notes(
     generation: Mapping[str, Any], config: Mapping[str, Any], *, eos: int, never: Sequence[int]
 ) -> list[str]:
-    notes = []
     # config.json has many settings; of generation_config.json every one is of the search.
     names = dict.fromkeys([*generation, *(name for name in config if name in _WITHOUT_EFFECT)])
-    for name in names:
-        value = given(generation, config, name)
-        if name in _MAPPED or name in _NOT_OF_THE_SEARCH or name in _OF_SAMPLING:
-            continue
-        if value is None or value in _WITHOUT_EFFECT.get(name, ()):
-            continue
-        notes.append(f"{name} = {json.dumps(value)} is not imported: {_WITHOUT_FORM}")
+    values = {name: given(generation, config, name) for name in names}
+    notes = [
+        f"{name} = {json.dumps(value)} is not imported: {_WITHOUT_FORM}"
+        for name, value in values.items()
+        if not _needs_no_form(name, value)
+    ]
+    return notes + _notes_on_tokens(generation, config, eos=eos, never=never)
 
+
+def _needs_no_form(name: str, value: Any) -> bool:
+    """Whether a setting is imported or settled elsewhere, or changes no output."""
+    return (
+        name in _MAPPED | _NOT_OF_THE_SEARCH | _OF_SAMPLING
+        or value is None
+        or value in _WITHOUT_EFFECT.get(name, ())
+    )
+
+
+def _notes_on_tokens(
+    generation: Mapping[str, Any], config: Mapping[str, Any], *, eos: int, never: Sequence[int]
+) -> list[str]:
+    """On tokens that end an output, or that none may have."""
+    notes = []
     for name in ("eos_token_id", "forced_eos_token_id"):
         value = given(generation, config, name)
         ids = value if isinstance(value, list) else [value]

@@ -27,7 +27,7 @@ _SMALL_FILES = (
 
 
 class Folder(NamedTuple):
-    """What a folder says, but for its arrays."""
+    """What a folder holds besides its arrays."""
 
     path: Path
     name: str
@@ -37,7 +37,7 @@ class Folder(NamedTuple):
     tokenizer: Mapping[str, Any]
     vocab: Mapping[str, int]
     target_vocab: Mapping[str, int]
-    added: Mapping[AddedToken, int]  # and their ids, of the source's vocabulary
+    added: Mapping[AddedToken, int]  # tokens with their ids in the source's vocabulary
     numbering: Mapping[str, Sequence[int]] | None  # this program's own, if it wrote the folder
 
 
@@ -215,6 +215,38 @@ def types_of(
 
     Raises ExportError for marks or ids that don't fit.
     """
+    marks = _ids_of_marks(folder, vocab)
+    if (last := max(vocab.values())) >= size:
+        raise ExportError(f"the vocabulary has ids up to {last}, but the model {size} types")
+    start = marks["pad"] if start is None else start
+    if not 0 <= start < size:
+        raise ExportError(f"decoder_start_token_id = {start}, but the model has {size} types")
+
+    names = {number: piece for piece, number in vocab.items()}
+    if folder.numbering is not None:
+        ids = list(folder.numbering[side])
+        if not ids or not 0 <= min(ids) <= max(ids) < size:
+            raise ExportError(f"{NUMBERING}: has ids that the model doesn't have")
+    elif saved_again and [vocab.get(mark) for mark in (UNUSED, *MARKS[1:])] == [PAD, BOS, EOS, UNK]:
+        # This program wrote it, and another has saved it again.
+        ids = [number for number in range(size) if number != marks["pad"]]
+    else:
+        ids = _marks_first(marks, start, names, size)
+
+    for token, number in folder.added.items():
+        names.setdefault(number, token.text)
+    pieces = list(MARKS)
+    for number in ids[len(MARKS) :]:
+        # Rows beyond the vocabulary, and ordinary types with the text of a mark.
+        piece = names.get(number, f"<unused {number}>")
+        pieces.append(f"{piece} {number}" if piece in MARKS else piece)
+    added = [token for token, number in folder.added.items() if number < size]
+    table = TypeTable(tuple(pieces), tuple(token for token in added if token.text in pieces))
+    return Types(table, tuple(ids))
+
+
+def _ids_of_marks(folder: Folder, vocab: Mapping[str, int]) -> dict[str, int]:
+    """The ids of padding, end mark and unknown token by name. Raises ExportError."""
     marks = {}
     for name, usual in _MARKS_OF_TOKENIZER:
         piece = _mark(folder.tokenizer, name, usual)
@@ -226,33 +258,16 @@ def types_of(
         raise ExportError(
             f"eos_token_id is {eos!r} in config.json, but {marks['eos']} in the vocabulary"
         )
-    if (last := max(vocab.values())) >= size:
-        raise ExportError(f"the vocabulary has ids up to {last}, but the model {size} types")
-    start = marks["pad"] if start is None else start
-    if not 0 <= start < size:
-        raise ExportError(f"decoder_start_token_id = {start}, but the model has {size} types")
+    return marks
 
-    names = {number: piece for piece, number in vocab.items()}
+
+def _marks_first(
+    marks: Mapping[str, int], start: int, names: Mapping[int, str], size: int
+) -> list[int]:
+    """The folder's ids in this program's order."""
     first = [marks["pad"], start, marks["eos"], marks["unk"]]
     taken = set(marks.values())
     if names.get(start, MARKS[1]) == MARKS[1]:
         taken.add(start)
     # A type with a use of its own stays one, and the begin mark has its row once more.
-    ids = [*first, *(number for number in range(size) if number not in taken)]
-    if folder.numbering is not None:
-        ids = list(folder.numbering[side])
-        if not ids or not 0 <= min(ids) <= max(ids) < size:
-            raise ExportError(f"{NUMBERING}: has ids that the model doesn't have")
-    elif saved_again and [vocab.get(mark) for mark in (UNUSED, *MARKS[1:])] == [PAD, BOS, EOS, UNK]:
-        # This program wrote it, and another has saved it again.
-        ids = [number for number in range(size) if number != marks["pad"]]
-    added = [token for token, number in folder.added.items() if number < size]
-    for token, number in folder.added.items():
-        names.setdefault(number, token.text)
-    pieces = list(MARKS)
-    for number in ids[len(MARKS) :]:
-        # Rows beyond the vocabulary, and ordinary types with the text of a mark.
-        piece = names.get(number, f"<unused {number}>")
-        pieces.append(f"{piece} {number}" if piece in MARKS else piece)
-    table = TypeTable(tuple(pieces), tuple(token for token in added if token.text in pieces))
-    return Types(table, tuple(ids))
+    return [*first, *(number for number in range(size) if number not in taken)]

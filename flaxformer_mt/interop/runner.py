@@ -87,28 +87,32 @@ class Model:
             return [text]
         longest_first = sorted(map(re.escape, self._added), key=len, reverse=True)
         parts = [part for part in re.split(f"({'|'.join(longest_first)})", text) if part]
-        for number, part in enumerate(parts):
-            if (token := self._added.get(part)) is None:
-                continue
-            before = parts[number - 1] if number > 0 else ""
-            after = parts[number + 1] if number + 1 < len(parts) else ""
-            if token["rstrip"] and after:
-                parts[number + 1] = after = after.lstrip()
-            if token["lstrip"] and before:
-                parts[number - 1] = before = before.rstrip()
-            if not token["single_word"]:
-                continue
-            # Part of a longer word: it joins the text beside it.
-            if before and before[-1] != " ":
-                parts[number - 1], parts[number] = before + part, ""
-            elif after and after[0] != " ":
-                parts[number], parts[number + 1] = "", part + after
+        parts = ["", *parts, ""]
+        for number in range(1, len(parts) - 1):
+            before, part, after = parts[number - 1 : number + 2]
+            if part in self._added:
+                parts[number - 1 : number + 2] = _around(before, self._added[part], after)
         return [part for part in parts if part]
 
     def decode(self, pieces: Sequence[str]) -> str:
         """The text of target pieces, on one line."""
         text = str(self._tgt.decode(list(pieces))).replace("\u2581", " ")
         return text.replace("\r", " ").replace("\n", " ").strip(" ")
+
+
+def _around(before: str, token: dict[str, Any], after: str) -> tuple[str, str, str]:
+    """What is left before, of and after an added token in its text."""
+    text = token["text"]
+    # Part of a longer word, it joins the text beside it.
+    joins_before = token["single_word"] and before != "" and before[-1] != " "
+    joins_after = token["single_word"] and after != "" and after[0] != " "
+    before = before.rstrip() if token["lstrip"] else before
+    after = after.lstrip() if token["rstrip"] else after
+    if joins_before:
+        return before + text, "", after
+    if joins_after:
+        return before, "", text + after
+    return before, text, after
 
 
 def _release(version: str) -> tuple[int, int]:

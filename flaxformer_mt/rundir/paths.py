@@ -171,7 +171,7 @@ def check_output(name: str) -> None:
     if is_remote(path):
         return
     with explained(path, "written"):
-        # An error other than a missing file, such as a name that is too long, is raised here.
+        # Here a name that is too long shows itself, too.
         with contextlib.suppress(FileNotFoundError):
             if stat.S_ISDIR(path.stat().st_mode):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))

@@ -231,46 +231,66 @@ def warm_up(
     plain = engine.searches()
     constrained = [key._replace(forbid=("any",)) for key in plain] if constraints else []
     # One sentence, then the largest batch, then those between.
-    sizes_of = {key: (1, *engine.sizes(key)[:0:-1]) for key in [*plain, *constrained]}
-    count = len(lengths) * (sum(map(len, sizes_of.values())) + 2)
-    done = 0
-    met: set[tuple[Key, Any]] = set()
-
-    def step(what: str, run: Callable[[], Any]) -> Any:
-        nonlocal done
-        start, result = time.perf_counter(), None
-        try:
-            result = run()
-        except Refusal:
-            what += ": too long for the model"
-        done += 1
-        progress(done, count, f"{what}, {time.perf_counter() - start:.1f} s")
-        return result
-
-    def searches(keys: Sequence[Key], length: int) -> Iterator[bool]:
-        nonlocal done
-        text, longest = (" ".join("a" * each) for each in (length, lengths[-1]))
-        for key in keys:
-            for size in (sizes := sizes_of[key]):
-                prepare = functools.partial(engine.prepare, key, [text] * size, longest=longest)
-                terms = " with terms" * key.constrained
-                shapes = step(f"{size} x {length} words, {key.n_best}-best{terms}", prepare)
-                yield True
-                # By shape, not by whether anything was compiled: another model in this process may
-                # have needed the same programs for one sentence, and none of those for more.
-                if size == 1 and (key, shapes) in met:
-                    done += len(sizes) - 1
-                    break
-                met.add((key, shapes))
-
+    sizes = {key: (1, *engine.sizes(key)[:0:-1]) for key in [*plain, *constrained]}
+    steps = _WarmUp(engine, lengths, sizes, progress)
     for length in lengths:
-        yield from searches(plain, length)
-        text = " ".join("a" * length)
-        step(f"alignment of {length} words", functools.partial(engine.align, [(text, text)]))
+        yield from steps.searches(plain, length)
+        text = _words(length)
+        steps.run(f"alignment of {length} words", functools.partial(engine.align, [(text, text)]))
         yield True
         asked = AttentionRequest(text=text, translation=text, layer=0)
-        step(f"attention of {length} words", functools.partial(engine.run, ATTENTION, [asked]))
+        attend = functools.partial(engine.run, ATTENTION, [asked])
+        steps.run(f"attention of {length} words", attend)
         yield True
     # Last, since fewer requests need them.
     for length in lengths:
-        yield from searches(constrained, length)
+        yield from steps.searches(constrained, length)
+
+
+class _WarmUp:
+    """The steps of a warm-up, counted."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        lengths: Sequence[int],
+        sizes: Mapping[Key, Sequence[int]],
+        progress: Callable[[int, int, str], None],
+    ) -> None:
+        self._engine, self._sizes, self._progress = engine, sizes, progress
+        self._longest = _words(lengths[-1]) if lengths else ""
+        self._done = 0
+        self._count = len(lengths) * (sum(map(len, sizes.values())) + 2)
+        self._met: set[tuple[Key, Any]] = set()
+
+    def run(self, label: str, work: Callable[[], Any]) -> Any:
+        """What `work` gives; None if the model can't read a text of that length."""
+        start, result = time.perf_counter(), None
+        try:
+            result = work()
+        except Refusal:
+            label += ": too long for the model"
+        self._done += 1
+        seconds = time.perf_counter() - start
+        self._progress(self._done, self._count, f"{label}, {seconds:.1f} s")
+        return result
+
+    def searches(self, keys: Sequence[Key], length: int) -> Iterator[bool]:
+        for key in keys:
+            sizes = self._sizes[key]
+            for size in sizes:
+                texts = [_words(length)] * size
+                prepare = functools.partial(self._engine.prepare, key, texts, longest=self._longest)
+                terms = " with terms" * key.constrained
+                shapes = self.run(f"{size} x {length} words, {key.n_best}-best{terms}", prepare)
+                yield True
+                # By shape, not by whether anything was compiled: another model in this process may
+                # have needed the same programs for one sentence, and none of those for more.
+                if size == 1 and (key, shapes) in self._met:
+                    self._done += len(sizes) - 1
+                    break
+                self._met.add((key, shapes))
+
+
+def _words(count: int) -> str:
+    return " ".join("a" * count)

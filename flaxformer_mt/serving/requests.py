@@ -2,6 +2,8 @@
 
 import asyncio
 import dataclasses
+import email.message
+import email.parser
 import functools
 import re
 import urllib.parse
@@ -35,6 +37,7 @@ _VISIBLE = r"[^\s\u001c-\u001f\u0085\ufeff]"
 _Phrase = Annotated[str, Field(pattern=_VISIBLE, max_length=60)]
 _MOST_FIELDS = 100  # of a form
 _MOST_HEAD_BYTES = 1000  # of a field's head in a multipart form
+_PLAIN_CODING = ("7bit", "8bit", "binary")
 _MARKUP = re.compile("[<&]")
 _ALIASES = {"zh-hans": "zh", "zh-cn": "zh", "zh-hant": "zt", "zh-tw": "zt", "pt-br": "pb"}
 _TOO_LARGE = {"string_too_long", "too_long"}
@@ -173,7 +176,7 @@ class AttentionRequest(_Body):
 class TranslateTask:
     form: TranslateRequest | LibreTranslateRequest
     texts: tuple[CodedSentences, ...]
-    n_best: int  # as many as are asked for and as there can be
+    n_best: int  # as many as are asked for, but no more than the beam holds
 
 
 class Reader:
@@ -225,20 +228,16 @@ class Reader:
     def translate(self, payload: Mapping[str, Any], kind: str = JSON) -> TranslateTask:
         """LibreTranslate's form has `q`, ours `text`."""
         ours = "q" not in payload or "text" in payload
-        form = _checked(self.translate_form if ours else self.libre_form, payload, kind)
+        form: Any = _checked(self.translate_form if ours else self.libre_form, payload, kind)
         if (form.terms or form.forbid) and not self.settings.constraints:
             raise bad_request("this server takes neither 'terms' nor 'forbid' (--no-constraints)")
-        given = form.given
-        if isinstance(form, LibreTranslateRequest):
-            if form.format == "html" and any(_MARKUP.search(text) for text in given):
-                raise bad_request("'format' should be 'text': HTML's < and & are not translated")
-            if kind == FORM:  # which has CRLF for every line break
-                given = [text.replace("\r\n", "\n") for text in given]
-        at_marks = form.sentences
-        codes, language = self.model.codes, self.model.src_lang
+        given = form.given if ours else _libre_texts(form, kind)
         _at_most(sum(map(len, given)), self.settings.max_characters, "characters")
         texts = tuple(
-            coded_sentences(text, language, at_marks=at_marks, codes=codes) for text in given
+            coded_sentences(
+                text, self.model.src_lang, at_marks=form.sentences, codes=self.model.codes
+            )
+            for text in given
         )
         _at_most(sum(len(text.texts) for text in texts), self.settings.max_sentences, "sentences")
         return TranslateTask(form, texts, min(form.n_best, self.most_hypotheses))
@@ -251,6 +250,16 @@ class Reader:
         if asked.layer >= (layers := self._layers[asked.kind]):
             raise bad_request(f"'layer' should be less than or equal to {layers - 1}")
         return asked
+
+
+def _libre_texts(form: LibreTranslateRequest, kind: str) -> list[str]:
+    """The texts of LibreTranslate's form. Raises Refusal for markup."""
+    if form.format == "html" and any(_MARKUP.search(text) for text in form.given):
+        raise bad_request("'format' should be 'text': HTML's < and & are not translated")
+    if kind != FORM:
+        return form.given
+    # A form has CRLF for every line break.
+    return [text.replace("\r\n", "\n") for text in form.given]
 
 
 def _as_named(codes: Sequence[str], code: Any) -> Any:
@@ -369,30 +378,27 @@ def _parse_form(body: bytes) -> Mapping[str, Any]:
     return _single(fields)
 
 
-_BOUNDARY = re.compile(r';\s*boundary=(?:"([^"]{1,70})"|([^\s";,]{1,70}))', re.IGNORECASE)
-_DISPOSITION = re.compile(r"content-disposition:\s*form-data\s*(?P<parameters>;.*)", re.IGNORECASE)
-_NAME = re.compile(r';\s*name=(?:"([^"]*)"|([^\s";]+))', re.IGNORECASE)
-_FILE = re.compile(r";\s*filename\*?=", re.IGNORECASE)
-_ENCODING = re.compile(r"content-transfer-encoding:\s*(?!(?:7bit|8bit|binary)\s*$)", re.IGNORECASE)
-
-
 def _parse_multipart(body: bytes, content_type: str) -> Mapping[str, Any]:
-    """Fields of text as RFC 7578 has them. It is short, and the body is small: a library's parser
-    would be one more thing that reads what anybody sends."""
-    boundary = _BOUNDARY.search(content_type)
-    if boundary is None:
+    """Fields of text (RFC 7578). Raises Refusal.
+
+    What is before the first boundary and after the last is left out. The standard library reads the
+    heads; a whole form's line ends would depend on its parser for mail.
+    """
+    # Cut, since the parser takes time quadratic in the length.
+    boundary = _headers(f"Content-Type: {content_type[:_MOST_HEAD_BYTES]}").get_boundary()
+    if not boundary:
         raise bad_request(f"{MULTIPART} needs a boundary in its Content-Type")
-    delimiter = b"\r\n--" + (boundary[1] or boundary[2]).encode("latin-1")
-    _, *parts = (b"\r\n" + body).split(delimiter)
-    if len(parts) > _MOST_FIELDS + 1:
-        raise too_large(f"the form has more than {_MOST_FIELDS} fields")
-    if not parts or not parts[-1].startswith(b"--"):
-        raise bad_request("the multipart form does not end with its boundary")
+    delimiter = b"\r\n--" + boundary.encode("latin-1", "replace")
+    _, *parts = (b"\r\n" + body).split(delimiter, _MOST_FIELDS + 2)
     fields: dict[str, list[str]] = {}
-    for part in parts[:-1]:
+    for number, part in enumerate(parts):
+        if part.startswith(b"--"):
+            return _single(fields)
+        if number == _MOST_FIELDS:
+            raise too_large(f"the form has more than {_MOST_FIELDS} fields")
         name, value = _parse_part(part)
         fields.setdefault(name, []).append(value)
-    return _single(fields)
+    raise bad_request("the multipart form does not end with its boundary")
 
 
 def _parse_part(part: bytes) -> tuple[str, str]:
@@ -402,18 +408,21 @@ def _parse_part(part: bytes) -> tuple[str, str]:
     if padding.strip() or not line_end or not blank_line or len(head) > _MOST_HEAD_BYTES:
         raise bad_request("a field of the multipart form has no head")
     try:
-        lines, text = head.decode().split("\r\n"), value.decode()
+        headers, text = _headers(head.decode()), value.decode()
     except UnicodeDecodeError:
         raise bad_request("the form is not UTF-8") from None
-    given = next(filter(None, map(_DISPOSITION.match, lines)), None)
-    name = given and _NAME.search(given["parameters"])
-    if given is None or name is None:
+    name = headers.get_param("name", header="content-disposition")
+    if headers.get_content_disposition() != "form-data" or not isinstance(name, str):
         raise bad_request("a field of the multipart form has no name")
-    if _FILE.search(given["parameters"]):
+    if headers.get_filename() is not None:
         raise bad_request("files are not translated: send the text as the field 'q'")
-    if any(map(_ENCODING.match, lines)):
+    if str(headers.get("content-transfer-encoding", "7bit")).strip().lower() not in _PLAIN_CODING:
         raise bad_request("send fields without Content-Transfer-Encoding")
-    return (name[1] or name[2] or ""), text
+    return name, text
+
+
+def _headers(text: str) -> email.message.Message:
+    return email.parser.HeaderParser().parsestr(text.removeprefix("\r\n"))
 
 
 def _single(fields: Mapping[str, list[str]]) -> Mapping[str, Any]:

@@ -188,7 +188,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
-        # What comes together may be many requests, of which each has its limit.
+        # `data` may hold several requests; the limit is for each.
         fits = self._bytes + len(data) <= self.most_bytes
         step = len(data) if fits else _STEP_BYTES
         for start in range(0, len(data), step or 1):
@@ -213,8 +213,8 @@ class BoundedProtocol(HttpToolsProtocol):
                 self._refuse("Invalid HTTP request received.")
 
     def _refuse(self, why: str) -> None:
-        """Ends the connection, with a 400 after the answers to the requests before: a client takes
-        answers for its requests in their order."""
+        """Ends the connection with a 400, after the answers to earlier requests: clients match
+        answers to requests by their order."""
         self._refused = why
         if self.pipeline and self.cycle.more_body:
             self.pipeline.popleft()  # the refused one itself

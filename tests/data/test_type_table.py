@@ -123,11 +123,14 @@ def with_added(*added: AddedToken) -> Vocabulary:
         ("the wide cat", ["the ", "wide", " cat"]),
         ("thewide cat widen", ["thewide", " cat ", "widen"]),  # not within a word
         ("the <eat> cat", ["the", "<eat>", "cat"]),  # with the blanks beside it
+        ("the word cat", ["the", "word", " cat"]),  # a word by the blank that goes with it
+        ("thewordcat word", ["theword", "cat", "word"]),
         ("", []),
     ],
 )
 def test_added_tokens_are_one_token_each(text, cut):
     tokens = [AddedToken("<tag>"), AddedToken("<tag2>"), AddedToken("wide", single_word=True)]
+    tokens += [AddedToken("word", lstrip=True, single_word=True)]
     vocabulary = with_added(*tokens, AddedToken("<eat>", lstrip=True, rstrip=True))
     plain, own = tabled(), vocabulary.table.ids
     expected = [

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.decoding.sampling import Sampling
-from flaxformer_mt.decoding.segments import DecodingError, TargetError
+from flaxformer_mt.decoding.segments import TargetError
 from flaxformer_mt.decoding.terminology import Terminology
 from flaxformer_mt.decoding.translator import Translator
 from tests.decoding.runs import LINES
@@ -49,6 +49,13 @@ def test_a_str_in_place_of_a_list_of_phrases_is_one_phrase(translator, name):
 def test_another_type_is_named(translator, given, message):
     with pytest.raises(TypeError, match=message):
         translator.translate(TWO, **given)
+
+
+@pytest.mark.parametrize("name", ["several", "overlong"])
+def test_another_word_is_named_before_anything_is_searched(translator, monkeypatch, name):
+    monkeypatch.setattr(Translator, "_decoder", None)
+    with pytest.raises(ValueError, match=f"{name} must be '.*' or '.*', not str 'no'"):
+        translator.translate(TWO, **{name: "no"})
 
 
 @pytest.mark.parametrize("lines", [None, 5, b"a dog", {"a dog": 1}, {"a", "b"}, [b"a"], ["a", 1.5]])
@@ -124,9 +131,3 @@ def test_a_terminology_or_sampling_of_other_types_is_named():
     for name, value in (("temperature", "1"), ("top_k", 2.5), ("seed", None), ("top_p", None)):
         with pytest.raises(TypeError, match=f"{name} = .* must be a"):
             Sampling(**{name: value})
-
-
-def test_phrases_that_are_not_unicode_are_named(translator):
-    for given in ({"constraints": [["\udcff"], []]}, {"forbid": "\udcff"}, {"prefixes": "\udcff"}):
-        with pytest.raises(DecodingError, match="is not Unicode text"):
-            translator.translate(TWO, **given)

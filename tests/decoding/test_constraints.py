@@ -11,7 +11,7 @@ import pytest
 
 from flaxformer_mt.data import shortlist
 from flaxformer_mt.data.shortlist import Shortlist
-from flaxformer_mt.decoding import batches
+from flaxformer_mt.decoding import batch_search, batches
 from flaxformer_mt.decoding.batches import ConstraintSizes
 from flaxformer_mt.decoding.constraints import (
     Phrase,
@@ -19,11 +19,12 @@ from flaxformer_mt.decoding.constraints import (
     shortest_texts,
     still_needed,
 )
+from flaxformer_mt.decoding.forbidden import continues_word
 from flaxformer_mt.decoding.rules import Rules
 from flaxformer_mt.decoding.sampling import Sampling
 from flaxformer_mt.decoding.search import Weights
 from flaxformer_mt.decoding.segments import DecodingError, LineError
-from flaxformer_mt.decoding.terminology import Terminology
+from flaxformer_mt.decoding.terminology import Terminology, spell_phrases
 from tests.decoding import reference
 from tests.decoding.reference import Automaton
 from tests.decoding.runs import LINES, PAIRS
@@ -185,6 +186,30 @@ def test_room_for_more_constraints_changes_nothing(translator, wanted):
     assert [each.tokens for one in padded for each in one.hypotheses] == [
         each.tokens for one in own for each in one.hypotheses
     ]
+
+
+def test_overlapping_phrases_share_tokens_with_room_for_more_constraints(translator):
+    """Where the limit leaves room only for a text in which they overlap."""
+    own = ["das haus", "haus ist"]
+    vocabulary = translator.vocabularies.tgt
+    needed = still_needed(spell_phrases(own, vocabulary, False, ()), (), continues_word(vocabulary))
+    tight = translator.with_config(max_ratio=0.0, max_extra_tokens=needed + 1)
+    for sizes in SIZES:
+        found = tight.translate(LINES[0], constraints=[own], constraint_sizes=[sizes])
+        assert found.text == "das haus ist"
+
+
+@pytest.mark.parametrize("states", [256, 10_000, 1 << 14])
+def test_a_padded_table_has_the_type_that_was_compiled_for(translator, states):
+    """Whatever type the request's own table has."""
+    decoder = translator._decoder(constraint_sizes=[ConstraintSizes(4, 8, states)])
+    types = translator.vocabularies.tgt.size
+    _, _, sentences = batch_search.padding(1, 4)
+    _, empty = decoder._empty(decoder._constraint_sizes[0], 1, types)
+    for kind in (np.int16, np.int32):
+        _, padded = decoder._in_sizes(sentences, {"forbidden": np.zeros((8, types), kind)}, types)
+        assert padded["forbidden"].dtype == empty["forbidden"].dtype
+        assert 4 * states <= np.iinfo(padded["forbidden"].dtype).max + 1
 
 
 def test_what_has_no_room_is_refused(translator):

@@ -41,7 +41,7 @@ def test_what_may_belong_to_a_living_process_stays(tmp_path, monkeypatch, caplog
         atomic._process_table.cache_clear()
         foreign = killed(place, patch)
     atomic._process_table.cache_clear()
-    early = tmp_path / f".model.{DEAD}.tmp"  # names of before don't tell the machine
+    early = tmp_path / f".model.{DEAD}.tmp"  # earlier versions' names don't tell the machine
     early.mkdir()
     caplog.clear()
     with replacing(place) as aside:

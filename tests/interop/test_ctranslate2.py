@@ -143,11 +143,18 @@ def test_added_tokens_are_one_token(tmp_path):
         AddedToken("<tag>"),
         AddedToken("wide", single_word=True),
         AddedToken("<e>", True, True),
+        AddedToken("word", lstrip=True, single_word=True),
     )
-    pieces = (*plain.pieces()[:-3], *(token.text for token in tokens))
+    pieces = (*plain.pieces()[:-4], *(token.text for token in tokens))
     added = Vocabulary(plain.model, TypeTable(pieces, tokens))
     runtime = written(translator(pair=Vocabularies(added, added)), tmp_path)
-    lines = ["<tag>the dog", "a wide cat wide", "awide cat <e> <tag><tag> it", LINES[0]]
+    lines = [
+        "<tag>the dog",
+        "a wide cat wide",
+        "awide cat <e> <tag><tag> it",
+        "the word cat",
+        LINES[0],
+    ]
     assert runtime.encode(lines) == [[*ids, EOS] for ids in added.encode(lines)]
 
 

@@ -27,7 +27,9 @@ def test_dry_run_spot_slices_from_the_queue():
     done = run("tpu_vm.sh", *arguments.split(), *command, CLOUDSDK_COMPUTE_ZONE="")
     assert (done.returncode, done.stderr) == (0, "")
     assert [line for line in done.stdout.splitlines() if not line.startswith("#")] == [
-        "gcloud compute tpus queued-resources describe mt --zone=z '--format=value(state.state)'",
+        "gcloud compute tpus queued-resources describe mt --zone=z "
+        "'--format=value[separator=,](state.state,tpu.nodeSpec[0].node.acceleratorType,"
+        "tpu.nodeSpec[0].node.runtimeVersion,tpu.nodeSpec[0].multisliceParams.nodeCount)'",
         "gcloud compute tpus queued-resources create mt --zone=z --accelerator-type=v6e-16 "
         "--runtime-version=v2-alpha-tpuv6e --node-count=2 --valid-until-duration=6h --spot "
         "--internal-ips",
@@ -87,6 +89,37 @@ def test_a_tpu_that_is_there_is_used_and_kept_and_none_is_made_without_a_type(cl
     assert done.returncode == 0, done.stderr
     assert cloud.calls()[1:] == ["describe tpu-vm", "scp tpu-vm", "ssh tpu-vm"]
     assert "mt still exists; to delete it: gcloud compute tpus tpu-vm delete mt" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("there", "asked", "differences"),
+    [
+        ("READY,v4-8,tpu-ubuntu2204-base,True", "--type v4-8 --spot", []),
+        (
+            "READY,v4-8,tpu-ubuntu2204-base,",
+            "--type v5litepod-8 --spot",
+            ["--type v4-8, and you ask for v5litepod-8", "no --spot, and you ask for it"],
+        ),
+        (
+            "READY,v4-8,old,True",
+            "--runtime new",
+            ["--runtime old, and you ask for new", "--spot, and you don't ask for it"],
+        ),
+        (
+            "ACTIVE,projects/p/acceleratorTypes/v6e-16,v2-alpha-tpuv6e,",
+            "--queued --type v6e-16 --slices 2",
+            ["--slices 1, and you ask for 2"],
+        ),
+        ("ACTIVE,v6e-16,v2-alpha-tpuv6e,2", "--queued --type v6e-16 --slices 2", []),
+    ],
+)
+def test_what_an_existing_tpu_has_otherwise_is_said(cloud, there, asked, differences):
+    cloud.write("states", there)
+    done = cloud.run(*TPU, *asked.split(), "--", "doctor")
+    assert done.returncode == 0, done.stderr
+    said = [line.partition("the existing mt has ")[2] for line in done.stderr.splitlines()]
+    assert [line for line in said if line] == differences
+    assert ("delete mt, then repeat the call" in done.stderr) == bool(differences)
 
 
 def test_preempted_tpu_is_made_again_and_the_command_run_again(cloud):

@@ -161,8 +161,15 @@ FILE = b'--x\r\nContent-Disposition: form-data; name="q"; filename="a.txt"\r\n\r
             "without Content-Transfer-Encoding",
         ),
         (FIELD % (b"text", b"a") + b"--x--", 200, ""),
+        # Text around the form, and what looks like a boundary or a file inside of values.
+        (b"preamble\r\n" + FIELD % (b"text", b"a") + b"--x--\r\nepilogue\r\n--x\r\n", 200, ""),
+        (FIELD % (b"text", b"a --x--\n--x; filename=b") + b"--x--", 200, ""),
+        (FIELD % (b"text; filename=b", b"a") + b"--x--", 400, "unknown key 'text; filename=b'"),
+        (FIELD.replace(b"; name", b"; a=b; NAME") % (b"text", b"a") + b"--x--", 200, ""),
+        (FILE.replace(b"filename=", b"filename*=UTF-8''"), 400, "files are not translated"),
+        (FIELD % (b"text", b"a"), 400, "does not end"),
     ],
-    ids=range(11),
+    ids=range(17),
 )
 def test_multipart_forms(server, body, status, reason):
     kind = {"content-type": "multipart/form-data; boundary=x"}
@@ -172,9 +179,12 @@ def test_multipart_forms(server, body, status, reason):
 
 
 def test_a_multipart_form_needs_its_boundary(server):
-    kind = {"content-type": "multipart/form-data"}
-    status, answer, _ = server.ask("POST", "/translate", b"--x--", kind)
-    assert status == 400 and "needs a boundary" in answer["error"]
+    for parameters in ("", '; boundary=""', '; a="' + 30_000 * ";"):
+        kind = {"content-type": f"multipart/form-data{parameters}"}
+        start = time.perf_counter()
+        status, answer, _ = server.ask("POST", "/translate", b"--x--", kind)
+        assert status == 400 and "needs a boundary" in answer["error"]
+        assert time.perf_counter() - start < 1
 
 
 def test_json_that_curl_sends_as_a_form_is_told_its_header(server):

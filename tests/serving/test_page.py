@@ -239,7 +239,7 @@ def test_examples_and_attention_on_its_way_that_is_not_drawn_after_clearing(page
     page.wait_for_selector("#attention:visible #map canvas")
 
 
-OLD = "Of the translation before; the text has changed since."
+OLD = "For the previous translation: the text has changed since."
 
 
 def test_what_is_shown_of_an_earlier_text_says_so(page, translator):

@@ -90,6 +90,17 @@ def test_links_lead_to_the_repository_that_is_built_from(build_hook):
     assert build_hook.urls("Us/it", "v1")["Source"] == "https://github.com/Us/it"
 
 
+def test_only_the_folder_s_own_repository_is_linked_to(build_hook, monkeypatch, tmp_path):
+    """Not one that an unpacked release lies in."""
+    monkeypatch.delenv("GITHUB_REPOSITORY", raising=False)
+    run("git", "init", "--quiet", folder=tmp_path)
+    run("git", "remote", "add", "origin", "git@github.com:us/it.git", folder=tmp_path)
+    unpacked = tmp_path / "unpacked"
+    unpacked.mkdir()
+    assert build_hook._repository(tmp_path) == "us/it"
+    assert build_hook._repository(unpacked) == ""
+
+
 def test_an_installed_command_finds_the_built_in_configs(wheel, tmp_path):
     """In an environment with the wheel, this one's dependencies, and not its source."""
     venv.create(tmp_path / "env")

@@ -8,7 +8,7 @@ export function hide() {
   section.hidden = true;
 }
 
-// The text has changed: the list is of the translation before, until the next one is there.
+// The text has changed: until the next translation arrives, the list is the previous one's.
 export function age() {
   section.classList.add("stale");
 }

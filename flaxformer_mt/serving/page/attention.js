@@ -45,7 +45,7 @@ export function hide() {
   asking = pair = answer = null;
 }
 
-// The text has changed: the picture is of the translation before, until the next one is there.
+// The text has changed: until the next translation arrives, the picture is the previous one's.
 export function age() {
   aged = true;
   section.classList.add("stale");
