@@ -224,6 +224,7 @@ class Reader:
 
     def translate(self, payload: Mapping[str, Any], kind: str = JSON) -> TranslateTask:
         """LibreTranslate's form has `q`, ours `text`."""
+        payload = _given(payload, kind)
         ours = "q" not in payload or "text" in payload
         form = _checked(self.translate_form if ours else self.libre_form, payload, kind)
         if (form.terms or form.forbid) and not self.settings.constraints:
@@ -251,6 +252,21 @@ class Reader:
         if asked.layer >= (layers := self._layers[asked.kind]):
             raise bad_request(f"'layer' should be less than or equal to {layers - 1}")
         return asked
+
+
+def _given(payload: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    """Without the fields that are null, or empty in a form: they aren't given.
+
+    A text may be empty: its translation is. Unknown keys stay, to be refused.
+    """
+    known = {*TranslateRequest.model_fields, *LibreTranslateRequest.model_fields}
+    may_be_empty = known - {"q", "text"}
+    return {
+        key: value
+        for key, value in payload.items()
+        if not (value is None and key in known)
+        and not (value == "" and kind == FORM and key in may_be_empty)
+    }
 
 
 def _as_named(codes: Sequence[str], code: Any) -> Any:
