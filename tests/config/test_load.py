@@ -232,6 +232,8 @@ def test_a_test_set_called_valid_is_a_mistake_too():
         ("mesh=3", "'mesh' is a group of settings: data, fsdp, tensor"),
         ("model.d_model.x=3", "'model.d_model' is a single setting and has no 'x'"),
         ("data.train=x", "write --config.data.train=SRC,TGT (two files) or --config.data.train.N"),
+        ("data.train=x.parquet", "one file of both sides is --config.data.train.NAME.kind=hf --co"),
+        ("data.valid=x.jsonl.gz", "one file of both sides is --config.data.valid.kind=jsonl --con"),
         ("data.train.a.source=x", "unknown key 'data.train.a.source'; did you mean 'src'?"),
         ("data.valid.name=x", "unknown key 'data.valid.name'; valid names: kind, src"),
     ],
