@@ -23,8 +23,7 @@ WINDOW = 4096  # lines read before any is written: sorted by length, they share 
 WINDOW_BYTES = 1 << 22  # bytes of them, so that long lines take no more memory
 NOTES = 20  # of a call's notes, and of a remark's lines, are shown
 SEVERAL = (
-    "with several sentences in a line, of which the model may translate only one: put each on its "
-    "own line"
+    "with several sentences, but the model may translate only one of them: put each on its own line"
 )
 
 T = TypeVar("T")
