@@ -1,6 +1,7 @@
 """Turns config files and `--config.a.b=value` overrides into a frozen `ExperimentConfig`."""
 
 import dataclasses
+import difflib
 import functools
 import os
 import re
@@ -257,7 +258,10 @@ def _apply(config: ConfigDict, key: str, value: Any) -> None:
         if part not in hints:
             from flaxformer_mt.config.other_names import ours
 
-            meant = " and ".join(f"'{name}'" for name in ours(part) if "." in name)
+            # `train.steps` is a misspelt `training.steps`, not the text that others call `train`.
+            alike = difflib.get_close_matches(key, flatten(ExperimentConfig()), n=1, cutoff=0.8)
+            names = alike if depth < len(parts) else [name for name in ours(part) if "." in name]
+            meant = " and ".join(f"'{name}'" for name in names)
             hint = f"did you mean {meant}?" if meant else nearest(part, hints)
             raise ConfigError(f"{origin}: unknown key '{here}'; {hint}")
         cls = hints[part]

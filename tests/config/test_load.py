@@ -226,6 +226,8 @@ def test_a_test_set_called_valid_is_a_mistake_too():
     ("override", "wanted"),
     [
         ("model.dmodel=3", "unknown key 'model.dmodel'; did you mean 'd_model'?"),
+        ("train.steps=3", "unknown key 'train'; did you mean 'training.steps'?"),
+        ("batch.tokens=3", "unknown key 'batch'; did you mean 'data.batch.tokens'?"),
         ("model.dropout=much", "'much' is not of type float"),
         ("model.remat=1", "must be true or false"),
         ("model.remat", "write --config.KEY=VALUE"),
