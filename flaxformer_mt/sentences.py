@@ -66,8 +66,14 @@ def split_sentences(
 
     `language` is the text's, a code as in `data.src_lang` ("": unknown). A sentence begins with no
     lower-case letter, unless it may have `any_case`. Nothing is lost:
-    `split.joined(split.texts) == text`. Takes time linear in the text's length.
+    `split.joined(split.texts) == text`. Takes time linear in the text's length. Raises TypeError
+    for a list: split its texts one by one.
     """
+    if not isinstance(text, str) or not isinstance(language, str):
+        raise TypeError(
+            "split_sentences takes one text and its language, such as split_sentences(text, 'en'), "
+            f"not {type(text).__name__} and {type(language).__name__}"
+        )
     texts: list[str] = []
     glue = [""]
     start = 0

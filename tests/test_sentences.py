@@ -42,6 +42,14 @@ def test_ends_are_the_places_between_sentences(text, language):
     assert [part for part in between if part] == list(split.texts)
 
 
+@pytest.mark.parametrize("arguments", [(["A. B."], "en"), ("A. B.", None), (b"A.", "en")])
+def test_arguments_of_a_wrong_type_are_named(arguments):
+    with pytest.raises(
+        TypeError, match=r"takes one text and its language.*not (list|str|bytes) and"
+    ):
+        split_sentences(*arguments)
+
+
 ONE = {
     "en": [
         "He met Gen. Powell in Rome.",

@@ -23,7 +23,7 @@ WINDOW = 4096  # lines read before any is written: sorted by length, they share 
 WINDOW_BYTES = 1 << 22  # bytes of them, so that long lines take no more memory
 NOTES = 20  # of a call's notes, and of a remark's lines, are shown
 SEVERAL = (
-    "several sentences in one line, but the model may translate only one: put each on its own line"
+    "with several sentences, but the model may translate only one of them: put each on its own line"
 )
 
 T = TypeVar("T")
@@ -155,7 +155,7 @@ class _Remarks:
     def describe(self) -> Iterator[str]:
         for remark, count in self._counts.items():
             shown = ", ".join(map(str, self._first[remark])) + ", ..." * (count > NOTES)
-            yield f"{remark} ({counted(count, 'line')}: {shown})"
+            yield f"{counted(count, 'line')} {remark} ({'line' if count == 1 else 'lines'} {shown})"
 
 
 @contextlib.contextmanager

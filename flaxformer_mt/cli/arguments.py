@@ -129,6 +129,8 @@ class _Parser(ArgumentParser):
                 same = [" and ".join(found)] if found else []
             close = same or difflib.get_close_matches(flag, known, n=1, cutoff=0.5)
             hints += [f"{flag}: did you mean {close[0]}?"] if close else []
+        if message.startswith("unrecognized arguments") and not hints and "--input" in known:
+            hints.append("name a file with --input FILE; text comes from standard input")
         super().error("; ".join([message, *hints]))
 
 

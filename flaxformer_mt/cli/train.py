@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from flaxformer_mt.api import say
@@ -68,12 +68,25 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
             place, spec, overrides, options.command, options.init_from, processes, profile
         )
     if status == 0:
-        started = f"{program()} {{}} --workdir {shlex.quote(place)}"
-        say(
-            "next: average the last checkpoints, usually better than the last one, and translate\n"
-            f"  {started.format('average')}\n  {started.format('translate')} < INPUT > OUTPUT"
-        )
+        for line in _next_commands(run, place):
+            say(line)
     return status
+
+
+def _next_commands(run: RunDirectory, place: str) -> Iterator[str]:
+    """What to do with a finished run; no average where there are too few checkpoints for one."""
+    from flaxformer_mt.rundir.checkpoint_choice import regular_steps
+
+    started = f"{program()} {{}} --workdir {shlex.quote(place)}"
+    wanted = settled(run, None, (), None).training.keep_for_average
+    number = len(regular_steps(run.checkpoints))
+    if number < 2:
+        yield "next: translate"
+    else:
+        yield "next: average the last checkpoints, usually better than the last one, and translate"
+        fewer = f" --last {number}" if number < wanted else ""
+        yield f"  {started.format('average')}{fewer}"
+    yield f"  {started.format('translate')} < INPUT > OUTPUT"
 
 
 def train_run(

@@ -1,6 +1,7 @@
 """Turns config files and `--config.a.b=value` overrides into a frozen `ExperimentConfig`."""
 
 import dataclasses
+import difflib
 import functools
 import os
 import re
@@ -257,7 +258,10 @@ def _apply(config: ConfigDict, key: str, value: Any) -> None:
         if part not in hints:
             from flaxformer_mt.config.other_names import ours
 
-            meant = " and ".join(f"'{name}'" for name in ours(part) if "." in name)
+            # `train.steps` is a misspelt `training.steps`, not the text that others call `train`.
+            alike = difflib.get_close_matches(key, flatten(ExperimentConfig()), n=1, cutoff=0.8)
+            names = alike if depth < len(parts) else [name for name in ours(part) if "." in name]
+            meant = " and ".join(f"'{name}'" for name in names)
             hint = f"did you mean {meant}?" if meant else nearest(part, hints)
             raise ConfigError(f"{origin}: unknown key '{here}'; {hint}")
         cls = hints[part]
@@ -278,11 +282,27 @@ def _apply(config: ConfigDict, key: str, value: Any) -> None:
     raise ConfigError(f"{origin}: '{key}' is a group of settings: {', '.join(field_types(cls))}")
 
 
+def _kind_of(name: str) -> str | None:
+    """The kind of corpus that a file of both sides is, by its ending."""
+    kinds = {"parquet": "hf", "jsonl": "jsonl", "ndjson": "jsonl", "tsv": "tsv"}
+    parts = name.lower().split(".")
+    if parts[-1] in ("gz", "xz", "zst"):
+        parts.pop()
+    return kinds.get(parts[-1]) if len(parts) > 1 else None
+
+
 def _replace(node: ConfigDict, name: str, value: Any, cls: Any, origin: str) -> None:
     sides = value.split(",") if isinstance(value, str) else list(value)
     if len(sides) != 2 or not all(isinstance(side, str | os.PathLike) and side for side in sides):
         inside = "NAME.KEY" if is_corpora(cls) else "KEY"
         key = origin.partition("=")[0]
+        if len(sides) == 1 and (kind := _kind_of(str(sides[0]))):
+            entry = f"{key}.NAME" if is_corpora(cls) else key
+            names = "" if kind == "tsv" else f" {entry}.src=KEY {entry}.tgt=KEY"
+            raise ConfigError(
+                f"{origin}: one file of both sides is {entry}.kind={kind} "
+                f"{entry}.path={sides[0]}{names}"
+            )
         raise ConfigError(f"{origin}: write {key}=SRC,TGT (two files) or {key}.{inside}=VALUE")
     made = corpus(src=os.fspath(sides[0]), tgt=os.fspath(sides[1]))
     if cls is CorpusConfig:

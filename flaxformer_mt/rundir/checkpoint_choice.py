@@ -345,10 +345,11 @@ def _steps_to_average(run: RunDirectory, n: int, by: Literal["latest", "best"]) 
     if len(steps) < n:
         kind = "validated" if by == "best" else "regular"
         others = "" if by == "best" else "; those of a start, a stop or an earlier end don't count"
+        flag = "--best" if by == "best" else "--last"
+        fewer = f"average fewer ({flag} {len(steps)})" if steps else "train longer"
         raise CheckpointError(
             f"{run}: cannot average {n} {kind} checkpoints, there are {len(steps)} (steps "
-            f"{listed(steps) or 'none'}{others}); average fewer, or keep more with a higher "
-            f"{setting}"
+            f"{listed(steps) or 'none'}{others}); {fewer}, or keep more with a higher {setting}"
         )
     return steps
 

@@ -227,6 +227,7 @@ class Reader:
 
     def translate(self, payload: Mapping[str, Any], kind: str = JSON) -> TranslateTask:
         """LibreTranslate's form has `q`, ours `text`."""
+        payload = _given(payload, kind)
         ours = "q" not in payload or "text" in payload
         form: Any = _checked(self.translate_form if ours else self.libre_form, payload, kind)
         if (form.terms or form.forbid) and not self.settings.constraints:
@@ -260,6 +261,21 @@ def _libre_texts(form: LibreTranslateRequest, kind: str) -> list[str]:
         return form.given
     # A form has CRLF for every line break.
     return [text.replace("\r\n", "\n") for text in form.given]
+
+
+def _given(payload: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    """Without the fields that are null, or empty in a form: they aren't given.
+
+    A text may be empty: its translation is. Unknown keys stay, to be refused.
+    """
+    known = {*TranslateRequest.model_fields, *LibreTranslateRequest.model_fields}
+    may_be_empty = known - {"q", "text"}
+    return {
+        key: value
+        for key, value in payload.items()
+        if not (value is None and key in known)
+        and not (value == "" and kind == FORM and key in may_be_empty)
+    }
 
 
 def _as_named(codes: Sequence[str], code: Any) -> Any:

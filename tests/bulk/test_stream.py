@@ -155,9 +155,9 @@ def test_lines_of_several_sentences_are_one_bounded_line_at_the_end(tmp_path):
     said = []
     output(text, translate=Several(), say=said.append)
     numbers = ", ".join(map(str, range(2, NOTES + 2)))
-    assert said == [f"in.txt: {SEVERAL} (30 lines: {numbers}, ...)"]
+    assert said == [f"in.txt: 30 lines {SEVERAL} (lines {numbers}, ...)"]
     output(text[:15], translate=Several(), say=(said := []).append)
-    assert said == [f"in.txt: {SEVERAL} (1 line: 2)"]
+    assert said == [f"in.txt: 1 line {SEVERAL} (line 2)"]
     output(b"one.\n" * 9, translate=Several(), say=(said := []).append)
     assert not said
 
@@ -165,7 +165,7 @@ def test_lines_of_several_sentences_are_one_bounded_line_at_the_end(tmp_path):
 def test_a_call_that_ends_early_has_said_its_remarks(tmp_path):
     with pytest.raises(InputError):
         output(b"a. b.\n" * 7 + b"bad prefix.\n", translate=Several(), say=(said := []).append)
-    assert said == [f"in.txt: {SEVERAL} (7 lines: 1, 2, 3, 4, 5, 6, 7)"]
+    assert said == [f"in.txt: 7 lines {SEVERAL} (lines 1, 2, 3, 4, 5, 6, 7)"]
 
 
 def test_another_input_is_not_gone_on_with(tmp_path):

@@ -6,9 +6,11 @@ import pytest
 
 from flaxformer_mt.api.settings import continued, settled
 from flaxformer_mt.cli import dry_run
+from flaxformer_mt.cli.train import _next_commands
 from flaxformer_mt.rundir.layout import RunDirectory, read_record
 from tests.cli.conftest import settings
 from tests.cli.test_bad_runs import Reached
+from tests.decoding.runs import make_run
 
 
 def test_a_run_records_the_sizes_for_its_text(run, corpus, tmp_path, monkeypatch, capfdbinary):
@@ -37,3 +39,14 @@ def test_a_run_records_the_sizes_for_its_text(run, corpus, tmp_path, monkeypatch
     (corpus / "train.en").write_text("a\n" * 120)
     unknown = "sizes for 300,000 pairs; data.train.far isn't counted: 4 + 4 layers"
     assert unknown in run("config", *mixed).errors
+
+
+@pytest.mark.parametrize(
+    ("steps", "average"), [([1], []), ([1, 2], [" --last 2"]), ([1, 2, 3, 4, 5], [""])]
+)
+def test_the_average_that_a_finished_run_offers_can_be_made(tmp_path, steps, average):
+    """With fewer checkpoints than `training.keep_for_average`, `average` alone is an error."""
+    trained = make_run(tmp_path / "run", dict.fromkeys(steps))
+    offered = [line for line in _next_commands(trained, "run") if " average " in line]
+    commands = [line.partition("--workdir run")[2] for line in offered if "--workdir" in line]
+    assert commands == average

@@ -54,6 +54,7 @@ CALLS = [
     ("train --fp16", "did you mean --config.model.dtype?"),
     ("config --config quickstart --config.training.learning_rate=1", "'training.schedule.peak'?"),
     ("config --config quickstart --config.batch_size=1", "did you mean 'data.batch.tokens'?"),
+    ("translate in.en --workdir .", "in.en; name a file with --input FILE; text comes from"),
     ("train --data.train=a,b", "did you mean --config.data.train?"),
     ("config --explain trainig.schedule", "no such group; did you mean 'training.schedule'?"),
     # Settings of which config?

@@ -74,7 +74,7 @@ def test_what_a_start_or_a_stop_has_left_is_not_averaged(run, saved):
     assert_mean(params, 2, 4, 6)
     few = (
         r"4 regular checkpoints, there are 3 \(steps 2, 4, 6; those of a start, a stop or an "
-        r"earlier end don't count\); average fewer, or keep more with a higher training\.keep_for_a"
+        r"earlier end don't count\); average fewer \(--last 3\), or keep more with a higher "
     )
     for arguments, message in [((4,), few), ((2, "best"), r"1 \(steps 4\); .*training\.keep_best")]:
         with pytest.raises(CheckpointError, match=message):

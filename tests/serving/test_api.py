@@ -221,6 +221,20 @@ def test_null_is_no_key_in_every_form(server):
         assert server.post(path, payload | {"api_key": None})[0] == 200
 
 
+@pytest.mark.parametrize(
+    "payload", [LIBRE | {"text": None}, {"q": None, "text": "a b", "n_best": None, "terms": None}]
+)
+def test_null_stands_for_a_field_that_is_not_given(server, payload):
+    status, answer = server.post("/translate", payload)
+    assert status == 200
+    assert "B A" in str(answer)
+
+
+def test_an_empty_field_of_a_form_is_not_given(server):
+    status, answer, _ = server.ask("POST", "/translate", b"text=a+b&n_best=&alignment=", FORM)
+    assert (status, answer["translations"][0]["text"]) == (200, "B A")
+
+
 def test_libre_languages_detect_and_settings(server):
     assert server.get("/languages")[1] == [
         {"code": "en", "name": "English", "targets": ["de"]},

@@ -59,7 +59,7 @@ TEXTS = "'text' should be a valid string or be a valid list"
         (b"{}", "'text' is missing"),
         (b'{"text": "a", "n_bets": 2}', "did you mean 'n_best'"),
         (b'{"text": "a", "\\u0000\\n": 2}', "unknown key"),
-        (b'{"text": null}', TEXTS),
+        (b'{"text": null}', "'text' is missing"),
         (b'{"text": []}', "have at least 1 item"),
         (b'{"text": "\\ud800"}', "hex escape"),
         (b'{"text": "a", "n_best": 0}', "'n_best' should be greater than or equal to 1"),
@@ -72,7 +72,7 @@ TEXTS = "'text' should be a valid string or be a valid list"
         (b'{"q": "a", "source": "en", "target": "de", "format": "pdf"}', "'format' should be"),
         (b'{"q": "a", "source": "en", "target": "de", "alternatives": "x"}', "a valid integer"),
         (b'{"q": "a", "source": "fr", "target": "de"}', "'source' should be 'en' or 'auto'"),
-        (b'{"q": "a", "source": null, "target": "de"}', "'source' should be 'en' or 'auto'"),
+        (b'{"q": "a", "source": null, "target": "de"}', "'source' is missing"),
     ],
     ids=range(24),
 )

@@ -71,12 +71,25 @@ def count_letters(
     return letters, np.add.reduceat(kinds == 2, starts, dtype=np.int64)
 
 
+def share_in_script(text: str, script: str) -> tuple[int, float]:
+    """The number of a text's letters, and the share of them in `script`. For short texts: it needs
+    no table of all code points."""
+    letters = "".join(regex.findall(r"\p{L}+", text))
+    own = regex.findall(_own_letters(script), letters)
+    return len(letters), len(own) / max(1, len(letters))
+
+
+def _own_letters(script: str) -> str:
+    """A pattern of characters in `script`; those of Unicode's Common are in every one."""
+    return "|".join(rf"\p{{scx={part}}}" for part in ("Zyyy", *_MIXED.get(script, (script,))))
+
+
 @functools.cache
 def _kinds(script: str) -> UInt8[np.ndarray, " points"]:
     """For every code point: 0 for no letter, 1 for a letter of another script, 2 of this one."""
     points = "".join(map(chr, range(sys.maxunicode + 1)))
     kinds = np.zeros(len(points), np.uint8)
-    own = "|".join(rf"\p{{scx={part}}}" for part in ("Zyyy", *_MIXED.get(script, (script,))))
+    own = _own_letters(script)
     for run in regex.finditer(r"\p{L}+", points):
         kinds[run.start() : run.end()] = 1
     for run in regex.finditer(rf"(?:(?=\p{{L}})(?:{own}))+", points):

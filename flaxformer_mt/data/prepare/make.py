@@ -8,9 +8,10 @@ changed files is an error that names the difference, never a silent reuse.
 
 import hashlib
 import importlib.util
+import itertools
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from flaxformer_mt.config.schema import DataConfig
@@ -19,7 +20,7 @@ from flaxformer_mt.data.corpus.paths import reaching
 from flaxformer_mt.data.prepare import manifest as manifests
 from flaxformer_mt.data.prepare.encode import Settings
 from flaxformer_mt.data.prepare.encode_corpora import encode_corpora, require_pairs
-from flaxformer_mt.data.prepare.filters import script_of
+from flaxformer_mt.data.prepare.filters import script_of, share_in_script
 from flaxformer_mt.data.prepare.manifest import (
     FORMAT,
     MANIFEST,
@@ -39,6 +40,9 @@ from flaxformer_mt.errors import install
 from flaxformer_mt.files.atomic import replacing
 
 ASIDE = "data.partial"
+_LOOKED_AT = 1000  # validation lines whose script is compared with the language's
+_FEW_LETTERS = 200  # tell nothing
+_TOO_SMALL_SHARE = 0.1  # of letters in the language's script: text with many foreign names has more
 
 
 def prepare(
@@ -180,6 +184,8 @@ def _make(
     )
     if kept and kept.used:
         report(f"prepare: {len(kept.used):,} finished parts of an interrupted call were in {parts}")
+    for line in _in_other_scripts(config, [aside / name for name in VALID_TEXT]):
+        report(f"prepare: {line}")
     require_pairs(accounts, {key for _, key, corpus in named_corpora(config) if corpus.weight})
     manifests.require_unchanged(inputs)
     store = Store.open(aside)
@@ -217,6 +223,24 @@ def _put_vocabulary(directory: Path) -> None:
             os.replace(made, place)
         except OSError as error:
             raise PrepareError(f"{place}: cannot be written: {error.strerror}") from error
+
+
+def _in_other_scripts(config: DataConfig, files: Sequence[Path]) -> Iterator[str]:
+    """What is wrong with a language, or the order of the files, if a side has another script."""
+    languages = (config.src_lang, config.tgt_lang)
+    for side, language, file in zip(("src", "tgt"), languages, files, strict=True):
+        script = script_of(language)
+        if script is None:
+            continue
+        with file.open(encoding="utf-8", newline="\n") as lines:
+            beginning = "".join(itertools.islice(lines, _LOOKED_AT))
+        letters, share = share_in_script(beginning, script)
+        if letters >= _FEW_LETTERS and share < _TOO_SMALL_SHARE:
+            yield (
+                f"data.{side}_lang is '{language}', but only {share:.0%} of the letters in that "
+                f"side of data.valid are in its script, {script}: set the language, which decides "
+                f"how BLEU is tokenised and where sentences end, or swap the files"
+            )
 
 
 def _scripts(config: DataConfig) -> tuple[str, str]:

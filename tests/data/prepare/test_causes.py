@@ -63,6 +63,15 @@ def test_lines_that_end_in_carriage_returns_alone(config, tmp_path, end):
         prepare(config, directory=tmp_path / "run")
 
 
+@pytest.mark.parametrize(("language", "told"), [("zh", True), ("el", True), ("nl", False)])
+def test_a_language_of_another_script_than_the_text_is_told(config, tmp_path, language, told):
+    said: list[str] = []
+    write(tmp_path / "text", "valid", GOOD[:20])
+    prepare(replace(config, tgt_lang=language), directory=tmp_path / "run", report=said.append)
+    found = [line for line in said if f"data.tgt_lang is '{language}', but only 0%" in line]
+    assert len(found) == told, said
+
+
 def test_one_file_on_both_sides(config, tmp_path):
     os.symlink("train.en", tmp_path / "text" / "link.en")
     same = CorpusConfig(name="same", src="train.en", tgt="link.en")
