@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 LARGEST_SHARDS = 100_000
 LARGEST_NUMBER = 1e9  # where nothing else limits one; a larger one is a slip of the keys
+# Settings that name text.
+_TEXT_OF_CORPUS = re.compile(r"data\.(valid|(train|test)(\.[^.]+)?)(\.(src|tgt|path))?")
 _OVERRIDE = re.compile(r"--config\.([^=]+)(?:=(.*))?", re.DOTALL)
 
 
@@ -93,7 +95,7 @@ class _Parser(ArgumentParser):
         first: dict[str, str] = {}
         for override in overrides:
             key, _, value = override.partition("=")
-            if not key.startswith(("data.train", "data.valid", "data.test")):
+            if not _TEXT_OF_CORPUS.fullmatch(key):
                 continue
             if first.setdefault(key, value) != value:
                 self.error(
