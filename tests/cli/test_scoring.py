@@ -156,7 +156,7 @@ def test_a_run_scores_by_the_tokenisation_that_it_records(run, files):
 def test_files_of_other_lengths_are_named(run, files, trained):
     (files / "short.txt").write_text("ein Satz\n")
     short, ref = files / "short.txt", files / "test.de"
-    said = f"short.txt has 1 lines, {ref} has {SIZE}: line n of one belongs to line n of the other"
+    said = f"short.txt has 1 lines, {ref} has {SIZE}: they must match line by line"
     for call in (
         ("evaluate", "--hypotheses", short, "--ref", ref),
         ("evaluate", "--hypotheses", ref, "--ref", ref, "--src", short),

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from flaxformer_mt.config.languages import SCRIPT_OF
 from flaxformer_mt.config.schema import DataConfig
 from flaxformer_mt.data import vocabulary
 from flaxformer_mt.data.corpus import CorpusError, Drops, Source, open_split, paths
@@ -18,6 +17,7 @@ from flaxformer_mt.data.corpus.pairs import HELD_OUT, INVALID_UTF8, TRAINED_ON
 from flaxformer_mt.data.corpus.paths import AnyPath
 from flaxformer_mt.data.corpus.text_files import damage, open_text, tab_separated
 from flaxformer_mt.data.prepare.encode import record_bytes
+from flaxformer_mt.data.prepare.filters import script_of
 from flaxformer_mt.data.prepare.manifest import PrepareError, Report, named_corpora
 from flaxformer_mt.data.prepare.sieve import Record, Sieve, mix, resized, without_uneven
 from flaxformer_mt.data.prepare.spread import Spread
@@ -180,12 +180,12 @@ def require_decodable(
         return
     first = next(example for example in drops.examples if example.reason == INVALID_UTF8)
     language = config.src_lang if first.file == source.file_of("src") else config.tgt_lang
-    encoding = likely_encoding(_undecodable(source), SCRIPT_OF.get(language[:2], ""))
+    encoding = likely_encoding(_undecodable(source), script_of(language) or "")
     looks = f"it looks like {encoding}" if encoding else "it has another encoding"
-    into = f"iconv -f {encoding or 'ENCODING'} -t UTF-8 {first.file} > NEW"
     raise PrepareError(
         f"{key}: {number:,} of {read:,} lines aren't UTF-8, first {first.file}:{first.line} "
-        f"({first.detail}): {looks}; convert the file: {into}"
+        f"({first.detail}): {looks}; convert the file: "
+        f"iconv -f {encoding or 'ENCODING'} -t UTF-8 {first.file} > NEW"
     )
 
 
