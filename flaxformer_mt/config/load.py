@@ -71,6 +71,32 @@ def load_config(
     `TYPICAL` pairs. `tell` is called with what is assumed of the text's languages. Raises
     ConfigError naming file or override, key and nearest valid name.
     """
+    config = _of_file(spec)
+    free = _free_sizes(config, overrides)  # before an override can set a default on purpose
+    apply_overrides(config, overrides)
+    if config.sizes == "corpus":
+        _put(config, sized(TYPICAL), free)
+        if recorded is not None:
+            _put(config, flatten(recorded), free)
+            config.sizes = recorded.sizes
+        elif count is not None and config.data.train:
+            data = freeze(config, spec).data
+            _put(config, sized(count(data), (data.src_lang, data.tgt_lang)), free)
+            config.sizes = "given"
+
+    frozen = _with_position_scale(freeze(config, spec), recorded)
+    if recorded is not None:
+        frozen = _ordered_as(recorded, frozen)
+    refuse_vain(frozen, overrides, spec, recorded=recorded)
+    if tell is not None and recorded is None:
+        set_languages = {name: config.data[name] for name in ("src_lang", "tgt_lang")}
+        if assumption := assumed(dataclasses.replace(frozen.data, **set_languages)):
+            tell(assumption)
+    return frozen
+
+
+def _of_file(spec: str) -> ConfigDict:
+    """What `get_config` of `FILE[:variant]` gives, filled up with defaults. Raises ConfigError."""
     name, _, variant = spec.partition(":")
     path = find_config(name)
     get_config: Any = None
@@ -86,46 +112,35 @@ def load_config(
         plain = get_config is not None and type(error) is ValueError
         raise ConfigError(f"{spec}: {error}" if plain else _explained(error, path)) from error
     if not isinstance(config, ConfigDict):
-        advice = "start from default_config()"
-        raise ConfigError(f"{path}: get_config returned {config!r}, not a ConfigDict: {advice}")
+        raise ConfigError(
+            f"{path}: get_config returned {config!r}, not a ConfigDict: start from default_config()"
+        )
     fill(config.unlock(), default_config(), "", spec)
-    # Before an override can set a default on purpose.
+    return config
+
+
+def _free_sizes(config: ConfigDict, overrides: Sequence[str] | Mapping[str, Any]) -> frozenset[str]:
+    """The keys of `sized` that neither the config's file nor an override sets."""
     value = functools.partial(functools.reduce, lambda node, part: node[part])
-    known = sized(TYPICAL, ("zh", "en"))  # any keys that `sized` has
-    free = [key for key in known if value(key.split("."), config) == default_of(key)]
-    apply_overrides(config, overrides)
-    if config.sizes == "corpus":
-        given = {override.partition("=")[0] for override in overrides}
-        free = [key for key in free if key not in given]
-        # What fits only something else is free with it alone.
-        if not {"model.tie", "data.vocabulary.shared"} <= {*free}:
-            free = [key for key in free if key not in ("model.tie", "data.vocabulary.shared")]
-        if "data.vocabulary.size" not in free:
-            free = [key for key in free if key != "data.vocabulary.soft_size"]
+    given = {override.partition("=")[0] for override in overrides}
+    free = {
+        key
+        for key in sized(TYPICAL, ("zh", "en"))  # all keys that there are
+        if key not in given and value(key.split("."), config) == default_of(key)
+    }
+    # A tie that fits only separate vocabularies is chosen together with them.
+    joint = {"model.tie", "data.vocabulary.shared"}
+    if not joint <= free:
+        free -= joint
+    if "data.vocabulary.size" not in free:
+        free.discard("data.vocabulary.soft_size")
+    return frozenset(free)
 
-        def put(values: Mapping[str, Any]) -> None:
-            with config.ignore_type():
-                config.update_from_flattened_dict(
-                    {key: values.get(key, default_of(key)) for key in free}
-                )
 
-        put(sized(TYPICAL))
-        if recorded is not None:
-            put(flatten(recorded))
-            config.sizes = recorded.sizes
-        elif count is not None and config.data.train:
-            data = freeze(config, spec).data
-            put(sized(count(data), (data.src_lang, data.tgt_lang)))
-            config.sizes = "given"
-    frozen = _with_position_scale(freeze(config, spec), recorded)
-    if recorded is not None:
-        frozen = _ordered_as(recorded, frozen)
-    refuse_vain(frozen, overrides, spec, recorded=recorded)
-    said = {name: config.data[name] for name in ("src_lang", "tgt_lang")}
-    assumption = assumed(dataclasses.replace(frozen.data, **said))
-    if tell is not None and recorded is None and assumption:
-        tell(assumption)
-    return frozen
+def _put(config: ConfigDict, values: Mapping[str, Any], keys: Iterable[str]) -> None:
+    """Sets `keys` to their `values`, or to their defaults, in place."""
+    with config.ignore_type():
+        config.update_from_flattened_dict({key: values.get(key, default_of(key)) for key in keys})
 
 
 def _with_position_scale(
