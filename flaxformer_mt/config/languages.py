@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from flaxformer_mt.config.schema import DataConfig
+from flaxformer_mt.config.schema import CorpusConfig, DataConfig
 
 # ISO 639 codes of languages by the script they are usually written in.
 _LANGUAGES = {
@@ -199,24 +199,29 @@ def _same(code: str) -> str:
 
 def _hints(data: DataConfig, side: str) -> dict[str, _Hint]:
     """Language -> the first name that tells it; those that are sure, if any."""
-    found: list[_Hint] = []
     corpora = {f"data.train.{corpus.name}": corpus for corpus in data.train}
-    for key, corpus in {**corpora, "data.valid": data.valid}.items():
-        name = getattr(corpus, side)
-        other = corpus.tgt if side == "src" else corpus.src
-        if corpus.src and corpus.tgt and (told := _told(name, other)):
-            code, sure = told
-            found.append(_Hint(code, f"'{key}.{side}' = '{name}'", sure))
-        elif pair := _pair_in(corpus.path or name):
-            # Some name a pair by the alphabet, whatever comes first in the file.
-            code = _code_of(pair[0] if side == "src" else pair[1]) or ""
-            setting, value = ("path", corpus.path) if corpus.path else (side, name)
-            found.append(_Hint(code, f"'{key}.{setting}' = '{value}'", sure=False))
+    corpora["data.valid"] = data.valid
+    every = [hint for key, corpus in corpora.items() if (hint := _hint(key, corpus, side))]
     hints: dict[str, _Hint] = {}
-    sure_ones = [hint for hint in found if hint.sure]
-    for hint in sure_ones or found:
+    for hint in [hint for hint in every if hint.sure] or every:
         hints.setdefault(_same(hint.code), hint)
     return hints
+
+
+def _hint(key: str, corpus: CorpusConfig, side: str) -> _Hint | None:
+    """What the names of a corpus tell of a side's language."""
+    name, other = corpus.src, corpus.tgt
+    if side == "tgt":
+        name, other = other, name
+    if name and other and (told := _told(name, other)):
+        code, sure = told
+        return _Hint(code, f"'{key}.{side}' = '{name}'", sure)
+    if pair := _pair_in(corpus.path or name):
+        # Some name a pair by the alphabet, whatever comes first in the file.
+        named = _code_of(pair[0] if side == "src" else pair[1])
+        setting, value = ("path", corpus.path) if corpus.path else (side, name)
+        return _Hint(named, f"'{key}.{setting}' = '{value}'", sure=False) if named else None
+    return None
 
 
 def _told(name: str, other: str) -> tuple[str, bool] | None:

@@ -230,31 +230,42 @@ def _let_go(config: ConfigDict, given: Sequence[str]) -> None:
 
     They come from the config file, or from the run whose settings these are.
     """
-
-    def is_given(key: str) -> bool:
-        return any(f"{other}.".startswith(f"{key}.") for other in given)
-
-    data, batch = config.data, config.data.batch
-    if is_given("data.valid_fraction") and data.valid_fraction and not is_given("data.valid"):
-        data.valid = corpus()
-    elif is_given("data.valid") and not is_given("data.valid_fraction"):
-        data.valid_fraction = 0.0
-    if is_given("data.batch.form") and batch.form == "bucket":
+    _let_go_of_text(config.data, given)
+    batch, vocabulary = config.data.batch, config.data.vocabulary
+    if _is_given("data.batch.form", given) and batch.form == "bucket":
         for key in ("src_length", "tgt_length"):
-            if not is_given(f"data.batch.{key}"):
+            if not _is_given(f"data.batch.{key}", given):
                 batch[key] = 0
+    if _is_given("data.vocabulary.tgt_types", given) and vocabulary.tgt_types == "pieces":
+        if not _is_given("data.vocabulary.tgt_words", given):
+            vocabulary.tgt_words = ()
+    _let_go_of_axes(config.mesh, given)
+
+
+def _let_go_of_text(data: ConfigDict, given: Sequence[str]) -> None:
+    is_fraction_given = _is_given("data.valid_fraction", given)
+    if _is_given("data.valid", given):
+        if not is_fraction_given:
+            data.valid_fraction = 0.0
+    elif is_fraction_given and data.valid_fraction:
+        data.valid = corpus()
     # Two files have no weight, so they are no mixture.
     weighted = any(item.get("weight") for item in data.train.values())
-    if "data.train" in given and not weighted and not is_given("data.epoch_pairs"):
+    if "data.train" in given and not weighted and not _is_given("data.epoch_pairs", given):
         data.epoch_pairs = 0
-    types = is_given("data.vocabulary.tgt_types") and not is_given("data.vocabulary.tgt_words")
-    if types and data.vocabulary.tgt_types == "pieces":
-        data.vocabulary.tgt_words = ()
-    sizes = [key for key in ("data", "fsdp", "tensor") if config.mesh[key] == -1]
-    if len(sizes) > 1 and any(is_given(f"mesh.{key}") for key in sizes):
-        for key in sizes:
-            if not is_given(f"mesh.{key}"):
-                config.mesh[key] = 1
+
+
+def _let_go_of_axes(mesh: ConfigDict, given: Sequence[str]) -> None:
+    """At most one axis takes the devices that remain (-1)."""
+    remaining = [key for key in ("data", "fsdp", "tensor") if mesh[key] == -1]
+    inherited = [key for key in remaining if not _is_given(f"mesh.{key}", given)]
+    if 0 < len(inherited) < len(remaining):
+        for key in inherited:
+            mesh[key] = 1
+
+
+def _is_given(key: str, given: Sequence[str]) -> bool:
+    return any(f"{other}.".startswith(f"{key}.") for other in given)
 
 
 def _apply(config: ConfigDict, key: str, value: Any) -> None:

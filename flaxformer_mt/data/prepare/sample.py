@@ -83,22 +83,17 @@ def train_vocabulary(
     """
     opened = open_split(config, "train")
     sources = [source for _, _, source in opened]
-    counts = [0] * len(sources)
     weights = [corpus.weight for _, corpus, _ in opened]
-    shares = [weight / sum(weights) for weight in weights] if all(weights) else [1.0]
-    groups = [[source] for source in sources] if all(weights) else [sources]
+    shares, groups = [1.0], [sources]
+    if all(weights):
+        shares = [weight / sum(weights) for weight in weights]
+        groups = [[source] for source in sources]
     size = config.vocabulary.sample
     what = "prepare: reading text for the vocabulary"
-    share = share_of(text_bytes(*sources))
-    drawn: list[Any] = []
-    with Meter(what, report, unit="pairs", share=share, terminal=bar) as meter:
-        places = {id(source): number for number, source in enumerate(sources)}
-        for group, part in zip(groups, shares, strict=True):
-            records = _records(group, places, counts, meter, spread)
-            drawn.append(sample(records, math.ceil(part * size), seed))
-    if spread:
-        for group_drawn, group in zip(drawn, groups, strict=True):
-            _read(group_drawn, group, spread)
+    share_read = share_of(text_bytes(*sources))
+    with Meter(what, report, unit="pairs", share=share_read, terminal=bar) as meter:
+        sample_sizes = [math.ceil(share * size) for share in shares]
+        drawn, counts = _draw(groups, sample_sizes, seed, meter, spread)
     # Checked after drawing: checking a large corpus takes minutes.
     sieve = Sieve(config, scripts)
     pools = [sieve.kept(pool) for pool in drawn]
@@ -119,6 +114,26 @@ def train_vocabulary(
         report(f"prepare: {line}")
     report(f"prepare: the vocabulary has {sizes(vocabularies)}")
     return vocabularies, sum(map(len, left)), counts
+
+
+def _draw(
+    groups: Sequence[Sequence[Source]],
+    sample_sizes: Sequence[int],
+    seed: int,
+    meter: Meter,
+    spread: Spread | None,
+) -> tuple[list[list[Any]], list[int]]:
+    """A sample of each group of corpora, and how many records each corpus has."""
+    sources = [source for group in groups for source in group]
+    places = {id(source): number for number, source in enumerate(sources)}
+    counts = [0] * len(sources)
+    drawn: list[list[Any]] = []
+    for group, size in zip(groups, sample_sizes, strict=True):
+        drawn.append(sample(_records(group, places, counts, meter, spread), size, seed))
+    if spread:
+        for records, group in zip(drawn, groups, strict=True):
+            _read(records, group, spread)
+    return drawn, counts
 
 
 def _trained(
