@@ -173,11 +173,15 @@ def nothing_left(split: str, drops: Sequence[Drops]) -> PrepareError:
         return PrepareError(f"data.{split}: the corpus is empty")
     pairs = f"{whole.total:,} pairs"
     if whole.counts.keys() == {TRAINED_ON}:
-        advice = "raise it, or set data.valid to text of its own"
-        return PrepareError(f"data.valid_fraction holds out none of the {pairs}: {advice}")
+        return PrepareError(
+            f"data.valid_fraction holds out none of the {pairs}: raise it, or set data.valid to "
+            "text of its own"
+        )
     if whole.counts.keys() == {HELD_OUT}:
-        advice = "lower it; pairs with the same source stay together"
-        return PrepareError(f"data.valid_fraction holds out all {pairs}: {advice}")
+        return PrepareError(
+            f"data.valid_fraction holds out all {pairs}: lower it; pairs with the same source "
+            "stay together"
+        )
     first = next(example for one in drops for example in one.examples)
     dropped = f"all {pairs} were dropped: {whole.describe()}"
     return PrepareError(f"data.{split}: {dropped}; the first: {first}")
