@@ -179,6 +179,14 @@ def test_json_and_options_and_nothing_left_behind(run, files):
     assert "intervals" not in scores and sorted(files.iterdir()) == before
 
 
+def test_a_recorded_language_goes_before_names_of_folders(run, files):
+    text = ["--ref", files / "test.de", "--output", files / "en-zh", "--resamples", 0, "--no-ter"]
+    run("evaluate", "--hypotheses", files / "one.txt", "--name", "a", *text, status=0)
+    system = files / "en-zh" / "a.json"
+    done = run("compare", system, files / "two.txt", "--resamples", 10, "--trials", 10, status=0)
+    assert "tok:moses-de" in done.output and "tok:zh" not in done.output
+
+
 def test_a_run_is_evaluated_and_compared_with_a_file(run, files, trained):
     sides = ["--src", files / "test.en", "--ref", files / "test.de"]
     done = run("evaluate", "--workdir", trained, *sides, "--beam-size", 1, "--examples", 3, *FAST)
