@@ -141,7 +141,7 @@ class _Once(argparse._StoreAction):
     def __call__(
         self, parser: Any, namespace: Namespace, values: Any, option_string: str | None = None
     ) -> None:
-        if option_string is not None and self.type is None and self.choices is None:
+        if option_string is not None and self.type in (None, text) and self.choices is None:
             parser.once(self.option_strings[0])
         super().__call__(parser, namespace, values, option_string)
 
