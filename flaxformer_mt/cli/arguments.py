@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 LARGEST_SHARDS = 100_000
 LARGEST_NUMBER = 1e9  # where nothing else limits one; a larger one is a slip of the keys
+# Settings that name text.
+_TEXT_OF_CORPUS = re.compile(r"data\.(valid|(train|test)(\.[^.]+)?)(\.(src|tgt|path))?")
 _OVERRIDE = re.compile(r"--config\.([^=]+)(?:=(.*))?", re.DOTALL)
 
 
@@ -93,7 +95,7 @@ class _Parser(ArgumentParser):
         first: dict[str, str] = {}
         for override in overrides:
             key, _, value = override.partition("=")
-            if not key.startswith(("data.train", "data.valid", "data.test")):
+            if not _TEXT_OF_CORPUS.fullmatch(key):
                 continue
             if first.setdefault(key, value) != value:
                 self.error(
@@ -141,8 +143,7 @@ class _Once(argparse._StoreAction):
     def __call__(
         self, parser: Any, namespace: Namespace, values: Any, option_string: str | None = None
     ) -> None:
-        is_text = self.type in (None, text) and self.choices is None
-        if option_string is not None and is_text:
+        if option_string is not None and self.type in (None, text) and self.choices is None:
             parser.once(self.option_strings[0])
         super().__call__(parser, namespace, values, option_string)
 

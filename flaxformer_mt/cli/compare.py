@@ -56,11 +56,13 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         reference = options.ref or options.testset, references
         for each in systems:
             require_aligned((each.name, each.hypotheses), reference)
+    # What an evaluation recorded goes before the names of its files and folders.
+    recorded = next((system.language for system in systems if system.language), "")
     known = common_scoring(
         systems,
         tokenizer=options.tokenize,
         lowercase=options.lowercase,
-        language=language_of(options),
+        language=recorded if options.langpair is None and recorded else language_of(options),
     )
     comparison = compare(
         systems,

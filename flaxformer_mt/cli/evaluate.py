@@ -30,6 +30,7 @@ from flaxformer_mt.cli.scoring import (
     check_testset_options,
     given_text,
     language_of,
+    languages_of,
     require_aligned,
     scoring,
 )
@@ -107,7 +108,7 @@ def evaluate_run(options: Namespace, parser: ArgumentParser, processes: Processe
     run = open_run(options.workdir)
     data = config_of(run).data
     if options.langpair is not None and options.tgt_lang is None:
-        theirs = [base_language(code) for code in str(options.langpair).split("-", 1)]
+        theirs = [base_language(code) for code in languages_of(options.langpair)]
         if theirs != [base_language(data.src_lang), base_language(data.tgt_lang)]:
             pair = f"{data.src_lang} to {data.tgt_lang}"
             parser.error(

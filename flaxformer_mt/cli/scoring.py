@@ -6,12 +6,11 @@ import functools
 import re
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from collections.abc import Sequence
-from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from flaxformer_mt.api import say
 from flaxformer_mt.cli.arguments import flags
-from flaxformer_mt.config.languages import SCRIPT_OF, base_language
+from flaxformer_mt.config.languages import base_language, language_pair, target_language_of
 from flaxformer_mt.evaluation.comet import MODEL, require_comet
 from flaxformer_mt.evaluation.evaluate import read_segments
 from flaxformer_mt.evaluation.metrics import TOKENIZERS, ScoringError
@@ -25,14 +24,13 @@ if TYPE_CHECKING:
 
 
 _CODE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
-_FLORES = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")
 _METRICS = {
     f"--tokenize {'|'.join(TOKENIZERS)}": "sacreBLEU's tokenisation; none: the text is already "
     "tokenised (default: the run's, else by target language: sacreBLEU's choice, or char for other "
     "text without blanks between words)",
     "--lowercase": "BLEU and chrF ignore case",
-    "--tgt-lang CODE": "target language for the paper's BLEU, which has rules for "
-    f"{', '.join(LANGUAGES)} (default: from the run, --langpair or the reference's file name)",
+    "--tgt-lang CODE": "target language, which decides the tokenisation; the paper's BLEU has "
+    f"rules for {', '.join(LANGUAGES)} (default: from the run, --langpair or the names of files)",
     "--no-ter": "skip TER, the slowest metric",
 }
 _RESAMPLING = {
@@ -101,28 +99,29 @@ def language_of(options: Namespace) -> str:
     """The target language from `--langpair`, or from the name of `--ref` or else of a file of
     hypotheses: `test.de`, `ref.de_AT.xz`, `zho_Hans.devtest`."""
     if options.langpair is not None:
-        return str(options.langpair).rpartition("-")[2]
+        return languages_of(options.langpair)[1]
     files = [options.ref, getattr(options, "hypotheses", None)]
     files += [system.rpartition("=")[2] for system in getattr(options, "systems", [])]
-    named = (_language_in(PurePath(file).name) for file in files if file is not None)
+    named = (target_language_of(file, options.src or "") for file in files if file is not None)
     return next(filter(None, named), "")
 
 
-def _language_in(name: str) -> str:
-    """The language that a file's name ends in or, in FLORES's form, begins with; or nothing."""
-    first, *endings = name.split(".")
-    for part in reversed(endings):
-        if _CODE.fullmatch(part) and base_language(part) in SCRIPT_OF:
-            return part
-    return first if _FLORES.fullmatch(first) and base_language(first) in SCRIPT_OF else ""
+def languages_of(langpair: str) -> tuple[str, str]:
+    """Both codes of `--langpair`, which may name regions: `en-pt-BR`."""
+    src, _, tgt = langpair.partition("-")
+    return language_pair(langpair) or (src, tgt)
 
 
-def require_aligned(one: tuple[str, Sequence[str]], other: tuple[str, Sequence[str]]) -> None:
-    """Raises ScoringError naming both files, or what their names are, if one has more lines."""
-    (name, lines), (other_name, other_lines) = one, other
+def require_aligned(
+    hypotheses: tuple[str, Sequence[str]], references: tuple[str, Sequence[str]]
+) -> None:
+    """Raises ScoringError, naming both, if two texts, each with its name, differ in length."""
+    (name, lines), (other_name, other_lines) = hypotheses, references
     if len(lines) != len(other_lines):
-        counts = f"{name} has {len(lines):,} lines, {other_name} has {len(other_lines):,}"
-        raise ScoringError(f"{counts}: line n of one belongs to line n of the other")
+        raise ScoringError(
+            f"{name} has {len(lines):,} lines, {other_name} has {len(other_lines):,}: "
+            "they must match line by line"
+        )
 
 
 def given_text(

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from flaxformer_mt.config.schema import DataConfig
+from flaxformer_mt.config.schema import CorpusConfig, DataConfig
 
 # ISO 639 codes of languages by the script they are usually written in.
 _LANGUAGES = {
@@ -72,10 +72,22 @@ _SHORT_CODES = dict(pair.split(":") for pair in _LONGER.split())
 _SAME = {"iw": "he", "in": "id", "ji": "yi", "jw": "jv", "mo": "ro"}
 _SAME |= {"nb": "no", "nn": "no", "tl": "fil", "ckb": "ku", "kmr": "ku", "prs": "fa", "arz": "ar"}
 _SAME |= {"azb": "az", "sh": "sr", "yue": "zh", "wuu": "zh"}
+# Hans and Hant are the simplified and the traditional form of Hani.
 _SCRIPTS = {*SCRIPT_OF.values(), "Hans", "Hant"} - {""}
+_WITHOUT_BLANKS = {*"Thai Laoo Tibt Mymr Khmr Jpan Hani Hans Hant".split()}
 # Endings that say nothing of the language: how the text was processed, and the file's form.
 _FORMS = "txt text tok tc lc bpe spm sp raw clean norm dedup gz xz zst bz2 zip".split()
 _CODE = re.compile(r"([A-Za-z]{2,3})(?:[-_]([A-Za-z]{4}))?(?:[-_]([A-Za-z]{2,3}|[0-9]{3}))?")
+_WITH_SUBTAGS = "[a-z]{2,3}(?:[-_](?:[A-Z][a-z]{3}|[A-Z]{2}|[0-9]{3}))*"
+_PAIR = re.compile(f"({_WITH_SUBTAGS})[-_]({_WITH_SUBTAGS})")
+# Regions in small letters that are also codes of languages: no pairs.
+_REGIONAL = set(
+    """
+    af-za am-et ar-ae ar-sa bn-in bs-ba de-be de-ch en-ca en-ie en-in en-za es-ar es-co es-cr es-cu
+    et-ee fr-be fr-ca fr-ch ga-ie hi-in hy-am it-ch ko-kr lo-la ms-my nl-be pt-br sl-si sv-se ta-in
+    zh-sg zh-tw
+    """.split()
+)
 _DEFAULTS = {"src": "en", "tgt": "de"}  # the built-in grammar's
 
 
@@ -93,16 +105,38 @@ def base_language(code: str) -> str:
     return _SHORT_CODES.get(language, language)
 
 
-# ISO 15924 codes: Hans and Hant are Hani's simplified and traditional forms.
-_SCRIPTS_WITHOUT_BLANKS = {*"Thai Laoo Tibt Mymr Khmr Jpan Hani Hans Hant".split()}
+def written_script(code: str) -> str:
+    """The script that a code names (`Latn` of `sr_Latn`), else its language's usual one, by ISO
+    15924; empty if unknown."""
+    _, *subtags = re.split("[-_]", code)
+    scripts = [subtag.capitalize() for subtag in subtags if re.fullmatch("[A-Za-z]{4}", subtag)]
+    return scripts[0] if scripts else SCRIPT_OF.get(base_language(code), "")
 
 
 def is_written_without_blanks(code: str) -> bool:
     """Whether text of the language has no blanks between words; a code may name its script."""
-    _, *subtags = re.split("[-_]", code)
-    scripts = [subtag.capitalize() for subtag in subtags if re.fullmatch("[A-Za-z]{4}", subtag)]
-    usual = SCRIPT_OF.get(base_language(code), "")
-    return (scripts[0] if scripts else usual) in _SCRIPTS_WITHOUT_BLANKS
+    return written_script(code) in _WITHOUT_BLANKS
+
+
+def language_pair(text: str) -> tuple[str, str] | None:
+    """The two known languages that a text such as `en-de`, `fra-eng` or `en-pt_BR` joins."""
+    match = _PAIR.fullmatch(text)
+    if match is None or not all(base_language(code) in SCRIPT_OF for code in match.groups()):
+        return None
+    return match[1], match[2]
+
+
+def target_language_of(name: str, source_name: str = "") -> str:
+    """The target language that the name of a file of targets tells, as training reads names.
+
+    `source_name`, of the file of sources, makes more parts of the name tell. A pair such as `en-zh`
+    tells it too. Empty if nothing does.
+    """
+    if told := _told(name, source_name):
+        code, _ = told
+        return code
+    pair = _pair_in(name)
+    return pair[1] if pair else ""
 
 
 def with_languages(data: DataConfig) -> DataConfig:
@@ -165,29 +199,36 @@ def _same(code: str) -> str:
 
 def _hints(data: DataConfig, side: str) -> dict[str, _Hint]:
     """Language -> the first name that tells it; those that are sure, if any."""
-    found: list[_Hint] = []
     corpora = {f"data.train.{corpus.name}": corpus for corpus in data.train}
-    for key, corpus in {**corpora, "data.valid": data.valid}.items():
-        if corpus.src and corpus.tgt:
-            name = getattr(corpus, side)
-            other = corpus.tgt if side == "src" else corpus.src
-            if told := _told(name, other):
-                code, sure = told
-                found.append(_Hint(code, f"'{key}.{side}' = '{name}'", sure))
+    corpora["data.valid"] = data.valid
+    every = [hint for key, corpus in corpora.items() if (hint := _hint(key, corpus, side))]
     hints: dict[str, _Hint] = {}
-    sure_ones = [hint for hint in found if hint.sure]
-    for hint in sure_ones or found:
+    for hint in [hint for hint in every if hint.sure] or every:
         hints.setdefault(_same(hint.code), hint)
     return hints
+
+
+def _hint(key: str, corpus: CorpusConfig, side: str) -> _Hint | None:
+    """What the names of a corpus tell of a side's language."""
+    name, other = corpus.src, corpus.tgt
+    if side == "tgt":
+        name, other = other, name
+    if name and other and (told := _told(name, other)):
+        code, sure = told
+        return _Hint(code, f"'{key}.{side}' = '{name}'", sure)
+    if pair := _pair_in(corpus.path or name):
+        # Some name a pair by the alphabet, whatever comes first in the file.
+        named = _code_of(pair[0] if side == "src" else pair[1])
+        setting, value = ("path", corpus.path) if corpus.path else (side, name)
+        return _Hint(named, f"'{key}.{setting}' = '{value}'", sure=False) if named else None
+    return None
 
 
 def _told(name: str, other: str) -> tuple[str, bool] | None:
     """The code in a file's name or a key, and whether it is sure, given that of the other side."""
     parts, others = _parts(name), _parts(other)
-    if parts and (code := _code_of(parts[-1])):
-        # `train.de-en` of both sides names their pair.
-        if [parts[-1]] != others[-1:] or not re.search("[-_][a-z]{2}$", parts[-1]):
-            return code, True
+    if code := _code_of(parts[-1]):
+        return code, True
     for part in reversed(parts):
         if part not in others and (code := _code_of(part)):
             return code, True
@@ -195,6 +236,13 @@ def _told(name: str, other: str) -> tuple[str, bool] | None:
     if mine and theirs and _same(mine) != _same(theirs):
         return mine, False
     return None
+
+
+def _pair_in(name: str) -> tuple[str, str] | None:
+    """The pair of languages that a part of a path is: of `train.fr-es.tsv`, `en-de/*.parquet`."""
+    *folders, last = name.split("/")
+    parts = [*reversed(last.split(".")), *reversed(folders)]
+    return next(filter(None, map(language_pair, parts)), None)
 
 
 def _parts(name: str) -> list[str]:
@@ -221,6 +269,9 @@ def _loose(name: str, other: str) -> str | None:
 def _code_of(text: str) -> str | None:
     """The code that a text is, in its short form: `fr` of `fra_Latn`, `zh_Hans` of `zho_Hans`."""
     if not (match := _CODE.fullmatch(text)):
+        return None
+    pair = language_pair(text)
+    if pair and _same(pair[0]) != _same(pair[1]) and text.replace("_", "-") not in _REGIONAL:
         return None
     language, script, _ = match.groups()
     short = base_language(language)

@@ -72,6 +72,32 @@ def load_config(
     `TYPICAL` pairs. `tell` is called with what is assumed of the text's languages. Raises
     ConfigError naming file or override, key and nearest valid name.
     """
+    config = _of_file(spec)
+    free = _free_sizes(config, overrides)  # before an override can set a default on purpose
+    apply_overrides(config, overrides)
+    if config.sizes == "corpus":
+        _put(config, sized(TYPICAL), free)
+        if recorded is not None:
+            _put(config, flatten(recorded), free)
+            config.sizes = recorded.sizes
+        elif count is not None and config.data.train:
+            data = freeze(config, spec).data
+            _put(config, sized(count(data), (data.src_lang, data.tgt_lang)), free)
+            config.sizes = "given"
+
+    frozen = _with_position_scale(freeze(config, spec), recorded)
+    if recorded is not None:
+        frozen = _ordered_as(recorded, frozen)
+    refuse_vain(frozen, overrides, spec, recorded=recorded)
+    if tell is not None and recorded is None:
+        set_languages = {name: config.data[name] for name in ("src_lang", "tgt_lang")}
+        if assumption := assumed(dataclasses.replace(frozen.data, **set_languages)):
+            tell(assumption)
+    return frozen
+
+
+def _of_file(spec: str) -> ConfigDict:
+    """What `get_config` of `FILE[:variant]` gives, filled up with defaults. Raises ConfigError."""
     name, _, variant = spec.partition(":")
     path = find_config(name)
     get_config: Any = None
@@ -87,46 +113,35 @@ def load_config(
         plain = get_config is not None and type(error) is ValueError
         raise ConfigError(f"{spec}: {error}" if plain else _explained(error, path)) from error
     if not isinstance(config, ConfigDict):
-        advice = "start from default_config()"
-        raise ConfigError(f"{path}: get_config returned {config!r}, not a ConfigDict: {advice}")
+        raise ConfigError(
+            f"{path}: get_config returned {config!r}, not a ConfigDict: start from default_config()"
+        )
     fill(config.unlock(), default_config(), "", spec)
-    # Before an override can set a default on purpose.
+    return config
+
+
+def _free_sizes(config: ConfigDict, overrides: Sequence[str] | Mapping[str, Any]) -> frozenset[str]:
+    """The keys of `sized` that neither the config's file nor an override sets."""
     value = functools.partial(functools.reduce, lambda node, part: node[part])
-    known = sized(TYPICAL, ("zh", "en"))  # any keys that `sized` has
-    free = [key for key in known if value(key.split("."), config) == default_of(key)]
-    apply_overrides(config, overrides)
-    if config.sizes == "corpus":
-        given = {override.partition("=")[0] for override in overrides}
-        free = [key for key in free if key not in given]
-        # What fits only something else is free with it alone.
-        if not {"model.tie", "data.vocabulary.shared"} <= {*free}:
-            free = [key for key in free if key not in ("model.tie", "data.vocabulary.shared")]
-        if "data.vocabulary.size" not in free:
-            free = [key for key in free if key != "data.vocabulary.soft_size"]
+    given = {override.partition("=")[0] for override in overrides}
+    free = {
+        key
+        for key in sized(TYPICAL, ("zh", "en"))  # all keys that there are
+        if key not in given and value(key.split("."), config) == default_of(key)
+    }
+    # A tie that fits only separate vocabularies is chosen together with them.
+    joint = {"model.tie", "data.vocabulary.shared"}
+    if not joint <= free:
+        free -= joint
+    if "data.vocabulary.size" not in free:
+        free.discard("data.vocabulary.soft_size")
+    return frozenset(free)
 
-        def put(values: Mapping[str, Any]) -> None:
-            with config.ignore_type():
-                config.update_from_flattened_dict(
-                    {key: values.get(key, default_of(key)) for key in free}
-                )
 
-        put(sized(TYPICAL))
-        if recorded is not None:
-            put(flatten(recorded))
-            config.sizes = recorded.sizes
-        elif count is not None and config.data.train:
-            data = freeze(config, spec).data
-            put(sized(count(data), (data.src_lang, data.tgt_lang)))
-            config.sizes = "given"
-    frozen = _with_position_scale(freeze(config, spec), recorded)
-    if recorded is not None:
-        frozen = _ordered_as(recorded, frozen)
-    refuse_vain(frozen, overrides, spec, recorded=recorded)
-    said = {name: config.data[name] for name in ("src_lang", "tgt_lang")}
-    assumption = assumed(dataclasses.replace(frozen.data, **said))
-    if tell is not None and recorded is None and assumption:
-        tell(assumption)
-    return frozen
+def _put(config: ConfigDict, values: Mapping[str, Any], keys: Iterable[str]) -> None:
+    """Sets `keys` to their `values`, or to their defaults, in place."""
+    with config.ignore_type():
+        config.update_from_flattened_dict({key: values.get(key, default_of(key)) for key in keys})
 
 
 def _with_position_scale(
@@ -216,31 +231,42 @@ def _let_go(config: ConfigDict, given: Sequence[str]) -> None:
 
     They come from the config file, or from the run whose settings these are.
     """
-
-    def is_given(key: str) -> bool:
-        return any(f"{other}.".startswith(f"{key}.") for other in given)
-
-    data, batch = config.data, config.data.batch
-    if is_given("data.valid_fraction") and data.valid_fraction and not is_given("data.valid"):
-        data.valid = corpus()
-    elif is_given("data.valid") and not is_given("data.valid_fraction"):
-        data.valid_fraction = 0.0
-    if is_given("data.batch.form") and batch.form == "bucket":
+    _let_go_of_text(config.data, given)
+    batch, vocabulary = config.data.batch, config.data.vocabulary
+    if _is_given("data.batch.form", given) and batch.form == "bucket":
         for key in ("src_length", "tgt_length"):
-            if not is_given(f"data.batch.{key}"):
+            if not _is_given(f"data.batch.{key}", given):
                 batch[key] = 0
+    if _is_given("data.vocabulary.tgt_types", given) and vocabulary.tgt_types == "pieces":
+        if not _is_given("data.vocabulary.tgt_words", given):
+            vocabulary.tgt_words = ()
+    _let_go_of_axes(config.mesh, given)
+
+
+def _let_go_of_text(data: ConfigDict, given: Sequence[str]) -> None:
+    is_fraction_given = _is_given("data.valid_fraction", given)
+    if _is_given("data.valid", given):
+        if not is_fraction_given:
+            data.valid_fraction = 0.0
+    elif is_fraction_given and data.valid_fraction:
+        data.valid = corpus()
     # Two files have no weight, so they are no mixture.
     weighted = any(item.get("weight") for item in data.train.values())
-    if "data.train" in given and not weighted and not is_given("data.epoch_pairs"):
+    if "data.train" in given and not weighted and not _is_given("data.epoch_pairs", given):
         data.epoch_pairs = 0
-    types = is_given("data.vocabulary.tgt_types") and not is_given("data.vocabulary.tgt_words")
-    if types and data.vocabulary.tgt_types == "pieces":
-        data.vocabulary.tgt_words = ()
-    sizes = [key for key in ("data", "fsdp", "tensor") if config.mesh[key] == -1]
-    if len(sizes) > 1 and any(is_given(f"mesh.{key}") for key in sizes):
-        for key in sizes:
-            if not is_given(f"mesh.{key}"):
-                config.mesh[key] = 1
+
+
+def _let_go_of_axes(mesh: ConfigDict, given: Sequence[str]) -> None:
+    """At most one axis takes the devices that remain (-1)."""
+    remaining = [key for key in ("data", "fsdp", "tensor") if mesh[key] == -1]
+    inherited = [key for key in remaining if not _is_given(f"mesh.{key}", given)]
+    if 0 < len(inherited) < len(remaining):
+        for key in inherited:
+            mesh[key] = 1
+
+
+def _is_given(key: str, given: Sequence[str]) -> bool:
+    return any(f"{other}.".startswith(f"{key}.") for other in given)
 
 
 def _apply(config: ConfigDict, key: str, value: Any) -> None:

@@ -1,17 +1,16 @@
 """The paper's recipes, as changes to the defaults (its base model), and settings by corpus size."""
 
-import re
 from typing import Any, Literal
 
 from ml_collections import ConfigDict
 
 from flaxformer_mt.config.freeze import corpus, default_config
-from flaxformer_mt.config.languages import SCRIPT_OF
+from flaxformer_mt.config.languages import written_script
 
 TYPICAL = 300_000  # pairs that sizes are shown for as long as no corpus is named
 _LITTLE, _MUCH = 50_000, 1_000_000
 # What docs/data.md advises for Chinese and Japanese.
-_OF_MANY_CHARACTERS = {"Hani", "Jpan"}
+_OF_MANY_CHARACTERS = {"Hani", "Hans", "Hant", "Jpan"}
 _MANY_CHARACTERS: dict[str, Any] = {
     "data.vocabulary.character_coverage": 0.9995,
     "data.vocabulary.byte_fallback": True,
@@ -29,11 +28,10 @@ def sized(pairs: int, languages: tuple[str, str] = ("", "")) -> dict[str, Any]:
     settings: dict[str, Any] = {"data.vocabulary.soft_size": True}
     if pairs < _MUCH:
         settings |= _reduced(pairs)
-    scripts = {SCRIPT_OF.get(re.split("[-_]", code)[0].lower()) for code in languages}
-    if scripts & _OF_MANY_CHARACTERS:
+    if any(written_script(code) in _OF_MANY_CHARACTERS for code in languages):
         settings |= _MANY_CHARACTERS
         if pairs < _MUCH:
-            settings["data.vocabulary.size"] = 16_000
+            settings["data.vocabulary.size"] = 4000 if pairs < _LITTLE else 16_000
     return settings
 
 

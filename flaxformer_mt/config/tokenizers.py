@@ -2,11 +2,13 @@
 
 import dataclasses
 import importlib.util
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from flaxformer_mt.config.languages import base_language, is_written_without_blanks
 from flaxformer_mt.config.schema import BleuTokenizer, DataConfig
 
+# What `data.bleu_tokenizer` may name, and "none" for text that is tokenised.
+TOKENIZERS = (*(name for name in get_args(BleuTokenizer) if name != "auto"), "none")
 USUAL: BleuTokenizer = "13a"  # mteval's, which splits at blanks and punctuation
 # sacreBLEU's own choices that differ from the usual one.
 _OF_LANGUAGE: dict[str, BleuTokenizer] = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
@@ -29,9 +31,7 @@ def tokenizer_for(language: str) -> Choice:
     """
     base, blankless = base_language(language), is_written_without_blanks(language)
     wanted = _OF_LANGUAGE.get(base, USUAL)
-    if wanted == "zh" and blankless:
-        return Choice(wanted, f"BLEU is tokenised by '{wanted}', sacreBLEU's choice for {language}")
-    if wanted in _MODULES and not missing_extra(wanted):
+    if (wanted == "zh" and blankless) or (wanted in _MODULES and not missing_extra(wanted)):
         return Choice(wanted, f"BLEU is tokenised by '{wanted}', sacreBLEU's choice for {language}")
     instead: BleuTokenizer = "char" if blankless else USUAL
     if wanted in _MODULES:

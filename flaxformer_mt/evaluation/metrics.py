@@ -16,10 +16,9 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from flaxformer_mt.config.tokenizers import missing_extra
+from flaxformer_mt.config.tokenizers import TOKENIZERS as TOKENIZERS, missing_extra
 from flaxformer_mt.errors import UserError
 
-TOKENIZERS = ("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none")
 ORDER = 4  # of BLEU's n-grams
 _CHAR_ORDER = 6  # of chrF's
 _BETA = 2  # chrF: recall counts this many times as much as precision

@@ -156,7 +156,7 @@ def test_a_run_scores_by_the_tokenisation_that_it_records(run, files):
 def test_files_of_other_lengths_are_named(run, files, trained):
     (files / "short.txt").write_text("ein Satz\n")
     short, ref = files / "short.txt", files / "test.de"
-    said = f"short.txt has 1 lines, {ref} has {SIZE}: line n of one belongs to line n of the other"
+    said = f"short.txt has 1 lines, {ref} has {SIZE}: they must match line by line"
     for call in (
         ("evaluate", "--hypotheses", short, "--ref", ref),
         ("evaluate", "--hypotheses", ref, "--ref", ref, "--src", short),
@@ -177,6 +177,14 @@ def test_json_and_options_and_nothing_left_behind(run, files):
     scores = json.loads(done.output)["one"]
     assert set(scores["metrics"]) == {"sacrebleu_intl_lc", "chrf"}
     assert "intervals" not in scores and sorted(files.iterdir()) == before
+
+
+def test_a_recorded_language_goes_before_names_of_folders(run, files):
+    text = ["--ref", files / "test.de", "--output", files / "en-zh", "--resamples", 0, "--no-ter"]
+    run("evaluate", "--hypotheses", files / "one.txt", "--name", "a", *text, status=0)
+    system = files / "en-zh" / "a.json"
+    done = run("compare", system, files / "two.txt", "--resamples", 10, "--trials", 10, status=0)
+    assert "tok:moses-de" in done.output and "tok:zh" not in done.output
 
 
 def test_a_run_is_evaluated_and_compared_with_a_file(run, files, trained):

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from flaxformer_mt.cli.arguments import make_parser
 from flaxformer_mt.planning import SETTINGS
 
 OF_A_RUN = ("average", "attention", "export", "score", "serve", "train", "translate")
@@ -230,3 +231,19 @@ def test_one_group_of_settings_is_explained_by_itself(run):
     assert "note: 1 head of d_k = 64: width 64" in one.last
     big = run("config", "--config", "wmt14_en_de:big", "--json").output
     assert json.loads(big)["model"]["d_model"] == 1024
+
+
+def test_only_settings_that_name_text_are_refused_twice(capsys):
+    parser = make_parser("train", "", overridable=True)
+    harmless = ["data.valid_fraction=0.1", "data.train.a.weight=1", "training.steps=9"]
+    for setting in harmless:
+        key = setting.partition("=")[0]
+        again = f"{key}=0.5"
+        assert parser.parse_args([f"--config.{setting}", f"--config.{again}"]).overrides == [
+            setting,
+            again,
+        ]
+    for key in ("data.train.a", "data.train.a.src", "data.valid.tgt", "data.test.b.path"):
+        with pytest.raises(SystemExit):
+            parser.parse_args([f"--config.{key}=x", f"--config.{key}=y"])
+        assert f"--config.{key} is given twice" in capsys.readouterr().err

@@ -55,12 +55,13 @@ def test_sizes_of_one_s_own_are_hard_limits():
 
 
 def test_chinese_and_japanese_get_what_the_pages_say():
-    for pairs in (2000, 300_000, 2_000_000):
-        for language in ("zh", "ja"):
-            settings = {"data.train": ("a.en", f"a.{language}")}
+    for pairs, size in {2000: 4000, 50_000: 16_000, 300_000: 16_000, 2_000_000: 37_000}.items():
+        for language in ("zh", "ja", "jpn", "zho_Hant", "yue"):
+            settings = {"data.train": ("a.en", "a.txt"), "data.src_lang": "en"}
+            settings["data.tgt_lang"] = language
             config = load_config("files", settings, count=lambda data, pairs=pairs: pairs)
             vocabulary = config.data.vocabulary
-            assert vocabulary.size >= 16_000 and vocabulary.byte_fallback
+            assert vocabulary.size == size and vocabulary.byte_fallback
             assert vocabulary.character_coverage == 0.9995
             assert (vocabulary.shared, config.model.tie) == (False, "target")
     settings |= {"data.vocabulary.shared": True}

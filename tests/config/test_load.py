@@ -97,6 +97,32 @@ def test_languages_are_those_that_files_are_named_for(sides, said, languages):
         assert (data.src_lang, data.tgt_lang) == languages
 
 
+@pytest.mark.parametrize(
+    ("kind", "path", "keys", "languages"),
+    [
+        ("tsv", "fr-es.tsv", None, ("fr", "es")),
+        ("tsv", "data/train.fr-es.tsv.gz", None, ("fr", "es")),
+        ("tsv", "train.spa-fra.clean.tsv", None, ("es", "fr")),
+        ("tsv", "en-pt_BR.tsv", None, ("en", "pt_BR")),
+        ("tsv", "es-ar.tsv", None, ("es", "ar")),
+        ("jsonl", "train.fr-es.jsonl", ("source", "target"), ("fr", "es")),
+        ("jsonl", "train.es-fr.jsonl", ("fr", "es"), ("fr", "es")),
+        ("hf", "hf://datasets/ORG/NAME/fr-es/*.parquet", ("a", "b"), ("fr", "es")),
+        # `xx` is no language.
+        ("tsv", "train.fr-xx.tsv", None, ("en", "de")),
+    ],
+)
+def test_a_path_s_pair_of_languages_is_read(kind, path, keys, languages):
+    overrides = {"data.train.a.kind": kind, "data.train.a.path": path}
+    if keys is not None:
+        overrides |= {"data.train.a.src": keys[0], "data.train.a.tgt": keys[1]}
+    data = load_config("files", overrides).data
+    assert (data.src_lang, data.tgt_lang) == languages
+    # It may be ordered by the alphabet, so that a setting is no contradiction.
+    if keys != ("fr", "es"):
+        load_config("files", overrides | {"data.src_lang": "cs", "data.tgt_lang": "pl"})
+
+
 ASSUMED = "languages: assuming data.src_lang=en and data.tgt_lang=de, since no file name"
 
 
@@ -104,7 +130,11 @@ ASSUMED = "languages: assuming data.src_lang=en and data.tgt_lang=de, since no f
     ("overrides", "said"),
     [
         (["data.train=src-train.txt,tgt-train.txt"], ASSUMED),
-        (["data.train=train.de-en.src,train.de-en.tgt"], ASSUMED),
+        (["data.train=train.es-fr.src,train.es-fr.tgt"], "data.src_lang=es and data.tgt_lang=fr"),
+        (
+            ["data.train.a.kind=tsv", "data.train.a.path=en-de/fr-es.tsv"],
+            "src_lang=fr and data.tgt",
+        ),
         (["data.train.a.kind=tsv", "data.train.a.path=a.tsv"], ASSUMED),
         (["data.train=a,b", "data.tgt_lang=fr"], "languages: assuming data.src_lang=en, since no"),
         (["data.train=fr/t,es/t"], "data.tgt_lang=es, from 'data.train.train.src' = 'fr/t' and"),

@@ -7,7 +7,11 @@ from sacrebleu.metrics.bleu import BLEU
 
 from flaxformer_mt.api.settings import continued, created, settled
 from flaxformer_mt.config import load_config, to_dict, tokenizers
-from flaxformer_mt.config.languages import base_language, is_written_without_blanks
+from flaxformer_mt.config.languages import (
+    base_language,
+    is_written_without_blanks,
+    target_language_of,
+)
 from flaxformer_mt.config.tokenizers import tokenizer_for
 from flaxformer_mt.rundir.layout import RunDirectory, create
 
@@ -90,3 +94,25 @@ def test_a_run_for_another_language_chooses_anew(tmp_path, mecab):
     assert created(found).data.bleu_tokenizer == "char"
     explicit = settled(new, None, [*overrides, "data.bleu_tokenizer=intl"], str(german.path))
     assert created(explicit).data.bleu_tokenizer == "intl"
+
+
+@pytest.mark.parametrize(
+    ("name", "source_name", "language"),
+    [
+        ("test.zh", "", "zh"),
+        ("hyp.zh.tok", "", "zh"),
+        ("hyp.zh.detok.out", "", "zh"),
+        ("hyp.en-zh", "", "zh"),
+        ("out/newstest.de-cs.hyp", "", "cs"),
+        ("test.pt-br", "", "pt-br"),
+        ("ref.zh-TW.txt", "", "zh-TW"),
+        ("zho_Hant.devtest", "", "zh_Hant"),
+        ("test.jpn.xz", "", "ja"),
+        ("data/zh/test.txt", "data/en/test.txt", "zh"),
+        ("test_zh.txt", "test_en.txt", "zh"),
+        ("hyp.txt", "", ""),
+        ("my_output.txt", "", ""),
+    ],
+)
+def test_names_of_targets_tell_their_language(name, source_name, language):
+    assert target_language_of(name, source_name) == language

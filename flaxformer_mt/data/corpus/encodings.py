@@ -11,6 +11,8 @@ _BY_SCRIPT = {
     "Thai": ("tis-620",),
     "Jpan": ("shift_jis", "euc-jp"),
     "Hani": ("gb18030", "big5"),
+    "Hans": ("gb18030",),
+    "Hant": ("big5", "gb18030"),
     "Kore": ("euc-kr",),
 }
 _OTHERS = ("windows-1252",)  # Latin-1 and the characters that Windows adds

@@ -150,9 +150,9 @@ def _require_line_feeds(path: AnyPath, beginning: bytes) -> None:
     """Raises CorpusError for text whose lines end in carriage returns, as on the first Macs."""
     alone = beginning.count(b"\r") - beginning.count(b"\r\n") - beginning.endswith(b"\r")
     if alone > beginning.count(b"\n"):
-        advice = f"tr '\\r' '\\n' < {path} > NEW"
         raise CorpusError(
-            f"{path}:1: lines end in carriage returns (CR) alone, not in line feeds: {advice}"
+            f"{path}:1: lines end in carriage returns (CR) alone, not in line feeds: "
+            f"tr '\\r' '\\n' < {path} > NEW"
         )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import regex
 from jaxtyping import Bool, Integer, UInt8, UInt64
 
-from flaxformer_mt.config.languages import SCRIPT_OF, base_language
+from flaxformer_mt.config.languages import SCRIPT_OF, base_language, written_script
 
 TOO_LONG = "too long"
 LENGTH_RATIO = "length ratio"
@@ -47,10 +47,9 @@ def other_script(
 
 def script_of(language: str) -> str | None:
     """The script of a language code, if known; a code may name it: "sr-Latn", "zh_Hant"."""
-    _, *subtags = re.split("[-_]", language)
-    for subtag in subtags:
-        if (script := subtag.capitalize()) in _MIXED or _is_script(script):
-            return script
+    script = written_script(language)
+    if script in _MIXED or _is_script(script):
+        return script
     return SCRIPT_OF.get(base_language(language)) or None
 
 

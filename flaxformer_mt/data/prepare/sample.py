@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from flaxformer_mt.config.languages import SCRIPT_OF
 from flaxformer_mt.config.schema import DataConfig
 from flaxformer_mt.data import vocabulary
 from flaxformer_mt.data.corpus import CorpusError, Drops, Source, open_split, paths
@@ -18,6 +17,7 @@ from flaxformer_mt.data.corpus.pairs import HELD_OUT, INVALID_UTF8, TRAINED_ON
 from flaxformer_mt.data.corpus.paths import AnyPath
 from flaxformer_mt.data.corpus.text_files import damage, open_text, tab_separated
 from flaxformer_mt.data.prepare.encode import record_bytes
+from flaxformer_mt.data.prepare.filters import script_of
 from flaxformer_mt.data.prepare.manifest import PrepareError, Report, named_corpora
 from flaxformer_mt.data.prepare.sieve import Record, Sieve, mix, resized, without_uneven
 from flaxformer_mt.data.prepare.spread import Spread
@@ -83,22 +83,17 @@ def train_vocabulary(
     """
     opened = open_split(config, "train")
     sources = [source for _, _, source in opened]
-    counts = [0] * len(sources)
     weights = [corpus.weight for _, corpus, _ in opened]
-    shares = [weight / sum(weights) for weight in weights] if all(weights) else [1.0]
-    groups = [[source] for source in sources] if all(weights) else [sources]
+    shares, groups = [1.0], [sources]
+    if all(weights):
+        shares = [weight / sum(weights) for weight in weights]
+        groups = [[source] for source in sources]
     size = config.vocabulary.sample
     what = "prepare: reading text for the vocabulary"
-    share = share_of(text_bytes(*sources))
-    drawn: list[Any] = []
-    with Meter(what, report, unit="pairs", share=share, terminal=bar) as meter:
-        places = {id(source): number for number, source in enumerate(sources)}
-        for group, part in zip(groups, shares, strict=True):
-            records = _records(group, places, counts, meter, spread)
-            drawn.append(sample(records, math.ceil(part * size), seed))
-    if spread:
-        for group_drawn, group in zip(drawn, groups, strict=True):
-            _read(group_drawn, group, spread)
+    share_read = share_of(text_bytes(*sources))
+    with Meter(what, report, unit="pairs", share=share_read, terminal=bar) as meter:
+        sample_sizes = [math.ceil(share * size) for share in shares]
+        drawn, counts = _draw(groups, sample_sizes, seed, meter, spread)
     # Checked after drawing: checking a large corpus takes minutes.
     sieve = Sieve(config, scripts)
     pools = [sieve.kept(pool) for pool in drawn]
@@ -119,6 +114,26 @@ def train_vocabulary(
         report(f"prepare: {line}")
     report(f"prepare: the vocabulary has {sizes(vocabularies)}")
     return vocabularies, sum(map(len, left)), counts
+
+
+def _draw(
+    groups: Sequence[Sequence[Source]],
+    sample_sizes: Sequence[int],
+    seed: int,
+    meter: Meter,
+    spread: Spread | None,
+) -> tuple[list[list[Any]], list[int]]:
+    """A sample of each group of corpora, and how many records each corpus has."""
+    sources = [source for group in groups for source in group]
+    places = {id(source): number for number, source in enumerate(sources)}
+    counts = [0] * len(sources)
+    drawn: list[list[Any]] = []
+    for group, size in zip(groups, sample_sizes, strict=True):
+        drawn.append(sample(_records(group, places, counts, meter, spread), size, seed))
+    if spread:
+        for records, group in zip(drawn, groups, strict=True):
+            _read(records, group, spread)
+    return drawn, counts
 
 
 def _trained(
@@ -158,11 +173,15 @@ def nothing_left(split: str, drops: Sequence[Drops]) -> PrepareError:
         return PrepareError(f"data.{split}: the corpus is empty")
     pairs = f"{whole.total:,} pairs"
     if whole.counts.keys() == {TRAINED_ON}:
-        advice = "raise it, or set data.valid to text of its own"
-        return PrepareError(f"data.valid_fraction holds out none of the {pairs}: {advice}")
+        return PrepareError(
+            f"data.valid_fraction holds out none of the {pairs}: raise it, or set data.valid to "
+            "text of its own"
+        )
     if whole.counts.keys() == {HELD_OUT}:
-        advice = "lower it; pairs with the same source stay together"
-        return PrepareError(f"data.valid_fraction holds out all {pairs}: {advice}")
+        return PrepareError(
+            f"data.valid_fraction holds out all {pairs}: lower it; pairs with the same source "
+            "stay together"
+        )
     first = next(example for one in drops for example in one.examples)
     dropped = f"all {pairs} were dropped: {whole.describe()}"
     return PrepareError(f"data.{split}: {dropped}; the first: {first}")
@@ -180,12 +199,12 @@ def require_decodable(
         return
     first = next(example for example in drops.examples if example.reason == INVALID_UTF8)
     language = config.src_lang if first.file == source.file_of("src") else config.tgt_lang
-    encoding = likely_encoding(_undecodable(source), SCRIPT_OF.get(language[:2], ""))
+    encoding = likely_encoding(_undecodable(source), script_of(language) or "")
     looks = f"it looks like {encoding}" if encoding else "it has another encoding"
-    into = f"iconv -f {encoding or 'ENCODING'} -t UTF-8 {first.file} > NEW"
     raise PrepareError(
         f"{key}: {number:,} of {read:,} lines aren't UTF-8, first {first.file}:{first.line} "
-        f"({first.detail}): {looks}; convert the file: {into}"
+        f"({first.detail}): {looks}; convert the file: "
+        f"iconv -f {encoding or 'ENCODING'} -t UTF-8 {first.file} > NEW"
     )
 
 

@@ -27,6 +27,9 @@ def config(tmp_path):
         ("ru", "Собака видит дом", "koi8-r"),
         ("ja", "犬は家を見ています", "shift_jis"),
         ("zh", "狗看见房子", "gb18030"),
+        ("zho_Hant", "狗看見房子", "big5"),
+        ("jpn", "犬は家を見ています", "shift_jis"),
+        ("bul", "Кучето вижда къщата", "windows-1251"),
     ],
 )
 @pytest.mark.parametrize("split", ["train", "valid"])
