@@ -44,13 +44,13 @@ _MORE = {
         Sept Oct Nov Dec al ca viz ibid est dist max min
     """,
     "de": """
-        Abb Abk Abs Abschn Abt Anh Anl Anm Apr Aufl Aug Ausg Bd Bde Bez Bgm Bhf Bio Bsp Dez Dipl
-        Doz Fam Feb Febr Fr Frl Gebr Ges Gr Hbf Hg Hr Hrn Hrsg Ing Jan Jh Jhd Jhdt Jul Jun Kap Kl
-        Kto Mag Mill Min Mio Mrd Mär Nachf Nov Nr Nrn Okt Pfd Pos Priv Präs Rdnr Red Rn Rz Sek Sep
-        Sept Std Stk Str Tab Tel Tsd Univ Verf Vers Vol Vors Wwe Ziff Ztg abzgl allg amtl ausschl
-        bes betr bzw ca dt ehem eigtl einschl engl ev evtl exkl franz frz geb gem gesch gest gez ggf
-        griech inkl insb insbes jur kath lat lfd max med min mind mtl nat österr phil rer röm sog
-        usw verh vgl zzgl
+        Abb Abk Abs Abschn Abt Anh Anl Anm Apr Aufl Aug Ausg Bd Bde Bez Bgm Bhf Bio Bsp Dez Di Dipl
+        Do Doz Fam Feb Febr Fr Frl Gebr Ges Gr Hbf Hg Hr Hrn Hrsg Ing Jan Jh Jhd Jhdt Jul Jun Kap Kl
+        Kto Mag Mill Mi Min Mio Mo Mrd Mär Nachf Nov Nr Nrn Okt Pfd Pos Priv Präs Rdnr Red Rn Rz Sek
+        Sep Sept Std Stk Str Tab Tel Tsd Univ Verf Vers Vol Vors Wwe Ziff Ztg abzgl allg amtl
+        ausschl bes betr bzw ca dt ehem eigtl einschl engl ev evtl exkl Fa franz frz geb gegr gem
+        gesch gest gez ggf griech inkl insb insbes jur kath lat lfd max med min mind mtl nat österr
+        phil rer röm sog usw verh vgl zzgl
     """,
     "fr": """
         Mme Mmes Mlle Mlles Mgr Me Pr Ste Sts Stes janv févr juil sept oct nov déc bd rte réf ch
@@ -68,20 +68,20 @@ _MORE = {
         voll tab cfr tav sez ed edd cit gen feb apr giu lug ago sett ott nov dic mln mld
     """,
     "nl": """
-        Dhr Mevr Mej Drs Ir Ds Ing nr nrs blz bldz pag vgl zgn resp incl excl jl hfdst afb fig tel
-        tab art jan febr feb mrt apr aug sept okt nov dec max min mln mld str enz
+        Dhr Mevr mw Mej Drs Ir Ds Ing nr nrs blz bldz pag vgl zgn resp incl excl jl hfdst afb fig
+        tel tab art jan febr feb mrt apr aug sept okt nov dec max min ca mln mld str enz
     """,
     "pt": """
-        Srta Srs Eng Av Al Rod Trav Lgo núm pág págs cap caps arts fig figs séc tel ex Ltda Cia
-        Exmo Exma Ilmo Gal Cel Ten Dep Mons Pe Sto Sta jan fev abr jun jul ago set out nov dez
+        Srta Srs Eng Av Al Rod Trav Lgo núm pág págs cap caps arts fig figs séc tel ex Ltda Cia Exa
+        Exas Exmo Exma Ilmo Gal Cel Ten Dep Mons Pe Sto Sta jan fev abr jun jul ago set out nov dez
         aprox máx mín
     """,
     "ro": """
         Dl Dna d-na Dra Str Bd Nr dl dna dra str bd nr pag art alin cap ex Sf jud mld tel sec ing
     """,
     "sv": """
-        fl bl.a s.k f.d f.n resp ca nr st sid kap fig tab bil jfr inkl exkl Hr Fr Ing Doc S:t febr
-        sept dec milj mdr tel
+        fl bl.a s.k f.d f.n resp ca nr st sid kap fig tab bil jfr inkl exkl Hr Fr Ing Doc prof S:t
+        febr sept dec milj mdr tel
     """,
     "da": """
         f.eks bl.a m.m m.fl fl osv dvs d.v.s ca nr kl stk kap fig tab jf inkl ekskl Hr Fr Frk frk hr
@@ -111,9 +111,9 @@ _MORE = {
     """,
     "ru": """
         ул просп пр пер пл наб бул пос дер обл р-н респ кв корп эт оф им акад доц канд чл инж ген
-        полк подполк вып изд рис табл илл гл разд ср см напр др т.д т.п т.е т.к т.н н.э тыс млн млрд
-        трлн руб коп долл чел экз шт мин сек тел янв фев февр апр авг сент окт нояб дек св ред авт
-        прим
+        полк подполк вып изд оз рис табл илл гл разд ср см напр др т.д т.п т.е т.к т.н н.э тыс млн
+        млрд трлн руб коп долл чел экз шт мин сек тел янв фев февр апр авг сент окт нояб дек св ред
+        авт прим
     """,
     "uk": """
         вул просп бул пл пров смт обл р-н рр ім тис млн млрд грн коп проф акад доц див ін т.д т.п
@@ -137,13 +137,22 @@ _MORE = {
     "mr": "डॉ प्रा पं",
     "bn": "ডা ডঃ মো মোঃ প্রফে",
     "vi": "TP Tp ThS TS GS PGS BS NXB",
+    "te": "డా ప్రొ",
+    "th": "ดร ผศ รศ นพ พญ",
+    "lv": "piem utt u.c t.i nr lpp tālr prof dr",
+    "sw": "Bw Bi Dk Mh Prof",
+    "eu": "adb etab jn zk tel",
+    "af": "Mnr Mev Mej ds dr prof adv bv bl nr asb",
     "id": "Bpk Sdr Drs Ir Jl Jln hlm dll dsb dst dkk tsb Kab Kec Tn Ny",
 }
 _MORE |= {"nb": _MORE["no"], "nn": _MORE["no"], "bs": _MORE["hr"], "sh": _MORE["hr"]}
-_MORE |= {"ms": _MORE["id"], "be": _MORE["ru"]}
+_MORE |= {"ms": _MORE["id"], "be": f"{_MORE['ru']} вул праф"}
 # Those that are words, too: before a number they are abbreviations.
 _BEFORE_NUMBERS = {
-    "en": "No no Nos nos Sec sec Art art Ch ch Ex ex Op op Pt pt Ver ver Sat Sun p pp par",
+    "en": """
+        No no Nos nos Sec sec Art art Ch ch Ex ex Op op Pt pt Ver ver Sat Sun p pp par vol vols chs
+        secs fig figs eq eqs ed eds
+    """,
     "es": "No no Nos",
     "fr": "No no Nos",
     "it": "No no",

@@ -25,6 +25,7 @@ _SPACED = ".!?…‥‼⁇⁈⁉۔܀܁܂\u037e"
 _WIDE = "。！？｡．।॥؟։።፧፨។៕။᠃᠉᱾᱿꯫෴꧉"
 _TIBETAN = "།༎༏༐༑༔"
 _WIDE_CLOSING = "”’」』）｣》〉】〕］)\\]»›"
+_CLOSING_BRACKETS, _OPENING_BRACKETS = "）〕］)]", "（〔［(["
 _HAN_OR_KANA = "\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 # What goes on after a quotation: "「はい。」と言った", "“走吧！”，他说".
 _GOES_ON = "とっ、，；：,;:"
@@ -170,6 +171,8 @@ def _wide_ends(text: str, start: int, match: re.Match[str], end: int, language: 
     if run[0] in _TIBETAN and end - start < _MOST and _TIBETAN_HEAD.fullmatch(text, start, end):
         return False  # the sign at the head of a text
     closed = end > match.end("wide_run")
+    if closed and text[end - 1] in _CLOSING_BRACKETS and text[start] not in _OPENING_BRACKETS:
+        return False  # a remark within a sentence: "彼は（本当に？）来た。"
     return not (closed and text[end] in _GOES_ON)
 
 
@@ -190,6 +193,13 @@ def _abbreviated(text: str, start: int, end: int, known: Abbreviations, number: 
     last = re.split("[-‐‑–—/'’·]", word)[-1]
     if any(known.has(each, number=number) for each in (word, last) if each):
         return True
+    if len(last) == 1 and last.islower() and _is_marked(last):
+        return False
     # One character may be a word in Chinese, Japanese and Korean.
     initials = _INITIALS.fullmatch(word) or _INITIALS.fullmatch(last)
     return initials is not None and unicodedata.east_asian_width(word[-1]) not in "WF"
+
+
+def _is_marked(letter: str) -> bool:
+    """Whether a single small letter is a word, and no initial: "dov'è", "quem é", "en ö", "я"."""
+    return letter in "яø" or len(unicodedata.normalize("NFD", letter)) > 1

@@ -170,6 +170,9 @@ class _Column:
         rest: str | None = key
         kind, fields = pa.null(), list(schema)
         while rest is not None and not (pa.types.is_map(kind) or isinstance(kind, pa.JsonType)):
+            if names and not fields:
+                held = f"column {'.'.join(names)!r} holds {kind}"
+                raise CorpusError(f"{path}: has no column {key!r}: {held}, which has no parts")
             present = {field.name: field.type for field in fields}
             name, rest = first_name(rest, present)
             if name not in present:

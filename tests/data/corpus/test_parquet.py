@@ -127,7 +127,10 @@ def test_what_is_no_pair_is_counted_with_its_reason(tmp_path):
     [
         ({"src": "en"}, "a.parquet: has no column 'en'; there: 'id', 'translation'"),
         ({"src": "translation.fr"}, "has no column 'translation.fr'; there: 'de', 'en'"),
-        ({"src": "translation.en.x"}, "has no column 'translation.en.x'; there: none"),
+        (
+            {"src": "translation.en.x"},
+            "has no column 'translation.en.x': column 'translation.en' holds large_string",
+        ),
         ({"src": "id"}, "column 'id' holds int64, not text"),
         ({"src": "translation"}, "not text; use translation.de or similar"),
         ({"path": "*.pq"}, "data.train.a.path: no file matches"),
