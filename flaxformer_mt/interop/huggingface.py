@@ -307,21 +307,31 @@ class Runtime(ParityRuntime):
         pad = self._src[PAD]
         src = [[self._src[token] for token in ids] + [pad] * (width - len(ids)) for ids in sources]
         mask = [[1] * len(ids) + [0] * (width - len(ids)) for ids in sources]
-        with torch.no_grad(), _quiet():
-            outputs = self._model.generate(
-                torch.tensor(src),
-                attention_mask=torch.tensor(mask),
-                num_beams=beam_size,
-                do_sample=False,
-                length_penalty=length_penalty,
-                early_stopping=False,
-                max_new_tokens=limit,
-                max_length=None,
-                decoder_start_token_id=self._start,
-                forced_eos_token_id=self._tgt[EOS],
-                no_repeat_ngram_size=0,
-                bad_words_ids=[[token] for token in self._never],
-            ).tolist()
+        own = self._model.generation_config
+        # Whose other settings, such as a `min_length`, are those of no plain search.
+        self._model.generation_config = type(own)(
+            pad_token_id=own.pad_token_id,
+            bos_token_id=own.bos_token_id,
+            eos_token_id=own.eos_token_id,
+        )
+        try:
+            with torch.no_grad(), _quiet():
+                outputs = self._model.generate(
+                    torch.tensor(src),
+                    attention_mask=torch.tensor(mask),
+                    num_beams=beam_size,
+                    do_sample=False,
+                    length_penalty=length_penalty,
+                    early_stopping=False,
+                    max_new_tokens=limit,
+                    max_length=None,
+                    decoder_start_token_id=self._start,
+                    forced_eos_token_id=self._tgt[EOS],
+                    no_repeat_ngram_size=0,
+                    bad_words_ids=[[token] for token in self._never],
+                ).tolist()
+        finally:
+            self._model.generation_config = own
         return [self._tokens(output) for output in outputs]
 
     def by_own_settings(self, source: Sequence[int], *, limit: int) -> list[int]:

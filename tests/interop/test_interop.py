@@ -146,6 +146,23 @@ def test_an_imported_search_is_generate_by_the_folders_own_settings(settings, tm
     assert ours == [tokenizer.decode(ids[1:], skip_special_tokens=True) for ids in theirs]
 
 
+@pytest.mark.parametrize(
+    "setting",
+    [{"forced_bos_token_id": 5}, {"repetition_penalty": 3.0}],
+    ids=str,
+)
+def test_a_search_setting_without_a_form_here_keeps_no_model_out(setting, tmp_path):
+    folder, few = tmp_path / "marian", tmp_path / "few.txt"
+    marian_models.write_arrays(folder)
+    marks = {"eos_token_id": 0, "decoder_start_token_id": 1, "max_length": 20}
+    (folder / "generation_config.json").write_text(json.dumps(marks | setting))
+    few.write_text("the cat .\nit\n")
+    said: list[str] = []
+    parity = import_marian(folder, tmp_path / "run", ["x"], sample=str(few), report=said.append)
+    assert parity is not None and parity.agrees
+    assert any(line.startswith(f"{next(iter(setting))} = ") for line in said)
+
+
 def test_tokens_that_transformers_added_are_one_token(tmp_path):
     first, second, sample = tmp_path / "first", tmp_path / "second", tmp_path / "sample.txt"
     marian_models.write_arrays(first)
