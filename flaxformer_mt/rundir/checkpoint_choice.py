@@ -34,11 +34,30 @@ def ranked(
     metrics: Mapping[int, Mapping[str, Any]], metric: str, mode: Literal["max", "min"]
 ) -> list[int]:
     """Steps with a finite metric from best to worst; of equal values the one of lower loss first,
-    then the earlier. So the loss decides where a metric is the same throughout."""
+    then the earlier. So the loss decides where a metric ranks nothing."""
     sign = -1.0 if mode == "max" else 1.0
-    values = finite_values(metrics, metric)
+    values = {
+        step: ranking_value(metric, value) for step, value in finite_values(metrics, metric).items()
+    }
     losses = finite_values(metrics, "loss")
     return sorted(values, key=lambda step: (sign * values[step], losses.get(step, math.inf), step))
+
+
+# Of 100. A model that has learned nothing yet matches a word or two, and smoothing makes a BLEU of
+# that: 0.58 at step 20 and 0 at step 40 say nothing of the two checkpoints.
+_BLEU_BY_CHANCE = 1.0
+
+
+def ranking_value(metric: str, value: float) -> float:
+    """A validation's score as checkpoints are ranked by it: below 1, all BLEUs are alike."""
+    return 0.0 if metric == "bleu" and value < _BLEU_BY_CHANCE else value
+
+
+def how_alike(metric: str, value: float) -> str:
+    """What scores that rank alike have in common, of which one is `value`."""
+    if metric == "bleu" and value < _BLEU_BY_CHANCE:
+        return f"below {_BLEU_BY_CHANCE:g}"
+    return f"{value:.2f}"
 
 
 def finite_values(metrics: Mapping[int, Mapping[str, Any]], name: str) -> dict[int, float]:
@@ -51,14 +70,15 @@ def finite_values(metrics: Mapping[int, Mapping[str, Any]], name: str) -> dict[i
 
 
 def without_rank(metrics: Mapping[int, Mapping[str, Any]], metric: str) -> str | None:
-    """A sentence that says so if two or more values of the metric are all equal."""
-    values = finite_values(metrics, metric)
-    if metric == "loss" or len(values) < 2 or len(set(values.values())) > 1:
+    """A sentence that says so if two or more values of the metric all rank alike."""
+    values = [*finite_values(metrics, metric).values()]
+    if metric == "loss" or len(values) < 2:
         return None
-    value = next(iter(values.values()))
+    if len({ranking_value(metric, value) for value in values}) > 1:
+        return None
     return (
-        f"{metric} is {value:.2f} at each of {len(values)} validated checkpoints, so the lowest "
-        "loss decides which is best"
+        f"{metric} is {how_alike(metric, values[0])} at each of {len(values)} validated "
+        "checkpoints, so the lowest loss decides which is best"
     )
 
 

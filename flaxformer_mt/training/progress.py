@@ -11,7 +11,7 @@ from flaxformer_mt.config import TrainingConfig
 from flaxformer_mt.data.order import Position
 from flaxformer_mt.data.store import StoreError
 from flaxformer_mt.errors import UserError
-from flaxformer_mt.rundir.checkpoint_choice import Kind
+from flaxformer_mt.rundir.checkpoint_choice import Kind, how_alike, ranking_value
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.layout import Status
 from flaxformer_mt.training.program import Program
@@ -32,16 +32,16 @@ class Progress:
     best_loss: float | None = None  # of the same validation
     best_step: int = 0
     stale: int = 0  # validations since the best one
-    alike: int = 0  # validations, while `best_metric` is the same in all of them; then 0
+    alike: int = 0  # validations, while `best_metric` ranks all of them alike; then 0
     seconds: float = 0.0  # of training so far
     window: Sums = dataclasses.field(default_factory=Sums)  # of the report to come
 
     def validated(
         self, step: int, scores: Mapping[str, float], settings: TrainingConfig
     ) -> Progress:
-        """After a validation. The best is finite; of equal values, it is the one with the lower
-        loss, then the earlier. So the loss decides while a score is the same throughout, such as a
-        BLEU of 0."""
+        """After a validation. The best is finite; of values that rank alike, it is the one with the
+        lower loss, then the earlier. So the loss decides while a score ranks nothing, such as a
+        BLEU below 1."""
         value = scores[settings.best_metric]
         if not math.isfinite(value):
             return dataclasses.replace(self, stale=self.stale + 1)
@@ -52,11 +52,12 @@ class Progress:
                 self, best=value, best_step=step, stale=0, alike=1, best_loss=best_loss
             )
         lower_loss = math.isfinite(loss) and (self.best_loss is None or loss < self.best_loss)
-        higher = settings.best_metric != "loss"
-        better = value > self.best if higher else value < self.best
-        still_alike = self.alike and value == self.best
+        rank = ranking_value(settings.best_metric, value)
+        best_rank = ranking_value(settings.best_metric, self.best)
+        better = rank < best_rank if settings.best_metric == "loss" else rank > best_rank
+        still_alike = self.alike and rank == best_rank
         after = dataclasses.replace(self, alike=self.alike + 1 if still_alike else 0)
-        if better or (value == self.best and lower_loss):
+        if better or (rank == best_rank and lower_loss):
             return dataclasses.replace(
                 after, best=value, best_step=step, stale=0, best_loss=best_loss
             )
@@ -76,12 +77,12 @@ class Progress:
         return Status(state="stopped", step=step, reason=stopping) if stopping else None
 
     def without_rank(self, settings: TrainingConfig) -> str | None:
-        """A sentence that says so if all validations gave the same score."""
+        """A sentence that says so if the score ranked all validations alike."""
         if settings.best_metric == "loss" or self.alike < 2 or self.best is None:
             return None
         return (
-            f"{settings.best_metric} was {self.best:.2f} at each of {self.alike} validations, so "
-            "the lowest loss decides which is best"
+            f"{settings.best_metric} was {how_alike(settings.best_metric, self.best)} at each of "
+            f"{self.alike} validations, so the lowest loss decides which is best"
         )
 
     def _out_of_patience(self, settings: TrainingConfig) -> str:

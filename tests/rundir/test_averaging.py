@@ -57,7 +57,7 @@ def test_where_a_score_ranks_nothing_the_loss_chooses_and_a_line_says_so(run, sa
     losses = {20: 4.0, 40: 2.0, 60: 3.0}
     saved(*(snapshot(step, bleu=0.0, loss=loss) for step, loss in losses.items()))
     assert chosen_weights(run, "auto").name == "best, step 40"
-    assert "bleu is 0.00 at each of 3 validated checkpoints" in caplog.text
+    assert "bleu is below 1 at each of 3 validated checkpoints" in caplog.text
     caplog.clear()
     assert average_checkpoints(run, 2, "best")[1] == [40, 60]
     assert "so the lowest loss decides which is best" in caplog.text

@@ -51,7 +51,8 @@ FLAT = [(0.0, 5.0), (0.0, 4.0), (0.0, 4.5), (0.0, 3.0), (0.0, math.nan)]
     ("pairs", "best", "stale"),
     [
         (FLAT, (0.0, 4), 1),
-        ([*FLAT, (0.2, 9.0)], (0.2, 6), 0),
+        ([*FLAT, (1.2, 9.0)], (1.2, 6), 0),
+        ([(1.58, 6.0), (0.0, 5.0), (0.0, 4.0)], (1.58, 1), 2),
         ([(7.0, 5.0), (7.0, 4.0), (6.0, 3.0)], (7.0, 2), 1),
         ([(0.0, math.nan), (0.0, 4.0)], (0.0, 2), 0),
         ([(math.nan, 5.0), (0.0, 4.0), (0.0, 3.0)], (0.0, 3), 0),
@@ -68,6 +69,15 @@ def test_a_score_that_is_the_same_throughout_leaves_the_choice_to_the_loss(
     assert ((progress.best, progress.best_step), progress.stale) == (best, stale)
 
 
+def test_a_bleu_by_chance_does_not_rank():
+    """0.58 at the first validation, of a word or two that match, and 0 at all later ones."""
+    settings = tiny({"training.best_metric": "bleu", "training.validate_bleu": True}).training
+    progress = Progress()
+    for step, (value, loss) in enumerate([(0.58, 6.06), (0.0, 5.8), (0.02, 5.75)], start=1):
+        progress = progress.validated(step, {"bleu": value, "loss": loss}, settings)
+    assert (progress.best_step, progress.stale, progress.alike) == (3, 0, 3)
+
+
 def test_patience_says_that_the_loss_decided():
     more = {"training.best_metric": "bleu", "training.validate_bleu": True}
     progress, settings = Progress(), tiny({**more, "training.patience": 2}).training
@@ -77,7 +87,7 @@ def test_patience_says_that_the_loss_decided():
     outcome = progress.outcome(4, settings)
     assert outcome is not None
     assert outcome.reason == (
-        "no lower loss in 2 validations; the lowest was 4 at step 2; bleu was 0.00 at each of 4 "
+        "no lower loss in 2 validations; the lowest was 4 at step 2; bleu was below 1 at each of 4 "
         "validations, so the lowest loss decides which is best"
     )
 
