@@ -76,7 +76,7 @@ _SAME |= {"azb": "az", "sh": "sr", "yue": "zh", "wuu": "zh"}
 _SCRIPTS = {*SCRIPT_OF.values(), "Hans", "Hant"} - {""}
 _WITHOUT_BLANKS = {*"Thai Laoo Tibt Mymr Khmr Jpan Hani Hans Hant".split()}
 # Endings that say nothing of the language: how the text was processed, and the file's form.
-_FORMS = "txt text tok tc lc bpe spm sp raw clean norm dedup gz xz zst bz2 zip".split()
+_FORMS = "txt text tok tc lc bpe spm sp raw clean norm dedup bak orig gz xz zst bz2 zip".split()
 _CODE = re.compile(r"([A-Za-z]{2,3})(?:[-_]([A-Za-z]{4}))?(?:[-_]([A-Za-z]{2,3}|[0-9]{3}))?")
 _WITH_SUBTAGS = "[a-z]{2,3}(?:[-_](?:[A-Z][a-z]{3}|[A-Z]{2}|[0-9]{3}))*"
 _PAIR = re.compile(f"({_WITH_SUBTAGS})[-_]({_WITH_SUBTAGS})")

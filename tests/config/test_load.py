@@ -63,6 +63,7 @@ def test_override_is_read_as_the_settings_type(override, value):
         (["a.b/train.tok.pt_BR.txt.xz", "fr"], [], ("pt_BR", "fr")),
         (["train.src", "train.en.tok"], [], "'data.src_lang' must be set: no file name shows it"),
         (["train.fr.tok", "train.es.tok"], [], ("fr", "es")),
+        (["train.zh.bak", "train.no.orig"], [], ("zh", "no")),
         (["train.fr.32k", "train.es.32k"], [], ("fr", "es")),
         (["train.fra", "train.swa"], [], ("fr", "sw")),
         (["train.ger.gz", "train.cmn"], [], ("de", "zh")),

@@ -97,7 +97,7 @@ def train_vocabulary(
     # Checked after drawing: checking a large corpus takes minutes.
     sieve = Sieve(config, scripts)
     pools = [sieve.kept(pool) for pool in drawn]
-    without = f", without {sieve.drops.describe()}" if sieve.drops.total else ""
+    without = f", leaving out {sieve.drops.describe()}" if sieve.drops.total else ""
     if not any(pools):
         sieve = Sieve(config, scripts)
         shares, pools = [1.0], [sample(sieve.kept_of(sources), size, seed)]
