@@ -178,6 +178,29 @@ def overrides(group: str) -> str:
     return f" The base has {', '.join(f'`{one}`' for one in listed)}." if listed else ""
 
 
+def still_compared(found: Result, digests: Mapping[str, str]) -> tuple[Result | None, list[str]]:
+    """The comparisons whose runs are as in `digests`, by name, and the rows whose runs are not.
+
+    Without the base's runs, none is left.
+    """
+    compared: dict[str, str] = json.loads(found.details["experiments"])
+    changed = {name for name, digest in compared.items() if digests.get(name) != digest}
+
+    def runs_of(row: Row) -> set[str]:
+        return {name for name in compared if name.startswith(f"table3_{row.name.lower()}_")}
+
+    outdated = [row for row in _ROWS if runs_of(row) & changed]
+    names = [f"`{row.name}`" for row in outdated]
+    metrics = {
+        name: value
+        for name, value in found.metrics.items()
+        if not any(name.startswith(f"{row.name.lower()}_") for row in outdated)
+    }
+    if not metrics or _BASE in outdated:
+        return None, names
+    return dataclasses.replace(found, metrics=metrics), names
+
+
 def described(found: Result) -> Iterator[str]:
     """The comparison, as a section of the page."""
     header = [

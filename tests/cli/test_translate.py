@@ -285,7 +285,7 @@ def test_shards_of_an_earlier_version_are_joined_unchecked(translate, tmp_path):
         del content["output"], content["whole"]
         record.write_text(json.dumps(content))
     done = translate(*call, "--join", 2)
-    assert done.status == 0 and "2 of 2 shards are an earlier version's" in done.errors
+    assert done.status == 0 and "2 of 2 shards were made by an earlier version" in done.errors
     assert out.read_text() == translate("--window", 1, stdin=TEXT).output
 
 

@@ -6,11 +6,11 @@ import re
 import pytest
 
 from flaxformer_mt.cli.main import main
-from flaxformer_mt.reproduction.orderings import verdict
+from flaxformer_mt.reproduction.orderings import still_compared, verdict
 from flaxformer_mt.reproduction.paper import row_of
 from flaxformer_mt.reproduction.records import known, read_records, remove_failure, write_failure
 from flaxformer_mt.reproduction.report import report
-from flaxformer_mt.reproduction.result_file import ResultError
+from flaxformer_mt.reproduction.result_file import ResultError, read_result
 from tests.conftest import ROOT
 from tests.reproduction.made_up import RESULTS, experiment, result, write
 
@@ -186,4 +186,22 @@ def test_an_ordering_of_runs_that_are_no_longer_those_is_left_out(tmp_path):
     write(tmp_path, result(C_N2, details={"digest": "0" * 64}))
     page = report(read_records(tmp_path))
     assert "Which of Table 3's orderings hold" not in page
-    assert "- `table3_orderings_paper_scale_0_01`: stale: compares runs that have changed" in page
+    stale = (
+        "- `table3_orderings_paper_scale_0_01`: stale: compares runs of `c_N2` that have changed"
+    )
+    assert stale in page
+
+
+def test_orderings_of_other_rows_are_shown_when_one_row_has_changed(tmp_path):
+    digests = {"table3_base_s": "0", "table3_c_n2_s": "1", "table3_c_n4_s": "2"}
+    content = result(C_N2) | {
+        "metrics": {"c_n2_difference": -1.5, "c_n4_difference": -0.5},
+        "signatures": {"c_n2_difference": "tok:moses-de"},
+        "details": {"experiments": json.dumps(digests)},
+    }
+    found = read_result(write(tmp_path, content))
+    assert still_compared(found, digests) == (found, [])
+    current, changed = still_compared(found, digests | {"table3_c_n4_s": "3"})
+    assert current is not None and current.metrics == {"c_n2_difference": -1.5}
+    assert changed == ["`c_N4`"]
+    assert still_compared(found, digests | {"table3_base_s": "3"})[0] is None
