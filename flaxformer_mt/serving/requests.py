@@ -91,6 +91,21 @@ class _Body(pydantic.BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
 
+def _nullable(schema: dict[str, Any], others: Sequence[str]) -> None:
+    """The schema as `_given` reads it: a null field isn't given, nor is one of the other form."""
+    properties = schema["properties"]
+    for name, form in properties.items():
+        if name in schema["required"] or "anyOf" in form:
+            continue
+        if isinstance(form.get("type"), str):
+            form["type"] = [form["type"], "null"]
+        if "const" in form:
+            form["enum"] = [form.pop("const")]
+        if None not in form.get("enum", [None]):
+            form["enum"] = [*form["enum"], None]
+    properties |= {name: {"type": "null"} for name in others}
+
+
 # Schemas leave "html" out: that it depends on the text would be too much for them.
 _Format = Annotated[
     Literal["text", "html", ""] | None,
@@ -110,6 +125,9 @@ def _without_html(schema: dict[str, Any]) -> None:
 
 
 class TranslateRequest(_Body):
+    model_config = ConfigDict(
+        json_schema_extra=lambda schema: _nullable(schema, ("q", "format", "alternatives"))
+    )
     text: str | list[str]
     n_best: int = 1
     alignment: Annotated[bool, _PLAIN] = False
@@ -134,7 +152,7 @@ class TranslateRequest(_Body):
 class LibreTranslateRequest(_Body):
     # Clients send keys of their own, which LibreTranslate passes over. With "text" it is our form.
     model_config = ConfigDict(
-        extra="ignore", json_schema_extra=lambda schema: schema["properties"].update(text=False)
+        extra="ignore", json_schema_extra=lambda schema: _nullable(schema, ("text",))
     )
     q: str | list[str]
     source: str
