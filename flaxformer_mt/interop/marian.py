@@ -12,7 +12,7 @@ another order than here; every projection has a bias.
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -34,8 +34,8 @@ from flaxformer_mt.model.parameters import STACKS, layer_name
 NORM_EPSILON = 1e-5
 _ACTIVATIONS: dict[str, Literal["relu", "silu"]]
 _ACTIVATIONS = {"relu": "relu", "silu": "silu", "swish": "silu"}
-# Marian settings for which this program supports only one value. transformers reads none of them,
-# nor `static_position_embeddings`: the arrays tell.
+# Marian settings for which this program supports only one value. transformers reads none of them.
+# It doesn't read `static_position_embeddings` either: the arrays tell.
 _REQUIRED = {
     "normalize_before": False,
     "normalize_embedding": False,
@@ -44,7 +44,7 @@ _REQUIRED = {
 # No array of a checkpoint confirms this number.
 _MOST_POSITIONS = 1 << 16
 _TABLE_TOLERANCE = 1e-3  # of stored sinusoids, which may be float16
-# A logit that leaves nothing of a type's share in float32, and that training in any dtype survives.
+# A logit that leaves a type no share in float32, and that training in any dtype survives.
 NO_SHARE = -100.0
 
 State = Mapping[str, np.ndarray]
@@ -75,29 +75,10 @@ class Types:
 def model_config(config: Mapping[str, Any]) -> ModelConfig:
     """The model that a `config.json` describes. Raises ExportError for what has no form here, and
     KeyError, TypeError or ValueError for settings that are missing or of another type."""
-    problems = [
-        f"{name} = {config[name]!r}"
-        for name, value in _REQUIRED.items()
-        if config.get(name, value) != value
-    ]
-    for name in ("attention_heads", "ffn_dim"):
-        encoder, decoder = (config[f"{side}_{name}"] for side in STACKS)
-        if encoder != decoder:
-            problems.append(f"encoder_{name} = {encoder} and decoder_{name} = {decoder}")
-    if config["activation_function"] not in _ACTIVATIONS:
-        problems.append(f"activation_function = {config['activation_function']!r}")
+    if problems := _unsupported(config):
+        raise ExportError(f"config.json: not supported here: {'; '.join(problems)}")
     d_model = int(config["d_model"])
     heads = config["encoder_attention_heads"]
-    if d_model < 1 or heads < 1 or d_model % heads or d_model % 2:
-        problems.append(f"d_model = {d_model} with {heads} heads")
-    if (positions := config["max_position_embeddings"]) > _MOST_POSITIONS:
-        problems.append(f"max_position_embeddings = {positions}")
-    # Both sides may share a table that isn't the softmax's: untied, here.
-    tie: Literal["all", "target", "none"] = "all" if is_shared(config) else "target"
-    if not config.get("tie_word_embeddings", True):
-        tie = "none"
-    if problems:
-        raise ExportError(f"config.json: not supported here: {'; '.join(problems)}")
     return ModelConfig(
         encoder_layers=config["encoder_layers"],
         decoder_layers=config["decoder_layers"],
@@ -109,8 +90,8 @@ def model_config(config: Mapping[str, Any]) -> ModelConfig:
         norm="post",
         norm_epsilon=NORM_EPSILON,
         positions="sinusoidal",
-        max_length=positions,
-        tie=tie,
+        max_length=config["max_position_embeddings"],
+        tie=_tie(config),
         activation=_ACTIVATIONS[config["activation_function"]],
         attention_bias=True,
         logits_bias=True,
@@ -120,38 +101,75 @@ def model_config(config: Mapping[str, Any]) -> ModelConfig:
     )
 
 
+def _unsupported(config: Mapping[str, Any]) -> list[str]:
+    """Settings of a `config.json` that no model of this program has."""
+    problems = [
+        f"{name} = {config[name]!r}"
+        for name, supported in _REQUIRED.items()
+        if config.get(name, supported) != supported
+    ]
+    for name in ("attention_heads", "ffn_dim"):
+        encoder, decoder = (config[f"{stack}_{name}"] for stack in STACKS)
+        if encoder != decoder:
+            problems.append(f"encoder_{name} = {encoder} and decoder_{name} = {decoder}")
+
+    if config["activation_function"] not in _ACTIVATIONS:
+        problems.append(f"activation_function = {config['activation_function']!r}")
+
+    d_model = int(config["d_model"])
+    heads = config["encoder_attention_heads"]
+    if d_model < 1 or heads < 1 or d_model % heads or d_model % 2:
+        problems.append(f"d_model = {d_model} with {heads} heads")
+
+    positions = config["max_position_embeddings"]
+    if positions > _MOST_POSITIONS:
+        problems.append(f"max_position_embeddings = {positions}")
+    return problems
+
+
+def _tie(config: Mapping[str, Any]) -> Literal["all", "target", "none"]:
+    # Both sides may share a table that isn't the softmax's: untied, here.
+    if not config.get("tie_word_embeddings", True):
+        return "none"
+    return "all" if is_shared(config) else "target"
+
+
 def is_shared(config: Mapping[str, Any]) -> bool:
+    """Whether source and target have one vocabulary."""
     return bool(config.get("share_encoder_decoder_embeddings", True))
 
 
 def sizes(config: Mapping[str, Any]) -> tuple[int, int]:
+    """The numbers of source and target types."""
     src, tgt = config["vocab_size"], config.get("decoder_vocab_size")
     return src, src if is_shared(config) or tgt is None else tgt
 
 
 def with_scale(
-    weights: Weights, config: ModelConfig, given: Mapping[str, Any]
+    weights: Weights, config: ModelConfig, checkpoint_config: Mapping[str, Any]
 ) -> tuple[Weights, ModelConfig]:
     """The same function in this program's form, which multiplies embeddings by sqrt(d_model).
 
-    A model without that (`scale_embedding`) gets smaller tables for its inputs, untied from the
-    softmax's.
+    A model without that (`scale_embedding` in `checkpoint_config`) gets smaller tables for its
+    inputs, untied from the softmax's.
     """
-    if given.get("scale_embedding", False):  # its default in transformers
+    if checkpoint_config.get("scale_embedding", False):  # its default in transformers
         return weights, config
     source, target, softmax = tables(weights, config)
     scale = np.float32(math.sqrt(config.d_model))
-    names = (each["none"] for each in (SOURCE_TABLE, TARGET_TABLE, SOFTMAX_TABLE))
-    untied = zip(names, (source / scale, target / scale, softmax), strict=True)
-    former = {each[config.tie] for each in (SOURCE_TABLE, TARGET_TABLE, SOFTMAX_TABLE)}
-    rest = {
-        path: array
-        for path, array in weights.items()
-        if path.removeprefix("embedding/") not in former
+    untied = zip(_table_paths("none"), (source / scale, target / scale, softmax), strict=True)
+    other_arrays = {
+        path: array for path, array in weights.items() if path not in _table_paths(config.tie)
     }
+    return other_arrays | dict(untied), dataclasses.replace(config, tie="none")
+
+
+def _table_paths(tie: str) -> tuple[str, str, str]:
+    """The paths of the tables of source, target and softmax; the same for tied ones."""
     return (
-        rest | {f"embedding/{name}": table for name, table in untied},
-        dataclasses.replace(config, tie="none"),
+        f"embedding/{SOURCE_TABLE[tie]}",
+        f"embedding/{TARGET_TABLE[tie]}",
+        f"embedding/{SOFTMAX_TABLE[tie]}",
     )
 
 
@@ -162,25 +180,25 @@ def renumbered(
     is the folder's id of the type that the decoder begins with."""
     weights = dict(weights)
     begin = weights.pop(_BEGIN) / np.float32(math.sqrt(config.d_model))
-    source, target, softmax = (
-        f"embedding/{each[config.tie]}" for each in (SOURCE_TABLE, TARGET_TABLE, SOFTMAX_TABLE)
-    )
+    source, target, softmax = _table_paths(config.tie)
     bias = f"embedding/{SOFTMAX_BIAS}"
     ids = {source: src.ids, target: tgt.ids, softmax: tgt.ids, bias: tgt.ids}
-    found = weights | {path: weights[path][np.array(rows)] for path, rows in ids.items()}
+    ordered = weights | {path: weights[path][np.array(rows)] for path, rows in ids.items()}
+
     if tgt.ids[PAD] in tgt.ids[PAD + 1 :]:
         # The folder's padding is the begin mark here, and none is left for padding. In a tied
         # table the row is also padding's input, which nothing reads.
         for path in (source, target, softmax):
-            found[path][PAD] = 0
-        found[bias][PAD] = NO_SHARE
+            ordered[path][PAD] = 0
+        ordered[bias][PAD] = NO_SHARE
     if tgt.ids[BOS] in tgt.ids[BOS + 1 :]:
-        # The type that the decoder begins with has a use of its own, where its share is.
-        found[bias][BOS] += NO_SHARE
+        # The type that the decoder begins with has a use of its own, and its share there.
+        ordered[bias][BOS] += NO_SHARE
+
     begin += weights[target][start]
-    if not np.allclose(found[target][BOS], begin, atol=1e-5):
-        found[target][BOS] = begin
-    return found
+    if not np.allclose(ordered[target][BOS], begin, atol=1e-5):
+        ordered[target][BOS] = begin
+    return ordered
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,10 +217,12 @@ class Numbering:
         unused = UNUSED
         while unused in src or unused in tgt:
             unused += " "
-        marks = dict(enumerate([unused, *src[BOS : UNK + 1]]))
-        sides = [[*marks.values(), *pieces[UNK + 1 :]] for pieces in (src, tgt)]
-        ids = {piece: number for number, piece in enumerate(dict.fromkeys(sides[0] + sides[1]))}
-        src_ids, tgt_ids = (tuple(ids[piece] for piece in side) for side in sides)
+        marks = [unused, *src[BOS : UNK + 1]]
+        src_pieces, tgt_pieces = ([*marks, *side[UNK + 1 :]] for side in (src, tgt))
+        pieces = dict.fromkeys([*src_pieces, *tgt_pieces])
+        ids = {piece: number for number, piece in enumerate(pieces)}
+        src_ids = tuple(ids[piece] for piece in src_pieces)
+        tgt_ids = tuple(ids[piece] for piece in tgt_pieces)
         return cls((*ids, MARKS[PAD]), src_ids, tgt_ids)
 
     @property
@@ -218,12 +238,11 @@ def to_state(weights: Weights, config: ModelConfig, numbering: Numbering) -> dic
     """
     weights = reorder_channels(weights, np.argsort(interleaved_from_halves(config.d_model)))
     source, target, softmax = tables(weights, config)
-    size, width = len(numbering.pieces), config.d_model
     src, tgt = list(numbering.src), list(numbering.tgt)
 
-    def spread(rows: np.ndarray, ids: list[int], other: np.ndarray | float) -> np.ndarray:
-        table = np.zeros((size, *rows.shape[1:]), np.float32)
-        table[:-1] = other
+    def spread(rows: np.ndarray, ids: list[int], filling: np.ndarray | float) -> np.ndarray:
+        table = np.zeros((len(numbering.pieces), *rows.shape[1:]), np.float32)
+        table[:-1] = filling
         table[ids] = rows
         return table
 
@@ -236,17 +255,20 @@ def to_state(weights: Weights, config: ModelConfig, numbering: Numbering) -> dic
         state[TABLES["decoder"]] = spread(target, tgt, 0.0)
     if config.tie == "none":
         state[SOFTMAX] = spread(softmax, tgt, 0.0)
+
     bias = spread(weights.get(f"embedding/{SOFTMAX_BIAS}", np.zeros(len(softmax))), tgt, NO_SHARE)
     bias[numbering.start] = NO_SHARE
-    state[BIAS] = bias[None]
-    positions = sinusoids_in_halves(config.max_length, width)
-    positions[0] += np.float32(math.sqrt(width)) * target[BOS]
+    state[BIAS] = bias[None]  # [1, types]
+
+    positions = sinusoids_in_halves(config.max_length, config.d_model)
+    positions[0] += np.float32(math.sqrt(config.d_model)) * target[BOS]
     state[POSITIONS] = positions
-    for ours, _, theirs, shape in _arrays(config):
-        if ours.endswith("_bias") and ours not in weights:
-            state[theirs] = np.zeros(shape)
+
+    for array in _layer_arrays(config):
+        if array.path.endswith("_bias") and array.path not in weights:
+            state[array.name] = np.zeros(array.stored_shape)
         else:
-            state[theirs] = weights[ours].reshape(shape[::-1]).T
+            state[array.name] = weights[array.path].reshape(array.stored_shape[::-1]).T
     return {name: np.asarray(array, np.float32) for name, array in state.items()}
 
 
@@ -256,108 +278,193 @@ def from_state(
     """The inverse of `to_state`, for any floating-point dtype. `shared`: both sides may have one
     table; `config.tie` says whether they must. Raises ExportError for missing, unknown and
     misshapen arrays."""
-    unknown = set(state)
+    reader = _Reader(state)
+    source, target, softmax = _read_tables(reader, config, shared, src_types, tgt_types)
+    source_path, target_path, softmax_path = _table_paths(config.tie)
+    weights: Weights = {
+        source_path: source,
+        target_path: target,
+        softmax_path: softmax,
+        f"embedding/{SOFTMAX_BIAS}": _read_bias(reader, tgt_types),
+    }
+    for array in _layer_arrays(config):
+        matrix = reader.read(array.name, *array.stored_shape)
+        weights[array.path] = np.ascontiguousarray(matrix.T).reshape(array.shape)
+    # After the arrays, which have shown that d_model in config.json is true.
+    weights[_BEGIN] = _read_begin(reader, config.d_model)
+    reader.refuse_unread()
+    return reorder_channels(weights, interleaved_from_halves(config.d_model))
 
-    def read(name: str, *shape: int) -> np.ndarray:
-        unknown.discard(name)
-        if name not in state:
+
+class _Reader:
+    """Takes the arrays of a checkpoint, and knows which of them nothing has asked for."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._unread = set(state)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._state
+
+    def get(self, name: str) -> np.ndarray | None:
+        """An array of any shape and dtype, if there is one."""
+        self._unread.discard(name)
+        return self._state.get(name)
+
+    def read(self, name: str, *shape: int) -> np.ndarray:
+        """An array as float32. Raises ExportError for missing, misshapen and infinite ones."""
+        stored = self.get(name)
+        if stored is None:
             raise ExportError(f"the checkpoint has no array '{name}'")
-        if (found := state[name].shape) != shape:
-            there, wanted = (" x ".join(map(str, sizes)) or "1" for sizes in (found, shape))
-            raise ExportError(f"the array '{name}' is {there}, but config.json describes {wanted}")
-        array = np.asarray(state[name], np.float32)
+        if stored.shape != shape:
+            raise ExportError(
+                f"the array '{name}' is {_sizes(stored.shape)}, but config.json describes "
+                f"{_sizes(shape)}"
+            )
+        array = np.asarray(stored, np.float32)
         if not np.isfinite(array).all():
             raise ExportError(f"the array '{name}' has values that are not finite")
         return array
 
-    def tied(name: str, table: np.ndarray) -> None:
-        unknown.discard(name)
-        if name in state and not np.array_equal(state[name], table):
+    def check_tied(self, name: str, table: np.ndarray) -> None:
+        """Raises ExportError if there is an array of this name that differs from the table."""
+        stored = self.get(name)
+        if stored is not None and not np.array_equal(stored, table):
             raise ExportError(f"the array '{name}' differs from the table that it is tied to")
 
+    def refuse_unread(self) -> None:
+        """Raises ExportError if nothing has asked for some of the arrays."""
+        if self._unread:
+            first_three = ", ".join(map(repr, sorted(self._unread)[:3]))
+            further = len(self._unread) - 3
+            raise ExportError(
+                f"the checkpoint has arrays unknown to a Marian model: {first_three}"
+                + (f" and {further} more" if further > 0 else "")
+            )
+
+
+def _sizes(shape: Sequence[int]) -> str:
+    return " x ".join(map(str, shape)) or "1"
+
+
+def _read_tables(
+    reader: _Reader, config: ModelConfig, shared: bool, src_types: int, tgt_types: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The tables [types, d_model] of source, target and softmax; tied ones are one array."""
     width = config.d_model
     if config.tie == "all":
-        source = target = read(SHARED if SHARED in state else TABLES["encoder"], src_types, width)
+        name = SHARED if SHARED in reader else TABLES["encoder"]
+        source = target = reader.read(name, src_types, width)
         for name in (SHARED, *TABLES.values()):
-            tied(name, source)
+            reader.check_tied(name, source)
     else:
-        # Each side's own table if it is there, else the shared one.
+        # Each side's own table if it has one, else the shared one.
         source, target = (
-            read(SHARED if shared and name not in state else name, types, width)
+            reader.read(SHARED if shared and name not in reader else name, types, width)
             for name, types in zip(TABLES.values(), (src_types, tgt_types), strict=True)
         )
         if shared:
-            unknown.discard(SHARED)
-    softmax = read(SOFTMAX, tgt_types, width) if config.tie == "none" else target
-    tied(SOFTMAX, softmax)
-    bias = np.zeros(tgt_types, np.float32)
-    if BIAS in state:
-        bias = read(BIAS, *[1] * (np.ndim(state[BIAS]) - 1), tgt_types).reshape(-1)
-    weights: Weights = {
-        f"embedding/{SOURCE_TABLE[config.tie]}": source,
-        f"embedding/{TARGET_TABLE[config.tie]}": target,
-        f"embedding/{SOFTMAX_TABLE[config.tie]}": softmax,
-        f"embedding/{SOFTMAX_BIAS}": bias,
-    }
-    for ours, shape, theirs, there in _arrays(config):
-        weights[ours] = np.ascontiguousarray(read(theirs, *there).T).reshape(shape)
-    # After the arrays, which have shown that d_model in config.json is true.
-    weights[_BEGIN] = np.zeros(width, np.float32)
+            reader.get(SHARED)  # known, even if both sides have their own
+
+    softmax = reader.read(SOFTMAX, tgt_types, width) if config.tie == "none" else target
+    reader.check_tied(SOFTMAX, softmax)
+    return source, target, softmax
+
+
+def _read_bias(reader: _Reader, types: int) -> Float[np.ndarray, " types"]:
+    stored = reader.get(BIAS)
+    if stored is None:
+        return np.zeros(types, np.float32)
+    leading_axes = [1] * (np.ndim(stored) - 1)
+    return reader.read(BIAS, *leading_axes, types).reshape(-1)
+
+
+def _read_begin(reader: _Reader, width: int) -> Float[np.ndarray, " width"]:
+    """What the decoder's first position adds to its sinusoid.
+
+    Raises ExportError if the positions of either side are no sinusoids.
+    """
+    begin = np.zeros(width, np.float32)
     for stack, name in _POSITIONS.items():
-        unknown.discard(name)
-        if (table := state.get(name)) is None:
+        table = reader.get(name)
+        if table is None:
             continue
         sinusoids = sinusoids_in_halves(len(table) if table.ndim else 0, width)
         if table.shape == sinusoids.shape and stack == "decoder" and len(table):
-            # Only the token that the decoder starts with stands there.
+            # Only the token that the decoder starts with has this position.
             offset = np.asarray(table[0], np.float32) - sinusoids[0]
             if np.isfinite(offset).all() and abs(offset).max() > _TABLE_TOLERANCE:
-                weights[_BEGIN] = offset
+                begin = offset
                 sinusoids[0] = table[0]
         if table.shape != sinusoids.shape or not (
             abs(table - sinusoids).max(initial=0.0) <= _TABLE_TOLERANCE
         ):
             raise ExportError(f"'{name}' holds positions that are not sinusoids")
-    if unknown:
-        shown = ", ".join(map(repr, sorted(unknown)[:3]))
-        more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
-        raise ExportError(f"the checkpoint has arrays unknown to a Marian model: {shown}{more}")
-    return reorder_channels(weights, interleaved_from_halves(width))
+    return begin
 
 
-def _arrays(
-    config: ModelConfig,
-) -> Iterator[tuple[str, tuple[int, ...], str, tuple[int, ...]]]:
-    """Our path and shape, their name and shape, of every array of the layers. Theirs is ours as a
-    matrix [in, out], transposed."""
-    width, d_ff, heads = config.d_model, config.d_ff, config.num_heads
-    split = (heads, width // heads)
-    for stack, count in zip(STACKS, (config.encoder_layers, config.decoder_layers), strict=True):
-        attentions = [("self_attention", "self_attn")]
+class _LayerArray(NamedTuple):
+    """An array of a layer, here and in a checkpoint.
+
+    As a matrix [in, out], ours is the transpose of theirs.
+    """
+
+    path: str  # here
+    shape: tuple[int, ...]
+    name: str  # in a checkpoint
+    stored_shape: tuple[int, ...]
+
+
+class _Linear(NamedTuple):
+    """A projection of a layer, with a bias."""
+
+    kernel: str
+    bias: str
+    into: tuple[int, ...]
+    out: tuple[int, ...]
+    name: str  # in a checkpoint
+
+
+def _layer_arrays(config: ModelConfig) -> Iterator[_LayerArray]:
+    """Every array of the layers."""
+    layers = dict(zip(STACKS, (config.encoder_layers, config.decoder_layers), strict=True))
+    width = (config.d_model,)
+    for stack, count in layers.items():
+        attentions = {"self_attention": "self_attn"}
         if stack == "decoder":
-            attentions.append(("cross_attention", "encoder_attn"))
-        linears: list[tuple[str, str, tuple[int, ...], tuple[int, ...], str]] = []
-        norms = [("feed_forward_residual/norm", "final_layer_norm")]
-        for ours, theirs in attentions:
-            for name in ("query", "key", "value"):
-                there = f"{theirs}.{name[0]}_proj"
-                linears.append((f"{ours}/{name}", f"{ours}/{name}_bias", (width,), split, there))
-            linears.append(
-                (f"{ours}/out", f"{ours}/out_bias", split, (width,), f"{theirs}.out_proj")
-            )
-            norms.append((f"{ours}_residual/norm", f"{theirs}_layer_norm"))
-        linears.append(("feed_forward/w_in", "feed_forward/b_in", (width,), (d_ff,), "fc1"))
-        linears.append(("feed_forward/w_out", "feed_forward/b_out", (d_ff,), (width,), "fc2"))
+            attentions["cross_attention"] = "encoder_attn"
+        linears = [*_linears(config, attentions)]
+        norms = {"feed_forward_residual/norm": "final_layer_norm"}
+        for path, name in attentions.items():
+            norms[f"{path}_residual/norm"] = f"{name}_layer_norm"
+
         for number in range(count):
-            here = f"{stack}/{layer_name(number)}"
+            layer = f"{stack}/{layer_name(number)}"
             prefix = f"model.{stack}.layers.{number}"
             for kernel, bias, into, out, name in linears:
                 matrix = (math.prod(out), math.prod(into))
-                yield f"{here}/{kernel}", (*into, *out), f"{prefix}.{name}.weight", matrix
-                yield f"{here}/{bias}", out, f"{prefix}.{name}.bias", matrix[:1]
-            for norm, name in norms:
-                yield f"{here}/{norm}/scale", (width,), f"{prefix}.{name}.weight", (width,)
-                yield f"{here}/{norm}/bias", (width,), f"{prefix}.{name}.bias", (width,)
+                kernel_shape = (*into, *out)
+                yield _LayerArray(
+                    f"{layer}/{kernel}", kernel_shape, f"{prefix}.{name}.weight", matrix
+                )
+                yield _LayerArray(f"{layer}/{bias}", out, f"{prefix}.{name}.bias", matrix[:1])
+            for norm, name in norms.items():
+                yield _LayerArray(f"{layer}/{norm}/scale", width, f"{prefix}.{name}.weight", width)
+                yield _LayerArray(f"{layer}/{norm}/bias", width, f"{prefix}.{name}.bias", width)
+
+
+def _linears(config: ModelConfig, attentions: Mapping[str, str]) -> Iterator[_Linear]:
+    """A layer's projections; `attentions` has its attentions' names, here and in a checkpoint."""
+    width = (config.d_model,)
+    heads = (config.num_heads, config.d_model // config.num_heads)
+    for path, name in attentions.items():
+        for role in ("query", "key", "value"):
+            projection = f"{name}.{role[0]}_proj"
+            yield _Linear(f"{path}/{role}", f"{path}/{role}_bias", width, heads, projection)
+        yield _Linear(f"{path}/out", f"{path}/out_bias", heads, width, f"{name}.out_proj")
+    inner = (config.d_ff,)
+    yield _Linear("feed_forward/w_in", "feed_forward/b_in", width, inner, "fc1")
+    yield _Linear("feed_forward/w_out", "feed_forward/b_out", inner, width, "fc2")
 
 
 def sinusoids_in_halves(length: int, d_model: int) -> Float[np.ndarray, "length d_model"]:
