@@ -26,7 +26,13 @@ from flaxformer_mt.cli.arguments import (
 from flaxformer_mt.errors import UserError, install
 from flaxformer_mt.files.reading import read_text
 from flaxformer_mt.rundir.layout import open_run
-from flaxformer_mt.serving.settings import Log, Model, ServerSettings, flags as limits, read_keys
+from flaxformer_mt.serving.settings import (
+    Log,
+    ServedModel,
+    ServerSettings,
+    flags as limits,
+    read_keys,
+)
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
@@ -54,7 +60,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         config = config_of(run)
         loaded = fm.Translator.load(run, which=options.weights, shortlist=options.shortlist)
         translator = as_asked(options, loaded)
-        model = Model(
+        model = ServedModel(
             src_lang=config.data.src_lang,
             tgt_lang=config.data.tgt_lang,
             name=config.name,

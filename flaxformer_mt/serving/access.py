@@ -49,8 +49,10 @@ def unavailable(message: str, *, retry_after: int, reason: str) -> Refusal:
 
 def shown(text: str) -> str:
     """A client's text for a message: printable, at most 40 characters."""
-    plain = "".join(each if each.isprintable() else "\ufffd" for each in text[:40])
-    return plain + ("…" if len(text) > 40 else "")
+    printable = "".join(
+        character if character.isprintable() else "\ufffd" for character in text[:40]
+    )
+    return printable + ("…" if len(text) > 40 else "")
 
 
 def admit(keys: Collection[str], key: object) -> None:
@@ -62,8 +64,12 @@ def admit(keys: Collection[str], key: object) -> None:
     if not keys:
         return
     if key is None:
-        how = "an API key is needed: 'Authorization: Bearer KEY', or 'api_key' in the body"
-        raise Refusal(401, how, reason="key", www_authenticate="Bearer")
+        raise Refusal(
+            401,
+            "an API key is needed: 'Authorization: Bearer KEY', or 'api_key' in the body",
+            reason="key",
+            www_authenticate="Bearer",
+        )
     digest = _digest(key) if isinstance(key, str) else b""
     if not sum(hmac.compare_digest(_digest(known), digest) for known in keys):
         raise Refusal(403, "the API key is not valid", reason="key")
@@ -95,13 +101,21 @@ class Origins:
     def check(self, scope: Scope) -> None:
         """Raises Refusal for another host name, or another site's page except by a link."""
         headers = Headers(scope=scope)
-        host = ",".join(headers.getlist("host")).lower()  # two are no name
+        host = ",".join(headers.getlist("host")).lower()  # several hosts: not a valid name
         if host and self._asks_for_names and not self._is_called(_name(host)):
-            name = f"this server is not called '{shown(host)}'"
-            raise Refusal(403, f"{name}; its operator can allow it: --allowed-host", reason="host")
+            raise Refusal(
+                403,
+                f"this server is not called '{shown(host)}'; its operator can allow it: "
+                "--allowed-host",
+                reason="host",
+            )
         if self._is_foreign(scope["method"], headers, host):
-            what = "pages from other sites may not use this server"
-            raise Refusal(403, f"{what}; its operator can allow them: --cors", reason="origin")
+            raise Refusal(
+                403,
+                "pages from other sites may not use this server; its operator can allow them: "
+                "--cors",
+                reason="origin",
+            )
 
     def _is_called(self, name: str) -> bool:
         if name in self._hosts or name == "localhost" or name.endswith(".localhost"):
@@ -124,9 +138,12 @@ class Origins:
         if origin is None:  # not a browser
             return False
         # An old browser, or no https.
-        scheme, _, place = origin.partition("://")
-        own = host in (place, place + _PORTS.get(scheme, "")) or place in self._names
-        return scheme not in _PORTS or not own
+        scheme, _, origin_host = origin.partition("://")
+        if scheme not in _PORTS:
+            return True
+        return host not in (origin_host, origin_host + _PORTS[scheme]) and (
+            origin_host not in self._names
+        )
 
 
 def is_local(listener: socket.socket) -> bool:
@@ -139,5 +156,5 @@ def is_local(listener: socket.socket) -> bool:
 
 def _name(host: str) -> str:
     """The name or address in `NAME:PORT`; empty if invalid."""
-    found = re.fullmatch(r"(?:\[([0-9a-f:.]+)\]|([^:\[\]]+))(?::[0-9]*)?", host)
-    return (found[1] or found[2]).rstrip(".") if found else ""
+    match = re.fullmatch(r"(?:\[([0-9a-f:.]+)\]|([^:\[\]]+))(?::[0-9]*)?", host)
+    return (match[1] or match[2]).rstrip(".") if match else ""

@@ -1,5 +1,6 @@
 """The JSON that clients get: its models, their construction, and the OpenAPI document."""
 
+import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
@@ -20,19 +21,19 @@ from flaxformer_mt.serving.requests import (
     TranslateRequest,
     TranslateTask,
 )
-from flaxformer_mt.serving.settings import Model, confidence, language_name
+from flaxformer_mt.serving.settings import ServedModel, confidence, language_name
 
 _DECIMALS = 4  # of attention weights, as many as a picture can show
 State = Literal["warming", "ok", "failing", "stopping"]
 
 
 class _Answer(BaseModel):
-    """Fields that aren't set are left out."""
+    """Fields that aren't set are left out. `title` names a schema otherwise than its class."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
-class Alignment(_Answer):
+class AlignmentAnswer(_Answer, title="Alignment"):
     source_words: Sequence[str]
     target_words: Sequence[str]
     links: Sequence[Annotated[Sequence[NonNegativeInt], Field(min_length=2, max_length=2)]] = Field(
@@ -40,28 +41,28 @@ class Alignment(_Answer):
     )
 
 
-class Hypothesis(_Answer):
+class HypothesisAnswer(_Answer, title="Hypothesis"):
     text: str
     score: float = Field(description="log_prob / length penalty")
     log_prob: float = Field(description="natural logarithm")
-    alignment: Alignment | None = None
+    alignment: AlignmentAnswer | None = None
 
 
-class Sentence(_Answer):
+class SentenceAnswer(_Answer, title="Sentence"):
     source: str
     code: str = Field(default="", description="language code inherited from an earlier sentence")
     split: bool = Field(description="too long for the model: split and rejoined")
     at_limit: bool = Field(description="the output reached the length limit")
-    hypotheses: Sequence[Hypothesis] = Field(min_length=1)
+    hypotheses: Sequence[HypothesisAnswer] = Field(min_length=1)
 
 
-class Translation(_Answer):
+class TranslationAnswer(_Answer, title="Translation"):
     text: str
-    sentences: Sequence[Sentence]
+    sentences: Sequence[SentenceAnswer]
 
 
 class TranslateAnswer(_Answer):
-    translations: Sequence[Translation]
+    translations: Sequence[TranslationAnswer]
 
 
 class Detected(_Answer):
@@ -127,69 +128,80 @@ def as_json(content: Any) -> bytes:
 
 
 def translations(
-    task: TranslateTask, found: Sequence[Sequence[Translated]], src_lang: str
+    task: TranslateTask, translated: Sequence[Sequence[Translated]], src_lang: str
 ) -> TranslateAnswer | LibreTranslateAnswer:
-    pairs = list(zip(task.texts, found, strict=True))
-    if isinstance(task.form, TranslateRequest):
+    """The answer in the request's form; `translated` has the sentences of each text."""
+    pairs = list(zip(task.texts, translated, strict=True))
+    form = task.form
+    if isinstance(form, TranslateRequest):
         return TranslateAnswer(
-            translations=[
-                Translation(
-                    text=text.joined([each.translation.text for each in sentences]),
-                    sentences=[_sentence(task.form, each) for each in sentences],
-                )
-                for text, sentences in pairs
-            ]
+            translations=[_translation(form, text, sentences) for text, sentences in pairs]
         )
+
     ranked = [
         [_joined(text, sentences, rank) for rank in range(task.n_best)] for text, sentences in pairs
-    ]
-    answer: dict[str, list[Any]] = {"translatedText": [texts[0] for texts in ranked]}
-    if task.form.alternatives:
-        # Without duplicates: one sentence may have fewer translations than requested.
-        answer["alternatives"] = [
-            [text for text in dict.fromkeys(texts) if text != texts[0]] for texts in ranked
-        ]
-    if task.form.source == "auto":
-        answer["detectedLanguage"] = [detected(text, src_lang) for text in task.form.given]
-    one = isinstance(task.form.q, str)
-    fields: dict[str, Any] = {key: each[0] if one else each for key, each in answer.items()}
-    return LibreTranslateAnswer(**fields)
+    ]  # by text, best first
+    lists: dict[str, list[Any]] = {"translatedText": [texts[0] for texts in ranked]}
+    if form.alternatives:
+        lists["alternatives"] = [_alternatives(texts) for texts in ranked]
+    if form.source == "auto":
+        lists["detectedLanguage"] = [detected(text, src_lang) for text in form.given]
+    if isinstance(form.q, str):
+        return LibreTranslateAnswer(**{field: answers[0] for field, answers in lists.items()})
+    return LibreTranslateAnswer(**lists)
 
 
-def _sentence(asked: TranslateRequest, found: Translated) -> Sentence:
+def _alternatives(ranked: Sequence[str]) -> list[str]:
+    """Without duplicates: one sentence may have fewer translations than requested."""
+    return [text for text in dict.fromkeys(ranked) if text != ranked[0]]
+
+
+def _translation(
+    form: TranslateRequest, text: Sentences, sentences: Sequence[Translated]
+) -> TranslationAnswer:
+    return TranslationAnswer(
+        text=text.joined([sentence.translation.text for sentence in sentences]),
+        sentences=[_sentence(form, sentence) for sentence in sentences],
+    )
+
+
+def _sentence(form: TranslateRequest, translated: Translated) -> SentenceAnswer:
     hypotheses = [
-        Hypothesis(text=each.text, score=each.score, log_prob=each.log_prob)
-        for each in found.translation.hypotheses[: asked.n_best]
+        HypothesisAnswer(text=hypothesis.text, score=hypothesis.score, log_prob=hypothesis.log_prob)
+        for hypothesis in translated.translation.hypotheses[: form.n_best]
     ]
-    if asked.alignment:
-        for hypothesis, its in zip(hypotheses, found.alignments, strict=False):
+    if form.alignment:
+        for hypothesis, alignment in zip(hypotheses, translated.alignments, strict=False):
             hypothesis.alignment = None  # now set, so it isn't left out
-            if its is not None:
-                hypothesis.alignment = Alignment(
-                    source_words=its.src_words, target_words=its.tgt_words, links=its.links
+            if alignment is not None:
+                hypothesis.alignment = AlignmentAnswer(
+                    source_words=alignment.src_words,
+                    target_words=alignment.tgt_words,
+                    links=alignment.links,
                 )
-    sentence = Sentence(
-        source=found.sentence.text,
-        split=found.translation.split,
-        at_limit=found.translation.at_limit,
+
+    sentence = SentenceAnswer(
+        source=translated.sentence.text,
+        split=translated.translation.split,
+        at_limit=translated.translation.at_limit,
         hypotheses=hypotheses,
     )
-    if found.sentence.code:
-        sentence.code = found.sentence.code
+    if translated.sentence.code:
+        sentence.code = translated.sentence.code
     return sentence
 
 
-def _joined(text: Sentences, found: Sequence[Translated], rank: int) -> str:
+def _joined(text: Sentences, sentences: Sequence[Translated], rank: int) -> str:
     """The n-th alternative joins each sentence's n-th, or its last."""
-    hypotheses = [each.translation.hypotheses for each in found]
-    return text.joined([each[min(rank, len(each) - 1)].text for each in hypotheses])
+    ranked = [sentence.translation.hypotheses for sentence in sentences]
+    return text.joined([hypotheses[min(rank, len(hypotheses) - 1)].text for hypotheses in ranked])
 
 
 def detected(text: str, src_lang: str) -> Detected:
     return Detected(language=src_lang, confidence=confidence(text, src_lang))
 
 
-def languages(model: Model) -> list[Language]:
+def languages(model: ServedModel) -> list[Language]:
     source, target = model.src_lang, model.tgt_lang
     return [
         Language(code=source, name=language_name(source), targets=[target]),
@@ -197,11 +209,11 @@ def languages(model: Model) -> list[Language]:
     ]
 
 
-def attention(request: AttentionRequest, found: Attended) -> bytes:
+def attention(request: AttentionRequest, attended: Attended) -> bytes:
     """One layer's weights as JSON, for a thread: written row by row, since a single call would hold
     the interpreter, and all other requests, until the last number."""
-    translation, picked = found
-    about = AttentionAnswer(
+    translation, picked = attended
+    without_weights = AttentionAnswer(
         text=request.text,
         translation=translation,
         kind=request.kind,
@@ -213,8 +225,11 @@ def attention(request: AttentionRequest, found: Attended) -> bytes:
         weights=[],
     )
     rounded = np.round(picked.weights.astype(np.float64), _DECIMALS)
-    heads = b",".join(b"[%b]" % b",".join(as_json(r.tolist()) for r in head) for head in rounded)
-    return as_json(about).removesuffix(b"]}") + heads + b"]}"
+    heads = [
+        b"[%b]" % b",".join(as_json(row.tolist()) for row in weights_of_head)
+        for weights_of_head in rounded
+    ]
+    return as_json(without_weights).removesuffix(b"]}") + b",".join(heads) + b"]}"
 
 
 Json = dict[str, Any]
@@ -230,83 +245,55 @@ _REASONS = {
 }
 
 
-class _Untitled(GenerateJsonSchema):
+_TITLES = {
+    answer.__name__: answer.model_config["title"]
+    for answer in _Answer.__subclasses__()
+    if "title" in answer.model_config
+}
+
+
+class _SchemaGenerator(GenerateJsonSchema):
+    """Leaves titles of fields out, and names schemas by their titles."""
+
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
+
+    def normalize_name(self, name: str) -> str:
+        return _TITLES.get(name) or super().normalize_name(name)
+
+
+Mode = Literal["validation", "serialization"]
+Schemas = Mapping[tuple[str, Mode], Json]  # of requests and answers, by path
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Operation:
+    """What a path does: POST if it takes a request, else GET."""
+
+    summary: str
+    answer: Any
+    media_type: str = JSON  # of the answer
+    request: Any = None
+    examples: Mapping[str, Json] = dataclasses.field(default_factory=dict)  # of requests, by name
+
+    @property
+    def method(self) -> Literal["get", "post"]:
+        return "get" if self.request is None else "post"
 
 
 def openapi(reader: Reader) -> Json:
     """OpenAPI 3.1: all paths, requests and answers."""
-    model, text = reader.model, "A dog runs home."
-    # By path: what it does, what it takes (with examples), what it answers.
-    operations: dict[str, tuple[str, Any, Mapping[str, Json], Any]] = {
-        "/translate": (
-            "Translate one or more texts",
-            reader.translate_form | reader.libre_form,
-            {
-                "ours": {"text": text, "n_best": 2, "alignment": True, "terms": {"dog": "Hund"}},
-                "LibreTranslate": {"q": text, "source": model.src_lang, "target": model.tgt_lang},
-            },
-            TranslateAnswer | LibreTranslateAnswer,
-        ),
-        "/detect": (
-            "How likely a text is in the source language",
-            reader.detect_form,
-            {"text": {"q": text}},
-            Annotated[list[Detected], Field(min_length=1, max_length=1)],
-        ),
-        "/attention": (
-            "Attention weights of a sentence and its translation, for all heads of a layer",
-            reader.attention_form,
-            {"sentence": {"text": text, "kind": "cross", "layer": 0}},
-            AttentionAnswer,
-        ),
-        "/languages": ("Source and target languages", None, {}, list[Language]),
-        "/frontend/settings": ("Page settings and limits", None, {}, Json),
-        "/health": ("Health check", None, {}, Health),
-        "/metrics": ("Metrics in Prometheus' text format", None, {}, str),
-    }
-    types: list[tuple[str, Literal["validation", "serialization"], TypeAdapter[Any]]] = [
-        ("error", "serialization", TypeAdapter(Error))
-    ]
-    for path, (_, request, _, answer) in operations.items():
-        types.append((path, "serialization", TypeAdapter(answer)))
-        if request is not None:
-            types.append((path, "validation", TypeAdapter(request)))
-    template = "#/components/schemas/{model}"
-    schemas, definitions = TypeAdapter.json_schemas(
-        types, ref_template=template, schema_generator=_Untitled
-    )
-
-    def content(description: str, schema: Json, kind: str = JSON) -> Json:
-        return {"description": description, "content": {kind: {"schema": schema}}}
-
+    operations = _operations(reader)
+    schemas, definitions = _schemas(operations)
     paths = {}
-    for path, (summary, request, examples, _) in operations.items():
-        post = request is not None
-        schema = schemas[path, "serialization"]
-        locked = reader.settings.keys and (post or path == "/metrics")
-        refused = ["400", "403", "408", "413", "415", "500", "503"] if post else ["403", "503"]
-        refused += ["401"] if locked else []
-        error = schemas["error", "serialization"]
-        responses = {status: content(_REASONS[status], error) for status in refused}
-        retry = {"description": "seconds", "schema": {"type": "integer"}}
-        responses["503"]["headers"] = {"Retry-After": retry}
-        if path == "/health":
-            responses["503"] = content("Starting, failing or stopping", schema)
-        done = content("Done", schema, "text/plain" if path == "/metrics" else JSON)
-        operation: Json = {
-            "operationId": path.rpartition("/")[2],
-            "summary": summary,
-            "responses": {"200": done, **responses},
-        }
-        if post:
-            shown = {name: {"value": value} for name, value in examples.items()}
-            body = {"schema": schemas[path, "validation"], "examples": shown}
-            operation["requestBody"] = {"required": True, "content": {JSON: body}}
-        if locked:
-            operation["security"] = [{"bearer": []}, {"header": []}]
-        paths[path] = {"post" if post else "get": operation}
+    for path, operation in operations.items():
+        needs_key = bool(reader.settings.keys) and (
+            operation.method == "post" or path == "/metrics"
+        )
+        described = _described(path, operation, schemas, needs_key)
+        paths[path] = {operation.method: described}
+
+    model = reader.model
     languages = f"{language_name(model.src_lang)} → {language_name(model.tgt_lang)}"
     return {
         "openapi": "3.1.0",
@@ -321,10 +308,100 @@ def openapi(reader: Reader) -> Json:
         },
         "paths": paths,
         "components": {
-            "schemas": definitions["$defs"],
+            "schemas": definitions,
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer"},
                 "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
             },
         },
     }
+
+
+def _operations(reader: Reader) -> dict[str, _Operation]:
+    """All operations of the API, by path."""
+    model, text = reader.model, "A dog runs home."
+    return {
+        "/translate": _Operation(
+            summary="Translate one or more texts",
+            request=reader.translate_form | reader.libre_form,
+            examples={
+                "ours": {"text": text, "n_best": 2, "alignment": True, "terms": {"dog": "Hund"}},
+                "LibreTranslate": {"q": text, "source": model.src_lang, "target": model.tgt_lang},
+            },
+            answer=TranslateAnswer | LibreTranslateAnswer,
+        ),
+        "/detect": _Operation(
+            summary="How likely a text is in the source language",
+            request=reader.detect_form,
+            examples={"text": {"q": text}},
+            answer=Annotated[list[Detected], Field(min_length=1, max_length=1)],
+        ),
+        "/attention": _Operation(
+            summary="Attention weights of a sentence and its translation, for all heads of a layer",
+            request=reader.attention_form,
+            examples={"sentence": {"text": text, "kind": "cross", "layer": 0}},
+            answer=AttentionAnswer,
+        ),
+        "/languages": _Operation(summary="Source and target languages", answer=list[Language]),
+        "/frontend/settings": _Operation(summary="Page settings and limits", answer=Json),
+        "/health": _Operation(summary="Health check", answer=Health),
+        "/metrics": _Operation(
+            summary="Metrics in Prometheus' text format", answer=str, media_type="text/plain"
+        ),
+    }
+
+
+def _schemas(operations: Mapping[str, _Operation]) -> tuple[Schemas, Json]:
+    """The schemas of all requests, answers and errors, and the definitions that they refer to."""
+    types: list[tuple[str, Mode, TypeAdapter[Any]]] = [
+        ("error", "serialization", TypeAdapter(Error))
+    ]
+    for path, operation in operations.items():
+        types.append((path, "serialization", TypeAdapter(operation.answer)))
+        if operation.request is not None:
+            types.append((path, "validation", TypeAdapter(operation.request)))
+    schemas, definitions = TypeAdapter.json_schemas(
+        types, ref_template="#/components/schemas/{model}", schema_generator=_SchemaGenerator
+    )
+    return schemas, definitions["$defs"]
+
+
+def _described(path: str, operation: _Operation, schemas: Schemas, needs_key: bool) -> Json:
+    """OpenAPI's object for an operation."""
+    described: Json = {
+        "operationId": path.rpartition("/")[2],
+        "summary": operation.summary,
+        "responses": _responses(path, operation, schemas, needs_key),
+    }
+    if operation.method == "post":
+        examples = {name: {"value": request} for name, request in operation.examples.items()}
+        body = {"schema": schemas[path, "validation"], "examples": examples}
+        described["requestBody"] = {"required": True, "content": {JSON: body}}
+    if needs_key:
+        described["security"] = [{"bearer": []}, {"header": []}]
+    return described
+
+
+def _responses(path: str, operation: _Operation, schemas: Schemas, needs_key: bool) -> Json:
+    """An operation's answer and its errors, by status."""
+    answer = schemas[path, "serialization"]
+    error = schemas["error", "serialization"]
+    statuses = ["403", "503"]
+    if operation.method == "post":
+        statuses = ["400", "403", "408", "413", "415", "500", "503"]
+    if needs_key:
+        statuses.append("401")
+
+    responses = {"200": _response("Done", answer, operation.media_type)}
+    for status in statuses:
+        responses[status] = _response(_REASONS[status], error)
+    if path == "/health":
+        responses["503"] = _response("Starting, failing or stopping", answer)
+    else:
+        retry = {"description": "seconds", "schema": {"type": "integer"}}
+        responses["503"]["headers"] = {"Retry-After": retry}
+    return responses
+
+
+def _response(description: str, schema: Json, media_type: str = JSON) -> Json:
+    return {"description": description, "content": {media_type: {"schema": schema}}}

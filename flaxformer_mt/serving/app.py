@@ -160,8 +160,9 @@ class App:
         most = self.service.settings.connections
         try:
             if self._connections() > most and scope["path"] not in _ALWAYS:
-                full = f"more than {most} connections are open"
-                raise unavailable(full, retry_after=1, reason="connections")
+                raise unavailable(
+                    f"more than {most} connections are open", retry_after=1, reason="connections"
+                )
             self._origins.check(scope)
         except Refusal as refusal:
             # Frees the connection, and whatever wasn't read.
@@ -188,18 +189,18 @@ class App:
         task = self.service.reader.translate(payload, kind)
         if self.service.settings.log == "text":
             self.service.say(f"translate {[text.texts for text in task.texts]!r}")
-        found = await self.service.within_limits(request, self.service.translate(task))
-        return answers.translations(task, found, self.service.model.src_lang)
+        translated = await self.service.within_limits(request, self.service.translate(task))
+        return answers.translations(task, translated, self.service.model.src_lang)
 
     async def _detect(self, request: Request, payload: Mapping[str, Any], kind: str) -> Any:
         text = self.service.reader.detect(payload, kind)
         return [answers.detected(text, self.service.model.src_lang)]
 
     async def _attention(self, request: Request, payload: Mapping[str, Any], kind: str) -> Any:
-        asked = self.service.reader.attention(payload, kind)
-        found = await self.service.within_limits(request, self.service.attend(asked))
+        form = self.service.reader.attention(payload, kind)
+        attended = await self.service.within_limits(request, self.service.attend(form))
         # Not in the event loop: so many numbers take long.
-        return await asyncio.to_thread(answers.attention, asked, found)
+        return await asyncio.to_thread(answers.attention, form, attended)
 
     async def _health(self, _: Request) -> Response:
         health = answers.Health(status=self.service.state)

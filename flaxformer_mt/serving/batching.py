@@ -26,6 +26,11 @@ class _Ticket:
     results: list[Any] = dataclasses.field(default_factory=list)  # in order
     taken: int = 0
 
+    @property
+    def waiting(self) -> int:
+        """How many of its items aren't in a batch yet."""
+        return len(self.items) - self.taken
+
 
 _Item = tuple[_Ticket, Any]
 
@@ -71,7 +76,7 @@ class Batcher:
     @property
     def waiting(self) -> int:
         """How many items wait, without those of abandoned requests."""
-        return sum(len(t.items) - t.taken for t in self._queue if not t.future.done())
+        return sum(ticket.waiting for ticket in self._queue if not ticket.future.done())
 
     @property
     def only_preparing(self) -> bool:
@@ -98,10 +103,13 @@ class Batcher:
         """
         if self.closed:
             raise unavailable("the server is stopping", retry_after=5, reason="stopping")
-        if (waiting := self.waiting) + len(items) > self._capacity:
+        waiting = self.waiting
+        if waiting + len(items) > self._capacity:
             seconds = max(1, min(60, round(waiting * self._seconds_per_item)))
-            full = f"the queue is full; try again in {seconds} s"
-            raise unavailable(full, retry_after=seconds, reason="queue")
+            raise unavailable(
+                f"the queue is full; try again in {seconds} s", retry_after=seconds, reason="queue"
+            )
+
         ticket = _Ticket(key, items, asyncio.get_running_loop().create_future())
         if not items:
             ticket.future.set_result([])
@@ -134,35 +142,43 @@ class Batcher:
         return await asyncio.wrap_future(self._call)
 
     async def _next(self) -> list[_Item]:
+        """The next batch, once there is one; empty if the queue is closed and nothing waits."""
         while True:
-            queue = self._queue = deque(t for t in self._queue if not t.future.done())
-            if queue or self.closed:
-                break
-            if not self.warm:
-                self._preparing = True
-                self.warm = not await self._in_thread(self._prepare)
-                self._preparing = False
-                if self.warm:
-                    self._prepared()
-                continue
-            self._changed.clear()
-            await self._changed.wait()
-        if not queue:
-            return []
+            self._queue = deque(ticket for ticket in self._queue if not ticket.future.done())
+            if self._queue:
+                return self._take_batch()
+            if self.closed:
+                return []
+            if self.warm:
+                self._changed.clear()
+                await self._changed.wait()
+            else:
+                await self._prepare_once()
+
+    async def _prepare_once(self) -> None:
+        self._preparing = True
+        self.warm = not await self._in_thread(self._prepare)
+        self._preparing = False
+        if self.warm:
+            self._prepared()
+
+    def _take_batch(self) -> list[_Item]:
+        """Takes items with the first ticket's key, one from each ticket in turn."""
+        queue = self._queue
         key = queue[0].key
-        room = self._take(key, sum(len(t.items) - t.taken for t in queue if t.key == key))
+        size = self._take(key, sum(ticket.waiting for ticket in queue if ticket.key == key))
         batch: list[_Item] = []
-        others: list[_Ticket] = []
-        while queue and len(batch) < room:
+        passed_over: list[_Ticket] = []
+        while queue and len(batch) < size:
             ticket = queue.popleft()
             if ticket.key != key:
-                others.append(ticket)
+                passed_over.append(ticket)
                 continue
             batch.append((ticket, ticket.items[ticket.taken]))
             ticket.taken += 1
-            if ticket.taken < len(ticket.items):
+            if ticket.waiting:
                 queue.append(ticket)
-        queue.extendleft(reversed(others))
+        queue.extendleft(reversed(passed_over))
         return batch
 
     async def _compute(self, batch: list[_Item]) -> None:
@@ -190,11 +206,13 @@ class Batcher:
         tickets = dict.fromkeys(ticket for ticket, _ in batch)
         if len(tickets) == 1:
             return [failure] * len(batch), failure
-        of = {
-            ticket: iter(self._outcomes([item for item in batch if item[0] is ticket])[0])
-            for ticket in tickets
-        }
-        outcomes = [next(of[ticket]) for ticket, _ in batch]
+
+        # Each request by itself.
+        outcomes_of = {}
+        for ticket in tickets:
+            outcomes, _ = self._outcomes([item for item in batch if item[0] is ticket])
+            outcomes_of[ticket] = iter(outcomes)
+        in_order = [next(outcomes_of[ticket]) for ticket, _ in batch]
         # If every request succeeded separately, nobody has noticed a failure.
-        lost = any(isinstance(outcome, Exception) for outcome in outcomes)
-        return outcomes, failure if lost else None
+        any_failed = any(isinstance(outcome, Exception) for outcome in in_order)
+        return in_order, failure if any_failed else None

@@ -19,8 +19,9 @@ from flaxformer_mt.serving.requests import AttentionRequest
 # Sentences of an n-best batch, or of one with terms, for the page's few and short requests.
 WIDE_BATCH = 4
 STEP = 4  # factor between batch sizes, and by which rows of a search on a CPU shrink
-# What arrays of terms and forbidden phrases are padded to: of the first, all programs are compiled
-# beforehand; of the second, when a request needs them: they take five times as long to compile.
+# Sizes to which arrays of terms and forbidden phrases are padded. Programs for the first are
+# compiled beforehand. Those for the second take five times as long, and are compiled when a request
+# needs them.
 CONSTRAINT_SIZES = (ConstraintSizes(4, 8, 256), ConstraintSizes(16, 32, 2048))
 # Pairs aligned at a time, padded by repetition: a pass is cheap, compiling isn't.
 ALIGNED_TOGETHER = 8
@@ -42,7 +43,7 @@ ATTENTION = Key(0)
 
 
 @dataclasses.dataclass(frozen=True)
-class Sentence:
+class QueuedSentence:
     """A sentence to translate; the `aligned` best translations get word alignments.
 
     The model reads `code`, which isn't in the text, before it.
@@ -61,13 +62,13 @@ class Sentence:
 class Translated:
     """A sentence's translations, with an alignment for each that needs one, if possible."""
 
-    sentence: Sentence
+    sentence: QueuedSentence
     translation: Translation
     alignments: list[Alignment | None]
 
 
-# A translation and one layer's attention, copied: the whole is many times as large, and answers
-# queue.
+# A translation and a copy of one layer's attention: all layers would take many times the memory
+# while answers queue.
 Attended = tuple[str, Picked]
 
 
@@ -107,14 +108,18 @@ class Engine:
         return sizes
 
     def take(self, key: Key, waiting: int) -> int:
-        """How many waiting items to take: all, unless most of the batch would be filling."""
+        """How many of the waiting sentences or requests to take: all, unless repetitions would
+        fill most of the batch."""
         sizes = self.sizes(key)
         fitting = [size for size in sizes if size <= waiting]
         return max([fitting[-1], *(min(size, waiting) for size in sizes if size <= 2 * waiting)])
 
     def run(self, key: Key, items: Sequence[Any]) -> Sequence[Any]:
-        """The results of one batch. Raises Refusal for a pair that is too long, and for terms and
-        forbidden phrases that the search can't satisfy."""
+        """A batch's answers: Translated for sentences, Attended for AttentionRequests.
+
+        Raises Refusal for a pair that is too long, and for terms and forbidden phrases that the
+        search can't satisfy.
+        """
         if key == ATTENTION:
             return [*map(self._attend, items)]
         return self._translate(key, items)
@@ -130,71 +135,87 @@ class Engine:
                 filled, n_best=key.n_best, longest=longest, constraint_sizes=CONSTRAINT_SIZES[:1]
             )
         shapes = self.translator.compile(filled, n_best=key.n_best, longest=longest)
-        self.run(key, [*map(Sentence, texts)])
+        self.run(key, [*map(QueuedSentence, texts)])
         return shapes
 
     def _filled(self, key: Key, texts: Sequence[str]) -> list[str]:
         size = min(size for size in self.sizes(key) if size >= len(texts))
         return [*texts, *[texts[-1]] * (size - len(texts))]
 
-    def _translate(self, key: Key, sentences: Sequence[Sentence]) -> list[Translated]:
+    def _translate(self, key: Key, sentences: Sequence[QueuedSentence]) -> list[Translated]:
+        translations = self._searched(key, sentences)
+        batch = [
+            Translated(sentence, translation, [None] * min(sentence.aligned, key.n_best))
+            for sentence, translation in zip(sentences, translations, strict=False)
+        ]  # without what filled the batch
+        self._align_batch(batch)
+        return batch
+
+    def _searched(self, key: Key, sentences: Sequence[QueuedSentence]) -> list[Translation]:
+        """The translations of a filled batch. Raises Refusal for terms and phrases."""
         filled = self._filled(key, [sentence.read for sentence in sentences])
-        wanted: Wanted = {"n_best": key.n_best, "several": "keep", "forbid": key.forbid}
+        search_options: Wanted = {"n_best": key.n_best, "several": "keep", "forbid": key.forbid}
         if key.constrained:
-            wanted["constraint_sizes"] = CONSTRAINT_SIZES
+            search_options["constraint_sizes"] = CONSTRAINT_SIZES
         try:
             if key.terms:
-                wanted["terminology"] = Terminology.of(dict(key.terms))
-            translations = self.translator.translate(filled, **wanted)
+                search_options["terminology"] = Terminology.of(dict(key.terms))
+            return self.translator.translate(filled, **search_options)
         except DecodingError as error:
             if not key.constrained:
                 raise
-            said = str(error)
+            message = str(error)
             if isinstance(error, LineError):
-                said = f"'{shown(sentences[error.number].text)}': {said}"
-            raise bad_request(said) from error
-        found = [
-            Translated(sentence, translation, [None] * min(sentence.aligned, key.n_best))
-            for sentence, translation in zip(sentences, translations, strict=False)
-        ]
-        aligning = [
-            (each, place, hypothesis.text)
-            for each in found
-            if not each.translation.split  # the model has never seen it whole
-            for place, hypothesis in enumerate(each.translation.hypotheses[: each.sentence.aligned])
+                message = f"'{shown(sentences[error.number].text)}': {message}"
+            raise bad_request(message) from error
+
+    def _align_batch(self, batch: Sequence[Translated]) -> None:
+        """Sets the alignments that were asked for, where there can be any."""
+        hypotheses = [
+            (translated, rank, hypothesis.text)
+            for translated in batch
+            if not translated.translation.split  # the model has never seen it whole
+            for rank, hypothesis in enumerate(
+                translated.translation.hypotheses[: translated.sentence.aligned]
+            )
             if hypothesis.text.strip()
         ]
-        aligned = self.align([(each.sentence.read, text) for each, _, text in aligning])
-        for (each, place, _), alignment in zip(aligning, aligned, strict=True):
-            each.alignments[place] = _without_code(alignment, each.sentence.code)
-        return found
+        alignments = self.align(
+            [(translated.sentence.read, text) for translated, _, text in hypotheses]
+        )
+        for (translated, rank, _), alignment in zip(hypotheses, alignments, strict=True):
+            code = translated.sentence.code
+            translated.alignments[rank] = _without_code(alignment, code)
 
     def align(self, pairs: Sequence[tuple[str, str]]) -> list[Alignment | None]:
         """Alignments; None for a pair that is too long for the model."""
         filled = [*pairs, *list(pairs[-1:]) * (-len(pairs) % ALIGNED_TOGETHER)]
-        starts = range(0, len(filled), ALIGNED_TOGETHER)
-        parts = [self._each_that_can(filled[n : n + ALIGNED_TOGETHER]) for n in starts]
-        return [each for part in parts for each in part][: len(pairs)]
+        alignments: list[Alignment | None] = []
+        for start in range(0, len(filled), ALIGNED_TOGETHER):
+            alignments += self._aligned_if_possible(filled[start : start + ALIGNED_TOGETHER])
+        return alignments[: len(pairs)]
 
-    def _each_that_can(self, pairs: Sequence[tuple[str, str]]) -> list[Alignment | None]:
+    def _aligned_if_possible(self, pairs: Sequence[tuple[str, str]]) -> list[Alignment | None]:
         try:
             return list(self.translator.align(pairs))
         except DecodingError:
             if len(pairs) == 1:
                 return [None]
-            # An output may be too long to be forced through the model.
-            return [each for pair in pairs for each in self._each_that_can([pair])]
+            # An output may be too long to be forced through the model: pair by pair.
+            return [alignment for pair in pairs for alignment in self._aligned_if_possible([pair])]
 
-    def _attend(self, asked: AttentionRequest) -> Attended:
-        translation = asked.translation
+    def _attend(self, request: AttentionRequest) -> Attended:
+        translation = request.translation
         try:
             if translation is None:
-                (own,) = self.translator.translate([asked.text], overlong="refuse", several="keep")
-                translation = own.text
-            found = self.translator.attend(asked.text, translation)
+                (translated,) = self.translator.translate(
+                    [request.text], overlong="refuse", several="keep"
+                )
+                translation = translated.text
+            attention = self.translator.attend(request.text, translation)
         except (OverlongError, TargetError) as error:
             raise bad_request(str(error)) from error
-        return translation, pick(found, kind=asked.kind, layer=asked.layer + 1)
+        return translation, pick(attention, kind=request.kind, layer=request.layer + 1)
 
 
 def _without_code(alignment: Alignment | None, code: str) -> Alignment | None:
@@ -218,16 +239,16 @@ def warm_up(
     step.
 
     With `constraints` also searches with a few terms and forbidden phrases, which share programs.
-    `progress` is called with the steps done, their number, and what the last one was.
+    `progress` is called with the steps done, the number of steps, and a label of the last one.
 
-    Decoding lengths are at most powers of two and one and a half of them. Sentences repeat a short
+    Lengths are padded to powers of two and to one and a half times these. Sentences repeat a short
     word of one to three tokens 5, 7, 11, 15, 23, 31 ... times, to meet each length. Which programs
     a search needs depends on when its sentences end, so all are compiled before it runs. Longer
-    sentences compile when they come, and perhaps sentences that are split. Lengths whose single
-    sentence has a shape that was met before are skipped.
+    sentences, and perhaps sentences that are split, compile when they come. A length is skipped if
+    a single sentence of it has a shape that was met before.
     """
-    every = (n - 1 for power in range(2, 20) for n in (2**power * 3 // 2, 2**power * 2))
-    lengths = [length for length in every if words and length < words * 3 / 2]
+    bounds = (bound for power in range(2, 20) for bound in (2**power * 3 // 2, 2**power * 2))
+    lengths = [bound - 1 for bound in bounds if words and bound - 1 < words * 3 / 2]
     plain = engine.searches()
     constrained = [key._replace(forbid=("any",)) for key in plain] if constraints else []
     # One sentence, then the largest batch, then those between.
@@ -238,8 +259,8 @@ def warm_up(
         text = _words(length)
         steps.run(f"alignment of {length} words", functools.partial(engine.align, [(text, text)]))
         yield True
-        asked = AttentionRequest(text=text, translation=text, layer=0)
-        attend = functools.partial(engine.run, ATTENTION, [asked])
+        request = AttentionRequest(text=text, translation=text, layer=0)
+        attend = functools.partial(engine.run, ATTENTION, [request])
         steps.run(f"attention of {length} words", attend)
         yield True
     # Last, since fewer requests need them.
@@ -264,18 +285,20 @@ class _WarmUp:
         self._met: set[tuple[Key, Any]] = set()
 
     def run(self, label: str, work: Callable[[], Any]) -> Any:
-        """What `work` gives; None if the model can't read a text of that length."""
-        start, result = time.perf_counter(), None
+        """Returns what `work` returns; None if the model can't read a text of that length."""
+        start = time.perf_counter()
+        returned = None
         try:
-            result = work()
+            returned = work()
         except Refusal:
             label += ": too long for the model"
         self._done += 1
         seconds = time.perf_counter() - start
         self._progress(self._done, self._count, f"{label}, {seconds:.1f} s")
-        return result
+        return returned
 
     def searches(self, keys: Sequence[Key], length: int) -> Iterator[bool]:
+        """Searches with batches of every size, of sentences of `length` words."""
         for key in keys:
             sizes = self._sizes[key]
             for size in sizes:

@@ -25,7 +25,7 @@ from starlette.requests import ClientDisconnect, Request
 from flaxformer_mt.errors import nearest
 from flaxformer_mt.serving.access import Refusal, bad_request, shown, too_large
 from flaxformer_mt.serving.sentences import CodedSentences, coded_sentences
-from flaxformer_mt.serving.settings import Model, ServerSettings
+from flaxformer_mt.serving.settings import ServedModel, ServerSettings
 
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data"
@@ -92,7 +92,7 @@ class _Body(pydantic.BaseModel):
 
 
 def _nullable(schema: dict[str, Any], others: Sequence[str]) -> None:
-    """The schema as `_given` reads it: a null field isn't given, nor is one of the other form."""
+    """Makes the schema say what `_given` does: null fields, also the other form's, are ignored."""
     properties = schema["properties"]
     for name, form in properties.items():
         if name in schema["required"] or "anyOf" in form:
@@ -106,7 +106,7 @@ def _nullable(schema: dict[str, Any], others: Sequence[str]) -> None:
     properties |= {name: {"type": "null"} for name in others}
 
 
-# Schemas leave "html" out: that it depends on the text would be too much for them.
+# Schemas leave "html" out, since they can't say that it depends on the text.
 _Format = Annotated[
     Literal["text", "html", ""] | None,
     Field(
@@ -121,7 +121,7 @@ def _without_html(schema: dict[str, Any]) -> None:
     schema["enum"] = ["text", "", None]
 
 
-# Fields that a server bounds have their types below as well, for mypy, without the bounds.
+# For mypy: types of all fields. Reader adds the server's bounds to some of them.
 
 
 class TranslateRequest(_Body):
@@ -150,7 +150,7 @@ class TranslateRequest(_Body):
 
 
 class LibreTranslateRequest(_Body):
-    # Clients send keys of their own, which LibreTranslate passes over. With "text" it is our form.
+    # Clients send keys of their own, which LibreTranslate ignores. A body with "text" is our form.
     model_config = ConfigDict(
         extra="ignore", json_schema_extra=lambda schema: _nullable(schema, ("text",))
     )
@@ -194,35 +194,37 @@ class AttentionRequest(_Body):
 class TranslateTask:
     form: TranslateRequest | LibreTranslateRequest
     texts: tuple[CodedSentences, ...]
-    n_best: int  # as many as are asked for, but no more than the beam holds
+    n_best: int  # of the request, but at most the beam's size
 
 
 class Reader:
     """Checks requests against a server's settings and its model. `kind` is JSON or FORM. Every
     method raises Refusal."""
 
-    def __init__(self, model: Model, settings: ServerSettings) -> None:
+    def __init__(self, model: ServedModel, settings: ServerSettings) -> None:
         self.model, self.settings = model, settings
         self.most_hypotheses = settings.most_hypotheses(model.beam_size)
         self._layers: dict[Kind, int] = dict.fromkeys(KINDS, model.decoder_layers)
         self._layers["encoder"] = model.encoder_layers
         text: Any = Annotated[str, Field(max_length=settings.max_characters)]
-        # A list of a million numbers is one error.
-        several = Field(min_length=1, max_length=settings.max_texts, fail_fast=True)
-        texts: Any = text | Annotated[list[text], several]
+        # `fail_fast`: a list of a million numbers is one error.
+        list_of_texts = Annotated[
+            list[text], Field(min_length=1, max_length=settings.max_texts, fail_fast=True)
+        ]
+        texts: Any = text | list_of_texts
         sentence: Any = Annotated[text, Field(pattern=_VISIBLE)]
         source: Any = Literal[model.src_lang, "auto"]
         target: Any = Literal[model.tgt_lang]
-        alike = BeforeValidator(functools.partial(_as_named, (model.src_lang, model.tgt_lang)))
+        known_code = BeforeValidator(functools.partial(_as_named, (model.src_lang, model.tgt_lang)))
 
-        def whole(least: int, most: int) -> Any:
+        def integer(least: int, most: int) -> Any:
             return Annotated[int, Field(ge=least, le=most), _PLAIN]
 
         self.translate_form = create_model(
             "TranslateRequest",
             __base__=TranslateRequest,
             text=texts,
-            n_best=(whole(1, self.most_hypotheses), 1),
+            n_best=(integer(1, self.most_hypotheses), 1),
             source=(source, model.src_lang),
             target=(target, model.tgt_lang),
         )
@@ -230,17 +232,17 @@ class Reader:
             "LibreTranslateRequest",
             __base__=LibreTranslateRequest,
             q=texts,
-            source=Annotated[source, alike],
-            target=Annotated[target, alike],
+            source=Annotated[source, known_code],
+            target=Annotated[target, known_code],
         )
         self.detect_form = create_model("DetectRequest", __base__=DetectRequest, q=text)
-        last_layer = Field(default_factory=lambda asked: self._layers[asked["kind"]] - 1)
+        last_layer = Field(default_factory=lambda fields: self._layers[fields["kind"]] - 1)
         self.attention_form = create_model(
             "AttentionRequest",
             __base__=AttentionRequest,
             text=sentence,
             translation=(sentence | None, None),
-            layer=(whole(0, max(self._layers.values()) - 1), last_layer),
+            layer=(integer(0, max(self._layers.values()) - 1), last_layer),
         )
 
     def translate(self, payload: Mapping[str, Any], kind: str = JSON) -> TranslateTask:
@@ -250,25 +252,28 @@ class Reader:
         form: Any = _checked(self.translate_form if ours else self.libre_form, payload, kind)
         if (form.terms or form.forbid) and not self.settings.constraints:
             raise bad_request("this server takes neither 'terms' nor 'forbid' (--no-constraints)")
-        given = form.given if ours else _libre_texts(form, kind)
-        _at_most(sum(map(len, given)), self.settings.max_characters, "characters")
-        texts = tuple(
+
+        texts = form.given if ours else _libre_texts(form, kind)
+        _at_most(sum(map(len, texts)), self.settings.max_characters, "characters")
+        split_texts = tuple(
             coded_sentences(
                 text, self.model.src_lang, at_marks=form.sentences, codes=self.model.codes
             )
-            for text in given
+            for text in texts
         )
-        _at_most(sum(len(text.texts) for text in texts), self.settings.max_sentences, "sentences")
-        return TranslateTask(form, texts, min(form.n_best, self.most_hypotheses))
+        sentence_count = sum(len(text.texts) for text in split_texts)
+        _at_most(sentence_count, self.settings.max_sentences, "sentences")
+        return TranslateTask(form, split_texts, min(form.n_best, self.most_hypotheses))
 
     def detect(self, payload: Mapping[str, Any], kind: str = JSON) -> str:
         return _checked(self.detect_form, payload, kind).q
 
     def attention(self, payload: Mapping[str, Any], kind: str = JSON) -> AttentionRequest:
-        asked = _checked(self.attention_form, payload, kind)
-        if asked.layer >= (layers := self._layers[asked.kind]):
-            raise bad_request(f"'layer' should be less than or equal to {layers - 1}")
-        return asked
+        form = _checked(self.attention_form, payload, kind)
+        last_layer = self._layers[form.kind] - 1
+        if form.layer > last_layer:
+            raise bad_request(f"'layer' should be less than or equal to {last_layer}")
+        return form
 
 
 def _libre_texts(form: LibreTranslateRequest, kind: str) -> list[str]:
@@ -282,7 +287,7 @@ def _libre_texts(form: LibreTranslateRequest, kind: str) -> list[str]:
 
 
 def _given(payload: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    """Without the fields that are null, or empty in a form: they aren't given.
+    """The payload without fields that are null, or empty in a form: these aren't given.
 
     A text may be empty: its translation is. Unknown keys stay, to be refused.
     """
@@ -297,7 +302,7 @@ def _given(payload: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
 
 
 def _as_named(codes: Sequence[str], code: Any) -> Any:
-    """The one of the model's `codes` that LibreTranslate would take `code` for."""
+    """That of the model's `codes` which means the same to LibreTranslate; else `code` itself."""
     if not isinstance(code, str):
         return code
 
@@ -318,10 +323,12 @@ def _checked(form: type[_M], payload: Mapping[str, Any], kind: str) -> _M:
     if form.model_config["extra"] == "forbid":
         for key in payload:
             if key not in known:
-                advice = nearest(key[:40], known)
                 if key.startswith("{"):
-                    advice = "send JSON with the header Content-Type: application/json"
-                raise bad_request(f"unknown key '{shown(key)}'; {advice}")
+                    raise bad_request(
+                        f"unknown key '{shown(key)}'; "
+                        "send JSON with the header Content-Type: application/json"
+                    )
+                raise bad_request(f"unknown key '{shown(key)}'; {nearest(key[:40], known)}")
     try:
         return form.model_validate(payload, context=kind)
     except pydantic.ValidationError as error:
@@ -332,14 +339,14 @@ def _refusal(error: pydantic.ValidationError) -> Refusal:
     """Says what the first wrong field should be, with all its alternatives."""
     errors = error.errors(include_url=False, include_input=False, include_context=False)
     field = errors[0]["loc"][0]
-    of_field = [each for each in errors if each["loc"][0] == field]
-    large = [each for each in of_field if each["type"] in _TOO_LARGE]
+    of_field = [detail for detail in errors if detail["loc"][0] == field]
+    too_long = [detail for detail in of_field if detail["type"] in _TOO_LARGE]
     reasons = dict.fromkeys(
-        _CLEARER.get(each["type"], "should" + each["msg"].partition("should")[2])
-        for each in large or of_field
+        _CLEARER.get(detail["type"], "should" + detail["msg"].partition("should")[2])
+        for detail in too_long or of_field
     )
-    said = " or ".join(reasons).replace(" or should", " or")
-    return (too_large if large else bad_request)(f"'{field}' {said}")
+    message = f"'{field}' " + " or ".join(reasons).replace(" or should", " or")
+    return too_large(message) if too_long else bad_request(message)
 
 
 async def read_payload(
@@ -415,10 +422,10 @@ def _parse_form(body: bytes) -> Mapping[str, Any]:
 def _parse_multipart(body: bytes, content_type: str) -> Mapping[str, Any]:
     """Fields of text (RFC 7578). Raises Refusal.
 
-    What is before the first boundary and after the last is left out. The standard library reads the
-    heads; a whole form's line ends would depend on its parser for mail.
+    Leaves out everything before the first boundary and after the last. The standard library reads
+    only the fields' heads: its parser for mail could change line ends in a whole form.
     """
-    # Cut, since the parser takes time quadratic in the length.
+    # Cut short, since the parser takes time quadratic in the length.
     boundary = _headers(f"Content-Type: {content_type[:_MOST_HEAD_BYTES]}").get_boundary()
     if not boundary:
         raise bad_request(f"{MULTIPART} needs a boundary in its Content-Type")
@@ -437,8 +444,8 @@ def _parse_multipart(body: bytes, content_type: str) -> Mapping[str, Any]:
 
 def _parse_part(part: bytes) -> tuple[str, str]:
     """A field's name and text; `part` begins where its boundary ends."""
-    padding, line_end, rest = part.partition(b"\r\n")
-    head, blank_line, value = (b"\r\n" + rest).partition(b"\r\n\r\n")
+    padding, line_end, field = part.partition(b"\r\n")
+    head, blank_line, value = (b"\r\n" + field).partition(b"\r\n\r\n")
     if padding.strip() or not line_end or not blank_line or len(head) > _MOST_HEAD_BYTES:
         raise bad_request("a field of the multipart form has no head")
     try:

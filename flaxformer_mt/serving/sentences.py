@@ -23,27 +23,27 @@ def coded_sentences(
 ) -> CodedSentences:
     """A text's sentences as `split_sentences` has them; `language` is the text's.
 
-    What is longer than LONGEST is cut as for a model that takes no more. If a sentence begins with
-    one of `codes`, the code holds for later sentences too, until another; a code by itself is left
-    out of the text.
+    Sentences longer than LONGEST are cut as for a model that takes no more. If a sentence begins
+    with one of `codes`, the code holds for later sentences too, until another code; one that is a
+    sentence by itself is left out of the text.
     """
     split = split_sentences(text, language, at_marks=at_marks)
-    kept: list[str] = []
-    around = [split.glue[0]]
-    before: list[str] = []
+    texts: list[str] = []
+    glue = [split.glue[0]]
+    codes_before: list[str] = []
     current = ""
     for sentence, after in zip(split.texts, split.glue[1:], strict=True):
-        begun = _CODE.match(sentence)
-        code = begun[0] if begun and begun[0] in codes else ""
+        match = _CODE.match(sentence)
+        code = match[0] if match and match[0] in codes else ""
         current = code or current
         if code == sentence:
-            around[-1] += after
+            glue[-1] += after
             continue
         parts, between = _parts(sentence, language)
-        kept += parts
-        around += [*between, after]
-        before += ["" if code else current, *[current] * len(between)]
-    return CodedSentences(tuple(kept), tuple(around), tuple(before))
+        texts += parts
+        glue += [*between, after]
+        codes_before += ["" if code else current, *[current] * len(between)]
+    return CodedSentences(tuple(texts), tuple(glue), tuple(codes_before))
 
 
 def _parts(sentence: str, language: str) -> tuple[list[str], list[str]]:

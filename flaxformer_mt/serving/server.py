@@ -19,7 +19,7 @@ from flaxformer_mt.errors import FlaxformerError
 from flaxformer_mt.serving.access import is_local
 from flaxformer_mt.serving.app import App
 from flaxformer_mt.serving.service import Service
-from flaxformer_mt.serving.settings import Model, ServerSettings, SettingsError
+from flaxformer_mt.serving.settings import ServedModel, ServerSettings, SettingsError
 
 _HEAD_BYTES = 64 * 1024  # of a request besides its body: head and chunk marks
 _HEADERS = 100
@@ -35,11 +35,11 @@ class ServerError(FlaxformerError):
 def bind(host: str, port: int) -> socket.socket:
     """A listening socket; port 0: any free port, "": all addresses. Raises ServerError."""
     try:
-        family, *_, place = socket.getaddrinfo(
+        family, *_, socket_address = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        six = family == socket.AF_INET6
-        return socket.create_server(place, family=family, dualstack_ipv6=six)
+        is_ipv6 = family == socket.AF_INET6
+        return socket.create_server(socket_address, family=family, dualstack_ipv6=is_ipv6)
     except (OSError, UnicodeError) as error:  # the latter for a name with an overlong part
         reason = str(getattr(error, "strerror", None) or error).partition(" (while")[0]
         raise ServerError(
@@ -49,8 +49,9 @@ def bind(host: str, port: int) -> socket.socket:
 
 def address(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
-    named = {"0.0.0.0": "localhost", "::": "localhost"}.get(host, host)
-    return f"http://{f'[{named}]' if ':' in named else named}:{port}"
+    if host in ("0.0.0.0", "::"):
+        host = "localhost"
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _sockets(connections: int) -> int:
@@ -79,7 +80,7 @@ class TranslationServer(uvicorn.Server):
     def __init__(
         self,
         translator: Translator,
-        model: Model,
+        model: ServedModel,
         settings: ServerSettings,
         *,
         listener: socket.socket,
@@ -141,8 +142,8 @@ class TranslationServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
-        """SIGINT and SIGTERM end the server in order (uvicorn would raise the signal again, as if
-        it had crashed). A second signal waits for neither requests nor model."""
+        """SIGINT and SIGTERM end the server in order. (uvicorn would raise the signal again, as if
+        the server had crashed.) After a second signal it waits for neither requests nor model."""
 
         def stop(name: str) -> None:
             if self.should_exit:
@@ -153,8 +154,8 @@ class TranslationServer(uvicorn.Server):
             self.should_exit = True
 
         loop = asyncio.get_running_loop()
-        here = threading.current_thread() is threading.main_thread()
-        numbers = (signal.SIGINT, signal.SIGTERM) if here else ()
+        in_main_thread = threading.current_thread() is threading.main_thread()
+        numbers = (signal.SIGINT, signal.SIGTERM) if in_main_thread else ()
         for number in numbers:
             loop.add_signal_handler(number, stop, number.name)
         try:
@@ -178,7 +179,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._bytes = 0
-        self._seen: object = None
+        self._last_seen: object = None
         self._refused = ""  # why nothing more is read
         self._watch = self.loop.call_later(self.patience, self._look)
 
@@ -206,8 +207,8 @@ class BoundedProtocol(HttpToolsProtocol):
                 # the request is parsed again without the offer.
                 head = [b"%b %b HTTP/1.1" % (self.parser.get_method(), self.url)]
                 head += [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
-                rest = data[start + upgrade.args[0] :]
-                self.data_received(b"\r\n".join([*head, b"", rest]))
+                unparsed = data[start + upgrade.args[0] :]
+                self.data_received(b"\r\n".join([*head, b"", unparsed]))
                 return
             except httptools.HttpParserError:
                 self._refuse("Invalid HTTP request received.")
@@ -253,11 +254,11 @@ class BoundedProtocol(HttpToolsProtocol):
         unread = self.transport.get_write_buffer_size()
         cycle = self.cycle
         waiting = unread > 0 or cycle is None or cycle.response_complete
-        seen = (cycle, unread, waiting)
-        if waiting and seen == self._seen:
+        state = (cycle, unread, waiting)
+        if waiting and state == self._last_seen:
             self.transport.abort()
             return
-        self._seen = seen
+        self._last_seen = state
         self._watch = self.loop.call_later(self.patience, self._look)
 
 

@@ -17,9 +17,16 @@ from flaxformer_mt.parallel.compile_cache import watch_compilations
 from flaxformer_mt.serving.access import Refusal, too_large, unavailable
 from flaxformer_mt.serving.answers import State
 from flaxformer_mt.serving.batching import Batcher
-from flaxformer_mt.serving.engine import ATTENTION, Attended, Engine, Sentence, Translated, warm_up
+from flaxformer_mt.serving.engine import (
+    ATTENTION,
+    Attended,
+    Engine,
+    QueuedSentence,
+    Translated,
+    warm_up,
+)
 from flaxformer_mt.serving.requests import AttentionRequest, Reader, TranslateTask
-from flaxformer_mt.serving.settings import Model, ServerSettings
+from flaxformer_mt.serving.settings import ServedModel, ServerSettings
 
 _FAILING_AFTER = 3  # batches in a row
 # Seconds after the last of them: without requests a server wouldn't learn that it has recovered.
@@ -39,7 +46,7 @@ class Service:
     def __init__(
         self,
         translator: Translator,
-        model: Model,
+        model: ServedModel,
         settings: ServerSettings,
         *,
         say: Callable[[str], None],
@@ -99,38 +106,44 @@ class Service:
         """Returns when the model has done what was accepted, or time is over. It doesn't wait for a
         model that only warms up, or that hangs: its thread can't be interrupted."""
         self.begin_stop()
-        for_nobody = self.batcher.only_preparing
-        left = 0.0 if for_nobody else self._deadline - time.monotonic()
-        closed, _ = await _until_one(self.batcher.close(), self.hurried.wait(), max(0.0, left))
-        if closed is None and not for_nobody:
+        only_preparing = self.batcher.only_preparing
+        seconds = 0.0 if only_preparing else max(0.0, self._deadline - time.monotonic())
+        closed, _ = await _until_one(self.batcher.close(), self.hurried.wait(), seconds)
+        if closed is None and not only_preparing:
             self.say("stopping while the model is still working")
-        told = time.monotonic() + _TOLD_WITHIN
-        while self.metrics.open_requests and time.monotonic() < told and not self.hurried.is_set():
+
+        deadline = time.monotonic() + _TOLD_WITHIN
+        while (
+            self.metrics.open_requests and time.monotonic() < deadline and not self.hurried.is_set()
+        ):
             await asyncio.sleep(0.01)
 
     async def translate(self, task: TranslateTask) -> list[list[Translated]]:
         form = task.form
         sentences = [
-            Sentence(each, task.n_best if form.alignment else 0, code)
+            QueuedSentence(sentence, task.n_best if form.alignment else 0, code)
             for text in task.texts
-            for each, code in zip(text.texts, text.codes, strict=True)
+            for sentence, code in zip(text.texts, text.codes, strict=True)
         ]
-        results = self.batcher.submit(
-            self.engine.key_of(task.n_best, form.terms, form.forbid), sentences
-        )
+        key = self.engine.key_of(task.n_best, form.terms, form.forbid)
+        submitted = self.batcher.submit(key, sentences)
         self.metrics.sentences.inc(len(sentences))
         self.metrics.characters.inc(sum(len(sentence.text) for sentence in sentences))
-        found = iter(await results)
-        return [[next(found) for _ in text.texts] for text in task.texts]
+        translated = iter(await submitted)
+        return [[next(translated) for _ in text.texts] for text in task.texts]
 
     async def attend(self, request: AttentionRequest) -> Attended:
-        (found,) = await self.batcher.submit(ATTENTION, [request])
-        _, picked = found
+        attended: Attended
+        (attended,) = await self.batcher.submit(ATTENTION, [request])
+        _, picked = attended
         heads, rows, columns = picked.weights.shape
-        if (count := picked.weights.size) > (most := self.settings.max_attention_weights):
-            size = f"{rows} x {columns} tokens with {heads} heads have {count} weights"
-            raise too_large(f"{size}; at most {most} per request")
-        return found
+        most = self.settings.max_attention_weights
+        if picked.weights.size > most:
+            raise too_large(
+                f"{rows} x {columns} tokens with {heads} heads have {picked.weights.size} weights; "
+                f"at most {most} per request"
+            )
+        return attended
 
     async def within_limits(self, request: Request, work: Coroutine[Any, Any, _T]) -> _T:
         """Work for a client, abandoned when it takes too long or the client leaves."""
@@ -140,8 +153,9 @@ class Service:
             return done.result()
         if gone is not None:
             raise Refusal(499, "the client disconnected", reason="gone")
-        late = f"no answer within {seconds:g} s: the server is busy"
-        raise unavailable(late, retry_after=5, reason="time")
+        raise unavailable(
+            f"no answer within {seconds:g} s: the server is busy", retry_after=5, reason="time"
+        )
 
     def explain(self, error: Exception) -> str:
         """Tells the operator about an error that no client caused; returns its id.
@@ -193,21 +207,21 @@ def _trace(error: BaseException, *, texts: bool) -> Iterator[str]:
         yield from _trace(cause, texts=texts)
         yield "caused by\n"
     yield from traceback.format_tb(error.__traceback__)
-    said = repr(str(error)) if texts else "(--log text shows the message)"
-    yield f"{type(error).__name__} {said}\n"
+    message = repr(str(error)) if texts else "(--log text shows the message)"
+    yield f"{type(error).__name__} {message}\n"
 
 
 class Metrics:
     """What `GET /metrics` shows; `waiting` gives the number of sentences in the queue."""
 
-    def __init__(self, model: Model, waiting: Callable[[], int]) -> None:
+    def __init__(self, model: ServedModel, waiting: Callable[[], int]) -> None:
         compiled = watch_compilations()
         self.open_requests = 0
         self._registry = registry = prometheus.CollectorRegistry()
-        ours: dict[str, Any] = {"registry": registry, "namespace": "flaxformer"}
-        counter: Any = functools.partial(prometheus.Counter, **ours)
+        shared: dict[str, Any] = {"registry": registry, "namespace": "flaxformer"}
+        counter: Any = functools.partial(prometheus.Counter, **shared)
         histogram: Callable[..., prometheus.Histogram] = functools.partial(
-            prometheus.Histogram, **ours, buckets=_SECONDS
+            prometheus.Histogram, **shared, buckets=_SECONDS
         )
         self.requests = counter("requests_total", "Requests answered.", ["path", "status"])
         self.request_seconds = histogram(
@@ -221,18 +235,23 @@ class Metrics:
         self.batch_requests = sizes("batch_requests", "Requests per model batch.")
         self.batch_seconds = histogram("batch_seconds", "Time per model batch.")
         self.failed_batches = counter("failed_batches_total", "Model batches that failed.")
-        for name, what, read in (
-            ("waiting_sentences", "Sentences waiting in the queue.", waiting),
-            ("open_requests", "Requests being answered.", lambda: self.open_requests),
-            (
-                "compiled_programs",
-                "Programs compiled or read from the cache since start.",
-                lambda: compiled.programs,
-            ),
-        ):
-            prometheus.Gauge(name, what, **ours).set_function(read)
-        served = {"version": __version__, "weights": model.weights}
-        served |= {"source": model.src_lang, "target": model.tgt_lang}
+
+        def gauge(name: str, documentation: str, read: Callable[[], int]) -> None:
+            prometheus.Gauge(name, documentation, **shared).set_function(read)
+
+        gauge("waiting_sentences", "Sentences waiting in the queue.", waiting)
+        gauge("open_requests", "Requests being answered.", lambda: self.open_requests)
+        gauge(
+            "compiled_programs",
+            "Programs compiled or read from the cache since start.",
+            lambda: compiled.programs,
+        )
+        served = {
+            "version": __version__,
+            "weights": model.weights,
+            "source": model.src_lang,
+            "target": model.tgt_lang,
+        }
         prometheus.Info("flaxformer", "The served model.", registry=registry).info(served)
         prometheus.ProcessCollector(registry=registry)
 

@@ -40,7 +40,7 @@ _RIGHT_TO_LEFT = {"Arab", "Hebr", "Thaa"}
 
 
 class SettingsError(UserError):
-    """Settings that contradict each other, or that nobody could keep to."""
+    """Settings that contradict each other, or that no server or client could follow."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,18 +110,24 @@ class ServerSettings:
 
     def __post_init__(self) -> None:
         if self.max_sentences > self.waiting_sentences:
-            what = f"a request may have {self.max_sentences} sentences, but only "
-            raise SettingsError(f"{what}{self.waiting_sentences} can wait: raise --queue")
+            raise SettingsError(
+                f"a request may have {self.max_sentences} sentences, but only "
+                f"{self.waiting_sentences} can wait: raise --queue"
+            )
         if "" in self.keys:
             raise SettingsError("an API key must not be empty")
         for origin in self.cors_origins:
             if not re.fullmatch(r"\*|null|[a-z][a-z0-9+.-]*://[^/\sA-Z]+", origin):
-                what = "is not a lower-case origin without a path, such as https://example.org"
-                raise SettingsError(f"--cors {origin!r} {what}")
+                raise SettingsError(
+                    f"--cors {origin!r} is not a lower-case origin without a path, such as "
+                    "https://example.org"
+                )
         for host in self.allowed_hosts:
             if not re.fullmatch(r"[^\s:/\[\]A-Z]+(:[0-9]{1,5})?", host):
-                what = "is not a lower-case host name, such as translate.example.org"
-                raise SettingsError(f"--allowed-host {host!r} {what}")
+                raise SettingsError(
+                    f"--allowed-host {host!r} is not a lower-case host name, such as "
+                    "translate.example.org"
+                )
 
     def most_hypotheses(self, beam_size: int) -> int:
         return min(self.max_n_best, beam_size)
@@ -130,7 +136,7 @@ class ServerSettings:
 def flags() -> Mapping[str, Option]:
     """The settings that have flags, by field, in the order of `--help`."""
     fields = dataclasses.fields(ServerSettings)
-    return {each.name: each.metadata["option"] for each in fields if "option" in each.metadata}
+    return {field.name: field.metadata["option"] for field in fields if "option" in field.metadata}
 
 
 def read_keys(text: str, name: str) -> frozenset[str]:
@@ -149,7 +155,7 @@ def read_keys(text: str, name: str) -> frozenset[str]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Model:
+class ServedModel:
     """What clients may know of the model. Languages are codes such as "en"."""
 
     src_lang: str
@@ -163,7 +169,7 @@ class Model:
     codes: frozenset[str] = frozenset()  # language codes that its sources may begin with
 
 
-def page_settings(model: Model, settings: ServerSettings) -> dict[str, Any]:
+def page_settings(model: ServedModel, settings: ServerSettings) -> dict[str, Any]:
     """LibreTranslate's keys; "model" and "limits" are for our page."""
     source, target = (
         {"code": code, "name": language_name(code)} for code in (model.src_lang, model.tgt_lang)
@@ -195,11 +201,11 @@ def page_settings(model: Model, settings: ServerSettings) -> dict[str, Any]:
 
 def language_name(code: str) -> str:
     """The English name with the code's other parts, or the code if unknown."""
-    base, separator, rest = code.replace("_", "-").partition("-")
+    base, separator, other_parts = code.replace("_", "-").partition("-")
     name = _NAME_OF.get(base.lower())
     if name is None:
         return code
-    return f"{name} ({rest})" if separator else name
+    return f"{name} ({other_parts})" if separator else name
 
 
 def direction(code: str) -> str:

@@ -16,7 +16,7 @@ import pytest
 from flaxformer_mt.bulk.reading import Lines
 from flaxformer_mt.bulk.stream import shard_ends
 from flaxformer_mt.cli import streams
-from flaxformer_mt.serving.settings import Model
+from flaxformer_mt.serving.settings import ServedModel
 from tests.decoding.runs import LINES, PAIRS, make_run
 
 TEXT = "".join(f"{line}\n" for line in LINES).encode()
@@ -446,7 +446,7 @@ def test_a_beam_that_its_groups_do_not_divide(run, translate, in_groups):
 def test_a_server_is_told_that_its_search_is_diverse(run, workdir, in_groups, monkeypatch):
     told: list[int] = []
 
-    def server(translator: Any, model: Model, *_: Any, **__: Any) -> SimpleNamespace:
+    def server(translator: Any, model: ServedModel, *_: Any, **__: Any) -> SimpleNamespace:
         told.append(model.diverse)
         return SimpleNamespace(model_at_work=model.diverse, run_until_stopped=lambda: None)
 

@@ -16,10 +16,10 @@ from flaxformer_mt.decoding.segments import DecodingError, OverlongError, descri
 from flaxformer_mt.decoding.teacher_forcing import Attention
 from flaxformer_mt.decoding.translation import Hypothesis, Translation
 from flaxformer_mt.serving.server import ServerError, TranslationServer, bind
-from flaxformer_mt.serving.settings import Model, ServerSettings
+from flaxformer_mt.serving.settings import ServedModel, ServerSettings
 from tests.conftest import eventually as eventually
 
-MODEL = Model(
+MODEL = ServedModel(
     src_lang="en",
     tgt_lang="de",
     name="Stand-in",

@@ -7,7 +7,7 @@ import pytest
 from flaxformer_mt.decoding.batches import DecodingError
 from flaxformer_mt.decoding.segments import OverlongError, TargetError
 from flaxformer_mt.serving.access import Refusal
-from flaxformer_mt.serving.engine import ATTENTION, Engine, Key, Sentence
+from flaxformer_mt.serving.engine import ATTENTION, Engine, Key, QueuedSentence
 from flaxformer_mt.serving.requests import AttentionRequest
 from tests.serving.stand_in import StandIn, reversed_words
 
@@ -30,7 +30,7 @@ def test_what_is_taken_fills_at_least_half_of_a_batch():
 def test_a_batch_is_filled_up_and_its_filling_left_out():
     made = engine(16)
     texts = [f"sentence {number}" for number in range(9)]
-    found = made.run(BEST, [Sentence(text) for text in texts])
+    found = made.run(BEST, [QueuedSentence(text) for text in texts])
     assert [each.translation.text for each in found] == [reversed_words(text) for text in texts]
     assert made.translator.calls == [(texts + texts[-1:] * 7, 1)]
 
