@@ -90,10 +90,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             assert parity is not None
             print(f"{name}: {parity}", file=sys.stderr)
             metrics[f"largest_log_prob_difference_{name}"] = parity.largest
-            runtime: ctranslate2.Runtime | huggingface.Runtime = (
-                huggingface.Runtime(folder)
+            runtime: ctranslate2.CTranslate2Runtime | huggingface.HuggingFaceRuntime = (
+                huggingface.HuggingFaceRuntime(folder)
                 if form == "huggingface"
-                else ctranslate2.Runtime(folder, translator.vocabularies, quantization=quantization)
+                else ctranslate2.CTranslate2Runtime(
+                    folder, translator.vocabularies, quantization=quantization
+                )
             )
             for search, (size, alpha) in searches.items():
                 outputs = by_length(
@@ -138,7 +140,7 @@ def likelier(
 
 
 def by_length(
-    runtime: ctranslate2.Runtime | huggingface.Runtime,
+    runtime: ctranslate2.CTranslate2Runtime | huggingface.HuggingFaceRuntime,
     sources: Sequence[Sequence[int]],
     *,
     beam_size: int,

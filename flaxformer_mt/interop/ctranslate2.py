@@ -15,7 +15,7 @@ from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.interop import BOUND, package_of_extra
 from flaxformer_mt.interop.folder import search_of, write_program, write_readme
-from flaxformer_mt.interop.parity import LogProbs, Rows, Runtime as ParityRuntime
+from flaxformer_mt.interop.parity import LogProbs, Rows, Runtime
 from flaxformer_mt.interop.weights import Weights, from_model, tables, usual_heads
 from flaxformer_mt.model.embedding import SOFTMAX_BIAS, position_factor, sinusoids
 from flaxformer_mt.model.parameters import STACKS, layer_name
@@ -55,6 +55,7 @@ def write(translator: Translator, folder: Path, *, quantization: str) -> None:
     """Raises ExportError if CTranslate2 has no form for the model, or isn't installed."""
     package = package_of_extra("ctranslate2", "the format 'ctranslate2' is written by the package")
     spec = _spec(package, translator)
+
     vocabularies = translator.vocabularies
     spec.register_source_vocabulary(vocabularies.src.pieces())
     spec.register_target_vocabulary(vocabularies.tgt.pieces())
@@ -63,11 +64,13 @@ def write(translator: Translator, folder: Path, *, quantization: str) -> None:
     spec.config.decoder_start_token = marks[0]
     spec.config.add_source_eos = True
     spec.config.layer_norm_epsilon = translator.model.config.norm_epsilon
+
     spec.validate()
     spec.optimize(quantization="int8" if quantization == "int7" else quantization)
     if quantization == "int7":
         _to_seven_bits(spec)
     spec.save(str(folder))
+
     config = translator.config
     length_penalty, notes = search_of(config, "CTranslate2")
     write_program(
@@ -87,7 +90,7 @@ def write(translator: Translator, folder: Path, *, quantization: str) -> None:
     )
 
 
-class Runtime(ParityRuntime):
+class CTranslate2Runtime(Runtime):
     """A written model in CTranslate2, on the CPU, by the folder's own `translate.py`; its weights
     are multiplied in the type of `quantization`."""
 
@@ -103,8 +106,9 @@ class Runtime(ParityRuntime):
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
         # A run of unknown characters is one piece, which may look like a mark.
-        ids = {piece: n for n, piece in enumerate(self._src.pieces()) if n > UNK}
-        return [[*(ids.get(piece, UNK) for piece in row), EOS] for row in self._model.encode(lines)]
+        ids = {piece: id for id, piece in enumerate(self._src.pieces()) if id > UNK}
+        rows = self._model.encode(lines)
+        return [[*(ids.get(piece, UNK) for piece in pieces), EOS] for pieces in rows]
 
     def search(
         self, sources: Rows, *, beam_size: int, limit: int, length_penalty: float = 0.0
@@ -150,13 +154,14 @@ def _spec(package: Any, translator: Translator) -> Any:
     *embeddings, spec.decoder.projection.weight = tables(weights, config)
     if (bias := weights.get(f"embedding/{SOFTMAX_BIAS}")) is not None:
         spec.decoder.projection.bias = bias
+
     embedding_specs = (spec.encoder.embeddings[0], spec.decoder.embeddings)
     stacks = zip(STACKS, ("src", "tgt"), embedding_specs, embeddings, strict=True)
     for name, side, embedding_spec, embedding in stacks:
         stack = getattr(spec, name)
         embedding_spec.weight = embedding
         stack.scale_embeddings = True
-        # Its own sinusoids are in halves.
+        # CTranslate2's own sinusoids are in halves.
         positions = weights.get(f"embedding/{side}_positions")
         if positions is None:
             positions = sinusoids(config.max_length, config.d_model)
@@ -177,8 +182,9 @@ def _fill_layer(spec: Any, weights: Weights, path: str, *, cross: bool) -> None:
         projections = [("query",), ("key", "value"), ("out",)]
         attentions.append((spec.attention, "cross_attention", projections))
     for attention, name, projections in attentions:
-        for linear_spec, together in zip(attention.linear, projections, strict=True):
-            _fill_linear(linear_spec, weights, *(f"{path}/{name}/{each}" for each in together))
+        for linear_spec, side_by_side in zip(attention.linear, projections, strict=True):
+            paths = (f"{path}/{name}/{projection}" for projection in side_by_side)
+            _fill_linear(linear_spec, weights, *paths)
         _fill_norm(attention.layer_norm, weights, f"{path}/{name}_residual/norm")
     _fill_linear(spec.ffn.linear_0, weights, f"{path}/feed_forward/w_in")
     _fill_linear(spec.ffn.linear_1, weights, f"{path}/feed_forward/w_out")

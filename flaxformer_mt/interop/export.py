@@ -3,12 +3,15 @@
 import dataclasses
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.interop import ExportError, ctranslate2, huggingface, stablehlo
+from flaxformer_mt.interop.ctranslate2 import CTranslate2Runtime
 from flaxformer_mt.interop.folder import appearing
-from flaxformer_mt.interop.huggingface import Card
+from flaxformer_mt.interop.huggingface import Card, HuggingFaceRuntime
 from flaxformer_mt.interop.parity import Parity, Reference, Runtime, compare
+from flaxformer_mt.interop.stablehlo import StableHLORuntime
 from flaxformer_mt.rundir.paths import write_json
 
 
@@ -36,37 +39,59 @@ def export(
     if quantization != "float32" and form != "ctranslate2":
         raise ExportError(f"the format '{form}' is float32 only: {quantization} is for ctranslate2")
     if sample is not None and form == "huggingface" and (names := huggingface.missing()):
-        need = " ".join(names)
-        raise ExportError(f"cannot compare outputs: pip install {need}, or use --unchecked")
+        raise ExportError(
+            f"cannot compare outputs: pip install {' '.join(names)}, or use --unchecked"
+        )
+
     with appearing(destination) as folder:
+        if sample is None:
+            _write(translator, folder, form, quantization, card)
+            return None
         parity = None
-        stages = (quantization,) if sample is None else ("float32", quantization)
-        for stage in dict.fromkeys(stages):
-            runtime: Runtime
-            if form == "ctranslate2":
-                ctranslate2.write(translator, folder, quantization=stage)
-            elif form == "huggingface":
-                huggingface.write(translator, folder, card=card)
-            else:
-                stablehlo.write(translator, folder)
-            if sample is None:
-                return None
-            if form == "ctranslate2":
-                runtime = ctranslate2.Runtime(folder, translator.vocabularies, quantization=stage)
-            else:
-                runtime = (huggingface if form == "huggingface" else stablehlo).Runtime(folder)
-            usual = ctranslate2.BOUNDS[stage]  # of float32 that of every format
-            most = usual if bound is None or stage != quantization else bound
-            share = ctranslate2.MEAN_SHARES[stage]
-            parity = compare(Reference(translator), runtime, *sample, bound=most, mean_share=share)
+        for stage in dict.fromkeys(("float32", quantization)):
+            _write(translator, folder, form, stage, card)
+            is_last = stage == quantization
+            parity = compare(
+                Reference(translator),
+                _runtime(translator, folder, form, stage),
+                *sample,
+                bound=bound if is_last and bound is not None else ctranslate2.BOUNDS[stage],
+                mean_share=ctranslate2.MEAN_SHARES[stage],
+            )
             write_json(folder / "parity.json", dataclasses.asdict(parity))
             if parity.agrees:
                 continue
-            problem = f"{destination}: not written, since the runtimes disagree"
-            if stage != quantization:
-                raise ExportError(f"{problem} even in float32, before {quantization}: {parity}")
-            advice = "raise --bound if outputs differ only at near-equal tokens"
-            if quantization == "int8":
-                advice += "; on x86 without VNNI int8 products overflow: try --quantization int7"
-            raise ExportError(f"{problem}: {parity}; {advice}")
+            if is_last:
+                raise ExportError(
+                    f"{destination}: not written, since the runtimes disagree: {parity}; "
+                    f"{_advice(quantization)}"
+                )
+            raise ExportError(
+                f"{destination}: not written, since the runtimes disagree even in float32, "
+                f"before {quantization}: {parity}"
+            )
         return parity
+
+
+def _write(translator: Translator, folder: Path, form: str, quantization: str, card: Card) -> None:
+    if form == "ctranslate2":
+        ctranslate2.write(translator, folder, quantization=quantization)
+    elif form == "huggingface":
+        huggingface.write(translator, folder, card=card)
+    else:
+        stablehlo.write(translator, folder)
+
+
+def _runtime(translator: Translator, folder: Path, form: str, quantization: str) -> Runtime:
+    if form == "ctranslate2":
+        return CTranslate2Runtime(folder, translator.vocabularies, quantization=quantization)
+    if form == "huggingface":
+        return HuggingFaceRuntime(folder)
+    return StableHLORuntime(folder)
+
+
+def _advice(quantization: str) -> str:
+    advice = "raise --bound if outputs differ only at near-equal tokens"
+    if quantization == "int8":
+        advice += "; on x86 without VNNI int8 products overflow: try --quantization int7"
+    return advice

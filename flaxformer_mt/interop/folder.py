@@ -15,8 +15,10 @@ from flaxformer_mt.rundir.paths import write_json
 
 
 def _stopping(program: str, patience: float) -> str:
-    """How the other beam search stops, where the run's stops otherwise; by each program's source
-    (CTranslate2 4.8; transformers 5.23, `_check_early_stop_heuristic`)."""
+    """A note on when the other program's beam search stops, if the run's stops otherwise.
+
+    By each program's source (CTranslate2 4.8; transformers 5.23, `_check_early_stop_heuristic`).
+    """
     if program != "transformers":
         if patience == 1:
             return ""
@@ -66,8 +68,9 @@ def search_of(config: DecodingConfig, program: str) -> tuple[float, str]:
     if config.beam_size > 1 and (stopping := _stopping(program, config.patience)):
         notes.append(stopping)
     for name, off in (("coverage_penalty", 0.0), ("diverse_groups", 1), ("outputs", "text")):
-        if (value := getattr(config, name)) != off:
-            notes.append(f"- The run's `decoding.{name}` of {value} is not supported here.")
+        setting = getattr(config, name)
+        if setting != off:
+            notes.append(f"- The run's `decoding.{name}` of {setting} is not supported here.")
     return alpha if average else 0.0, "Search, compared with the run's:\n\n" + "\n".join(notes)
 
 
@@ -98,8 +101,10 @@ def appearing(destination: str | os.PathLike[str]) -> Iterator[Path]:
 def write_program(
     folder: Path, translator: Translator, marks: Sequence[object], **more: object
 ) -> None:
-    """Writes `translate.py`, a copy of runner.py, and what it reads besides weights. `marks` stand
-    for padding, begin, end and unknown."""
+    """Writes `translate.py`, a copy of runner.py, and all files that it reads but the weights.
+
+    `marks` stand for padding, begin, end and unknown; `more` are further settings.
+    """
     settings = {
         "max_length": translator.model.config.max_length,
         "max_ratio": translator.config.max_ratio,

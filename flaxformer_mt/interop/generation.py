@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from flaxformer_mt.interop import ExportError
 
-# What a setting may be without any effect on the outputs.
+# The values of a setting that have no effect on the outputs.
 _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
     "do_sample": (False,),
     "num_beam_groups": (1,),
@@ -39,11 +39,11 @@ _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
     "watermarking_config": (),
     "constraints": ([],),
 }
-# They matter only when outputs are drawn, which `do_sample` tells.
+# They matter only when outputs are drawn, that is if `do_sample` is true.
 _OF_SAMPLING = frozenset(
     "temperature top_k top_p min_p top_h typical_p epsilon_cutoff eta_cutoff".split()
 )
-# About memory, speed and what else `generate` returns, or settled elsewhere.
+# About memory, speed and further returns of `generate`, or settled elsewhere.
 _NOT_OF_THE_SEARCH = frozenset(
     "transformers_version _from_model_config use_cache cache_implementation cache_config "
     "max_cache_len return_legacy_cache output_attentions output_hidden_states output_scores "
@@ -62,7 +62,7 @@ _WITHOUT_FORM = "transformers' generate applies it, but this program can't"
 
 
 class Generation(NamedTuple):
-    """What a folder says of the search."""
+    """The search that a folder asks for."""
 
     settings: Mapping[str, Any]  # of `decoding`, by name
     notes: Sequence[str]  # a line for each setting that has no form here
@@ -122,26 +122,26 @@ def of_folder(
 def _limit(generation: Mapping[str, Any], config: Mapping[str, Any]) -> int | None:
     """The most tokens of an output, its end mark included."""
     # `max_length` counts the token that the decoder starts from.
-    for name, others in (("max_new_tokens", 0), ("max_length", 1)):
-        value = given(generation, config, name)
-        if value is None:
+    for name, start_tokens in (("max_new_tokens", 0), ("max_length", 1)):
+        limit = given(generation, config, name)
+        if limit is None:
             continue
-        if not isinstance(value, int) or value <= others:
-            raise ExportError(f"{name} = {value!r} must be an integer > {others}")
-        return value - others
+        if not isinstance(limit, int) or limit <= start_tokens:
+            raise ExportError(f"{name} = {limit!r} must be an integer > {start_tokens}")
+        return limit - start_tokens
     return None
 
 
 def _notes(
     generation: Mapping[str, Any], config: Mapping[str, Any], *, eos: int, never: Sequence[int]
 ) -> list[str]:
-    # config.json has many settings; of generation_config.json every one is of the search.
+    # config.json has many settings besides the search's; generation_config.json has no others.
     names = dict.fromkeys([*generation, *(name for name in config if name in _WITHOUT_EFFECT)])
-    values = {name: given(generation, config, name) for name in names}
+    settings = {name: given(generation, config, name) for name in names}
     notes = [
-        f"{name} = {json.dumps(value)} is not imported: {_WITHOUT_FORM}"
-        for name, value in values.items()
-        if not _needs_no_form(name, value)
+        f"{name} = {json.dumps(setting)} is not imported: {_WITHOUT_FORM}"
+        for name, setting in settings.items()
+        if not _needs_no_form(name, setting)
     ]
     return notes + _notes_on_tokens(generation, config, eos=eos, never=never)
 
@@ -161,12 +161,13 @@ def _notes_on_tokens(
     """On tokens that end an output, or that none may have."""
     notes = []
     for name in ("eos_token_id", "forced_eos_token_id"):
-        value = given(generation, config, name)
-        ids = value if isinstance(value, list) else [value]
-        if others := [number for number in ids if number not in (None, eos)]:
+        setting = given(generation, config, name)
+        ids = setting if isinstance(setting, list) else [setting]
+        ordinary = [number for number in ids if number not in (None, eos)]
+        if ordinary:
             notes.append(
-                f"{name} = {json.dumps(value)} is not imported: only the end mark, {eos}, ends an "
-                f"output here, and {', '.join(map(str, others))} doesn't"
+                f"{name} = {json.dumps(setting)} is not imported: only the end mark, {eos}, ends "
+                f"an output here, and {', '.join(map(str, ordinary))} doesn't"
             )
 
     bad = given(generation, config, "bad_words_ids") or []

@@ -26,11 +26,11 @@ from flaxformer_mt.files.reading import explained, load_json
 from flaxformer_mt.interop import ExportError
 from flaxformer_mt.interop.folder import search_of, write_models, write_readme
 from flaxformer_mt.interop.marian import Numbering, to_state
-from flaxformer_mt.interop.parity import LogProbs, Rows, Runtime as ParityRuntime
+from flaxformer_mt.interop.parity import LogProbs, Rows, Runtime
 from flaxformer_mt.interop.weights import from_model, save_safetensors, usual_heads
 from flaxformer_mt.rundir.paths import write_json
 
-NUMBERING = "flaxformer_types.json"  # of which types the folder's ids are
+NUMBERING = "flaxformer_types.json"  # the folder's ids of this program's types
 _USE = """\
 from transformers import MarianMTModel, MarianTokenizer
 
@@ -43,7 +43,7 @@ _SAVING = """\
 `ct2-transformers-converter --model FOLDER --output_dir NEW` converts it for CTranslate2. Before you
 save a changed model by `save_pretrained`, set `model._keys_to_ignore_on_save = None`: the begin
 mark is in the decoder's table of positions, which transformers otherwise leaves out."""
-# The hub's names for metrics; the first that begins ours stands for it.
+# The hub's names for metrics: each begins our names of it.
 _METRICS = ("sacrebleu", "bleu", "chrf", "ter", "comet")
 
 
@@ -59,25 +59,31 @@ class Card:
 
     def header(self) -> str:
         """YAML for the hub, with values as JSON, which is YAML too."""
-        codes = [re.split("[-_]", code)[0] for code in (self.data.src_lang, self.data.tgt_lang)]
-        metrics = {name for each in self.evaluations for name in each["metrics"]}
-        known = [m for m in _METRICS if any(name.startswith(m) for name in metrics)]
-        values: dict[str, Any] = {
-            # The hub refuses other codes.
-            "language": [code for code in codes if re.fullmatch("[a-z]{2,3}", code)],
+        fields: dict[str, Any] = {
+            "language": self._languages(),
             "license": self.license,
             "library_name": "transformers",
             "pipeline_tag": "translation",
             "tags": ["marian", "flaxformer-mt"],
-            "metrics": known,
+            "metrics": self._metrics(),
         }
-        lines = [f"{key}: {json.dumps(value)}" for key, value in values.items() if value]
+        lines = [f"{key}: {json.dumps(content)}" for key, content in fields.items() if content]
         if not self.license:
             lines.append("# license: what others may do with the model")
         return "".join(f"{line}\n" for line in ("---", *lines, "---"))
 
+    def _languages(self) -> list[str]:
+        """Both languages' codes, without those that the hub refuses."""
+        codes = [re.split("[-_]", code)[0] for code in (self.data.src_lang, self.data.tgt_lang)]
+        return [code for code in codes if re.fullmatch("[a-z]{2,3}", code)]
+
+    def _metrics(self) -> list[str]:
+        """The hub's names for the metrics of all evaluations."""
+        ours = {name for evaluation in self.evaluations for name in evaluation["metrics"]}
+        return [name for name in _METRICS if any(metric.startswith(name) for metric in ours)]
+
     def body(self) -> str:
-        # Without this machine's folders.
+        # Leaves out the names of this machine's folders.
         public = functools.partial(re.sub, r"(^|[=,])[/~][^=,:]*/", r"\1")
         commands = dict.fromkeys(shlex.join(map(public, words)) for words in self.commands)
         corpora = [f"- `{corpus.name}`: {_origin(corpus)}" for corpus in self.data.train]
@@ -95,11 +101,13 @@ class Card:
         """Not a table: signatures contain bars."""
         if self.evaluations:
             yield "Translated by flaxformer-mt's own search.\n"
-        for each in self.evaluations:
-            search = f"beam {each['beam_size']}, length penalty {each['length_penalty']:g}"
-            yield f"- `{each['name']}` ({search})"
-            for name, score in each["metrics"].items():
-                yield f"  - {name} **{score:.2f}** `{each['signatures'][name]}`"
+        for evaluation in self.evaluations:
+            yield (
+                f"- `{evaluation['name']}` (beam {evaluation['beam_size']}, length penalty "
+                f"{evaluation['length_penalty']:g})"
+            )
+            for name, score in evaluation["metrics"].items():
+                yield f"  - {name} **{score:.2f}** `{evaluation['signatures'][name]}`"
 
 
 def _origin(corpus: CorpusConfig) -> str:
@@ -124,6 +132,7 @@ def write(translator: Translator, folder: Path, *, card: Card) -> None:
         problems.append("its positions are sinusoids, but model.positions = 'learned'")
     if problems:
         raise ExportError(f"{program} cannot hold this model: {'; '.join(problems)}")
+
     weights = usual_heads(from_model(translator), config, program)
     vocabularies = translator.vocabularies
     numbering = Numbering.of(vocabularies.src.pieces(), vocabularies.tgt.pieces())
@@ -136,6 +145,7 @@ def write(translator: Translator, folder: Path, *, card: Card) -> None:
     }
     save_safetensors(folder / "model.safetensors", to_state(weights, config, numbering))
     write_json(folder / "config.json", _config(translator, numbering) | marks)
+
     length_penalty, notes = search_of(translator.config, "transformers")
     generation = {
         **marks,
@@ -149,14 +159,16 @@ def write(translator: Translator, folder: Path, *, card: Card) -> None:
     }
     write_json(folder / "generation_config.json", generation)
     _write_tokenizer(translator, folder, card, numbering)
-    settings = "are in `generation_config.json`; arguments of `generate` override them."
-    notes = f"{_SAVING}\n\n{notes}"
+
     write_readme(
         folder,
         title=f"Translation from {card.data.src_lang} to {card.data.tgt_lang} by transformers",
         install="transformers sentencepiece torch",
         use=_USE.format(name=card.hub_name or "."),
-        notes=f"Search settings {settings}\n\n{notes}\n\n{card.body()}\n",
+        notes=(
+            "Search settings are in `generation_config.json`; arguments of `generate` override "
+            f"them.\n\n{_SAVING}\n\n{notes}\n\n{card.body()}\n"
+        ),
         header=card.header(),
         where="Anywhere" if card.hub_name else "In this folder",
     )
@@ -222,7 +234,7 @@ def _write_tokenizer(
         "clean_up_tokenization_spaces": False,
         "model_max_length": translator.model.config.max_length,
     }
-    # Each is a whole object there.
+    # Transformers' form of an added token has all these keys.
     if vocabularies.src.added_tokens:
         tokenizer["added_tokens_decoder"] = {
             str(ids[token.text]): {
@@ -260,7 +272,7 @@ def missing() -> list[str]:
     return [name for name in ("torch", "transformers") if importlib.util.find_spec(name) is None]
 
 
-class Runtime(ParityRuntime):
+class HuggingFaceRuntime(Runtime):
     """MarianMTModel and MarianTokenizer on a folder, on the CPU in float32; `ids` are the folder's
     ids of this program's types, by side, and `start` is the one that the decoder begins with
     (default: as this program wrote them)."""
@@ -303,36 +315,41 @@ class Runtime(ParityRuntime):
     def search(
         self, sources: Rows, *, beam_size: int, limit: int, length_penalty: float = 0.0
     ) -> list[list[int]]:
-        torch, width = self._torch, max(map(len, sources))
+        torch = self._torch
+        width = max(map(len, sources))
         pad = self._src[PAD]
         src = [[self._src[token] for token in ids] + [pad] * (width - len(ids)) for ids in sources]
         mask = [[1] * len(ids) + [0] * (width - len(ids)) for ids in sources]
-        own = self._model.generation_config
-        # Whose other settings, such as a `min_length`, are those of no plain search.
-        self._model.generation_config = type(own)(
-            pad_token_id=own.pad_token_id,
-            bos_token_id=own.bos_token_id,
-            eos_token_id=own.eos_token_id,
+        with self._without_own_settings(), torch.no_grad(), _quiet():
+            outputs = self._model.generate(
+                torch.tensor(src),  # [sources, width]
+                attention_mask=torch.tensor(mask),
+                num_beams=beam_size,
+                do_sample=False,
+                length_penalty=length_penalty,
+                early_stopping=False,
+                max_new_tokens=limit,
+                max_length=None,
+                decoder_start_token_id=self._start,
+                forced_eos_token_id=self._tgt[EOS],
+                no_repeat_ngram_size=0,
+                bad_words_ids=[[token] for token in self._never],
+            ).tolist()
+        return [self._tokens(output) for output in outputs]
+
+    @contextlib.contextmanager
+    def _without_own_settings(self) -> Iterator[None]:
+        """A plain search has none of the folder's settings, such as a `min_length`."""
+        folders = self._model.generation_config
+        self._model.generation_config = type(folders)(
+            pad_token_id=folders.pad_token_id,
+            bos_token_id=folders.bos_token_id,
+            eos_token_id=folders.eos_token_id,
         )
         try:
-            with torch.no_grad(), _quiet():
-                outputs = self._model.generate(
-                    torch.tensor(src),
-                    attention_mask=torch.tensor(mask),
-                    num_beams=beam_size,
-                    do_sample=False,
-                    length_penalty=length_penalty,
-                    early_stopping=False,
-                    max_new_tokens=limit,
-                    max_length=None,
-                    decoder_start_token_id=self._start,
-                    forced_eos_token_id=self._tgt[EOS],
-                    no_repeat_ngram_size=0,
-                    bad_words_ids=[[token] for token in self._never],
-                ).tolist()
+            yield
         finally:
-            self._model.generation_config = own
-        return [self._tokens(output) for output in outputs]
+            self._model.generation_config = folders
 
     def by_own_settings(self, source: Sequence[int], *, limit: int) -> list[int]:
         """The output by the folder's own search settings, of at most `limit` tokens, its end mark
@@ -346,32 +363,41 @@ class Runtime(ParityRuntime):
         return self._tokens(output)
 
     def _tokens(self, output: Sequence[int]) -> list[int]:
-        """This program's tokens of an output, without what the decoder began with and ended by."""
+        """This program's tokens of an output, without its first token and its end mark."""
         tokens = [self._ours_of_tgt.get(token, UNK) for token in output[1:]]
         return tokens[: tokens.index(EOS)] if EOS in tokens else tokens
 
     def log_probs(self, sources: Rows, targets: Rows) -> list[LogProbs]:
-        torch, found = self._torch, []
-        for source, target in zip(sources, targets, strict=True):
-            out = [self._tgt[token] for token in (*target, EOS)]
-            with torch.no_grad():
-                logits = self._model(
-                    input_ids=torch.tensor([[self._src[token] for token in source]]),
-                    decoder_input_ids=torch.tensor([[self._start, *out[:-1]]]),
-                ).logits[0]
-            log_probs = torch.log_softmax(logits.float(), dim=-1)
-            found.append(log_probs[torch.arange(len(out)), torch.tensor(out)].numpy())
-        return found
+        return [
+            self._log_probs_of(source, target)
+            for source, target in zip(sources, targets, strict=True)
+        ]
+
+    def _log_probs_of(self, source: Sequence[int], target: Sequence[int]) -> LogProbs:
+        torch = self._torch
+        output = [self._tgt[token] for token in (*target, EOS)]
+        with torch.no_grad():
+            logits = self._model(
+                input_ids=torch.tensor([[self._src[token] for token in source]]),
+                decoder_input_ids=torch.tensor([[self._start, *output[:-1]]]),
+            ).logits[0]  # [tokens, types]
+        log_probs = torch.log_softmax(logits.float(), dim=-1)
+        chosen: LogProbs = log_probs[torch.arange(len(output)), torch.tensor(output)].numpy()
+        return chosen
 
 
 def _ours(ids: Sequence[int]) -> dict[int, int]:
-    """This program's type of each of the folder's; of several the first, the begin mark last."""
+    """This program's type for each id of the folder.
+
+    Of several types with one id it is the first, except that the begin mark comes last.
+    """
     numbers = [*(number for number in range(len(ids)) if number != BOS), BOS]
     return {ids[number]: number for number in reversed(numbers)}
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[Any]:
+    """Yields transformers, which neither warns nor shows progress meanwhile."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         transformers = importlib.import_module("transformers")

@@ -4,7 +4,7 @@ other runs start from it."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.files.reading import explained
 from flaxformer_mt.interop import BOUND, ExportError, generation, huggingface
 from flaxformer_mt.interop.folder import appearing
+from flaxformer_mt.interop.huggingface import HuggingFaceRuntime
 from flaxformer_mt.interop.marian import (
     POSITIONS,
     UNUSED,
@@ -75,28 +76,30 @@ def import_marian(
         check_writable(as_path(workdir))
     source = read_folder(folder)
     try:
-        made = _converted(source)
+        converted = _converted(source)
     except ExportError as error:
         raise ExportError(f"{source.path}: {error}") from error
     except (ConfigError, KeyError, TypeError, ValueError) as error:
-        what = error if isinstance(error, ConfigError) else repr(error)
-        raise ExportError(f"{source.path}: is not a Marian model's folder: {what}") from error
-    for note in made.notes:
+        reason = str(error) if isinstance(error, ConfigError) else repr(error)
+        raise ExportError(f"{source.path}: is not a Marian model's folder: {reason}") from error
+    for note in converted.notes:
         report(note)
 
     with appearing(workdir) as aside:
-        run = layout.create(aside, to_dict(made.config), command_line)
-        made.vocabularies.save(run.vocabulary)
+        run = layout.create(aside, to_dict(converted.config), command_line)
+        converted.vocabularies.save(run.vocabulary)
         with Checkpoints(run.checkpoints, TrainingConfig()) as checkpoints:
-            # No optimizer has seen them: other runs start from these weights, this one never does.
-            snapshot = Snapshot(step=0, params=made.params, opt_state={}, position={})
+            # Without an optimizer's state: other runs start from these weights, but this one
+            # can't be resumed.
+            snapshot = Snapshot(step=0, params=converted.params, opt_state={}, position={})
             checkpoints.save(snapshot)
         write_status(run, Status(state="finished", step=0, reason=f"imported from {source.origin}"))
         if huggingface.missing():
             return None
         translator = Translator.load(run.path)
-        runtime = huggingface.Runtime(source.path, (made.src.ids, made.tgt.ids), made.start)
-        lines, origin = sample_lines(made.vocabularies, None, sample)
+        ids = (converted.src.ids, converted.tgt.ids)
+        runtime = HuggingFaceRuntime(source.path, ids, converted.start)
+        lines, origin = sample_lines(converted.vocabularies, None, sample)
         parity = compare(Reference(translator), runtime, lines, origin, bound=bound)
         if not parity.agrees:
             raise ExportError(f"{workdir}: not written, since the outputs disagree: {parity}")
@@ -105,8 +108,8 @@ def import_marian(
 
 
 def _converted(source: Folder) -> _Converted:
-    """Raises ExportError, and ConfigError, KeyError, TypeError or ValueError for what is no such
-    folder."""
+    """Raises ExportError, and ConfigError, KeyError, TypeError or ValueError for a folder that
+    isn't a Marian model's."""
     model = model_config(source.config)
     src_types, tgt_types = sizes(source.config)
     shared = is_shared(source.config)
@@ -114,10 +117,12 @@ def _converted(source: Folder) -> _Converted:
     weights = from_state(state, model, shared=shared, src_types=src_types, tgt_types=tgt_types)
     weights, model = with_scale(weights, model, source.config)
 
-    # An own folder without its begin mark is like any other that starts from zeros.
+    # A folder that this program wrote, once it has lost its begin mark, is like any other that
+    # starts from zeros.
     has_begin = POSITIONS in state
     if not has_begin:
         source = source._replace(numbering=None)
+
     # After the arrays, which have shown that the sizes in config.json are true.
     separate = not shared and source.numbering is None
     vocab = source.target_vocab if separate else source.vocab
@@ -140,28 +145,33 @@ def _converted(source: Folder) -> _Converted:
         eos=tgt.ids[EOS],
         never=[*tgt.never_generated, *set(range(tgt_types)).difference(tgt.ids)],
     )
-    notes = list(search.notes)
-    for token, number in source.added.items():
-        if number >= src_types:
-            notes.append(
-                f"the added token {token.text!r} is not imported: its id is {number}, and the "
-                f"model has {src_types} types"
-            )
-    if source.vocab.get(UNUSED) == PAD and not has_begin:
-        notes.append(
-            f"the folder has lost the begin mark, which this program exports in {POSITIONS}: "
-            "transformers saves it only after model._keys_to_ignore_on_save = None"
-        )
+    notes = [*search.notes, *_notes(source, src_types, has_begin=has_begin)]
     config = _experiment(source, model, vocabularies, search.settings)
     return _Converted(config, params, vocabularies, src, tgt, start, notes)
 
 
-def _same_search(translator: Translator, runtime: huggingface.Runtime, lines: Sequence[str]) -> str:
+def _notes(source: Folder, src_types: int, *, has_begin: bool) -> Iterator[str]:
+    """What is not imported of the folder's types."""
+    for token, number in source.added.items():
+        if number >= src_types:
+            yield (
+                f"the added token {token.text!r} is not imported: its id is {number}, and the "
+                f"model has {src_types} types"
+            )
+    if source.vocab.get(UNUSED) == PAD and not has_begin:
+        yield (
+            f"the folder has lost the begin mark, which this program exports in {POSITIONS}: "
+            "transformers saves it only after model._keys_to_ignore_on_save = None"
+        )
+
+
+def _same_search(translator: Translator, runtime: HuggingFaceRuntime, lines: Sequence[str]) -> str:
     """How many lines both programs translate alike, each by the folder's own search settings."""
     reference = Reference(translator)
     encoded = zip(lines, translator.vocabularies.src.encode(lines), strict=True)
-    kept = [(line, ids) for line, ids in encoded if 0 < len(ids) < reference.longest][:_SEARCHED]
-    sources = [[*ids, EOS] for _, ids in kept]
+    fitting = [(line, ids) for line, ids in encoded if 0 < len(ids) < reference.longest]
+    searched = fitting[:_SEARCHED]
+    sources = [[*ids, EOS] for _, ids in searched]
     limits = reference.limits(sources)
     theirs = translator.vocabularies.tgt.decode(
         [
@@ -169,11 +179,11 @@ def _same_search(translator: Translator, runtime: huggingface.Runtime, lines: Se
             for source, limit in zip(sources, limits, strict=True)
         ]
     )
-    ours = translator.translate([line for line, _ in kept])
-    same = sum(our.text == their for our, their in zip(ours, theirs, strict=True))
+    ours = translator.translate([line for line, _ in searched])
+    equal = sum(our.text == their for our, their in zip(ours, theirs, strict=True))
     return (
-        f"with the folder's own search settings, {same} of {len(kept)} lines are translated as by "
-        f"{runtime.name}"
+        f"with the folder's own search settings, {equal} of {len(searched)} lines are translated "
+        f"as by {runtime.name}"
     )
 
 
@@ -184,11 +194,11 @@ def _vocabulary(path: Path, types: Types) -> Vocabulary:
         if not model:
             raise RuntimeError("the file is empty")
         plain = Vocabulary(model)
-        own = tuple(plain.pieces())
+        pieces = tuple(plain.pieces())
     except RuntimeError as error:
         raise ExportError(f"{path.name}: is not a SentencePiece model") from error
     # A model that this program exported needs no table.
-    return plain if own == types.table.pieces else Vocabulary(model, types.table)
+    return plain if pieces == types.table.pieces else Vocabulary(model, types.table)
 
 
 def _experiment(
@@ -204,6 +214,6 @@ def _experiment(
     tree.data.vocabulary.size = vocabularies.tgt.size
     tree.data.vocabulary.kind = "bpe" if vocabularies.tgt.is_bpe else "unigram"
     tree.data.filter.max_length = min(tree.data.filter.max_length, model.max_length)
-    for name, value in search.items():
-        tree.decoding[name] = value
+    for name, setting in search.items():
+        tree.decoding[name] = setting
     return freeze(tree, str(source.path / "config.json"))

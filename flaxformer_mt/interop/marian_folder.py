@@ -53,36 +53,39 @@ def read_folder(place: str | os.PathLike[str]) -> Folder:
             raise hub.HubError(f"{place}: no such folder here; {error}") from error
         commit = repository._replace(revision=folder.name)
         name, origin = repository.name.partition("/")[2], str(commit)
+    if not folder.exists():
+        raise ExportError(
+            f"{folder}: no such folder; give a downloaded model's folder, or ORG/MODEL on the hub"
+        )
     if not folder.is_dir():
-        advice = "; give a downloaded model's folder, or ORG/MODEL on the hub"
-        advice = "" if folder.exists() else advice
-        raise ExportError(f"{folder}: no such folder{advice}")
+        raise ExportError(f"{folder}: no such folder")
     if not (folder / "config.json").exists():
         raise ExportError(f"{folder}: has no config.json of a Hugging Face Marian model")
+
     config = _json(folder / "config.json")
-    if (kind := config.get("model_type")) != "marian":
+    kind = config.get("model_type")
+    if kind != "marian":
         raise ExportError(f"{folder / 'config.json'}: model_type is {kind!r}, not 'marian'")
-    vocab = _vocab(folder / "vocab.json")
-    separate = (folder / "target_vocab.json").exists()
-    generation, tokenizer = (
-        _json(folder / f"{of}_config.json", optional=True) for of in ("generation", "tokenizer")
-    )
-    target_vocab = _vocab(folder / "target_vocab.json") if separate else vocab
+    vocab = target_vocab = _vocab(folder / "vocab.json")
+    generation = _json(folder / "generation_config.json", optional=True)
+    tokenizer = _json(folder / "tokenizer_config.json", optional=True)
+    if (folder / "target_vocab.json").exists():
+        target_vocab = _vocab(folder / "target_vocab.json")
+
     if commit is not None:
         # In one form, and only of a model that can be imported.
         _fetch_weights(commit, folder)
-    added = _added_tokens(folder, tokenizer)
     return Folder(
-        folder,
-        name,
-        origin,
-        config,
-        generation,
-        tokenizer,
-        vocab,
-        target_vocab,
-        added,
-        read_numbering(folder),
+        path=folder,
+        name=name,
+        origin=origin,
+        config=config,
+        generation=generation,
+        tokenizer=tokenizer,
+        vocab=vocab,
+        target_vocab=target_vocab,
+        added=_added_tokens(folder, tokenizer),
+        numbering=read_numbering(folder),
     )
 
 
@@ -117,13 +120,18 @@ def read_state(folder: Path) -> dict[str, np.ndarray]:
         if (file := folder / weights).exists():
             return _arrays_of(file)
         if (folder / f"{weights}.index.json").exists():
-            state: dict[str, np.ndarray] = {}
-            for name in _shards(folder, weights):
-                if not (file := folder / name).exists():
-                    raise ExportError(f"{file}: is missing, but {weights}.index.json names it")
-                state |= _arrays_of(file)
-            return state
+            return _arrays_of_shards(folder, weights)
     raise ExportError(f"{folder}: has neither {SAFETENSORS} nor {PICKLED}; download one")
+
+
+def _arrays_of_shards(folder: Path, weights: str) -> dict[str, np.ndarray]:
+    state: dict[str, np.ndarray] = {}
+    for name in _shards(folder, weights):
+        file = folder / name
+        if not file.exists():
+            raise ExportError(f"{file}: is missing, but {weights}.index.json names it")
+        state |= _arrays_of(file)
+    return state
 
 
 def _arrays_of(file: Path) -> dict[str, np.ndarray]:
@@ -139,14 +147,15 @@ def _arrays_of(file: Path) -> dict[str, np.ndarray]:
     except ExportError:
         raise
     except ImportError as error:
-        what = f"pip install torch, or download the model's {SAFETENSORS}"
-        raise ExportError(f"{file}: needs PyTorch: {what}") from error
+        raise ExportError(
+            f"{file}: needs PyTorch: pip install torch, or download the model's {SAFETENSORS}"
+        ) from error
     except Exception as error:  # their own error types, by version
         raise ExportError(f"{file}: cannot be read: {error!r}") from error
 
 
 def _added_tokens(folder: Path, tokenizer: Mapping[str, Any]) -> dict[AddedToken, int]:
-    """Tokens that were added to the model's own, without its marks, by the tokenizer's files."""
+    """Tokens that the tokenizer's files add to the model's, with their ids; no marks."""
     path = folder / "added_tokens.json"  # of older programs: texts alone
     flags: dict[str, Mapping[str, Any]] = {}
     ids: dict[str, int] = {}
@@ -184,7 +193,7 @@ def _json(path: Path, *, optional: bool = False) -> dict[str, Any]:
 def _vocab(path: Path) -> dict[str, int]:
     vocab = _json(path)
     ids = set(vocab.values())
-    if len(ids) < len(vocab) or not all(isinstance(each, int) and each >= 0 for each in ids):
+    if len(ids) < len(vocab) or not all(isinstance(id, int) and id >= 0 for id in ids):
         raise ExportError(f"{path}: its ids must be different integers ≥ 0")
     return vocab
 
@@ -216,7 +225,8 @@ def types_of(
     Raises ExportError for marks or ids that don't fit.
     """
     marks = _ids_of_marks(folder, vocab)
-    if (last := max(vocab.values())) >= size:
+    last = max(vocab.values())
+    if last >= size:
         raise ExportError(f"the vocabulary has ids up to {last}, but the model {size} types")
     start = marks["pad"] if start is None else start
     if not 0 <= start < size:
@@ -227,22 +237,33 @@ def types_of(
         ids = list(folder.numbering[side])
         if not ids or not 0 <= min(ids) <= max(ids) < size:
             raise ExportError(f"{NUMBERING}: has ids that the model doesn't have")
-    elif saved_again and [vocab.get(mark) for mark in (UNUSED, *MARKS[1:])] == [PAD, BOS, EOS, UNK]:
-        # This program wrote it, and another has saved it again.
+    elif saved_again and _is_numbered_by_us(vocab):
         ids = [number for number in range(size) if number != marks["pad"]]
     else:
         ids = _marks_first(marks, start, names, size)
+    return Types(_type_table(ids, names, folder.added, size), tuple(ids))
 
-    for token, number in folder.added.items():
+
+def _is_numbered_by_us(vocab: Mapping[str, int]) -> bool:
+    """Whether this program wrote the vocabulary, even if another has saved it again."""
+    return [vocab.get(mark) for mark in (UNUSED, *MARKS[1:])] == [PAD, BOS, EOS, UNK]
+
+
+def _type_table(
+    ids: Sequence[int], names: Mapping[int, str], added: Mapping[AddedToken, int], size: int
+) -> TypeTable:
+    """The pieces of these ids, and the added tokens among them."""
+    names = dict(names)
+    for token, number in added.items():
         names.setdefault(number, token.text)
+
     pieces = list(MARKS)
     for number in ids[len(MARKS) :]:
         # Rows beyond the vocabulary, and ordinary types with the text of a mark.
         piece = names.get(number, f"<unused {number}>")
         pieces.append(f"{piece} {number}" if piece in MARKS else piece)
-    added = [token for token, number in folder.added.items() if number < size]
-    table = TypeTable(tuple(pieces), tuple(token for token in added if token.text in pieces))
-    return Types(table, tuple(ids))
+    tokens = (token for token, number in added.items() if number < size and token.text in pieces)
+    return TypeTable(tuple(pieces), tuple(tokens))
 
 
 def _ids_of_marks(folder: Folder, vocab: Mapping[str, int]) -> dict[str, int]:
@@ -266,8 +287,8 @@ def _marks_first(
 ) -> list[int]:
     """The folder's ids in this program's order."""
     first = [marks["pad"], start, marks["eos"], marks["unk"]]
-    taken = set(marks.values())
+    only_marks = set(marks.values())
     if names.get(start, MARKS[1]) == MARKS[1]:
-        taken.add(start)
-    # A type with a use of its own stays one, and the begin mark has its row once more.
-    return [*first, *(number for number in range(size) if number not in taken)]
+        only_marks.add(start)
+    # If the decoder begins with an ordinary type, that stays a type, and the begin mark is a copy.
+    return [*first, *(number for number in range(size) if number not in only_marks)]

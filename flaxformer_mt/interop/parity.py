@@ -4,7 +4,7 @@ import dataclasses
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import jax
 import numpy as np
@@ -13,7 +13,7 @@ from jaxtyping import Float
 from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.data.prepare.make import valid_text
 from flaxformer_mt.data.prepare.manifest import VALID_TEXT
-from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies
+from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies, Vocabulary
 from flaxformer_mt.decoding.batch_search import Source
 from flaxformer_mt.decoding.batches import Decoder
 from flaxformer_mt.decoding.segments import Part, output_limit
@@ -31,7 +31,8 @@ COUNT = 32
 class Reference:
     """Greedy outputs and log-probabilities of a run's model, from and to token ids.
 
-    Products are float32 at full precision, whatever `model.dtype` is and the hardware would round.
+    Products are float32 at full precision, whatever `model.dtype` is, and on hardware that would
+    round them, too.
     """
 
     def __init__(self, translator: Translator) -> None:
@@ -55,8 +56,8 @@ class Reference:
         forcing = self._forcing
         with jax.default_matmul_precision("highest"):
             decoder = Decoder((forcing.params,), (forcing.model,), forcing.config)
-            found = decoder.decode([Source(ids, (0, 0)) for ids in sources])
-            return [list(hypotheses[0].tokens) for hypotheses in found]
+            decoded = decoder.decode([Source(ids, (0, 0)) for ids in sources])
+            return [list(hypotheses[0].tokens) for hypotheses in decoded]
 
     def log_probs(self, sources: Rows, targets: Rows) -> list[LogProbs]:
         """Natural log-probability of every token of each target and of the end mark after it."""
@@ -108,8 +109,8 @@ class Parity:
 
     @property
     def agrees(self) -> bool:
-        near = self.largest <= self.bound and self.mean <= self.mean_bound
-        return near and self.same_output + self.near_ties == self.sentences
+        within_bounds = self.largest <= self.bound and self.mean <= self.mean_bound
+        return within_bounds and self.same_output + self.near_ties == self.sentences
 
     def __str__(self) -> str:
         outputs = f"greedy outputs equal for {self.same_output} of {self.sentences} sentences"
@@ -136,59 +137,92 @@ def compare(
     """Both runtimes' greedy outputs and log-probabilities on the lines that the model takes.
     `mean_share` of `bound` is for the mean. Raises ExportError if the tokenizers disagree, or no
     line is short enough."""
-    vocabulary = reference.vocabularies.src
-    longest = reference.longest
-    encoded = [[*ids, EOS] for ids in vocabulary.encode(lines)]
-    kept = [number for number, ids in enumerate(encoded) if 1 < len(ids) <= longest]
-    if not kept:
-        raise ExportError(f"{sample}: no line has 1 to {longest - 1} tokens: nothing to compare")
-    lines = [lines[number] for number in kept]
-    sources = [encoded[number] for number in kept]
-    for line, ours, theirs in zip(lines, sources, runtime.encode(lines), strict=True):
-        if ours != theirs:
-            raise ExportError(
-                f"{runtime.name} splits {line!r} into tokens {theirs}, this program into {ours}"
-            )
+    sources = _sources(reference, runtime, lines, sample)
     outputs = reference.greedy(sources)
-    expected = reference.log_probs(sources, outputs)
-    found = runtime.log_probs(sources, outputs)
-    differences = np.concatenate([np.abs(a - b) for a, b in zip(expected, found, strict=True)])
-    if not np.isfinite(differences).all():
-        raise ExportError(f"{runtime.name} returns log-probabilities that are not finite")
-    limits = reference.limits(sources)
-    others = runtime.greedy(sources, limits)
-    parted = [
-        (source, ours, theirs)
-        for source, ours, theirs, limit in zip(sources, outputs, others, limits, strict=True)
-        # Not every program ends an output by force at its limit.
-        if ours[: limit - 1] != theirs[: limit - 1]
-    ]
+    differences = _differences(reference, runtime, sources, outputs)
+    diverging = _diverging(reference, runtime, sources, outputs)
     return Parity(
         runtime=runtime.name,
         sample=sample,
         sentences=len(sources),
-        left_out=len(encoded) - len(sources),
+        left_out=len(lines) - len(sources),
         tokens=len(differences),
         largest=float(differences.max()),
         mean=float(differences.mean()),
-        same_output=len(sources) - len(parted),
+        same_output=len(sources) - len(diverging),
         # Each of two tokens may be off by the bound.
-        near_ties=sum(_gap(reference, *case) <= 2 * bound for case in parted),
+        near_ties=sum(_gap(reference, *case) <= 2 * bound for case in diverging),
         bound=bound,
         mean_bound=bound * mean_share,
     )
 
 
+def _sources(
+    reference: Reference, runtime: Runtime, lines: Sequence[str], sample: str
+) -> list[list[int]]:
+    """Source ids, the end mark included, of the lines that the model takes."""
+    longest = reference.longest
+    encoded = [
+        (line, [*ids, EOS])
+        for line, ids in zip(lines, reference.vocabularies.src.encode(lines), strict=True)
+    ]
+    fitting = [(line, ids) for line, ids in encoded if 1 < len(ids) <= longest]
+    if not fitting:
+        raise ExportError(f"{sample}: no line has 1 to {longest - 1} tokens: nothing to compare")
+
+    encoded_there = runtime.encode([line for line, _ in fitting])
+    for (line, ours), theirs in zip(fitting, encoded_there, strict=True):
+        if ours != theirs:
+            raise ExportError(
+                f"{runtime.name} splits {line!r} into tokens {theirs}, this program into {ours}"
+            )
+    return [ids for _, ids in fitting]
+
+
+def _differences(reference: Reference, runtime: Runtime, sources: Rows, outputs: Rows) -> LogProbs:
+    """By how much the log-probabilities of all outputs' tokens differ."""
+    ours = reference.log_probs(sources, outputs)
+    theirs = runtime.log_probs(sources, outputs)
+    differences = np.concatenate([np.abs(a - b) for a, b in zip(ours, theirs, strict=True)])
+    if not np.isfinite(differences).all():
+        raise ExportError(f"{runtime.name} returns log-probabilities that are not finite")
+    return differences
+
+
+class _Diverging(NamedTuple):
+    """Token ids of a source whose greedy outputs differ."""
+
+    source: Sequence[int]
+    ours: Sequence[int]
+    theirs: Sequence[int]
+
+
+def _diverging(
+    reference: Reference, runtime: Runtime, sources: Rows, outputs: Rows
+) -> list[_Diverging]:
+    limits = reference.limits(sources)
+    their_outputs = runtime.greedy(sources, limits)
+    return [
+        _Diverging(source, ours, theirs)
+        for source, ours, theirs, limit in zip(sources, outputs, their_outputs, limits, strict=True)
+        # Not every program ends an output by force at its limit.
+        if ours[: limit - 1] != theirs[: limit - 1]
+    ]
+
+
 def _gap(
     reference: Reference, source: Sequence[int], ours: Sequence[int], theirs: Sequence[int]
 ) -> float:
-    a, b = [*ours, EOS], [*theirs, EOS]
-    at = next(
-        (n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)) - 1
-    )
+    """How far apart the log-probabilities of the first two tokens are that differ."""
+    our_tokens, their_tokens = [*ours, EOS], [*theirs, EOS]
+    shorter = min(len(our_tokens), len(their_tokens))
+    position = 0
+    while position < shorter - 1 and our_tokens[position] == their_tokens[position]:
+        position += 1
     # The end mark added for scoring comes after what is read here.
-    one, other = reference.log_probs([source, source], [a[: at + 1], b[: at + 1]])
-    return abs(float(one[at] - other[at]))
+    prefixes = [our_tokens[: position + 1], their_tokens[: position + 1]]
+    our_log_probs, their_log_probs = reference.log_probs([source, source], prefixes)
+    return abs(float(our_log_probs[position] - their_log_probs[position]))
 
 
 def sample_lines(
@@ -197,21 +231,28 @@ def sample_lines(
     """At most `COUNT` source lines, and where they are from: `file`, else the validation text in
     the folder `data`, else the vocabulary's pieces. Raises ExportError, and as `valid_text`."""
     if file is not None:
-        text = read_text(Path(file), ExportError).split("\n")
-        if not (lines := [line.removesuffix("\r") for line in text if not is_blank(line)]):
+        text = read_text(Path(file), ExportError)
+        lines = [line.removesuffix("\r") for line in text.split("\n") if not is_blank(line)]
+        if not lines:
             raise ExportError(f"{file}: has no line of text to compare")
         return _spread(lines), str(file)
-    valid = valid_text(data)[0] if data is not None and (data / VALID_TEXT[0]).exists() else []
-    if lines := [line for line in valid if not is_blank(line)]:
-        return _spread(lines), "the run's validation text"
-    vocabulary, random = vocabularies.src, np.random.default_rng(0)
+    if data is not None and (data / VALID_TEXT[0]).exists():
+        sources, _ = valid_text(data)
+        lines = [line for line in sources if not is_blank(line)]
+        if lines:
+            return _spread(lines), "the run's validation text"
+    return _random_lines(vocabularies.src), "random pieces of the vocabulary"
+
+
+def _random_lines(vocabulary: Vocabulary) -> list[str]:
+    """At most `COUNT` lines of pieces that the vocabulary encodes without unknown ones."""
+    random = np.random.default_rng(0)
     plain = [number for number, kind in enumerate(vocabulary.types()) if kind.plain]
     lengths = random.integers(1, 25, 2 * COUNT)
     rows = [random.choice(plain, length).tolist() for length in lengths]
     texts = [text for text in vocabulary.decode(rows) if not is_blank(text)]
     encoded = zip(texts, vocabulary.encode(texts), strict=True)
-    made = [text for text, ids in encoded if ids and UNK not in ids]
-    return made[:COUNT], "random pieces of the vocabulary"
+    return [text for text, ids in encoded if ids and UNK not in ids][:COUNT]
 
 
 def _spread(lines: list[str]) -> list[str]:

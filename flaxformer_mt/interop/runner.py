@@ -20,7 +20,7 @@ import sentencepiece
 
 PROGRAMS = ("encoder", "decode_step")  # of StableHLO
 WEIGHTS = "weights.npz"
-STEP_OF_LENGTHS = 16  # each length is compiled, so there are few
+STEP_OF_LENGTHS = 16  # programs are compiled for each length, so there are few
 BATCH = 32
 
 # Zero-width marks, and the sign for a blank.
@@ -62,24 +62,25 @@ class Model:
             if len(pieces) > longest:
                 raise ValueError(f"line {number + 1} has {len(pieces)} tokens of at most {longest}")
         outputs = [""] * len(lines)
-        found = self.program.translate(list(sources.values()), **search)
-        for number, pieces in zip(sources, found, strict=True):
+        translated = self.program.translate(list(sources.values()), **search)
+        for number, pieces in zip(sources, translated, strict=True):
             outputs[number] = self.decode(pieces)
         return outputs
 
     def encode(self, lines: Sequence[str]) -> list[list[str]]:
         """Pieces of each line, without the end mark."""
-        found = []
-        for line in lines:
-            code, closing, rest = line.partition("<<")
-            # Some models are told the target language by a code, such as >>fra<<.
-            coded = code + closing in self._codes
-            text = (rest if coded else line).replace("\u2581", " ")
-            pieces = [code + closing] if coded else []
-            for part in self._parts(text):
-                pieces += [part] if part in self._added else self._src.encode(part, out_type=str)
-            found.append(pieces)
-        return found
+        return [self._encode_line(line) for line in lines]
+
+    def _encode_line(self, line: str) -> list[str]:
+        # Some models are told the target language by a code, such as >>fra<<.
+        begin, closing, after_code = line.partition("<<")
+        code = begin + closing
+        has_code = code in self._codes
+        pieces = [code] if has_code else []
+        text = (after_code if has_code else line).replace("\u2581", " ")
+        for part in self._parts(text):
+            pieces += [part] if part in self._added else self._src.encode(part, out_type=str)
+        return pieces
 
     def _parts(self, text: str) -> list[str]:
         """The text, cut at tokens that were added to the vocabulary, as transformers cuts it."""
@@ -101,7 +102,7 @@ class Model:
 
 
 def _around(before: str, token: dict[str, Any], after: str) -> tuple[str, str, str]:
-    """What is left before, of and after an added token in its text."""
+    """The texts before an added token, of it, and after it, once it is applied."""
     text = token["text"]
     # Part of a longer word, it joins the text beside it.
     joins_before = token["single_word"] and before != "" and before[-1] != " "
@@ -141,28 +142,31 @@ class CTranslate2:
         for length in sorted(set(map(len, sources))):
             numbers = [number for number, pieces in enumerate(sources) if len(pieces) == length]
             limit = _limit(self._settings, length + 1) - 1
-            found = self.search([sources[number] for number in numbers], limit, **search)
-            for number, pieces in zip(numbers, found, strict=True):
+            batch = [sources[number] for number in numbers]
+            for number, pieces in zip(numbers, self.search(batch, limit, **search), strict=True):
                 outputs[number] = pieces
         return outputs
 
     def search(self, sources: Pieces, limit: int, **search: float) -> list[list[str]]:
-        how = self._settings | search
+        settings = self._settings | search
+        unknown = settings["unk"]
         # A run of unknown characters is one piece, which may look like a mark.
-        known = [[how["unk"] if p in self._marks else p for p in pieces] for pieces in sources]
-        results = self.translator.translate_batch(
-            known,
+        without_marks = [
+            [unknown if piece in self._marks else piece for piece in pieces] for pieces in sources
+        ]
+        translations = self.translator.translate_batch(
+            without_marks,
             max_batch_size=BATCH,
             max_input_length=0,  # cuts nothing off
             max_decoding_length=limit,
             min_decoding_length=0,  # the default of 1 forbids empty translations
-            beam_size=how["beam_size"],
-            length_penalty=how["length_penalty"],
-            no_repeat_ngram_size=how["no_repeat_ngram"],
+            beam_size=settings["beam_size"],
+            length_penalty=settings["length_penalty"],
+            no_repeat_ngram_size=settings["no_repeat_ngram"],
             disable_unk=True,
-            suppress_sequences=[[how["pad"]], [how["bos"]]],
+            suppress_sequences=[[settings["pad"]], [settings["bos"]]],
         )
-        return [result.hypotheses[0] for result in results]
+        return [translation.hypotheses[0] for translation in translations]
 
 
 class StableHLO:
@@ -180,11 +184,11 @@ class StableHLO:
         self._params: dict[str, Any] = {}
         with np.load(folder / WEIGHTS) as arrays:
             for path, array in arrays.items():
-                *folders, name = path.split("/")
-                part = self._params
-                for each in folders:
-                    part = part.setdefault(each, {})
-                part[name] = jax.numpy.asarray(array)
+                *modules, name = path.split("/")
+                tree = self._params
+                for module in modules:
+                    tree = tree.setdefault(module, {})
+                tree[name] = jax.numpy.asarray(array)
         programs = (bytearray((folder / f"{name}.jaxexport").read_bytes()) for name in PROGRAMS)
         self._encoder, self._decode_step = (
             jax.jit(jax.export.deserialize(program).call) for program in programs
@@ -199,14 +203,14 @@ class StableHLO:
 
     def translate(self, sources: Pieces) -> list[list[str]]:
         outputs: list[list[str]] = [[]] * len(sources)
-        # Of like length together.
+        # Sentences of similar length together.
         order = sorted(range(len(sources)), key=lambda number: len(sources[number]))
         for start in range(0, len(order), BATCH):
             numbers = order[start : start + BATCH]
             batch = [self.ids_of(sources[number]) for number in numbers]
             limits = [_limit(self._settings, len(ids)) for ids in batch]
             for number, ids in zip(numbers, self.greedy(batch, limits), strict=True):
-                outputs[number] = [self._pieces[each] for each in ids]
+                outputs[number] = [self._pieces[id] for id in ids]
         return outputs
 
     def ids_of(self, pieces: Sequence[str]) -> list[int]:
@@ -215,9 +219,11 @@ class StableHLO:
         return [*(self._ids.get(piece, unknown) for piece in pieces), end]
 
     def greedy(self, sources: Ids, limits: Sequence[int]) -> list[list[int]]:
-        """The likeliest token at each position, until the end mark or the limit (it counted)."""
+        """The likeliest token at each position, up to the end mark, which is left out. An output
+        has at most as many tokens as its limit, with the end mark."""
         never = [self._settings[mark] for mark in ("pad", "bos", "unk")]
-        end, ends = self._settings["eos"], np.array(limits)
+        end = self._settings["eos"]
+        last_steps = np.array(limits) - 1
         state = self._begin(sources, max(limits))
         outputs = np.full((len(sources), max(limits)), end)
         running = np.ones(len(sources), bool)
@@ -226,7 +232,7 @@ class StableHLO:
             log_probs, state = self._step(tokens, index, state)
             log_probs[:, never] = -np.inf
             tokens = log_probs.argmax(axis=1).astype(np.int32)
-            tokens[index + 1 >= ends] = end
+            tokens[index >= last_steps] = end
             outputs[running, index] = tokens[running]
             running &= tokens != end
             if not running.any():
@@ -234,35 +240,43 @@ class StableHLO:
         return [row[: row.tolist().index(end)].tolist() for row in outputs]
 
     def log_probs(self, sources: Ids, targets: Ids) -> list[np.ndarray]:
+        """Log-probability of every token of each target and of the end mark after it."""
         length = max(map(len, targets)) + 1
         state = self._begin(sources, length)
         forced = np.full((len(targets), length + 1), self._settings["eos"], np.int32)
         forced[:, 0] = self._settings["bos"]
         for row, target in enumerate(targets):
             forced[row, 1 : len(target) + 1] = target
-        rows, found = np.arange(len(targets)), []
+
+        rows = np.arange(len(targets))
+        steps = []
         for index in range(length):
             log_probs, state = self._step(forced[:, index], index, state)
-            found.append(log_probs[rows, forced[:, index + 1]])
-        lengths = [len(target) + 1 for target in targets]
-        return [row[:end] for row, end in zip(np.stack(found, axis=1), lengths, strict=True)]
+            steps.append(log_probs[rows, forced[:, index + 1]])
+        by_target = np.stack(steps, axis=1)  # [targets, length]
+        return [row[: len(target) + 1] for row, target in zip(by_target, targets, strict=True)]
 
     def _begin(self, sources: Ids, length: int) -> tuple[Any, Any]:
         settings = self._settings
-        width, room = (
-            min(-(-most // STEP_OF_LENGTHS) * STEP_OF_LENGTHS, settings["max_length"])
-            for most in (max(map(len, sources)), length)
-        )
+        width = self._padded(max(map(len, sources)))
+        slots = self._padded(length)
         src = np.full((len(sources), width), settings["pad"], np.int32)
         for row, ids in enumerate(sources):
             src[row, : len(ids)] = ids
-        encoded = self._encoder(self._params, src, np.array(list(map(len, sources)), np.int32))
+        lengths = np.array(list(map(len, sources)), np.int32)
+        encoded = self._encoder(self._params, src, lengths)
+
         rows, heads = len(sources), settings["heads"]
         empty = {
-            "key": np.zeros((rows, heads, settings["key_width"], room), np.float32),
-            "value": np.zeros((rows, heads, room, settings["value_width"]), np.float32),
+            "key": np.zeros((rows, heads, settings["key_width"], slots), np.float32),
+            "value": np.zeros((rows, heads, slots, settings["value_width"]), np.float32),
         }
         return dict.fromkeys(encoded["cross"], empty), encoded
+
+    def _padded(self, length: int) -> int:
+        """One of the few lengths for which programs are compiled."""
+        multiple = -(-length // STEP_OF_LENGTHS) * STEP_OF_LENGTHS
+        return min(multiple, self._settings["max_length"])
 
     def _step(self, tokens: np.ndarray, index: int, state: Any) -> tuple[np.ndarray, Any]:
         cache, encoded = state
@@ -274,8 +288,10 @@ def main() -> None:
     """Standard input to standard output, line by line."""
     try:
         # Only line feeds end lines, so that every line has its translation.
-        *lines, rest = sys.stdin.buffer.read().decode("utf-8").removeprefix("\ufeff").split("\n")
-        lines += [rest] if rest else []
+        text = sys.stdin.buffer.read().decode("utf-8").removeprefix("\ufeff")
+        lines = text.split("\n")
+        if lines[-1] == "":
+            lines.pop()
         texts = Model(Path(__file__).parent).translate([line.rstrip("\r") for line in lines])
     except UnicodeDecodeError as error:
         sys.exit(f"the input is not UTF-8 text (byte {error.start + 1})")

@@ -8,7 +8,7 @@ the new cache. Both take the weights, in `weights.npz`, as an argument.
 import dataclasses
 import json
 import runpy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.interop import package_of_extra, runner
 from flaxformer_mt.interop.folder import write_program, write_readme
-from flaxformer_mt.interop.parity import LogProbs, Rows, Runtime as ParityRuntime
+from flaxformer_mt.interop.parity import LogProbs, Rows, Runtime
 from flaxformer_mt.model.parameters import unstack_layers
 from flaxformer_mt.model.transformer import Transformer
 
@@ -81,10 +81,39 @@ def write(translator: Translator, folder: Path) -> None:
 
 
 def _programs(model: Transformer, params: Mapping[str, Any]) -> dict[str, jax.export.Exported]:
+    """Exports both programs, each with symbolic sizes of its own."""
+    config = model.config
+    abstract = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), params)
+    encoder = _encoder(model)
+    b, s = jax.export.symbolic_shape("b, s", constraints=(f"s <= {config.max_length}",))
+    encode = jax.export.export(jax.jit(encoder), platforms=PLATFORMS)(abstract, _ids(b, s), _ids(b))
+
+    bounds = [f"{length} <= {config.max_length}" for length in "st"]
+    b, s, t = jax.export.symbolic_shape("b, s, t", constraints=bounds)
+    source = jax.eval_shape(encoder, abstract, _ids(b, s), _ids(b))
+    target = {
+        layer: {
+            "key": jax.ShapeDtypeStruct((b, config.num_heads, config.d_k, t), jnp.float32),
+            "value": jax.ShapeDtypeStruct((b, config.num_heads, t, config.d_v), jnp.float32),
+        }
+        for layer in source["cross"]
+    }
+    step = jax.export.export(jax.jit(_decode_step(model)), platforms=PLATFORMS)(
+        abstract, _ids(b), _ids(), target, source
+    )
+    return dict(zip(runner.PROGRAMS, (encode, step), strict=True))
+
+
+def _ids(*shape: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, jnp.int32)
+
+
+def _encoder(model: Transformer) -> Callable[..., dict[str, Any]]:
     def encoder(
         params: Any, src: Int[Array, "b s"], src_lengths: Int[Array, " b"]
     ) -> dict[str, Any]:
-        positions = jnp.broadcast_to(jnp.arange(src.shape[1]), src.shape)
+        """The part of the cache that depends on the source alone."""
+        positions = jnp.broadcast_to(jnp.arange(src.shape[1]), src.shape)  # [b, s]
         segment_ids = (positions < src_lengths[:, None]).astype(jnp.int32)
         variables = {"params": params}
         encoded = model.apply(
@@ -100,52 +129,36 @@ def _programs(model: Transformer, params: Mapping[str, Any]) -> dict[str, jax.ex
         )
         return {name: leaf for name, leaf in cache.items() if name not in ("self", "beams")}
 
+    return encoder
+
+
+def _decode_step(model: Transformer) -> Callable[..., tuple[Float[Array, "b vocab"], Any]]:
     def decode_step(
         params: Any,
         tokens: Int[Array, " b"],
         index: Int[Array, ""],
-        own: dict[str, Any],
+        target: dict[str, Any],
         source: dict[str, Any],
     ) -> tuple[Float[Array, "b vocab"], dict[str, Any]]:
+        """The next token's log-probabilities, and the target's cache with `tokens` added."""
         rows = tokens.shape[0]
-        length = next(iter(own.values()))["key"].shape[3]
+        length = next(iter(target.values()))["key"].shape[3]
         # One beam has only one slot.
         beams = {"ancestry": jnp.zeros((rows, 1, length), jnp.int32)}
         logits, cache = model.apply(
             {"params": params},
-            tokens[:, None],
+            tokens[:, None],  # [b, 1]
             index,
-            {"self": own, "beams": beams, **source},
+            {"self": target, "beams": beams, **source},
             method=Transformer.decode_step,
         )
         return jax.nn.log_softmax(logits[:, 0]), cache["self"]
 
-    abstract = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), params)
-
-    def ids(*shape: Any) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct(shape, jnp.int32)
-
-    config, export = model.config, jax.export.export
-    # Each program has symbolic sizes of its own.
-    b, s = jax.export.symbolic_shape("b, s", constraints=(f"s <= {config.max_length}",))
-    encode = export(jax.jit(encoder), platforms=PLATFORMS)(abstract, ids(b, s), ids(b))
-
-    bounds = [f"{length} <= {config.max_length}" for length in "st"]
-    b, s, t = jax.export.symbolic_shape("b, s, t", constraints=bounds)
-    source = jax.eval_shape(encoder, abstract, ids(b, s), ids(b))
-    own = {
-        layer: {
-            "key": jax.ShapeDtypeStruct((b, config.num_heads, config.d_k, t), jnp.float32),
-            "value": jax.ShapeDtypeStruct((b, config.num_heads, t, config.d_v), jnp.float32),
-        }
-        for layer in source["cross"]
-    }
-    step = export(jax.jit(decode_step), platforms=PLATFORMS)(abstract, ids(b), ids(), own, source)
-    return dict(zip(runner.PROGRAMS, (encode, step), strict=True))
+    return decode_step
 
 
-class Runtime(ParityRuntime):
-    """The `Model` of the folder's own `translate.py`; ids are this program's."""
+class StableHLORuntime(Runtime):
+    """The `Model` of the folder's own `translate.py`; token ids are this program's."""
 
     def __init__(self, folder: Path) -> None:
         self.name = f"StableHLO in JAX {jax.__version__}"

@@ -59,20 +59,23 @@ def save_safetensors(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 def tables(weights: Weights, config: ModelConfig) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The tables [types, d_model] of source, target and softmax; tied ones are one array."""
-    names = (each[config.tie] for each in (SOURCE_TABLE, TARGET_TABLE, SOFTMAX_TABLE))
-    source, target, softmax = (weights[f"embedding/{name}"] for name in names)
+    source = weights[f"embedding/{SOURCE_TABLE[config.tie]}"]
+    target = weights[f"embedding/{TARGET_TABLE[config.tie]}"]
+    softmax = weights[f"embedding/{SOFTMAX_TABLE[config.tie]}"]
     return source, target, softmax
 
 
 def reorder_channels(weights: Weights, order: np.ndarray) -> Weights:
     """The same function of token ids with channel `n` of d_model taken from `order[n]`: only
     position encodings tell channels apart."""
-    return {
-        path: array
-        if (name := path.rpartition("/")[2]) in _WITHOUT_D_MODEL
-        else np.take(array, order, axis=0 if name in _INTO else -1)
-        for path, array in weights.items()
-    }
+    reordered = {}
+    for path, array in weights.items():
+        name = path.rpartition("/")[2]
+        if name in _WITHOUT_D_MODEL:
+            reordered[path] = array
+        else:
+            reordered[path] = np.take(array, order, axis=0 if name in _INTO else -1)
+    return reordered
 
 
 def interleaved_from_halves(d_model: int) -> np.ndarray:
@@ -85,11 +88,14 @@ def usual_heads(weights: Weights, config: ModelConfig, program: str) -> Weights:
     queries scaled for the other sqrt(d_k). Raises ExportError for wider heads."""
     width = config.d_model // config.num_heads
     if config.d_model % config.num_heads or max(config.d_k, config.d_v) > width:
-        sizes = f"model.d_k = {config.d_k} and model.d_v = {config.d_v}"
-        raise ExportError(f"{program} needs {sizes} to be {config.d_model} / {config.num_heads}")
+        raise ExportError(
+            f"{program} needs model.d_k = {config.d_k} and model.d_v = {config.d_v} to be "
+            f"{config.d_model} / {config.num_heads}"
+        )
     if config.d_k == config.d_v == width:
         return weights
-    found = dict(weights)
+
+    padded = dict(weights)
     for path, array in weights.items():
         name = path.rpartition("/")[2].removesuffix("_bias")
         if name not in _PROJECTIONS or path.endswith("out_bias"):
@@ -98,5 +104,5 @@ def usual_heads(weights: Weights, config: ModelConfig, program: str) -> Weights:
         padding = [(0, 0)] * array.ndim
         padding[axis] = (0, width - array.shape[axis])
         scale = math.sqrt(width / config.d_k) if name == "query" else 1.0
-        found[path] = np.pad(array, padding) * np.float32(scale)
-    return found
+        padded[path] = np.pad(array, padding) * np.float32(scale)
+    return padded

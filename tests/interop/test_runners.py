@@ -33,9 +33,11 @@ def write(form: str, made: Translator, folder: Path, weights="float32", products
     """A model's folder in one of the forms that have a program of their own, and its runtime."""
     if form == "stablehlo":
         stablehlo.write(made, folder)
-        return stablehlo.Runtime(folder)
+        return stablehlo.StableHLORuntime(folder)
     ctranslate2.write(made, folder, quantization=weights)
-    return ctranslate2.Runtime(folder, made.vocabularies, quantization=products or weights)
+    return ctranslate2.CTranslate2Runtime(
+        folder, made.vocabularies, quantization=products or weights
+    )
 
 
 def model_of(folder: Path):
