@@ -9,7 +9,7 @@ import json
 import math
 import re
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 import flaxformer_mt as fm
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from flaxformer_mt.parallel.processes import Cluster
 
 LARGEST_SHARDS = 100_000
-LARGEST_NUMBER = 1e9  # where nothing else limits one; a larger one is a slip of the keys
-# Settings that name text.
+LARGEST_NUMBER = 1e9  # unless something else limits it; a larger one is a typing error
+# Settings that name corpora or their files.
 _TEXT_OF_CORPUS = re.compile(r"data\.(valid|(train|test)(\.[^.]+)?)(\.(src|tgt|path))?")
 _OVERRIDE = re.compile(r"--config\.([^=]+)(?:=(.*))?", re.DOTALL)
 
@@ -104,36 +104,59 @@ class _Parser(ArgumentParser):
                 )
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        options, rest = super().parse_known_args(args, namespace)
+        options, unknown = super().parse_known_args(args, namespace)
         for action in self._actions:
             value = getattr(options, action.dest, None)
-            given = value if isinstance(value, list) else [value]
+            words = value if isinstance(value, list) else [value]
             # A sentence or a prefix may be empty; nothing that is named or read may.
             is_sentence = action.metavar == "TEXT" and action.nargs is None
-            if "" in given and value not in (action.default, action.const) and not is_sentence:
+            if "" in words and value not in (action.default, action.const) and not is_sentence:
                 self.error(_empty(action))
-        return options, rest
+        return options, unknown
 
     def error(self, message: str) -> NoReturn:
-        from flaxformer_mt.config.other_names import ours
-
-        known, hints = self._option_string_actions, []
-        given = {word.partition("=")[0] for word in self._words if word.startswith("--")}
-        for flag in sorted(flag for flag in given if not any(k.startswith(flag) for k in known)):
-            settings = [key for key in flatten(ExperimentConfig()) if "--config" in known]
-            meant = flag.strip("-").replace("-", "_")
-            same = [f"--config.{key}" for key in settings if key.rpartition(".")[2] == meant]
-            section, dot, _ = meant.partition(".")
-            if dot and any(key.startswith(f"{section}.") for key in settings):
-                same = [f"--config.{meant}"]
-            if "--config" in known and not same:
-                found = [key if key in known else f"--config.{key}" for key in ours(flag)]
-                same = [" and ".join(found)] if found else []
-            close = same or difflib.get_close_matches(flag, known, n=1, cutoff=0.5)
-            hints += [f"{flag}: did you mean {close[0]}?"] if close else []
-        if message.startswith("unrecognized arguments") and not hints and "--input" in known:
+        hints = []
+        for flag in self._unknown_flags():
+            suggestion = self._suggestion(flag)
+            if suggestion:
+                hints.append(f"{flag}: did you mean {suggestion}?")
+        takes_input = "--input" in self._option_string_actions
+        if message.startswith("unrecognized arguments") and not hints and takes_input:
             hints.append("name a file with --input FILE; text comes from standard input")
         super().error("; ".join([message, *hints]))
+
+    def _unknown_flags(self) -> list[str]:
+        """The words that are neither flags nor their beginnings."""
+        flags = {word.partition("=")[0] for word in self._words if word.startswith("--")}
+        known = self._option_string_actions
+        return sorted(
+            flag for flag in flags if not any(option.startswith(flag) for option in known)
+        )
+
+    def _suggestion(self, flag: str) -> str | None:
+        """The setting or the flag that a misspelt flag may mean."""
+        known = self._option_string_actions
+        if "--config" in known and (setting := _setting_meant(flag, known)):
+            return setting
+        return next(iter(difflib.get_close_matches(flag, known, n=1, cutoff=0.5)), None)
+
+
+def _setting_meant(flag: str, known: Collection[str]) -> str:
+    """How to write a setting that was given as a flag, by its name here or in other programs.
+
+    `known` are this command's flags. Empty if there is no such setting.
+    """
+    from flaxformer_mt.config.other_names import ours
+
+    meant = flag.strip("-").replace("-", "_")
+    section, dot, _ = meant.partition(".")
+    settings = [*flatten(ExperimentConfig())]
+    if dot and any(key.startswith(f"{section}.") for key in settings):
+        return f"--config.{meant}"
+    for key in settings:
+        if key.rpartition(".")[2] == meant:
+            return f"--config.{key}"
+    return " and ".join(key if key in known else f"--config.{key}" for key in ours(flag))
 
 
 class _Once(argparse._StoreAction):
@@ -152,8 +175,8 @@ def _empty(action: argparse.Action) -> str:
     name = action.option_strings[-1] if action.option_strings else str(action.metavar)
     metavars = action.metavar if isinstance(action.metavar, tuple) else (action.metavar,)
     kind = metavars[0] or action.dest.upper()
-    wanted = {"FILE": "name a file", "DIR": "name a folder", "RUN": "name a run directory"}
-    return f"{name} is empty: {wanted.get(kind, f'give {kind}')}"
+    advice = {"FILE": "name a file", "DIR": "name a folder", "RUN": "name a run directory"}
+    return f"{name} is empty: {advice.get(kind, f'give {kind}')}"
 
 
 class _WithDefaults(argparse.ArgumentDefaultsHelpFormatter):
@@ -181,43 +204,43 @@ def flags(
     be UTF-8. `repeatable` ones are collected in a list.
     """
     for form, help in table.items():
-        more: dict[str, Any] = {"required": True} if required else {}
+        keywords: dict[str, Any] = {"required": True} if required else {}
         for ending, read in _READERS.items():
             if ending in form:
                 form = form.replace(ending, "")
-                more["type"] = read
+                keywords["type"] = read
         name, *words = form.split()
         if not words:
-            more["action"] = "store_true"
+            keywords["action"] = "store_true"
         elif "|" in form:
-            more["choices"] = words[0].split("|")
+            keywords["choices"] = words[0].split("|")
         elif form.endswith("..."):
-            more |= {"nargs": "+", "metavar": words[0].removesuffix("...")}
+            keywords |= {"nargs": "+", "metavar": words[0].removesuffix("...")}
         elif len(words) > 1:
-            more |= {"nargs": len(words), "metavar": tuple(words)}
+            keywords |= {"nargs": len(words), "metavar": tuple(words)}
         else:
-            more["metavar"] = words[0]
+            keywords["metavar"] = words[0]
         if words and words[0].removesuffix("...") in _TEXTS:
-            more["type"] = text
+            keywords["type"] = text
         if repeatable:
-            more |= {"action": "append", "default": []}
-        parser.add_argument(name, help=help, **more)
+            keywords |= {"action": "append", "default": []}
+        parser.add_argument(name, help=help, **keywords)
     parser.set_defaults(**defaults)
 
 
 def take_overrides(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """The arguments without `--config.KEY=VALUE` (or `--config.KEY VALUE`), and these."""
-    rest: list[str] = []
+    other_words: list[str] = []
     overrides: list[str] = []
     words = iter(arguments)
     for word in words:
         match = _OVERRIDE.fullmatch(word)
         if match is None:
-            rest.append(word)
+            other_words.append(word)
         else:
             value = next(words, None) if match[2] is None else match[2]
             overrides.append(match[1] if value is None else f"{match[1]}={value}")
-    return rest, overrides
+    return other_words, overrides
 
 
 def print_json(content: Any) -> None:
@@ -253,17 +276,21 @@ def add_settings(parser: argparse._ActionsContainer, *names: str, note: str = ""
 
 def add_search(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("search (default: the run's decoding settings)")
-    own = ("beam_size", "length_penalty")  # of `add_decoding`
-    add_settings(group, *(name for name in field_types(DecodingConfig) if name not in own))
+    names = [
+        name
+        for name in field_types(DecodingConfig)
+        if name not in ("beam_size", "length_penalty")  # which `add_decoding` adds
+    ]
+    add_settings(group, *names)
     flags(group, DTYPE | SHORTLIST)
 
 
 def as_asked(options: Namespace, translator: fm.Translator) -> fm.Translator:
     """The model with the settings and dtype given to the command. Raises ConfigError."""
-    given = given_settings(options)
-    translator = translator.with_config(**given)
+    settings = given_settings(options)
+    translator = translator.with_config(**settings)
     config = translator.config
-    if "diversity" in given and config.diverse_groups == 1:
+    if "diversity" in settings and config.diverse_groups == 1:
         raise ConfigError("--diversity needs more than one group: add --diverse-groups G")
     if not getattr(options, "sample", False) and config.beam_size % config.diverse_groups:
         raise ConfigError(
@@ -275,8 +302,9 @@ def as_asked(options: Namespace, translator: fm.Translator) -> fm.Translator:
 
 
 def given_settings(options: Namespace) -> dict[str, Any]:
-    values = {name: getattr(options, name, None) for name in field_types(DecodingConfig)}
-    return {name: value for name, value in values.items() if value is not None}
+    """Those under `decoding` that the command's flags set, by name."""
+    settings = {name: getattr(options, name, None) for name in field_types(DecodingConfig)}
+    return {name: setting for name, setting in settings.items() if setting is not None}
 
 
 def add_sampling(parser: ArgumentParser) -> None:
@@ -288,7 +316,7 @@ def add_sampling(parser: ArgumentParser) -> None:
 
 
 def sampling_of(options: Namespace, parser: ArgumentParser) -> Sampling | None:
-    """What was asked for; None for search."""
+    """The sampling that the flags of `add_sampling` ask for; None for search."""
     from flaxformer_mt.decoding.sampling import Sampling
 
     try:
@@ -317,19 +345,19 @@ def add_processes(parser: ArgumentParser) -> None:
 
 
 def cluster(options: Namespace, parser: ArgumentParser) -> Cluster | None:
-    """What the flags of `add_processes` say, if any was given."""
+    """The processes that the flags of `add_processes` describe, if any was given."""
     from flaxformer_mt.parallel.processes import Cluster
 
-    found = (options.coordinator, options.num_processes, options.process_id)
-    if found == (None, None, None):
+    description = (options.coordinator, options.num_processes, options.process_id)
+    if description == (None, None, None):
         return None
-    if None in found:
+    if None in description:
         parser.error("--coordinator, --num-processes and --process-id go together")
     if not re.fullmatch(r".+:\d+", options.coordinator):
         parser.error(f"--coordinator {options.coordinator}: write HOST:PORT")
     if options.process_id >= options.num_processes:
         parser.error(f"--process-id {options.process_id}: must be below --num-processes")
-    return Cluster(*found)
+    return Cluster(*description)
 
 
 def integer(text: str, *, least: int, most: int = 999_999_999) -> int:
@@ -356,19 +384,20 @@ def weights(text: str) -> str | int:
 
 
 def lengths(text: str) -> tuple[int, int]:
-    found = re.fullmatch(r"([1-9]\d*),([1-9]\d*)", text)
-    if not found:
+    match = re.fullmatch(r"([1-9]\d*),([1-9]\d*)", text)
+    if not match:
         raise ArgumentTypeError(f"{text}: write SRC,TGT, such as 64,64")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 def steps(text: str) -> tuple[int, int]:
-    found = re.fullmatch(r"(\d+):(\d+)", text)
-    if not found:
+    match = re.fullmatch(r"(\d+):(\d+)", text)
+    if not match:
         raise ArgumentTypeError(f"{text}: write A:B, the first and last step to trace")
-    if not 1 <= int(found[1]) <= int(found[2]):
+    first, last = int(match[1]), int(match[2])
+    if not 1 <= first <= last:
         raise ArgumentTypeError(f"{text}: A must be at least 1, and at most B")
-    return int(found[1]), int(found[2])
+    return first, last
 
 
 def not_negative(text: str, *, most: float = LARGEST_NUMBER) -> float:

@@ -22,6 +22,7 @@ from flaxformer_mt.figures import FigureError
 from flaxformer_mt.figures.canvas import Layout, check_form, require_matplotlib
 from flaxformer_mt.figures.drawings import STYLES, attention_page
 from flaxformer_mt.figures.find import (
+    Found,
     Sentence,
     attend,
     described,
@@ -79,8 +80,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     search = parser.add_argument_group("search for the heads most worth drawing")
     flags(search, _FIND, far=FAR, top=3, sentences=500)
     options = parser.parse_args(arguments)
-    wrong = _OF_PICTURES if options.find else _OF_FIND
-    for name in wrong:
+    for name in _OF_PICTURES if options.find else _OF_FIND:
         if getattr(options, name) is not None:
             verb = "can't be used with" if options.find else "needs"
             parser.error(f"--{name} {verb} --find")
@@ -92,22 +92,26 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 
 
 def draw(options: Namespace) -> int:
+    """Draws one sentence's attention; returns the exit status."""
     form = check_form(options.output, others=("html",))
     check_output(options.output)
     if is_blank(options.src):
         raise FigureError("--src is empty: give a sentence")
     kind: Kind = options.kind or "cross"
     translator = as_asked(options, fm.Translator.load(options.workdir, which=options.weights))
-    needed = form == "html" or kind != "encoder"  # encoder attention needs no translation
     sentence = Sentence(number=1, src=options.src, tgt=options.tgt or "")
-    if needed and options.tgt is None:
+    # A picture of the encoder's attention needs no translation.
+    translates = options.tgt is None and (form == "html" or kind != "encoder")
+    if translates:
         (sentence,) = with_translations(translator, [sentence])
+
     attention = attend(translator, sentence)
     picked = pick(
         attention, kind=kind, layer=options.layer, heads=options.head or (), query=options.query
     )
+    drawn: Layout | str
     if form == "html":
-        made: Layout | str = attention_page(
+        drawn = attention_page(
             attention,
             picked,
             src=sentence.src,
@@ -116,21 +120,15 @@ def draw(options: Namespace) -> int:
             whose="the model's" if options.tgt is None else "given",
         )
     else:
-        made = STYLES[options.style](picked)
-    write_drawn(made, options.output, size=options.size)
-    if needed and options.tgt is None:
+        drawn = STYLES[options.style](picked)
+    write_drawn(drawn, options.output, size=options.size)
+    if translates:
         say(f"the model's translation: {sentence.tgt}")
     return 0
 
 
 def _find(options: Namespace) -> int:
-    if options.output is not None and not options.output.endswith(".json"):
-        raise FigureError(f"{options.output}: --find writes JSON: the name must end in .json")
-    if options.output is not None:
-        check_output(options.output)
-    if options.draw is not None:
-        require_matplotlib()
-        check_output(str(make_folder(options.draw) / "any.svg"))
+    _check_outputs(options)
     sources = read_segments(options.input)
     targets = None if options.target is None else read_segments(options.target)
     chosen = chosen_weights(open_run(options.workdir), options.weights)
@@ -145,7 +143,7 @@ def _find(options: Namespace) -> int:
         say=lambda note: say(f"{options.input}: {note}"),
     )
     meter = Meter("attention", say, share=lambda done: done / len(sentences), unit="sentences")
-    found = find_heads(
+    findings = find_heads(
         sentences,
         lambda sentence: attend(translator, sentence),
         kinds=kinds,
@@ -154,7 +152,7 @@ def _find(options: Namespace) -> int:
         top=options.top,
         progress=lambda _: meter.advance(lines=1, size=1),
     )
-    content = to_json(found)
+    content = to_json(findings)
     if options.output is not None:
         write_json(as_path(options.output), content)
         say(options.output)
@@ -165,27 +163,42 @@ def _find(options: Namespace) -> int:
         search = translator.config
         decoding = ["--beam-size", str(search.beam_size)]
         decoding += ["--length-penalty", str(search.length_penalty)]
-        print(described(found, model=model, decoding=decoding))
-    if options.draw is None:
-        return 0
+        print(described(findings, model=model, decoding=decoding))
+    if options.draw is not None:
+        _draw_examples(options, translator, findings)
+    return 0
+
+
+def _check_outputs(options: Namespace) -> None:
+    """Raises errors about --output and --draw before anything is computed."""
+    if options.output is not None:
+        if not options.output.endswith(".json"):
+            raise FigureError(f"{options.output}: --find writes JSON: the name must end in .json")
+        check_output(options.output)
+    if options.draw is not None:
+        require_matplotlib()
+        check_output(str(make_folder(options.draw) / "any.svg"))
+
+
+def _draw_examples(options: Namespace, translator: fm.Translator, findings: Found) -> None:
     folder = as_path(options.draw)
-    for head in found.heads:
+    for head in findings.heads:
         for example in head.examples:
             attention = attend(translator, example.sentence)
             picked = pick(attention, kind=head.kind, layer=head.layer, heads=(head.head,))
             place = f"{head.kind}-layer{head.layer}-head{head.head}-line{example.sentence.number}"
             name = f"{head.search.name.replace(' ', '-')}-{place}.svg"
             write_drawn(STYLES[options.style](picked), str(folder / name), size=options.size)
-    return 0
 
 
 def _pronouns(options: Namespace) -> tuple[frozenset[str], frozenset[str]]:
+    """The pronouns of source and target."""
     if options.pronouns is not None:
-        given = frozenset(word.casefold() for word in options.pronouns)
-        return given, given
-    data = config_of(open_run(options.workdir)).data
-    source, target = (pronouns_of(language) for language in (data.src_lang, data.tgt_lang))
-    for language, listed in ((data.src_lang, source), (data.tgt_lang, target)):
-        if not listed:
+        pronouns = frozenset(word.casefold() for word in options.pronouns)
+        return pronouns, pronouns
+    config = config_of(open_run(options.workdir)).data
+    source, target = pronouns_of(config.src_lang), pronouns_of(config.tgt_lang)
+    for language, pronouns in ((config.src_lang, source), (config.tgt_lang, target)):
+        if not pronouns:
             say(f"no list of pronouns for {language!r}: `anaphora` needs --pronouns WORD ...")
     return source, target

@@ -1,5 +1,6 @@
 """`compare`: systems on one test set, and whether they differ by more than chance."""
 
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 
 from flaxformer_mt.api import say
@@ -13,7 +14,14 @@ from flaxformer_mt.cli.scoring import (
     require_aligned,
     scoring,
 )
-from flaxformer_mt.evaluation.compare import METHODS, common_scoring, compare, find_system
+from flaxformer_mt.evaluation.compare import (
+    METHODS,
+    Comparison,
+    System,
+    common_scoring,
+    compare,
+    find_system,
+)
 from flaxformer_mt.evaluation.significance import TRIALS
 from flaxformer_mt.rundir.paths import as_path, check_output, write_json
 
@@ -41,28 +49,21 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     flags(parser, _WHAT, method="both")
     add_scoring(parser)
     options = parser.parse_args(arguments)
-    check_testset_options(options, parser)
-    if options.testset is not None and (options.ref is not None or options.src is not None):
-        parser.error("--testset can't be used with --ref or --src")
-    if options.trials is not None and options.method == "bootstrap":
-        parser.error("--trials is for randomization: leave out --trials or --method bootstrap")
-    if options.output is not None:
-        check_output(options.output)
+    _check(options, parser)
     systems = [find_system(system, evaluation=options.set) for system in options.systems]
     if options.set is not None and not any(system.evaluation for system in systems):
         parser.error("--set is for run directories, but these systems are files")
     sources, references = given_text(options)
     if references is not None:
         reference = options.ref or options.testset, references
-        for each in systems:
-            require_aligned((each.name, each.hypotheses), reference)
-    # What an evaluation recorded goes before the names of its files and folders.
-    recorded = next((system.language for system in systems if system.language), "")
+        for system in systems:
+            require_aligned((system.name, system.hypotheses), reference)
+
     known = common_scoring(
         systems,
         tokenizer=options.tokenize,
         lowercase=options.lowercase,
-        language=recorded if options.langpair is None and recorded else language_of(options),
+        language=_language(options, systems),
     )
     comparison = compare(
         systems,
@@ -73,6 +74,30 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         trials=options.trials or TRIALS,
         note=say,
     )
+    _report(options, comparison)
+    return 0
+
+
+def _check(options: Namespace, parser: ArgumentParser) -> None:
+    check_testset_options(options, parser)
+    if options.testset is not None and (options.ref is not None or options.src is not None):
+        parser.error("--testset can't be used with --ref or --src")
+    if options.trials is not None and options.method == "bootstrap":
+        parser.error("--trials is for randomization: leave out --trials or --method bootstrap")
+    if options.output is not None:
+        check_output(options.output)
+
+
+def _language(options: Namespace, systems: Sequence[System]) -> str:
+    """The target language: by --langpair, else as an evaluation recorded it, else by the names of
+    files and folders."""
+    recorded = next((system.language for system in systems if system.language), "")
+    if options.langpair is None and recorded:
+        return recorded
+    return language_of(options)
+
+
+def _report(options: Namespace, comparison: Comparison) -> None:
     for system in comparison.systems:
         for note in system.assessment.scores.notes:
             say(f"{system.name}: {note}")
@@ -82,4 +107,3 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         print_json(comparison.to_json())
     else:
         print(comparison.table())
-    return 0

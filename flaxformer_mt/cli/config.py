@@ -4,6 +4,7 @@ import dataclasses
 import json
 import sys
 import typing
+from argparse import ArgumentParser
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -19,31 +20,45 @@ from flaxformer_mt.errors import nearest
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = make_parser(prog, purpose, overridable=True)
     flags(parser, CONFIG | {"--json": "print JSON"})
-    explained = "explain every setting, or those under GROUP, such as training.schedule"
-    parser.add_argument("--explain", nargs="?", const="", metavar="GROUP", help=explained)
+    parser.add_argument(
+        "--explain",
+        nargs="?",
+        const="",
+        metavar="GROUP",
+        help="explain every setting, or those under GROUP, such as training.schedule",
+    )
     options = parser.parse_args(arguments)
     if options.explain is not None:
         if options.overrides or options.config is not None:
             parser.error("--explain shows all settings and their defaults: leave out --config")
-        lines = {line.partition(" ")[0]: line for line in explanations(ExperimentConfig, "")}
-        group = options.explain.removesuffix(".")
-        found = [lines[key] for key in lines if not group or f"{key}.".startswith(f"{group}.")]
-        if not found:
-            parts = (key.split(".") for key in lines)
-            groups = {".".join(names[:depth]) for names in parts for depth in range(1, len(names))}
-            parser.error(f"--explain {group}: no such group; {nearest(group, [*groups, *lines])}")
-        print("\n".join(found))
+        print("\n".join(_explained(options.explain.removesuffix("."), parser)))
         return 0
+
     if options.config is None:
         parser.error("--config FILE[:VARIANT] or --explain is needed")
     config = sized_config(options.config, options.overrides)
-    if said := uneven_heads(config.model):
-        say(said)
+    if note := uneven_heads(config.model):
+        say(note)
     if options.json:
         print_json(to_dict(config))
     else:
         sys.stdout.write(to_text(config))
     return 0
+
+
+def _explained(group: str, parser: ArgumentParser) -> list[str]:
+    """The lines of the settings under `group`, or of all; an error if there are none."""
+    lines = {line.partition(" ")[0]: line for line in explanations(ExperimentConfig, "")}
+    prefix = f"{group}." if group else ""
+    of_group = [line for key, line in lines.items() if f"{key}.".startswith(prefix)]
+    if not of_group:
+        groups = {
+            ".".join(parts[:depth])
+            for parts in (key.split(".") for key in lines)
+            for depth in range(1, len(parts))
+        }
+        parser.error(f"--explain {group}: no such group; {nearest(group, [*groups, *lines])}")
+    return of_group
 
 
 def explanations(cls: Any, prefix: str) -> Iterator[str]:

@@ -54,14 +54,16 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
             findings.append(finding)
             if processes.is_first and not options.json:
                 print(finding.line(), flush=True)
-        told = processes.gather([json.dumps([dataclasses.asdict(one) for one in findings])])
-        failed: int = processes.first(lambda: _report(told, as_json=options.json))
-    return FINAL if failed else 0  # what a machine lacks, the next start will not find either
+        as_text = json.dumps([dataclasses.asdict(finding) for finding in findings])
+        by_process = processes.gather([as_text])
+        failed: int = processes.first(lambda: _report(by_process, as_json=options.json))
+    return FINAL if failed else 0  # FINAL: another start finds the same machine
 
 
 def examine(
     place: Path, config: ExperimentConfig | None, processes: Processes
 ) -> Iterator[Finding]:
+    """All checks' findings, one after another; `place` is where runs will be."""
     import jax
 
     from flaxformer_mt.diagnosis import machine
@@ -69,7 +71,7 @@ def examine(
     from flaxformer_mt.parallel.compile_cache import folder_in_use
 
     device = jax.local_devices()[0]
-    folder = folder_in_use()  # where the command's start has put it
+    folder = folder_in_use()  # of compiled programs, chosen when the command began
     checks: dict[str, Check] = {
         "versions": machine.check_versions,
         "devices": lambda: machine.check_devices(processes),
@@ -87,20 +89,23 @@ def examine(
         yield from machine.examined(name, check)
 
 
-def _report(told: Sequence[Sequence[str]], *, as_json: bool) -> int:
+def _report(by_process: Sequence[Sequence[str]], *, as_json: bool) -> int:
+    """Prints all processes' findings, each process's as JSON; returns how many checks failed."""
     from flaxformer_mt.diagnosis.machine import Finding
 
-    found = [
-        (number, Finding(**item))
-        for number, (text,) in enumerate(told)
-        for item in json.loads(text)
+    findings = [
+        (number, Finding(**fields))
+        for number, (text,) in enumerate(by_process)
+        for fields in json.loads(text)
     ]
     if as_json:
-        print_json([{"process": number, **dataclasses.asdict(one)} for number, one in found])
+        print_json(
+            [{"process": number, **dataclasses.asdict(finding)} for number, finding in findings]
+        )
     else:
-        for number, one in found:
-            if number and one.state != "ok":
-                print(f"process {number}: {one.line()}")
-    states = [one.state for _, one in found]
+        for number, finding in findings:
+            if number and finding.state != "ok":
+                print(f"process {number}: {finding.line()}")
+    states = [finding.state for _, finding in findings]
     say(f"{states.count('ok')} ok, {states.count('warn')} warnings, {states.count('FAIL')} failed")
     return states.count("FAIL")

@@ -35,7 +35,7 @@ def dry_run(workdir: str, spec: str | None, overrides: Sequence[str], processes:
             raise ConfigError(f"{run}: no run here yet: `prepare` one, or try a local one")
         else:
             begin_folder(run, config)
-        mesh_of(config)  # what it raises need not wait for the data
+        mesh_of(config)  # raises its errors before the data is prepared
         with locked(run, "preparing its data for a dry run"):
             prepare_only(run, config)
         return to_dict(config)
@@ -61,6 +61,7 @@ def dry_run(workdir: str, spec: str | None, overrides: Sequence[str], processes:
 def table(
     trial: Trial, config: ExperimentConfig, shapes: int, tgt_vocab_size: int, peak: Peak | None
 ) -> str:
+    """A trial step's sizes, memory and time, a line each."""
     shape, seconds = trial.shape, trial.step_seconds
     memory = {
         "state and batch": trial.arguments,

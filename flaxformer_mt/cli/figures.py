@@ -2,6 +2,7 @@
 
 import argparse
 import re
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
@@ -16,7 +17,15 @@ from flaxformer_mt.figures.canvas import (
     rendered,
     require_matplotlib,
 )
-from flaxformer_mt.figures.curves import AXES, all_notes, curves, curves_page, panels, read_runs
+from flaxformer_mt.figures.curves import (
+    AXES,
+    Axis,
+    all_notes,
+    curves,
+    curves_page,
+    panels,
+    read_runs,
+)
 from flaxformer_mt.rundir.paths import (
     as_path,
     check_output,
@@ -65,32 +74,42 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
             parser.error(f"{flag} has no effect on {options.what}: leave it out")
     check_output(options.output)
     if options.what == "curves":
-        form = check_form(options.output, others=("html",))
-        require_matplotlib()
-        if not options.runs:
-            parser.error("curves: name at least one run directory")
-        runs = read_runs(options.runs)
-        chosen = panels(runs, options.values or ())
-        for note in all_notes(runs, chosen):
-            say(note)
-        made = (curves_page if form == "html" else curves)(
-            runs, chosen, axis=options.against or "steps"
-        )
+        drawn = _curves(options, parser)
     else:
-        check_form(options.output)
-        if options.runs:
-            parser.error(f"{options.what} draws a formula: leave out the run")
-        # These import JAX, which curves do without.
-        from flaxformer_mt.figures import paper
-
-        d_model = options.d_model
-        if options.what == "schedule":
-            warmup, steps = options.warmup or (1000, 4000, 16000), options.steps or 100_000
-            made = paper.schedule(warmup, d_model=d_model or 512, steps=steps)
-        else:
-            made = paper.positions(options.length or 100, d_model=d_model or 128)
-    write_drawn(made, options.output, size=options.size)
+        drawn = _formula(options, parser)
+    write_drawn(drawn, options.output, size=options.size)
     return 0
+
+
+def _curves(options: Namespace, parser: ArgumentParser) -> Layout | str:
+    form = check_form(options.output, others=("html",))
+    require_matplotlib()
+    if not options.runs:
+        parser.error("curves: name at least one run directory")
+    runs = read_runs(options.runs)
+    chosen_panels = panels(runs, options.values or ())
+    for note in all_notes(runs, chosen_panels):
+        say(note)
+    axis: Axis = options.against or "steps"
+    if form == "html":
+        return curves_page(runs, chosen_panels, axis=axis)
+    return curves(runs, chosen_panels, axis=axis)
+
+
+def _formula(options: Namespace, parser: ArgumentParser) -> Layout:
+    check_form(options.output)
+    if options.runs:
+        parser.error(f"{options.what} draws a formula: leave out the run")
+    # These import JAX, which curves do without.
+    from flaxformer_mt.figures import paper
+
+    if options.what == "positions":
+        return paper.positions(options.length or 100, d_model=options.d_model or 128)
+    return paper.schedule(
+        options.warmup or (1000, 4000, 16000),
+        d_model=options.d_model or 512,
+        steps=options.steps or 100_000,
+    )
 
 
 def add_size(parser: argparse._ActionsContainer) -> None:
@@ -104,10 +123,10 @@ def add_size(parser: argparse._ActionsContainer) -> None:
 
 
 def size(text: str) -> Size:
-    found = re.fullmatch(r"([1-9][0-9]{0,5})[x×]([1-9][0-9]{0,5})", text)
-    if not found:
+    match = re.fullmatch(r"([1-9][0-9]{0,5})[x×]([1-9][0-9]{0,5})", text)
+    if not match:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size: write one such as 1200x800")
-    return Size(int(found[1]), int(found[2]))
+    return Size(int(match[1]), int(match[2]))
 
 
 def make_folder(name: str) -> Path:
@@ -118,11 +137,11 @@ def make_folder(name: str) -> Path:
     return folder
 
 
-def write_drawn(made: Layout | str, output: str, *, size: Size | None) -> None:
+def write_drawn(drawn: Layout | str, output: str, *, size: Size | None) -> None:
     """A picture in the form that the name says, or a page."""
-    if isinstance(made, str):
-        write_text(as_path(output), made)
+    if isinstance(drawn, str):
+        write_text(as_path(output), drawn)
     else:
         form = cast(Form, check_form(output))
-        write_bytes(as_path(output), rendered(made, form, size=size, say=say))
+        write_bytes(as_path(output), rendered(drawn, form, size=size, say=say))
     say(output)

@@ -55,7 +55,7 @@ _STATUSES = (
     "again won't help; 75 stopped on request: the same command resumes; 130 interrupted; "
     "141 nobody reads the output any more"
 )
-# What to do about errors of the machine.
+# Advice on errors of the machine.
 _OF_THE_MACHINE = {
     **dict.fromkeys(
         (errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
@@ -75,46 +75,16 @@ _OF_THE_MACHINE = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit status."""
-    # A shell can close standard streams (`>&-`), and services start without them.
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode))
+    _open_closed_streams()
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    parser = argparse.ArgumentParser(
-        prog=program(),
-        description="Train and use Transformers for machine translation, on CPU, GPU and TPU.",
-        epilog=f"`{program()} COMMAND --help` explains a command. Exit status: {_STATUSES}. "
-        f"Documentation: {documentation()}",
-    )
-    from flaxformer_mt import __version__
-
-    parser.add_argument("--version", action="version", version=f"flaxformer-mt {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name, purpose in COMMANDS.items():
-        commands.add_parser(name, help=purpose, add_help=False)
-    # The command's own parser sees the rest: only that command's rooms are imported, and JAX only
-    # once the arguments are read.
+    parser = _parser()
     if arguments and not arguments[0].startswith("-") and arguments[0] not in COMMANDS:
         parser.error(f"no command '{arguments[0]}'; {nearest(arguments[0], COMMANDS)}")
-    chosen = parser.parse_args(arguments[:1])
-    rest = arguments[1:]
+    # The command's own parser sees its arguments: only that command's rooms are imported, and JAX
+    # only once the arguments are read.
+    name: str = parser.parse_args(arguments[:1]).command
     try:
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-        os.environ.setdefault("ABSL_MIN_LOG_LEVEL", "2")
-        # Otherwise its logger is a plain one, whose records name absl as their source.
-        import absl.logging  # noqa: F401
-
-        for library in ("absl", "orbax", "jax._src.xla_bridge", "matplotlib", "tensorboardX"):
-            logging.getLogger(library).setLevel(logging.ERROR)
-        if chosen.command not in _WITHOUT_PROGRAMS and not {"-h", "--help"} & {*rest}:
-            from flaxformer_mt.parallel.compile_cache import keep_compiled
-            from flaxformer_mt.rundir.cache import cache_folder
-
-            keep_compiled(cache_folder() / "xla")
-        command = importlib.import_module(f"flaxformer_mt.cli.{module_of(chosen.command)}")
-        status: int = command.main(rest, f"{program()} {chosen.command}", COMMANDS[chosen.command])
-        sys.stdout.flush()
-        return status
+        return _run(name, arguments[1:])
     except BrokenPipeError:
         # The reader of our output has gone (`| head`): as if SIGPIPE had ended us, so that nobody
         # takes a run for finished.
@@ -124,9 +94,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return 130
     except Exception as error:
-        if (message := explained(error, chosen.command)) is None:
+        message = explained(error, name)
+        if message is None:
             raise
-        print(f"{program()} {chosen.command}: error: {message}", file=sys.stderr)
+        print(f"{program()} {name}: error: {message}", file=sys.stderr)
         if isinstance(error, OSError):
             _discard_output()
         processes = sys.modules.get("flaxformer_mt.parallel.processes")
@@ -134,8 +105,55 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return status if processes is None else processes.settled_status(error, status)
 
 
+def _open_closed_streams() -> None:
+    """A shell can close standard streams (`>&-`), and services start without them."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))
+
+
+def _parser() -> argparse.ArgumentParser:
+    from flaxformer_mt import __version__
+
+    parser = argparse.ArgumentParser(
+        prog=program(),
+        description="Train and use Transformers for machine translation, on CPU, GPU and TPU.",
+        epilog=f"`{program()} COMMAND --help` explains a command. Exit status: {_STATUSES}. "
+        f"Documentation: {documentation()}",
+    )
+    parser.add_argument("--version", action="version", version=f"flaxformer-mt {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, purpose in COMMANDS.items():
+        commands.add_parser(name, help=purpose, add_help=False)
+    return parser
+
+
+def _run(name: str, arguments: Sequence[str]) -> int:
+    """Runs the command of this name; returns its exit status."""
+    _quiet_libraries()
+    if name not in _WITHOUT_PROGRAMS and not {"-h", "--help"} & {*arguments}:
+        from flaxformer_mt.parallel.compile_cache import keep_compiled
+        from flaxformer_mt.rundir.cache import cache_folder
+
+        keep_compiled(cache_folder() / "xla")
+    command = importlib.import_module(f"flaxformer_mt.cli.{module_of(name)}")
+    status: int = command.main(arguments, f"{program()} {name}", COMMANDS[name])
+    sys.stdout.flush()
+    return status
+
+
+def _quiet_libraries() -> None:
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("ABSL_MIN_LOG_LEVEL", "2")
+    # Otherwise its logger is a plain one, whose records name absl as their source.
+    import absl.logging  # noqa: F401
+
+    for library in ("absl", "orbax", "jax._src.xla_bridge", "matplotlib", "tensorboardX"):
+        logging.getLogger(library).setLevel(logging.ERROR)
+
+
 def _discard_output() -> None:
-    """The interpreter would try to flush what couldn't be written once more when it ends."""
+    """Keeps the interpreter from trying again, when it ends, to write the rest."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -152,7 +170,7 @@ def module_of(command: str) -> str:
 
 
 def explained(error: Exception, command: str) -> str | None:
-    """What to tell a user of an error of `command`; None for a bug, which keeps its trace."""
+    """A message to the user about an error of `command`; None for a bug, which keeps its trace."""
     if isinstance(error, FlaxformerError):
         return str(error)
     if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE:

@@ -47,17 +47,19 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     set_for_compiler()  # the import below is JAX's first
     from flaxformer_mt.planning import report
 
-    asked = {field.name: getattr(options, field.name) for field in fields(report.Request)}
-    request = report.Request(**asked)
-    instead = {
-        "shardings": report.report_shardings,
-        "fit": report.report_fit,
-        "decode": report.report_decoding,
-    }
-    reports = (make for name, make in instead.items() if getattr(options, name))
-    result = next(reports, report.report_step)(config, request, say)
-    if options.json:
-        print_json(result.values)
+    request = report.Request(
+        **{field.name: getattr(options, field.name) for field in fields(report.Request)}
+    )
+    if options.shardings:
+        answer = report.report_shardings(config, request, say)
+    elif options.fit:
+        answer = report.report_fit(config, request, say)
+    elif options.decode:
+        answer = report.report_decoding(config, request, say)
     else:
-        print(result.text)
-    return 0 if result.fits else 1
+        answer = report.report_step(config, request, say)
+    if options.json:
+        print_json(answer.values)
+    else:
+        print(answer.text)
+    return 0 if answer.fits else 1

@@ -14,7 +14,7 @@ from flaxformer_mt.figures.canvas import require_matplotlib
 from flaxformer_mt.reproduction import report as page
 from flaxformer_mt.reproduction.experiment import Experiment, resolve
 from flaxformer_mt.reproduction.orderings import write_orderings
-from flaxformer_mt.reproduction.paper import TABLES, RowError, rows_of
+from flaxformer_mt.reproduction.paper import TABLES, Row, RowError, rows_of
 from flaxformer_mt.reproduction.planned import is_plan
 from flaxformer_mt.reproduction.records import read_records
 from flaxformer_mt.reproduction.result_file import ResultError, read_result
@@ -65,9 +65,9 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     flags(parser, _WHAT, workdir="runs/reproduction")
     flags(parser.add_argument_group("rows"), _ROWS)
     flags(parser.add_argument_group("text"), _TEXT)
-    results = parser.add_argument_group("results")
-    flags(results, _RESULTS)
-    flags(results, _REPEATABLE, repeatable=True)
+    report_group = parser.add_argument_group("results")
+    flags(report_group, _RESULTS)
+    flags(report_group, _REPEATABLE, repeatable=True)
     flags(parser.add_argument_group("figures"), _FIGURES)
     options = parser.parse_args(arguments)
     _check(options, parser)
@@ -107,12 +107,13 @@ def _run(options: Namespace, experiments: Sequence[Experiment]) -> int:
     )
     make_folder(str(options.results))
     check_output(str(make_folder(str(options.report.parent)) / options.report.name))
+
     outcomes = rows.run(experiments)
-    of_table = [one for one in experiments if one.row.table == "table3"]
+    of_table = [experiment for experiment in experiments if experiment.row.table == "table3"]
     if of_table:
         # They differ only in seeds, all of which are compared.
-        settings, results = of_table[0].settings, options.results
-        if write_orderings(settings, run_of=rows.run_of, results=results) is None:
+        settings = of_table[0].settings
+        if write_orderings(settings, run_of=rows.run_of, results=options.results) is None:
             say("nothing to compare: needs the base, a row with its seed, and a run of either")
     _report(options)
     for outcome in outcomes:
@@ -122,16 +123,16 @@ def _run(options: Namespace, experiments: Sequence[Experiment]) -> int:
 
 
 def _report(options: Namespace) -> int:
-    plans, others = (
-        [read_result(Path(p)) for p in paths] for paths in (options.plan, options.also)
-    )
+    plans = [read_result(Path(path)) for path in options.plan]
+    on_other_text = [read_result(Path(path)) for path in options.also]
     for path, plan in zip(options.plan, plans, strict=True):
         if not is_plan(plan):
             raise ResultError(f"{path}: has no steps of benchmarks.plan or benchmarks.plan_rows")
-    for path, other in zip(options.also, others, strict=True):
-        if not page.SCORES.keys() & other.metrics:
+    for path, measured in zip(options.also, on_other_text, strict=True):
+        if not page.SCORES.keys() & measured.metrics:
             raise ResultError(f"{path}: has none of the scores {', '.join(page.SCORES)}")
-    text = page.report(read_records(options.results), plans, others)
+
+    text = page.report(read_records(options.results), plans, on_other_text)
     report = options.report
     if not options.check:
         make_folder(str(report.parent))
@@ -146,69 +147,93 @@ def _report(options: Namespace) -> int:
 def _figures(workdir: Path, run_dir: str | None, *, dry_run: bool) -> int:
     from flaxformer_mt.reproduction.pictures import FIGURES, base_run, draw_formulas, draw_run
 
-    found = open_run(run_dir) if run_dir is not None else base_run(workdir)
+    run = open_run(run_dir) if run_dir is not None else base_run(workdir)
     if dry_run:
         print("schedule, positions: the paper's formulas; no run needed")
         for search, name in FIGURES.items():
-            print(f"{name}: {search}: {found or 'no run to draw it from: give --run DIR'}")
+            print(f"{name}: {search}: {run or 'no run to draw it from: give --run DIR'}")
         return 0
     require_matplotlib()
     folder = make_folder(str(workdir / "figures"))
     draw_formulas(folder, say=say)
-    if found is None:
+    if run is None:
         say(f"figures 3 to 5 not drawn: {workdir} has no base run: give one with --run DIR")
         return 1
-    draw_run(folder, found, say=say)
+    draw_run(folder, run, say=say)
     return 0
 
 
 def _check(options: Namespace, parser: ArgumentParser) -> None:
-    given = [name for name in _OF_TABLES if getattr(options, name) is not None]
-    if options.what not in TABLES and (given or options.overrides):
-        given += [f"config.{one.partition('=')[0]}" for one in options.overrides]
-        parser.error(f"--{given[0]} is for a table's rows, not for {options.what}")
-    for name, what in {"run": "figures", "check": "report"}.items():
-        if getattr(options, name) and options.what != what:
-            parser.error(f"--{name} is for {what}, not for {options.what}")
+    """Refuses flags that contradict each other, or that `what` has no use for."""
+    of_tables = [name for name in _OF_TABLES if getattr(options, name) is not None]
+    of_tables += [f"config.{override.partition('=')[0]}" for override in options.overrides]
+    if options.what not in TABLES and of_tables:
+        parser.error(f"--{of_tables[0]} is for a table's rows, not for {options.what}")
+    for name, purpose in {"run": "figures", "check": "report"}.items():
+        if getattr(options, name) and options.what != purpose:
+            parser.error(f"--{name} is for {purpose}, not for {options.what}")
     if options.dry_run and options.what == "report":
         parser.error("--dry-run isn't for report: use --check, which writes nothing")
+    _check_corpus(options, parser)
+    _check_local(options, parser)
+
+
+def _check_corpus(options: Namespace, parser: ArgumentParser) -> None:
     for name in ("train", "valid"):
         if (options.corpus is None) != (getattr(options, name) is None):
             parser.error("--corpus NAME, --train SRC TGT and --valid SRC TGT go together")
     if options.corpus is None and options.test is not None:
         parser.error("--test needs --corpus")
-    places = [(name, getattr(options, name)) for name in ("workdir", "results", "report")]
-    files = [(name, path) for name in ("plan", "also") for path in getattr(options, name)]
-    for name, value in (*places, *files):
-        if value is not None and is_remote(as_path(value)):
-            parser.error(f"--{name} {value}: use a local folder; several runs share its files")
+
+
+def _check_local(options: Namespace, parser: ArgumentParser) -> None:
+    """Refuses paths in a store."""
+    paths = {name: [getattr(options, name)] for name in ("workdir", "results", "report")}
+    paths |= {"plan": options.plan, "also": options.also}
+    for name, of_flag in paths.items():
+        for path in of_flag:
+            if path is not None and is_remote(as_path(path)):
+                parser.error(f"--{name} {path}: use a local folder; several runs share its files")
 
 
 def _experiments(options: Namespace) -> tuple[list[Experiment], list[str]]:
-    corpus = None
-    if options.corpus is not None:
-        files = {part: getattr(options, part) for part in ("train", "valid", "test")}
-        given = {part: tuple(pair) for part, pair in files.items() if pair}
-        corpus = Corpus(name=options.corpus, **given)
+    """The experiments of the chosen rows, and a message for each row that can't be run."""
     settings = Settings(
         scale=options.scale or 1.0,
         text=options.text or "files",
         folder=options.folder,
-        corpus=corpus,
+        corpus=_corpus(options),
         overrides=tuple(options.overrides),
     )
     rows = rows_of(options.what, options.only or ())
-    of_files = options.folder is not None and options.text != "tfds"
-    if of_files and len({row.spec.partition(":")[0] for row in rows}) > 1:
-        names = ", ".join(row.name for row in rows)
-        folder = f"--folder {options.folder}: holds one language pair"
-        raise RowError(f"{folder}, but these rows have two: choose rows with --only ({names})")
-    found, refused = [], []
+    _check_folder(options, rows)
+
+    experiments, refused = [], []
     for row in rows:
         for seed in dict.fromkeys(options.seeds or (1,)):
             try:
-                found.append(resolve(row, dataclasses.replace(settings, seed=seed)))
+                experiments.append(resolve(row, dataclasses.replace(settings, seed=seed)))
             except RowError as error:
                 refused.append(f"not run: {error}")
                 break
-    return found, refused
+    return experiments, refused
+
+
+def _corpus(options: Namespace) -> Corpus | None:
+    if options.corpus is None:
+        return None
+    parts = {part: getattr(options, part) for part in ("train", "valid", "test")}
+    files = {part: tuple(pair) for part, pair in parts.items() if pair}
+    return Corpus(name=options.corpus, **files)
+
+
+def _check_folder(options: Namespace, rows: Sequence[Row]) -> None:
+    """Raises RowError if rows of several language pairs would read one folder's files."""
+    if options.folder is None or options.text == "tfds":
+        return
+    if len({row.spec.partition(":")[0] for row in rows}) > 1:
+        names = ", ".join(row.name for row in rows)
+        raise RowError(
+            f"--folder {options.folder}: holds one language pair, but these rows have two: choose "
+            f"rows with --only ({names})"
+        )

@@ -48,38 +48,49 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     flags(parser.add_argument_group(pairs), _PAIRS)
     flags(parser, OUTPUT | _LINES, overlong="refuse", engine="local")
     options = parser.parse_args(arguments)
+    _check(options, parser)
     settings = ScoreSettings(form=_form(options, parser), overlong=options.overlong)
 
     def reading() -> AbstractContextManager[Lines | TwoInputs]:
-        two = options.src is not None
-        return open_pairs(options.src, options.tgt) if two else open_lines(options.input)
+        if options.src is not None:
+            return open_pairs(options.src, options.tgt)
+        return open_lines(options.input)
 
     return streamed(options, parser, what="score", reading=reading, settings=settings)
 
 
-def _form(options: Namespace, parser: ArgumentParser) -> PairForm:
+def _check(options: Namespace, parser: ArgumentParser) -> None:
+    """Refuses flags that contradict each other."""
     if (options.src is None) != (options.tgt is None):
         parser.error("--src and --tgt go together")
     if options.src is not None and options.input is not None:
         parser.error("give either --input, or --src and --tgt")
     if options.src is not None and options.format is not None:
         parser.error("--format is for --input; --src and --tgt are plain text")
-    for flag in ("key", "translation_key", "scored_key", "from_tokens"):
-        value = getattr(options, flag)
-        name = f"--{flag.replace('_', '-')}"
-        if value == "":
-            parser.error(f"{name} is empty")
-        if value and options.format != "jsonl":
-            parser.error(f"{name} is for JSON objects: add --format jsonl")
+    _check_keys(options, parser)
     if options.columns is not None and (options.src is not None or options.format == "jsonl"):
         parser.error("--columns is for --format tsv")
-    src, tgt = options.columns or (1, 2)
+
+
+def _check_keys(options: Namespace, parser: ArgumentParser) -> None:
+    """Refuses flags for JSON objects where none are read."""
+    for name in ("key", "translation_key", "scored_key", "from_tokens"):
+        flag = f"--{name.replace('_', '-')}"
+        setting = getattr(options, name)
+        if setting == "":
+            parser.error(f"{flag} is empty")
+        if setting and options.format != "jsonl":
+            parser.error(f"{flag} is for JSON objects: add --format jsonl")
+
+
+def _form(options: Namespace, parser: ArgumentParser) -> PairForm:
+    src_column, tgt_column = options.columns or (1, 2)
     target_key = options.translation_key or "translation"
     try:
         return PairForm(
             name="files" if options.src is not None else options.format or "tsv",
-            src=src - 1,
-            tgt=tgt - 1,
+            src=src_column - 1,
+            tgt=tgt_column - 1,
             source_key=options.key or "source",
             target_key=target_key,
             tokens_key=field_of(target_key, "tokens") if options.from_tokens else "",

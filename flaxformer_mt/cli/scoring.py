@@ -67,7 +67,10 @@ def add_scoring(parser: ArgumentParser) -> None:
 
 
 def scoring(options: Namespace, parser: ArgumentParser, usual: Scoring) -> Scoring:
-    """What the flags of `add_scoring` say; `usual` has the defaults. Raises CometError."""
+    """The scoring that the flags of `add_scoring` ask for; `usual` has the defaults.
+
+    Raises CometError.
+    """
     if options.tgt_lang is not None and not _CODE.fullmatch(options.tgt_lang):
         parser.error(f"--tgt-lang {options.tgt_lang}: write a code such as de or de_AT")
     if options.comet_gpus and not options.comet:
@@ -102,8 +105,10 @@ def language_of(options: Namespace) -> str:
         return languages_of(options.langpair)[1]
     files = [options.ref, getattr(options, "hypotheses", None)]
     files += [system.rpartition("=")[2] for system in getattr(options, "systems", [])]
-    named = (target_language_of(file, options.src or "") for file in files if file is not None)
-    return next(filter(None, named), "")
+    for file in files:
+        if file is not None and (language := target_language_of(file, options.src or "")):
+            return language
+    return ""
 
 
 def languages_of(langpair: str) -> tuple[str, str]:
@@ -129,14 +134,15 @@ def given_text(
 ) -> tuple[list[str] | None, list[str] | None]:
     """Sources and references from `--testset`, or `--src` and `--ref`. Raises ScoringError."""
     if options.testset is None:
-        files = (options.src, options.ref)
-        sources, references = (None if path is None else read_segments(path) for path in files)
+        sources = None if options.src is None else read_segments(options.src)
+        references = None if options.ref is None else read_segments(options.ref)
         if sources is not None and references is not None:
             require_aligned((options.src, sources), (options.ref, references))
         return sources, references
+
     load = functools.cache(lambda: load_testset(options.testset, options.langpair))
     if processes is not None:
-        # The first fetches it, so that those sharing its disk find it.
+        # The first process fetches it, so that others find it on a shared disk.
         processes.first(lambda: load() and None)
     sources, references, further = load()
     if further:

@@ -1,5 +1,7 @@
 """`serve`: an HTTP API and a web page over a run directory's model."""
 
+from __future__ import annotations
+
 import argparse
 import functools
 import gc
@@ -42,36 +44,12 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
             raise UserError(f"{package} is not installed: {install('serve')}")
     from flaxformer_mt.serving.server import TranslationServer, address, allow_files, bind
 
-    keys, file = options.api_keys, options.examples
-    examples = read_text(Path(file), UserError) if file else ""
-    settings = ServerSettings(
-        **{name: getattr(options, name) for name in limits()},
-        keys=read_keys(read_text(Path(keys), UserError), keys) if keys else frozenset(),
-        cors_origins=tuple(options.cors),
-        allowed_hosts=tuple(options.allowed_host),
-        constraints=not options.no_constraints,
-        examples=tuple(filter(None, map(str.strip, examples.split("\n")))),
-        log=options.log,
-    )
+    settings = _settings(options)
     # Before the model is loaded, so that errors show at once.
     allow_files(settings.connections)
     with bind(options.host, options.port) as listener:
-        run = open_run(options.workdir)
-        config = config_of(run)
-        loaded = fm.Translator.load(run, which=options.weights, shortlist=options.shortlist)
-        translator = as_asked(options, loaded)
-        model = ServedModel(
-            src_lang=config.data.src_lang,
-            tgt_lang=config.data.tgt_lang,
-            name=config.name,
-            weights=translator.name,
-            beam_size=translator.config.beam_size,
-            encoder_layers=config.model.encoder_layers,
-            decoder_layers=config.model.decoder_layers,
-            diverse=translator.config.diverse_groups > 1,
-            codes=frozenset(translator.vocabularies.src.language_codes),
-        )
-        # What is loaded stays: it needn't be searched for garbage.
+        translator, model = _loaded(options)
+        # All objects loaded so far stay, and needn't be searched for garbage.
         gc.freeze()
         server = TranslationServer(translator, model, settings, listener=listener, say=say)
         say(f"{model.src_lang} to {model.tgt_lang}, '{model.weights}': {address(listener)}")
@@ -82,6 +60,43 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         sys.stderr.flush()
         os._exit(0)
     return 0
+
+
+def _settings(options: argparse.Namespace) -> ServerSettings:
+    """Raises UserError for files that can't be read, and SettingsError."""
+    keys: frozenset[str] = frozenset()
+    if options.api_keys:
+        keys = read_keys(read_text(Path(options.api_keys), UserError), options.api_keys)
+    examples = read_text(Path(options.examples), UserError) if options.examples else ""
+    return ServerSettings(
+        **{name: getattr(options, name) for name in limits()},
+        keys=keys,
+        cors_origins=tuple(options.cors),
+        allowed_hosts=tuple(options.allowed_host),
+        constraints=not options.no_constraints,
+        examples=tuple(filter(None, map(str.strip, examples.split("\n")))),
+        log=options.log,
+    )
+
+
+def _loaded(options: argparse.Namespace) -> tuple[fm.Translator, ServedModel]:
+    run = open_run(options.workdir)
+    config = config_of(run)
+    translator = as_asked(
+        options, fm.Translator.load(run, which=options.weights, shortlist=options.shortlist)
+    )
+    model = ServedModel(
+        src_lang=config.data.src_lang,
+        tgt_lang=config.data.tgt_lang,
+        name=config.name,
+        weights=translator.name,
+        beam_size=translator.config.beam_size,
+        encoder_layers=config.model.encoder_layers,
+        decoder_layers=config.model.decoder_layers,
+        diverse=translator.config.diverse_groups > 1,
+        codes=frozenset(translator.vocabularies.src.language_codes),
+    )
+    return translator, model
 
 
 _WHAT = {
@@ -119,11 +134,11 @@ def _parser(prog: str, purpose: str) -> argparse.ArgumentParser:
         if option.group not in groups:
             groups[option.group] = parser.add_argument_group(option.group)
         default = getattr(ServerSettings, name)
-        whole = functools.partial(integer, least=option.least)
+        integer_type = functools.partial(integer, least=option.least)
         groups[option.group].add_argument(
             option.flag,
             dest=name,
-            type=positive_number if isinstance(default, float) else whole,
+            type=positive_number if isinstance(default, float) else integer_type,
             default=default,
             metavar=option.metavar,
             help=option.help,

@@ -57,36 +57,39 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
             # Joining counts devices: it would be too late then.
             make_deterministic()
     with joined(cluster(options, parser), heartbeat=options.heartbeat) as processes:
-        place = options.workdir
-        spec = options.config
-        profile = options.profile_steps
         if options.dry_run:
             from flaxformer_mt.cli.dry_run import dry_run
 
-            return dry_run(place, spec, overrides, processes)
+            return dry_run(options.workdir, options.config, overrides, processes)
         status = train_run(
-            place, spec, overrides, options.command, options.init_from, processes, profile
+            options.workdir,
+            options.config,
+            overrides,
+            options.command,
+            init_from=options.init_from,
+            processes=processes,
+            profile=options.profile_steps,
         )
     if status == 0:
-        for line in _next_commands(run, place):
+        for line in _next_commands(run, options.workdir):
             say(line)
     return status
 
 
 def _next_commands(run: RunDirectory, place: str) -> Iterator[str]:
-    """What to do with a finished run; no average where there are too few checkpoints for one."""
+    """Advice for a finished run: to average it, if it has enough checkpoints, and to translate."""
     from flaxformer_mt.rundir.checkpoint_choice import regular_steps
 
-    started = f"{program()} {{}} --workdir {shlex.quote(place)}"
-    wanted = settled(run, None, (), None).training.keep_for_average
-    number = len(regular_steps(run.checkpoints))
-    if number < 2:
+    workdir = f"--workdir {shlex.quote(place)}"
+    to_average = settled(run, None, (), None).training.keep_for_average
+    count = len(regular_steps(run.checkpoints))
+    if count < 2:
         yield "next: translate"
     else:
         yield "next: average the last checkpoints, usually better than the last one, and translate"
-        fewer = f" --last {number}" if number < wanted else ""
-        yield f"  {started.format('average')}{fewer}"
-    yield f"  {started.format('translate')} < INPUT > OUTPUT"
+        fewer = f" --last {count}" if count < to_average else ""
+        yield f"  {program()} average {workdir}{fewer}"
+    yield f"  {program()} translate {workdir} < INPUT > OUTPUT"
 
 
 def train_run(
@@ -104,7 +107,7 @@ def train_run(
 
     processes = processes or ALONE
     run = RunDirectory(as_path(workdir))
-    # Only the first reads it: the run could change a moment later.
+    # Only the first process reads the run, which could change a moment later.
     config = processes.first(lambda: to_dict(settled(run, spec, overrides, init_from)))
     status = train(
         freeze(config, workdir),

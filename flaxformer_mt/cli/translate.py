@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from flaxformer_mt.bulk.forms import NAMES, WRITABLE, Form, Shown
+from flaxformer_mt.bulk.forms import NAMES, WRITABLE, Form, Name, Shown
 from flaxformer_mt.bulk.reading import open_lines
 from flaxformer_mt.bulk.stream import TranslateSettings
 from flaxformer_mt.cli.arguments import (
@@ -19,6 +20,9 @@ from flaxformer_mt.cli.arguments import (
     sampling_of,
 )
 from flaxformer_mt.cli.streams import OUTPUT, streamed
+
+if TYPE_CHECKING:
+    from flaxformer_mt.decoding.terminology import Terminology
 
 _LINES = {
     "--n-best N:int": "up to N translations per line: a list in jsonl, else lines starting with "
@@ -71,59 +75,75 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     flags(constraints, _CONSTRAINTS, prefix="", suppress=[], forbid=[], ensemble=[])
     add_sampling(parser)
     options = parser.parse_args(arguments)
-    form = _form(options, parser)
-    from flaxformer_mt.decoding.terminology import Terminology
-
-    terms = None
-    if options.terminology is not None:
-        terms = Terminology.read(options.terminology, mode=options.terminology_mode or "hard")
-    elif options.terminology_mode is not None:
-        parser.error("--terminology-mode is for --terminology")
+    output_format = options.output_format or options.format
+    _check_formats(options, parser, output_format)
+    form = _form(options, parser, output_format)
     settings = TranslateSettings(
         form=form,
         n_best=options.n_best,
         overlong=options.overlong,
         prefix=options.prefix,
         suppress=tuple(options.suppress),
-        forbid=tuple(options.forbid) or None,  # as with `mbr`
-        terminology=terms,
+        forbid=tuple(options.forbid) or None,  # None: see `mbr`
+        terminology=_terminology(options, parser),
         sampling=sampling_of(options, parser),
-        mbr=options.mbr or None,  # absent, as in records of earlier versions
+        mbr=options.mbr or None,  # None without the flag, as in records of earlier versions
     )
     reading = functools.partial(open_lines, options.input)
     return streamed(options, parser, what="translate", reading=reading, settings=settings)
 
 
-def _form(options: Namespace, parser: ArgumentParser) -> Form:
-    write = options.output_format or options.format
-    if write not in WRITABLE[options.format]:
+def _terminology(options: Namespace, parser: ArgumentParser) -> Terminology | None:
+    from flaxformer_mt.decoding.terminology import Terminology
+
+    if options.terminology is not None:
+        return Terminology.read(options.terminology, mode=options.terminology_mode or "hard")
+    if options.terminology_mode is not None:
+        parser.error("--terminology-mode is for --terminology")
+    return None
+
+
+def _check_formats(options: Namespace, parser: ArgumentParser, output_format: Name) -> None:
+    """Refuses flags that the formats of input and output have no use for."""
+    if output_format not in WRITABLE[options.format]:
         known = " or ".join(WRITABLE[options.format])
-        parser.error(f"--output-format {write}: from {options.format} you can write {known}")
-    keys = {
-        "--key": (options.key, "--format", {options.format, write}),
-        "--translation-key": (options.translation_key, "--output-format", {write}),
-        "--prefix-key": (options.prefix_key, "--format", {options.format}),
-        "--forbid-key": (options.forbid_key, "--format", {options.format}),
-        "--constraints-key": (options.constraints_key, "--format", {options.format}),
-        "--tokens": (options.tokens or None, "--output-format", {write}),
-    }
-    for flag, (key, form, said) in keys.items():
-        if key == "":
-            parser.error(f"{flag} is empty")
-        if key is not None and "jsonl" not in said:
-            parser.error(f"{flag} is for JSON objects: add {form} jsonl")
+        parser.error(
+            f"--output-format {output_format}: from {options.format} you can write {known}"
+        )
+    _check_keys(options, parser, output_format)
     if options.column is not None and options.format != "tsv":
         parser.error("--column is for columns: add --format tsv")
-    if options.append and write != "tsv":
+    if options.append and output_format != "tsv":
         parser.error("--append is for columns: the output must be tsv")
     if options.prefix_key and options.prefix:
         parser.error("give either --prefix or --prefix-key")
     if options.ensemble and options.alignments:
         parser.error("--alignments needs a single model: leave out --ensemble")
+
+
+def _check_keys(options: Namespace, parser: ArgumentParser, output_format: Name) -> None:
+    """Refuses flags for JSON objects where none are read or written."""
+    reads = options.format == "jsonl"
+    writes = output_format == "jsonl"
+    for flag, key, is_useful, advice in (
+        ("--key", options.key, reads or writes, "--format jsonl"),
+        ("--translation-key", options.translation_key, writes, "--output-format jsonl"),
+        ("--prefix-key", options.prefix_key, reads, "--format jsonl"),
+        ("--forbid-key", options.forbid_key, reads, "--format jsonl"),
+        ("--constraints-key", options.constraints_key, reads, "--format jsonl"),
+        ("--tokens", options.tokens or None, writes, "--output-format jsonl"),
+    ):
+        if key == "":
+            parser.error(f"{flag} is empty")
+        if key is not None and not is_useful:
+            parser.error(f"{flag} is for JSON objects: add {advice}")
+
+
+def _form(options: Namespace, parser: ArgumentParser, output_format: Name) -> Form:
     try:
         return Form(
             read=options.format,
-            write=write,
+            write=output_format,
             column=(options.column or 1) - 1,
             append=options.append or options.format == "text",
             key=options.key or "source",
@@ -132,7 +152,7 @@ def _form(options: Namespace, parser: ArgumentParser) -> Form:
             forbid_key=options.forbid_key,
             constraints_key=options.constraints_key,
             shown=Shown(
-                scores=options.scores or write == "jsonl",
+                scores=options.scores or output_format == "jsonl",
                 alignments=options.alignments,
                 tokens=options.tokens,
                 n_best=options.n_best > 1,

@@ -5,7 +5,7 @@ import dataclasses
 import itertools
 import os
 import sys
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
@@ -60,20 +60,26 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     flags(rebuilding, _REBUILD, malformed="repair")
     flags(actions.add_parser("score", help="compute EVALB's labelled bracket scores"), _SCORE)
     options = parser.parse_args(arguments)
-    given = vars(options)
-    read = [*given.get("trees", ()), *(given.get(name) for name in ("src", "gold", "predicted"))]
-    if read.count("-") > 1:
-        parser.error("standard input (-) can be only one file")
-    # No output may be another one or an input, which would be lost.
-    taken = {os.path.realpath(path) for path in read if path}
-    for path in (given.get(name) for name in ("output_src", "output_tgt", "output", "json")):
-        if isinstance(path, str):
-            if os.path.realpath(path) in taken:
-                parser.error(f"{path}: named twice; each output needs its own file")
-            check_output(path)
-            taken.add(os.path.realpath(path))
+    _check_files(options, parser)
     {"linearize": _linearize, "rebuild": _rebuild, "score": _score}[options.action](options)
     return 0
+
+
+def _check_files(options: Namespace, parser: ArgumentParser) -> None:
+    """No output may be another output or an input, which would be lost."""
+    flags = vars(options)
+    inputs = [*flags.get("trees", ()), *(flags.get(name) for name in ("src", "gold", "predicted"))]
+    if inputs.count("-") > 1:
+        parser.error("standard input (-) can be only one file")
+    files = {os.path.realpath(path) for path in inputs if path}
+    for name in ("output_src", "output_tgt", "output", "json"):
+        path = flags.get(name)
+        if not isinstance(path, str):
+            continue
+        if os.path.realpath(path) in files:
+            parser.error(f"{path}: named twice; each output needs its own file")
+        check_output(path)
+        files.add(os.path.realpath(path))
 
 
 def _linearize(options: Namespace) -> None:
@@ -88,12 +94,10 @@ def _linearize(options: Namespace) -> None:
                     changes["trees without words left out"] += 1
                     continue
                 tokens = linearization.linearize(plain, options.leaves)
-                # A label or tag may be read as something else in the target.
-                rebuilt = rebuild(plain.words, tokens)
-                tags = plain.tags if options.leaves == "tags" else rebuilt.tree.tags
-                if rebuilt.repairs or rebuilt.tree != dataclasses.replace(plain, tags=tags):
-                    said = "can't linearise a label or tag"
-                    raise TreeError(f"{name}:{number}: {said}: {' '.join(tokens)!r}")
+                if not _is_rebuilt(plain, tokens, options.leaves):
+                    raise TreeError(
+                        f"{name}:{number}: can't linearise a label or tag: {' '.join(tokens)!r}"
+                    )
                 src.write(" ".join(plain.words) + "\n")
                 tgt.write(" ".join(tokens) + "\n")
                 count += 1
@@ -102,6 +106,13 @@ def _linearize(options: Namespace) -> None:
     say(f"{count:,} trees linearised; each rebuilds exactly from its words and tokens")
     for line in counted(changes):
         say(line)
+
+
+def _is_rebuilt(tree: Tree, tokens: Sequence[str], leaves: str) -> bool:
+    """Whether the tokens give back the tree: a label or tag may be read as something else."""
+    rebuilt = rebuild(tree.words, tokens)
+    tags = tree.tags if leaves == "tags" else rebuilt.tree.tags
+    return not rebuilt.repairs and rebuilt.tree == dataclasses.replace(tree, tags=tags)
 
 
 def _rebuild(options: Namespace) -> None:
@@ -113,10 +124,12 @@ def _rebuild(options: Namespace) -> None:
     ):
         for sentence, line in itertools.zip_longest(_text(src), _text(predicted)):
             if sentence is None or line is None:
-                for _ in itertools.chain(src, predicted):
+                for _ in itertools.chain(src, predicted):  # counts their lines
                     pass
-                sizes = f"{src.name} has {src.number:,} lines and {predicted.name}"
-                raise InputError(f"{sizes} has {predicted.number:,}: each sentence needs one tree")
+                raise InputError(
+                    f"{src.name} has {src.number:,} lines and {predicted.name} has "
+                    f"{predicted.number:,}: each sentence needs one tree"
+                )
             words = linearization.tokens_of(sentence)
             rebuilt = rebuild(words, linearization.tokens_of(line))
             counts.add(rebuilt)
@@ -129,19 +142,20 @@ def _rebuild(options: Namespace) -> None:
 
 
 def _score(options: Namespace) -> None:
-    # In full, since only the counts tell whether trees without words were parsed.
-    gold, predicted = (
-        [tree for _, tree in _trees(path)] for path in (options.gold, options.predicted)
-    )
+    # Both are read to the end: only the counts tell whether trees without words were parsed.
+    gold = [tree for _, tree in _trees(options.gold)]
+    predicted = [tree for _, tree in _trees(options.predicted)]
     if not gold:
         raise TreeError(f"{options.gold}: contains no tree")
     try:
         of_parses = trees_of_parses(gold, len(predicted))
     except TreeError as error:
-        sizes = f"{options.gold} has {error} and {options.predicted} has {len(predicted):,}"
-        raise TreeError(f"{sizes}: each sentence needs one tree, or (())") from error
-    if told := describe_left_out(gold, of_parses):
-        say(told)
+        raise TreeError(
+            f"{options.gold} has {error} and {options.predicted} has {len(predicted):,}: "
+            "each sentence needs one tree, or (())"
+        ) from error
+    if note := describe_left_out(gold, of_parses):
+        say(note)
     scores = list(map(score_sentence, of_parses, predicted))
     if options.output is not None:
         write_json(as_path(options.output), scores_json(scores))
@@ -161,8 +175,9 @@ def _text(lines: Lines) -> Iterator[str]:
         try:
             yield line.decode()
         except UnicodeDecodeError as error:
-            place = f"{lines.name}:{lines.number}"
-            raise InputError(f"{place}: is not UTF-8 text (byte {error.start + 1})") from error
+            raise InputError(
+                f"{lines.name}:{lines.number}: is not UTF-8 text (byte {error.start + 1})"
+            ) from error
 
 
 def _opened(path: str) -> contextlib.AbstractContextManager[Lines]:

@@ -168,6 +168,12 @@ class StableHLORuntime(Runtime):
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
         return list(map(self._model.program.ids_of, self._model.encode(lines)))
 
+    def search(
+        self, sources: Rows, *, beam_size: int, limit: int, length_penalty: float = 0.0
+    ) -> list[list[int]]:
+        """The folder's program has no beam search."""
+        raise NotImplementedError
+
     def greedy(self, sources: Rows, limits: Sequence[int]) -> list[list[int]]:
         return self._model.program.greedy(sources, limits)
 
