@@ -375,7 +375,7 @@ beam_size = functools.partial(integer, least=1, most=LARGEST_BEAM)
 
 
 def weights(text: str) -> str | int:
-    """What `Translator.load` takes."""
+    """A choice of weights, as `Translator.load` takes it."""
     if text in ("auto", "average", "best", "latest"):
         return text
     if re.fullmatch(r"[0-9]{1,18}", text):

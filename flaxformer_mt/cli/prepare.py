@@ -58,7 +58,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         spread = cluster if options.engine == "ray" else None
         with prepared(run, config, cluster=spread, thorough=True) as store:
             if changed:
-                # The record says what is there, so that `train` uses just that.
+                # The record has the settings of the prepared data, which `train` then uses.
                 if trains(changed):
                     reopen(run, "its settings have changed")
                 layout.record_start(run, to_dict(config), options.command)

@@ -274,7 +274,7 @@ class _Share:
 def _share(
     options: Namespace, parser: ArgumentParser, inputs: Sequence[str | None]
 ) -> _Share | None:
-    """What `--shard` or `--output-shards` asks for, if either is given."""
+    """The shards that `--shard` or `--output-shards` asks for, if either is given."""
     share = None
     if options.shard:
         share = _one_shard(options, parser)

@@ -49,7 +49,7 @@ _METRICS = ("sacrebleu", "bleu", "chrf", "ter", "comet")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Card:
-    """What a run says about its model, and what its owner adds."""
+    """A model card's content: from the run's records, and added by the model's owner."""
 
     data: DataConfig
     commands: Sequence[Sequence[str]] = ()  # words of each that made the run

@@ -13,7 +13,7 @@ from flax.traverse_util import unflatten_dict
 from flaxformer_mt.config import ConfigError, default_config, freeze, to_dict
 from flaxformer_mt.config.schema import ExperimentConfig, ModelConfig, TrainingConfig
 from flaxformer_mt.data.type_table import MARKS
-from flaxformer_mt.data.vocabulary import EOS, PAD, Vocabularies, Vocabulary
+from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, Vocabularies, Vocabulary
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.files.reading import explained
 from flaxformer_mt.interop import BOUND, ExportError, generation, huggingface
@@ -53,7 +53,7 @@ class _Converted(NamedTuple):
     src: Types
     tgt: Types
     start: int  # the folder's id of the type that the decoder begins with
-    notes: Sequence[str]  # what was not imported
+    notes: Sequence[str]  # on settings and tokens that were not imported
 
 
 def import_marian(
@@ -112,9 +112,10 @@ def _converted(source: Folder) -> _Converted:
     isn't a Marian model's."""
     model = model_config(source.config)
     src_types, tgt_types = sizes(source.config)
-    shared = is_shared(source.config)
     state = read_state(source.path)
-    weights = from_state(state, model, shared=shared, src_types=src_types, tgt_types=tgt_types)
+    weights = from_state(
+        state, model, shared=is_shared(source.config), src_types=src_types, tgt_types=tgt_types
+    )
     weights, model = with_scale(weights, model, source.config)
 
     # A folder that this program wrote, once it has lost its begin mark, is like any other that
@@ -122,20 +123,12 @@ def _converted(source: Folder) -> _Converted:
     has_begin = POSITIONS in state
     if not has_begin:
         source = source._replace(numbering=None)
-
     # After the arrays, which have shown that the sizes in config.json are true.
-    separate = not shared and source.numbering is None
-    vocab = source.target_vocab if separate else source.vocab
-    start = start_of(source)
-    src = tgt = types_of(source, vocab, tgt_types, start, "target", saved_again=has_begin)
-    if not shared:
-        # A source has no begin mark, but its vocabulary may.
-        begin = source.vocab.get(MARKS[1])
-        src = types_of(source, source.vocab, src_types, begin, "source", saved_again=has_begin)
-    start = tgt.ids[PAD] if start is None else start
+    src, tgt, start = _types(source, src_types, tgt_types, saved_again=has_begin)
     params = unflatten_dict(renumbered(weights, model, src, tgt, start), sep="/")
-    files = (source.path / "source.spm", source.path / "target.spm")
-    vocabularies = Vocabularies(_vocabulary(files[0], src), _vocabulary(files[1], tgt))
+    vocabularies = Vocabularies(
+        _vocabulary(source.path / "source.spm", src), _vocabulary(source.path / "target.spm", tgt)
+    )
 
     search = generation.of_folder(
         source.generation,
@@ -150,8 +143,24 @@ def _converted(source: Folder) -> _Converted:
     return _Converted(config, params, vocabularies, src, tgt, start, notes)
 
 
+def _types(
+    source: Folder, src_types: int, tgt_types: int, *, saved_again: bool
+) -> tuple[Types, Types, int]:
+    """Both sides' types, and the folder's id of the type that the decoder begins with."""
+    shared = is_shared(source.config)
+    separate = not shared and source.numbering is None
+    vocab = source.target_vocab if separate else source.vocab
+    start = start_of(source)
+    src = tgt = types_of(source, vocab, tgt_types, start, "target", saved_again=saved_again)
+    if not shared:
+        # A source has no begin mark, but its vocabulary may.
+        begin = source.vocab.get(MARKS[BOS])
+        src = types_of(source, source.vocab, src_types, begin, "source", saved_again=saved_again)
+    return src, tgt, tgt.ids[PAD] if start is None else start
+
+
 def _notes(source: Folder, src_types: int, *, has_begin: bool) -> Iterator[str]:
-    """What is not imported of the folder's types."""
+    """Notes on tokens of the folder that are not imported."""
     for token, number in source.added.items():
         if number >= src_types:
             yield (

@@ -55,7 +55,7 @@ BIAS = "final_logits_bias"
 UNUSED = "<unused 0>"  # this program's padding in the folders that it writes
 _POSITIONS = {stack: f"model.{stack}.embed_positions.weight" for stack in STACKS}
 POSITIONS = _POSITIONS["decoder"]  # there, its first row holds the begin mark
-_BEGIN = "begin"  # what the decoder's first position adds to its sinusoid, in `from_state`
+_BEGIN = "begin"  # where `from_state` puts the vector that `_read_begin` returns
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,8 +73,8 @@ class Types:
 
 
 def model_config(config: Mapping[str, Any]) -> ModelConfig:
-    """The model that a `config.json` describes. Raises ExportError for what has no form here, and
-    KeyError, TypeError or ValueError for settings that are missing or of another type."""
+    """The model that a `config.json` describes. Raises ExportError for settings that have no form
+    here, and KeyError, TypeError or ValueError for those that are missing or of another type."""
     if problems := _unsupported(config):
         raise ExportError(f"config.json: not supported here: {'; '.join(problems)}")
     d_model = int(config["d_model"])
@@ -380,7 +380,7 @@ def _read_bias(reader: _Reader, types: int) -> Float[np.ndarray, " types"]:
 
 
 def _read_begin(reader: _Reader, width: int) -> Float[np.ndarray, " width"]:
-    """What the decoder's first position adds to its sinusoid.
+    """The vector that the decoder's first position adds to its sinusoid; zeros in most models.
 
     Raises ExportError if the positions of either side are no sinusoids.
     """

@@ -27,7 +27,7 @@ _SMALL_FILES = (
 
 
 class Folder(NamedTuple):
-    """What a folder holds besides its arrays."""
+    """A folder's content, without its arrays."""
 
     path: Path
     name: str

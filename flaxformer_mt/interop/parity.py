@@ -213,13 +213,13 @@ def _diverging(
 def _gap(
     reference: Reference, source: Sequence[int], ours: Sequence[int], theirs: Sequence[int]
 ) -> float:
-    """How far apart the log-probabilities of the first two tokens are that differ."""
+    """By how much the log-probabilities differ where the outputs have different tokens first."""
     our_tokens, their_tokens = [*ours, EOS], [*theirs, EOS]
     shorter = min(len(our_tokens), len(their_tokens))
     position = 0
     while position < shorter - 1 and our_tokens[position] == their_tokens[position]:
         position += 1
-    # The end mark added for scoring comes after what is read here.
+    # The end mark that is added for scoring comes after this position.
     prefixes = [our_tokens[: position + 1], their_tokens[: position + 1]]
     our_log_probs, their_log_probs = reference.log_probs([source, source], prefixes)
     return abs(float(our_log_probs[position] - their_log_probs[position]))

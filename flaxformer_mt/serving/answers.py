@@ -268,7 +268,7 @@ Schemas = Mapping[tuple[str, Mode], Json]  # of requests and answers, by path
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Operation:
-    """What a path does: POST if it takes a request, else GET."""
+    """The use of a path: by POST if it takes a request, else by GET."""
 
     summary: str
     answer: Any

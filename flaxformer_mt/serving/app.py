@@ -5,7 +5,7 @@ import asyncio
 import contextlib
 import hashlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from importlib.resources import files
 from typing import Any
 
@@ -46,16 +46,39 @@ _HEADERS = [
 _ALWAYS = frozenset({"/health", "/metrics"})
 
 
+class _Exchange:
+    """A request and its answer, which gets security headers."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._receive, self._send = receive, send
+        headers = Headers(scope=scope)
+        self._unread = "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
+        self.status = 0  # of the answer, once it begins
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        self._unread = self._unread and message.get("more_body", False)
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message["headers"] = [*message.get("headers", ()), *_HEADERS]
+            if self._unread:
+                message["headers"].append((b"connection", b"close"))
+        await self._send(message)
+
+
 class App:
     """Answers requests by `service`. `connections` gives the number of open ones; the server is
     `local` if only its own machine reaches it."""
 
     def __init__(self, service: Service, *, connections: Callable[[], int], local: bool) -> None:
-        settings, model = service.settings, service.model
+        settings = service.settings
+        model = service.model
         self.service = service
         self._connections = connections
         self._origins = Origins(settings.cors_origins, settings.allowed_hosts, local=local)
-        pages = (files("flaxformer_mt.serving") / "page").iterdir()
         routes = [
             Route("/translate", self._post(self._translate), methods=["POST"]),
             Route("/detect", self._post(self._detect), methods=["POST"]),
@@ -65,11 +88,7 @@ class App:
             Route("/openapi.json", _constant(openapi(service.reader))),
             Route("/health", self._health),
             Route("/metrics", self._metrics),
-            *(
-                Route(_PAGES.get(file.name, f"/page/{file.name}"), _asset(file.read_bytes(), kind))
-                for file in pages
-                if (kind := _KINDS.get(file.name.rpartition(".")[2]))
-            ),
+            *_page_routes(),
         ]
         self.paths = frozenset(route.path for route in routes)  # metrics count others as one
 
@@ -102,41 +121,26 @@ class App:
             return
         scope["app"] = self  # makes the router raise errors
         start = time.perf_counter()
-        status = 0
-        headers = Headers(scope=scope)
-        unread = "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
-
-        async def send_guarded(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                message["headers"] = [*message.get("headers", ()), *_HEADERS]
-                if unread:
-                    message["headers"].append((b"connection", b"close"))
-            await send(message)
-
-        async def receive_guarded() -> Message:
-            nonlocal unread
-            message = await receive()
-            unread = unread and message.get("more_body", False)
-            return message
-
+        exchange = _Exchange(scope, receive, send)
         metrics = self.service.metrics
         metrics.open_requests += 1
         try:
-            error = await self._error(scope, receive_guarded, send_guarded)
-            if error is not None and not status:
+            error = await self._error(scope, exchange.receive, exchange.send)
+            if error is not None and not exchange.status:
                 # CORS middleware would allow a preflight.
                 answer = error if scope["method"] == "OPTIONS" else self._readable(error)
-                await answer(scope, receive, send_guarded)
+                await answer(scope, receive, exchange.send)
         finally:
             metrics.open_requests -= 1
-            seconds = time.perf_counter() - start
-            path = scope["path"] if scope["path"] in self.paths else "other"
-            metrics.requests.labels(path, str(status)).inc()
-            metrics.request_seconds.labels(path).observe(seconds)
-            if self.service.settings.log != "quiet":
-                self.service.say(f"{scope['method'][:10]} {path} {status} {seconds * 1e3:.0f} ms")
+            self._record(scope, exchange.status, time.perf_counter() - start)
+
+    def _record(self, scope: Scope, status: int, seconds: float) -> None:
+        """Counts and logs an answered request."""
+        path = scope["path"] if scope["path"] in self.paths else "other"
+        self.service.metrics.requests.labels(path, str(status)).inc()
+        self.service.metrics.request_seconds.labels(path).observe(seconds)
+        if self.service.settings.log != "quiet":
+            self.service.say(f"{scope['method'][:10]} {path} {status} {seconds * 1e3:.0f} ms")
 
     async def _error(self, scope: Scope, receive: Receive, send: Send) -> Response | None:
         try:
@@ -224,6 +228,14 @@ def _constant(content: Any) -> Endpoint:
         return json_response(body)
 
     return send
+
+
+def _page_routes() -> Iterator[Route]:
+    for file in (files("flaxformer_mt.serving") / "page").iterdir():
+        kind = _KINDS.get(file.name.rpartition(".")[2])
+        if kind:
+            path = _PAGES.get(file.name, f"/page/{file.name}")
+            yield Route(path, _asset(file.read_bytes(), kind))
 
 
 def _asset(body: bytes, kind: str) -> Endpoint:

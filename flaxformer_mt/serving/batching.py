@@ -1,4 +1,4 @@
-"""Many requests, one model: a thread computes batches of what waits, so they grow with the load.
+"""Many requests, one model: a thread takes waiting items in batches, which grow with the load.
 
 Requests take turns sentence by sentence, so a long document delays a short question only by its
 share.
@@ -41,8 +41,8 @@ class Batcher:
     All methods belong to the event loop. Whenever nothing waits, the thread does a step of
     `prepare`, until it returns False; then `prepared` is called. If `run` fails for a batch of
     several requests, each is tried separately, so that one can't spoil the others. `failed` is
-    called with what ended the thread's work early: an Exception of `prepare`, or anything else,
-    such as SystemExit.
+    called with the error that ended the thread's work early: one of `prepare`, or one such as
+    SystemExit.
     """
 
     def __init__(

@@ -147,7 +147,7 @@ class Engine:
         batch = [
             Translated(sentence, translation, [None] * min(sentence.aligned, key.n_best))
             for sentence, translation in zip(sentences, translations, strict=False)
-        ]  # without what filled the batch
+        ]  # without the repetitions that filled it
         self._align_batch(batch)
         return batch
 

@@ -7,13 +7,13 @@ from collections.abc import Collection
 from flaxformer_mt.decoding.segments import split_to_fit
 from flaxformer_mt.sentences import Sentences, split_sentences
 
-LONGEST = 1000  # characters: about what models take at once
+LONGEST = 1000  # characters: about as many as models take at once
 _CODE = re.compile(r">>[^<>\s]+<<")
 
 
 @dataclasses.dataclass(frozen=True)
 class CodedSentences(Sentences):
-    """`codes` are what the model reads before each sentence."""
+    """`codes` has the code that the model reads before each sentence, or an empty text."""
 
     codes: tuple[str, ...]
 
@@ -47,7 +47,7 @@ def coded_sentences(
 
 
 def _parts(sentence: str, language: str) -> tuple[list[str], list[str]]:
-    """The parts of a sentence, and what is between them."""
+    """The parts of a sentence, and the text between them."""
     parts: list[str] = []
     between: list[str] = []
     end = 0

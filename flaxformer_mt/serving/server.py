@@ -60,7 +60,7 @@ def _sockets(connections: int) -> int:
 
 
 def allow_files(connections: int) -> None:
-    """Raises the process's limit of open files to what `connections` need, or SettingsError."""
+    """Lets the process open as many files as `connections` need. Raises SettingsError."""
     needed = _sockets(connections) + _OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if needed <= soft or soft == resource.RLIM_INFINITY:

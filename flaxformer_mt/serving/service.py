@@ -103,8 +103,8 @@ class Service:
             self._deadline = time.monotonic() + self.settings.drain_seconds
 
     async def stop(self) -> None:
-        """Returns when the model has done what was accepted, or time is over. It doesn't wait for a
-        model that only warms up, or that hangs: its thread can't be interrupted."""
+        """Returns when all accepted requests have their answers, or time is over. It doesn't wait
+        for a model that only warms up, or that hangs: its thread can't be interrupted."""
         self.begin_stop()
         only_preparing = self.batcher.only_preparing
         seconds = 0.0 if only_preparing else max(0.0, self._deadline - time.monotonic())
@@ -212,7 +212,7 @@ def _trace(error: BaseException, *, texts: bool) -> Iterator[str]:
 
 
 class Metrics:
-    """What `GET /metrics` shows; `waiting` gives the number of sentences in the queue."""
+    """The metrics of `GET /metrics`; `waiting` gives the number of sentences in the queue."""
 
     def __init__(self, model: ServedModel, waiting: Callable[[], int]) -> None:
         compiled = watch_compilations()

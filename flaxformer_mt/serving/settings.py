@@ -1,4 +1,4 @@
-"""What is served and how: the model as clients and the page may know it, and a server's limits.
+"""The served model, as clients and the page may know it, and the server's limits.
 
 The numeric fields of ServerSettings say how they are given on the command line; `serve` makes its
 flags from them.
@@ -156,7 +156,7 @@ def read_keys(text: str, name: str) -> frozenset[str]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ServedModel:
-    """What clients may know of the model. Languages are codes such as "en"."""
+    """The model, as far as clients may know it. Languages are codes such as "en"."""
 
     src_lang: str
     tgt_lang: str
