@@ -355,8 +355,8 @@ def _read_tables(
     if config.tie == "all":
         name = SHARED if SHARED in reader else TABLES["encoder"]
         source = target = reader.read(name, src_types, width)
-        for name in (SHARED, *TABLES.values()):
-            reader.check_tied(name, source)
+        for tied_name in (SHARED, *TABLES.values()):
+            reader.check_tied(tied_name, source)
     else:
         # Each side's own table if it has one, else the shared one.
         source, target = (

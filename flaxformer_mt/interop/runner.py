@@ -288,8 +288,8 @@ def main() -> None:
     """Standard input to standard output, line by line."""
     try:
         # Only line feeds end lines, so that every line has its translation.
-        text = sys.stdin.buffer.read().decode("utf-8").removeprefix("\ufeff")
-        lines = text.split("\n")
+        content = sys.stdin.buffer.read().decode("utf-8").removeprefix("\ufeff")
+        lines = content.split("\n")
         if lines[-1] == "":
             lines.pop()
         texts = Model(Path(__file__).parent).translate([line.rstrip("\r") for line in lines])

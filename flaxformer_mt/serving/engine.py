@@ -241,11 +241,11 @@ def warm_up(
     With `constraints` also searches with a few terms and forbidden phrases, which share programs.
     `progress` is called with the steps done, the number of steps, and a label of the last one.
 
-    Lengths are padded to powers of two and to one and a half times these. Sentences repeat a short
-    word of one to three tokens 5, 7, 11, 15, 23, 31 ... times, to meet each length. Which programs
-    a search needs depends on when its sentences end, so all are compiled before it runs. Longer
-    sentences, and perhaps sentences that are split, compile when they come. A length is skipped if
-    a single sentence of it has a shape that was met before.
+    Searches have few lengths: at most the powers of two and one and a half times these. Sentences
+    repeat a short word of one to three tokens 5, 7, 11, 15, 23, 31 ... times, to meet each length.
+    Which programs a search needs depends on when its sentences end, so all are compiled before it
+    runs. Longer sentences, and perhaps sentences that are split, compile when they come. A length
+    is skipped if a single sentence of it has a shape that was met before.
     """
     bounds = (bound for power in range(2, 20) for bound in (2**power * 3 // 2, 2**power * 2))
     lengths = [bound - 1 for bound in bounds if words and bound - 1 < words * 3 / 2]
