@@ -56,11 +56,12 @@ def sized_config(
         from flaxformer_mt.data.corpus.source import is_fetched
         from flaxformer_mt.data.prepare.sample import count_pairs
 
-        pairs, why = count_pairs(data), ""
-        if fetched := [corpus.name for corpus in data.train if is_fetched(corpus)]:
+        pairs, remark = count_pairs(data), ""
+        fetched = [corpus.name for corpus in data.train if is_fetched(corpus)]
+        if fetched:
             pairs = max(pairs, TYPICAL)
-            why = f"; data.train.{fetched[0]} isn't counted"
-        sized_by.append(f"sizes for {pairs:,} pairs{why}")
+            remark = f"; data.train.{fetched[0]} isn't counted"
+        sized_by.append(f"sizes for {pairs:,} pairs{remark}")
         return pairs
 
     config = configs.load_config(spec, overrides, recorded=recorded, count=count, tell=say)
@@ -92,8 +93,8 @@ def settled(
     init_from: str | None = None,
     load: Callable[..., ExperimentConfig] = sized_config,
 ) -> ExperimentConfig:
-    """What a command means: the config file's settings, those of the existing run, or those of the
-    run that it starts from."""
+    """The settings that a command asks for: of the config file, of the existing run, or of the run
+    that it starts from."""
     if has_record(run):
         if spec is None:
             return changed(run, overrides)
