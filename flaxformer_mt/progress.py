@@ -45,15 +45,15 @@ class Meter(contextlib.AbstractContextManager["Meter"]):
         self.lines += lines
         self.tokens += tokens
         self._size += size
-        now = self._clock()
+        moment = self._clock()
         if self._terminal:
-            if now - self._said >= _RENEW or not self._shown:
-                self._said = now
+            if moment - self._said >= _RENEW or not self._shown:
+                self._said = moment
                 sys.stderr.write(f"{_CLEAR}{self._what}: {self.describe_progress()}")
                 sys.stderr.flush()
                 self._shown = True
-        elif now - self._said >= self._every:
-            self._said = now
+        elif moment - self._said >= self._every:
+            self._said = moment
             self._report(f"{self._what}: {self.describe_progress()}")
 
     def say(self, line: str) -> None:
@@ -86,6 +86,7 @@ class Meter(contextlib.AbstractContextManager["Meter"]):
         text, done = self.describe(), self._share(self._size)
         if done is None:
             return text
+
         text += f", {done:.1%} of the input"
         before = self._share(self._skipped) or 0.0
         if done > before:
