@@ -161,7 +161,7 @@ class Workers:
         self._kinds = kinds
         self._class = ray.remote(_Worker)
         self._seats: dict[tuple[str, int], _Seat] = {}
-        self._pending: dict[Any, tuple[_Seat, _Job | None]] = {}  # by what Ray gives for a call
+        self._pending: dict[Any, tuple[_Seat, _Job | None]] = {}  # by call
         self._waiting: collections.deque[_Job] = collections.deque()
         self._deaths: collections.Counter[tuple[str, int]] = collections.Counter()  # in `begin`
         self._looked = 0.0  # when the machines were last counted
@@ -179,7 +179,7 @@ class Workers:
             self._wait()
 
     def map(self, items: Iterable[Any], ahead: int = AHEAD) -> Iterator[tuple[Any, Any]]:
-        """Each item and its result, in order. Raises what the work on an item raises.
+        """Each item and its result, in order. Raises the error of an item's work.
 
         At most `ahead` items for each worker are read before the first of them is yielded.
         """
@@ -295,14 +295,7 @@ class Workers:
             for number in range(devices // share if devices else 0):
                 place = (node["NodeID"], number)
                 if place not in self._seats and self._deaths[place] < DEATHS:
-                    seat = _Seat(
-                        place,
-                        node["NodeManagerAddress"],
-                        self._new_actor(place, _CLAIMS[kind](share)),
-                    )
-                    self._seats[place] = seat
-                    self._load(seat)
-                    new_seats.append(seat)
+                    new_seats.append(self._new_seat(node, place, _CLAIMS[kind](share)))
         self._report_recruits(new_seats, kind)
         self._alone = not self._seats
         self._looked = time.monotonic()
@@ -314,12 +307,18 @@ class Workers:
                 return kind
         return "CPU"
 
-    def _new_actor(self, place: tuple[str, int], claim: Mapping[str, Any]) -> Any:
-        node, _ = place
+    def _new_seat(
+        self, node: Mapping[str, Any], place: tuple[str, int], claim: Mapping[str, Any]
+    ) -> _Seat:
+        """Starts a worker on a machine; it begins to load."""
         strategy = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
-            node, soft=False
+            node["NodeID"], soft=False
         )
-        return self._class.options(**claim, scheduling_strategy=strategy).remote()
+        actor = self._class.options(**claim, scheduling_strategy=strategy).remote()
+        seat = _Seat(place, node["NodeManagerAddress"], actor)
+        self._seats[place] = seat
+        self._load(seat)
+        return seat
 
     def _report_recruits(self, seats: Sequence[_Seat], kind: str) -> None:
         if seats:

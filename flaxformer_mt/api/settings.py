@@ -117,7 +117,7 @@ def with_own_tokenizer(new: ExperimentConfig, source: ExperimentConfig) -> Exper
 
 
 def created(config: ExperimentConfig) -> ExperimentConfig:
-    """The config with what a run settles when it is created and then keeps."""
+    """The config with the settings that a run chooses when it is created and then keeps."""
     return dataclasses.replace(config, data=with_tokenizer(config.data))
 
 

@@ -299,7 +299,7 @@ class _Session:
             trackers = stack.enter_context(Trackers(say))
             processes.first(lambda: trackers.open(run, growing.tensorboard, config))
 
-            mesh_of(config)  # what it raises need not wait for the data
+            mesh_of(config)  # an impossible mesh is refused before data is prepared
             source = run_to_start_from(run, self.init_from, processes)
             processes.first(lambda: prepare_only(run, config, source))
             text = open_data(run)

@@ -132,7 +132,7 @@ def shard_content(shard: str, record: ShardRecord) -> Iterator[bytes]:
 
 
 def check_shard(shard: str, record: ShardRecord) -> None:
-    """Raises OutputError unless a finished shard is what its record describes."""
+    """Raises OutputError unless a finished shard is as its record describes it."""
     for _ in shard_content(shard, record):
         pass
 
@@ -492,7 +492,7 @@ class BucketSink(_Continued):
             path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Uploads what is committed, unless the output is finished."""
+        """Uploads committed output, unless the output is finished."""
         if self.kept:
             self._upload()
 

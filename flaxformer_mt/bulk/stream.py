@@ -51,7 +51,8 @@ class Made:
     tokens: int = 0
     sums: Mapping[str, float] = dataclasses.field(default_factory=dict)  # added over windows
     notes: Sequence[str] = ()  # for the user, about single lines
-    remarks: Mapping[str, Sequence[int]] = dataclasses.field(default_factory=dict)  # lines, by what
+    # Line numbers by remark, which is the end of a sentence that begins with "LINES lines".
+    remarks: Mapping[str, Sequence[int]] = dataclasses.field(default_factory=dict)
     error: Exception | None = None  # why a line was refused
 
 
@@ -97,12 +98,12 @@ def stream(
     window: int,
     meter: Meter,
 ) -> dict[str, float]:
-    """Writes what `work` makes of the lines, window by window; returns the sums.
+    """Writes the output of `work` for the lines, window by window; returns the sums.
 
     `work` yields windows in order and may read ahead. Continues output of the same `identity`.
-    Raises InputError and CorpusError with file and line, OutputError (also for another input than
-    before) and what `work` raises. At the end, also after an error, the meter says each remark with
-    the first lines that it is about.
+    Raises InputError and CorpusError with file and line, OutputError (also if the input has changed
+    since the output was begun) and the errors of `work`. At the end, also after an error, the meter
+    says each remark with the first lines that it is about.
     """
     done, digest = sink.begin(identity), hashlib.sha256()
     if done.lines:
@@ -240,8 +241,11 @@ class TranslateSettings:
     mbr: bool | None = None
 
     def check(self, translator: Translator) -> None:
-        """Raises DecodingError for what no line could have: terms and phrases that can't be
-        spelled, and constraints in a search that can't have any."""
+        """Raises DecodingError for settings that would fail with any line.
+
+        These are terms and phrases that can't be spelled, and constraints in a search that can't
+        have any.
+        """
         from flaxformer_mt.decoding.terminology import Terminology
 
         terminology = self.terminology
@@ -321,7 +325,7 @@ class TranslateSettings:
         return b"".join(output)
 
     def identity(self) -> dict[str, Any]:
-        """What a call must share to continue an output, as JSON."""
+        """The settings that a later call must share to continue an output, as JSON."""
         terms = self.terminology
         plain = dataclasses.asdict(dataclasses.replace(self, terminology=None))
         return plain | {"terminology": None if terms is None else terms.digest}

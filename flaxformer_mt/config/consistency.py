@@ -21,7 +21,7 @@ from flaxformer_mt.errors import nearest
 # PAD, BOS, EOS and UNK, which every vocabulary has.
 _MARKS = 4
 _WRITTEN_MARKS = ("<pad>", "<s>", "</s>", "<unk>")
-_LARGEST = 2**31 - 1  # what the libraries below take
+_LARGEST = 2**31 - 1  # the libraries that read settings take no larger integer
 _BLANK = re.compile(r"[\s\u2581]")  # U+2581 is SentencePiece's mark of a blank
 # Beyond these a score or a length overflows.
 LARGEST_DECODING = {
@@ -87,7 +87,7 @@ class CorpusSettings(NamedTuple):
     """The settings that a kind of corpus reads."""
 
     files: tuple[str, ...]  # names of files
-    contents: tuple[str, ...]  # others, which decide what the corpus holds
+    contents: tuple[str, ...]  # others that decide the corpus's content
     optional: tuple[str, ...] = ()
 
     @property

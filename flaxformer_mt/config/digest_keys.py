@@ -17,7 +17,7 @@ FIRST: dict[str, Any] = {
 
 
 def decides(key: str) -> Decides:
-    """What the setting under a dotted key decides, as in `schema.setting`."""
+    """The kind of outcome that the setting under a dotted key affects, as in `schema.setting`."""
     innermost: Decides = "training"
     for field in fields_along(key):
         innermost = field.metadata["decides"] or innermost

@@ -116,7 +116,7 @@ def _in_order(config: ConfigDict) -> dict[str, Any]:
             corpora, names = plain["data"][split], vars(config["data"][split])["_fields"]
             plain["data"][split] = {name: corpora[name] for name in names}
         except (KeyError, TypeError):
-            continue  # `_build` says what is wrong with it
+            continue  # `_build` refuses it
     return plain
 
 

@@ -48,7 +48,7 @@ class RunDirectory:
     config_file = _Inside("config.json")  # format version, resolved configuration, starts
     vocabulary = _Inside("vocabulary")  # SentencePiece models, the id table, digests
     data = _Inside("data")  # store manifest and token store
-    parts = _Inside("data.parts")  # what an interrupted `prepare --engine ray` has finished
+    parts = _Inside("data.parts")  # finished parts of an interrupted `prepare --engine ray`
     checkpoints = _Inside("checkpoints")  # Orbax steps, `average` and `damaged-STEP`
     shortlist = _Inside("shortlist.npz")  # likely target types of each source type, once learnt
     compiled = _Inside("compiled")  # in a bucket: programs for the run's accelerators

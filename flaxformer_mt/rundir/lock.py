@@ -182,7 +182,7 @@ class RemoteHolding(Holding):
 
 
 def _parsed(data: bytes, run: RunDirectory) -> dict[str, Any]:
-    """The content of a lock: its holder, and what that is doing."""
+    """The content of a lock, which names its holder; {} if it isn't readable yet."""
     try:
         content = parse_json(data, run.lock_file)
     except ValueError:  # read between its creation and the holder's writing
