@@ -170,7 +170,8 @@ class Workers:
 
     def start(self, begin: Begin) -> None:
         """Loads `begin` in every worker, also in later ones, in place of an earlier `begin`."""
-        self._begin, self.told = self._ray.put(begin), {}
+        self._begin = self._ray.put(begin)
+        self.told = {}
         for seat in self._seats.values():
             seat.begun = False
             self._load(seat)
@@ -183,7 +184,8 @@ class Workers:
 
         At most `ahead` items for each worker are read before the first of them is yielded.
         """
-        items, jobs = iter(items), collections.deque[_Job]()
+        items = iter(items)
+        jobs = collections.deque[_Job]()
         while True:
             room = max(0, ahead * max(1, len(self._seats)) - len(jobs))
             new = [_Job(item) for item in itertools.islice(items, room)]

@@ -29,8 +29,13 @@ class Meter(contextlib.AbstractContextManager["Meter"]):
 
         `report` takes lines; on a terminal the meter keeps its own line below them.
         """
-        self._what, self._unit, self._report, self._share = what, unit, report, share
-        self._terminal, self._clock, self._every = terminal, clock, every
+        self._what = what
+        self._unit = unit
+        self._report = report
+        self._share = share
+        self._terminal = terminal
+        self._clock = clock
+        self._every = every
         self.lines = self.tokens = 0
         self._shown = False
         self.begin(skipped=0)
@@ -83,7 +88,8 @@ class Meter(contextlib.AbstractContextManager["Meter"]):
 
     def describe_progress(self) -> str:
         """The same and, where the input's size is known, "12.5% of the input, 0:01:40 left"."""
-        text, done = self.describe(), self._share(self._size)
+        text = self.describe()
+        done = self._share(self._size)
         if done is None:
             return text
 

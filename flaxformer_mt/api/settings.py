@@ -17,7 +17,7 @@ from flaxformer_mt.config import (
     thaw,
 )
 from flaxformer_mt.config.languages import base_language
-from flaxformer_mt.config.load import apply_overrides, built_in_names, refuse_vain
+from flaxformer_mt.config.load import apply_overrides, built_in_names, refuse_unused
 from flaxformer_mt.config.presets import TYPICAL
 from flaxformer_mt.config.tokenizers import with_tokenizer
 from flaxformer_mt.rundir.checkpoint_choice import list_steps
@@ -56,7 +56,8 @@ def sized_config(
         from flaxformer_mt.data.corpus.source import is_fetched
         from flaxformer_mt.data.prepare.sample import count_pairs
 
-        pairs, remark = count_pairs(data), ""
+        pairs = count_pairs(data)
+        remark = ""
         fetched = [corpus.name for corpus in data.train if is_fetched(corpus)]
         if fetched:
             pairs = max(pairs, TYPICAL)
@@ -82,7 +83,7 @@ def changed(run: RunDirectory, overrides: Overrides) -> ExperimentConfig:
     thawed = thaw(recorded)
     apply_overrides(thawed, overrides)
     config = freeze(thawed, str(run.config_file))
-    refuse_vain(config, overrides, str(run), recorded=recorded)
+    refuse_unused(config, overrides, str(run), recorded=recorded)
     return config
 
 

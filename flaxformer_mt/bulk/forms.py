@@ -141,7 +141,8 @@ class Form:
     def _line(self, record: Record, hypothesis: Hypothesis, aligned: Alignment | None) -> str:
         score = [f"{hypothesis.score:.4f}"] if self.shown.scores else []
         links = [] if aligned is None else [str(aligned)]
-        text, columns = _as_column(hypothesis.text), list(record.columns)
+        text = _as_column(hypothesis.text)
+        columns = list(record.columns)
         if self.write == "text":
             if score or links or self.shown.n_best:
                 return "\t".join([*score, text, *links])

@@ -135,7 +135,8 @@ class TwoInputs(Iterator[bytes]):
     start = 0
 
     def __init__(self, src: Lines, tgt: Lines) -> None:
-        self._src, self._tgt = src, tgt
+        self._src = src
+        self._tgt = tgt
         self.name = f"{src.name}, {tgt.name}"
 
     @property
@@ -166,8 +167,11 @@ class Shard(Iterator[bytes]):
     """
 
     def __init__(self, lines: Lines | TwoInputs, start: int, stop: int, size: int) -> None:
-        self.name, self.start = lines.name, start
-        self._lines, self._stop, self._size = lines, stop, size
+        self.name = lines.name
+        self.start = start
+        self._lines = lines
+        self._stop = stop
+        self._size = size
         while lines.number < start and next(lines, None) is not None:
             pass
 

@@ -120,7 +120,8 @@ class ShardRecord:
 def shard_content(shard: str, record: ShardRecord) -> Iterator[bytes]:
     """A finished shard's bytes. Raises OutputError, before the first or after the last, if they
     aren't those that its record describes."""
-    path, tally = paths.as_path(shard), Tally()
+    path = paths.as_path(shard)
+    tally = Tally()
     with _explained(path, verb="read"):
         if isinstance(path, Path):  # before it is opened: a FIFO would wait for its writer
             _check(shard, record, {"bytes": regular_size(path)})
@@ -236,7 +237,10 @@ class _Continued(Sink):
         ends: Ends | None = None,
         whole: int | None = None,
     ) -> None:
-        self._record, self._restart, self._ends, self._whole = record, restart, ends, whole
+        self._record = record
+        self._restart = restart
+        self._ends = ends
+        self._whole = whole
         # Of the output of earlier calls; None if an earlier version wrote the record.
         self._proof: Any = None
 
@@ -270,7 +274,8 @@ class _Continued(Sink):
             version = record["format"]
             if version != FORMAT:
                 raise ValueError(f"has format {version}, but this program reads {FORMAT}")
-            done, output = Consumed(**record["consumed"]), int(record["output"])
+            done = Consumed(**record["consumed"])
+            output = int(record["output"])
             recorded: dict[str, Any] = dict(record["identity"])
             self._proof = record.get("proof")
         if not done.lines:
@@ -319,7 +324,8 @@ class FileSink(_Continued):
     ) -> None:
         super().__init__(Path(f"{path}.part.json"), restart, ends, whole)
         self._tally = Tally()
-        self._path, self._part = Path(path), Path(f"{path}.part")
+        self._path = Path(path)
+        self._part = Path(f"{path}.part")
 
     def begin(self, identity: Mapping[str, Any]) -> Consumed:
         with contextlib.ExitStack() as failing, _explained(self._path):
@@ -429,7 +435,8 @@ class BucketSink(_Continued):
         whole: int | None = None,
     ) -> None:
         with _explained(Path(path)):
-            self._path, self._folder = paths.as_path(path), paths.as_path(f"{path}.part")
+            self._path = paths.as_path(path)
+            self._folder = paths.as_path(f"{path}.part")
         super().__init__(self._folder / "state.json", restart, ends, whole)
         # Bytes uploaded; None if an earlier version, which counted none, began.
         self._size: int | None = 0
@@ -453,7 +460,8 @@ class BucketSink(_Continued):
         self._waiting += data
 
     def commit(self, consumed: Consumed) -> None:
-        self._consumed, self._committed = consumed, len(self._waiting)
+        self._consumed = consumed
+        self._committed = len(self._waiting)
         if len(self._waiting) >= PART or time.monotonic() - self._last >= EVERY:
             self._upload()
 
@@ -502,7 +510,8 @@ class BucketSink(_Continued):
             path = self._part(self._parts)
             with _explained(path, self._folder):
                 path.write_bytes(bytes(self._waiting[: self._committed]))
-                self._uploaded, self._parts = self._consumed, self._parts + 1
+                self._uploaded = self._consumed
+                self._parts += 1
                 if self._size is not None:
                     self._size += self._committed
                 self._write_record(self._uploaded, self._parts, self._size)
@@ -532,7 +541,9 @@ class ShardedSink(_Continued):
     ) -> None:
         super().__init__(paths.as_path(record), restart)
         self._check = check
-        self._stops, self._open, self._finished = stops, open_shard, 0
+        self._stops = stops
+        self._open = open_shard
+        self._finished = 0
         self._shard = Sink()
 
     def begin(self, identity: Mapping[str, Any]) -> Consumed:

@@ -59,7 +59,8 @@ class Made:
 def windows(lines: Lines | TwoInputs | Shard, *, window: int) -> Iterator[Window]:
     """The lines, `window` or `WINDOW_BYTES` at a time, the same for a call that resumes."""
     while True:
-        current, size = Window(lines.name, lines.number + 1, []), 0
+        current = Window(lines.name, lines.number + 1, [])
+        size = 0
         try:
             while len(current.lines) < window and size < WINDOW_BYTES:
                 current.lines.append(next(lines))
@@ -105,7 +106,8 @@ def stream(
     since the output was begun) and the errors of `work`. At the end, also after an error, the meter
     says each remark with the first lines that it is about.
     """
-    done, digest = sink.begin(identity), hashlib.sha256()
+    done = sink.begin(identity)
+    digest = hashlib.sha256()
     if done.lines:
         _skip(lines, done.lines, digest)
         if digest.hexdigest() != done.sha256:
@@ -202,7 +204,8 @@ def made_of(window: Window, parse: Callable[[bytes], T], make: Callable[[list[T]
 
     It ends before the first line that `parse` or `make` refuses, with the reason as its `error`.
     """
-    records, error = [], window.error
+    records = []
+    error = window.error
     for number, line in enumerate(window.lines, start=window.first):
         try:
             records.append(parse(line))
@@ -266,7 +269,8 @@ class TranslateSettings:
 
     def _translated(self, window: Window, translator: Translator, records: list[Record]) -> Made:
         translations = self._translations(window, translator, records)
-        notes, several = [], []
+        notes = []
+        several = []
         for number, translation in enumerate(translations, start=window.first):
             if translation.split:
                 notes.append(f"{window.name}:{number}: too long: translated in pieces")

@@ -158,7 +158,8 @@ def _too_large(config: ExperimentConfig, settings: Mapping[str, Any]) -> Iterato
 
 
 def _unequal_beam_groups(config: ExperimentConfig) -> Iterator[str]:
-    beam_size, groups = config.decoding.beam_size, config.decoding.diverse_groups
+    beam_size = config.decoding.beam_size
+    groups = config.decoding.diverse_groups
     if groups > 0 and beam_size % groups:
         yield (
             f"'decoding.beam_size' = {beam_size} must be divisible by "
@@ -175,7 +176,8 @@ def _model(config: ExperimentConfig) -> Iterator[str]:
 
 
 def _filters(config: ExperimentConfig) -> Iterator[str]:
-    filters, longest = config.data.filter, config.model.max_length
+    filters = config.data.filter
+    longest = config.model.max_length
     if filters.max_length > longest:
         yield (
             f"'data.filter.max_length' = {filters.max_length} must be at most "
@@ -261,7 +263,8 @@ def _held_out_text(data: DataConfig) -> Iterator[str]:
 
 
 def _batches(config: ExperimentConfig) -> Iterator[str]:
-    batch, accumulation = config.data.batch, config.training.optimizer.accumulation
+    batch = config.data.batch
+    accumulation = config.training.optimizer.accumulation
     if accumulation > 0 and batch.multiple % accumulation:
         yield (
             f"'data.batch.multiple' = {batch.multiple} must be divisible by "
@@ -305,10 +308,10 @@ def unused_settings(config: ExperimentConfig, overrides: Iterable[str] = ()) -> 
         yield f"'training.patience' = {training.patience} needs 'training.validate_every' > 0"
 
     yield from contradicted(config.data)
-    yield from _vain_in_corpora(config.data)
+    yield from _misplaced_in_corpora(config.data)
 
 
-def _vain_in_corpora(data: DataConfig) -> Iterator[str]:
+def _misplaced_in_corpora(data: DataConfig) -> Iterator[str]:
     for key, corpus in _corpora(data):
         if corpus.weight and not key.startswith("data.train."):
             yield f"'{key}.weight' = {corpus.weight}: only training corpora have weights"
@@ -327,7 +330,8 @@ class _Unused(NamedTuple):
 
 def _of_other_schedule(schedule: ScheduleConfig) -> Iterator[_Unused]:
     for kind, name in (("paper", "factor"), ("peak", "peak")):
-        key, number = f"training.schedule.{name}", getattr(schedule, name)
+        key = f"training.schedule.{name}"
+        number = getattr(schedule, name)
         if kind != schedule.kind and number != getattr(ScheduleConfig, name):
             yield _Unused(
                 key,

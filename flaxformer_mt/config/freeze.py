@@ -113,7 +113,8 @@ def _in_order(config: ConfigDict) -> dict[str, Any]:
     plain: dict[str, Any] = config.to_dict()
     for split in ("train", "test"):
         try:
-            corpora, names = plain["data"][split], vars(config["data"][split])["_fields"]
+            corpora = plain["data"][split]
+            names = vars(config["data"][split])["_fields"]
             plain["data"][split] = {name: corpora[name] for name in names}
         except (KeyError, TypeError):
             continue  # `_build` refuses it

@@ -165,7 +165,8 @@ def contradicted(data: DataConfig) -> Iterator[str]:
     """A language that all files' endings contradict. Another code of the same one does not."""
     known = {_same(code) for code in SCRIPT_OF}
     for side in _DEFAULTS:
-        code, hints = getattr(data, f"{side}_lang"), _hints(data, side)
+        code = getattr(data, f"{side}_lang")
+        hints = _hints(data, side)
         language = _same(code)
         if not hints or language not in known or language in hints:
             continue
@@ -293,7 +294,8 @@ def _code_of(text: str) -> str | None:
     match = _CODE.fullmatch(text)
     if match is None or _is_pair(text):
         return None
-    language, script = match[1], (match[2] or "").capitalize()
+    language = match[1]
+    script = (match[2] or "").capitalize()
     short = base_language(language)
     is_known = short in SCRIPT_OF
     if is_known and len(language) == 2:

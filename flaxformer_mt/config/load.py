@@ -40,9 +40,8 @@ BUILT_IN = [parent / "configs" for parent in Path(__file__).parents[1:3]]
 
 def built_in_names() -> list[str]:
     """Names of the package's config files."""
-    return sorted(
-        {p.stem for folder in BUILT_IN for p in folder.glob("*.py") if p.stem != "__init__"}
-    )
+    names = {path.stem for folder in BUILT_IN for path in folder.glob("*.py")}
+    return sorted(names - {"__init__"})
 
 
 def find_config(name: str) -> Path:
@@ -67,12 +66,13 @@ def load_config(
     count: Callable[[DataConfig], int] | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> ExperimentConfig:
-    """`FILE[:variant]` and overrides, `a.b=value` or `{"a.b": value}`, to a frozen config.
+    """The frozen config of `FILE[:variant]` with overrides, `a.b=value` or `{"a.b": value}`.
 
-    Unused settings are allowed if `recorded`, a resumed run's, has them. With `sizes` = "corpus",
-    settings that nothing sets are as recorded, or `sized` by the `count` of pairs, else for
-    `TYPICAL` pairs. `tell` is called with what is assumed of the text's languages. Raises
-    ConfigError naming file or override, key and nearest valid name.
+    `recorded` is the config of a run to resume; settings that it has may be unused. With `sizes` =
+    "corpus", the settings of `sized` that neither file nor overrides set are as recorded, or chosen
+    for the `count` of pairs, else for `TYPICAL` pairs. `tell` gets a sentence if the text's
+    languages are assumed. Raises ConfigError, which names file or override, key and nearest valid
+    name.
     """
     config = _of_file(spec)
     free = _free_sizes(config, overrides)  # before an override can set a default on purpose
@@ -90,11 +90,14 @@ def load_config(
     frozen = _with_position_scale(freeze(config, spec), recorded)
     if recorded is not None:
         frozen = _ordered_as(recorded, frozen)
-    refuse_vain(frozen, overrides, spec, recorded=recorded)
+    refuse_unused(frozen, overrides, spec, recorded=recorded)
 
     if tell is not None and recorded is None:
-        set_languages = {name: config.data[name] for name in ("src_lang", "tgt_lang")}
-        if assumption := assumed(dataclasses.replace(frozen.data, **set_languages)):
+        settings = config.data  # in which a language that isn't set is still empty
+        assumption = assumed(
+            dataclasses.replace(frozen.data, src_lang=settings.src_lang, tgt_lang=settings.tgt_lang)
+        )
+        if assumption:
             tell(assumption)
     return frozen
 
@@ -179,7 +182,7 @@ def _ordered_as(recorded: ExperimentConfig, config: ExperimentConfig) -> Experim
     return dataclasses.replace(config, data=dataclasses.replace(config.data, train=tuple(train)))
 
 
-def refuse_vain(
+def refuse_unused(
     config: ExperimentConfig,
     overrides: Iterable[str],
     origin: str,
@@ -267,7 +270,8 @@ def _reset_excluded(config: ConfigDict, overridden: Sequence[str]) -> None:
     They come from the config file, or from the run whose settings these are.
     """
     _reset_excluded_text(config.data, overridden)
-    batch, vocabulary = config.data.batch, config.data.vocabulary
+    batch = config.data.batch
+    vocabulary = config.data.vocabulary
     if _is_set("data.batch.form", overridden) and batch.form == "bucket":
         for name in ("src_length", "tgt_length"):
             if not _is_set(f"data.batch.{name}", overridden):
@@ -325,12 +329,14 @@ class _Override:
     def apply(self, config: ConfigDict) -> None:
         """Sets it in place. Raises ConfigError."""
         annotation: Any = ExperimentConfig  # of `node`
-        node, names = config, self.key.split(".")
+        node = config
+        names = self.key.split(".")
         for depth, name in enumerate(names, start=1):
             if is_corpora(annotation):
                 if name not in node:
                     node[name] = corpus()
-                annotation, node = CorpusConfig, node[name]
+                annotation = CorpusConfig
+                node = node[name]
                 continue
 
             annotations = field_types(annotation)

@@ -80,7 +80,8 @@ def check_push(name: str) -> None:
 
 def push(folder: str | os.PathLike[str], name: str) -> str:
     """Uploads a folder to the model ORG/NAME, new or not; returns its page. Raises HubError."""
-    api, message = _library().HfApi(), "Exported by flaxformer-mt"
+    api = _library().HfApi()
+    message = "Exported by flaxformer-mt"
     try:
         with _explained(name):
             page = api.create_repo(name, repo_type="model", exist_ok=True)

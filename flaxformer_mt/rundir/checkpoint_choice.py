@@ -411,7 +411,8 @@ def _mean_parameters(run: RunDirectory, steps: Sequence[int]) -> dict[str, Any]:
         arrays = jax.tree.map(np.asarray, read_weights(run.checkpoints / str(step)))
         form = jax.tree.map(lambda array: (array.shape, str(array.dtype)), arrays)
         if total is None:
-            total, first_form = jax.tree.map(lambda array: array.astype(np.float64), arrays), form
+            total = jax.tree.map(lambda array: array.astype(np.float64), arrays)
+            first_form = form
             continue
         if form != first_form:
             raise CheckpointError(

@@ -158,7 +158,8 @@ def check_form(
         )
 
     for path, leaf in expected.items():
-        shape, dtype = tuple(stored[path]["shape"]), stored[path]["dtype"]
+        shape = tuple(stored[path]["shape"])
+        dtype = stored[path]["dtype"]
         if (shape, dtype) != (tuple(leaf.shape), str(leaf.dtype)):
             raise CheckpointError(
                 f"{folder}: {name}: {path} is {dtype}{list(shape)}, but "

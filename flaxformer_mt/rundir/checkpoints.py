@@ -98,7 +98,8 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         except Exception as error:
             self._failed(error)
         if not self._has_saved:
-            self._has_saved, self._unproven = True, snapshot.step
+            self._has_saved = True
+            self._unproven = snapshot.step
         return True
 
     def wait(self) -> None:
@@ -230,7 +231,8 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
 
     def _failed(self, error: Exception) -> None:
         """Closes the manager, which is unusable after a failure; the next call makes a new one."""
-        self._has_saved, self._unproven = False, None
+        self._has_saved = False
+        self._unproven = None
         try:
             self._close_manager()
         except Exception as second:
@@ -339,7 +341,8 @@ def _read(folder: Path, abstract: Mapping[str, Any]) -> Snapshot:
 
 def _free_name(directory: Path, name: str) -> Path:
     """`directory/NAME`, or with the first number from 2 that isn't taken: `directory/NAME-2`."""
-    path, number = directory / name, 2
+    path = directory / name
+    number = 2
     while path.exists():
         path = directory / f"{name}-{number}"
         number += 1

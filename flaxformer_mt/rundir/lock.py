@@ -94,7 +94,8 @@ class RemoteHolding(Holding):
         bucket, _, name = str(run.lock_file).removeprefix("gs://").partition("/")
         client = asking(run.lock_file, "reached", lambda: storage.Client(project=None))
         self._blob = client.bucket(bucket).blob(name)
-        self._run, self._beat = run, beat
+        self._run = run
+        self._beat = beat
         self._content = {"pid": os.getpid(), "host": socket.gethostname(), "doing": doing}
         self._content["token"] = uuid.uuid4().hex
         self._generation = 0  # last seen; 0: no lock

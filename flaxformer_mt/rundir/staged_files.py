@@ -32,7 +32,9 @@ class StagedFiles(GrowingFiles):
         self, run: RunDirectory, folder: Path, report: Callable[[str], None], holding: Holding
     ) -> None:
         super().__init__(folder)
-        self._run, self._report, self._holding = run, report, holding
+        self._run = run
+        self._report = report
+        self._holding = holding
         self._sent: dict[Path, tuple[int, int]] = {}  # size and time of change when last uploaded
         self._lock = threading.Lock()
         self._ended = threading.Event()
