@@ -92,14 +92,19 @@ def preparing(run: RunDirectory) -> Iterator[Path]:
         yield work
         for name in absent:
             if (work / name / INDEX[name]).exists():
-                if is_primary():
-                    upload_folder(work / name, run.path / name)
-                with _usable():
-                    place = _place_of(_listed(work / name))
-                    if not place.exists():
-                        (work / name).rename(place)
+                _publish(work / name, run.path / name)
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def _publish(local: Path, remote: Path) -> None:
+    """Uploads a new folder, and moves it into the cache."""
+    if is_primary():
+        upload_folder(local, remote)
+    with _usable():
+        place = _place_of(_listed(local))
+        if not place.exists():
+            local.rename(place)
 
 
 def upload_folder(local: Path, remote: Path) -> None:
