@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-EVERY = 10.0  # seconds between lines without a terminal
+REPORT_EVERY = 10.0  # seconds between lines without a terminal
 _RENEW = 0.2  # seconds between updates of the line on a terminal
 _CLEAR = "\r\x1b[K"
 
@@ -23,7 +23,7 @@ class Meter(contextlib.AbstractContextManager["Meter"]):
         unit: str = "lines",
         terminal: bool = False,
         clock: Callable[[], float] = time.monotonic,
-        every: float = EVERY,
+        every: float = REPORT_EVERY,
     ) -> None:
         """`share` gives the share of the input that a size is, in the units of `advance`.
 

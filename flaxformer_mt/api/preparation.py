@@ -14,7 +14,7 @@ from flaxformer_mt.data.sampling import resampler_for
 from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.rundir import RunDirectoryError, layout
-from flaxformer_mt.rundir.cache import INDEX, local_copy, preparing
+from flaxformer_mt.rundir.cache import INDEX_FILES, local_copy, preparing
 from flaxformer_mt.rundir.checkpoint_choice import list_steps
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import exists, explained
@@ -46,7 +46,7 @@ def prepared(
     Takes the vocabulary of `source`, another run; a `cluster` does the work. Raises as
     `data.prepare`, and RunDirectoryError for a trained run without its vocabulary.
     """
-    if list_steps(run.checkpoints) and not exists(run.vocabulary / INDEX["vocabulary"]):
+    if list_steps(run.checkpoints) and not exists(run.vocabulary / INDEX_FILES["vocabulary"]):
         # A newly trained one's ids would mean nothing to the model.
         raise RunDirectoryError(
             f"{run.vocabulary}: missing, but the checkpoints need it: restore it from a copy"
@@ -57,7 +57,7 @@ def prepared(
     from flaxformer_mt.data.prepare.make import prepare
 
     with preparing(run) as folder:
-        if source is not None and not (folder / "vocabulary" / INDEX["vocabulary"]).exists():
+        if source is not None and not (folder / "vocabulary" / INDEX_FILES["vocabulary"]).exists():
             # Verified and written aside: half a vocabulary would be taken for the run's.
             vocabularies_of(source).save(folder / "vocabulary")
         yield prepare(

@@ -24,9 +24,9 @@ from flaxformer_mt.files.atomic import open_in_place
 from flaxformer_mt.files.reading import regular_size
 from flaxformer_mt.rundir import RunDirectoryError, paths
 
-FORMAT = 2  # of the record
-EVERY = 60.0  # seconds between uploads
-PART = 1 << 23  # bytes that are uploaded earlier
+RECORD_FORMAT = 2
+UPLOAD_EVERY = 60.0  # seconds between uploads
+UPLOAD_BYTES = 1 << 23  # output that is uploaded earlier
 _CHUNK = 1 << 20  # bytes
 
 
@@ -254,7 +254,7 @@ class _Continued(Sink):
         paths.write_json(
             self._record,
             {
-                "format": FORMAT,
+                "format": RECORD_FORMAT,
                 "identity": self._identity,
                 "output": output,
                 "consumed": dataclasses.asdict(consumed),
@@ -272,8 +272,8 @@ class _Continued(Sink):
             return Consumed(), 0
         with paths.document(self._record, "start over with --restart") as record:
             version = record["format"]
-            if version != FORMAT:
-                raise ValueError(f"has format {version}, but this program reads {FORMAT}")
+            if version != RECORD_FORMAT:
+                raise ValueError(f"has format {version}, but this program reads {RECORD_FORMAT}")
             done = Consumed(**record["consumed"])
             output = int(record["output"])
             recorded: dict[str, Any] = dict(record["identity"])
@@ -462,7 +462,7 @@ class BucketSink(_Continued):
     def commit(self, consumed: Consumed) -> None:
         self._consumed = consumed
         self._committed = len(self._waiting)
-        if len(self._waiting) >= PART or time.monotonic() - self._last >= EVERY:
+        if len(self._waiting) >= UPLOAD_BYTES or time.monotonic() - self._last >= UPLOAD_EVERY:
             self._upload()
 
     def finish(self) -> None:

@@ -109,7 +109,7 @@ CORPUS_SETTINGS = {
     "synthetic": CorpusSettings((), ("split", "size")),
 }
 TRACKERS = ("tensorboard", "wandb", "mlflow")
-SPLITS = ("train", "valid", "test")  # of the built-in grammar
+GRAMMAR_SPLITS = ("train", "valid", "test")  # of the built-in grammar
 # By setting of the vocabulary.
 _NEEDED_FOR_BRACKETS = {"shared": True, "byte_fallback": True, "sampling": 0.0}
 
@@ -287,7 +287,7 @@ def _corpus(key: str, corpus: CorpusConfig) -> Iterator[str]:
     if corpus.kind == "synthetic":
         if corpus.size < 1:
             yield f"'{key}.size' must be at least 1 for the built-in grammar"
-        if corpus.split not in SPLITS:
+        if corpus.split not in GRAMMAR_SPLITS:
             yield f"'{key}.split' = '{corpus.split}' must be train, valid or test"
 
 
@@ -355,7 +355,7 @@ def _of_other_corpora(data: DataConfig) -> Iterator[_Unused]:
                     f"'{corpus.kind}' (only on {kinds})",
                 )
         # A plain name doesn't ask for part of a corpus.
-        if "split" not in known and corpus.split not in SPLITS:
+        if "split" not in known and corpus.split not in GRAMMAR_SPLITS:
             yield _Unused(
                 f"{key}.split",
                 f"'{key}.split' = {corpus.split!r}: a corpus of kind '{corpus.kind}' is read "

@@ -30,8 +30,9 @@ from flaxformer_mt.rundir.paths import (
     is_remote,
 )
 
-INDEX = {"vocabulary": "vocabulary.json", "data": "manifest.json"}
-FILES = "files.json"
+# Uploaded last: with its index, a folder is complete.
+INDEX_FILES = {"vocabulary": "vocabulary.json", "data": "manifest.json"}
+FILE_LIST = "files.json"  # every file's size and sha256
 
 
 def cache_folder() -> Path:
@@ -51,7 +52,7 @@ def local_copy(folder: Path) -> Path:
         return folder
     if not _is_complete(folder):
         raise RunDirectoryError(
-            f"{folder}: incomplete (no {INDEX[folder.name]}); run `prepare --workdir "
+            f"{folder}: incomplete (no {INDEX_FILES[folder.name]}); run `prepare --workdir "
             f"{folder.parent}`"
         )
     files = asking(folder, "read", lambda: _described(folder))
@@ -78,7 +79,7 @@ def preparing(run: RunDirectory) -> Iterator[Path]:
     if not is_remote(run.path):
         yield run.path
         return
-    absent = [name for name in INDEX if not _is_complete(run.path / name)]
+    absent = [name for name in INDEX_FILES if not _is_complete(run.path / name)]
     # One for each run: the next process clears the remains of a killed one.
     key = hashlib.sha256(str(run.path).encode()).hexdigest()
     work = cache_folder() / f"preparing-{key[:16]}"
@@ -87,11 +88,11 @@ def preparing(run: RunDirectory) -> Iterator[Path]:
         (cache_folder() / "folders").mkdir(parents=True, exist_ok=True)
         work.mkdir()
     try:
-        for name in INDEX.keys() - absent:
+        for name in INDEX_FILES.keys() - absent:
             (work / name).symlink_to(local_copy(run.path / name))
         yield work
         for name in absent:
-            if (work / name / INDEX[name]).exists():
+            if (work / name / INDEX_FILES[name]).exists():
                 _publish(work / name, run.path / name)
     finally:
         shutil.rmtree(work, ignore_errors=True)
@@ -115,11 +116,11 @@ def upload_folder(local: Path, remote: Path) -> None:
         with explained(remote / name, "written"):
             copy(local / name, remote / name)
 
-    index = INDEX[remote.name]
+    index = INDEX_FILES[remote.name]
     _at_once(functools.partial(upload, name) for name in files if name != index)
     listed = json.dumps({"files": files}, indent=2).encode()
-    with explained(remote / FILES, "written"):
-        (remote / FILES).write_bytes(listed)
+    with explained(remote / FILE_LIST, "written"):
+        (remote / FILE_LIST).write_bytes(listed)
     upload(index)
 
 
@@ -129,7 +130,7 @@ def _at_once(actions: Iterable[Callable[[], Any]]) -> None:
 
 
 def _is_complete(folder: Path) -> bool:
-    return exists(folder / INDEX[folder.name])
+    return exists(folder / INDEX_FILES[folder.name])
 
 
 def _described(folder: Path) -> dict[str, Any]:
@@ -137,8 +138,8 @@ def _described(folder: Path) -> dict[str, Any]:
 
     For a folder that was copied by other means, only JSON files have a sha256.
     """
-    if (folder / FILES).exists():
-        return dict(load_json(folder / FILES)["files"])
+    if (folder / FILE_LIST).exists():
+        return dict(load_json(folder / FILE_LIST)["files"])
     return _listed(folder, digested=".json")
 
 
@@ -183,8 +184,8 @@ def _fetch(remote: Path, local: Path, expected: dict[str, Any]) -> None:
         actual = local.stat().st_size if property_name == "size" else _sha256(local)
         if actual != recorded:
             raise RunDirectoryError(
-                f"{remote}: has {property_name} {actual}, but {FILES} says {recorded}; upload the "
-                "folder again"
+                f"{remote}: has {property_name} {actual}, but {FILE_LIST} says {recorded}; "
+                "upload the folder again"
             )
 
 
