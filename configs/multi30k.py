@@ -89,7 +89,7 @@ def get_config(variant: str = "tiny") -> ConfigDict:
         config.model.dtype = "auto"
 
     config.decoding.beam_size = 5
-    # The published run's own, to be held beside it; not the best on the validation set (above).
+    # As in the published run, to be compared with it; not the best on the validation set (above).
     config.decoding.length_norm = "average"
     config.decoding.length_penalty = 1.0
     return config

@@ -109,11 +109,11 @@ def _small(config: ConfigDict) -> None:
     config.model.d_v = 48
     config.model.dropout = 0.1
 
-    # Leaves are the words themselves: a search of trees says those that come next, and no others.
+    # Leaves are the words themselves: a search of trees allows only the word that comes next.
     config.data.vocabulary.shared = True
     config.data.vocabulary.byte_fallback = True
     config.data.vocabulary.tgt_types = "brackets"
-    config.data.vocabulary.tgt_words = tuple(each for each in penn_tokens() if each[0] in "()")
+    config.data.vocabulary.tgt_words = tuple(token for token in penn_tokens() if token[0] in "()")
     config.data.vocabulary.size = 4000
     config.model.tie = "all"
     # Two trees in a thousand are longer; rows of twice that would make batches of twice the size.
@@ -121,7 +121,7 @@ def _small(config: ConfigDict) -> None:
     config.data.batch.tokens = 1024
     config.data.batch.multiple = 4
 
-    # Of the paper's forms the one that bears a high learning rate early: the training is short.
+    # Pre-norm bears a high learning rate early, and the training is short.
     config.model.norm = "pre"
     config.training.steps = 32_000
     config.training.label_smoothing = 0.0

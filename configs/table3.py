@@ -31,7 +31,7 @@ from ml_collections import ConfigDict
 
 from flaxformer_mt.config import paper_big, paper_wmt14
 
-# What each row changes in the base model.
+# Each row's changes to the base model.
 ROWS: dict[str, dict[str, Any]] = {
     "base": {},
     "a_h1": {"model.num_heads": 1, "model.d_k": 512, "model.d_v": 512},
@@ -62,7 +62,7 @@ def get_config(variant: str = "base") -> ConfigDict:
         raise ValueError(f"unknown variant '{variant}'; valid variants: {', '.join(ROWS)}")
     config = paper_wmt14("de")
     config.name = f"Table 3 {variant}"
-    # A copy: other validation text is no other test set.
+    # A copy: an override of the validation text must not change the test set.
     newstest2013 = config.data.valid.copy_and_resolve_references()
     config.data.test = ConfigDict({"newstest2013": newstest2013})
     if variant == "big":

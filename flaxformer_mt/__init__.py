@@ -6,8 +6,8 @@
     fm.train(config, "runs/mine")
     fm.Translator.load("runs/mine").translate("The old dog sleeps.").text
 
-What is named here is loaded when it is first used: the import itself takes no time, and settings
-load without JAX.
+A name is loaded when it is first used: the import itself takes no time, and settings load without
+JAX.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ _ROOMS = {
 def __getattr__(name: str) -> Any:
     if name not in _ROOMS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(importlib.import_module(f"{__name__}.{_ROOMS[name]}"), name)
-    globals()[name] = found
-    return found
+    attribute = getattr(importlib.import_module(f"{__name__}.{_ROOMS[name]}"), name)
+    globals()[name] = attribute
+    return attribute
 
 
 def __dir__() -> list[str]:

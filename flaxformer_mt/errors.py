@@ -44,7 +44,7 @@ def nearest(name: str, valid: Iterable[str]) -> str:
 
 
 def program() -> str:
-    """What the user typed to start this program; `launch/local.sh` sets it."""
+    """The command that starts this program, as the user types it; `launch/local.sh` sets it."""
     return shlex.quote(os.environ.get("FLAXFORMER_PROGRAM", "flaxformer-mt"))
 
 

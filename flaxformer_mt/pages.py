@@ -52,10 +52,10 @@ def table(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]]) ->
     """Plain texts as a scrolling HTML table; first cells are headings."""
     head = "".join(f'<th scope="col">{text(cell)}</th>' for cell in header)
     body = "".join(
-        f'<tr><th scope="row">{text(first)}</th>'
-        + "".join(f"<td>{text(cell)}</td>" for cell in rest)
+        f'<tr><th scope="row">{text(heading)}</th>'
+        + "".join(f"<td>{text(cell)}</td>" for cell in cells)
         + "</tr>"
-        for first, *rest in rows
+        for heading, *cells in rows
     )
     return (
         f'<div class="wide" role="region" aria-label="{caption}" tabindex="0"><table>'

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-EVERY = 10.0  # seconds between lines without a terminal
+REPORT_EVERY = 10.0  # seconds between lines without a terminal
 _RENEW = 0.2  # seconds between updates of the line on a terminal
 _CLEAR = "\r\x1b[K"
 
@@ -23,14 +23,19 @@ class Meter(contextlib.AbstractContextManager["Meter"]):
         unit: str = "lines",
         terminal: bool = False,
         clock: Callable[[], float] = time.monotonic,
-        every: float = EVERY,
+        every: float = REPORT_EVERY,
     ) -> None:
         """`share` gives the share of the input that a size is, in the units of `advance`.
 
         `report` takes lines; on a terminal the meter keeps its own line below them.
         """
-        self._what, self._unit, self._report, self._share = what, unit, report, share
-        self._terminal, self._clock, self._every = terminal, clock, every
+        self._what = what
+        self._unit = unit
+        self._report = report
+        self._share = share
+        self._terminal = terminal
+        self._clock = clock
+        self._every = every
         self.lines = self.tokens = 0
         self._shown = False
         self.begin(skipped=0)
@@ -45,15 +50,15 @@ class Meter(contextlib.AbstractContextManager["Meter"]):
         self.lines += lines
         self.tokens += tokens
         self._size += size
-        now = self._clock()
+        moment = self._clock()
         if self._terminal:
-            if now - self._said >= _RENEW or not self._shown:
-                self._said = now
+            if moment - self._said >= _RENEW or not self._shown:
+                self._said = moment
                 sys.stderr.write(f"{_CLEAR}{self._what}: {self.describe_progress()}")
                 sys.stderr.flush()
                 self._shown = True
-        elif now - self._said >= self._every:
-            self._said = now
+        elif moment - self._said >= self._every:
+            self._said = moment
             self._report(f"{self._what}: {self.describe_progress()}")
 
     def say(self, line: str) -> None:
@@ -83,9 +88,11 @@ class Meter(contextlib.AbstractContextManager["Meter"]):
 
     def describe_progress(self) -> str:
         """The same and, where the input's size is known, "12.5% of the input, 0:01:40 left"."""
-        text, done = self.describe(), self._share(self._size)
+        text = self.describe()
+        done = self._share(self._size)
         if done is None:
             return text
+
         text += f", {done:.1%} of the input"
         before = self._share(self._skipped) or 0.0
         if done > before:

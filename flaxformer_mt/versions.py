@@ -28,19 +28,19 @@ def git_commit(package: Path | None = None) -> str | None:
     FLAXFORMER_COMMIT names it for a copy of a checkout; else None outside a checkout of our own.
     """
     package = (package or Path(__file__).parent).resolve()
-    told = os.environ.get("FLAXFORMER_COMMIT") or None
+    copied_commit = os.environ.get("FLAXFORMER_COMMIT") or None
     top = _git(package, "rev-parse", "--show-toplevel")
     if not top or Path(top).resolve() != package.parent:
-        return told
+        return copied_commit
     only_commit = ("--always", "--abbrev=40", "--exclude", "*")
-    return _git(package, "describe", "--dirty", *only_commit) or told
+    return _git(package, "describe", "--dirty", *only_commit) or copied_commit
 
 
 def _git(directory: Path, *arguments: str) -> str | None:
     # Inside a git hook, GIT_DIR and the like point to the repository that runs the hook.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
-        done = subprocess.run(
+        finished = subprocess.run(
             ["git", "-C", directory, *arguments],
             capture_output=True,
             text=True,
@@ -50,4 +50,4 @@ def _git(directory: Path, *arguments: str) -> str | None:
         )
     except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
         return None
-    return done.stdout.strip()
+    return finished.stdout.strip()

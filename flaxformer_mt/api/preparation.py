@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from flaxformer_mt.api import say
 from flaxformer_mt.config import ExperimentConfig
@@ -14,7 +14,7 @@ from flaxformer_mt.data.sampling import resampler_for
 from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.rundir import RunDirectoryError, layout
-from flaxformer_mt.rundir.cache import INDEX, local_copy, preparing
+from flaxformer_mt.rundir.cache import INDEX_FILES, local_copy, preparing
 from flaxformer_mt.rundir.checkpoint_choice import list_steps
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import exists, explained
@@ -46,17 +46,18 @@ def prepared(
     Takes the vocabulary of `source`, another run; a `cluster` does the work. Raises as
     `data.prepare`, and RunDirectoryError for a trained run without its vocabulary.
     """
-    if list_steps(run.checkpoints) and not exists(run.vocabulary / INDEX["vocabulary"]):
+    if list_steps(run.checkpoints) and not exists(run.vocabulary / INDEX_FILES["vocabulary"]):
         # A newly trained one's ids would mean nothing to the model.
-        advice = "missing, but the checkpoints need it: restore it from a copy"
-        raise RunDirectoryError(f"{run.vocabulary}: {advice}")
+        raise RunDirectoryError(
+            f"{run.vocabulary}: missing, but the checkpoints need it: restore it from a copy"
+        )
     # Here, since only the first of several processes prepares.
     from etils import epath
 
     from flaxformer_mt.data.prepare.make import prepare
 
     with preparing(run) as folder:
-        if source is not None and not (folder / "vocabulary" / INDEX["vocabulary"]).exists():
+        if source is not None and not (folder / "vocabulary" / INDEX_FILES["vocabulary"]).exists():
             # Verified and written aside: half a vocabulary would be taken for the run's.
             vocabularies_of(source).save(folder / "vocabulary")
         yield prepare(
@@ -82,6 +83,7 @@ def prepare_only(
 
 
 def planner_of(config: ExperimentConfig, store: Store, vocabularies: Vocabularies) -> Planner:
+    """Plans batches of the training pairs."""
     seed = config.training.seed
     return Planner(
         store.train,
@@ -93,11 +95,19 @@ def planner_of(config: ExperimentConfig, store: Store, vocabularies: Vocabularie
 
 
 def vocabularies_of(run: RunDirectory) -> Vocabularies:
-    """A prepared run's, from this machine's copy if the run is in a bucket."""
+    """A prepared run's vocabularies, from this machine's copy if the run is in a bucket."""
     return Vocabularies.load(local_copy(run.vocabulary))
 
 
-def open_data(run: RunDirectory) -> tuple[Vocabularies, Store]:
-    """What is prepared; `local_copy` of a run in a bucket."""
+class PreparedText(NamedTuple):
+    """A run's text as token ids."""
+
+    vocabularies: Vocabularies
+    store: Store
+
+
+def open_data(run: RunDirectory) -> PreparedText:
+    """A prepared run's text, from this machine's copy if the run is in a bucket."""
     vocabularies = vocabularies_of(run)
-    return vocabularies, Store.open(local_copy(run.data), vocabulary_digest=vocabularies.digest)
+    store = Store.open(local_copy(run.data), vocabulary_digest=vocabularies.digest)
+    return PreparedText(vocabularies, store)

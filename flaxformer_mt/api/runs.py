@@ -5,13 +5,13 @@ Nothing here imports JAX before it is called: commands take their flags from thi
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flaxformer_mt.api import config_of, say
+from flaxformer_mt.config import CorpusConfig
 from flaxformer_mt.data.corpus import CorpusError, read_pairs
 from flaxformer_mt.data.prepare.make import valid_text
 from flaxformer_mt.data.prepare.manifest import VALID_TEXT
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from flaxformer_mt.parallel.processes import Processes
     from flaxformer_mt.rundir.checkpoint_choice import Which
 
-VALID = "valid"  # what the set is called that training validates on
+VALID = "valid"  # the name of the set that training validates on
 # By name, the sentences to translate and their references.
 Sets = Mapping[str, tuple[Sequence[str], Sequence[str]]]
 
@@ -61,8 +61,11 @@ def evaluate(
     data = config_of(opened).data
     if isinstance(test, Mapping):
         # One set's scores must not replace another's.
-        if taken := test.keys() & {VALID, *(corpus.name for corpus in data.test)}:
-            raise ScoringError(f"{taken.pop()!r} is already a set of this run: choose another name")
+        clashes = test.keys() & {VALID, *(corpus.name for corpus in data.test)}
+        if clashes:
+            raise ScoringError(
+                f"{clashes.pop()!r} is already a set of this run: choose another name"
+            )
     else:
         test = sets_of_run(opened, test)
     if scoring is None:
@@ -73,30 +76,39 @@ def evaluate(
 
         return translator or Translator.load(opened)
 
-    found = evaluations(test, load, opened.evaluation, scoring=scoring, examples=examples)
-    return {each.name: each for each in found}
+    scored = evaluations(test, load, opened.evaluation, scoring=scoring, examples=examples)
+    return {evaluation.name: evaluation for evaluation in scored}
 
 
 def sets_of_run(run: RunDirectory, name: str | None = None, *, folder: str | None = None) -> Sets:
     """The text of one of the run's test sets, or of all. Raises ScoringError, CorpusError."""
     data = config_of(run).data
-    own = {corpus.name: corpus for corpus in data.test}
     if name == VALID:
-        if not all(exists(run.data / each) for each in VALID_TEXT):
-            raise ScoringError(f"{run}: has no validation text: give files by --src and --ref")
-        return {VALID: valid_text(run.data)}
-    if name is not None and name not in own:
-        raise ScoringError(f"{run}: has no test set {name!r}; it has {', '.join([*own, VALID])}")
-    if not own:
+        return {VALID: _valid_set(run)}
+
+    corpora = {corpus.name: corpus for corpus in data.test}
+    if name is not None and name not in corpora:
+        names = ", ".join([*corpora, VALID])
+        raise ScoringError(f"{run}: has no test set {name!r}; it has {names}")
+    if not corpora:
         raise ScoringError(f"{run}: has no data.test: evaluate '{VALID}', or give --src and --ref")
+    chosen = corpora.values() if name is None else [corpora[name]]
     folder = data.folder if folder is None else folder
-    found = {}
-    for each in own if name is None else [name]:
-        pairs = list(read_pairs(own[each], folder, key=f"data.test.{each}"))
-        if not pairs:
-            raise CorpusError(f"data.test.{each}: has no sentence to score")
-        found[each] = [pair.src for pair in pairs], [pair.tgt for pair in pairs]
-    return found
+    return {corpus.name: _test_set(corpus, folder) for corpus in chosen}
+
+
+def _valid_set(run: RunDirectory) -> tuple[Sequence[str], Sequence[str]]:
+    if not all(exists(run.data / file_name) for file_name in VALID_TEXT):
+        raise ScoringError(f"{run}: has no validation text: give files by --src and --ref")
+    return valid_text(run.data)
+
+
+def _test_set(corpus: CorpusConfig, folder: str) -> tuple[Sequence[str], Sequence[str]]:
+    key = f"data.test.{corpus.name}"
+    pairs = list(read_pairs(corpus, folder, key=key))
+    if not pairs:
+        raise CorpusError(f"{key}: has no sentence to score")
+    return [pair.src for pair in pairs], [pair.tgt for pair in pairs]
 
 
 def evaluations(
@@ -152,9 +164,10 @@ def average(
     if best is not None:
         params, steps = average_checkpoints(opened, best, "best")
     else:
-        kept = config_of(opened).training.keep_for_average
-        # At least the newest, for a run that keeps none.
-        params, steps = average_checkpoints(opened, max(1, kept) if last is None else last)
+        if last is None:
+            # At least the newest, for a run that keeps none.
+            last = max(1, config_of(opened).training.keep_for_average)
+        params, steps = average_checkpoints(opened, last)
     write_average(opened, params, steps)
     averaged = ", ".join(f"{step:,}" for step in steps)
     say(f"averaged steps {averaged}; translate and evaluate now use the average")
@@ -199,9 +212,7 @@ def export(
 
     opened = open_run(run)
     translator = Translator.load(opened, which=which)
-    data = None
-    with contextlib.suppress(RunDirectoryError):  # a run without its text is compared on other
-        data = local_copy(opened.data)
+    data = _local_data(opened)
     compared = sample_lines(translator.vocabularies, data, sample) if checked else None
     parity = interop.export(
         translator,
@@ -223,3 +234,11 @@ def export(
     if push is not None:
         say(f"{hub.push(output, push)}: uploaded")
     return parity
+
+
+def _local_data(run: RunDirectory) -> Path | None:
+    """A run's `data` on this machine; None for a run without its text."""
+    try:
+        return local_copy(run.data)
+    except RunDirectoryError:
+        return None

@@ -17,7 +17,7 @@ from flaxformer_mt.config import (
     thaw,
 )
 from flaxformer_mt.config.languages import base_language
-from flaxformer_mt.config.load import apply_overrides, built_in_names, refuse_vain
+from flaxformer_mt.config.load import apply_overrides, built_in_names, refuse_unused
 from flaxformer_mt.config.presets import TYPICAL
 from flaxformer_mt.config.tokenizers import with_tokenizer
 from flaxformer_mt.rundir.checkpoint_choice import list_steps
@@ -56,11 +56,13 @@ def sized_config(
         from flaxformer_mt.data.corpus.source import is_fetched
         from flaxformer_mt.data.prepare.sample import count_pairs
 
-        pairs, why = count_pairs(data), ""
-        if fetched := [corpus.name for corpus in data.train if is_fetched(corpus)]:
+        pairs = count_pairs(data)
+        remark = ""
+        fetched = [corpus.name for corpus in data.train if is_fetched(corpus)]
+        if fetched:
             pairs = max(pairs, TYPICAL)
-            why = f"; data.train.{fetched[0]} isn't counted"
-        sized_by.append(f"sizes for {pairs:,} pairs{why}")
+            remark = f"; data.train.{fetched[0]} isn't counted"
+        sized_by.append(f"sizes for {pairs:,} pairs{remark}")
         return pairs
 
     config = configs.load_config(spec, overrides, recorded=recorded, count=count, tell=say)
@@ -81,7 +83,7 @@ def changed(run: RunDirectory, overrides: Overrides) -> ExperimentConfig:
     thawed = thaw(recorded)
     apply_overrides(thawed, overrides)
     config = freeze(thawed, str(run.config_file))
-    refuse_vain(config, overrides, str(run), recorded=recorded)
+    refuse_unused(config, overrides, str(run), recorded=recorded)
     return config
 
 
@@ -92,8 +94,8 @@ def settled(
     init_from: str | None = None,
     load: Callable[..., ExperimentConfig] = sized_config,
 ) -> ExperimentConfig:
-    """What a command means: the config file's settings, those of the existing run, or those of the
-    run that it starts from."""
+    """The settings that a command asks for: of the config file, of the existing run, or of the run
+    that it starts from."""
     if has_record(run):
         if spec is None:
             return changed(run, overrides)
@@ -116,7 +118,7 @@ def with_own_tokenizer(new: ExperimentConfig, source: ExperimentConfig) -> Exper
 
 
 def created(config: ExperimentConfig) -> ExperimentConfig:
-    """The config with what a run settles when it is created and then keeps."""
+    """The config with the settings that a run chooses when it is created and then keeps."""
     return dataclasses.replace(config, data=with_tokenizer(config.data))
 
 

@@ -1,6 +1,7 @@
 """Training a run, new or resumed, from Python and by the command."""
 
 import contextlib
+import dataclasses
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -10,6 +11,7 @@ import jax
 
 from flaxformer_mt.api import config_of, say
 from flaxformer_mt.api.preparation import (
+    PreparedText,
     begin_folder,
     open_data,
     planner_of,
@@ -33,7 +35,7 @@ from flaxformer_mt.rundir.digests import flatten_paths
 from flaxformer_mt.rundir.layout import RunDirectory, Status, read_status, reopen, write_status
 from flaxformer_mt.rundir.lock import Holding, locked
 from flaxformer_mt.rundir.paths import as_path, is_remote
-from flaxformer_mt.rundir.staged_files import growing_files
+from flaxformer_mt.rundir.staged_files import GrowingFiles, growing_files
 from flaxformer_mt.training.instruments import (
     Goodput,
     Profiler,
@@ -45,7 +47,7 @@ from flaxformer_mt.training.loop import Training
 from flaxformer_mt.training.program import Program, build, mesh_of, with_dtype
 from flaxformer_mt.training.telemetry import Report, Silence, Telemetry
 from flaxformer_mt.training.trackers import Trackers, check_installed
-from flaxformer_mt.training.validation import loss_evaluator
+from flaxformer_mt.training.validation import Evaluator, loss_evaluator
 
 
 def train(
@@ -82,37 +84,54 @@ def train(
     if init_from is not None:
         init_from = os.fspath(init_from)
         # Before text is counted or read, and anything compiled.
-        processes.first(lambda: _begun(run) or bool(require_trained(run, init_from, config)))
+        processes.first(lambda: _has_begun(run) or bool(require_trained(run, init_from, config)))
+
     with recorded(run, config, command, processes) as (settings, holding):
         if settings is None:
-            finished = read_status(run)
-            assert finished is not None
-            return finished
-        if is_remote(run.path) and jax.default_backend() != "cpu":
-            # A preempted TPU loses its disk, and base's step compiles for minutes.
-            share_compiled(run.compiled)
+            return _last_status(run)
+        _keep_compiled(run)
+        session = _Session(
+            run=run,
+            config=settings,
+            holding=holding,
+            processes=processes,
+            init_from=init_from,
+            goodput=goodput,
+            profile=profile,
+            on_report=on_report,
+        )
         try:
-            status = _train(
-                run, settings, init_from, holding, processes, goodput, profile, on_report
-            )
+            status = session.train()
         except Exception as error:
-            # The status can't be written on a full disk, and must not be if another process has
-            # taken the run over; the error must be shown all the same.
-            with contextlib.suppress(RunDirectoryError):
-                holding.check()
-                before = read_status(run)
-                step = max(before.step if before else 0, goodput.step)
-                reason = str(error).split("\n")[0]
-                write_status(run, Status(state="failed", step=step, reason=reason))
+            session.record_failure(error)
             raise
         write_status(run, status)
+
     say(goodput.table())
+    _say_end(status)
+    return status
+
+
+def _last_status(run: RunDirectory) -> Status:
+    status = read_status(run)
+    assert status is not None  # a run has one once it has begun
+    return status
+
+
+def _keep_compiled(run: RunDirectory) -> None:
+    """Keeps an accelerator's compiled programs with a run in a bucket."""
+    if is_remote(run.path) and jax.default_backend() != "cpu":
+        # A preempted TPU loses its disk, and base's step compiles for minutes.
+        share_compiled(run.compiled)
+
+
+def _say_end(status: Status) -> None:
     if status.state == "stopped":
-        how = f"({status.reason}), saved; the same command resumes"
-        say(f"stopped after step {status.step:,} {how}")
+        say(
+            f"stopped after step {status.step:,} ({status.reason}), saved; the same command resumes"
+        )
     else:
         say(f"finished at step {status.step:,}: {status.reason}")
-    return status
 
 
 @contextlib.contextmanager
@@ -121,35 +140,47 @@ def recorded(
 ) -> Iterator[tuple[ExperimentConfig | None, Holding]]:
     """Creates or continues the run, for all processes: its settings (None: finished), its lock."""
     holding = Holding()
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as stack:
 
         def begin() -> dict[str, Any] | None:
             nonlocal holding
             if not layout.has_record(run):
                 begin_folder(run, config)
             # Two processes may race; the lock holder writes the config.
-            holding = held.enter_context(locked(run, "training on it"))
-            begun = layout.has_record(run)
-            settings, changed = continued(run, config) if begun else (created(config), {})
-            content = to_dict(with_dtype(settings, jax.local_devices()[0]))
-            if not begun:
-                layout.create(run.path, content, command)
-                return content
-            status = read_status(run)
-            for key, (old, new) in changed.items():
-                say(f"{key}: was {old!r}, now {new!r}")
-            finished = status if status and status.state == "finished" else None
-            if finished and not trains(changed):
-                if changed:
-                    layout.record_start(run, content, command)
-                say(f"{run}: finished at step {finished.step:,} ({finished.reason}); nothing to do")
-                return None
-            reopen(run, "its settings have changed")
-            layout.record_start(run, content, command)
+            holding = stack.enter_context(locked(run, "training on it"))
+            if layout.has_record(run):
+                return _record_continuing(run, config, command)
+            content = _content(created(config))
+            layout.create(run.path, content, command)
             return content
 
-        settings = processes.first(begin)
-        yield None if settings is None else freeze(settings, str(run.config_file)), holding
+        content = processes.first(begin)
+        yield None if content is None else freeze(content, str(run.config_file)), holding
+
+
+def _record_continuing(
+    run: RunDirectory, config: ExperimentConfig, command: Sequence[str]
+) -> dict[str, Any] | None:
+    """Records another start of an existing run; its settings as JSON, None if it is finished."""
+    settings, changes = continued(run, config)
+    content = _content(settings)
+    status = read_status(run)
+    for key, (old, new) in changes.items():
+        say(f"{key}: was {old!r}, now {new!r}")
+
+    if status is not None and status.state == "finished" and not trains(changes):
+        if changes:
+            layout.record_start(run, content, command)
+        say(f"{run}: finished at step {status.step:,} ({status.reason}); nothing to do")
+        return None
+    reopen(run, "its settings have changed")
+    layout.record_start(run, content, command)
+    return content
+
+
+def _content(settings: ExperimentConfig) -> dict[str, Any]:
+    """Settings as a run records them, with the dtype that this machine chooses."""
+    return to_dict(with_dtype(settings, jax.local_devices()[0]))
 
 
 class StartError(UserError):
@@ -169,15 +200,16 @@ def run_to_start_from(
     return require_trained(run, init_from)
 
 
-def _begun(run: RunDirectory) -> bool:
+def _has_begun(run: RunDirectory) -> bool:
+    """Whether a run has a checkpoint to resume from."""
     return layout.has_record(run) and bool(list_steps(run.checkpoints))
 
 
 def require_trained(
     run: RunDirectory, init_from: str, config: ExperimentConfig | None = None
 ) -> RunDirectory:
-    """The run `init_from`, which must be another run with weights, of the form that `config` asks
-    for. Raises StartError."""
+    """The run `init_from`. Raises StartError unless it is another run, with weights that fit
+    `config`."""
     if RunDirectory(as_path(init_from)) == run:
         raise StartError(f"--init-from {init_from}: is this run itself; choose another")
     source = layout.open_run(init_from)
@@ -195,15 +227,15 @@ _SIZES = (
 )
 
 
-def check_same_sizes(there: ExperimentConfig, here: ExperimentConfig, origin: str) -> None:
-    """Raises StartError for settings with which weights of one can't start the other."""
+def check_same_sizes(source: ExperimentConfig, new: ExperimentConfig, origin: str) -> None:
+    """Raises StartError for settings with which weights of `source` can't start `new`."""
     names = [*_SIZES]
-    if there.model.positions == here.model.positions == "learned":
+    if source.model.positions == new.model.positions == "learned":
         names.append("max_length")
     different = [
-        f"'model.{name}' = {getattr(there.model, name)} there, {getattr(here.model, name)} here"
+        f"'model.{name}' = {getattr(source.model, name)} there, {getattr(new.model, name)} here"
         for name in names
-        if getattr(there.model, name) != getattr(here.model, name)
+        if getattr(source.model, name) != getattr(new.model, name)
     ]
     if different:
         raise StartError(
@@ -218,10 +250,10 @@ def weights_of(
     """Reads another run's best parameters, as the first process chooses them, into host arrays."""
     if vocabularies_of(source).digest != vocabularies.digest:
         raise StartError(f"{source}: its vocabulary differs from this run's; use a new --workdir")
-    which = processes.first(lambda: chosen_weights(source, "auto").checkpoint)
+    checkpoint = processes.first(lambda: chosen_weights(source, "auto").checkpoint)
 
     def read() -> Any:
-        params = load_params(source, which)
+        params = load_params(source, checkpoint)
         check_same_form(params, program.abstract.params, str(source))
         return jax.device_get(params)
 
@@ -230,91 +262,146 @@ def weights_of(
 
 def check_same_form(params: Any, abstract: Any, origin: str) -> None:
     """Raises StartError naming every parameter that is missing or has another shape."""
-    have, want = (
-        {path: leaf.shape for path, leaf in flatten_paths(tree).items()}
-        for tree in (params, abstract)
-    )
+    source_shapes, shapes = _shapes(params), _shapes(abstract)
     problems = [
-        f"{name}: {have.get(name, 'absent')} there, {want.get(name, 'absent')} here"
-        for name in sorted({*have, *want})
-        if have.get(name) != want.get(name)
+        f"{name}: {source_shapes.get(name, 'absent')} there, {shapes.get(name, 'absent')} here"
+        for name in sorted({*source_shapes, *shapes})
+        if source_shapes.get(name) != shapes.get(name)
     ]
+    if len(problems) > 5:
+        problems[5:] = [f"and {len(problems) - 5} more"]
     if problems:
-        more = [f"and {len(problems) - 5} more"] if problems[5:] else []
-        shown = "; ".join(problems[:5] + more)
-        raise StartError(f"{origin}: its weights do not fit this model: {shown}")
+        raise StartError(f"{origin}: its weights do not fit this model: {'; '.join(problems)}")
 
 
-def _train(
-    run: RunDirectory,
-    config: ExperimentConfig,
-    init_from: str | None,
-    holding: Holding,
-    processes: Processes,
-    goodput: Goodput,
-    profile: tuple[int, int] | None,
-    on_report: Report | None,
-) -> Status:
-    settings = config.training
-    with contextlib.ExitStack() as stack:
-        growing = stack.enter_context(growing_files(run, holding, say))
-        trackers = stack.enter_context(Trackers(say))
-        processes.first(lambda: trackers.open(run, growing.tensorboard, config))
-        mesh_of(config)  # what it raises need not wait for the data
-        source = run_to_start_from(run, init_from, processes)
-        processes.first(lambda: prepare_only(run, config, source))
-        vocabularies, store = open_data(run)
-        sizes = vocabularies.src.size, vocabularies.tgt.size
-        program = build(config, src_vocab_size=sizes[0], tgt_vocab_size=sizes[1])
-        if said := uneven_heads(config.model):
-            say(said)
-        say(parameters.table(program.abstract.params, config.model, *sizes))
-        devices = list(program.mesh.devices.flat)
-        peak, line = find_peak(devices, settings.chip_tflops, config.model.dtype)
-        say(line)
-        initial = None if source is None else weights_of(source, vocabularies, program, processes)
-        folder = growing.profile if processes.is_first else None
+def _shapes(tree: Any) -> dict[str, tuple[int, ...]]:
+    return {path: leaf.shape for path, leaf in flatten_paths(tree).items()}
 
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Session:
+    """One start of training on a run, in this process."""
+
+    run: RunDirectory
+    config: ExperimentConfig
+    holding: Holding
+    processes: Processes
+    init_from: str | None
+    goodput: Goodput
+    profile: tuple[int, int] | None
+    on_report: Report | None
+
+    def train(self) -> Status:
+        """Prepares, compiles and trains; everything opened is closed when this returns."""
+        run, config, processes = self.run, self.config, self.processes
+        with contextlib.ExitStack() as stack:
+            growing = stack.enter_context(growing_files(run, self.holding, say))
+            trackers = stack.enter_context(Trackers(say))
+            processes.first(lambda: trackers.open(run, growing.tensorboard, config))
+
+            mesh_of(config)  # an impossible mesh is refused before data is prepared
+            source = run_to_start_from(run, self.init_from, processes)
+            processes.first(lambda: prepare_only(run, config, source))
+            text = open_data(run)
+            vocabularies, store = text
+            program = _built(config, vocabularies)
+            utilization = _utilization(config, program, vocabularies)
+            initial_params = (
+                None if source is None else weights_of(source, vocabularies, program, processes)
+            )
+
+            checkpoints = stack.enter_context(self._checkpoints(growing))
+            stop = stack.enter_context(StopRequest(processes))
+            start = checkpoints.latest_step() or 0
+            profiler = self._profiler(growing, start)
+            write_status(run, Status(state="running", step=start))
+            telemetry: Telemetry = Silence()
+            if processes.is_first:
+                telemetry = stack.enter_context(self._telemetry(growing, trackers, start))
+            evaluators = self._evaluators(program, text, telemetry)
+
+            outcome = Training(
+                program=program,
+                planner=planner_of(config, store, vocabularies),
+                evaluators=evaluators,
+                validation_shapes=planned_pass(store.valid, config.data.batch).shapes,
+                checkpoints=checkpoints,
+                telemetry=telemetry,
+                stop=stop,
+                clock=self.goodput,
+                profiler=profiler,
+                utilization=utilization,
+                initial_params=initial_params,
+            ).run()
+            trackers.state = outcome.state
+            return outcome
+
+    def record_failure(self, error: Exception) -> None:
+        """Writes why training ended into the run's status, if possible.
+
+        That isn't possible on a full disk, and not allowed if another process has taken the run
+        over; the error must be shown all the same.
+        """
+        with contextlib.suppress(RunDirectoryError):
+            self.holding.check()
+            previous = read_status(self.run)
+            step = max(previous.step if previous else 0, self.goodput.step)
+            reason = str(error).split("\n")[0]
+            write_status(self.run, Status(state="failed", step=step, reason=reason))
+
+    def _checkpoints(self, growing: GrowingFiles) -> Checkpoints:
         def before_save() -> None:
-            holding.check()
+            self.holding.check()
             growing.upload()
 
-        checkpoints = stack.enter_context(
-            Checkpoints(run.checkpoints, settings, report=say, before_save=before_save)
+        return Checkpoints(
+            self.run.checkpoints, self.config.training, report=say, before_save=before_save
         )
-        stop = stack.enter_context(StopRequest(processes))
-        start = checkpoints.latest_step() or 0
-        if profile is not None:
-            check_steps(*profile, start=start, total=settings.steps)
-        write_status(run, Status(state="running", step=start))
-        telemetry: Telemetry = Silence()
-        if processes.is_first:
-            goodput.keep_in(growing.goodput, say)
-            telemetry = Telemetry(
-                growing, trackers, start=start, total=settings.steps, told=on_report
-            )
-            stack.enter_context(telemetry)
-        evaluators = [loss_evaluator(program, store.valid, telemetry.message)]
-        if settings.validate_bleu:
+
+    def _profiler(self, growing: GrowingFiles, start: int) -> Profiler:
+        if self.profile is None:
+            return Profiler()
+        check_steps(*self.profile, start=start, total=self.config.training.steps)
+        # One process's trace: the others' devices do the same at the same time.
+        folder = growing.profile if self.processes.is_first else None
+        return Profiler(*self.profile, folder)
+
+    def _telemetry(self, growing: GrowingFiles, trackers: Trackers, start: int) -> Telemetry:
+        self.goodput.keep_in(growing.goodput, say)
+        total = self.config.training.steps
+        return Telemetry(growing, trackers, start=start, total=total, told=self.on_report)
+
+    def _evaluators(
+        self, program: Program, text: PreparedText, telemetry: Telemetry
+    ) -> list[Evaluator]:
+        evaluators = [loss_evaluator(program, text.store.valid, telemetry.message)]
+        if self.config.training.validate_bleu:
             # Decoding and metrics are a quarter of our modules: load them only if needed.
             from flaxformer_mt.api.validation import bleu_evaluator
 
             evaluators.append(
-                bleu_evaluator(program, vocabularies, run, telemetry.samples, processes)
+                bleu_evaluator(
+                    program, text.vocabularies, self.run, telemetry.samples, self.processes
+                )
             )
-        outcome = Training(
-            program=program,
-            planner=planner_of(config, store, vocabularies),
-            evaluators=evaluators,
-            validation_shapes=planned_pass(store.valid, config.data.batch).shapes,
-            checkpoints=checkpoints,
-            telemetry=telemetry,
-            stop=stop,
-            clock=goodput,
-            # One process's trace: the others' devices do the same at the same time.
-            profiler=Profiler() if profile is None else Profiler(*profile, folder),
-            utilization=None if peak is None else Utilization(config.model, sizes[1], peak),
-            initial_params=initial,
-        ).run()
-        trackers.state = outcome.state
-        return outcome
+        return evaluators
+
+
+def _built(config: ExperimentConfig, vocabularies: Vocabularies) -> Program:
+    """The program to train, with a table of its parameters for people."""
+    src_types, tgt_types = vocabularies.src.size, vocabularies.tgt.size
+    program = build(config, src_vocab_size=src_types, tgt_vocab_size=tgt_types)
+    if note := uneven_heads(config.model):
+        say(note)
+    say(parameters.table(program.abstract.params, config.model, src_types, tgt_types))
+    return program
+
+
+def _utilization(
+    config: ExperimentConfig, program: Program, vocabularies: Vocabularies
+) -> Utilization | None:
+    """How MFU is measured on these devices; None where their peak is unknown."""
+    devices = list(program.mesh.devices.flat)
+    peak, line = find_peak(devices, config.training.chip_tflops, config.model.dtype)
+    say(line)
+    return None if peak is None else Utilization(config.model, vocabularies.tgt.size, peak)

@@ -41,11 +41,11 @@ def bleu_evaluator(
     settings = dataclasses.replace(
         config.decoding, beam_size=config.training.validate_beam, diverse_groups=1
     )
-    shown = range(0, len(sources), max(1, len(sources) // SAMPLES))
+    sampled = range(0, len(sources), max(1, len(sources) // SAMPLES))
 
     def scored(hypotheses: Sequence[str], step: int) -> dict[str, float]:
         scores = corpus_scores(hypotheses, references, tokenizer=tokenizer)
-        show(step, [Sample(sources[i], references[i], hypotheses[i]) for i in shown])
+        show(step, [Sample(sources[i], references[i], hypotheses[i]) for i in sampled])
         return {"bleu": scores.bleu, "chrf": scores.chrf}
 
     def evaluate(params: Any, step: int) -> Mapping[str, float]:
@@ -58,7 +58,8 @@ def bleu_evaluator(
             src_lang=config.data.src_lang,
         )
         translations = translate_together(translator, sources, processes)
-        return processes.first(lambda: scored([each.text for each in translations], step))
+        hypotheses = [translation.text for translation in translations]
+        return processes.first(lambda: scored(hypotheses, step))
 
     return evaluate
 
@@ -90,19 +91,31 @@ def translate_together(
 
     Each translates every n-th line, so that their times are alike.
     """
-    own = lines[processes.number :: processes.count]
-    mine = list(translator.translate_lines(own, several="keep"))
+    own_lines = lines[processes.number :: processes.count]
+    own_translations = list(translator.translate_lines(own_lines, several="keep"))
     if processes.count == 1:
-        return mine
-    shares = processes.gather([json.dumps(dataclasses.asdict(each)) for each in mine])
+        return own_translations
+
+    shares = processes.gather(
+        [json.dumps(dataclasses.asdict(translation)) for translation in own_translations]
+    )
     if not processes.is_first:
         return []
-    whole: list[Translation] = [mine[0]] * len(lines) if mine else []
+    # Places to fill: the first process has a line unless there is none at all.
+    translations: list[Translation] = own_translations[:1] * len(lines)
     for number, share in enumerate(shares):
-        whole[number :: processes.count] = [_translation(**json.loads(text)) for text in share]
-    return whole
+        translations[number :: processes.count] = [
+            _translation(**json.loads(text)) for text in share
+        ]
+    return translations
 
 
-def _translation(hypotheses: Sequence[dict[str, Any]], **others: Any) -> Translation:
-    whole = (Hypothesis(**{**each, "tokens": tuple(each["tokens"])}) for each in hypotheses)
-    return Translation(hypotheses=tuple(whole), **others)
+def _translation(hypotheses: Sequence[dict[str, Any]], **fields: Any) -> Translation:
+    """A translation after a round trip through JSON."""
+    return Translation(
+        hypotheses=tuple(
+            Hypothesis(**{**hypothesis, "tokens": tuple(hypothesis["tokens"])})
+            for hypothesis in hypotheses
+        ),
+        **fields,
+    )

@@ -28,15 +28,15 @@ WRITABLE: dict[Name, tuple[Name, ...]] = {
 
 
 class BadLine(UserError):
-    """What is wrong with a line, without file and line."""
+    """A line that can't be used; the message has neither file nor line number."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """A line: what to translate, and what surrounds it."""
+    """A line: the source to translate, with its own wishes, and the rest of the line."""
 
     source: str
-    prefix: str = ""  # what the translation begins with
+    prefix: str = ""  # the beginning of the translation
     forbid: tuple[str, ...] = ()  # phrases that it must not have
     constraints: tuple[str, ...] = ()  # phrases that it must have
     columns: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class Record:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Shown:
-    """What is written besides a translation's text."""
+    """The facts written besides a translation's text."""
 
     scores: bool = False
     alignments: bool = False
@@ -87,14 +87,20 @@ class Form:
             "the forbidden phrases are": self.forbid_key,
             "the constraints are": self.constraints_key,
         }
-        taken = {key.partition(".")[0]: what for what, key in read.items() if key}
+        readers = {key.partition(".")[0]: reader for reader, key in read.items() if key}
         for name in self._fields():
-            if name in taken:
-                what = "the translation" if name == self.target_key else f"the field {name!r}"
-                raise ValueError(f"{what} would be added under {name!r}, where {taken[name]}")
+            if name not in readers:
+                continue
+            if name == self.target_key:
+                raise ValueError(
+                    f"the translation would be added under {name!r}, where {readers[name]}"
+                )
+            raise ValueError(
+                f"the field {name!r} would be added under {name!r}, where {readers[name]}"
+            )
 
     def parse(self, line: bytes) -> Record:
-        """What a line holds. Raises BadLine."""
+        """The content of a line. Raises BadLine."""
         if self.read == "jsonl":
             return self._parse_json(line)
         if self.read == "text":
@@ -113,19 +119,30 @@ class Form:
     ) -> bytes:
         """The lines to write; lines of n-best lists begin with the source's `number` and a tab."""
         aligned: Sequence[Alignment | None] = alignments or [None] * len(translation.hypotheses)
-        said = list(zip(translation.hypotheses, aligned, strict=True))
+        hypotheses = list(zip(translation.hypotheses, aligned, strict=True))
         if self.write == "jsonl":
-            fields = {**self._object(*said[0]), self._named("at_limit"): translation.at_limit}
+            best, best_alignment = hypotheses[0]
+            fields = {
+                **self._object(best, best_alignment),
+                self._named("at_limit"): translation.at_limit,
+            }
             if self.shown.n_best:
-                fields[self._named("n_best")] = [self._object(*each) for each in said]
+                fields[self._named("n_best")] = [
+                    self._object(hypothesis, alignment) for hypothesis, alignment in hypotheses
+                ]
             return with_fields(record.json or _dumped({self.key: record.source}), fields)
+
         index = f"{number}\t" if self.shown.n_best else ""
-        return "".join(f"{index}{self._line(record, *each)}\n" for each in said).encode()
+        return "".join(
+            f"{index}{self._line(record, hypothesis, alignment)}\n"
+            for hypothesis, alignment in hypotheses
+        ).encode()
 
     def _line(self, record: Record, hypothesis: Hypothesis, aligned: Alignment | None) -> str:
         score = [f"{hypothesis.score:.4f}"] if self.shown.scores else []
         links = [] if aligned is None else [str(aligned)]
-        text, columns = _as_column(hypothesis.text), list(record.columns)
+        text = _as_column(hypothesis.text)
+        columns = list(record.columns)
         if self.write == "text":
             if score or links or self.shown.n_best:
                 return "\t".join([*score, text, *links])
@@ -138,26 +155,30 @@ class Form:
 
     def _parse_json(self, line: bytes) -> Record:
         record = _parsed_object(line)
-        for name in self._fields() if self.write == "jsonl" else ():
-            if name in record.value:
-                raise BadLine(f"already has {name!r}: choose another key for the translation")
-        source = _text_under(record, self.key)
-        prefix = _text_under(record, self.prefix_key) if self.prefix_key else ""
+        if self.write == "jsonl":
+            for name in self._fields():
+                if name in record.value:
+                    raise BadLine(f"already has {name!r}: choose another key for the translation")
         return dataclasses.replace(
             record,
-            source=source,
-            prefix=prefix,
+            source=_text_under(record, self.key),
+            prefix=_text_under(record, self.prefix_key) if self.prefix_key else "",
             forbid=_texts_under(record, self.forbid_key),
             constraints=_texts_under(record, self.constraints_key),
         )
 
     def _fields(self) -> list[str]:
-        shown = self.shown
-        fields = [*(["score", "log_prob"] if shown.scores else []), "at_limit"]
-        fields += ["alignment"] if shown.alignments else []
-        fields += ["tokens"] if shown.tokens else []
-        fields += ["n_best"] if shown.n_best else []
-        return [self.target_key, *map(self._named, fields)]
+        """The keys that are written."""
+        fields = {
+            "score": self.shown.scores,
+            "log_prob": self.shown.scores,
+            "at_limit": True,
+            "alignment": self.shown.alignments,
+            "tokens": self.shown.tokens,
+            "n_best": self.shown.n_best,
+        }
+        written = [field for field, is_written in fields.items() if is_written]
+        return [self.target_key, *map(self._named, written)]
 
     def _named(self, field: str) -> str:
         return field_of(self.target_key, field)
@@ -177,7 +198,7 @@ class Form:
 
 @dataclasses.dataclass(frozen=True)
 class PairRecord:
-    """A pair; if `target` is tokens, `text` is what stands beside them."""
+    """A pair; if `target` is tokens, `text` is the text beside them, if any."""
 
     source: str
     target: Target
@@ -206,7 +227,7 @@ class PairForm:
         _check_written("scores'", self.scored_key)
 
     def parse(self, line: bytes) -> PairRecord:
-        """What a line holds. Raises BadLine."""
+        """The content of a line. Raises BadLine."""
         if self.name == "files":
             src, _, tgt = line.partition(b"\n")
             return PairRecord(_decoded(src, "the source "), _decoded(tgt, "the target "))
@@ -224,8 +245,10 @@ class PairForm:
             return PairRecord(source, _text_under(record, self.target_key), line=record.json)
         tokens = record.value.get(self.tokens_key)
         if not isinstance(tokens, list) or any(type(token) is not int for token in tokens):
-            advice = "write it with `translate --format jsonl --tokens` and this --translation-key"
-            raise BadLine(f"has no list of integers under {self.tokens_key!r}: {advice}")
+            raise BadLine(
+                f"has no list of integers under {self.tokens_key!r}: write it with "
+                "`translate --format jsonl --tokens` and this --translation-key"
+            )
         text = None
         with contextlib.suppress(BadLine):  # optional
             text = _text_under(record, self.target_key)
@@ -241,12 +264,15 @@ class PairForm:
             }
             if self.per_token:
                 fields["pieces"] = pieces
-                fields["token_log_probs"] = [round(each, 6) for each in scored.token_log_probs]
+                fields["token_log_probs"] = [
+                    round(log_prob, 6) for log_prob in scored.token_log_probs
+                ]
             return with_fields(record.line, {self.scored_key: fields})
+
         columns = [f"{scored.log_prob:.6f}", f"{scored.score:.6f}"]
         if self.per_token:
-            each = zip(pieces, scored.token_log_probs, strict=True)
-            columns.append(" ".join(f"{piece}:{log_prob:.6f}" for piece, log_prob in each))
+            tokens = zip(pieces, scored.token_log_probs, strict=True)
+            columns.append(" ".join(f"{piece}:{log_prob:.6f}" for piece, log_prob in tokens))
         if self.name == "tsv":
             columns.insert(0, record.line)
         return ("\t".join(columns) + "\n").encode()
@@ -278,10 +304,10 @@ def _check_written(whose: str, key: str) -> None:
 
 
 def _parsed_object(line: bytes) -> Record:
-    value = _readable(parsed, line)
-    if not isinstance(value, dict):
+    content = _readable(parsed, line)
+    if not isinstance(content, dict):
         raise BadLine("is JSON, but not an object")
-    return Record("", json=line.decode().strip(), value=value)
+    return Record("", json=line.decode().strip(), value=content)
 
 
 def _text_under(record: Record, key: str) -> str:
@@ -292,14 +318,14 @@ def _text_under(record: Record, key: str) -> str:
 def _texts_under(record: Record, key: str | None) -> tuple[str, ...]:
     if key is None:
         return ()
-    value = record.value
-    rest: str | None = key
-    while rest is not None and isinstance(value, dict):
-        name, rest = first_name(rest, value)
-        value = value.get(name, [])
-    if not isinstance(value, list):
+    node = record.value
+    path: str | None = key
+    while path is not None and isinstance(node, dict):
+        name, path = first_name(path, node)
+        node = node.get(name, [])
+    if not isinstance(node, list):
         raise BadLine(f"has no list of texts under {key!r}")
-    return tuple(_readable(text_at, {"": each}, "").decode() for each in value)
+    return tuple(_readable(text_at, {"": text}, "").decode() for text in node)
 
 
 def with_fields(whole: str, fields: dict[str, Any]) -> bytes:
@@ -318,8 +344,9 @@ def _dumped(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def counted(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+def counted(number: int, noun: str) -> str:
+    """A number with its noun, such as "1 line" and "2,000 lines"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _readable(reader: Callable[..., Any], *arguments: Any) -> Any:

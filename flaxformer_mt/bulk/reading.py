@@ -76,15 +76,18 @@ class Lines(Iterator[bytes]):
         return self.stream.readline(LONGEST + 1)
 
     def share(self, done: int) -> float | None:
-        """The share of the input that the first `done` bytes of its text are, if known."""
+        """The share of the input that the first `done` bytes of its text make, if known."""
         if self.text is None or self.file is None or not self.size:
             return None
-        if self._ended or self.text is self.file:
-            whole = self.bytes_read if self._ended else self.size
-            return min(done / whole, 1.0) if whole else None
-        # Estimated by the file's bytes that were read, until all are.
-        given, read = self.text.tell(), self.file.tell()
-        return None if not given or read >= self.size else done / given * read / self.size
+        if self._ended:
+            return min(done / self.bytes_read, 1.0) if self.bytes_read else None
+        if self.text is self.file:
+            return min(done / self.size, 1.0)
+        # Compressed: estimated by the file's bytes that were read, until all are.
+        text_bytes, file_bytes = self.text.tell(), self.file.tell()
+        if not text_bytes or file_bytes >= self.size:
+            return None
+        return done / text_bytes * file_bytes / self.size
 
 
 def _can_edit() -> bool:
@@ -110,7 +113,10 @@ def _edited(prompt: str) -> bytes:
 
 @contextlib.contextmanager
 def open_lines(path: str | None) -> Iterator[Lines]:
-    """The lines of a file, packed or in a store too, or of standard input. Raises CorpusError."""
+    """The lines of a file, also compressed or in a store, or of standard input (None).
+
+    Raises CorpusError.
+    """
     if path is None:
         stream = sys.stdin.buffer
         size = _size_of(stream)
@@ -129,7 +135,8 @@ class TwoInputs(Iterator[bytes]):
     start = 0
 
     def __init__(self, src: Lines, tgt: Lines) -> None:
-        self._src, self._tgt = src, tgt
+        self._src = src
+        self._tgt = tgt
         self.name = f"{src.name}, {tgt.name}"
 
     @property
@@ -142,8 +149,10 @@ class TwoInputs(Iterator[bytes]):
             raise StopIteration
         if src is None or tgt is None:
             short, long = (self._src, self._tgt) if src is None else (self._tgt, self._src)
-            ended = f"ends after {short.number:,} lines, but {long.name} has more"
-            raise InputError(f"{short.name}: {ended}: both need one line per pair")
+            raise InputError(
+                f"{short.name}: ends after {short.number:,} lines, but {long.name} has more: "
+                "both need one line per pair"
+            )
         return src + b"\n" + tgt
 
     def share(self, done: int) -> float | None:
@@ -158,8 +167,11 @@ class Shard(Iterator[bytes]):
     """
 
     def __init__(self, lines: Lines | TwoInputs, start: int, stop: int, size: int) -> None:
-        self.name, self.start = lines.name, start
-        self._lines, self._stop, self._size = lines, stop, size
+        self.name = lines.name
+        self.start = start
+        self._lines = lines
+        self._stop = stop
+        self._size = size
         while lines.number < start and next(lines, None) is not None:
             pass
 
@@ -170,9 +182,12 @@ class Shard(Iterator[bytes]):
     def __next__(self) -> bytes:
         if self.number >= self._stop:
             raise StopIteration
-        if (line := next(self._lines, None)) is None:
-            why = f"has changed, or cannot be read twice: it ends after line {self.number:,}"
-            raise InputError(f"{self.name}: {why}; copy it to a file first")
+        line = next(self._lines, None)
+        if line is None:
+            raise InputError(
+                f"{self.name}: has changed, or cannot be read twice: it ends after line "
+                f"{self.number:,}; copy it to a file first"
+            )
         return line
 
     def share(self, done: int) -> float | None:

@@ -1,7 +1,7 @@
 """Where output goes: a stream, or a file that appears complete and that the same call can resume.
 
-A file grows as FILE.part; FILE.part.json records what it is part of, and how much output and input
-is done. In a bucket nothing can be appended to: parts are in a folder and joined at the end.
+A file grows as FILE.part; FILE.part.json records which call it belongs to, and how much output and
+input is done. In a bucket nothing can be appended to: parts are in a folder and joined at the end.
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ from flaxformer_mt.files.atomic import open_in_place
 from flaxformer_mt.files.reading import regular_size
 from flaxformer_mt.rundir import RunDirectoryError, paths
 
-FORMAT = 2  # of the record
-EVERY = 60.0  # seconds between uploads
-PART = 1 << 23  # bytes that are uploaded earlier
+RECORD_FORMAT = 2
+UPLOAD_EVERY = 60.0  # seconds between uploads
+UPLOAD_BYTES = 1 << 23  # output that is uploaded earlier
 _CHUNK = 1 << 20  # bytes
-_ADVICE = "use the earlier command, or start over with --restart"
 
 
 class OutputError(UserError):
@@ -51,7 +50,7 @@ Ends = tuple[Place, Place]  # of a shard's part of the input
 
 
 def record_of(shard: str) -> Path:
-    """What tells where a finished shard comes from. `FILE.shard-*` doesn't match it."""
+    """The file that says where a finished shard comes from. `FILE.shard-*` doesn't match it."""
     path = paths.as_path(shard)
     return path.with_name(f"{path.name.replace('.shard-', '.record-')}.json")
 
@@ -73,21 +72,26 @@ class Tally:
         return self._digest.hexdigest()
 
     def content(self) -> dict[str, Any]:
-        """What a shard's record says of the shard."""
+        """The description of a shard in its record."""
         return {"bytes": self.size, "lines": self.lines, "sha256": self.sha256}
 
 
 def pieces(stream: BinaryIO, size: int | None = None) -> Iterator[bytes]:
     """The next `size` bytes of a stream, or all to its end, some at a time."""
-    left = size
-    while left != 0 and (data := stream.read(_CHUNK if left is None else min(left, _CHUNK))):
-        yield data
-        left = None if left is None else left - len(data)
+    if size is None:
+        while piece := stream.read(_CHUNK):
+            yield piece
+        return
+
+    remaining = size
+    while remaining and (piece := stream.read(min(remaining, _CHUNK))):
+        yield piece
+        remaining -= len(piece)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShardRecord:
-    """What a finished shard was made from, and its content.
+    """The call and the input that a finished shard comes from, and its content.
 
     Records of earlier versions lack `whole` and `output`, which are None then.
     """
@@ -116,44 +120,51 @@ class ShardRecord:
 def shard_content(shard: str, record: ShardRecord) -> Iterator[bytes]:
     """A finished shard's bytes. Raises OutputError, before the first or after the last, if they
     aren't those that its record describes."""
-    path, tally = paths.as_path(shard), Tally()
+    path = paths.as_path(shard)
+    tally = Tally()
     with _explained(path, verb="read"):
         if isinstance(path, Path):  # before it is opened: a FIFO would wait for its writer
             _check(shard, record, {"bytes": regular_size(path)})
         with path.open("rb") as stream:
-            for data in pieces(stream):
-                tally.add(data)
-                yield data
+            for piece in pieces(stream):
+                tally.add(piece)
+                yield piece
     _check(shard, record, tally.content())
 
 
 def check_shard(shard: str, record: ShardRecord) -> None:
-    """Raises OutputError unless a finished shard is what its record describes."""
+    """Raises OutputError unless a finished shard is as its record describes it."""
     for _ in shard_content(shard, record):
         pass
 
 
-def _check(shard: str, record: ShardRecord, found: Mapping[str, Any]) -> None:
-    for name, value in found.items():
-        if record.output is not None and value != record.output[name]:
+def _check(shard: str, record: ShardRecord, content: Mapping[str, Any]) -> None:
+    if record.output is None:
+        return
+    for name, actual in content.items():
+        if actual != record.output[name]:
             raise OutputError(
-                f"{shard}: has changed since it was made: {name} {value!r}, but "
+                f"{shard}: has changed since it was made: {name} {actual!r}, but "
                 f"{record_of(shard).name} says {record.output[name]!r}; make this shard again"
             )
 
 
-def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> str | None:
+def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | None:
     """The first name whose values differ."""
-    return next((name for name in {**one, **other} if one.get(name) != other.get(name)), None)
+    for name in {**old, **new}:
+        if old.get(name) != new.get(name):
+            return name
+    return None
 
 
 class Sink:
-    """Takes output in order. What is committed survives the process."""
+    """Takes output in order. Committed output survives the process."""
 
-    kept = ""  # where the output of a call that ends early is
+    kept = ""  # the place of the output if a call ends early
 
     def begin(self, identity: Mapping[str, Any]) -> Consumed:
-        """What earlier calls of the same `identity` did. Raises OutputError for another's."""
+        """The input that earlier calls of the same `identity` have done. Raises OutputError for
+        another call's output."""
         return Consumed()
 
     def write(self, data: bytes) -> None:
@@ -167,7 +178,7 @@ class Sink:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Releases it, finished or not."""
+        """Releases the output, finished or not."""
 
 
 class StreamSink(Sink):
@@ -214,6 +225,11 @@ def _explained(
 
 
 class _Continued(Sink):
+    """A sink whose progress is in the file `record`, from which a later call continues.
+
+    A shard has its `ends` and the `whole` input's lines.
+    """
+
     def __init__(
         self,
         record: Path,
@@ -221,50 +237,76 @@ class _Continued(Sink):
         ends: Ends | None = None,
         whole: int | None = None,
     ) -> None:
-        self._record, self._restart, self._ends, self._whole = record, restart, ends, whole
+        self._record = record
+        self._restart = restart
+        self._ends = ends
+        self._whole = whole
         # Of the output of earlier calls; None if an earlier version wrote the record.
         self._proof: Any = None
 
-    def _tell(self, consumed: Consumed, made: int, proof: str | int | None = None) -> None:
-        """Records how much of the input is done, and how many bytes or parts it made.
+    def _write_record(
+        self, consumed: Consumed, output: int, proof: str | int | None = None
+    ) -> None:
+        """Records how much of the input is done, and how many bytes or parts of `output` it gave.
 
         `proof` shows later that the output is still the same.
         """
-        done = dataclasses.asdict(consumed)
-        record = {"format": FORMAT, "identity": self._identity, "output": made, "consumed": done}
-        paths.write_json(self._record, record | {"proof": proof})
+        paths.write_json(
+            self._record,
+            {
+                "format": RECORD_FORMAT,
+                "identity": self._identity,
+                "output": output,
+                "consumed": dataclasses.asdict(consumed),
+                "proof": proof,
+            },
+        )
 
-    def _told(self, identity: Mapping[str, Any]) -> tuple[Consumed, int]:
-        """What calls of this identity have done, and how much output it made. Raises OutputError
-        for another's."""
+    def _read_record(self, identity: Mapping[str, Any]) -> tuple[Consumed, int]:
+        """How much of the input calls of this identity have done, and how much output that gave.
+
+        Raises OutputError for another identity's record.
+        """
         self._identity = dict(identity)
         if self._restart or not paths.exists(self._record):
             return Consumed(), 0
         with paths.document(self._record, "start over with --restart") as record:
-            if (version := record["format"]) != FORMAT:
-                raise ValueError(f"has format {version}, but this program reads {FORMAT}")
-            done, made = Consumed(**record["consumed"]), int(record["output"])
-            then: dict[str, Any] = dict(record["identity"])
+            version = record["format"]
+            if version != RECORD_FORMAT:
+                raise ValueError(f"has format {version}, but this program reads {RECORD_FORMAT}")
+            done = Consumed(**record["consumed"])
+            output = int(record["output"])
+            recorded: dict[str, Any] = dict(record["identity"])
             self._proof = record.get("proof")
         if not done.lines:
             return Consumed(), 0
-        # As they look after a round trip through JSON.
-        now = json.loads(json.dumps(self._identity))
-        if name := difference(then, now):
-            raise OutputError(
-                f"{self._record}: was written with {name} {then.get(name)!r}, but now it is "
-                f"{now.get(name)!r}: {_ADVICE}"
-            )
-        return done, made
 
-    def _describe(self, path: Path, tally: Tally) -> None:
-        """Writes a shard's record, before the shard is at `path`."""
-        if self._ends is not None:
-            path.unlink(missing_ok=True)  # an earlier one: the record isn't its own
-            start, stop = self._ends
-            record: dict[str, Any] = {"identity": self._identity, "start": start, "stop": stop}
-            record |= {"whole": self._whole, "output": tally.content()}
-            paths.write_json(record_of(str(path)), record)
+        # Both as they look after a round trip through JSON.
+        current = json.loads(json.dumps(self._identity))
+        name = difference(recorded, current)
+        if name is not None:
+            raise OutputError(
+                f"{self._record}: was written with {name} {recorded.get(name)!r}, but now it is "
+                f"{current.get(name)!r}: use the earlier command, or start over with --restart"
+            )
+        return done, output
+
+    def _write_shard_record(self, path: Path, tally: Tally) -> None:
+        """Writes a shard's record, before the shard is at `path`; nothing for other outputs."""
+        if self._ends is None:
+            return
+        path.unlink(missing_ok=True)  # an earlier one: the record isn't its own
+        start, stop = self._ends
+        paths.write_json(
+            record_of(str(path)),
+            {
+                "identity": self._identity,
+                "start": start,
+                "stop": stop,
+                "whole": self._whole,
+                "output": tally.content(),
+            },
+        )
 
 
 class FileSink(_Continued):
@@ -282,41 +324,48 @@ class FileSink(_Continued):
     ) -> None:
         super().__init__(Path(f"{path}.part.json"), restart, ends, whole)
         self._tally = Tally()
-        self._path, self._part = Path(path), Path(f"{path}.part")
+        self._path = Path(path)
+        self._part = Path(f"{path}.part")
 
     def begin(self, identity: Mapping[str, Any]) -> Consumed:
         with contextlib.ExitStack() as failing, _explained(self._path):
             self._stream = self._opened()
             failing.callback(self.close)
-            found = os.fstat(self._stream.fileno()).st_size
-            if found and not self._restart and not self._record.exists():
+            part_size = os.fstat(self._stream.fileno()).st_size
+            if part_size and not self._restart and not self._record.exists():
                 raise OutputError(
                     f"{self._part}: exists without its record {self._record.name}: move it away, "
                     "or use --restart"
                 )
-            done, size = self._told(identity)
-            if 0 < found < size:
+
+            done, size = self._read_record(identity)
+            if 0 < part_size < size:
                 raise OutputError(
-                    f"{self._part}: has {found:,} bytes, but {self._record.name} says {size:,}; "
-                    "start over with --restart"
+                    f"{self._part}: has {part_size:,} bytes, but {self._record.name} says "
+                    f"{size:,}; start over with --restart"
                 )
-            if found < size:  # it became FILE, or was taken away
+            if part_size < size:  # it became FILE, or was taken away
                 done, size = Consumed(), 0
             if not done.lines:
-                self._tell(done, 0)
-            self._stream.seek(0)
-            for data in pieces(self._stream, size):
-                self._tally.add(data)
-            if size and self._proof not in (None, self._tally.sha256):
-                raise OutputError(
-                    f"{self._part}: its first {size:,} bytes have changed since they were written; "
-                    "start over with --restart"
-                )
+                self._write_record(done, 0)
+
+            self._check_unchanged(size)
             self._stream.truncate(size)
             self._stream.seek(size)
             failing.pop_all()
         self.kept = str(self._part)
         return done
+
+    def _check_unchanged(self, size: int) -> None:
+        """Reads the first `size` bytes again, from an earlier call, into the tally."""
+        self._stream.seek(0)
+        for piece in pieces(self._stream, size):
+            self._tally.add(piece)
+        if size and self._proof not in (None, self._tally.sha256):
+            raise OutputError(
+                f"{self._part}: its first {size:,} bytes have changed since they were written; "
+                "start over with --restart"
+            )
 
     def write(self, data: bytes) -> None:
         with _explained(self._path, self._part):
@@ -327,12 +376,12 @@ class FileSink(_Continued):
         with _explained(self._path, self._part):
             # In this order: the record never claims missing output.
             self._force_to_disk()
-            self._tell(consumed, self._tally.size, self._tally.sha256)
+            self._write_record(consumed, self._tally.size, self._tally.sha256)
 
     def finish(self) -> None:
         with _explained(self._path, self._part):
             self._force_to_disk()
-            self._describe(self._path, self._tally)
+            self._write_shard_record(self._path, self._tally)
             os.replace(self._part, self._path)
             self._record.unlink()
         self.close()
@@ -386,24 +435,24 @@ class BucketSink(_Continued):
         whole: int | None = None,
     ) -> None:
         with _explained(Path(path)):
-            self._path, self._folder = paths.as_path(path), paths.as_path(f"{path}.part")
+            self._path = paths.as_path(path)
+            self._folder = paths.as_path(f"{path}.part")
         super().__init__(self._folder / "state.json", restart, ends, whole)
-        self._size: int | None = (
-            0  # bytes uploaded; None: an earlier version began, and counted none
-        )
+        # Bytes uploaded; None if an earlier version, which counted none, began.
+        self._size: int | None = 0
         self._last = time.monotonic()
         self._waiting = bytearray()  # output that is not uploaded
-        self._committed = 0  # bytes of it that `_consumed` is up to
+        self._committed = 0  # its first bytes, which belong to `_consumed`
         self._consumed = Consumed()
 
     def begin(self, identity: Mapping[str, Any]) -> Consumed:
         with _explained(self._path):
-            self._uploaded, self._parts = self._told(identity)
+            self._uploaded, self._parts = self._read_record(identity)
             if self._parts and not paths.exists(self._part(0)):  # was taken away
                 self._uploaded, self._parts = Consumed(), 0
             self._size = self._proof if self._uploaded.lines else 0
             if not self._uploaded.lines:
-                self._tell(Consumed(), 0, 0)
+                self._write_record(Consumed(), 0, 0)
         self.kept = str(self._folder)
         return self._uploaded
 
@@ -411,49 +460,61 @@ class BucketSink(_Continued):
         self._waiting += data
 
     def commit(self, consumed: Consumed) -> None:
-        self._consumed, self._committed = consumed, len(self._waiting)
-        if len(self._waiting) >= PART or time.monotonic() - self._last >= EVERY:
+        self._consumed = consumed
+        self._committed = len(self._waiting)
+        if len(self._waiting) >= UPLOAD_BYTES or time.monotonic() - self._last >= UPLOAD_EVERY:
             self._upload()
 
     def finish(self) -> None:
         self._upload()
-        whole, tally = self._folder / "whole", Tally()
+        joined = self._folder / "whole"
         with _explained(self._path, self._folder):
-            with whole.open("wb") as joined:
-                for part in map(self._part, range(self._parts)):
-                    with part.open("rb") as stream:
-                        for data in pieces(stream):
-                            tally.add(data)
-                            joined.write(data)
+            tally = self._join_parts(joined)
             if self._size not in (None, tally.size):
                 raise OutputError(
                     f"{self._folder}: its parts have {tally.size:,} bytes, but {self._size:,} were "
                     "written; start over with --restart"
                 )
-            self._describe(self._path, tally)
-            whole.replace(self._path)
-        # As listed, since a call before --restart may have had more; the record first, without
-        # which no later call continues.
+            self._write_shard_record(self._path, tally)
+            joined.replace(self._path)
         with _explained(self._folder, self._folder):
-            found = sorted(self._folder.iterdir())
-            parts = [path for path in found if re.fullmatch(r"\d{8,}|whole", path.name)]
-            for path in (self._record, *parts):
-                path.unlink(missing_ok=True)
+            self._remove_parts()
         self.kept = ""
 
+    def _join_parts(self, joined: Path) -> Tally:
+        tally = Tally()
+        with joined.open("wb") as output:
+            for number in range(self._parts):
+                with self._part(number).open("rb") as stream:
+                    for piece in pieces(stream):
+                        tally.add(piece)
+                        output.write(piece)
+        return tally
+
+    def _remove_parts(self) -> None:
+        # As listed, since a call before --restart may have had more; the record first, without
+        # which no later call continues.
+        listed = sorted(self._folder.iterdir())
+        parts = [path for path in listed if re.fullmatch(r"\d{8,}|whole", path.name)]
+        for path in (self._record, *parts):
+            path.unlink(missing_ok=True)
+
     def close(self) -> None:
-        """Uploads what is committed, unless the output is finished."""
+        """Uploads committed output, unless the output is finished."""
         if self.kept:
             self._upload()
 
     def _upload(self) -> None:
+        """Uploads committed output as the next part."""
         if self._consumed != self._uploaded and self._consumed.lines:
-            with _explained(path := self._part(self._parts), self._folder):
+            path = self._part(self._parts)
+            with _explained(path, self._folder):
                 path.write_bytes(bytes(self._waiting[: self._committed]))
-                self._uploaded, self._parts = self._consumed, self._parts + 1
+                self._uploaded = self._consumed
+                self._parts += 1
                 if self._size is not None:
                     self._size += self._committed
-                self._tell(self._uploaded, self._parts, self._size)
+                self._write_record(self._uploaded, self._parts, self._size)
             del self._waiting[: self._committed]
             self._committed = 0
         self._last = time.monotonic()
@@ -463,10 +524,10 @@ class BucketSink(_Continued):
 
 
 class ShardedSink(_Continued):
-    """Several outputs in order, each of the part of the input that ends at one of `stops`, a line.
+    """Several outputs in order; shard n takes the input up to line `stops[n]`.
 
     `open_shard` gives the sink of each. The record says how many are finished; `check` raises for
-    one of these that is no longer what was written.
+    a finished one that has changed since.
     """
 
     def __init__(
@@ -480,13 +541,15 @@ class ShardedSink(_Continued):
     ) -> None:
         super().__init__(paths.as_path(record), restart)
         self._check = check
-        self._stops, self._open, self._finished = stops, open_shard, 0
+        self._stops = stops
+        self._open = open_shard
+        self._finished = 0
         self._shard = Sink()
 
     def begin(self, identity: Mapping[str, Any]) -> Consumed:
         shards = f"{len(self._stops)} of {self._stops[-1]:,} lines"
         with _explained(self._record):
-            done, self._finished = self._told({**identity, "shards": shards})
+            done, self._finished = self._read_record({**identity, "shards": shards})
         for number in range(self._finished):
             self._check(number)
         return self._continue(done)
@@ -509,10 +572,11 @@ class ShardedSink(_Continued):
         self._shard.close()
 
     def _continue(self, done: Consumed) -> Consumed:
-        """Begins the first shard that isn't finished; what is done with what it has."""
+        """Begins the first shard that isn't finished; the input done up to there."""
         while self._finished < len(self._stops):
             self._shard = self._open(self._finished)
-            done = max(self._shard.begin(self._identity), done, key=lambda each: each.lines)
+            shard_done = self._shard.begin(self._identity)
+            done = max(shard_done, done, key=lambda consumed: consumed.lines)
             self.kept = self._shard.kept
             if done.lines < self._stops[self._finished]:
                 break
@@ -523,4 +587,4 @@ class ShardedSink(_Continued):
         self._shard.finish()
         self._finished += 1
         with _explained(self._record):
-            self._tell(done, self._finished)
+            self._write_record(done, self._finished)

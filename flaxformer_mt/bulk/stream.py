@@ -15,7 +15,7 @@ from flaxformer_mt.bulk.forms import BadLine, Form, PairForm, PairRecord, Record
 from flaxformer_mt.bulk.reading import InputError, Lines, Shard, TwoInputs
 from flaxformer_mt.bulk.sinks import Consumed, OutputError, Place, Sink
 from flaxformer_mt.data.corpus import CorpusError
-from flaxformer_mt.data.vocabulary import EOS
+from flaxformer_mt.data.vocabulary import EOS, Vocabulary
 from flaxformer_mt.decoding.segments import LineError, Overlong
 from flaxformer_mt.progress import Meter
 
@@ -51,37 +51,43 @@ class Made:
     tokens: int = 0
     sums: Mapping[str, float] = dataclasses.field(default_factory=dict)  # added over windows
     notes: Sequence[str] = ()  # for the user, about single lines
-    remarks: Mapping[str, Sequence[int]] = dataclasses.field(default_factory=dict)  # lines, by what
+    # Line numbers by remark, which is the end of a sentence that begins with "LINES lines".
+    remarks: Mapping[str, Sequence[int]] = dataclasses.field(default_factory=dict)
     error: Exception | None = None  # why a line was refused
 
 
 def windows(lines: Lines | TwoInputs | Shard, *, window: int) -> Iterator[Window]:
     """The lines, `window` or `WINDOW_BYTES` at a time, the same for a call that resumes."""
-    error: Exception | None = None
-    while error is None:
-        found, size = Window(lines.name, lines.number + 1, []), 0
+    while True:
+        current = Window(lines.name, lines.number + 1, [])
+        size = 0
         try:
-            while len(found.lines) < window and size < WINDOW_BYTES:
-                found.lines.append(next(lines))
-                size += len(found.lines[-1])
+            while len(current.lines) < window and size < WINDOW_BYTES:
+                current.lines.append(next(lines))
+                size += len(current.lines[-1])
         except StopIteration:
-            if found.lines:
-                yield found
+            if current.lines:
+                yield current
             return
-        except (InputError, CorpusError) as why:
-            found.error = error = why
-        yield found
+        except (InputError, CorpusError) as error:
+            current.error = error
+            yield current
+            return
+        yield current
 
 
 def shard_ends(whole: Lines | TwoInputs, count: int, *, window: int) -> list[tuple[Place, int]]:
     """The place and the bytes of text before each of `count` parts of whole windows, and in all."""
-    ends = [((0, ""), 0)]
-    for each in windows(whole, window=window):
-        if each.error is not None:
-            raise each.error
-        last = hashlib.sha256(each.lines[-1]).hexdigest()[:16]
-        ends.append(((whole.number, last), ends[-1][1] + each.size))
-    return [ends[(len(ends) - 1) * part // count] for part in range(count + 1)]
+    size = 0
+    ends: list[tuple[Place, int]] = [((0, ""), size)]  # of every window
+    for part in windows(whole, window=window):
+        if part.error is not None:
+            raise part.error
+        last_line = hashlib.sha256(part.lines[-1]).hexdigest()[:16]
+        size += part.size
+        ends.append(((whole.number, last_line), size))
+    window_count = len(ends) - 1
+    return [ends[window_count * shard // count] for shard in range(count + 1)]
 
 
 def stream(
@@ -93,17 +99,17 @@ def stream(
     window: int,
     meter: Meter,
 ) -> dict[str, float]:
-    """Writes what `work` makes of the lines, window by window; returns the sums.
+    """Writes the output of `work` for the lines, window by window; returns the sums.
 
     `work` yields windows in order and may read ahead. Continues output of the same `identity`.
-    Raises InputError and CorpusError with file and line, OutputError (also for another input than
-    before) and what `work` raises. At the end, also after an error, the meter says each remark with
-    the first lines that it is about.
+    Raises InputError and CorpusError with file and line, OutputError (also if the input has changed
+    since the output was begun) and the errors of `work`. At the end, also after an error, the meter
+    says each remark with the first lines that it is about.
     """
-    done, digest = sink.begin(identity), hashlib.sha256()
+    done = sink.begin(identity)
+    digest = hashlib.sha256()
     if done.lines:
-        while lines.number < lines.start + done.lines and (line := next(lines, None)) is not None:
-            digest.update(line + b"\n")
+        _skip(lines, done.lines, digest)
         if digest.hexdigest() != done.sha256:
             raise OutputError(
                 f"{lines.name}: its first {done.lines:,} lines differ from those the output was "
@@ -111,32 +117,55 @@ def stream(
             )
         meter.say(f"{sink.kept}: resuming after line {lines.start + done.lines:,}")
     meter.begin(skipped=done.size)
-    sums, noted = dict(done.sums), 0
+
+    notes = _Notes(meter)
     with _remarks(lines.name, meter) as remarks:
-        for each, made in work(windows(lines, window=window)):
-            for note in made.notes[: max(0, NOTES - noted)]:
-                meter.say(note)
-            if noted <= NOTES < noted + len(made.notes):
-                meter.say("more lines like these are only counted")
-            noted += len(made.notes)
-            remarks.add(made.remarks)
+        for part, product in work(windows(lines, window=window)):
+            notes.say(product.notes)
+            remarks.add(product.remarks)
             meter.close()  # the output may go to the same terminal
-            sink.write(made.output)
-            if made.error is not None:
-                raise made.error
-            for line in each.lines:
+            sink.write(product.output)
+            if product.error is not None:
+                raise product.error
+
+            for line in part.lines:
                 digest.update(line + b"\n")
-            sums = {name: sums.get(name, 0) + value for name, value in made.sums.items()}
             done = Consumed(
-                lines=done.lines + len(each.lines),
-                size=done.size + each.size,
+                lines=done.lines + len(part.lines),
+                size=done.size + part.size,
                 sha256=digest.hexdigest(),
-                sums=sums,
+                sums={
+                    name: done.sums.get(name, 0) + number for name, number in product.sums.items()
+                },
             )
             sink.commit(done)
-            meter.advance(lines=len(each.lines), tokens=made.tokens, size=each.size)
+            meter.advance(lines=len(part.lines), tokens=product.tokens, size=part.size)
     sink.finish()
-    return sums
+    return dict(done.sums)
+
+
+def _skip(lines: Lines | TwoInputs | Shard, count: int, digest: hashlib._Hash) -> None:
+    """Reads the first `count` lines, or as many as there are, into a digest."""
+    while lines.number < lines.start + count:
+        line = next(lines, None)
+        if line is None:
+            return
+        digest.update(line + b"\n")
+
+
+class _Notes:
+    """Says the first notes of a call."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+        self._count = 0
+
+    def say(self, notes: Sequence[str]) -> None:
+        for note in notes[: max(0, NOTES - self._count)]:
+            self._meter.say(note)
+        if self._count <= NOTES < self._count + len(notes):
+            self._meter.say("more lines like these are only counted")
+        self._count += len(notes)
 
 
 class _Remarks:
@@ -154,8 +183,9 @@ class _Remarks:
 
     def describe(self) -> Iterator[str]:
         for remark, count in self._counts.items():
-            shown = ", ".join(map(str, self._first[remark])) + ", ..." * (count > NOTES)
-            yield f"{counted(count, 'line')} {remark} ({'line' if count == 1 else 'lines'} {shown})"
+            numbers = ", ".join(map(str, self._first[remark])) + ", ..." * (count > NOTES)
+            noun = "line" if count == 1 else "lines"
+            yield f"{counted(count, 'line')} {remark} ({noun} {numbers})"
 
 
 @contextlib.contextmanager
@@ -170,8 +200,12 @@ def _remarks(name: str, meter: Meter) -> Iterator[_Remarks]:
 
 
 def made_of(window: Window, parse: Callable[[bytes], T], make: Callable[[list[T]], Made]) -> Made:
-    """What `make` makes of the lines before the first that `parse` or it refuses, and why."""
-    records, error = [], window.error
+    """The output that `make` gives for a window's lines.
+
+    It ends before the first line that `parse` or `make` refuses, with the reason as its `error`.
+    """
+    records = []
+    error = window.error
     for number, line in enumerate(window.lines, start=window.first):
         try:
             records.append(parse(line))
@@ -183,8 +217,7 @@ def made_of(window: Window, parse: Callable[[bytes], T], make: Callable[[list[T]
             return dataclasses.replace(make(records), error=error)
         except LineError as why:
             advice = "; use --overlong split" if why.splits else ""
-            number = window.first + why.number
-            error = InputError(f"{window.name}:{number}: {why.reason}{advice}")
+            error = InputError(f"{window.name}:{window.first + why.number}: {why.reason}{advice}")
             records = records[: why.number]
     return Made(error=error)
 
@@ -192,12 +225,13 @@ def made_of(window: Window, parse: Callable[[bytes], T], make: Callable[[list[T]
 if TYPE_CHECKING:
     from flaxformer_mt.decoding.sampling import Sampling
     from flaxformer_mt.decoding.terminology import Terminology
+    from flaxformer_mt.decoding.translation import Translation
     from flaxformer_mt.decoding.translator import Translator
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslateSettings:
-    """What decides translations besides the model and its settings."""
+    """Settings of translations besides the model and its own settings."""
 
     form: Form
     n_best: int = 1
@@ -210,8 +244,11 @@ class TranslateSettings:
     mbr: bool | None = None
 
     def check(self, translator: Translator) -> None:
-        """Raises DecodingError for what no line could have: terms and phrases that can't be
-        spelled, and constraints in a search that can't have any."""
+        """Raises DecodingError for settings that would fail with any line.
+
+        These are terms and phrases that can't be spelled, and constraints in a search that can't
+        have any.
+        """
         from flaxformer_mt.decoding.terminology import Terminology
 
         terminology = self.terminology
@@ -231,10 +268,31 @@ class TranslateSettings:
         return made_of(window, self.form.parse, make)
 
     def _translated(self, window: Window, translator: Translator, records: list[Record]) -> Made:
-        sources = [record.source for record in records]
+        translations = self._translations(window, translator, records)
+        notes = []
+        several = []
+        for number, translation in enumerate(translations, start=window.first):
+            if translation.split:
+                notes.append(f"{window.name}:{number}: too long: translated in pieces")
+            if translation.sentences > 1:
+                several.append(number)
+        return Made(
+            output=self._rendered(window, translator, records, translations),
+            tokens=sum(len(translation.tokens) + 1 for translation in translations),
+            sums={
+                "split": len(notes),
+                "at_limit": sum(translation.at_limit for translation in translations),
+            },
+            notes=notes,
+            remarks={SEVERAL: several} if several else {},
+        )
+
+    def _translations(
+        self, window: Window, translator: Translator, records: Sequence[Record]
+    ) -> list[Translation]:
         prefixes = [record.prefix or self.prefix for record in records]
-        translations = translator.translate(
-            sources,
+        return translator.translate(
+            [record.source for record in records],
             n_best=self.n_best,
             overlong=self.overlong,
             several="keep",
@@ -248,32 +306,30 @@ class TranslateSettings:
             first=window.first,
             mbr=bool(self.mbr),
         )
+
+    def _rendered(
+        self,
+        window: Window,
+        translator: Translator,
+        records: Sequence[Record],
+        translations: Sequence[Translation],
+    ) -> bytes:
         pairs = [
-            (source, hypothesis.tokens)
-            for source, translation in zip(sources, translations, strict=True)
+            (record.source, hypothesis.tokens)
+            for record, translation in zip(records, translations, strict=True)
             for hypothesis in translation.hypotheses
         ]
-        aligned = iter(translator.align(pairs) if self.form.shown.alignments else ())
-        output, notes, several = [], [], []
-        each = zip(records, translations, strict=True)
-        for number, (record, translation) in enumerate(each, start=window.first):
-            if translation.split:
-                notes.append(f"{window.name}:{number}: too long: translated in pieces")
-            if translation.sentences > 1:
-                several.append(number)
-            links = list(itertools.islice(aligned, len(translation.hypotheses)))
-            output.append(self.form.render(record, translation, links, number=number))
-        at_limit = sum(translation.at_limit for translation in translations)
-        return Made(
-            output=b"".join(output),
-            tokens=sum(len(translation.tokens) + 1 for translation in translations),
-            sums={"split": len(notes), "at_limit": at_limit},
-            notes=notes,
-            remarks={SEVERAL: several} if several else {},
-        )
+        alignments = iter(translator.align(pairs) if self.form.shown.alignments else ())
+        output = []
+        for index, (record, translation) in enumerate(zip(records, translations, strict=True)):
+            own_alignments = list(itertools.islice(alignments, len(translation.hypotheses)))
+            output.append(
+                self.form.render(record, translation, own_alignments, number=window.first + index)
+            )
+        return b"".join(output)
 
     def identity(self) -> dict[str, Any]:
-        """What a call must share to continue an output, as JSON."""
+        """The settings that a later call must share to continue an output, as JSON."""
         terms = self.terminology
         plain = dataclasses.asdict(dataclasses.replace(self, terminology=None))
         return plain | {"terminology": None if terms is None else terms.digest}
@@ -282,17 +338,18 @@ class TranslateSettings:
         """Lines for people, at the end."""
         lines = []
         if split := int(sums.get("split", 0)):
-            what = counted(split, "line")
-            lines.append(f"{what} too long for the model: translated in pieces")
+            lines.append(f"{counted(split, 'line')} too long for the model: translated in pieces")
         if at_limit := int(sums.get("at_limit", 0)):
-            limited = f"{counted(at_limit, 'translation')} reached the length limit"
-            lines.append(f"{limited}: see --max-ratio and --max-extra-tokens")
+            lines.append(
+                f"{counted(at_limit, 'translation')} reached the length limit: "
+                "see --max-ratio and --max-extra-tokens"
+            )
         return lines
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ScoreSettings:
-    """What decides scores besides the model and its settings."""
+    """Settings of scores besides the model and its own settings."""
 
     form: PairForm
     overlong: Overlong = "refuse"
@@ -307,24 +364,19 @@ class ScoreSettings:
     def _scored(self, translator: Translator, records: list[PairRecord]) -> Made:
         vocabulary = translator.vocabularies.tgt
         pairs = [(record.source, record.target) for record in records]
-        found = translator.score(pairs, overlong=self.overlong)
-        known = [record for record in records if record.text is not None]
-        texts = vocabulary.encode([record.text or "" for record in known])
-        tokens = sum(len(scored.tokens) for scored in found)
+        scores = translator.score(pairs, overlong=self.overlong)
+        tokens = sum(len(scored.tokens) for scored in scores)
         return Made(
             output=b"".join(
                 self.form.render(record, scored, vocabulary)
-                for record, scored in zip(records, found, strict=True)
+                for record, scored in zip(records, scores, strict=True)
             ),
             tokens=tokens,
             sums={
                 "pairs": len(records),
                 "tokens": tokens,
-                "log_prob": math.fsum(scored.log_prob for scored in found),
-                "encoded_otherwise": sum(
-                    [token for token in record.target if token != EOS] != encoded
-                    for record, encoded in zip(known, texts, strict=True)
-                ),
+                "log_prob": math.fsum(scored.log_prob for scored in scores),
+                "encoded_otherwise": _encoded_otherwise(records, vocabulary),
             },
         )
 
@@ -340,3 +392,13 @@ class ScoreSettings:
         if otherwise := int(sums.get("encoded_otherwise", 0)):
             lines.append(f"{otherwise:,} texts encode into other tokens than the scored ones")
         return lines
+
+
+def _encoded_otherwise(records: Iterable[PairRecord], vocabulary: Vocabulary) -> int:
+    """How many records have a text that encodes into other tokens than theirs."""
+    with_text = [record for record in records if record.text is not None]
+    texts = vocabulary.encode([record.text or "" for record in with_text])
+    return sum(
+        [token for token in record.target if token != EOS] != encoded
+        for record, encoded in zip(with_text, texts, strict=True)
+    )

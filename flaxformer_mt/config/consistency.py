@@ -10,6 +10,7 @@ from flaxformer_mt.config.schema import (
     CorpusConfig,
     DataConfig,
     ExperimentConfig,
+    MeshConfig,
     ModelConfig,
     ScheduleConfig,
     TrainingConfig,
@@ -20,7 +21,8 @@ from flaxformer_mt.errors import nearest
 # PAD, BOS, EOS and UNK, which every vocabulary has.
 _MARKS = 4
 _WRITTEN_MARKS = ("<pad>", "<s>", "</s>", "<unk>")
-_LARGEST = 2**31 - 1  # what the libraries below take
+_LARGEST = 2**31 - 1  # the libraries that read settings take no larger integer
+_BLANK = re.compile(r"[\s\u2581]")  # U+2581 is SentencePiece's mark of a blank
 # Beyond these a score or a length overflows.
 LARGEST_DECODING = {
     "length_penalty": 10.0,
@@ -85,7 +87,7 @@ class CorpusSettings(NamedTuple):
     """The settings that a kind of corpus reads."""
 
     files: tuple[str, ...]  # names of files
-    contents: tuple[str, ...]  # others, which decide what the corpus holds
+    contents: tuple[str, ...]  # others that decide the corpus's content
     optional: tuple[str, ...] = ()
 
     @property
@@ -107,90 +109,129 @@ CORPUS_SETTINGS = {
     "synthetic": CorpusSettings((), ("split", "size")),
 }
 TRACKERS = ("tensorboard", "wandb", "mlflow")
-SPLITS = ("train", "valid", "test")  # of the built-in grammar
+GRAMMAR_SPLITS = ("train", "valid", "test")  # of the built-in grammar
+# By setting of the vocabulary.
+_NEEDED_FOR_BRACKETS = {"shared": True, "byte_fallback": True, "sampling": 0.0}
 
 
 def inconsistencies(config: ExperimentConfig, settings: Mapping[str, Any]) -> Iterator[str]:
     """Every contradiction in a config, whose `settings` are by dotted key, each naming its keys."""
+    yield from _outside_ranges(config)
+    yield from _too_large(config, settings)
+    yield from _unequal_beam_groups(config)
+
+    yield from _model(config)
+    yield from undecided(config.data)
+    yield from _filters(config)
+    yield from _vocabulary(config.data.vocabulary)
+    yield from _target_types(config.data.vocabulary)
+
+    yield from _training(config.training)
+    yield from _mesh(config.mesh)
+
+    yield from _mixture(config.data)
+    yield from _held_out_text(config.data)
+    yield from _batches(config)
+    for key, corpus in _corpora(config.data):
+        yield from _corpus(key, corpus)
+
+
+def _outside_ranges(config: ExperimentConfig) -> Iterator[str]:
     for problem, (lies_within, groups) in _RANGES.items():
         for group, names in groups.items():
             section: Any = functools.reduce(getattr, group.split("."), config)
             for name in names.split():
-                if not lies_within(value := getattr(section, name)):
-                    yield f"'{group}.{name}' = {value} {problem}"
-    for key, value in settings.items():
-        if type(value) is int and value > _LARGEST:
-            yield f"'{key}' = {value} must be at most {_LARGEST:,}"
-    for name, most in LARGEST_DECODING.items():
-        if (number := getattr(config.decoding, name)) > most:
-            yield f"'decoding.{name}' = {number} must be at most {most:,.0f}"
-    beam, parts = config.decoding.beam_size, config.decoding.diverse_groups
-    if parts > 0 and beam % parts:
-        groups_key = "'decoding.diverse_groups'"
-        yield f"'decoding.beam_size' = {beam} must be divisible by {groups_key} = {parts}"
-    yield from _model_and_data(config)
-    yield from _training(config)
-    yield from _training_text(config)
-    for key, item in _corpora(config.data):
-        # A dot would split its settings' keys.
-        if not re.fullmatch(r"\w[\w-]*", item.name):
-            yield f"'{key}': a corpus's name may have letters, digits, '_' and '-'"
-        if item.kind not in ("tsv", "synthetic") and bool(item.src) != bool(item.tgt):
-            yield f"'{key}': a corpus of kind '{item.kind}' needs both 'src' and 'tgt'"
-        if item.kind == "synthetic" and item.size < 1:
-            yield f"'{key}.size' must be at least 1 for the built-in grammar"
-        if item.kind == "synthetic" and item.split not in SPLITS:
-            yield f"'{key}.split' = '{item.split}' must be train, valid or test"
+                number = getattr(section, name)
+                if not lies_within(number):
+                    yield f"'{group}.{name}' = {number} {problem}"
 
 
-def _model_and_data(config: ExperimentConfig) -> Iterator[str]:
-    model, data = config.model, config.data
+def _too_large(config: ExperimentConfig, settings: Mapping[str, Any]) -> Iterator[str]:
+    for key, setting in settings.items():
+        if type(setting) is int and setting > _LARGEST:
+            yield f"'{key}' = {setting} must be at most {_LARGEST:,}"
+
+    for name, largest in LARGEST_DECODING.items():
+        number = getattr(config.decoding, name)
+        if number > largest:
+            yield f"'decoding.{name}' = {number} must be at most {largest:,.0f}"
+
+
+def _unequal_beam_groups(config: ExperimentConfig) -> Iterator[str]:
+    beam_size = config.decoding.beam_size
+    groups = config.decoding.diverse_groups
+    if groups > 0 and beam_size % groups:
+        yield (
+            f"'decoding.beam_size' = {beam_size} must be divisible by "
+            f"'decoding.diverse_groups' = {groups}"
+        )
+
+
+def _model(config: ExperimentConfig) -> Iterator[str]:
+    model = config.model
     if model.positions == "sinusoidal" and model.d_model % 2:
         yield f"'model.d_model' = {model.d_model} must be even for sinusoidal positions"
-    if model.tie == "all" and not data.vocabulary.shared:
+    if model.tie == "all" and not config.data.vocabulary.shared:
         yield "'model.tie' = 'all' needs 'data.vocabulary.shared' = true (or set it to 'target')"
-    yield from undecided(data)
-    if data.filter.max_length > model.max_length:
-        most = f"'model.max_length' = {model.max_length}"
-        yield f"'data.filter.max_length' = {data.filter.max_length} must be at most {most}"
-    if 0 < data.filter.max_ratio < 1:
-        yield f"'data.filter.max_ratio' = {data.filter.max_ratio} must be 0 (off) or at least 1"
 
-    vocabulary = data.vocabulary
+
+def _filters(config: ExperimentConfig) -> Iterator[str]:
+    filters = config.data.filter
+    longest = config.model.max_length
+    if filters.max_length > longest:
+        yield (
+            f"'data.filter.max_length' = {filters.max_length} must be at most "
+            f"'model.max_length' = {longest}"
+        )
+    if 0 < filters.max_ratio < 1:
+        yield f"'data.filter.max_ratio' = {filters.max_ratio} must be 0 (off) or at least 1"
+
+
+def _vocabulary(vocabulary: VocabularyConfig) -> Iterator[str]:
     if 1 <= vocabulary.size <= _MARKS:
         yield f"'data.vocabulary.size' = {vocabulary.size} must be at least {_MARKS + 1}"
-    if not 0 < vocabulary.character_coverage <= 1:
-        coverage = vocabulary.character_coverage
+    coverage = vocabulary.character_coverage
+    if not 0 < coverage <= 1:
         yield f"'data.vocabulary.character_coverage' = {coverage} must lie in (0, 1]"
+
+
+def _target_types(vocabulary: VocabularyConfig) -> Iterator[str]:
     if vocabulary.tgt_types == "words" and vocabulary.shared:
         yield "'data.vocabulary.tgt_types' = 'words' needs 'data.vocabulary.shared' = false"
     if vocabulary.tgt_types == "brackets":
-        for name, wanted in (("shared", True), ("byte_fallback", True), ("sampling", 0.0)):
-            if getattr(vocabulary, name) != wanted:
-                needed = f"'data.vocabulary.{name}' = {str(wanted).lower()}"
-                yield f"'data.vocabulary.tgt_types' = 'brackets' needs {needed}"
+        for name, needed in _NEEDED_FOR_BRACKETS.items():
+            if getattr(vocabulary, name) != needed:
+                yield (
+                    "'data.vocabulary.tgt_types' = 'brackets' needs "
+                    f"'data.vocabulary.{name}' = {str(needed).lower()}"
+                )
+
     if vocabulary.tgt_words and vocabulary.tgt_types == "pieces":
         yield "'data.vocabulary.tgt_words' needs '.tgt_types' = 'words' or 'brackets'"
     for word in vocabulary.tgt_words:
-        if not word or re.search(r"[\s\u2581]", word):
+        if not word or _BLANK.search(word):
             yield f"'data.vocabulary.tgt_words': {word!r} is not one word"
 
 
-def _training(config: ExperimentConfig) -> Iterator[str]:
-    training, schedule = config.training, config.training.schedule
+def _training(training: TrainingConfig) -> Iterator[str]:
+    schedule = training.schedule
     if schedule.kind == "peak" and schedule.peak <= 0:
         yield "'training.schedule.peak' must be set when 'training.schedule.kind' is 'peak'"
     if schedule.kind == "paper" and schedule.factor <= 0:
         yield f"'training.schedule.factor' = {schedule.factor} must be positive"
-    for name in training.trackers:
-        if name not in TRACKERS:
-            yield f"'training.trackers' has '{name}'; {nearest(name, TRACKERS)}"
+
+    for tracker in training.trackers:
+        if tracker not in TRACKERS:
+            yield f"'training.trackers' has '{tracker}'; {nearest(tracker, TRACKERS)}"
     if training.loss_chunk < -1:
         yield f"'training.loss_chunk' = {training.loss_chunk} must be at least -1"
     if training.best_metric != "loss" and not training.validate_bleu:
         metric = training.best_metric
         yield f"'training.best_metric' = '{metric}' needs 'training.validate_bleu' = true"
-    sizes = {"data": config.mesh.data, "fsdp": config.mesh.fsdp, "tensor": config.mesh.tensor}
+
+
+def _mesh(mesh: MeshConfig) -> Iterator[str]:
+    sizes = {"data": mesh.data, "fsdp": mesh.fsdp, "tensor": mesh.tensor}
     if list(sizes.values()).count(-1) > 1:
         yield "only one of 'mesh.data', 'mesh.fsdp', 'mesh.tensor' may be -1"
     for name, size in sizes.items():
@@ -198,26 +239,37 @@ def _training(config: ExperimentConfig) -> Iterator[str]:
             yield f"'mesh.{name}' = {size} must be at least 1, or -1 for all remaining devices"
 
 
-def _training_text(config: ExperimentConfig) -> Iterator[str]:
-    data = config.data
-    weighted = [item.name for item in data.train if item.weight > 0]
-    for item in data.train:
-        if item.weight < 0:
-            yield f"'data.train.{item.name}.weight' = {item.weight} must not be negative"
-        elif weighted and not item.weight:
-            yield f"'data.train.{item.name}.weight' must be set too, as every corpus's in a mixture"
-    if data.epoch_pairs and not weighted:
+def _mixture(data: DataConfig) -> Iterator[str]:
+    is_mixture = any(corpus.weight > 0 for corpus in data.train)
+    for corpus in data.train:
+        key = f"data.train.{corpus.name}.weight"
+        if corpus.weight < 0:
+            yield f"'{key}' = {corpus.weight} must not be negative"
+        elif is_mixture and not corpus.weight:
+            yield f"'{key}' must be set too, as every corpus's in a mixture"
+    if data.epoch_pairs and not is_mixture:
         yield "'data.epoch_pairs' is for mixtures, where every corpus has a weight"
-    share = f"'data.valid_fraction' = {data.valid_fraction}"
-    if data.valid_fraction and data.valid != CorpusConfig(name="valid"):
-        yield f"{share} holds out training text, but 'data.valid' is set too"
-    if data.valid_fraction and len(data.train) > 1:
-        names = ", ".join(item.name for item in data.train)
-        yield f"{share} splits one corpus, but data.train has {names}: set 'data.valid' instead"
-    batch, accumulation = data.batch, config.training.optimizer.accumulation
+
+
+def _held_out_text(data: DataConfig) -> Iterator[str]:
+    if not data.valid_fraction:
+        return
+    setting = f"'data.valid_fraction' = {data.valid_fraction}"
+    if data.valid != CorpusConfig(name="valid"):
+        yield f"{setting} holds out training text, but 'data.valid' is set too"
+    if len(data.train) > 1:
+        names = ", ".join(corpus.name for corpus in data.train)
+        yield f"{setting} splits one corpus, but data.train has {names}: set 'data.valid' instead"
+
+
+def _batches(config: ExperimentConfig) -> Iterator[str]:
+    batch = config.data.batch
+    accumulation = config.training.optimizer.accumulation
     if accumulation > 0 and batch.multiple % accumulation:
-        key = f"'training.optimizer.accumulation' = {accumulation}"
-        yield f"'data.batch.multiple' = {batch.multiple} must be divisible by {key}"
+        yield (
+            f"'data.batch.multiple' = {batch.multiple} must be divisible by "
+            f"'training.optimizer.accumulation' = {accumulation}"
+        )
     if batch.form == "pack" and config.model.positions == "learned":
         yield "'data.batch.form' = 'pack' needs 'model.positions' = 'sinusoidal'"
     if batch.form == "bucket" and (batch.src_length or batch.tgt_length):
@@ -226,13 +278,27 @@ def _training_text(config: ExperimentConfig) -> Iterator[str]:
         yield "'data.batch.src_length' and '.tgt_length' go together: set both, or neither"
 
 
+def _corpus(key: str, corpus: CorpusConfig) -> Iterator[str]:
+    # A dot would split its settings' keys.
+    if not re.fullmatch(r"\w[\w-]*", corpus.name):
+        yield f"'{key}': a corpus's name may have letters, digits, '_' and '-'"
+    if corpus.kind not in ("tsv", "synthetic") and bool(corpus.src) != bool(corpus.tgt):
+        yield f"'{key}': a corpus of kind '{corpus.kind}' needs both 'src' and 'tgt'"
+    if corpus.kind == "synthetic":
+        if corpus.size < 1:
+            yield f"'{key}.size' must be at least 1 for the built-in grammar"
+        if corpus.split not in GRAMMAR_SPLITS:
+            yield f"'{key}.split' = '{corpus.split}' must be train, valid or test"
+
+
 def unused_settings(config: ExperimentConfig, overrides: Iterable[str] = ()) -> Iterator[str]:
     """Settings that nothing reads, except those of a `kind` that `overrides` change."""
-    given = {override.partition("=")[0] for override in overrides}
-    for text, key in _of_other_kinds(config):
-        kind = f"{key.rpartition('.')[0]}.kind"
-        if kind not in given or key in given:
-            yield text
+    overridden = {override.partition("=")[0] for override in overrides}
+    for unused in (*_of_other_schedule(config.training.schedule), *_of_other_corpora(config.data)):
+        kind_key = f"{unused.key.rpartition('.')[0]}.kind"
+        if kind_key not in overridden or unused.key in overridden:
+            yield unused.sentence
+
     model, training = config.model, config.training
     if model.position_scale != "auto" and model.positions != "learned":
         yield (
@@ -240,38 +306,65 @@ def unused_settings(config: ExperimentConfig, overrides: Iterable[str] = ()) -> 
         )
     if training.patience > 0 and not training.validate_every:
         yield f"'training.patience' = {training.patience} needs 'training.validate_every' > 0"
+
     yield from contradicted(config.data)
-    for key, corpus in _corpora(config.data):
+    yield from _misplaced_in_corpora(config.data)
+
+
+def _misplaced_in_corpora(data: DataConfig) -> Iterator[str]:
+    for key, corpus in _corpora(data):
         if corpus.weight and not key.startswith("data.train."):
             yield f"'{key}.weight' = {corpus.weight}: only training corpora have weights"
-        if re.search(r"[\s\u2581]", corpus.tag) or corpus.tag in _WRITTEN_MARKS:
+        if _BLANK.search(corpus.tag) or corpus.tag in _WRITTEN_MARKS:
             yield f"'{key}.tag' = {corpus.tag!r} must be one word other than a mark such as </s>"
-    if any(corpus.name == "valid" for corpus in config.data.test):
+    if any(corpus.name == "valid" for corpus in data.test):
         yield "'data.test.valid': `--set valid` means 'data.valid': rename the test set"
 
 
-def _of_other_kinds(config: ExperimentConfig) -> Iterator[tuple[str, str]]:
-    group, schedule = "training.schedule", config.training.schedule
+class _Unused(NamedTuple):
+    """A setting that another `kind` of its group reads."""
+
+    key: str
+    sentence: str
+
+
+def _of_other_schedule(schedule: ScheduleConfig) -> Iterator[_Unused]:
     for kind, name in (("paper", "factor"), ("peak", "peak")):
-        value = getattr(schedule, name)
-        if kind != schedule.kind and value != getattr(ScheduleConfig, name):
-            other = f"has no effect with '{group}.kind' = '{schedule.kind}'"
-            yield f"'{group}.{name}' = {value} {other}: set one of them", f"{group}.{name}"
-    for key, corpus in _corpora(config.data):
-        read = CORPUS_SETTINGS[corpus.kind].known
+        key = f"training.schedule.{name}"
+        number = getattr(schedule, name)
+        if kind != schedule.kind and number != getattr(ScheduleConfig, name):
+            yield _Unused(
+                key,
+                f"'{key}' = {number} has no effect with "
+                f"'training.schedule.kind' = '{schedule.kind}': set one of them",
+            )
+
+
+def _of_other_corpora(data: DataConfig) -> Iterator[_Unused]:
+    for key, corpus in _corpora(data):
+        known = CORPUS_SETTINGS[corpus.kind].known
         for name in ("src", "tgt", "path", "size", "data_dir", "archives"):
-            if (value := getattr(corpus, name)) and name not in read:
-                others = (kind for kind, found in CORPUS_SETTINGS.items() if name in found.known)
-                kinds = " or ".join(f"'{kind}'" for kind in others)
-                said = f"has no effect on a corpus of kind '{corpus.kind}' (only on {kinds})"
-                yield f"'{key}.{name}' = {value!r} {said}", f"{key}.{name}"
+            setting = getattr(corpus, name)
+            if setting and name not in known:
+                kinds = " or ".join(
+                    f"'{kind}'" for kind, reads in CORPUS_SETTINGS.items() if name in reads.known
+                )
+                yield _Unused(
+                    f"{key}.{name}",
+                    f"'{key}.{name}' = {setting!r} has no effect on a corpus of kind "
+                    f"'{corpus.kind}' (only on {kinds})",
+                )
         # A plain name doesn't ask for part of a corpus.
-        if "split" not in read and corpus.split not in SPLITS:
-            whole = f"a corpus of kind '{corpus.kind}' is read whole: set it to 'train'"
-            yield f"'{key}.split' = {corpus.split!r}: {whole}", f"{key}.split"
+        if "split" not in known and corpus.split not in GRAMMAR_SPLITS:
+            yield _Unused(
+                f"{key}.split",
+                f"'{key}.split' = {corpus.split!r}: a corpus of kind '{corpus.kind}' is read "
+                "whole: set it to 'train'",
+            )
 
 
 def _corpora(data: DataConfig) -> Iterator[tuple[str, CorpusConfig]]:
+    """Every corpus of a config by its dotted key."""
     for group, corpora in (("train", data.train), ("test", data.test)):
         for corpus in corpora:
             yield f"data.{group}.{corpus.name}", corpus
@@ -279,7 +372,7 @@ def _corpora(data: DataConfig) -> Iterator[tuple[str, CorpusConfig]]:
 
 
 def uneven_heads(model: ModelConfig) -> str:
-    """What to know of heads that aren't d_model / h wide as in the paper (3.2.2); empty if fine."""
+    """A note on heads that aren't d_model / h wide as in the paper (3.2.2); empty if they are."""
     widths = {"d_k": model.d_k, "d_v": model.d_v}
     heads = "1 head" if model.num_heads == 1 else f"{model.num_heads} heads"
     uneven = [
@@ -289,6 +382,7 @@ def uneven_heads(model: ModelConfig) -> str:
     ]
     if not uneven:
         return ""
+
     advice = f"model.d_model is {model.d_model:,}"
     if model.d_model % model.num_heads == 0:
         even = model.d_model // model.num_heads
@@ -306,5 +400,6 @@ def loss_chunk(training: TrainingConfig, platform: str) -> int:
 
 def expected_types(vocabulary: VocabularyConfig) -> tuple[int, int]:
     """Source and target types that `prepare` will make; for whole words at least the named ones."""
-    words = vocabulary.tgt_types == "words"
-    return vocabulary.size, _MARKS + len(vocabulary.tgt_words) if words else vocabulary.size
+    if vocabulary.tgt_types == "words":
+        return vocabulary.size, _MARKS + len(vocabulary.tgt_words)
+    return vocabulary.size, vocabulary.size

@@ -17,19 +17,20 @@ FIRST: dict[str, Any] = {
 
 
 def decides(key: str) -> Decides:
-    """What the setting under a dotted key decides, as in `schema.setting`."""
-    found: Decides = "training"
+    """The kind of outcome that the setting under a dotted key affects, as in `schema.setting`."""
+    innermost: Decides = "training"
     for field in fields_along(key):
-        found = field.metadata["decides"] or found
-    return found
+        innermost = field.metadata["decides"] or innermost
+    return innermost
 
 
 def deciding(config: ExperimentConfig, *kinds: Decides) -> dict[str, Any]:
-    """Settings by dotted key that decide one of these and differ from their first default.
+    """Settings by dotted key that decide one of `kinds` and differ from their first default.
 
-    It means the same in every release: a setting that is added later is left out by default.
+    The same experiment gives the same mapping in every release: a setting that a later release
+    adds is left out unless it is changed.
     """
-    found = {
+    settings = {
         key: value
         for key, value in flatten(config).items()
         if decides(key) in kinds and value != first_default(key)
@@ -37,8 +38,8 @@ def deciding(config: ExperimentConfig, *kinds: Decides) -> dict[str, Any]:
     names = [corpus.name for corpus in config.data.train]
     # Early versions sorted them.
     if "training" in kinds and names != sorted(names):
-        found["data.train"] = names
-    return found
+        settings["data.train"] = names
+    return settings
 
 
 def first_default(key: str) -> Any:
@@ -77,7 +78,9 @@ def check_resume(
     if new.data.filter.script:
         fixed |= {key: changed[key] for key in _LANGUAGES & changed.keys()}
     if fixed:
-        listed = "; ".join(f"'{key}' was {a!r}, is now {b!r}" for key, (a, b) in fixed.items())
+        listed = "; ".join(
+            f"'{key}' was {before!r}, is now {after!r}" for key, (before, after) in fixed.items()
+        )
         raise ConfigError(
             f"{run}: this run was started with different settings: {listed}; set them back, or "
             "start a new --workdir (with --init-from to reuse this run's weights)."

@@ -47,6 +47,7 @@ def fields_along(key: str) -> Iterator[dataclasses.Field[Any]]:
 
 
 def default_of(key: str) -> Any:
+    """The default of the setting under a dotted key."""
     *_, field = fields_along(key)
     return field.default
 
@@ -58,11 +59,11 @@ def default_config() -> ConfigDict:
 
 def thaw(config: ExperimentConfig) -> ConfigDict:
     """A `ConfigDict` to change, with known keys only, but corpora of any name."""
-    thawed = ConfigDict(_defaults(config)).lock()
+    thawed = ConfigDict(_plain(config)).lock()
     for corpora in (thawed.data.train, thawed.data.test):
         corpora.unlock()  # recursively
-        for item in corpora.values():
-            item.lock()
+        for named_corpus in corpora.values():
+            named_corpus.lock()
     return thawed
 
 
@@ -79,18 +80,19 @@ def fill(config: ConfigDict, full: ConfigDict, prefix: str, origin: str) -> None
 
 def corpus(**settings: Any) -> ConfigDict:
     """One corpus for `config.data.train.NAME = corpus(...)`; keys as in `CorpusConfig`."""
-    return ConfigDict(_defaults(_build(CorpusConfig, settings, "", "corpus(...)"))).lock()
+    return ConfigDict(_plain(_build(CorpusConfig, settings, "", "corpus(...)"))).lock()
 
 
-def _defaults(config: Any) -> dict[str, Any]:
+def _plain(config: Any) -> dict[str, Any]:
+    """A config dataclass as nested dictionaries."""
     cls: Any = type(config)
-    values = {name: getattr(config, name) for name in field_types(cls)}
-    for name, value in values.items():
-        if dataclasses.is_dataclass(value):
-            values[name] = _defaults(value)
+    settings = {name: getattr(config, name) for name in field_types(cls)}
+    for name, setting in settings.items():
+        if dataclasses.is_dataclass(setting):
+            settings[name] = _plain(setting)
         elif is_corpora(field_types(cls)[name]):
-            values[name] = {item.name: _defaults(item) for item in value}
-    return values
+            settings[name] = {corpus.name: _plain(corpus) for corpus in setting}
+    return settings
 
 
 def freeze(config: Mapping[str, Any] | ConfigDict, origin: str) -> ExperimentConfig:
@@ -98,7 +100,7 @@ def freeze(config: Mapping[str, Any] | ConfigDict, origin: str) -> ExperimentCon
     plain = _in_order(config) if isinstance(config, ConfigDict) else config
     frozen: ExperimentConfig = _build(ExperimentConfig, plain, "", origin)
     frozen = dataclasses.replace(frozen, data=with_languages(frozen.data))
-    if problems := list(inconsistencies(frozen, _flat(_defaults(frozen)))):
+    if problems := list(inconsistencies(frozen, _flat(_plain(frozen)))):
         raise ConfigError(f"{origin}: " + "; ".join(problems))
     return frozen
 
@@ -111,16 +113,17 @@ def _in_order(config: ConfigDict) -> dict[str, Any]:
     plain: dict[str, Any] = config.to_dict()
     for split in ("train", "test"):
         try:
-            corpora, given = plain["data"][split], config["data"][split]
-            plain["data"][split] = {name: corpora[name] for name in vars(given)["_fields"]}
+            corpora = plain["data"][split]
+            names = vars(config["data"][split])["_fields"]
+            plain["data"][split] = {name: corpora[name] for name in names}
         except (KeyError, TypeError):
-            continue  # `_build` says what is wrong with it
+            continue  # `_build` refuses it
     return plain
 
 
 def to_dict(config: ExperimentConfig) -> dict[str, Any]:
     """The JSON mapping that `freeze` reads back."""
-    return dict(json.loads(json.dumps(_defaults(config))))
+    return dict(json.loads(json.dumps(_plain(config))))
 
 
 def flatten(config: ExperimentConfig) -> dict[str, Any]:
@@ -172,20 +175,27 @@ def _named(name: str, values: Any, prefix: str, origin: str) -> CorpusConfig:
 
 
 def check_value(value: Any, hint: Any, key: str, origin: str) -> Any:
-    """`value` as `hint`: an int may be a float, a list a tuple."""
-    problem = f"{origin}: '{key}' = {value!r}: "
+    """`value` as `hint`: an int may be a float, a list a tuple. Raises ConfigError."""
+    typed = value
+    if hint == tuple[str, ...] and isinstance(value, list):
+        typed = tuple(value)
+    elif hint is float and isinstance(value, int) and not isinstance(value, bool):
+        typed = float(value)
+
+    if problem := _type_problem(typed, hint):
+        raise ConfigError(f"{origin}: '{key}' = {value!r}: {problem}")
+    return typed
+
+
+def _type_problem(value: Any, hint: Any) -> str | None:
+    """Why `value` isn't of an annotation of the schema; None if it is."""
+    if hint == tuple[str, ...]:
+        is_texts = isinstance(value, tuple) and all(isinstance(text, str) for text in value)
+        return None if is_texts else "must be a list of strings"
     if choices := typing.get_args(hint):
-        if hint == tuple[str, ...]:
-            if isinstance(value, list | tuple) and all(isinstance(v, str) for v in value):
-                return tuple(value)
-            raise ConfigError(problem + "must be a list of strings")
-        if value not in choices:
-            raise ConfigError(problem + f"must be one of {', '.join(map(repr, choices))}")
-        return value
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        return None if value in choices else f"must be one of {', '.join(map(repr, choices))}"
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
-        raise ConfigError(problem + f"must be of type {hint.__name__}")
+        return f"must be of type {hint.__name__}"
     if hint is float and not math.isfinite(value):
-        raise ConfigError(problem + "must be a finite number")
-    return value
+        return "must be a finite number"
+    return None

@@ -92,11 +92,11 @@ _DEFAULTS = {"src": "en", "tgt": "de"}  # the built-in grammar's
 
 
 class _Hint(NamedTuple):
-    """What a name tells of a side's language: a code, and whether no other part could be meant."""
+    """A name's hint at a side's language."""
 
     code: str
-    where: str
-    sure: bool = True
+    where: str  # setting and name, for messages
+    sure: bool = True  # no other part of the name could be meant
 
 
 def base_language(code: str) -> str:
@@ -127,25 +127,26 @@ def language_pair(text: str) -> tuple[str, str] | None:
 
 
 def target_language_of(name: str, source_name: str = "") -> str:
-    """The target language that the name of a file of targets tells, as training reads names.
+    """The target language in the name of a file of targets, as training reads names.
 
-    `source_name`, of the file of sources, makes more parts of the name tell. A pair such as `en-zh`
-    tells it too. Empty if nothing does.
+    With `source_name`, the file of sources, more parts of the name can be read. The language may
+    also come from a pair such as `en-zh`. Empty if the name has none.
     """
-    if told := _told(name, source_name):
-        code, _ = told
+    hint = _code_in(name, source_name)
+    if hint is not None:
+        code, _ = hint
         return code
     pair = _pair_in(name)
     return pair[1] if pair else ""
 
 
 def with_languages(data: DataConfig) -> DataConfig:
-    """`data` with its empty languages, as far as the names of its text tell."""
-    found = {side: _hints(data, side) for side in _DEFAULTS}
+    """`data` with its empty languages filled in, where the names of its text show them."""
+    hints = {side: _hints(data, side) for side in _DEFAULTS}
     named: dict[str, Any] = {}
     for side, default in _DEFAULTS.items():
-        codes = [hint.code for hint in found[side].values()]
-        if not any(found.values()):
+        codes = [hint.code for hint in hints[side].values()]
+        if not any(hints.values()):
             codes = [default]
         if not getattr(data, f"{side}_lang") and len(codes) == 1:
             named[f"{side}_lang"] = codes[0]
@@ -154,87 +155,107 @@ def with_languages(data: DataConfig) -> DataConfig:
 
 def undecided(data: DataConfig) -> Iterator[str]:
     """A language that `with_languages` couldn't tell."""
-    for side in _DEFAULTS:
-        if not getattr(data, f"{side}_lang"):
-            files = " and ".join(hint.where for hint in _hints(data, side).values())
-            why = f"{files} name different languages" if files else "no file name shows it"
-            yield f"'data.{side}_lang' must be set: {why}"
+    for side in _open_sides(data):
+        files = " and ".join(hint.where for hint in _hints(data, side).values())
+        why = f"{files} name different languages" if files else "no file name shows it"
+        yield f"'data.{side}_lang' must be set: {why}"
 
 
 def contradicted(data: DataConfig) -> Iterator[str]:
     """A language that all files' endings contradict. Another code of the same one does not."""
+    known = {_same(code) for code in SCRIPT_OF}
     for side in _DEFAULTS:
-        said, found = getattr(data, f"{side}_lang"), _hints(data, side)
-        language = _same(said)
-        known = {_same(code) for code in SCRIPT_OF}
-        if found and language in known and language not in found:
-            hint = next(iter(found.values()))
-            if hint.sure:
-                advice = f"set data.{side}_lang={hint.code}, or rename the file"
-                yield (
-                    f"'data.{side}_lang' = '{said}', but {hint.where} names '{hint.code}': {advice}"
-                )
+        code = getattr(data, f"{side}_lang")
+        hints = _hints(data, side)
+        language = _same(code)
+        if not hints or language not in known or language in hints:
+            continue
+        hint = next(iter(hints.values()))
+        if hint.sure:
+            yield (
+                f"'data.{side}_lang' = '{code}', but {hint.where} names '{hint.code}': "
+                f"set data.{side}_lang={hint.code}, or rename the file"
+            )
 
 
 def assumed(data: DataConfig) -> str:
-    """What `with_languages` assumes of languages that `data` leaves open; empty if names say it."""
-    read = [corpus for corpus in (*data.train, data.valid) if corpus.src or corpus.path]
-    sides = [side for side in _DEFAULTS if not getattr(data, f"{side}_lang")]
-    found = [hint for side in sides for hint in _hints(data, side).values()]
-    if not read or not sides or any(hint.sure for hint in found):
+    """A sentence on the languages that `with_languages` assumes; empty if names show them."""
+    has_text = any(corpus.src or corpus.path for corpus in (*data.train, data.valid))
+    sides = _open_sides(data)
+    hints = [hint for side in sides for hint in _hints(data, side).values()]
+    if not has_text or not sides or any(hint.sure for hint in hints):
         return ""
+
     decided = with_languages(data)
     languages = " and ".join(
         f"data.{side}_lang={getattr(decided, f'{side}_lang')}" for side in sides
     )
-    names = " and ".join(hint.where for hint in found)
+    names = " and ".join(hint.where for hint in hints)
     why = f"from {names}" if names else "since no file name or key says otherwise"
     return f"languages: assuming {languages}, {why}; set them if this is wrong"
 
 
+def _open_sides(data: DataConfig) -> list[str]:
+    """The sides, "src" and "tgt", whose language isn't set."""
+    return [side for side in _DEFAULTS if not getattr(data, f"{side}_lang")]
+
+
 def _same(code: str) -> str:
+    """One name for all codes that may name the same text."""
     language = base_language(code)
     return _SAME.get(language, language)
 
 
 def _hints(data: DataConfig, side: str) -> dict[str, _Hint]:
-    """Language -> the first name that tells it; those that are sure, if any."""
+    """Language -> the first name that hints at it; only sure hints, if there are any."""
     corpora = {f"data.train.{corpus.name}": corpus for corpus in data.train}
     corpora["data.valid"] = data.valid
-    every = [hint for key, corpus in corpora.items() if (hint := _hint(key, corpus, side))]
-    hints: dict[str, _Hint] = {}
-    for hint in [hint for hint in every if hint.sure] or every:
-        hints.setdefault(_same(hint.code), hint)
-    return hints
+    hints = [hint for key, corpus in corpora.items() if (hint := _hint(key, corpus, side))]
+    sure_hints = [hint for hint in hints if hint.sure]
+
+    by_language: dict[str, _Hint] = {}
+    for hint in sure_hints or hints:
+        by_language.setdefault(_same(hint.code), hint)
+    return by_language
 
 
 def _hint(key: str, corpus: CorpusConfig, side: str) -> _Hint | None:
-    """What the names of a corpus tell of a side's language."""
-    name, other = corpus.src, corpus.tgt
+    """The hint at a side's language in the names of a corpus."""
+    name, opposite = corpus.src, corpus.tgt
     if side == "tgt":
-        name, other = other, name
-    if name and other and (told := _told(name, other)):
-        code, sure = told
-        return _Hint(code, f"'{key}.{side}' = '{name}'", sure)
+        name, opposite = opposite, name
+    if name and opposite:
+        hint = _code_in(name, opposite)
+        if hint is not None:
+            code, sure = hint
+            return _Hint(code, f"'{key}.{side}' = '{name}'", sure)
+
     if pair := _pair_in(corpus.path or name):
-        # Some name a pair by the alphabet, whatever comes first in the file.
-        named = _code_of(pair[0] if side == "src" else pair[1])
-        setting, value = ("path", corpus.path) if corpus.path else (side, name)
-        return _Hint(named, f"'{key}.{setting}' = '{value}'", sure=False) if named else None
+        pair_code = _code_of(pair[0] if side == "src" else pair[1])
+        if pair_code:
+            where = (
+                f"'{key}.path' = '{corpus.path}'" if corpus.path else f"'{key}.{side}' = '{name}'"
+            )
+            # Some name a pair by the alphabet, whatever comes first in the file.
+            return _Hint(pair_code, where, sure=False)
     return None
 
 
-def _told(name: str, other: str) -> tuple[str, bool] | None:
-    """The code in a file's name or a key, and whether it is sure, given that of the other side."""
-    parts, others = _parts(name), _parts(other)
+def _code_in(name: str, opposite: str) -> tuple[str, bool] | None:
+    """The code in a file's name or a key, and whether it is sure.
+
+    `opposite` is the name of the other side.
+    """
+    parts, opposite_parts = _parts(name), _parts(opposite)
     if code := _code_of(parts[-1]):
         return code, True
     for part in reversed(parts):
-        if part not in others and (code := _code_of(part)):
+        if part not in opposite_parts and (code := _code_of(part)):
             return code, True
-    mine, theirs = _loose(name, other), _loose(other, name)
-    if mine and theirs and _same(mine) != _same(theirs):
-        return mine, False
+
+    loose, opposite_loose = _loose(name, opposite), _loose(opposite, name)
+    if loose and opposite_loose and _same(loose) != _same(opposite_loose):
+        return loose, False
     return None
 
 
@@ -246,40 +267,49 @@ def _pair_in(name: str) -> tuple[str, str] | None:
 
 
 def _parts(name: str) -> list[str]:
-    """A name's parts between dots, without those at its end that tell nothing of its language."""
+    """A name's parts between dots, without those at its end that aren't about its language."""
     parts = name.rpartition("/")[2].split(".")
     while len(parts) > 1 and parts[-1].lower() in _FORMS:
         parts.pop()
     return parts
 
 
-def _loose(name: str, other: str) -> str | None:
-    """A code among the folders and words that only this one of two names has."""
-    found = []
-    for path in (name, other):
-        *folders, last = path.split("/")
-        stem = re.sub("_(?=[A-Z][a-z]{3}(?![A-Za-z]))", "~", last)  # not within a code
-        words = [word.replace("~", "_") for word in re.split(r"[._-]", stem)]
-        found.append([*words, *reversed(folders)])
-    mine, theirs = found
-    codes = (_code_of(word) for word in mine if word not in theirs)
+def _loose(name: str, opposite: str) -> str | None:
+    """A code among the folders and words that `name` has and `opposite` doesn't."""
+    opposite_words = _words(opposite)
+    codes = (_code_of(word) for word in _words(name) if word not in opposite_words)
     return next(filter(None, codes), None)
+
+
+def _words(path: str) -> list[str]:
+    """The words of a file's name, then the folders around it, innermost first."""
+    *folders, last = path.split("/")
+    stem = re.sub("_(?=[A-Z][a-z]{3}(?![A-Za-z]))", "~", last)  # not within a code
+    words = [word.replace("~", "_") for word in re.split(r"[._-]", stem)]
+    return [*words, *reversed(folders)]
 
 
 def _code_of(text: str) -> str | None:
     """The code that a text is, in its short form: `fr` of `fra_Latn`, `zh_Hans` of `zho_Hans`."""
-    if not (match := _CODE.fullmatch(text)):
+    match = _CODE.fullmatch(text)
+    if match is None or _is_pair(text):
         return None
-    pair = language_pair(text)
-    if pair and _same(pair[0]) != _same(pair[1]) and text.replace("_", "-") not in _REGIONAL:
-        return None
-    language, script, _ = match.groups()
+    language = match[1]
+    script = (match[2] or "").capitalize()
     short = base_language(language)
-    if len(language) == 2 and short in SCRIPT_OF:
+    is_known = short in SCRIPT_OF
+    if is_known and len(language) == 2:
         return short + text[2:]
-    script = script.capitalize() if script else ""
     if script and script not in _SCRIPTS:
         return None
-    if short in SCRIPT_OF:
-        return short if script in ("", SCRIPT_OF[short]) else f"{short}_{script}"
-    return f"{language.lower()}_{script}" if script else None
+    if not is_known:
+        return f"{language.lower()}_{script}" if script else None
+    return short if script in ("", SCRIPT_OF[short]) else f"{short}_{script}"
+
+
+def _is_pair(text: str) -> bool:
+    """Whether a text such as `en-fr` names two languages, unlike `en-ca`, a language's region."""
+    pair = language_pair(text)
+    if pair is None or text.replace("_", "-") in _REGIONAL:
+        return False
+    return _same(pair[0]) != _same(pair[1])

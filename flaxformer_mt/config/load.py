@@ -1,5 +1,7 @@
 """Turns config files and `--config.a.b=value` overrides into a frozen `ExperimentConfig`."""
 
+from __future__ import annotations
+
 import dataclasses
 import difflib
 import functools
@@ -38,9 +40,8 @@ BUILT_IN = [parent / "configs" for parent in Path(__file__).parents[1:3]]
 
 def built_in_names() -> list[str]:
     """Names of the package's config files."""
-    return sorted(
-        {p.stem for folder in BUILT_IN for p in folder.glob("*.py") if p.stem != "__init__"}
-    )
+    names = {path.stem for folder in BUILT_IN for path in folder.glob("*.py")}
+    return sorted(names - {"__init__"})
 
 
 def find_config(name: str) -> Path:
@@ -65,12 +66,13 @@ def load_config(
     count: Callable[[DataConfig], int] | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> ExperimentConfig:
-    """`FILE[:variant]` and overrides, `a.b=value` or `{"a.b": value}`, to a frozen config.
+    """The frozen config of `FILE[:variant]` with overrides, `a.b=value` or `{"a.b": value}`.
 
-    Unused settings are allowed if `recorded`, a resumed run's, has them. With `sizes` = "corpus",
-    settings that nothing sets are as recorded, or `sized` by the `count` of pairs, else for
-    `TYPICAL` pairs. `tell` is called with what is assumed of the text's languages. Raises
-    ConfigError naming file or override, key and nearest valid name.
+    `recorded` is the config of a run to resume; settings that it has may be unused. With `sizes` =
+    "corpus", the settings of `sized` that neither file nor overrides set are as recorded, or chosen
+    for the `count` of pairs, else for `TYPICAL` pairs. `tell` gets a sentence if the text's
+    languages are assumed. Raises ConfigError, which names file or override, key and nearest valid
+    name.
     """
     config = _of_file(spec)
     free = _free_sizes(config, overrides)  # before an override can set a default on purpose
@@ -88,16 +90,20 @@ def load_config(
     frozen = _with_position_scale(freeze(config, spec), recorded)
     if recorded is not None:
         frozen = _ordered_as(recorded, frozen)
-    refuse_vain(frozen, overrides, spec, recorded=recorded)
+    refuse_unused(frozen, overrides, spec, recorded=recorded)
+
     if tell is not None and recorded is None:
-        set_languages = {name: config.data[name] for name in ("src_lang", "tgt_lang")}
-        if assumption := assumed(dataclasses.replace(frozen.data, **set_languages)):
+        settings = config.data  # in which a language that isn't set is still empty
+        assumption = assumed(
+            dataclasses.replace(frozen.data, src_lang=settings.src_lang, tgt_lang=settings.tgt_lang)
+        )
+        if assumption:
             tell(assumption)
     return frozen
 
 
 def _of_file(spec: str) -> ConfigDict:
-    """What `get_config` of `FILE[:variant]` gives, filled up with defaults. Raises ConfigError."""
+    """The config of `FILE[:variant]`, filled up with defaults. Raises ConfigError."""
     name, _, variant = spec.partition(":")
     path = find_config(name)
     get_config: Any = None
@@ -110,8 +116,9 @@ def _of_file(spec: str) -> ConfigDict:
         config = get_config(variant)
     except Exception as error:
         # A config raises a plain ValueError for an unknown variant.
-        plain = get_config is not None and type(error) is ValueError
-        raise ConfigError(f"{spec}: {error}" if plain else _explained(error, path)) from error
+        is_unknown_variant = get_config is not None and type(error) is ValueError
+        message = f"{spec}: {error}" if is_unknown_variant else _explained(error, path)
+        raise ConfigError(message) from error
     if not isinstance(config, ConfigDict):
         raise ConfigError(
             f"{path}: get_config returned {config!r}, not a ConfigDict: start from default_config()"
@@ -122,12 +129,11 @@ def _of_file(spec: str) -> ConfigDict:
 
 def _free_sizes(config: ConfigDict, overrides: Sequence[str] | Mapping[str, Any]) -> frozenset[str]:
     """The keys of `sized` that neither the config's file nor an override sets."""
-    value = functools.partial(functools.reduce, lambda node, part: node[part])
-    given = {override.partition("=")[0] for override in overrides}
+    overridden = {override.partition("=")[0] for override in overrides}
     free = {
         key
         for key in sized(TYPICAL, ("zh", "en"))  # all keys that there are
-        if key not in given and value(key.split("."), config) == default_of(key)
+        if key not in overridden and _setting_at(config, key) == default_of(key)
     }
     # A tie that fits only separate vocabularies is chosen together with them.
     joint = {"model.tie", "data.vocabulary.shared"}
@@ -138,18 +144,23 @@ def _free_sizes(config: ConfigDict, overrides: Sequence[str] | Mapping[str, Any]
     return frozenset(free)
 
 
-def _put(config: ConfigDict, values: Mapping[str, Any], keys: Iterable[str]) -> None:
-    """Sets `keys` to their `values`, or to their defaults, in place."""
+def _setting_at(config: ConfigDict, key: str) -> Any:
+    return functools.reduce(lambda group, name: group[name], key.split("."), config)
+
+
+def _put(config: ConfigDict, settings: Mapping[str, Any], keys: Iterable[str]) -> None:
+    """Sets `keys` as in `settings`, or to their defaults, in place."""
     with config.ignore_type():
-        config.update_from_flattened_dict({key: values.get(key, default_of(key)) for key in keys})
+        config.update_from_flattened_dict({key: settings.get(key, default_of(key)) for key in keys})
 
 
 def _with_position_scale(
     config: ExperimentConfig, recorded: ExperimentConfig | None
 ) -> ExperimentConfig:
-    """`model.position_scale` = "auto" as a new run records it, or as `recorded`'s run has it.
+    """The config with `model.position_scale` = "auto" settled, as a run records it.
 
-    Runs from before the setting recorded none: their positions have no factor, and "auto" stays.
+    A new run scales its positions; a `recorded` one keeps its own scale. Runs from before this
+    setting recorded "auto", which stays: their positions have no factor.
     """
     model = config.model
     if model.positions != "learned" or model.position_scale != "auto":
@@ -161,16 +172,17 @@ def _with_position_scale(
 
 
 def _ordered_as(recorded: ExperimentConfig, config: ExperimentConfig) -> ExperimentConfig:
-    """A run's training corpora in its order, which decides duplicates and batches; new ones last.
+    """The config with its training corpora in the order of the `recorded` run; new ones last.
 
-    Runs of early versions have them in the order of their names, whatever their configs say.
+    The order decides duplicates and batches. Runs of early versions have their corpora in the order
+    of the names, whatever their configs say.
     """
     places = {corpus.name: place for place, corpus in enumerate(recorded.data.train)}
     train = sorted(config.data.train, key=lambda corpus: places.get(corpus.name, len(places)))
     return dataclasses.replace(config, data=dataclasses.replace(config.data, train=tuple(train)))
 
 
-def refuse_vain(
+def refuse_unused(
     config: ExperimentConfig,
     overrides: Iterable[str],
     origin: str,
@@ -179,133 +191,225 @@ def refuse_vain(
 ) -> None:
     """Raises ConfigError for settings that nothing reads, unless `recorded` has them."""
     known = set() if recorded is None else set(unused_settings(recorded))
-    if found := [said for said in unused_settings(config, overrides) if said not in known]:
-        raise ConfigError(f"{origin}: " + "; ".join(found))
+    new = [sentence for sentence in unused_settings(config, overrides) if sentence not in known]
+    if new:
+        raise ConfigError(f"{origin}: " + "; ".join(new))
 
 
 def _explained(error: Exception, path: Path) -> str:
     """An error of a config file's code, with its line, and a misspelt key's nearest name."""
     if isinstance(error, SyntaxError):
-        where = f"{error.filename or path}:{error.lineno}" if error.lineno else str(path)
-        return f"{where}: {error.msg}"
-    frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if frame.filename == os.path.abspath(path)]
-    where = f"{path}:{lines[-1]}" if lines else str(path)
-    text = str(error)
+        place = f"{error.filename or path}:{error.lineno}" if error.lineno else str(path)
+        return f"{place}: {error.msg}"
     if isinstance(error, OSError) and error.filename == os.fspath(path):
         return f"{path}: cannot be read: {error.strerror}"
+
+    frames = traceback.extract_tb(error.__traceback__)
+    place = _last_line(path, frames)
     if isinstance(error, AttributeError) and "ml_collections" in frames[-1].filename:
-        # Its texts: 'Key "x" does not exist ...: {\'a\': 1, ...}', and 'x', perhaps with a hint.
-        unknown = re.search(r"""["'](\w+)\\?["']""", text)
-        names = re.findall(r"""(\w+)\\?': |Did you mean "(\w+)\"""", text)
-        if unknown:
-            hint = f"; {nearest(unknown[1], [a or b for a, b in names])}" if names else ""
-            return f"{where}: unknown key '{unknown[1]}'{hint}"
+        unknown_key = _unknown_key(str(error))
+        if unknown_key is not None:
+            return f"{place}: {unknown_key}"
     kind = "" if isinstance(error, ConfigError) else f"{type(error).__name__}: "
-    return f"{where}: {kind}{text}"
+    return f"{place}: {kind}{error}"
+
+
+def _last_line(path: Path, frames: Iterable[traceback.FrameSummary]) -> str:
+    """The file, and the innermost of its lines in a traceback, for an editor."""
+    lines = [frame.lineno for frame in frames if frame.filename == os.path.abspath(path)]
+    return f"{path}:{lines[-1]}" if lines else str(path)
+
+
+def _unknown_key(text: str) -> str | None:
+    """The misspelt key in the text of a ConfigDict's AttributeError, in our words; None if none.
+
+    Its texts: 'Key "x" does not exist ...: {\'a\': 1, ...}', and 'x', perhaps with a hint.
+    """
+    unknown = re.search(r"""["'](\w+)\\?["']""", text)
+    if unknown is None:
+        return None
+    valid = [
+        listed or suggested
+        for listed, suggested in re.findall(r"""(\w+)\\?': |Did you mean "(\w+)\"""", text)
+    ]
+    hint = f"; {nearest(unknown[1], valid)}" if valid else ""
+    return f"unknown key '{unknown[1]}'{hint}"
 
 
 def apply_overrides(config: ConfigDict, overrides: Sequence[str] | Mapping[str, Any]) -> None:
     """Sets each `a.b=value` or `{"a.b": value}` in place, by the schema's types.
 
     Two files, SRC,TGT, replace `data.train.NAME`, `data.valid`, or all of `data.train` or `.test`.
-    A vocabulary size that is set is a hard limit, unless `soft_size` is set too.
+    A vocabulary size that is set is a hard limit, unless `soft_size` is set too. Raises
+    ConfigError.
     """
-    if not isinstance(overrides, Mapping):
-        pairs = [override.partition("=") for override in overrides]
-        for key, equals, _ in pairs:
-            if not equals:
-                raise ConfigError(f"--config.{key}: write --config.KEY=VALUE")
-    else:
-        pairs = [(key, "=", value) for key, value in overrides.items()]
-    keys = [key for key, _, _ in pairs]
+    parsed = _parsed(overrides)
+    keys = [override.key for override in parsed]
     if "data.vocabulary.size" in keys and "data.vocabulary.soft_size" not in keys:
         config.data.vocabulary.soft_size = False
-    for key, _, value in pairs:
-        _apply(config, key, value)
-    _let_go(config, keys)
+    for override in parsed:
+        override.apply(config)
+    _reset_excluded(config, keys)
 
 
-def _let_go(config: ConfigDict, given: Sequence[str]) -> None:
-    """Resets settings that what is given excludes, unless they are given too.
+def _parsed(overrides: Sequence[str] | Mapping[str, Any]) -> list[_Override]:
+    if isinstance(overrides, Mapping):
+        return [_Override(key, value) for key, value in overrides.items()]
+    parsed = []
+    for override in overrides:
+        key, equals, text = override.partition("=")
+        if not equals:
+            raise ConfigError(f"--config.{key}: write --config.KEY=VALUE")
+        parsed.append(_Override(key, text))
+    return parsed
+
+
+def _reset_excluded(config: ConfigDict, overridden: Sequence[str]) -> None:
+    """Resets settings that the overrides exclude, unless they are overridden too.
 
     They come from the config file, or from the run whose settings these are.
     """
-    _let_go_of_text(config.data, given)
-    batch, vocabulary = config.data.batch, config.data.vocabulary
-    if _is_given("data.batch.form", given) and batch.form == "bucket":
-        for key in ("src_length", "tgt_length"):
-            if not _is_given(f"data.batch.{key}", given):
-                batch[key] = 0
-    if _is_given("data.vocabulary.tgt_types", given) and vocabulary.tgt_types == "pieces":
-        if not _is_given("data.vocabulary.tgt_words", given):
+    _reset_excluded_text(config.data, overridden)
+    batch = config.data.batch
+    vocabulary = config.data.vocabulary
+    if _is_set("data.batch.form", overridden) and batch.form == "bucket":
+        for name in ("src_length", "tgt_length"):
+            if not _is_set(f"data.batch.{name}", overridden):
+                batch[name] = 0
+    if _is_set("data.vocabulary.tgt_types", overridden) and vocabulary.tgt_types == "pieces":
+        if not _is_set("data.vocabulary.tgt_words", overridden):
             vocabulary.tgt_words = ()
-    _let_go_of_axes(config.mesh, given)
+    _reset_excluded_axes(config.mesh, overridden)
 
 
-def _let_go_of_text(data: ConfigDict, given: Sequence[str]) -> None:
-    is_fraction_given = _is_given("data.valid_fraction", given)
-    if _is_given("data.valid", given):
-        if not is_fraction_given:
+def _reset_excluded_text(data: ConfigDict, overridden: Sequence[str]) -> None:
+    is_fraction_set = _is_set("data.valid_fraction", overridden)
+    if _is_set("data.valid", overridden):
+        if not is_fraction_set:
             data.valid_fraction = 0.0
-    elif is_fraction_given and data.valid_fraction:
+    elif is_fraction_set and data.valid_fraction:
         data.valid = corpus()
     # Two files have no weight, so they are no mixture.
-    weighted = any(item.get("weight") for item in data.train.values())
-    if "data.train" in given and not weighted and not _is_given("data.epoch_pairs", given):
-        data.epoch_pairs = 0
+    is_mixture = any(named_corpus.get("weight") for named_corpus in data.train.values())
+    if "data.train" in overridden and not is_mixture:
+        if not _is_set("data.epoch_pairs", overridden):
+            data.epoch_pairs = 0
 
 
-def _let_go_of_axes(mesh: ConfigDict, given: Sequence[str]) -> None:
+def _reset_excluded_axes(mesh: ConfigDict, overridden: Sequence[str]) -> None:
     """At most one axis takes the devices that remain (-1)."""
-    remaining = [key for key in ("data", "fsdp", "tensor") if mesh[key] == -1]
-    inherited = [key for key in remaining if not _is_given(f"mesh.{key}", given)]
+    remaining = [axis for axis in ("data", "fsdp", "tensor") if mesh[axis] == -1]
+    inherited = [axis for axis in remaining if not _is_set(f"mesh.{axis}", overridden)]
     if 0 < len(inherited) < len(remaining):
-        for key in inherited:
-            mesh[key] = 1
+        for axis in inherited:
+            mesh[axis] = 1
 
 
-def _is_given(key: str, given: Sequence[str]) -> bool:
-    return any(f"{other}.".startswith(f"{key}.") for other in given)
+def _is_set(key: str, overridden: Sequence[str]) -> bool:
+    """Whether the overrides change the setting or something in the group of this key."""
+    return any(f"{changed}.".startswith(f"{key}.") for changed in overridden)
 
 
-def _apply(config: ConfigDict, key: str, value: Any) -> None:
-    origin = f"--config.{key}={value}"
-    cls: Any = ExperimentConfig
-    node, parts = config, key.split(".")
-    for depth, part in enumerate(parts, start=1):
-        if is_corpora(cls):
-            if part not in node:
-                node[part] = corpus()
-            cls, node = CorpusConfig, node[part]
-            continue
-        here = ".".join(parts[:depth])
-        hints = field_types(cls)
-        if part not in hints:
-            from flaxformer_mt.config.other_names import ours
+@dataclasses.dataclass(frozen=True)
+class _Override:
+    """One change of a config: text from a command line, or a value from Python."""
 
-            # `train.steps` is a misspelt `training.steps`, not the text that others call `train`.
-            alike = difflib.get_close_matches(key, flatten(ExperimentConfig()), n=1, cutoff=0.8)
-            names = alike if depth < len(parts) else [name for name in ours(part) if "." in name]
-            meant = " and ".join(f"'{name}'" for name in names)
-            hint = f"did you mean {meant}?" if meant else nearest(part, hints)
-            raise ConfigError(f"{origin}: unknown key '{here}'; {hint}")
-        cls = hints[part]
-        if is_corpora(cls) or dataclasses.is_dataclass(cls):
-            node = node[part]
-        elif depth < len(parts):
-            raise ConfigError(f"{origin}: '{here}' is a single setting and has no '{parts[depth]}'")
+    key: str
+    value: Any
+
+    @property
+    def flag(self) -> str:
+        return f"--config.{self.key}"
+
+    @property
+    def origin(self) -> str:
+        """The override as a user would write it, for messages."""
+        return f"{self.flag}={self.value}"
+
+    def apply(self, config: ConfigDict) -> None:
+        """Sets it in place. Raises ConfigError."""
+        annotation: Any = ExperimentConfig  # of `node`
+        node = config
+        names = self.key.split(".")
+        for depth, name in enumerate(names, start=1):
+            if is_corpora(annotation):
+                if name not in node:
+                    node[name] = corpus()
+                annotation = CorpusConfig
+                node = node[name]
+                continue
+
+            annotations = field_types(annotation)
+            if name not in annotations:
+                raise self._unknown_key(depth, annotations)
+            annotation = annotations[name]
+            if is_corpora(annotation) or dataclasses.is_dataclass(annotation):
+                node = node[name]
+            elif depth == len(names):
+                self._set(node, name, annotation)
+                return
+            else:
+                setting = ".".join(names[:depth])
+                raise ConfigError(
+                    f"{self.origin}: '{setting}' is a single setting and has no '{names[depth]}'"
+                )
+
+        if is_corpora(annotation):
+            self._replace_corpora(node)
+        elif annotation is CorpusConfig:
+            node.update(self._two_files(self.flag))
         else:
-            with node.ignore_type():
-                if isinstance(value, str | os.PathLike):
-                    node[part] = parse_value(os.fspath(value), cls, origin)
-                else:
-                    node[part] = check_value(value, cls, key, origin)
-            return
-    if is_corpora(cls) or cls is CorpusConfig:
-        _replace(node, parts[-1], value, cls, origin)
-        return
-    raise ConfigError(f"{origin}: '{key}' is a group of settings: {', '.join(field_types(cls))}")
+            names_inside = ", ".join(field_types(annotation))
+            raise ConfigError(f"{self.origin}: '{self.key}' is a group of settings: {names_inside}")
+
+    def _unknown_key(self, depth: int, valid: Iterable[str]) -> ConfigError:
+        """The first `depth` names of the key lead nowhere; the last of them should be `valid`."""
+        from flaxformer_mt.config.other_names import ours
+
+        names = self.key.split(".")
+        if depth < len(names):
+            # `train.steps` is a misspelt `training.steps`, not the text that others call `train`.
+            meant = difflib.get_close_matches(
+                self.key, flatten(ExperimentConfig()), n=1, cutoff=0.8
+            )
+        else:
+            meant = [setting for setting in ours(names[-1]) if "." in setting]
+        if meant:
+            hint = f"did you mean {' and '.join(map(repr, meant))}?"
+        else:
+            hint = nearest(names[depth - 1], valid)
+        return ConfigError(f"{self.origin}: unknown key '{'.'.join(names[:depth])}'; {hint}")
+
+    def _set(self, group: ConfigDict, name: str, annotation: Any) -> None:
+        with group.ignore_type():
+            if isinstance(self.value, str | os.PathLike):
+                group[name] = parse_value(os.fspath(self.value), annotation, self.origin)
+            else:
+                group[name] = check_value(self.value, annotation, self.key, self.origin)
+
+    def _replace_corpora(self, corpora: ConfigDict) -> None:
+        """Puts one corpus of two files, named like the group, in place of all others."""
+        two_files = self._two_files(f"{self.flag}.NAME")
+        for name in list(corpora):
+            del corpora[name]
+        corpora[self.key.rpartition(".")[2]] = two_files
+
+    def _two_files(self, flag: str) -> ConfigDict:
+        """The corpus of SRC,TGT. Raises ConfigError, which says how to write other corpora, under
+        `flag`."""
+        sides = self.value.split(",") if isinstance(self.value, str) else list(self.value)
+        if len(sides) == 2 and all(isinstance(side, str | os.PathLike) and side for side in sides):
+            return corpus(src=os.fspath(sides[0]), tgt=os.fspath(sides[1]))
+
+        kind = _kind_of(str(sides[0])) if len(sides) == 1 else None
+        if kind is None:
+            raise ConfigError(
+                f"{self.origin}: write {self.flag}=SRC,TGT (two files) or {flag}.KEY=VALUE"
+            )
+        flags = [f"{flag}.kind={kind}", f"{flag}.path={sides[0]}"]
+        if kind != "tsv":
+            flags += [f"{flag}.src=KEY", f"{flag}.tgt=KEY"]
+        raise ConfigError(f"{self.origin}: one file of both sides is {' '.join(flags)}")
 
 
 def _kind_of(name: str) -> str | None:
@@ -315,28 +419,6 @@ def _kind_of(name: str) -> str | None:
     if parts[-1] in ("gz", "xz", "zst"):
         parts.pop()
     return kinds.get(parts[-1]) if len(parts) > 1 else None
-
-
-def _replace(node: ConfigDict, name: str, value: Any, cls: Any, origin: str) -> None:
-    sides = value.split(",") if isinstance(value, str) else list(value)
-    if len(sides) != 2 or not all(isinstance(side, str | os.PathLike) and side for side in sides):
-        inside = "NAME.KEY" if is_corpora(cls) else "KEY"
-        key = origin.partition("=")[0]
-        if len(sides) == 1 and (kind := _kind_of(str(sides[0]))):
-            entry = f"{key}.NAME" if is_corpora(cls) else key
-            names = "" if kind == "tsv" else f" {entry}.src=KEY {entry}.tgt=KEY"
-            raise ConfigError(
-                f"{origin}: one file of both sides is {entry}.kind={kind} "
-                f"{entry}.path={sides[0]}{names}"
-            )
-        raise ConfigError(f"{origin}: write {key}=SRC,TGT (two files) or {key}.{inside}=VALUE")
-    made = corpus(src=os.fspath(sides[0]), tgt=os.fspath(sides[1]))
-    if cls is CorpusConfig:
-        node.update(made)
-        return
-    for other in list(node):
-        del node[other]
-    node[name] = made
 
 
 def parse_value(text: str, hint: Any, origin: str) -> Any:

@@ -87,8 +87,8 @@ _NAMES = {
     "--workdir": "save_dir save_model model_dir output_dir out_dir model run_dir",
     "--init-from": "train_from restore_file load_model finetune_from_model pretrained_model",
 }
-OURS = {other: name for name, others in _NAMES.items() for other in others.split()}
-# Of both stacks.
+OURS = {alias: name for name, aliases in _NAMES.items() for alias in aliases.split()}
+# Others set the layers of both stacks at once.
 _ALSO = {"layers": "model.decoder_layers", "num_layers": "model.decoder_layers"}
 _ALSO["n_layers"] = "model.decoder_layers"
 

@@ -29,22 +29,23 @@ def tokenizer_for(language: str) -> Choice:
     sacreBLEU uses 13a for most languages written without blanks. 13a then takes a sentence for one
     word, and BLEU is 0. Without MeCab's dictionaries it also has no tokenisation for Japanese.
     """
-    base, blankless = base_language(language), is_written_without_blanks(language)
-    wanted = _OF_LANGUAGE.get(base, USUAL)
-    if (wanted == "zh" and blankless) or (wanted in _MODULES and not missing_extra(wanted)):
-        return Choice(wanted, f"BLEU is tokenised by '{wanted}', sacreBLEU's choice for {language}")
-    instead: BleuTokenizer = "char" if blankless else USUAL
-    if wanted in _MODULES:
+    usual = _OF_LANGUAGE.get(base_language(language), USUAL)  # sacreBLEU's
+    is_blankless = is_written_without_blanks(language)
+    if (usual == "zh" and is_blankless) or (usual in _MODULES and not missing_extra(usual)):
+        return Choice(usual, f"BLEU is tokenised by '{usual}', sacreBLEU's choice for {language}")
+
+    substitute: BleuTokenizer = "char" if is_blankless else USUAL
+    if usual in _MODULES:
         return Choice(
-            instead,
-            f"BLEU is tokenised by '{instead}': sacreBLEU's choice for {language}, '{wanted}', "
-            f'needs: pip install "sacrebleu[{missing_extra(wanted)}]"',
+            substitute,
+            f"BLEU is tokenised by '{substitute}': sacreBLEU's choice for {language}, '{usual}', "
+            f'needs: pip install "sacrebleu[{missing_extra(usual)}]"',
         )
-    if blankless:
+    if is_blankless:
         return Choice(
-            instead,
-            f"BLEU is tokenised by '{instead}', since {language} is written without blanks; "
-            f"sacreBLEU would use '{wanted}', which finds no words there",
+            substitute,
+            f"BLEU is tokenised by '{substitute}', since {language} is written without blanks; "
+            f"sacreBLEU would use '{usual}', which finds no words there",
         )
     return Choice(USUAL)
 
@@ -52,8 +53,8 @@ def tokenizer_for(language: str) -> Choice:
 def missing_extra(tokenizer: str) -> str:
     """The extra of sacreBLEU's that a tokenisation needs and that isn't installed; or nothing."""
     needed = _MODULES.get(tokenizer, ())
-    is_there = all(importlib.util.find_spec(module) is not None for module in needed)
-    return "" if is_there else tokenizer.partition("-")[0]
+    is_installed = all(importlib.util.find_spec(module) is not None for module in needed)
+    return "" if is_installed else tokenizer.partition("-")[0]
 
 
 def with_tokenizer(data: DataConfig) -> DataConfig:

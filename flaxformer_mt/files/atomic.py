@@ -21,11 +21,11 @@ _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 @contextlib.contextmanager
 def replacing(path: Path, *, aside: Path | None = None) -> Iterator[Path]:
-    """Where to make the local file or folder that becomes `path` when the block ends.
+    """Yields a place for the local file or folder that becomes `path` when the block ends.
 
     It is forced to disk first. A folder can only replace an empty one. After an error nothing is
-    left; a killed process leaves a place named for it, which the next process removes or reports,
-    or `aside`, which is cleared first.
+    left. A killed process leaves the place, whose name has the process's number: the next process
+    removes or reports it. With `aside` the place is that path, which is cleared first.
     """
     if aside is None:
         _left_aside.cache_clear()
@@ -34,8 +34,9 @@ def replacing(path: Path, *, aside: Path | None = None) -> Iterator[Path]:
     try:
         _remove(aside)
         yield aside
-        for made in (*(aside.rglob("*") if aside.is_dir() else ()), aside):
-            _force_to_disk(made)
+        for path_inside in aside.rglob("*") if aside.is_dir() else ():
+            _force_to_disk(path_inside)
+        _force_to_disk(aside)
         os.replace(aside, path)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -74,29 +75,30 @@ def open_in_place(path: Path, flags: int, mode: int = 0o666) -> int:
     return descriptor
 
 
-def exchange(one: Path, other: Path) -> None:
+def exchange(first: Path, second: Path) -> None:
     """Swaps two local files or folders at once. Raises OSError, also where the system can't."""
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)  # Linux
     if rename is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    names = _AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other)
+    names = _AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second)
     if rename(*names, _RENAME_EXCHANGE):
         number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), str(one), None, str(other))
+        raise OSError(number, os.strerror(number), str(first), None, str(second))
 
 
 def remove_orphans(path: Path) -> None:
-    """Removes what killed processes of this machine have left beside `path`, and logs it.
+    """Removes files and folders that killed processes of this machine have left beside `path`.
 
-    What may belong to a living process is kept: another machine's, or another container's, whose
-    processes can't be seen from here, is only logged.
+    Each is logged. One that may belong to a living process stays: those of another machine or
+    another container, whose processes can't be seen from here, are only logged.
     """
     for orphan in _left_aside(path.parent).pop(path.name, ()):
         _, process, table = _parsed(orphan)
-        # Without a table, an earlier version's: one of this process's number isn't in use.
+        # An earlier version's name has no table: one with this process's number isn't in use.
         is_reused = table is None and process == os.getpid()
         if table in (None, _process_table()) and _is_alive(process) and not is_reused:
             continue
+
         if table == _process_table() or is_reused:
             _LOGGER.warning("%s: left by process %s, now gone; removing it", orphan, process)
             with contextlib.suppress(OSError):  # removed by another process, or not to be removed
@@ -116,14 +118,15 @@ def _aside(path: Path) -> Path:
 
 @functools.cache  # for small files once a process is enough: their folders may be large
 def _left_aside(folder: Path) -> dict[str, list[Path]]:
-    """What is or was written aside in a folder, by the name that it was for."""
-    found: dict[str, list[Path]] = {}
+    """The files and folders written aside in a folder, by the name that they are for."""
+    by_name: dict[str, list[Path]] = {}
     with contextlib.suppress(OSError):  # no such folder: writing will say so
         for path in folder.iterdir():
             if path.name.startswith(".") and path.name.endswith(".tmp"):
                 with contextlib.suppress(ValueError):
-                    found.setdefault(_parsed(path)[0], []).append(path)
-    return found
+                    name, _, _ = _parsed(path)
+                    by_name.setdefault(name, []).append(path)
+    return by_name
 
 
 def _parsed(aside: Path) -> tuple[str, int, str | None]:

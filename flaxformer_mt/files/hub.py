@@ -13,9 +13,16 @@ from flaxformer_mt.errors import UserError, first_line, install
 _NAME = r"\w[\w.-]*/\w[\w.-]*"
 _SIGN_IN = "use `hf auth login` or set HF_TOKEN: https://huggingface.co/settings/tokens"
 
+# By HTTP status.
+_REFUSALS = {
+    401: f"the hub refuses the token: {_SIGN_IN}",
+    403: f"the token has no access: {_SIGN_IN}, with write access",
+    404: f"not found on the hub, or not readable; a private or gated one needs a token: {_SIGN_IN}",
+}
+
 
 class HubError(UserError):
-    """What the hub doesn't have or give, or a missing package, in one line."""
+    """The hub, or a repository there, that can't be used; in one line."""
 
 
 class Address(NamedTuple):
@@ -59,7 +66,8 @@ def fetch(
 
 def check_push(name: str) -> None:
     """Raises HubError if `push` would fail for want of the package, a token, or its right."""
-    if (repository := address(name)) is None or repository.revision is not None:
+    repository = address(name)
+    if repository is None or repository.revision is not None:
         raise HubError(f"{name}: not a valid hub name: write ORG/NAME")
     hub = _library()
     if hub.get_token() is None:
@@ -72,14 +80,16 @@ def check_push(name: str) -> None:
 
 def push(folder: str | os.PathLike[str], name: str) -> str:
     """Uploads a folder to the model ORG/NAME, new or not; returns its page. Raises HubError."""
-    api, message = _library().HfApi(), "Exported by flaxformer-mt"
+    api = _library().HfApi()
+    message = "Exported by flaxformer-mt"
     try:
         with _explained(name):
             page = api.create_repo(name, repo_type="model", exist_ok=True)
             api.upload_folder(repo_id=name, folder_path=str(folder), commit_message=message)
     except HubError as error:
-        advice = f"{folder} is complete; upload it with `hf upload {name} {folder}`"
-        raise HubError(f"{error}; {advice}") from error.__cause__
+        raise HubError(
+            f"{error}; {folder} is complete; upload it with `hf upload {name} {folder}`"
+        ) from error.__cause__
     return str(page)
 
 
@@ -91,29 +101,26 @@ def _library() -> Any:
 
 
 @contextlib.contextmanager
-def _explained(what: str) -> Iterator[None]:
-    """Turns errors of the package and the network into one line about `what`."""
+def _explained(repository: str) -> Iterator[None]:
+    """Turns errors of the package and the network into one line about a repository."""
     errors = importlib.import_module("huggingface_hub.errors")
     try:
         yield
     except errors.RevisionNotFoundError:
-        raise HubError(f"{what}: no such branch, tag or commit on the hub") from None
+        raise HubError(f"{repository}: no such branch, tag or commit on the hub") from None
     except errors.HfHubHTTPError as error:
-        absent = isinstance(error, errors.RepositoryNotFoundError)
-        said = {
-            401: f"the hub refuses the token: {_SIGN_IN}",
-            403: f"the token has no access: {_SIGN_IN}, with write access",
-            404: "not found on the hub, or not readable; a private or gated one needs a token: "
-            f"{_SIGN_IN}",
-        }.get(404 if absent else error.response.status_code)
-        # What the hub refuses it refuses again; another answer may be better next time.
-        answer = said or f"the hub answered {first_line(error)}"
-        raise HubError(f"{what}: {answer}") from None if said else error
+        is_absent = isinstance(error, errors.RepositoryNotFoundError)
+        refusal = _REFUSALS.get(404 if is_absent else error.response.status_code)
+        if refusal is not None:
+            # Without a cause: the same request will be refused again.
+            raise HubError(f"{repository}: {refusal}") from None
+        raise HubError(f"{repository}: the hub answered {first_line(error)}") from error
     except errors.LocalEntryNotFoundError as error:
         if error.__cause__ is None:
-            raise HubError(f"{what}: not downloaded yet") from None
-        why = first_line(error.__cause__)
-        raise HubError(f"{what}: the hub cannot be reached: {why}") from error.__cause__
+            raise HubError(f"{repository}: not downloaded yet") from None
+        raise HubError(
+            f"{repository}: the hub cannot be reached: {first_line(error.__cause__)}"
+        ) from error.__cause__
     except Exception as error:  # a damaged answer, a refused model card, the network, the disk
         reason = error if error.__cause__ is None else error.__cause__
-        raise HubError(f"{what}: {first_line(reason)}") from error
+        raise HubError(f"{repository}: {first_line(reason)}") from error

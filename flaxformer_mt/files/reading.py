@@ -74,10 +74,10 @@ def read_text(path: Path, error: type[UserError]) -> str:
     """The text of a UTF-8 file, without a byte order mark. Raises `error`, which names the file."""
     try:
         return read_file(path).decode("utf-8-sig")
-    except OSError as found:
-        raise error(f"{path}: cannot be read: {found.strerror}") from found
-    except UnicodeDecodeError as found:
-        raise error(f"{path}: is not UTF-8 text (byte {found.start + 1})") from found
+    except OSError as cause:
+        raise error(f"{path}: cannot be read: {cause.strerror}") from cause
+    except UnicodeDecodeError as cause:
+        raise error(f"{path}: is not UTF-8 text (byte {cause.start + 1})") from cause
 
 
 def load_json(path: Path) -> Any:
@@ -87,19 +87,21 @@ def load_json(path: Path) -> Any:
 
 @contextlib.contextmanager
 def explained(error: type[UserError], path: Path, advice: str) -> Iterator[None]:
-    """Raises `error` for what is wrong with the JSON file `path`, maybe with `advice`."""
+    """Raises `error` if the JSON file `path` can't be read or used, mostly with `advice`."""
     try:
         yield
-    except JsonError as found:
-        raise error(f"{found}{advice}") from found
-    except OSError as found:
-        advice = advice if isinstance(found, FileNotFoundError) else ""
-        place = found.filename or path
-        raise error(f"{place}: cannot be read: {found.strerror}{advice}") from found
-    except (KeyError, TypeError, ValueError) as found:
-        if isinstance(found, UserError):
-            raise
-        raise error(f"{path}: is damaged: {found!r}{advice}") from found
+    except JsonError as cause:
+        raise error(f"{cause}{advice}") from cause
+    except FileNotFoundError as cause:
+        place = cause.filename or path
+        raise error(f"{place}: cannot be read: {cause.strerror}{advice}") from cause
+    except OSError as cause:
+        place = cause.filename or path
+        raise error(f"{place}: cannot be read: {cause.strerror}") from cause
+    except UserError:
+        raise
+    except (KeyError, TypeError, ValueError) as cause:
+        raise error(f"{path}: is damaged: {cause!r}{advice}") from cause
 
 
 def parse_json(data: bytes, path: Path, line: int | None = None) -> Any:

@@ -18,7 +18,7 @@ class CheckpointError(RunDirectoryError):
 
 
 class DamagedError(CheckpointError):
-    """A checkpoint whose files are missing, or not what was written."""
+    """A checkpoint whose files are missing, or differ from the written ones."""
 
 
 class UnreadError(CheckpointError):

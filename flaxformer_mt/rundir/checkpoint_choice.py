@@ -1,4 +1,4 @@
-"""Which checkpoints to keep, which exist, what a name means, and their average."""
+"""Which checkpoints to keep, which exist, which one a name means, and their average."""
 
 import contextlib
 import dataclasses
@@ -25,7 +25,10 @@ T = TypeVar("T")
 
 
 def best_by(settings: TrainingConfig) -> dict[str, Any]:
-    """By which metric saved with a checkpoint it may be the best: the highest or the lowest."""
+    """The metric that decides which checkpoint is best, and whether by the highest or the lowest.
+
+    It is saved with each checkpoint.
+    """
     metric = settings.best_metric
     return {"metric": metric, "mode": "min" if metric == "loss" else "max"}
 
@@ -33,28 +36,32 @@ def best_by(settings: TrainingConfig) -> dict[str, Any]:
 def ranked(
     metrics: Mapping[int, Mapping[str, Any]], metric: str, mode: Literal["max", "min"]
 ) -> list[int]:
-    """Steps with a finite metric from best to worst; of equal values the one of lower loss first,
-    then the earlier. So the loss decides where a metric ranks nothing."""
+    """Steps with a finite metric from best to worst.
+
+    Of equal values the one of lower loss is first, then the earlier. So the loss decides where a
+    metric ranks nothing.
+    """
     sign = -1.0 if mode == "max" else 1.0
-    values = {
-        step: ranking_value(metric, value) for step, value in finite_values(metrics, metric).items()
+    scores = {
+        step: sign * ranking_value(metric, score)
+        for step, score in finite_values(metrics, metric).items()
     }
     losses = finite_values(metrics, "loss")
-    return sorted(values, key=lambda step: (sign * values[step], losses.get(step, math.inf), step))
+    return sorted(scores, key=lambda step: (scores[step], losses.get(step, math.inf), step))
 
 
 # Of 100. A model that has learned nothing yet matches a word or two, and smoothing makes a BLEU of
-# that: 0.58 at step 20 and 0 at step 40 say nothing of the two checkpoints.
+# that: 0.58 at step 20 and 0 at step 40 don't tell which checkpoint is better.
 _BLEU_BY_CHANCE = 1.0
 
 
 def ranking_value(metric: str, value: float) -> float:
-    """A validation's score as checkpoints are ranked by it: below 1, all BLEUs are alike."""
+    """A validation's score, as it ranks checkpoints: all BLEUs below 1 are alike."""
     return 0.0 if metric == "bleu" and value < _BLEU_BY_CHANCE else value
 
 
 def how_alike(metric: str, value: float) -> str:
-    """What scores that rank alike have in common, of which one is `value`."""
+    """The scores that rank like `value`, in words: "below 1" or "23.40"."""
     if metric == "bleu" and value < _BLEU_BY_CHANCE:
         return f"below {_BLEU_BY_CHANCE:g}"
     return f"{value:.2f}"
@@ -63,21 +70,21 @@ def how_alike(metric: str, value: float) -> str:
 def finite_values(metrics: Mapping[int, Mapping[str, Any]], name: str) -> dict[int, float]:
     """One metric by step, where it is a finite number."""
     return {
-        step: float(found[name])
-        for step, found in metrics.items()
-        if isinstance(found.get(name), (int, float)) and math.isfinite(found[name])
+        step: float(scores[name])
+        for step, scores in metrics.items()
+        if isinstance(scores.get(name), (int, float)) and math.isfinite(scores[name])
     }
 
 
 def without_rank(metrics: Mapping[int, Mapping[str, Any]], metric: str) -> str | None:
     """A sentence that says so if two or more values of the metric all rank alike."""
-    values = [*finite_values(metrics, metric).values()]
-    if metric == "loss" or len(values) < 2:
+    scores = [*finite_values(metrics, metric).values()]
+    if metric == "loss" or len(scores) < 2:
         return None
-    if len({ranking_value(metric, value) for value in values}) > 1:
+    if len({ranking_value(metric, score) for score in scores}) > 1:
         return None
     return (
-        f"{metric} is {how_alike(metric, values[0])} at each of {len(values)} validated "
+        f"{metric} is {how_alike(metric, scores[0])} at each of {len(scores)} validated "
         "checkpoints, so the lowest loss decides which is best"
     )
 
@@ -102,9 +109,10 @@ def steps_to_keep(
 
 
 AVERAGE = "average"
-# What `write_average` leaves beside it if it is killed.
+# Beside it while `write_average` works, and after if that is killed.
 _ASIDE, _BEFORE = f"{AVERAGE}.new", ".before"
-_PATIENCE, _PAUSE = 100, 0.01  # attempts to read what others replace, and seconds between two looks
+# Attempts to read a checkpoint that other processes replace, and seconds between two of them.
+_PATIENCE, _PAUSE = 100, 0.01
 
 # Why a checkpoint was saved: the run's first weights, an interval, its end between intervals, a
 # stop.
@@ -121,10 +129,10 @@ def steps_begun(directory: Path) -> list[int]:
     if not is_remote(directory) and not directory.is_dir():
         return []
     try:
-        found = asking(directory, "read", lambda: [path.name for path in directory.iterdir()])
+        names = asking(directory, "read", lambda: [path.name for path in directory.iterdir()])
     except FileNotFoundError:  # in a bucket
         return []
-    return sorted(int(name) for name in found if name.isdecimal())
+    return sorted(int(name) for name in names if name.isdecimal())
 
 
 def is_there(folder: Path) -> bool:
@@ -146,16 +154,16 @@ def has_average(directory: Path) -> bool:
 
 
 def existing_average(directory: Path) -> Path:
-    """Where averaged parameters lie. Raises CheckpointError if there are none."""
+    """The folder of averaged parameters. Raises CheckpointError if there are none."""
     if not has_average(directory):
         raise CheckpointError(f"{directory.parent}: has no averaged parameters; run `average`")
     return directory / AVERAGE
 
 
 def while_replaced(folder: Path, read: Callable[[Path], T]) -> T:
-    """What `read` gives of an average; reads again if it was replaced meanwhile.
+    """The result of `read` for an average; reads again if it was replaced meanwhile.
 
-    Several processes can't see that alike, so they only read once. Raises CheckpointError.
+    Several processes can't see a replacement alike, so they only read once. Raises CheckpointError.
     """
     import jax
 
@@ -171,7 +179,7 @@ def while_replaced(folder: Path, read: Callable[[Path], T]) -> T:
 
 
 def _version(folder: Path) -> tuple[int, int] | None:
-    """Differs from that of the folder which had this name before; None between two renames."""
+    """Tells a folder from an earlier one of the same name; None between two renames."""
     if is_remote(folder):
         return 0, 0
     try:
@@ -189,8 +197,11 @@ def select_step(directory: Path, which: Literal["best", "latest"] | int | str) -
     if isinstance(which, str) and re.fullmatch("[0-9]{1,18}", which):
         which = int(which)
     elif which not in ("best", "latest") and not _is_step(which):
-        names = "'auto', 'average', 'best', 'latest' or a step"
-        raise CheckpointError(f"{directory}: no checkpoint is named {which!r}: give {names}")
+        raise CheckpointError(
+            f"{directory}: no checkpoint is named {which!r}: give 'auto', 'average', 'best', "
+            "'latest' or a step"
+        )
+
     steps = list_steps(directory)
     if not steps:
         raise CheckpointError(f"{directory}: has no checkpoint; train the run first")
@@ -210,14 +221,17 @@ def _is_step(which: object) -> bool:
 def best_steps(directory: Path, n: int) -> list[int]:
     """At most n steps, best first, by the newest checkpoint's metric. Raises CheckpointError."""
     metrics, best = _validated(directory)
-    if best and (order := ranked(metrics, **best)):
-        return order[:n]
-    there = listed(list_steps(directory))
-    raise CheckpointError(f"{directory}: none of the checkpoints {there} has a validation result")
+    best_first = ranked(metrics, **best) if best else []
+    if not best_first:
+        steps = listed(list_steps(directory))
+        raise CheckpointError(
+            f"{directory}: none of the checkpoints {steps} has a validation result"
+        )
+    return best_first[:n]
 
 
 def _validated(directory: Path) -> tuple[dict[int, dict[str, Any]], dict[str, Any]]:
-    """Each undamaged step's scores, and by which the newest one's policy chooses the best."""
+    """Each undamaged step's scores, and `best_by` as the newest one has it."""
     metas = dict(readable_metas(directory))
     best = metas[max(metas)]["best"] if metas else {}
     return {step: meta["metrics"] for step, meta in metas.items()}, best
@@ -238,17 +252,16 @@ def kind_of(meta: Mapping[str, Any]) -> Kind:
 def regular_steps(directory: Path) -> list[int]:
     """The steps that may be averaged, in order: regular ones, and an end that wasn't extended."""
     steps = list_steps(directory)
-    irregular = {
-        step
-        for step, meta in readable_metas(directory)
-        if kind_of(meta) != "regular" and not (kind_of(meta) == "end" and step == steps[-1])
-    }
+    kinds = {step: kind_of(meta) for step, meta in readable_metas(directory)}
+    irregular = {step for step, kind in kinds.items() if kind != "regular"}
+    if steps and kinds.get(steps[-1]) == "end":
+        irregular.discard(steps[-1])
     return [step for step in steps if step not in irregular]
 
 
 def readable_metas(directory: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Every undamaged step's description. Raises UnreadError, rather than choose without it."""
-    from flaxformer_mt.rundir.checkpoint_format import read_meta  # by Orbax and JAX
+    from flaxformer_mt.rundir.checkpoint_format import read_meta  # loads Orbax and JAX
 
     for step in list_steps(directory):
         try:
@@ -266,12 +279,14 @@ def stale_average(run: RunDirectory) -> str | None:
     if not has_average(run.checkpoints):
         return None
     meta = average_meta(run)
-    made = meta.get("newest", max(meta["steps"]))  # early ones don't say
-    newest = max(list_steps(run.checkpoints), default=made)
-    if newest <= made:
+    newest_then = meta.get("newest", max(meta["steps"]))  # early ones don't say
+    newest = max(list_steps(run.checkpoints), default=newest_then)
+    if newest <= newest_then:
         return None
-    averaged = f"the average is of steps {listed(meta['steps'])}"
-    return f"{run}: {averaged}, but the run is now at step {newest}; run `average` again"
+    return (
+        f"{run}: the average is of steps {listed(meta['steps'])}, but the run is now at step "
+        f"{newest}; run `average` again"
+    )
 
 
 def average_meta(run: RunDirectory) -> dict[str, Any]:
@@ -357,19 +372,29 @@ def average_checkpoints(
 
 
 def _steps_to_average(run: RunDirectory, n: int, by: Literal["latest", "best"]) -> list[int]:
-    if by == "latest":
-        steps, setting = regular_steps(run.checkpoints)[-n:], "training.keep_for_average"
-    else:
-        steps, setting = sorted(best_steps(run.checkpoints, n)), "training.keep_best"
+    if by == "best":
+        steps = sorted(best_steps(run.checkpoints, n))
         _warn_without_rank(run)
-    if len(steps) < n:
-        kind = "validated" if by == "best" else "regular"
-        others = "" if by == "best" else "; those of a start, a stop or an earlier end don't count"
-        flag = "--best" if by == "best" else "--last"
-        fewer = f"average fewer ({flag} {len(steps)})" if steps else "train longer"
+        if len(steps) < n:
+            raise CheckpointError(
+                f"{run}: cannot average {n} validated checkpoints, there are {len(steps)} (steps "
+                f"{listed(steps)}); average fewer (--best {len(steps)}), or keep more with a "
+                "higher training.keep_best"
+            )
+        return steps
+
+    steps = regular_steps(run.checkpoints)[-n:]
+    if not steps:
         raise CheckpointError(
-            f"{run}: cannot average {n} {kind} checkpoints, there are {len(steps)} (steps "
-            f"{listed(steps) or 'none'}{others}); {fewer}, or keep more with a higher {setting}"
+            f"{run}: cannot average {n} regular checkpoints, there are 0 (steps none; those of a "
+            "start, a stop or an earlier end don't count); train longer, or keep more with a "
+            "higher training.keep_for_average"
+        )
+    if len(steps) < n:
+        raise CheckpointError(
+            f"{run}: cannot average {n} regular checkpoints, there are {len(steps)} (steps "
+            f"{listed(steps)}; those of a start, a stop or an earlier end don't count); average "
+            f"fewer (--last {len(steps)}), or keep more with a higher training.keep_for_average"
         )
     return steps
 
@@ -381,16 +406,18 @@ def _mean_parameters(run: RunDirectory, steps: Sequence[int]) -> dict[str, Any]:
     from flaxformer_mt.rundir.checkpoint_format import read_weights
 
     total: Any = None
-    first: Any = None
+    first_form: Any = None
     for step in steps:
         arrays = jax.tree.map(np.asarray, read_weights(run.checkpoints / str(step)))
         form = jax.tree.map(lambda array: (array.shape, str(array.dtype)), arrays)
         if total is None:
-            total, first = jax.tree.map(lambda array: array.astype(np.float64), arrays), form
+            total = jax.tree.map(lambda array: array.astype(np.float64), arrays)
+            first_form = form
             continue
-        if form != first:
-            different = f"checkpoints {steps[0]} and {step} belong to different models"
-            raise CheckpointError(f"{run}: {different}")
+        if form != first_form:
+            raise CheckpointError(
+                f"{run}: checkpoints {steps[0]} and {step} belong to different models"
+            )
         jax.tree.map(lambda sum_, array: np.add(sum_, array, out=sum_), total, arrays)
     mean: dict[str, Any] = jax.tree.map(
         lambda sum_, array: (sum_ / len(steps)).astype(array.dtype), total, arrays
@@ -428,7 +455,7 @@ def write_average(run: RunDirectory, params: Any, steps: Sequence[int]) -> None:
 
 @contextlib.contextmanager
 def _averaging(directory: Path) -> Iterator[Path]:
-    """Where one of several writers at a time can make an average."""
+    """Yields a folder for one of several simultaneous writers to make an average in."""
     aside = directory / f"{_ASIDE}.{os.getpid()}.{threading.get_ident()}"
     directory.mkdir(exist_ok=True)
     # The folder itself is locked: the run's lock is held while it trains.
@@ -447,9 +474,9 @@ def _averaging(directory: Path) -> Iterator[Path]:
 
 
 def _put_in_place(aside: Path, place: Path) -> None:
-    """Renames a folder, which readers find whole at any moment, and removes the one before.
+    """Renames a folder, which readers find whole at any moment, and removes the earlier one.
 
-    What is half removed would still be taken for an average.
+    The earlier one is renamed before: half removed, it would still be taken for an average.
     """
     before = aside
     if not place.exists():

@@ -16,7 +16,7 @@ import re
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -93,18 +93,21 @@ def read_tree(folder: Path, meta: Mapping[str, Any], name: str, abstract: Any) -
     digests, UnreadError where the machine fails, and WorkdirError for a path that can't be read.
     """
     check_readable(folder)
-    wanted = {path: _target(leaf) for path, leaf in flatten_paths(abstract).items()}
-    check_form(folder, meta, name, wanted)
-    found: dict[str, Any] = {}
+    targets = {path: _target(leaf) for path, leaf in flatten_paths(abstract).items()}
+    check_form(folder, meta, name, targets)
+    arrays: dict[str, Any] = {}
     with damaged_for_all(f"{folder}: {name}"):
-        if wanted:
-            found = reading(folder, name, lambda: _read_arrays(folder / name, wanted))
-    digests = tree_digest(found)
-    wrong = [path for path in wanted if digests[path] != meta["leaves"][name][path]["digest"]]
+        if targets:
+            arrays = reading(folder, name, lambda: _read_arrays(folder / name, targets))
+
+    digests = tree_digest(arrays)
+    wrong = [path for path in targets if digests[path] != meta["leaves"][name][path]["digest"]]
     if wrong:
-        share = f"{len(wrong)} of {len(wanted)} arrays do not match their digests"
-        raise DamagedError(f"{folder}: {name}: {share}, the first being {wrong[0]}")
-    return jax.tree.unflatten(jax.tree.structure(abstract), [found[path] for path in wanted])
+        raise DamagedError(
+            f"{folder}: {name}: {len(wrong)} of {len(targets)} arrays do not match their digests, "
+            f"the first being {wrong[0]}"
+        )
+    return jax.tree.unflatten(jax.tree.structure(abstract), [arrays[path] for path in targets])
 
 
 def read_weights(folder: Path) -> dict[str, Any]:
@@ -126,7 +129,7 @@ def read_described(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 def read_back(folder: Path) -> None:
     """Raises DamagedError if a checkpoint just written lacks its description or an index of arrays.
 
-    Orbax writes each process's arrays apart, and merges what it finds of them in the end.
+    Orbax writes each process's arrays separately, and in the end merges those that it finds.
     """
     meta = read_meta(folder)
     for name, leaves in meta["leaves"].items():
@@ -134,25 +137,39 @@ def read_back(folder: Path) -> None:
             raise DamagedError(f"{folder}: {name}/{_MANIFEST} is empty")
 
 
-def check_form(folder: Path, meta: Mapping[str, Any], name: str, wanted: Mapping[str, Any]) -> None:
-    """Raises CheckpointError if `name` has other leaves, shapes or dtypes than `wanted`."""
+def check_form(
+    folder: Path, meta: Mapping[str, Any], name: str, expected: Mapping[str, Any]
+) -> None:
+    """Raises CheckpointError if `name` has other leaves, shapes or dtypes than `expected`."""
     stored = meta["leaves"].get(name)
     advice = "use the settings that the run was started with, or a new run directory"
     if stored is None:
         raise CheckpointError(f"{folder}: has no {name}, which these settings need; {advice}")
-    for missing, holder in (
-        ([path for path in wanted if path not in stored], "the checkpoint lacks"),
-        ([path for path in stored if path not in wanted], "these settings have no"),
-    ):
-        if missing:
-            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-            raise CheckpointError(f"{folder}: {name}: {holder} {missing[0]}{more}; {advice}")
-    for path, leaf in wanted.items():
-        form = (tuple(stored[path]["shape"]), stored[path]["dtype"])
-        if form != (tuple(leaf.shape), str(leaf.dtype)):
-            ours = f"{leaf.dtype}{list(leaf.shape)} with these settings; {advice}"
-            theirs = f"{path} is {form[1]}{list(form[0])}"
-            raise CheckpointError(f"{folder}: {name}: {theirs}, but {ours}")
+
+    absent = [path for path in expected if path not in stored]
+    if absent:
+        raise CheckpointError(
+            f"{folder}: {name}: the checkpoint lacks {_first_of(absent)}; {advice}"
+        )
+    unknown = [path for path in stored if path not in expected]
+    if unknown:
+        raise CheckpointError(
+            f"{folder}: {name}: these settings have no {_first_of(unknown)}; {advice}"
+        )
+
+    for path, leaf in expected.items():
+        shape = tuple(stored[path]["shape"])
+        dtype = stored[path]["dtype"]
+        if (shape, dtype) != (tuple(leaf.shape), str(leaf.dtype)):
+            raise CheckpointError(
+                f"{folder}: {name}: {path} is {dtype}{list(shape)}, but "
+                f"{leaf.dtype}{list(leaf.shape)} with these settings; {advice}"
+            )
+
+
+def _first_of(paths: Sequence[str]) -> str:
+    """The first of some paths, and how many there are besides."""
+    return paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
 
 
 def _describe(tree: Any) -> dict[str, Any]:
@@ -168,18 +185,19 @@ def _nested(tree: Any) -> dict[str, Any]:
 
 
 def _target(leaf: Any) -> jax.ShapeDtypeStruct:
+    """The form of a leaf to read, on its devices or on the first local one."""
     sharding = getattr(leaf, "sharding", None)
     if sharding is None:
         sharding = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
 
 
-def _read_arrays(place: Path, wanted: Mapping[str, jax.ShapeDtypeStruct]) -> dict[str, Any]:
+def _read_arrays(place: Path, targets: Mapping[str, jax.ShapeDtypeStruct]) -> dict[str, Any]:
     # Without a Checkpointer, at whose end all processes would wait for one that couldn't read.
     with contextlib.closing(ocp.StandardCheckpointHandler()) as reader:
         if not epath.Path(place).exists():
             raise FileNotFoundError(f"{place} is missing")
-        tree = reader.restore(epath.Path(place), args=ocp.args.StandardRestore(_nested(wanted)))
+        tree = reader.restore(epath.Path(place), args=ocp.args.StandardRestore(_nested(targets)))
     return flatten_paths(tree)
 
 
@@ -195,19 +213,19 @@ def _checksum(content: Any) -> str:
 
 
 @contextlib.contextmanager
-def damaged_for_all(what: str) -> Iterator[None]:
-    """Raises DamagedError in every process if the block does in one."""
+def damaged_for_all(place: str) -> Iterator[None]:
+    """Raises DamagedError in every process if the block does in one; `place` is for the others."""
     damage = None
     try:
         yield
     except DamagedError as error:
         damage = error
     if not everywhere(damage is None):
-        raise damage or DamagedError(f"{what} cannot be read on another host")
+        raise damage or DamagedError(f"{place} cannot be read on another host")
 
 
 def everywhere(ok: bool) -> bool:
-    """Whether every process says so; otherwise those that succeeded would wait forever."""
+    """Whether all processes are `ok`; otherwise those that succeeded would wait forever."""
     if jax.process_count() == 1:
         return ok
     return bool(np.all(multihost_utils.process_allgather(np.asarray(ok))))
@@ -226,8 +244,10 @@ def listed_alike(directory: Path, list_steps: Callable[[Path], list[int]]) -> li
         time.sleep(1)
         steps = list_steps(directory)
     seen = ", ".join(map(str, steps)) or "none"
-    advice = "check how their shared folder is mounted"
-    raise CheckpointError(f"{directory}: hosts see different checkpoints (here {seen}): {advice}")
+    raise CheckpointError(
+        f"{directory}: hosts see different checkpoints (here {seen}): check how their shared "
+        "folder is mounted"
+    )
 
 
 def reading(folder: Path, name: str, read: Callable[[], T]) -> T:
@@ -240,11 +260,12 @@ def reading(folder: Path, name: str, read: Callable[[], T]) -> T:
     except DamagedError:
         raise
     except Exception as error:  # Orbax and TensorStore raise anything, from KeyError on
-        said = f"{folder}: {name} cannot be read: {first_line(error)}"
-        if not _is_the_machine_s(folder, error):
-            raise DamagedError(said) from error
-        advice = "run the command again; if that persists, move the folder elsewhere"
-        raise UnreadError(f"{said}; {advice}") from error
+        if not _is_machine_failure(folder, error):
+            raise DamagedError(f"{folder}: {name} cannot be read: {first_line(error)}") from error
+        raise UnreadError(
+            f"{folder}: {name} cannot be read: {first_line(error)}; run the command again; if that "
+            "persists, move the folder elsewhere"
+        ) from error
 
 
 def _check_files(item: Path) -> None:
@@ -254,10 +275,11 @@ def _check_files(item: Path) -> None:
             raise DamagedError(f"{path}: is not a regular file")
 
 
-def _is_the_machine_s(folder: Path, error: Exception) -> bool:
+def _is_machine_failure(folder: Path, error: Exception) -> bool:
     """Whether memory, permissions, a disk or a store failed, which is no damage."""
-    if any(isinstance(e, MemoryError) or _REFUSED.search(str(e)) for e in _chain(error)):
-        return True
+    for cause in _chain(error):
+        if isinstance(cause, MemoryError) or _REFUSED.search(str(cause)):
+            return True
     if not is_remote(folder):
         return not _os_errors(error) <= _MISSING
     try:
@@ -296,9 +318,9 @@ def hush() -> None:
 def first_line(error: BaseException) -> str:
     """The error in one line, its reason first; TensorStore adds pages of specification."""
     text = str(error).strip().split("\n", 1)[0][:300]
-    shown = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    line = f"{type(error).__name__}: {text}" if text else type(error).__name__
     reasons = [os.strerror(code) for code in sorted(_os_errors(error))]
-    return ": ".join([*(reason for reason in reasons if reason not in shown), shown])
+    return ": ".join([*(reason for reason in reasons if reason not in line), line])
 
 
 def _is_news(record: logging.LogRecord) -> bool:

@@ -1,8 +1,8 @@
 """Saving a run's state while training continues, and restoring the newest intact one.
 
 `save` returns once the arrays are copied off the devices, so they may be donated to the next step.
-A step is renamed when complete; in a bucket Orbax writes `commit_success.txt` last. What a kill
-leaves of a step is not committed or doesn't match its digests, and is never used.
+A step is renamed when complete; in a bucket Orbax writes `commit_success.txt` last. A step that a
+kill interrupts is not committed or doesn't match its digests, and is never used.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import as_path, check_writable, is_remote, remove
 
 _TEMPORARY = "[0-9]*.orbax-checkpoint-tmp*"
-_CHOICES = 100  # of a checkpoint that others remove or replace
+_CHOICES = 100  # attempts to read a checkpoint that others remove or replace
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -77,7 +77,7 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         self._manager: ocp.CheckpointManager | None = self._open()
 
     def save(self, snapshot: Snapshot) -> bool:
-        """Starts saving once the save before is done. False if the step exists."""
+        """Starts saving once the previous save is done. False if the step exists."""
         self.wait()
         if snapshot.step in self.steps():
             return False
@@ -98,12 +98,13 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         except Exception as error:
             self._failed(error)
         if not self._has_saved:
-            self._has_saved, self._unproven = True, snapshot.step
+            self._has_saved = True
+            self._unproven = snapshot.step
         return True
 
     def wait(self) -> None:
-        """Returns when the last save is on disk. Raises CheckpointError if it failed, and if what
-        the first one wrote can't be read back."""
+        """Returns when the last save is on disk. Raises CheckpointError if it failed, and if the
+        first one can't be read back."""
         try:
             self._opened().wait_until_finished()
         except Exception as error:
@@ -124,6 +125,7 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         abstract = {"params": abstract_params, "opt_state": abstract_opt_state}
         if abstract_ema is not None:
             abstract["ema"] = abstract_ema
+
         damaged: dict[int, str] = {}
         for candidate in reversed(self.steps()):
             try:
@@ -133,11 +135,15 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
                 continue
             self._set_aside(damaged, snapshot.step)
             return snapshot
+
         if not damaged:
             raise CheckpointError(f"{self.directory}: has no checkpoint")
+        steps = choice.listed(sorted(damaged))
         reasons = "\n".join(f"  {reason}" for reason in damaged.values())
-        all_of = f"none of the checkpoints {choice.listed(sorted(damaged))} can be used"
-        raise CheckpointError(f"{self.directory}: {all_of}; left in place:\n{reasons}")
+        raise CheckpointError(
+            f"{self.directory}: none of the checkpoints {steps} can be used; left in place:\n"
+            f"{reasons}"
+        )
 
     def steps(self) -> list[int]:
         """Steps on disk or on their way there, in order."""
@@ -160,29 +166,16 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
 
     def _open(self) -> ocp.CheckpointManager:
         try:
-            if is_remote(self.directory):
-                if jax.process_index() == 0:
-                    for step in choice.steps_begun(self.directory):
-                        if not choice.is_there(self.directory / str(step)):
-                            remove(self.directory / str(step))
-            else:
+            if not is_remote(self.directory):
                 self.directory.mkdir(parents=True, exist_ok=True)
-                if jax.process_index() == 0:
-                    # Orbax's own clean-up overlooks the temporary folders of steps.
-                    for leftover in self.directory.glob(_TEMPORARY):
-                        shutil.rmtree(leftover)
+            if jax.process_index() == 0:
+                self._remove_leftovers()
         except OSError as error:
             why = error.strerror or error
             raise CheckpointError(f"{self.directory}: cannot hold checkpoints: {why}") from error
         form.everywhere(True)
-        self._metas: dict[int, Mapping[str, Any]] = {}
-        for step in form.listed_alike(self.directory, choice.list_steps):
-            try:
-                self._metas[step] = form.read_meta(self.directory / str(step))
-            except DamagedError:
-                continue  # named when it is to be restored
-            except UnreadError as error:
-                self._report(f"{error}; keeping it for now")
+
+        self._metas = self._read_metas()
         return ocp.CheckpointManager(
             self.directory,
             options=ocp.CheckpointManagerOptions(
@@ -194,14 +187,37 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
             ),
         )
 
+    def _remove_leftovers(self) -> None:
+        """Removes steps that a killed process was writing."""
+        if is_remote(self.directory):
+            for step in choice.steps_begun(self.directory):
+                if not choice.is_there(self.directory / str(step)):
+                    remove(self.directory / str(step))
+        else:
+            # Orbax's own clean-up overlooks the temporary folders of steps.
+            for leftover in self.directory.glob(_TEMPORARY):
+                shutil.rmtree(leftover)
+
+    def _read_metas(self) -> dict[int, Mapping[str, Any]]:
+        """Every readable step's description."""
+        metas: dict[int, Mapping[str, Any]] = {}
+        for step in form.listed_alike(self.directory, choice.list_steps):
+            try:
+                metas[step] = form.read_meta(self.directory / str(step))
+            except DamagedError:
+                continue  # named when it is to be restored
+            except UnreadError as error:
+                self._report(f"{error}; keeping it for now")
+        return metas
+
     def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> list[bool]:
         """Tells Orbax which checkpoints to keep."""
         steps = [checkpoint.step for checkpoint in checkpoints]
         metrics = {step: self._metas[step]["metrics"] for step in steps if step in self._metas}
         irregular = {step for step in metrics if choice.kind_of(self._metas[step]) != "regular"}
-        kept = choice.steps_to_keep(steps, metrics, self.settings, irregular=irregular)
+        to_keep = choice.steps_to_keep(steps, metrics, self.settings, irregular=irregular)
         # An unreadable one may be the best.
-        return [step in kept or step not in metrics for step in steps]
+        return [step in to_keep or step not in metrics for step in steps]
 
     def _opened(self) -> ocp.CheckpointManager:
         if self._manager is None:
@@ -215,13 +231,16 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
 
     def _failed(self, error: Exception) -> None:
         """Closes the manager, which is unusable after a failure; the next call makes a new one."""
-        self._has_saved, self._unproven = False, None
+        self._has_saved = False
+        self._unproven = None
         try:
             self._close_manager()
         except Exception as second:
             error.add_note(f"and closing: {second}")
-        said = f"could not be saved: {form.first_line(error)}; earlier ones are intact"
-        raise CheckpointError(f"{self.directory}: a checkpoint {said}") from error
+        raise CheckpointError(
+            f"{self.directory}: a checkpoint could not be saved: {form.first_line(error)}; "
+            "earlier ones are intact"
+        ) from error
 
     def _read_back(self, folder: Path) -> None:
         """Raises CheckpointError if a save that seemed to succeed didn't."""
@@ -240,6 +259,7 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
             ) from error
 
     def _set_aside(self, damaged: Mapping[int, str], used: int) -> None:
+        """Renames damaged steps, each with its reason, since step `used` is restored instead."""
         if not damaged:
             return
         asides = {step: _free_name(self.directory, f"damaged-{step}") for step in damaged}
@@ -258,14 +278,15 @@ def load_params(
     run: RunDirectory, which: Literal["best", "latest", "average"] | int
 ) -> dict[str, Any]:
     """A run's parameters, as `read_weights`, without model or lock. Raises CheckpointError."""
-    return _load(run, which)[1]
+    _, params = _load(run, which)
+    return params
 
 
 def load_chosen(run: RunDirectory, which: Which | Chosen) -> tuple[Chosen, dict[str, Any]]:
-    """What `which` names and its parameters, as `load_params`. Raises CheckpointError.
+    """The checkpoint that `which` names and its parameters, as `load_params`.
 
     Chooses again if training removed the checkpoint in between. If `average` replaced the average,
-    the name is that of the one which was loaded.
+    the name is that of the loaded one. Raises CheckpointError.
     """
     for _ in range(_CHOICES):
         chosen = which if isinstance(which, Chosen) else choice.chosen_weights(run, which)
@@ -285,14 +306,14 @@ def load_chosen(run: RunDirectory, which: Which | Chosen) -> tuple[Chosen, dict[
 def _load(
     run: RunDirectory, which: Literal["best", "latest", "average"] | int
 ) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A checkpoint's description and parameters."""
     form.hush()
     try:
         if which == "average":
             folder = choice.existing_average(run.checkpoints)
             return choice.while_replaced(folder, form.read_described)
-        return form.read_described(
-            run.checkpoints / str(choice.select_step(run.checkpoints, which))
-        )
+        step = choice.select_step(run.checkpoints, which)
+        return form.read_described(run.checkpoints / str(step))
     except DamagedError as error:
         steps = choice.listed(choice.list_steps(run.checkpoints))
         raise DamagedError(f"{error}; choose another checkpoint: there are {steps}") from error
@@ -319,7 +340,10 @@ def _read(folder: Path, abstract: Mapping[str, Any]) -> Snapshot:
 
 
 def _free_name(directory: Path, name: str) -> Path:
-    path, number = directory / name, 2
+    """`directory/NAME`, or with the first number from 2 that isn't taken: `directory/NAME-2`."""
+    path = directory / name
+    number = 2
     while path.exists():
-        path, number = directory / f"{name}-{number}", number + 1
+        path = directory / f"{name}-{number}"
+        number += 1
     return path

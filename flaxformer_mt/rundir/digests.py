@@ -25,7 +25,7 @@ def tree_digest(tree: Any) -> dict[str, str]:
     any sharding, PRNG keys included, or NumPy arrays. All processes must call this together.
     """
     leaves = flatten_paths(tree)
-    sums = {}
+    sums = {}  # path -> two lanes
     for path, leaf in leaves.items():
         sums[path] = _lanes(leaf)
         if isinstance(leaf, jax.Array) and next(iter(leaf.devices())).platform == "cpu":
@@ -53,8 +53,9 @@ def _lanes(leaf: Any) -> tuple[Any, Any]:
     if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         leaf = jax.random.key_data(leaf)
     if isinstance(leaf, jax.Array):
-        (device, *others) = leaf.devices()
-        if device.platform != "cpu" or others or leaf.size > _QUICK:
+        devices = leaf.devices()
+        is_quick = leaf.size <= _QUICK and len(devices) == 1
+        if not is_quick or next(iter(devices)).platform != "cpu":
             return _lanes_on_device(leaf)
     return _lanes_on_host(np.asarray(leaf))
 

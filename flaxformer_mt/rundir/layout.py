@@ -48,7 +48,7 @@ class RunDirectory:
     config_file = _Inside("config.json")  # format version, resolved configuration, starts
     vocabulary = _Inside("vocabulary")  # SentencePiece models, the id table, digests
     data = _Inside("data")  # store manifest and token store
-    parts = _Inside("data.parts")  # what an interrupted `prepare --engine ray` has finished
+    parts = _Inside("data.parts")  # finished parts of an interrupted `prepare --engine ray`
     checkpoints = _Inside("checkpoints")  # Orbax steps, `average` and `damaged-STEP`
     shortlist = _Inside("shortlist.npz")  # likely target types of each source type, once learnt
     compiled = _Inside("compiled")  # in a bucket: programs for the run's accelerators
@@ -114,7 +114,8 @@ def create(
 def make_folder(run: RunDirectory) -> None:
     """Makes a new run's folder, except in a bucket, to lock it. Raises WorkdirError."""
     check_writable(run.path)
-    if is_remote(path := run.path):
+    path = run.path
+    if is_remote(path):
         return
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -146,8 +147,11 @@ def read_record(run: RunDirectory) -> RunRecord:
         if not is_remote(run.path) and not run.path.is_dir():
             raise WorkdirError(f"{run}: is a file, not a run directory")
         if not has_record(run):
-            advice = "give the directory you gave to `train --workdir`"
-            raise WorkdirError(f"{run}: not a run directory: config.json is missing; {advice}")
+            raise WorkdirError(
+                f"{run}: not a run directory: config.json is missing; give the directory you gave "
+                "to `train --workdir`"
+            )
+
     with document(run.config_file, "restore it from a copy") as content:
         version = content["format_version"]
         if version > FORMAT_VERSION:
@@ -161,9 +165,9 @@ def read_record(run: RunDirectory) -> RunRecord:
 
 def record_start(run: RunDirectory, config: Mapping[str, Any], command_line: Sequence[str]) -> None:
     """Records a later start of a run and its configuration. Raises RunDirectoryError."""
-    before = read_record(run)
-    starts = (*before.starts, _this_start(command_line))
-    record = dataclasses.replace(before, config=config, starts=starts)
+    record = read_record(run)
+    starts = (*record.starts, _this_start(command_line))
+    record = dataclasses.replace(record, config=config, starts=starts)
     write_json(run.config_file, dataclasses.asdict(record))
 
 

@@ -72,8 +72,11 @@ def _locked_here(run: RunDirectory, doing: str) -> Iterator[None]:
         except OSError as error:
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
                 raise _taken(run, _parsed(os.pread(descriptor, 4096, 0), run)) from error
-            advice = "make sure nothing else writes to the run"
-            warnings.warn(f"{run}: no locks here ({error.strerror}); {advice}", stacklevel=5)
+            warnings.warn(
+                f"{run}: no locks here ({error.strerror}); make sure nothing else writes to the "
+                "run",
+                stacklevel=5,
+            )
         holder = {"pid": os.getpid(), "host": socket.gethostname(), "doing": doing}
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(holder).encode() + b"\n", 0)
@@ -91,7 +94,8 @@ class RemoteHolding(Holding):
         bucket, _, name = str(run.lock_file).removeprefix("gs://").partition("/")
         client = asking(run.lock_file, "reached", lambda: storage.Client(project=None))
         self._blob = client.bucket(bucket).blob(name)
-        self._run, self._beat = run, beat
+        self._run = run
+        self._beat = beat
         self._content = {"pid": os.getpid(), "host": socket.gethostname(), "doing": doing}
         self._content["token"] = uuid.uuid4().hex
         self._generation = 0  # last seen; 0: no lock
@@ -102,19 +106,26 @@ class RemoteHolding(Holding):
 
     def take(self, dead_after: float) -> None:
         """Writes the lock once it is free, or hasn't been rewritten for this many seconds."""
-        self._generation, found = self._read()
+        self._generation, content = self._read()
         deadline = time.monotonic() + dead_after
         if self._generation:
-            waiting = f"waiting up to {dead_after:.0f} s to see whether it is alive"
-            _LOGGER.warning("%s: in use by %s; %s", self._run, _name(found), waiting)
+            _LOGGER.warning(
+                "%s: in use by %s; waiting up to %.0f s to see whether it is alive",
+                self._run,
+                _holder(content),
+                dead_after,
+            )
             while self._generation and time.monotonic() < deadline:
                 time.sleep(min(self._beat / 4, dead_after))
-                before, (self._generation, found) = self._generation, self._read()
-                if self._generation not in (0, before):
-                    raise _taken(self._run, found)
+                previous = self._generation
+                self._generation, content = self._read()
+                if self._generation not in (0, previous):
+                    raise _taken(self._run, content)
+
         self._write()
         if self._lost_to:
-            raise _taken(self._run, self._read()[1])
+            _, content = self._read()
+            raise _taken(self._run, content)
         self._thread.start()
 
     def check(self) -> None:
@@ -124,8 +135,9 @@ class RemoteHolding(Holding):
         except RunDirectoryError as error:
             raise CheckpointError(f"{error}; saving nothing until it can") from error
         if self._lost_to:
-            lost = f"{self._lost_to} took over this run; writing nothing more to it"
-            raise RunDirectoryError(f"{self._run}: {lost}")
+            raise RunDirectoryError(
+                f"{self._run}: {self._lost_to} took over this run; writing nothing more to it"
+            )
 
     def release(self) -> None:
         self._ended.set()
@@ -135,53 +147,58 @@ class RemoteHolding(Holding):
                 self._blob.delete(if_generation_match=self._generation)
 
     def _keep(self) -> None:
+        """Rewrites the lock at every beat, in the thread."""
         while not self._lost_to and not self._ended.wait(self._beat):
             with contextlib.suppress(RunDirectoryError):  # the next beat makes up for it
                 self._write()
 
     def _write(self) -> None:
+        """Writes the lock, or sets `_lost_to` if another process has written it."""
         from google.api_core.exceptions import PreconditionFailed
 
         with self._writing, explained(self._run.lock_file, "written"):
             while not self._lost_to:
-                now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-                data = json.dumps({**self._content, "time": now}).encode()
+                written_at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+                data = json.dumps({**self._content, "time": written_at}).encode()
                 try:
                     self._blob.upload_from_string(data, if_generation_match=self._generation)
                 except PreconditionFailed:
-                    self._generation, found = self._read()
-                    # Ours, if the answer to a write was lost, or removed.
-                    if self._generation and found.get("token") != self._content["token"]:
-                        self._lost_to = _name(found)
+                    self._generation, content = self._read()
+                    # It may be ours, if the answer to a write was lost, or removed.
+                    if self._generation and content.get("token") != self._content["token"]:
+                        self._lost_to = _holder(content)
                 else:
                     self._generation = self._blob.generation
                     return
 
     def _read(self) -> tuple[int, dict[str, Any]]:
-        """The generation of the lock and what it says; 0 if there is none."""
+        """The generation of the lock and its content; 0 if there is none."""
         from google.api_core.exceptions import NotFound
 
         with explained(self._run.lock_file, "read"):
-            while (found := self._blob.bucket.get_blob(self._blob.name)) is not None:
+            while (blob := self._blob.bucket.get_blob(self._blob.name)) is not None:
                 with contextlib.suppress(NotFound):  # replaced meanwhile
-                    return found.generation, _parsed(found.download_as_bytes(), self._run)
+                    return blob.generation, _parsed(blob.download_as_bytes(), self._run)
         return 0, {}
 
 
 def _parsed(data: bytes, run: RunDirectory) -> dict[str, Any]:
+    """The content of a lock, which names its holder; {} if it isn't readable yet."""
     try:
-        found = parse_json(data, run.lock_file)
+        content = parse_json(data, run.lock_file)
     except ValueError:  # read between its creation and the holder's writing
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
-def _name(found: dict[str, Any]) -> str:
-    if not {"pid", "host"} <= found.keys():
+def _holder(content: dict[str, Any]) -> str:
+    if not {"pid", "host"} <= content.keys():
         return "another process"
-    return f"process {found['pid']} on {found['host']}"
+    return f"process {content['pid']} on {content['host']}"
 
 
-def _taken(run: RunDirectory, found: dict[str, Any]) -> RunDirectoryError:
-    holder = f"{_name(found)} is {found.get('doing', 'working on it')}"
-    return RunDirectoryError(f"{run}: {holder}; wait for it, or stop it")
+def _taken(run: RunDirectory, content: dict[str, Any]) -> RunDirectoryError:
+    return RunDirectoryError(
+        f"{run}: {_holder(content)} is {content.get('doing', 'working on it')}; wait for it, or "
+        "stop it"
+    )

@@ -43,10 +43,12 @@ class MetricsLog(contextlib.AbstractContextManager["MetricsLog"]):
         """Drops the lines of steps after `step`, which training repeats."""
         reports = read_metrics(self.path)
         lines = read_file(self.path).splitlines(keepends=True)
-        kept = [line for line, one in zip(lines, reports, strict=False) if one["step"] <= step]
-        if len(kept) < len(lines):
+        # A torn last line has no report.
+        with_reports = zip(lines, reports, strict=False)
+        remaining = [line for line, report in with_reports if report["step"] <= step]
+        if len(remaining) < len(lines):
             with explained(self.path, "rewritten"):
-                write_whole(self.path, b"".join(kept))
+                write_whole(self.path, b"".join(remaining))
                 self._file.close()
                 self._file = self._opened()
 
@@ -91,8 +93,11 @@ Report = Mapping[str, Any]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Progress:
-    """Sums at step 0 and at each training report; NaN from the first report without the rate on."""
+class LoggedProgress:
+    """Sums at step 0 and at each training report.
+
+    They are NaN from the first report on that lacks a rate.
+    """
 
     steps: Float64[np.ndarray, " reports+1"]
     seconds: Float64[np.ndarray, " reports+1"]  # of steps: no validation, checkpoints or pauses
@@ -100,12 +105,12 @@ class Progress:
     tgt_tokens: Float64[np.ndarray, " reports+1"]
 
 
-def progress(reports: Sequence[Report]) -> Progress:
-    """The sums of training reports, whose rates are over the steps since the one before."""
+def progress(reports: Sequence[Report]) -> LoggedProgress:
+    """The sums of training reports; each has the rates of the steps since the previous one."""
     train = [report for report in reports if report.get("kind") != "valid"]
     steps = np.array([0.0, *(report["step"] for report in train)])
     seconds = np.diff(steps) * column(train, "seconds_per_step")
-    return Progress(
+    return LoggedProgress(
         steps=steps,
         seconds=np.cumsum([0.0, *seconds]),
         src_tokens=np.cumsum([0.0, *seconds * column(train, "src_tokens_per_second")]),
@@ -114,10 +119,9 @@ def progress(reports: Sequence[Report]) -> Progress:
 
 
 def column(reports: Sequence[Report], name: str) -> Float64[np.ndarray, " reports"]:
-    """The values under `name`, NaN for other than finite numbers."""
-    found = [report.get(name) for report in reports]
-    whole = np.array([_as_float(value) for value in found], np.float64)
-    return np.where(np.isfinite(whole), whole, np.nan)
+    """The reports' values under `name`, NaN in place of anything but finite numbers."""
+    numbers = np.array([_as_float(report.get(name)) for report in reports], np.float64)
+    return np.where(np.isfinite(numbers), numbers, np.nan)
 
 
 def _as_float(value: Any) -> float:

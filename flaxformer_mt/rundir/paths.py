@@ -41,23 +41,27 @@ def as_path(path: str | os.PathLike[str]) -> Path:
     if not os.fspath(path):
         raise WorkdirError("'' is not a path: write . for the current directory")
     # After pathlib an address reads `gs:/`.
-    if match := re.match(r"([a-zA-Z][a-zA-Z0-9+.-]+):/(/?)", text := os.fspath(path)):
-        if match[2] or isinstance(path, Path):
-            rest = text[match.end() :]
-            bucket, _, name = rest.strip("/").partition("/")
-            if match[1] != "gs":
-                what = "is neither a local path nor gs://BUCKET/FOLDER"
-                raise WorkdirError(f"{match[1]}://{rest}: {what}")
-            if not bucket or not name:
-                raise WorkdirError(f"gs://{rest}: write a folder in a bucket: gs://BUCKET/FOLDER")
-            if importlib.util.find_spec("gcsfs") is None:  # it requires google.cloud.storage
-                raise WorkdirError(f"gs://{rest}: gcsfs not installed: {install('gcs')}")
-            return bucket_path(f"gs://{bucket}/{name}")
+    slashes = "//?" if isinstance(path, Path) else "//"
+    text = os.fspath(path)
+    scheme = re.match(rf"([a-zA-Z][a-zA-Z0-9+.-]+):{slashes}", text)
+    if scheme is not None:
+        return _in_store(scheme[1], text[scheme.end() :])
     # Absolute for Orbax, and so that a later chdir doesn't move the run.
     try:
         return Path(os.path.abspath(local_path(path)))
     except StorageError as error:
         raise WorkdirError(str(error)) from error
+
+
+def _in_store(scheme: str, folder: str) -> Path:
+    if scheme != "gs":
+        raise WorkdirError(f"{scheme}://{folder}: is neither a local path nor gs://BUCKET/FOLDER")
+    bucket, _, name = folder.strip("/").partition("/")
+    if not bucket or not name:
+        raise WorkdirError(f"gs://{folder}: write a folder in a bucket: gs://BUCKET/FOLDER")
+    if importlib.util.find_spec("gcsfs") is None:  # it requires google.cloud.storage
+        raise WorkdirError(f"gs://{folder}: gcsfs not installed: {install('gcs')}")
+    return bucket_path(f"gs://{bucket}/{name}")
 
 
 def is_remote(path: os.PathLike[str]) -> bool:
@@ -73,8 +77,9 @@ _PATTERNS = "*?["
 def check_writable(path: Path) -> None:
     """Raises WorkdirError for a path below which checkpoints can be written, but not read."""
     check_readable(path)
-    if characters := [character for character in _PATTERNS if character in str(path)]:
-        raise _unfit(path, f"checkpoints can't be stored below a path with {characters[0]!r}")
+    for character in _PATTERNS:
+        if character in str(path):
+            raise _unfit(path, f"checkpoints can't be stored below a path with {character!r}")
 
 
 def check_readable(path: Path) -> None:
@@ -82,9 +87,10 @@ def check_readable(path: Path) -> None:
     try:
         str(path).encode()
     except UnicodeEncodeError as error:
-        # Shown escaped: it can't be printed.
-        shown = ascii(str(path))
-        raise _unfit(shown, "checkpoints can't be stored below a path that isn't UTF-8") from error
+        escaped = ascii(str(path))  # since it can't be printed
+        raise _unfit(
+            escaped, "checkpoints can't be stored below a path that isn't UTF-8"
+        ) from error
     if "\\" in str(path):
         raise _unfit(path, r"checkpoints can't be stored below a path with '\'")
     # They replace `gs:/`, which os.path.normpath makes of an address, by `gs://`.
@@ -129,7 +135,7 @@ def explained(path: Path, verb: str) -> Iterator[None]:
 
 
 def asking(path: Path, verb: str, action: Callable[[], T]) -> T:
-    """What `action` returns, its errors `explained`."""
+    """The result of `action`, whose errors are `explained`."""
     with explained(path, verb):
         return action()
 
@@ -162,7 +168,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def check_output(name: str) -> None:
-    """Before long work: that the file `name` could be written afterwards.
+    """Checks, before long work, that the file `name` can be written afterwards.
 
     Raises WorkdirError for an empty name, RunDirectoryError for a folder and for a place that is
     missing or read-only. A bucket isn't asked.
@@ -207,8 +213,9 @@ def document(path: Path, advice: str) -> Iterator[Any]:
     try:
         yield content
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        why = f"{type(error).__name__}: {error}"
-        raise WorkdirError(f"{path}: is not valid ({why}); {advice}") from error
+        raise WorkdirError(
+            f"{path}: is not valid ({type(error).__name__}: {error}); {advice}"
+        ) from error
 
 
 @contextlib.contextmanager
@@ -221,12 +228,12 @@ def writing(path: Path) -> Iterator[TextIO]:
             yield file
 
 
-# What Orbax writes last into a checkpoint in a bucket.
+# The file that Orbax writes last into a checkpoint in a bucket.
 COMMITTED = "commit_success.txt"
 
 
 def remove(folder: Path) -> None:
-    """Removes a folder and what it holds; in a bucket, a checkpoint's sign of completion first."""
+    """Removes a folder with its content; in a bucket, a checkpoint's sign of completion first."""
     if is_remote(folder):
         (folder / COMMITTED).unlink(missing_ok=True)
         folder.rmtree(missing_ok=True)  # type: ignore[attr-defined]

@@ -32,14 +32,16 @@ class StagedFiles(GrowingFiles):
         self, run: RunDirectory, folder: Path, report: Callable[[str], None], holding: Holding
     ) -> None:
         super().__init__(folder)
-        self._run, self._report, self._holding = run, report, holding
+        self._run = run
+        self._report = report
+        self._holding = holding
         self._sent: dict[Path, tuple[int, int]] = {}  # size and time of change when last uploaded
         self._lock = threading.Lock()
         self._ended = threading.Event()
-        for here, there in ((self.metrics, run.metrics), (self.goodput, run.goodput)):
+        for local, remote in ((self.metrics, run.metrics), (self.goodput, run.goodput)):
             with contextlib.suppress(FileNotFoundError):
-                here.write_bytes(asking(there, "read", there.read_bytes))
-                self._sent[here] = _state(here)
+                local.write_bytes(asking(remote, "read", remote.read_bytes))
+                self._sent[local] = _state(local)
         self._thread = threading.Thread(target=self._every_interval, daemon=True)
         self._thread.start()
 
@@ -50,15 +52,17 @@ class StagedFiles(GrowingFiles):
             self._report(f"{self._run}: could not upload metrics, retrying: {reason(error)}")
 
     def close(self) -> None:
-        """Ends the thread, uploads what is left and removes the files here. Raises
-        RunDirectoryError, and keeps them, if that fails."""
+        """Ends the thread, uploads the last changes and removes the files here. Raises
+        RunDirectoryError, and keeps them, if the upload fails."""
         self._ended.set()
         self._thread.join()
         try:
             self._upload_changed()
         except Exception as error:
-            told = f"could not upload the last metrics and samples: {reason(error)}"
-            raise RunDirectoryError(f"{self._run}: {told}; they are in {self.path}") from error
+            raise RunDirectoryError(
+                f"{self._run}: could not upload the last metrics and samples: {reason(error)}; "
+                f"they are in {self.path}"
+            ) from error
         remove(self.path)
 
     def _every_interval(self) -> None:
@@ -101,5 +105,6 @@ def growing_files(
 
 
 def _state(path: Path) -> tuple[int, int]:
-    found = path.stat()
-    return found.st_size, found.st_mtime_ns
+    """Tells a changed file from an unchanged one."""
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns

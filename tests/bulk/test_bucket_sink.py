@@ -35,7 +35,7 @@ def of_three_parts(file):
     sink, found = begun(file)
     assert found == Consumed()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sinks, "EVERY", 0.0)
+        patch.setattr(sinks, "UPLOAD_EVERY", 0.0)
         for number in range(1, 4):
             commit(sink, number, b"%d\n" % number)
     return sink
@@ -76,7 +76,7 @@ def test_parts_are_uploaded_every_minute_and_joined(gcs, bucket, file, monkeypat
 
 
 def test_a_large_window_goes_at_once_and_an_empty_output_is_an_object(gcs, file, monkeypatch):
-    monkeypatch.setattr(sinks, "PART", 10)
+    monkeypatch.setattr(sinks, "UPLOAD_BYTES", 10)
     sink, _ = begun(file)
     commit(sink, 1, b"x" * 11)
     assert gcs.objects[f"{file}.part/00000000"] == b"x" * 11

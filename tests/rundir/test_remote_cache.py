@@ -84,7 +84,7 @@ def test_of_two_that_fetch_at_once_both_have_it(remote, local, tmp_path, monkeyp
 
 def make(folder) -> None:
     """What `prepare` does on an empty folder."""
-    for name, index in cache.INDEX.items():
+    for name, index in cache.INDEX_FILES.items():
         if not (folder / name).exists():
             fill(folder / name, index)
 
@@ -112,7 +112,7 @@ def test_prepared_folders_are_uploaded_and_fetched_on_another_machine_alone(
     ]
     monkeypatch.setenv("FLAXFORMER_CACHE", str(tmp_path / "elsewhere"))
     with preparing(remote) as other:
-        copied = {name: contents(other / name) for name in cache.INDEX}
+        copied = {name: contents(other / name) for name in cache.INDEX_FILES}
         assert made == {f"{n}/{path}": data for n in copied for path, data in copied[n].items()}
 
 
