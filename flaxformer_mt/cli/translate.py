@@ -72,7 +72,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     add_sampling(parser)
     options = parser.parse_args(arguments)
     form = _form(options, parser)
-    from flaxformer_mt.decoding.terminology import Terminology
+    from flaxformer_mt.decoding.masks.terminology import Terminology
 
     terms = None
     if options.terminology is not None:

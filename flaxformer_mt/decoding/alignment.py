@@ -13,8 +13,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from flaxformer_mt.data.vocabulary import Vocabularies
-from flaxformer_mt.decoding.segments import Part
 from flaxformer_mt.decoding.teacher_forcing import TeacherForcing
+from flaxformer_mt.decoding.text.segments import Part
 from flaxformer_mt.pages import text
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from flaxformer_mt.decoding.sampling import Sampling
-from flaxformer_mt.decoding.terminology import Terminology
+from flaxformer_mt.decoding.masks.terminology import Terminology
+from flaxformer_mt.decoding.search.sampling import Sampling
 from flaxformer_mt.decoding.translator import Translator
 
 RUN = Path(__file__).parent.parent / "frozen" / "format_1"

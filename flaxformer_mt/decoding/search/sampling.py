@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, UInt
 
-from flaxformer_mt.decoding.rules import Index, Logits
+from flaxformer_mt.decoding.masks.base import Index
+from flaxformer_mt.decoding.top_k import Logits
 
 SEED_WORDS = 5
 """uint32 that tell whose draws they are: two each of the seed and the line, one of the piece."""

@@ -6,12 +6,14 @@ letter or digit stands next to one at their ends, except in scripts without blan
 Any run of blanks is one.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import functools
 import itertools
 import unicodedata
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,9 +22,12 @@ import regex
 from jaxtyping import Array, Bool, Int
 
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, Vocabulary
-from flaxformer_mt.decoding.batch_shapes import power_of_two_at_least
-from flaxformer_mt.decoding.rules import Index, Tokens, TypeMask
-from flaxformer_mt.decoding.segments import DecodingError, encode
+from flaxformer_mt.decoding.masks.base import Generated, Index, MaskArrays, Tokens, TypeMask
+from flaxformer_mt.decoding.run.sizes import power_of_two_at_least
+from flaxformer_mt.decoding.text.segments import DecodingError, encode
+
+if TYPE_CHECKING:
+    from flaxformer_mt.decoding.masks.source import Source
 
 LETTER = regex.compile(
     r"[[\p{L}\p{M}\p{N}_]--[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]]",
@@ -75,6 +80,49 @@ class Forbidden(NamedTuple):
 
 class TooManyForbidden(DecodingError):
     """Phrases whose table would be larger than MOST_BYTES."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ForbiddenPhrases:
+    """Bans the types that would complete a forbidden phrase of their row's source."""
+
+    suppress: tuple[int, ...]  # never generated: an automaton can't count on them
+
+    def arrays(
+        self, sources: Sequence[Source], types: Int[np.ndarray, " kept"], shape: tuple[int, int]
+    ) -> MaskArrays | None:
+        """By rows the states in which their automata begin, of a table that they share. Raises
+        TooManyForbidden."""
+        automata = [automaton for source in sources for automaton in source.forbidden]
+        if not automata:
+            return None
+        table, begins = table_of(automata, types, self.suppress)
+        most = max(len(source.forbidden) for source in sources)
+        states = np.zeros((shape[0], most), np.int32)
+        for row, source in enumerate(sources):
+            of_source = [begins[id(automaton)] for automaton in source.forbidden]
+            states[row, : len(of_source)] = of_source
+        return MaskArrays(rows=states, shared=table)
+
+    def in_states(
+        self, arrays: MaskArrays | None, states: int, types: int, shape: tuple[int, int]
+    ) -> MaskArrays:
+        """The same with a table of so many states, or one that bans nothing."""
+        table = np.zeros((states, types), entry_type(states))
+        if arrays is None:
+            return MaskArrays(rows=np.zeros((shape[0], 1), np.int32), shared=table)
+        table[: len(arrays.shared)] = arrays.shared
+        return MaskArrays(rows=arrays.rows, shared=table)
+
+    def banned(self, arrays: MaskArrays, generated: Generated) -> TypeMask:
+        """As `Mask.banned`."""
+        return completes_phrase(
+            arrays.rows,
+            arrays.shared,
+            generated.tokens,
+            generated.position,
+            generated.limits,
+        )
 
 
 @functools.lru_cache(maxsize=32)

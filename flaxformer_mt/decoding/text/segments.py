@@ -6,7 +6,6 @@ import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
-from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies, Vocabulary
 from flaxformer_mt.errors import UserError
 from flaxformer_mt.sentences import sentence_ends, split_sentences
@@ -161,12 +160,6 @@ def types_of(pieces: Sequence[str], tgt: Vocabulary) -> tuple[int, ...]:
             what = f"{piece!r} is not in the target vocabulary"
             raise DecodingError(f"{what}; a word's first piece begins with '\u2581'")
     return tuple(ids[piece] for piece in pieces)
-
-
-def output_limit(config: DecodingConfig, source: int, longest: int) -> int:
-    """How many tokens the output for `source` tokens may have, end marks included."""
-    # Past `longest` a product could be beyond any integer.
-    return min(int(min(config.max_ratio * source, longest)) + config.max_extra_tokens, longest)
 
 
 def check_prefix(
