@@ -126,5 +126,5 @@ class _Words:
         before = self._line.index(part.encode(), self._end)
         self._end = before + len(part.encode())
         begins = np.array([begin for begin, _ in spans], np.int64)
-        found = self._of_bytes[before + np.maximum(begins, 0)]
-        return np.where((begins >= 0) & (found < len(self.texts)), found, -1)
+        words = self._of_bytes[before + np.maximum(begins, 0)]
+        return np.where((begins >= 0) & (words < len(self.texts)), words, -1)

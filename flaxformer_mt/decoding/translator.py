@@ -96,7 +96,7 @@ class Translator:
         self.model, self.vocabularies = model, vocabularies
         self.config, self.name, self.shortlist = config, name, shortlist
         self.src_lang = src_lang
-        placed = [(whole_on(tree, self.mesh), other) for tree, other in others]
+        placed = [(whole_on(tree, self.mesh), member) for tree, member in others]
         self.members: tuple[Member, ...] = ((self.params, model), *placed)
         self.max_length = min(member.config.max_length for _, member in self.members)
 
@@ -156,9 +156,9 @@ class Translator:
         if not run_dirs:
             raise ValueError("load_ensemble needs at least one run directory")
         first = cls.load(run_dirs[0], which=which, shortlist=shortlist)
-        others = [cls.load(run, which=which) for run in run_dirs[1:]]
-        for run, other in zip(run_dirs[1:], others, strict=True):
-            if other.vocabularies.digest != first.vocabularies.digest:
+        further = [cls.load(run, which=which) for run in run_dirs[1:]]
+        for run, translator in zip(run_dirs[1:], further, strict=True):
+            if translator.vocabularies.digest != first.vocabularies.digest:
                 raise DecodingError(
                     f"{run}: its vocabulary differs from that of {run_dirs[0]}: an ensemble's "
                     "models must share one"
@@ -168,9 +168,9 @@ class Translator:
             first.model,
             first.vocabularies,
             first.config,
-            name=" + ".join(translator.name for translator in (first, *others)),
+            name=" + ".join(translator.name for translator in (first, *further)),
             src_lang=first.src_lang,
-            others=[(other.params, other.model) for other in others],
+            others=[(translator.params, translator.model) for translator in further],
             shortlist=first.shortlist,
         )
 
@@ -196,7 +196,7 @@ class Translator:
         return self._replaced(members, self.config)
 
     def _replaced(self, members: Sequence[Member], config: DecodingConfig) -> Translator:
-        (params, model), *others = members
+        (params, model), *further = members
         return type(self)(
             params,
             model,
@@ -204,7 +204,7 @@ class Translator:
             config,
             name=self.name,
             src_lang=self.src_lang,
-            others=others,
+            others=further,
             shortlist=self.shortlist,
         )
 
@@ -451,13 +451,13 @@ def _warn(translations: Sequence[Translation], first: int) -> None:
         if translation.sentences > 1
     ]
     if several:
-        shown = ", ".join(map(str, several[:_SHOWN])) + ", ..." * (len(several) > _SHOWN)
+        numbers = ", ".join(map(str, several[:_SHOWN])) + ", ..." * (len(several) > _SHOWN)
         _LOGGER.warning(
             "%s of %s lines have several sentences, but the model may translate only one of them: "
             "split these lines (flaxformer_mt.split_sentences); counted from 0: %s",
             f"{len(several):,}",
             f"{len(translations):,}",
-            shown,
+            numbers,
         )
 
 

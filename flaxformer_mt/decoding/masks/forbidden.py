@@ -21,7 +21,7 @@ import numpy as np
 import regex
 from jaxtyping import Array, Bool, Int
 
-from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, Vocabulary
+from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, Type, Vocabulary
 from flaxformer_mt.decoding.masks.base import Generated, Index, MaskArrays, Tokens, TypeMask
 from flaxformer_mt.decoding.run.sizes import power_of_two_at_least
 from flaxformer_mt.decoding.text.segments import DecodingError, encode
@@ -175,14 +175,14 @@ def _spellings(phrases: Sequence[str]) -> Spellings:
 def equivalent_forms(cluster: str) -> list[str]:
     """The canonically equivalent forms of a letter with its marks, in which text is written: with
     marks in any order, and the first ones composed with the letter."""
-    apart = unicodedata.normalize("NFD", cluster)
-    forms = {cluster: None, apart: None, unicodedata.normalize("NFC", cluster): None}
-    if len(apart) <= _MOST_MARKS + 1:
-        for marks in itertools.permutations(apart[1:]):
-            text = apart[:1] + "".join(marks)
+    decomposed = unicodedata.normalize("NFD", cluster)
+    forms = {cluster: None, decomposed: None, unicodedata.normalize("NFC", cluster): None}
+    if len(decomposed) <= _MOST_MARKS + 1:
+        for marks in itertools.permutations(decomposed[1:]):
+            text = decomposed[:1] + "".join(marks)
             for size in range(1, len(text) + 1):
                 form = unicodedata.normalize("NFC", text[:size]) + text[size:]
-                if unicodedata.normalize("NFD", form) == apart:
+                if unicodedata.normalize("NFD", form) == decomposed:
                     forms[form] = None
     return list(forms)
 
@@ -204,6 +204,12 @@ class _Reader:
         inside_word = kind == _INNER or (kind == _LETTER and state.in_word)
         if at_end and not inside_word:
             return None
+        return self._in_text(state, byte, kind, inside_word=inside_word)
+
+    def _in_text(
+        self, state: Reading, byte: int, kind: int, *, inside_word: bool
+    ) -> Reading | None:
+        """After a character's byte; a phrase may begin at one that isn't inside a word."""
         places = state.places if inside_word else state.places | self.phrases.starts
         after = self._moved(places, byte)
         if after is None:
@@ -259,7 +265,7 @@ def _automaton(
 @functools.cache
 def _lead_bytes() -> frozenset[int]:
     """The first bytes of characters of three bytes that may be letters."""
-    return frozenset(others[0] for others in _last_bytes() if len(others) == 2)
+    return frozenset(first_bytes[0] for first_bytes in _last_bytes() if len(first_bytes) == 2)
 
 
 @functools.cache
@@ -269,13 +275,13 @@ def _last_bytes() -> dict[bytes, frozenset[int]]:
     Of characters of two or three bytes: longer ones, of rare scripts and emoji, don't count as
     letters.
     """
-    found: dict[bytes, set[int]] = {}
+    last_bytes: dict[bytes, set[int]] = {}
     for number in range(0x80, 0x10000):
         character = chr(number)
         if LETTER.match(character) and not 0xD800 <= number < 0xE000:
-            *others, last = character.encode()
-            found.setdefault(bytes(others), set()).add(last)
-    return {others: frozenset(last) for others, last in found.items()}
+            *first_bytes, last = character.encode()
+            last_bytes.setdefault(bytes(first_bytes), set()).add(last)
+    return {first_bytes: frozenset(last) for first_bytes, last in last_bytes.items()}
 
 
 @functools.lru_cache(maxsize=4)
@@ -287,41 +293,47 @@ def _spelled(
     # After a piece of text a leading blank is not lost.
     first = next(number for number, kind in enumerate(kinds) if kind.plain)
     before, *texts = vocabulary.decode([[first], *([first, n] for n in range(len(kinds)))])
-    spelled = []
-    for kind, text in zip(kinds, texts, strict=True):
-        found = None if kind.plain else _BYTE.fullmatch(kind.text)
-        if found and (byte := int(found[1], 16)) >= 128:
-            spelled.append([(byte, _RAW)])
-        else:
-            spelled.append(_symbols(chr(byte) if found else text.removeprefix(before)))
-    alphabet = sorted({symbol for each in spelled for symbol in each})
+    spelled = [
+        _symbols_of_type(kind, text.removeprefix(before))
+        for kind, text in zip(kinds, texts, strict=True)
+    ]
+    alphabet = sorted(set(itertools.chain.from_iterable(spelled)))
     number = {symbol: place for place, symbol in enumerate(alphabet)}
     longest = max(map(len, spelled))
     table = np.full((len(spelled), longest), len(alphabet), np.int16)
-    for row, each in zip(table, spelled, strict=True):
-        row[: len(each)] = [number[symbol] for symbol in each]
+    for row, symbols in zip(table, spelled, strict=True):
+        row[: len(symbols)] = [number[symbol] for symbol in symbols]
     return table, alphabet
 
 
+def _symbols_of_type(kind: Type, text: str) -> list[_Symbol]:
+    """Of a type that stands for `text`; a byte piece above ASCII stands for its byte."""
+    byte_piece = None if kind.plain else _BYTE.fullmatch(kind.text)
+    if byte_piece is None:
+        return _symbols(text)
+    byte = int(byte_piece[1], 16)
+    return _symbols(chr(byte)) if byte < 128 else [(byte, _RAW)]
+
+
 def _symbols(text: str) -> list[_Symbol]:
-    found: list[_Symbol] = []
+    symbols: list[_Symbol] = []
     for character in text:
         if character.isspace():  # a line break is written as a blank
-            found.append((ord(" "), _BLANK))
+            symbols.append((ord(" "), _BLANK))
             continue
-        first, *rest = character.encode()
+        first, *further = character.encode()
         kind = _LETTER if LETTER.fullmatch(character) else _OTHER
-        found += [(first, kind), *((byte, _INNER) for byte in rest)]
-    return found
+        symbols += [(first, kind), *((byte, _INNER) for byte in further)]
+    return symbols
 
 
 def continues_word(vocabulary: Vocabulary) -> Bool[np.ndarray, " vocab"]:
     """Which types continue a word that ends before them; bytes may."""
     spelled, alphabet = _spelled(vocabulary)
     kinds = np.array([kind for _, kind in alphabet] + [_BLANK])
-    found: np.ndarray = np.isin(kinds[spelled[:, 0]], (_LETTER, _RAW))
-    found[[PAD, BOS, EOS]] = False
-    return found
+    continues: np.ndarray = np.isin(kinds[spelled[:, 0]], (_LETTER, _RAW))
+    continues[[PAD, BOS, EOS]] = False
+    return continues
 
 
 def entry_type(states: int) -> type[np.signedinteger[Any]]:
@@ -344,22 +356,22 @@ def table_of(
     begins = dict(zip(distinct, starts, strict=True))
     size = power_of_two_at_least(1 + sum(sizes))  # few programs
     kind = entry_type(size)
-    if (total := kind().itemsize * size * len(types)) > MOST_BYTES:
-        need = f"{total / 2**30:.1f} GiB, more than {MOST_BYTES / 2**30:.1f}"
-        what = "its forbidden phrases need a table of"
-        raise TooManyForbidden(f"{what} {need}: give it fewer")
+    total = kind().itemsize * size * len(types)
+    if total > MOST_BYTES:
+        raise TooManyForbidden(
+            f"its forbidden phrases need a table of {total / 2**30:.1f} GiB, more than "
+            f"{MOST_BYTES / 2**30:.1f}: give it fewer"
+        )
     table = np.zeros((size, len(types)), kind)
     free = ~np.isin(types, (PAD, BOS, *suppress))
     for number, automaton in distinct.items():
         completes = automaton.completes
         offset = begins[number]
         goes, effect = _effects(automaton, types)
-        some = np.unique(effect[free])
-        needs = _needs(goes[:, some], completes)
+        needs = _needs(goes[:, np.unique(effect[free])], completes)
         goes = np.where(needs[goes] < _NEEDS, goes, _DEAD)
         entries = np.where(goes >= 0, _NEEDS * (goes + offset) + needs[goes], _DEAD)
-        own = table[offset : offset + len(completes)]
-        own[:] = entries.astype(kind)[:, effect]
+        table[offset : offset + len(completes)] = entries.astype(kind)[:, effect]
     return table, begins
 
 
@@ -422,8 +434,8 @@ def completes_phrase(
     # Tokens that may stand between the next one and the end mark.
     room = (limits - position - 2)[:, None, None]
     banned = jnp.zeros((*tokens.shape[:2], table.shape[1]), bool)
-    for each in range(begins.shape[1]):
-        entries = table[states[:, :, each]]
+    for automaton in range(begins.shape[1]):
+        entries = table[states[:, :, automaton]]  # --> [rows, beams, vocab]
         banned |= (entries < 0) | (entries % _NEEDS > room)
     return banned
 

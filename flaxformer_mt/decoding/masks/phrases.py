@@ -54,16 +54,16 @@ class Phrases(NamedTuple):
         return (self.tokens != PAD).sum(axis=2)[:, None]
 
 
-class Progress(NamedTuple):
+class PhraseProgress(NamedTuple):
     """How far hypotheses are with their row's phrases."""
 
     met: Bool[Array, "rows beams phrases"]
     ending: Bool[Array, "rows beams phrases"]  # met, unless the next token continues its last word
     matched: Bool[Array, "rows beams phrases length"]  # the last k tokens are its first k
 
-    def of(self, beam: Places) -> "Progress":
+    def of(self, beam: Places) -> "PhraseProgress":
         """That of the chosen hypotheses."""
-        return Progress(*(take(array, beam) for array in self))
+        return PhraseProgress(*(take(array, beam) for array in self))
 
     def met_after(self, goes_on: Bool[Array, "#rows #beams"]) -> Bool[Array, "rows beams phrases"]:
         """The phrases met after a token that is in none and continues a word, or doesn't."""
@@ -74,7 +74,7 @@ class Required(NamedTuple):
     """The phrases of a batch and how far its hypotheses are, between two steps of the search."""
 
     phrases: Phrases
-    progress: Progress
+    progress: PhraseProgress
     continues: Continues
 
     def banned(self, room: Int[Array, " rows"]) -> TypeMask:
@@ -95,24 +95,27 @@ class Required(NamedTuple):
         needed = to_come(self.phrases, self.progress.of(beam), token, self.continues)
         return from_banks(log_probs, needed, count)
 
-    def after(self, parents: Places | None, token: Int[Array, "rows beams"]) -> Progress:
+    def after(self, parents: Places | None, token: Int[Array, "rows beams"]) -> PhraseProgress:
         """The progress after a step: each hypothesis adds a token to its parent's (None: its
         own)."""
         progress = self.progress if parents is None else self.progress.of(parents)
         return after(self.phrases, progress, token, self.continues)
 
 
-def at_start(phrases: Phrases, beams: int) -> Progress:
+def at_start(phrases: Phrases, beams: int) -> PhraseProgress:
     """The progress of `beams` empty hypotheses per row."""
     rows, count, length = phrases.tokens.shape
     none = jnp.zeros((rows, beams, count), bool)
     matched = jnp.zeros((rows, beams, count, length), bool).at[..., 0].set(True)
-    return Progress(none | (phrases.lengths == 0), none, matched)
+    return PhraseProgress(none | (phrases.lengths == 0), none, matched)
 
 
 def after(
-    phrases: Phrases, progress: Progress, token: Int[Array, "rows beams"], continues: Continues
-) -> Progress:
+    phrases: Phrases,
+    progress: PhraseProgress,
+    token: Int[Array, "rows beams"],
+    continues: Continues,
+) -> PhraseProgress:
     """The progress after each hypothesis's next `token`."""
     longer, complete = _with_token(phrases, progress, token)
     met = progress.met_after(jnp.asarray(continues)[token])  # --> [rows, beams, phrases]
@@ -121,11 +124,11 @@ def after(
 
     no_token = jnp.ones((*longer.shape[:3], 1), bool)
     matched = jnp.concatenate([no_token, longer[..., :-1]], axis=3)
-    return Progress(met, complete & ~is_open & ~met, matched)
+    return PhraseProgress(met, complete & ~is_open & ~met, matched)
 
 
 def _with_token(
-    phrases: Phrases, progress: Progress, token: Int[Array, "rows beams"]
+    phrases: Phrases, progress: PhraseProgress, token: Int[Array, "rows beams"]
 ) -> tuple[Bool[Array, "rows beams phrases length"], Bool[Array, "rows beams phrases"]]:
     """[..., k]: the first k + 1 tokens of a phrase are the last ones after `token`, and there are
     more to come; and whether all of a phrase is."""
@@ -138,7 +141,7 @@ def _with_token(
 
 def to_come(
     phrases: Phrases,
-    progress: Progress,
+    progress: PhraseProgress,
     token: Int[Array, "rows beams"],
     continues: Continues,
 ) -> Int[Array, "rows beams"]:
@@ -186,7 +189,7 @@ def _shortest_rest(
 
 def leaves_no_room(
     phrases: Phrases,
-    progress: Progress,
+    progress: PhraseProgress,
     room: Int[Array, " rows"],
     continues: Continues,
 ) -> TypeMask:
@@ -218,7 +221,7 @@ def with_phrases(
     log_probs: LogProbs,
     allowed: Allowed,
     phrases: Phrases,
-    progress: Progress,
+    progress: PhraseProgress,
 ) -> Candidates:
     """The candidates and, in rows with constraints, each hypothesis's best and the next token of
     each phrase that it hasn't met."""
@@ -245,7 +248,7 @@ def with_phrases(
     return _without_repeats(Candidates(*both))
 
 
-def _next_tokens(phrases: Phrases, progress: Progress) -> Int[Array, "rows beams phrases"]:
+def _next_tokens(phrases: Phrases, progress: PhraseProgress) -> Int[Array, "rows beams phrases"]:
     """The token by which each phrase goes on from its longest beginning."""
     size = np.arange(phrases.tokens.shape[2])[None, None, None]  # --> [1, 1, 1, length]
     begun = progress.matched & (size < phrases.lengths[..., None])
@@ -256,9 +259,9 @@ def _next_tokens(phrases: Phrases, progress: Progress) -> Int[Array, "rows beams
 def _without_repeats(candidates: Candidates) -> Candidates:
     """Of the candidates that continue a hypothesis by the same token only the first counts."""
     values, beam, token = candidates
-    same = (beam[:, :, None] == beam[:, None]) & (token[:, :, None] == token[:, None])
+    equal = (beam[:, :, None] == beam[:, None]) & (token[:, :, None] == token[:, None])
     earlier = np.tri(values.shape[1], k=-1, dtype=bool)[None]  # --> [1, of, of]
-    again = same & earlier & jnp.isfinite(values)[:, None]
+    again = equal & earlier & jnp.isfinite(values)[:, None]
     return Candidates(jnp.where(again.any(axis=2), -jnp.inf, values), beam, token)
 
 

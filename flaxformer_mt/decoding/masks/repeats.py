@@ -38,17 +38,17 @@ def repeats(tokens: Tokens, position: Index, n: int, *, vocab: int) -> TypeMask:
     rows, beams, length = tokens.shape
     starts = jnp.arange(length)
     # An n-gram that began at `start` ended before now; the last n - 1 tokens are its beginning.
-    same = jnp.broadcast_to((starts + n - 1 < position)[None, None], tokens.shape)
+    equal = jnp.broadcast_to((starts + n - 1 < position)[None, None], tokens.shape)
 
-    def compare(offset: Array, same: Array) -> Array:
+    def compare(offset: Array, equal: Array) -> Array:
         earlier = jnp.roll(tokens, -offset, axis=2)
         last = jnp.take(tokens, jnp.maximum(position - (n - 1) + offset, 0), axis=2)
-        return same & (earlier == last[:, :, None])
+        return equal & (earlier == last[:, :, None])
 
     # A loop, so that the program is as small for a large n.
-    same = jax.lax.fori_loop(0, n - 1, compare, same)
+    equal = jax.lax.fori_loop(0, n - 1, compare, equal)
     ended_with = jnp.roll(tokens, -(n - 1), axis=2)
-    ended_with = jnp.where(same, ended_with, vocab)  # out of range: dropped
+    ended_with = jnp.where(equal, ended_with, vocab)  # out of range: dropped
 
     row = jnp.arange(rows)[:, None, None]
     beam = jnp.arange(beams)[None, :, None]

@@ -30,8 +30,9 @@ def still_needed(
         if not _has(said, phrase, continues) and not (phrase.open and _ends_with(said, phrase))
     ]
     # As in `to_come`: the word that ends the prefix ends there, or goes on.
-    kept = [phrase for phrase in unmet if not _ends_with(said, phrase)]
-    whole_words = {phrase: _begun(said, phrase, continues) for phrase in kept}
+    whole_words = {
+        phrase: _begun(said, phrase, continues) for phrase in unmet if not _ends_with(said, phrase)
+    }
     parts_of_words = {phrase: _begun(said, phrase) for phrase in unmet}
     return min(
         _needed(ordered, whole_words, continues), _needed(ordered, parts_of_words, continues)
@@ -44,16 +45,16 @@ def _needed(
     """As `_rest`: the tokens to come of all phrases in `begun`, which gives how many of each one's
     first tokens are there. `ordered` are these and the phrases that are met."""
     together = [place for place, phrase in enumerate(ordered[:MOST_TOGETHER]) if phrase in begun]
-    apart = [phrase for phrase in ordered[MOST_TOGETHER:] if phrase in begun]
+    counted_alone = [phrase for phrase in ordered[MOST_TOGETHER:] if phrase in begun]
     table = shortest_texts(ordered[:MOST_TOGETHER], continues)
     if_first = table[sum(1 << place for place in together)]
     begun_apart = int(if_first.min()) if together else 0
     ways = [
         begun_apart,
         *(int(if_first[place]) - begun[ordered[place]] for place in together),
-        *(begun_apart - begun[phrase] for phrase in apart),
+        *(begun_apart - begun[phrase] for phrase in counted_alone),
     ]
-    return min(ways) + sum(len(phrase.tokens) for phrase in apart)
+    return min(ways) + sum(len(phrase.tokens) for phrase in counted_alone)
 
 
 def _begun(
@@ -88,18 +89,19 @@ def _has(text: tuple[int, ...], phrase: Phrase, continues: np.ndarray) -> bool:
 def overlapping_first(phrases: Sequence[Phrase], continues: np.ndarray) -> tuple[list[Phrase], int]:
     """The phrases, first those that share tokens with another one, and how many these are."""
     shared = [
-        any(
-            _overlap(first, other, continues)
-            or _overlap(other, first, continues)
-            or _within(first, other, continues)
-            or _within(other, first, continues)
-            for other in phrases
-            if other is not first and not {*first.tokens}.isdisjoint(other.tokens)
-        )
+        any(_share_tokens(first, second, continues) for second in phrases if second is not first)
         for first in phrases
     ]
     order = sorted(range(len(phrases)), key=lambda number: not shared[number])
     return [phrases[number] for number in order], sum(shared)
+
+
+def _share_tokens(first: Phrase, second: Phrase, continues: np.ndarray) -> bool:
+    """Whether a text with both phrases may have fewer tokens than both together."""
+    if {*first.tokens}.isdisjoint(second.tokens):
+        return False
+    pairs = (first, second), (second, first)
+    return any(_overlap(*pair, continues) or _within(*pair, continues) for pair in pairs)
 
 
 def shortest_texts(
@@ -111,9 +113,9 @@ def shortest_texts(
     that no other one has, each joined to the next by as many tokens as they share.
     """
     count = len(phrases)
-    shares = [[_overlap(first, then, continues) for then in phrases] for first in phrases]
+    shares = [[_overlap(first, second, continues) for second in phrases] for first in phrases]
     without = [
-        ~sum(1 << n for n, each in enumerate(phrases) if _within(each, first, continues))
+        ~sum(1 << n for n, phrase in enumerate(phrases) if _within(phrase, first, continues))
         for first in phrases
     ]
     table = np.full((1 << count, count), NEVER, np.int32)
@@ -124,18 +126,20 @@ def shortest_texts(
             if not subset >> first & 1:
                 continue
             left = subset & without[first] & ~(1 << first)
-            more = [
-                table[left, then] - shares[first][then] for then in range(count) if left >> then & 1
+            following = [
+                table[left, second] - shares[first][second]
+                for second in range(count)
+                if left >> second & 1
             ]
-            table[subset, first] = len(phrases[first].tokens) + min(more, default=0)
+            table[subset, first] = len(phrases[first].tokens) + min(following, default=0)
     return table
 
 
-def _overlap(first: Phrase, then: Phrase, continues: np.ndarray) -> int:
+def _overlap(first: Phrase, second: Phrase, continues: np.ndarray) -> int:
     """How many of a phrase's last tokens may be another's first, neither having the other whole."""
-    for size in range(min(len(first.tokens), len(then.tokens)) - 1, 0, -1):
-        ends_word = first.open or not continues[then.tokens[size]]
-        if ends_word and first.tokens[-size:] == then.tokens[:size]:
+    for size in range(min(len(first.tokens), len(second.tokens)) - 1, 0, -1):
+        ends_word = first.open or not continues[second.tokens[size]]
+        if ends_word and first.tokens[-size:] == second.tokens[:size]:
             return size
     return 0
 

@@ -154,10 +154,10 @@ class Terminology:
         if key not in self._spelled:
             soft = self.mode == "soft"
             try:
-                made = spell_phrases([*self.terms.values()], vocabulary, soft, suppressed)
+                phrases = spell_phrases([*self.terms.values()], vocabulary, soft, suppressed)
             except UnspeltError as error:
                 raise self._error([*self.terms][error.number], str(error)) from None
-            self._spelled[key] = dict(zip(self.terms, made, strict=True))
+            self._spelled[key] = dict(zip(self.terms, phrases, strict=True))
         return self._spelled[key]
 
     def check(

@@ -67,9 +67,9 @@ def _check_room(
     needed = still_needed(source.phrases, source.prefix, continues)
     begun = len(source.prefix)
     if needed and begun + needed + 1 > limit:
-        after = f" after a prefix of {begun}" if begun else ""
         raise LineError(
             number,
-            f"its constraints take {needed} tokens{after}, but its translation may have at most "
-            f"{limit}, end mark included",
+            f"its constraints take {needed} tokens"
+            + (f" after a prefix of {begun}" if begun else "")
+            + f", but its translation may have at most {limit}, end mark included",
         )

@@ -129,15 +129,17 @@ class LargeModelSchedule:
             live = (~stopped).reshape(self.parts, per_part)
             staying = few if live.sum(axis=1).max() <= few else per_part
             # Live rows come first, in their order.
-            kept = np.argsort(~live, axis=1, kind="stable")[:, :staying]  # --> [parts, staying]
+            remaining = np.argsort(~live, axis=1, kind="stable")[
+                :, :staying
+            ]  # --> [parts, staying]
             if staying < per_part:
                 leaving = np.where(stopped, numbers, -1)
                 yield leaving, jax.tree.map(np.asarray, state.finished)
-                flat = (kept + per_part * np.arange(self.parts)[:, None]).reshape(-1)
+                flat = (remaining + per_part * np.arange(self.parts)[:, None]).reshape(-1)
                 numbers = np.where(stopped, -1, numbers)[flat]
             if int(state.position) == room:
                 room = sizes.more_room(room, length)
-            state = programs.reshape(state, kept, room)
+            state = programs.reshape(state, remaining, room)
 
     def compile(
         self, programs: SearchPrograms, padding: Padding, lengths: Sequence[int], *, longest: int
@@ -193,8 +195,9 @@ class LargeModelSchedule:
         for fewer in {per_part, sizes.shrunk(per_part, self.fewer)} - {0}:
             for other_room in {room, sizes.more_room(room, length)}:
                 if (fewer, other_room) != (per_part, room):
-                    kept = np.tile(np.arange(fewer), (self.parts, 1))
-                    reshaped.append((programs.reshape(state, kept, other_room), other_room))
+                    first_rows = np.tile(np.arange(fewer), (self.parts, 1))
+                    smaller = programs.reshape(state, first_rows, other_room)
+                    reshaped.append((smaller, other_room))
         return reshaped
 
 
@@ -299,8 +302,8 @@ def _next_batch(
     """Takes up to `rows` of the sentences that have taken so many steps, padded to that many."""
     numbers, state = waiting.pop(steps)
     if len(numbers) > rows:
-        others = np.arange(rows, len(numbers))
-        waiting[steps] = Waiting(numbers[others], rows_of(state, others))
+        left_over = np.arange(rows, len(numbers))
+        waiting[steps] = Waiting(numbers[left_over], rows_of(state, left_over))
     batch_numbers = np.full(rows, -1)
     batch_numbers[: len(numbers)] = numbers[:rows]
     return batch_numbers, filled(state, rows, room=room)

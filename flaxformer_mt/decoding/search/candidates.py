@@ -168,9 +168,11 @@ def _chunk_size(vocab: int) -> int:
 
 
 def _chunked(x: Array, fill: float | bool) -> Array:
+    """[..., vocab] --> [..., chunks, size]"""
     size = _chunk_size(x.shape[-1])
-    if rest := -x.shape[-1] % size:
-        x = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, rest)], constant_values=fill)
+    padding = -x.shape[-1] % size
+    if padding:
+        x = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, padding)], constant_values=fill)
     return x.reshape(*x.shape[:-1], -1, size)
 
 

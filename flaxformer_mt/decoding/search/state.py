@@ -7,7 +7,7 @@ from jaxtyping import Array, Bool, Float, Int, UInt
 
 from flaxformer_mt.data.vocabulary import BOS, PAD
 from flaxformer_mt.decoding.masks.base import Generated, Index, Tokens
-from flaxformer_mt.decoding.masks.phrases import Phrases, Progress, Required, at_start
+from flaxformer_mt.decoding.masks.phrases import PhraseProgress, Phrases, Required, at_start
 from flaxformer_mt.decoding.search.settings import Rules, SearchNumbers
 
 Cache = dict[str, Any]
@@ -48,7 +48,7 @@ class State(NamedTuple):
     ended: Int[Array, "rows groups"]  # hypotheses so far
     stopped: Bool[Array, " rows"]
     rows: SearchRows
-    progress: Progress | None = None  # with phrases that must occur
+    progress: PhraseProgress | None = None  # with phrases that must occur
 
     def generated(self, vocab: int) -> Generated:
         """What masks read, to choose among `vocab` types."""

@@ -33,8 +33,8 @@ class Translation:
     sentences: int = 1
 
     def __repr__(self) -> str:
-        more = f", {len(self.hypotheses)} hypotheses" if len(self.hypotheses) > 1 else ""
-        return f"<Translation {self.text!r}, score {self.score:.3f}{more}>"
+        count = f", {len(self.hypotheses)} hypotheses" if len(self.hypotheses) > 1 else ""
+        return f"<Translation {self.text!r}, score {self.score:.3f}{count}>"
 
     def __str__(self) -> str:
         return self.text
