@@ -49,8 +49,8 @@ class SearchOptions:
     sampling: Sampling | None = None
     first: int = 0  # the number of the first line
     mbr: bool = False
-    constraint_sizes: Sequence[ConstraintSizes] = ()
-    masks: Sequence[Mask] = ()  # the caller's own reasons why tokens may not come next
+    constraint_sizes: tuple[ConstraintSizes, ...] = ()
+    masks: tuple[Mask, ...] = ()  # the caller's own reasons why tokens may not come next
 
     def __post_init__(self) -> None:
         # An empty text has always stood for no phrase.

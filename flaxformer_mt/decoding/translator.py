@@ -7,7 +7,7 @@ import functools
 import itertools
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Unpack, overload
 
 from flaxformer_mt.config import DecodingConfig, freeze
@@ -28,6 +28,7 @@ from flaxformer_mt.decoding.options import (
 from flaxformer_mt.decoding.preparing import SourcePreparer
 from flaxformer_mt.decoding.run.arrays import ConstraintSizes
 from flaxformer_mt.decoding.run.decoder import BatchDecoder
+from flaxformer_mt.decoding.run.programs import Models, Params, suited
 from flaxformer_mt.decoding.teacher_forcing import Attention, Scored, TeacherForcing
 from flaxformer_mt.decoding.text.segments import (
     DecodingError,
@@ -57,6 +58,7 @@ from flaxformer_mt.sentences import split_sentences
 _LOGGER = logging.getLogger(__name__)
 Member = tuple[Any, Transformer]  # a tree under "params" and its model
 _SHOWN = 10  # of the lines that a warning is about
+_DECODERS = 8  # searches that a translator keeps, by what they depend on
 _first_process: int | None = None  # which made the first Translator
 
 
@@ -99,6 +101,7 @@ class Translator:
         placed = [(whole_on(tree, self.mesh), member) for tree, member in others]
         self.members: tuple[Member, ...] = ((self.params, model), *placed)
         self.max_length = min(member.config.max_length for _, member in self.members)
+        self._decoders: dict[Hashable, BatchDecoder] = {}
 
     @classmethod
     def load(
@@ -305,7 +308,7 @@ class Translator:
         """Compiles what `translate` may need for lines as long as these, also with some as long as
         `longest`; returns the shapes of batches, (rows, source length). With `constraint_sizes` it
         is for lines with required or forbidden phrases, in the first of these."""
-        options = SearchOptions(n_best=n_best, constraint_sizes=constraint_sizes)
+        options = SearchOptions(n_best=n_best, constraint_sizes=tuple(constraint_sizes))
         arguments.check_str("longest", longest)
         lines = arguments.lines("lines", lines)
         *encoded, of_longest = encode(self.vocabularies.src, [*lines, longest])
@@ -323,10 +326,28 @@ class Translator:
     def _decoder(
         self, options: SearchOptions, *, suppress: tuple[int, ...] = (UNK,)
     ) -> BatchDecoder:
-        """The search; no two outputs in an n-best list have the same text, except for `mbr`, which
-        compares all that the search finds."""
+        """The search, made once for what it depends on. No two outputs in an n-best list have the
+        same text, except for `mbr`, which compares all that the search finds."""
         _check_not_forked()
-        params, models = zip(*self.members, strict=True)
+        key = (
+            options.n_best,
+            options.mbr,
+            options.sampling,
+            options.masks,
+            options.constraint_sizes,
+            suppress,
+        )
+        decoder = self._decoders.get(key)
+        if decoder is None:
+            decoder = self._new_decoder(options, suppress)
+            self._decoders[key] = decoder
+            if len(self._decoders) > _DECODERS:
+                # Of a dict the first key is the oldest.
+                self._decoders.pop(next(iter(self._decoders)))
+        return decoder
+
+    def _new_decoder(self, options: SearchOptions, suppress: tuple[int, ...]) -> BatchDecoder:
+        models, params = self._suited
         return BatchDecoder(
             params,
             models,
@@ -337,10 +358,16 @@ class Translator:
             mesh=self.mesh,
             shortlist=self.shortlist,
             trees=brackets_of(self.vocabularies) if self.config.outputs == "trees" else None,
-            masks=tuple(options.masks),
+            masks=options.masks,
             constraint_sizes=options.constraint_sizes,
             text_of=None if options.mbr else self._text_of,
         )
+
+    @functools.cached_property
+    def _suited(self) -> tuple[Models, Params]:
+        """The models and parameters of all searches, which share them."""
+        params, models = zip(*self.members, strict=True)
+        return suited(models, params, self.mesh.devices.flat[0].platform)
 
     def _text_of(self, tokens: tuple[int, ...]) -> str:
         (text,) = self.vocabularies.tgt.decode([tokens])

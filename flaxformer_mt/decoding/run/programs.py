@@ -134,6 +134,10 @@ def suited(models: Models, params: Params, platform: str) -> tuple[Models, Param
     wider, padded = [], []
     for model, tree in zip(models, params, strict=True):
         multiple = math.lcm(model.config.vocab_multiple, CHUNK)
+        if multiple == model.config.vocab_multiple:  # a copy would take as much memory again
+            wider.append(model)
+            padded.append(tree)
+            continue
         config = dataclasses.replace(model.config, vocab_multiple=multiple)
         wider.append(model.clone(config=config))
         tables = {

@@ -129,9 +129,8 @@ class LargeModelSchedule:
             live = (~stopped).reshape(self.parts, per_part)
             staying = few if live.sum(axis=1).max() <= few else per_part
             # Live rows come first, in their order.
-            remaining = np.argsort(~live, axis=1, kind="stable")[
-                :, :staying
-            ]  # --> [parts, staying]
+            order = np.argsort(~live, axis=1, kind="stable")  # --> [parts, per_part]
+            remaining = order[:, :staying]
             if staying < per_part:
                 leaving = np.where(stopped, numbers, -1)
                 yield leaving, jax.tree.map(np.asarray, state.finished)
