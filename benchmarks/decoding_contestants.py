@@ -24,8 +24,8 @@ from benchmarks.decoding_speed import OUTPUT, VOCAB, Work, likely, sources
 from flaxformer_mt.config import DecodingConfig, ModelConfig
 from flaxformer_mt.data.shortlist import Shortlist
 from flaxformer_mt.data.vocabulary import EOS
-from flaxformer_mt.decoding.batch_search import Source
-from flaxformer_mt.decoding.batches import Decoder
+from flaxformer_mt.decoding.masks.source import Source
+from flaxformer_mt.decoding.run.decoder import BatchDecoder
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.files.atomic import replacing
 from flaxformer_mt.model import Transformer
@@ -82,7 +82,7 @@ def ours(name: str, work: Work) -> Decode:
 
     def decode(beam: int, batch: int) -> int:
         config = dataclasses.replace(usual, beam_size=beam, batch_tokens=batch * beam * longest)
-        decoder = Decoder((params,), (model,), config, shortlist=shortlist)
+        decoder = BatchDecoder((params,), (model,), config, shortlist=shortlist)
         decoded = decoder.decode([Source(each, (n, 0)) for n, each in enumerate(ids)])
         return sum(len(hypotheses[0].tokens) + 1 for hypotheses in decoded)
 

@@ -17,7 +17,7 @@ from typing import Literal
 from benchmarks import RESULTS
 from flaxformer_mt.config import CorpusConfig, freeze
 from flaxformer_mt.data.corpus import read_pairs
-from flaxformer_mt.decoding.translation import Translation
+from flaxformer_mt.decoding.text.translation import Translation
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.reproduction.result_file import write_result
 from flaxformer_mt.rundir.layout import open_run, read_record

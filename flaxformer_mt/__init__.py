@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from flaxformer_mt.api.runs import average as average, evaluate as evaluate, export as export
     from flaxformer_mt.api.settings import load_config as load_config
     from flaxformer_mt.api.training import train as train
-    from flaxformer_mt.decoding.sampling import Sampling as Sampling
-    from flaxformer_mt.decoding.terminology import Terminology as Terminology
+    from flaxformer_mt.decoding.masks.terminology import Terminology as Terminology
+    from flaxformer_mt.decoding.search.sampling import Sampling as Sampling
     from flaxformer_mt.decoding.translator import Translator as Translator
     from flaxformer_mt.evaluation.compare import compare as compare
     from flaxformer_mt.evaluation.metrics import Metric as Metric

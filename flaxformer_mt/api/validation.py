@@ -10,7 +10,7 @@ from flaxformer_mt.config import DataConfig
 from flaxformer_mt.config.tokenizers import USUAL, tokenizer_for
 from flaxformer_mt.data.prepare.make import valid_text
 from flaxformer_mt.data.vocabulary import Vocabularies
-from flaxformer_mt.decoding.translation import Hypothesis, Translation
+from flaxformer_mt.decoding.text.translation import Hypothesis, Translation
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.evaluation.metrics import Bleu
 from flaxformer_mt.evaluation.scoring import corpus_scores

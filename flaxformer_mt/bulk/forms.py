@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from flaxformer_mt.data.corpus.keyed_records import NoText, first_name, parsed, text_at
 from flaxformer_mt.data.vocabulary import Vocabulary
-from flaxformer_mt.decoding.segments import Target
+from flaxformer_mt.decoding.text.segments import Target
 from flaxformer_mt.errors import UserError
 
 if TYPE_CHECKING:
     from flaxformer_mt.decoding.alignment import Alignment
     from flaxformer_mt.decoding.teacher_forcing import Scored
-    from flaxformer_mt.decoding.translation import Hypothesis, Translation
+    from flaxformer_mt.decoding.text.translation import Hypothesis, Translation
 
 Name = Literal["text", "tsv", "jsonl"]
 NAMES: tuple[Name, ...] = ("text", "tsv", "jsonl")

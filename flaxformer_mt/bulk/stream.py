@@ -16,7 +16,7 @@ from flaxformer_mt.bulk.reading import InputError, Lines, Shard, TwoInputs
 from flaxformer_mt.bulk.sinks import Consumed, OutputError, Place, Sink
 from flaxformer_mt.data.corpus import CorpusError
 from flaxformer_mt.data.vocabulary import EOS, Vocabulary
-from flaxformer_mt.decoding.segments import LineError, Overlong
+from flaxformer_mt.decoding.text.segments import LineError, Overlong
 from flaxformer_mt.progress import Meter
 
 WINDOW = 4096  # lines read before any is written: sorted by length, they share batches
@@ -223,9 +223,9 @@ def made_of(window: Window, parse: Callable[[bytes], T], make: Callable[[list[T]
 
 
 if TYPE_CHECKING:
-    from flaxformer_mt.decoding.sampling import Sampling
-    from flaxformer_mt.decoding.terminology import Terminology
-    from flaxformer_mt.decoding.translation import Translation
+    from flaxformer_mt.decoding.masks.terminology import Terminology
+    from flaxformer_mt.decoding.search.sampling import Sampling
+    from flaxformer_mt.decoding.text.translation import Translation
     from flaxformer_mt.decoding.translator import Translator
 
 
@@ -249,7 +249,7 @@ class TranslateSettings:
         These are terms and phrases that can't be spelled, and constraints in a search that can't
         have any.
         """
-        from flaxformer_mt.decoding.terminology import Terminology
+        from flaxformer_mt.decoding.masks.terminology import Terminology
 
         terminology = self.terminology
         if terminology is None and self.form.constraints_key is not None:

@@ -18,7 +18,7 @@ from flaxformer_mt.config.consistency import LARGEST_BEAM, LARGEST_DECODING
 from flaxformer_mt.config.freeze import field_types
 
 if TYPE_CHECKING:
-    from flaxformer_mt.decoding.sampling import Sampling
+    from flaxformer_mt.decoding.search.sampling import Sampling
     from flaxformer_mt.parallel.processes import Cluster
 
 LARGEST_SHARDS = 100_000
@@ -317,7 +317,7 @@ def add_sampling(parser: ArgumentParser) -> None:
 
 def sampling_of(options: Namespace, parser: ArgumentParser) -> Sampling | None:
     """The sampling that the flags of `add_sampling` ask for; None for search."""
-    from flaxformer_mt.decoding.sampling import Sampling
+    from flaxformer_mt.decoding.search.sampling import Sampling
 
     try:
         sampling = Sampling(

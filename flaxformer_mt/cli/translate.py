@@ -22,7 +22,7 @@ from flaxformer_mt.cli.arguments import (
 from flaxformer_mt.cli.streams import OUTPUT, streamed
 
 if TYPE_CHECKING:
-    from flaxformer_mt.decoding.terminology import Terminology
+    from flaxformer_mt.decoding.masks.terminology import Terminology
 
 _LINES = {
     "--n-best N:int": "up to N translations per line: a list in jsonl, else lines starting with "
@@ -94,7 +94,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 
 
 def _terminology(options: Namespace, parser: ArgumentParser) -> Terminology | None:
-    from flaxformer_mt.decoding.terminology import Terminology
+    from flaxformer_mt.decoding.masks.terminology import Terminology
 
     if options.terminology is not None:
         return Terminology.read(options.terminology, mode=options.terminology_mode or "hard")

@@ -13,8 +13,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from flaxformer_mt.data.vocabulary import Vocabularies
-from flaxformer_mt.decoding.segments import Part
 from flaxformer_mt.decoding.teacher_forcing import TeacherForcing
+from flaxformer_mt.decoding.text.segments import Part
 from flaxformer_mt.pages import text
 
 
@@ -126,5 +126,5 @@ class _Words:
         before = self._line.index(part.encode(), self._end)
         self._end = before + len(part.encode())
         begins = np.array([begin for begin, _ in spans], np.int64)
-        found = self._of_bytes[before + np.maximum(begins, 0)]
-        return np.where((begins >= 0) & (found < len(self.texts)), found, -1)
+        words = self._of_bytes[before + np.maximum(begins, 0)]
+        return np.where((begins >= 0) & (words < len(self.texts)), words, -1)

@@ -16,7 +16,7 @@ import numpy as np
 
 from flaxformer_mt.config import ConfigError, DecodingConfig
 from flaxformer_mt.config.freeze import check_value, field_types
-from flaxformer_mt.decoding.segments import Overlong, Target, TargetError
+from flaxformer_mt.decoding.text.segments import Overlong, Target, TargetError
 from flaxformer_mt.errors import nearest
 
 _NO_LISTS = (str, bytes, bytearray, Mapping)
@@ -31,8 +31,8 @@ def texts(name: str, value: Any) -> list[str]:
 
 def lines(name: str, value: Any) -> list[str]:
     """A list of texts, one per line."""
-    wanted = f"{name} must be a list of str"
-    return _texts(name, _ordered(value, wanted), wanted)
+    requirement = f"{name} must be a list of str"
+    return _texts(name, _ordered(value, requirement), requirement)
 
 
 def prefixes(value: Any, count: int) -> list[str]:
@@ -49,10 +49,12 @@ def phrases(name: str, value: Any, count: int) -> list[list[str]]:
     stands for no phrases in any line."""
     if value is None:
         return [[] for _ in range(count)]
-    wanted = f'{name} must be a list with a list of phrases per line, such as [["a phrase"], []]'
+    requirement = (
+        f'{name} must be a list with a list of phrases per line, such as [["a phrase"], []]'
+    )
     lists = [
         texts(f"{name}[{number}]", of_line)
-        for number, of_line in enumerate(_ordered(value, wanted))
+        for number, of_line in enumerate(_ordered(value, requirement))
     ]
     _check_count(name, lists, count)
     return lists
@@ -128,23 +130,23 @@ def check_str(name: str, value: Any) -> None:
         raise TypeError(f"{name} must be a str, not {_shown(value)}")
 
 
-def _texts(name: str, value: Any, wanted: str) -> list[str]:
-    items = list(_iterable(value, wanted))
+def _texts(name: str, value: Any, requirement: str) -> list[str]:
+    items = list(_iterable(value, requirement))
     for number, text in enumerate(items):
         check_str(f"{name}[{number}]", text)
     return items
 
 
-def _iterable(value: Any, wanted: str) -> Iterable[Any]:
+def _iterable(value: Any, requirement: str) -> Iterable[Any]:
     if isinstance(value, _NO_LISTS) or not isinstance(value, Iterable):
-        raise TypeError(f"{wanted}, not {_shown(value)}")
+        raise TypeError(f"{requirement}, not {_shown(value)}")
     return value
 
 
-def _ordered(value: Any, wanted: str) -> Iterable[Any]:
+def _ordered(value: Any, requirement: str) -> Iterable[Any]:
     if isinstance(value, AbstractSet):
-        raise TypeError(f"{wanted}, not {_shown(value)}: a set has no order")
-    return _iterable(value, wanted)
+        raise TypeError(f"{requirement}, not {_shown(value)}: a set has no order")
+    return _iterable(value, requirement)
 
 
 def _check_count(name: str, items: Sequence[Any], count: int) -> None:
@@ -165,15 +167,15 @@ def _has_two(pair: Any) -> bool:
 def _target(number: int, target: Any) -> Target:
     if isinstance(target, str):
         return target
-    wanted = "a translation must be a str or a sequence of token ids"
+    requirement = "a translation must be a str or a sequence of token ids"
     if isinstance(target, (*_NO_LISTS, AbstractSet)) or not isinstance(target, Iterable):
-        raise TypeError(f"pair {number}: {wanted}, not {_shown(target)}")
+        raise TypeError(f"pair {number}: {requirement}, not {_shown(target)}")
     tokens = list(target)
     for token in tokens:
         try:
             whole_number("a token id", token)
         except TypeError as error:
-            raise TargetError(number, f"{wanted}: {error}") from None
+            raise TargetError(number, f"{requirement}: {error}") from None
     return tokens
 
 

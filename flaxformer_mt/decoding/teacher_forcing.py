@@ -17,17 +17,18 @@ from jaxtyping import Array, Float, Float32, Int
 
 from flaxformer_mt.config import DecodingConfig, ModelConfig
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, Vocabularies
-from flaxformer_mt.decoding.batch_search import is_small, parts_of
-from flaxformer_mt.decoding.batch_shapes import (
+from flaxformer_mt.decoding.run.sizes import (
     SHORTEST,
     in_batches,
+    is_small,
     one_of_few,
+    parts_of,
     power_of_two_at_least,
     power_of_two_at_most,
 )
-from flaxformer_mt.decoding.search import coverage_penalty, length_penalty
-from flaxformer_mt.decoding.segments import DecodingError, Part
-from flaxformer_mt.decoding.translation import NO_NUMBERS
+from flaxformer_mt.decoding.search.penalties import coverage_penalty, length_penalty
+from flaxformer_mt.decoding.text.outputs import NO_NUMBERS
+from flaxformer_mt.decoding.text.segments import DecodingError, Part
 from flaxformer_mt.model.stacks import aligning_layer, layer_name
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.parallel.mesh import on_mesh, place_batch
@@ -92,21 +93,25 @@ class TeacherForcing:
         added: Iterator[float] = itertools.repeat(0.0)
         if beta := config.coverage_penalty:
             attended = self.cross_weights(parts, aligning_layer(self.model.config))
-            added = iter([beta * float(coverage_penalty(own.sum(axis=0))) for own in attended])
+            added = iter(
+                [beta * float(coverage_penalty(weights.sum(axis=0))) for weights in attended]
+            )
         scored = []
         for line in lines:
-            each = [value for _ in line for value in next(log_probs).tolist()]
-            total = math.fsum(each)
+            token_log_probs = [log_prob for _ in line for log_prob in next(log_probs).tolist()]
+            total = math.fsum(token_log_probs)
             if not math.isfinite(total):
                 raise DecodingError(f"the model's scores are {NO_NUMBERS}")
             average = config.length_norm == "average"
-            penalty = length_penalty(max(len(each), 1), config.length_penalty, average=average)
+            penalty = length_penalty(
+                max(len(token_log_probs), 1), config.length_penalty, average=average
+            )
             scored.append(
                 Scored(
                     log_prob=total,
                     score=total / float(penalty) + sum(next(added) for _ in line),
                     tokens=tuple(token for part in line for token in (*part.tgt, EOS)),
-                    token_log_probs=tuple(each),
+                    token_log_probs=tuple(token_log_probs),
                 )
             )
         return scored
@@ -132,11 +137,13 @@ class TeacherForcing:
         compute = functools.partial(_mean_weights, self.params, model=self.model, layer=layer)
         # Both sides of a batch have one length.
         ends = itertools.accumulate((max(len(p.src), len(p.tgt)) + 1) ** 2 for p in parts)
-        at_once = itertools.groupby(zip(parts, ends, strict=True), lambda each: each[1] // _AT_ONCE)
+        at_once = itertools.groupby(
+            zip(parts, ends, strict=True), lambda part_and_end: part_and_end[1] // _AT_ONCE
+        )
         for _, group in at_once:
-            some = [part for part, _ in group]
-            for own, part in zip(self._over_batches(some, compute), some, strict=True):
-                weights = own[:, : len(part.src) + 1]
+            members = [part for part, _ in group]
+            for padded, part in zip(self._over_batches(members, compute), members, strict=True):
+                weights = padded[:, : len(part.src) + 1]
                 if not np.isfinite(weights).all():
                     raise DecodingError(f"the model's attention is {NO_NUMBERS}")
                 yield weights
@@ -164,7 +171,7 @@ class TeacherForcing:
         self, parts: Sequence[Part], compute: Callable[[Pairs], Array]
     ) -> list[np.ndarray]:
         """What `compute` gives for each part: from [rows, length, ...], its own target's."""
-        found: list[Any] = [None] * len(parts)
+        by_part: list[Any] = [None] * len(parts)
 
         def computed() -> Iterator[tuple[Any, Any, Any]]:
             for numbers, pairs in self._batches(parts):
@@ -177,8 +184,8 @@ class TeacherForcing:
         for (numbers, lengths, values), _ in itertools.pairwise(itertools.chain(computed(), end)):
             for number, row, length in zip(numbers, np.asarray(values), lengths, strict=False):
                 # A view would keep the whole batch, padding and all.
-                found[number] = row[:length].copy()
-        return found
+                by_part[number] = row[:length].copy()
+        return by_part
 
     def _batches(self, parts: Sequence[Part]) -> Iterator[tuple[tuple[int, ...], Pairs]]:
         return batches(
@@ -263,7 +270,7 @@ def _log_probs(
     """Log-probabilities of `tgt_out`; only `width` positions of each row have logits at a time."""
     hidden, _ = _forward(model, params, pairs)
     rows, length, _ = hidden.shape
-    count = -(-length // width)
+    count = -(-length // width)  # of slices of `width` positions
 
     def of_slice(cut: tuple[Array, Array]) -> Float[Array, "rows width"]:
         states, labels = cut

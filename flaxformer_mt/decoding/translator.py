@@ -2,55 +2,51 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
+import functools
 import itertools
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypedDict, Unpack, get_args, overload
-
-import numpy as np
-from jaxtyping import Bool
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, Unpack, overload
 
 from flaxformer_mt.config import DecodingConfig, freeze
 from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.data.shortlist import Shortlist, ShortlistError, learn
 from flaxformer_mt.data.store import Store
-from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies
+from flaxformer_mt.data.vocabulary import UNK, Vocabularies
 from flaxformer_mt.decoding import arguments
 from flaxformer_mt.decoding.alignment import Alignment, align_parts
-from flaxformer_mt.decoding.batch_search import Source
-from flaxformer_mt.decoding.batches import ConstraintSizes, Decoder
-from flaxformer_mt.decoding.forbidden import Forbidden, continues_word, forbidden
-from flaxformer_mt.decoding.rules import brackets_of
-from flaxformer_mt.decoding.sampling import Sampling
-from flaxformer_mt.decoding.segments import (
+from flaxformer_mt.decoding.masks.trees import brackets_of
+from flaxformer_mt.decoding.options import (
+    LineOptions,
+    SearchOptions,
+    Several,
+    Wanted,
+    options_of,
+)
+from flaxformer_mt.decoding.preparing import SourcePreparer
+from flaxformer_mt.decoding.run.arrays import ConstraintSizes
+from flaxformer_mt.decoding.run.decoder import BatchDecoder
+from flaxformer_mt.decoding.run.programs import Models, Params, suited
+from flaxformer_mt.decoding.teacher_forcing import Attention, Scored, TeacherForcing
+from flaxformer_mt.decoding.text.segments import (
     DecodingError,
     LineError,
     Overlong,
-    OverlongError,
     Part,
-    Piece,
     Target,
-    check_prefix,
-    check_unicode,
     cut_pairs,
-    describe_overlong,
     encode,
-    source_pieces,
-    types_of,
 )
-from flaxformer_mt.decoding.teacher_forcing import Attention, Scored, TeacherForcing
-from flaxformer_mt.decoding.terminology import Terminology, required
-from flaxformer_mt.decoding.translation import Translation, joined
+from flaxformer_mt.decoding.text.translation import Joiner, Translation
 from flaxformer_mt.files.reading import read_file
 from flaxformer_mt.model.embedding import softmax_table, table_rows
 from flaxformer_mt.model.parameters import count, count_by_formula
 from flaxformer_mt.model.stacks import aligning_layer
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.parallel.mesh import local_mesh, whole_on
-from flaxformer_mt.parsing.linearization import escaped, tokens_of
+from flaxformer_mt.parsing.linearization import escaped
 from flaxformer_mt.rundir import RunDirectoryError
 from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.checkpoint_choice import Chosen, Which
@@ -61,47 +57,9 @@ from flaxformer_mt.sentences import split_sentences
 
 _LOGGER = logging.getLogger(__name__)
 Member = tuple[Any, Transformer]  # a tree under "params" and its model
-Several = Literal["warn", "keep"]
 _SHOWN = 10  # of the lines that a warning is about
+_DECODERS = 8  # searches that a translator keeps, by what they depend on
 _first_process: int | None = None  # which made the first Translator
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Wishes:
-    """What the translations of some lines must be, checked; lists have an item per line."""
-
-    prefixes: Sequence[str]
-    prefix_tokens: Sequence[Sequence[int]]
-    suppressed: tuple[int, ...]  # types that are never generated
-    forbidden: Forbidden | None  # phrases that no line may have
-    forbidden_each: Sequence[Sequence[str]]
-    constraints: Sequence[Sequence[str]]
-    terminology: Terminology | None
-    # Which types continue a word; None if there are no constraints and no terms.
-    continues: Bool[np.ndarray, " vocab"] | None
-
-
-class PreparedLine(NamedTuple):
-    """A line in pieces that fit the model; a blank one has none."""
-
-    pieces: Sequence[Piece]
-    sources: Sequence[Source]  # one per piece
-
-
-class Wanted(TypedDict, total=False):
-    n_best: int
-    overlong: Overlong
-    several: Several
-    prefixes: str | Sequence[str] | None
-    suppress: str | Sequence[str]
-    forbid: str | Sequence[str]
-    forbid_each: Sequence[Sequence[str]] | None
-    constraints: Sequence[Sequence[str]] | None
-    terminology: Terminology | None
-    sampling: Sampling | None
-    first: int
-    mbr: bool
-    constraint_sizes: Sequence[ConstraintSizes]
 
 
 class Translator:
@@ -131,17 +89,19 @@ class Translator:
         rows = softmax_table(params, model.config).shape[0]
         types = vocabularies.tgt.size
         if rows != table_rows(model.config, types) or types != model.tgt_vocab_size:
-            what = f"the parameters are for {rows} target types, but the target vocabulary"
-            raise DecodingError(f"{what} has {types}")
+            raise DecodingError(
+                f"the parameters are for {rows} target types, but the target vocabulary has {types}"
+            )
         _remember_process()
         self.mesh = local_mesh()
         self.params = whole_on(params, self.mesh)
         self.model, self.vocabularies = model, vocabularies
         self.config, self.name, self.shortlist = config, name, shortlist
         self.src_lang = src_lang
-        whole = [(whole_on(theirs, self.mesh), other) for theirs, other in others]
-        self.members: tuple[Member, ...] = ((self.params, model), *whole)
+        placed = [(whole_on(tree, self.mesh), member) for tree, member in others]
+        self.members: tuple[Member, ...] = ((self.params, model), *placed)
         self.max_length = min(member.config.max_length for _, member in self.members)
+        self._decoders: dict[Hashable, BatchDecoder] = {}
 
     @classmethod
     def load(
@@ -168,19 +128,20 @@ class Translator:
         chosen, params = load_chosen(run, which)
         sizes = vocabularies.src.size, vocabularies.tgt.size
         described = sum(count_by_formula(config.model, *sizes).values())
-        if described != (found := sum(count(params).values())):
-            what = f"{run}: config.json and the vocabulary describe {described:,} parameters, but "
-            raise DecodingError(f"{what}'{chosen.name}' has {found:,}: restore it from a copy")
-        model = Transformer(config.model, *sizes)
-        short = _shortlist(run, vocabularies) if shortlist else None
+        present = sum(count(params).values())
+        if described != present:
+            raise DecodingError(
+                f"{run}: config.json and the vocabulary describe {described:,} parameters, but "
+                f"'{chosen.name}' has {present:,}: restore it from a copy"
+            )
         return cls(
             params,
-            model,
+            Transformer(config.model, *sizes),
             vocabularies,
             config.decoding,
             name=chosen.name,
             src_lang=config.data.src_lang,
-            shortlist=short,
+            shortlist=_shortlist(run, vocabularies) if shortlist else None,
         )
 
     @classmethod
@@ -198,19 +159,21 @@ class Translator:
         if not run_dirs:
             raise ValueError("load_ensemble needs at least one run directory")
         first = cls.load(run_dirs[0], which=which, shortlist=shortlist)
-        others = [cls.load(run, which=which) for run in run_dirs[1:]]
-        for run, other in zip(run_dirs[1:], others, strict=True):
-            if other.vocabularies.digest != first.vocabularies.digest:
-                what = f"{run}: its vocabulary differs from that of {run_dirs[0]}"
-                raise DecodingError(f"{what}: an ensemble's models must share one")
+        further = [cls.load(run, which=which) for run in run_dirs[1:]]
+        for run, translator in zip(run_dirs[1:], further, strict=True):
+            if translator.vocabularies.digest != first.vocabularies.digest:
+                raise DecodingError(
+                    f"{run}: its vocabulary differs from that of {run_dirs[0]}: an ensemble's "
+                    "models must share one"
+                )
         return cls(
             first.params,
             first.model,
             first.vocabularies,
             first.config,
-            name=" + ".join(each.name for each in (first, *others)),
+            name=" + ".join(translator.name for translator in (first, *further)),
             src_lang=first.src_lang,
-            others=[(each.params, each.model) for each in others],
+            others=[(translator.params, translator.model) for translator in further],
             shortlist=first.shortlist,
         )
 
@@ -223,42 +186,37 @@ class Translator:
         """The same model with some decoding settings changed, such as `beam_size=1`. Raises
         TypeError for an unknown setting or a value of another type, and ValueError for a word or
         number that the setting doesn't take."""
-        other = copy.copy(self)
-        other.config = dataclasses.replace(self.config, **arguments.decoding_settings(settings))
-        return other
+        config = dataclasses.replace(self.config, **arguments.decoding_settings(settings))
+        return self._replaced(self.members, config)
 
     def with_dtype(self, dtype: Literal["float32", "bfloat16"]) -> Translator:
         """The same weights with another `model.dtype` for products, which may change an output."""
         arguments.one_of("dtype", dtype, ("float32", "bfloat16"))
-        other = copy.copy(self)
-        other.members = tuple(
+        members = [
             (params, model.clone(config=dataclasses.replace(model.config, dtype=dtype)))
             for params, model in self.members
+        ]
+        return self._replaced(members, self.config)
+
+    def _replaced(self, members: Sequence[Member], config: DecodingConfig) -> Translator:
+        (params, model), *further = members
+        return type(self)(
+            params,
+            model,
+            self.vocabularies,
+            config,
+            name=self.name,
+            src_lang=self.src_lang,
+            others=further,
+            shortlist=self.shortlist,
         )
-        other.model = other.members[0][1]
-        return other
 
     @overload
     def translate(self, lines: str, **wanted: Unpack[Wanted]) -> Translation: ...  # type: ignore[overload-overlap]
     @overload
     def translate(self, lines: Sequence[str], **wanted: Unpack[Wanted]) -> list[Translation]: ...
     def translate(
-        self,
-        lines: str | Sequence[str],
-        *,
-        n_best: int = 1,
-        overlong: Overlong = "split",
-        several: Several = "warn",
-        prefixes: str | Sequence[str] | None = None,
-        suppress: str | Sequence[str] = (),
-        forbid: str | Sequence[str] = (),
-        forbid_each: Sequence[Sequence[str]] | None = None,
-        constraints: Sequence[Sequence[str]] | None = None,
-        terminology: Terminology | None = None,
-        sampling: Sampling | None = None,
-        first: int = 0,
-        mbr: bool = False,
-        constraint_sizes: Sequence[ConstraintSizes] = (),
+        self, lines: str | Sequence[str], **wanted: Unpack[Wanted]
     ) -> Translation | list[Translation]:
         """Each line's translation, in order, or a `str`'s; a blank line's is empty, with score 0.
 
@@ -278,172 +236,66 @@ class Translator:
         number, counted from `first`. With `mbr`, the best are those that resemble the others most,
         by chrF. No two of the `n_best` have the same text: there are fewer if the search finds
         fewer.
-        `constraint_sizes`: see `Decoder`.
+        `constraint_sizes` and `masks`: see `BatchDecoder`.
 
         Raises OverlongError and LineError with the line's number, other DecodingErrors, ValueError
         for contradictory settings and lists of another length, and TypeError for arguments of
         another type, all before anything is searched.
         """
-        single = isinstance(lines, str)
         texts = [lines] if isinstance(lines, str) else arguments.lines("lines", lines)
-        if self.config.outputs == "trees":
-            texts = [escaped(line) for line in texts]
-        n_best = arguments.whole_number("n_best", n_best)
-        mbr = arguments.flag("mbr", mbr)
-        first = arguments.whole_number("first", first)
-        warns = arguments.one_of("several", several, get_args(Several)) == "warn"
-        refuses = arguments.overlong(overlong) == "refuse"
-        arguments.check_optional("sampling", sampling, Sampling, "Sampling(temperature=0.8)")
-        wishes = self._wishes(
-            len(texts),
-            prefixes=prefixes,
-            suppress=suppress,
-            forbid=forbid,
-            forbid_each=forbid_each,
-            constraints=constraints,
-            terminology=terminology,
-        )
-        prepared = self._prepared(texts, wishes, refuse=refuses, first=first)
+        translations = self.translate_with(texts, *options_of(wanted, len(texts)))
+        return translations[0] if isinstance(lines, str) else translations
 
-        decoder = self._decoder(
-            n_best=self.config.beam_size if mbr else n_best,
-            suppress=wishes.suppressed,
-            sampling=sampling,
-            constraint_sizes=constraint_sizes,
-            distinct=not mbr,  # which compares all that the search finds
-        )
+    def translate_with(
+        self,
+        lines: Sequence[str],
+        options: SearchOptions,
+        wanted: Sequence[LineOptions],
+    ) -> list[Translation]:
+        """As `translate`, with an object for all lines and one for each."""
+        if self.config.outputs == "trees":
+            lines = [escaped(line) for line in lines]
+        spelled = self._preparer.spell(options, wanted)
+        prepared = self._preparer.prepare(lines, options, wanted, spelled)
+
+        decoder = self._decoder(options, suppress=spelled.suppressed)
         sources = [source for line in prepared for source in line.sources]
         try:
-            decoded = iter(decoder.decode(sources, continues=wishes.continues))
+            decoded = iter(decoder.decode(sources, continues=spelled.continues))
         except LineError as error:
-            raise LineError(sources[error.number].number[0] - first, error.reason) from error
+            number = sources[error.number].number[0] - options.first
+            raise LineError(number, error.reason) from error
 
-        translations = []
-        for text, line in zip(texts, prepared, strict=True):
-            translation = joined(
-                line.pieces,
-                list(itertools.islice(decoded, len(line.pieces))),
-                self.vocabularies.tgt,
-                self.config,
-                n_best=n_best,
-                mbr=mbr,
-                sampled=sampling is not None,
-            )
-            if self.config.outputs == "text" and not translation.split:
-                translation = dataclasses.replace(translation, sentences=self._sentences(text))
-            translations.append(translation)
-        if warns:
-            _warn(translations, first)
-        return translations[0] if single else translations
+        joiner = Joiner(
+            self.vocabularies.tgt,
+            self.config,
+            n_best=options.n_best,
+            mbr=options.mbr,
+            sampled=options.sampling is not None,
+        )
+        translations = [
+            self._counted(line, joiner.join(pieces, list(itertools.islice(decoded, len(pieces)))))
+            for line, (pieces, _) in zip(lines, prepared, strict=True)
+        ]
+        if options.several == "warn":
+            _warn(translations, options.first)
+        return translations
 
-    def _wishes(
-        self,
-        count: int,
-        *,
-        prefixes: Any,
-        suppress: Any,
-        forbid: Any,
-        forbid_each: Any,
-        constraints: Any,
-        terminology: Any,
-    ) -> Wishes:
-        """What callers want of `count` lines' translations. All that can be checked without the
-        lines is: a term that can't be spelled is an error before the first line that has it."""
-        tgt = self.vocabularies.tgt
-        advice = "make one with Terminology.of or Terminology.read"
-        arguments.check_optional("terminology", terminology, Terminology, advice)
-        pieces = arguments.texts("suppress", suppress)
-        begun = arguments.prefixes(prefixes, count)
-        # An empty text has always stood for no phrase.
-        never = arguments.texts("forbid", forbid) if forbid != "" else []
-        never_each = arguments.phrases("forbid_each", forbid_each, count)
-        must = arguments.phrases("constraints", constraints, count)
-        for texts in (pieces, never, *never_each, *must):
-            check_unicode(texts)
-        suppressed = (UNK, *types_of(pieces, tgt))
-        if self.config.outputs == "trees" and (never or any(never_each)):
-            raise DecodingError("forbidden phrases need text, but decoding.outputs is trees")
-        if terminology is not None:
-            terminology.check(
-                tgt, suppressed=suppressed, longest=self.max_length, never=tuple(never)
-            )
-
-        constrained = terminology is not None or any(must)
-        return Wishes(
-            prefixes=begun,
-            prefix_tokens=encode(tgt, begun),
-            suppressed=suppressed,
-            forbidden=forbidden(tuple(never), tgt) if never else None,
-            forbidden_each=never_each,
-            constraints=must,
-            terminology=terminology,
-            continues=continues_word(tgt) if constrained else None,
+    @functools.cached_property
+    def _preparer(self) -> SourcePreparer:
+        return SourcePreparer(
+            self.vocabularies,
+            self.max_length,
+            self.src_lang,
+            trees=self.config.outputs == "trees",
         )
 
-    def _prepared(
-        self, lines: Sequence[str], wishes: Wishes, *, refuse: bool, first: int
-    ) -> list[PreparedLine]:
-        """Each line cut into pieces that fit, and what the search needs of each piece. Raises
-        LineError, and OverlongError for a line that doesn't fit if `refuse`."""
-        prepared = []
-        for number, tokens in enumerate(encode(self.vocabularies.src, lines)):
-            line = lines[number]
-            if refuse and len(tokens) >= self.max_length and not is_blank(line):
-                why = describe_overlong(self.max_length, source=tokens)
-                raise OverlongError(number, why, splits=True)
-            pieces, of_pieces = self._parts(line, tokens)
-            try:
-                sources = self._sources(number, pieces, of_pieces, wishes, first=first)
-            except DecodingError as error:
-                raise LineError(number, str(error)) from None
-            prepared.append(PreparedLine(pieces, sources))
-        return prepared
-
-    def _sources(
-        self,
-        number: int,
-        pieces: Sequence[Piece],
-        of_pieces: Sequence[Sequence[int]],
-        wishes: Wishes,
-        *,
-        first: int,
-    ) -> list[Source]:
-        """What the search needs of each piece of line `number`; nothing of a blank line, whose
-        translation is blank whatever is wanted of it."""
-        if not pieces:
-            return []
-        tgt = self.vocabularies.tgt
-        prefix = wishes.prefix_tokens[number]
-        check_prefix(wishes.prefixes[number], prefix, tgt, suppressed=wishes.suppressed)
-        must = wishes.constraints[number]
-        if must and len(pieces) > 1:
-            raise DecodingError(
-                "is translated in parts, but its constraints apply to a whole translation"
-            )
-
-        banned = [] if wishes.forbidden is None else [wishes.forbidden]
-        if own := wishes.forbidden_each[number]:
-            banned.append(forbidden(tuple(own), tgt))
-        return [
-            Source(
-                [*ids, EOS],
-                number=(first + number, place),
-                prefix=() if place else prefix,
-                words=len(tokens_of(piece.text)),
-                forbidden=banned,
-                phrases=required(
-                    must,
-                    wishes.terminology,
-                    piece.text,
-                    tgt,
-                    suppressed=wishes.suppressed,
-                ),
-            )
-            for place, (piece, ids) in enumerate(zip(pieces, of_pieces, strict=True))
-        ]
-
-    def _sentences(self, line: str) -> int:
-        return max(1, len(split_sentences(line, self.src_lang).texts))
+    def _counted(self, line: str, translation: Translation) -> Translation:
+        """With the number of the line's sentences, unless it was split."""
+        if self.config.outputs != "text" or translation.split:
+            return translation
+        sentences = max(1, len(split_sentences(line, self.src_lang).texts))
+        return dataclasses.replace(translation, sentences=sentences)
 
     def compile(
         self,
@@ -456,32 +308,66 @@ class Translator:
         """Compiles what `translate` may need for lines as long as these, also with some as long as
         `longest`; returns the shapes of batches, (rows, source length). With `constraint_sizes` it
         is for lines with required or forbidden phrases, in the first of these."""
-        n_best = arguments.whole_number("n_best", n_best)
+        options = SearchOptions(n_best=n_best, constraint_sizes=tuple(constraint_sizes))
         arguments.check_str("longest", longest)
         lines = arguments.lines("lines", lines)
         *encoded, of_longest = encode(self.vocabularies.src, [*lines, longest])
-        each = zip(lines, encoded, strict=True)
-        lengths = [len(ids) + 1 for line, own in each for ids in self._parts(line, own)[1]]
-        most = min(len(of_longest) + 1, self.max_length)
-        decoder = self._decoder(n_best=n_best, constraint_sizes=constraint_sizes)
-        return decoder.compile(lengths, longest=most, constrained=bool(constraint_sizes))
+        lengths = [
+            len(piece) + 1
+            for line, tokens in zip(lines, encoded, strict=True)
+            for piece in self._preparer.parts(line, tokens)[1]
+        ]
+        return self._decoder(options).compile(
+            lengths,
+            longest=min(len(of_longest) + 1, self.max_length),
+            constrained=bool(constraint_sizes),
+        )
 
-    def _parts(self, line: str, tokens: list[int]) -> tuple[list[Piece], list[list[int]]]:
-        """The pieces that a line is translated in, and their tokens; none for a blank line."""
-        if not tokens or is_blank(line):
-            return [], []
-        if len(tokens) < self.max_length:
-            return [Piece(line, "")], [tokens]
-        return source_pieces(line, self.vocabularies.src, self.max_length, self.src_lang)[1:]
-
-    def _decoder(self, *, distinct: bool = True, **settings: Any) -> Decoder:
-        """The search; with `distinct`, no two outputs in an n-best list have the same text."""
+    def _decoder(
+        self, options: SearchOptions, *, suppress: tuple[int, ...] = (UNK,)
+    ) -> BatchDecoder:
+        """The search, made once for what it depends on. No two outputs in an n-best list have the
+        same text, except for `mbr`, which compares all that the search finds."""
         _check_not_forked()
+        key = (
+            options.n_best,
+            options.mbr,
+            options.sampling,
+            options.masks,
+            options.constraint_sizes,
+            suppress,
+        )
+        decoder = self._decoders.get(key)
+        if decoder is None:
+            decoder = self._new_decoder(options, suppress)
+            self._decoders[key] = decoder
+            if len(self._decoders) > _DECODERS:
+                # Of a dict the first key is the oldest.
+                self._decoders.pop(next(iter(self._decoders)))
+        return decoder
+
+    def _new_decoder(self, options: SearchOptions, suppress: tuple[int, ...]) -> BatchDecoder:
+        models, params = self._suited
+        return BatchDecoder(
+            params,
+            models,
+            self.config,
+            n_best=self.config.beam_size if options.mbr else options.n_best,
+            suppress=suppress,
+            sampling=options.sampling,
+            mesh=self.mesh,
+            shortlist=self.shortlist,
+            trees=brackets_of(self.vocabularies) if self.config.outputs == "trees" else None,
+            masks=options.masks,
+            constraint_sizes=options.constraint_sizes,
+            text_of=None if options.mbr else self._text_of,
+        )
+
+    @functools.cached_property
+    def _suited(self) -> tuple[Models, Params]:
+        """The models and parameters of all searches, which share them."""
         params, models = zip(*self.members, strict=True)
-        trees = brackets_of(self.vocabularies) if self.config.outputs == "trees" else None
-        settings |= {"mesh": self.mesh, "shortlist": self.shortlist, "trees": trees}
-        text_of = self._text_of if distinct else None
-        return Decoder(params, models, self.config, text_of=text_of, **settings)
+        return suited(models, params, self.mesh.devices.flat[0].platform)
 
     def _text_of(self, tokens: tuple[int, ...]) -> str:
         (text,) = self.vocabularies.tgt.decode([tokens])
@@ -592,13 +478,13 @@ def _warn(translations: Sequence[Translation], first: int) -> None:
         if translation.sentences > 1
     ]
     if several:
-        shown = ", ".join(map(str, several[:_SHOWN])) + ", ..." * (len(several) > _SHOWN)
+        numbers = ", ".join(map(str, several[:_SHOWN])) + ", ..." * (len(several) > _SHOWN)
         _LOGGER.warning(
             "%s of %s lines have several sentences, but the model may translate only one of them: "
             "split these lines (flaxformer_mt.split_sentences); counted from 0: %s",
             f"{len(several):,}",
             f"{len(translations):,}",
-            shown,
+            numbers,
         )
 
 

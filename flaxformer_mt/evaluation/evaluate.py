@@ -28,7 +28,7 @@ from flaxformer_mt.rundir.paths import (
 )
 
 if TYPE_CHECKING:
-    from flaxformer_mt.decoding.translation import Translation
+    from flaxformer_mt.decoding.text.translation import Translation
     from flaxformer_mt.decoding.translator import Translator
 
 

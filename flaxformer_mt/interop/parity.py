@@ -14,10 +14,11 @@ from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.data.prepare.make import valid_text
 from flaxformer_mt.data.prepare.manifest import VALID_TEXT
 from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies, Vocabulary
-from flaxformer_mt.decoding.batch_search import Source
-from flaxformer_mt.decoding.batches import Decoder
-from flaxformer_mt.decoding.segments import Part, output_limit
+from flaxformer_mt.decoding.masks.source import Source
+from flaxformer_mt.decoding.run.decoder import BatchDecoder
 from flaxformer_mt.decoding.teacher_forcing import TeacherForcing
+from flaxformer_mt.decoding.text.limits import output_limit
+from flaxformer_mt.decoding.text.segments import Part
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.files.reading import read_text
 from flaxformer_mt.interop import ExportError
@@ -55,7 +56,7 @@ class Reference:
         """The greedy output of each source (pieces + EOS), without its end mark."""
         forcing = self._forcing
         with jax.default_matmul_precision("highest"):
-            decoder = Decoder((forcing.params,), (forcing.model,), forcing.config)
+            decoder = BatchDecoder((forcing.params,), (forcing.model,), forcing.config)
             decoded = decoder.decode([Source(ids, (0, 0)) for ids in sources])
             return [list(hypotheses[0].tokens) for hypotheses in decoded]
 

@@ -11,9 +11,9 @@ from jax.sharding import SingleDeviceSharding
 
 from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.data.plan import Shape
-from flaxformer_mt.decoding.batch_search import lower_search
-from flaxformer_mt.decoding.batch_shapes import plan_batches
-from flaxformer_mt.decoding.segments import output_limit
+from flaxformer_mt.decoding.run.programs import lower_search
+from flaxformer_mt.decoding.run.sizes import plan_batches
+from flaxformer_mt.decoding.text.limits import output_limit
 from flaxformer_mt.model.flops import TRAINING, forward_flops
 from flaxformer_mt.model.parameters import initial_params
 from flaxformer_mt.model.transformer import Transformer

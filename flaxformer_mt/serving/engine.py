@@ -7,10 +7,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from flaxformer_mt.decoding.alignment import Alignment
-from flaxformer_mt.decoding.batches import ConstraintSizes
-from flaxformer_mt.decoding.segments import DecodingError, LineError, OverlongError, TargetError
-from flaxformer_mt.decoding.terminology import Terminology
-from flaxformer_mt.decoding.translation import Translation
+from flaxformer_mt.decoding.masks.terminology import Terminology
+from flaxformer_mt.decoding.run.arrays import ConstraintSizes
+from flaxformer_mt.decoding.text.segments import (
+    DecodingError,
+    LineError,
+    OverlongError,
+    TargetError,
+)
+from flaxformer_mt.decoding.text.translation import Translation
 from flaxformer_mt.decoding.translator import Translator, Wanted
 from flaxformer_mt.figures.maps import Picked, pick
 from flaxformer_mt.serving.access import Refusal, bad_request, shown

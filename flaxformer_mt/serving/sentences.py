@@ -4,7 +4,7 @@ import dataclasses
 import re
 from collections.abc import Collection
 
-from flaxformer_mt.decoding.segments import split_to_fit
+from flaxformer_mt.decoding.text.segments import split_to_fit
 from flaxformer_mt.sentences import Sentences, split_sentences
 
 LONGEST = 1000  # characters: about as many as models take at once

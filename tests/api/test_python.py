@@ -14,7 +14,7 @@ import pytest
 import flaxformer_mt as fm
 from flaxformer_mt.data import shortlist
 from flaxformer_mt.data.shortlist import ShortlistError
-from flaxformer_mt.decoding import batches
+from flaxformer_mt.decoding.run import shortlists
 from flaxformer_mt.evaluation.metrics import Metric, ScoringError
 from flaxformer_mt.evaluation.scoring import Scoring
 from flaxformer_mt.rundir import RunDirectoryError, paths
@@ -36,7 +36,7 @@ def translator(trained):
 
 
 def test_a_shortlist_is_learnt_once_and_kept_in_the_run(run, translator, monkeypatch):
-    monkeypatch.setattr(batches, "LEAST_TYPES", 64)
+    monkeypatch.setattr(shortlists, "LEAST_TYPES", 64)
     monkeypatch.setattr(shortlist, "FREQUENT", 8)
     first = fm.Translator.load(run, shortlist=True)
     shutil.rmtree(run / "data")

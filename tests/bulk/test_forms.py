@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies as st
 
 from flaxformer_mt.bulk.forms import BadLine, Form, Shown, with_fields
 from flaxformer_mt.decoding.alignment import Alignment
-from flaxformer_mt.decoding.translation import Hypothesis, Translation
+from flaxformer_mt.decoding.text.translation import Hypothesis, Translation
 
 ALL = Shown(scores=True, alignments=True, tokens=True, n_best=True)
 ALIGNED = [

@@ -11,8 +11,8 @@ from flaxformer_mt.bulk.forms import Form, Shown
 from flaxformer_mt.bulk.reading import InputError, Lines, open_lines
 from flaxformer_mt.bulk.sinks import FileSink, OutputError, StreamSink
 from flaxformer_mt.bulk.stream import NOTES, SEVERAL, TranslateSettings, stream, windows
-from flaxformer_mt.decoding.segments import LineError, OverlongError
-from flaxformer_mt.decoding.translation import Hypothesis, Translation
+from flaxformer_mt.decoding.text.segments import LineError, OverlongError
+from flaxformer_mt.decoding.text.translation import Hypothesis, Translation
 from flaxformer_mt.progress import Meter
 from tests.conftest import Killed
 

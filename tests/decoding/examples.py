@@ -9,10 +9,14 @@ import numpy as np
 
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.vocabulary import EOS, UNK
-from flaxformer_mt.decoding.batches import Decoder, Source
-from flaxformer_mt.decoding.search import Sentences, advance, begin
-from flaxformer_mt.decoding.segments import Part
+from flaxformer_mt.decoding.masks.repeats import NoRepeats
+from flaxformer_mt.decoding.masks.source import Source
+from flaxformer_mt.decoding.masks.trees import TreeShape
+from flaxformer_mt.decoding.run.decoder import BatchDecoder
+from flaxformer_mt.decoding.search.state import SearchRows, begin
+from flaxformer_mt.decoding.search.step import advance
 from flaxformer_mt.decoding.teacher_forcing import TeacherForcing
+from flaxformer_mt.decoding.text.segments import Part
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.parallel.mesh import local_mesh
 from tests.decoding.runs import parameters
@@ -44,13 +48,13 @@ def decoded(sources, *, prefixes=None, numbers=None, **settings):
     return decoder(**settings).decode([*map(Source, sources, *given)])
 
 
-def decoder(*, seed=0, given=None, **changes) -> Decoder:
+def decoder(*, seed=0, given=None, **changes) -> BatchDecoder:
     """Of the model of `tiny(seed=seed)`, or of `given` (params, models)."""
     names = ("n_best", "suppress", "sampling", "mesh", "shortlist")
     asked = {name: changes.pop(name) for name in names if name in changes}
     model, params = tiny(seed=seed)
     params, models = given or ((params,), (model,))
-    return Decoder(params, models, replace(CONFIG, **changes), **asked)
+    return BatchDecoder(params, models, replace(CONFIG, **changes), **asked)
 
 
 def as_part(src, tgt) -> Part:
@@ -63,20 +67,26 @@ def forcing(model, params, mesh=None, **changes) -> TeacherForcing:
 
 
 def beam_search(
-    step, cache, limits, weights, rules, *, length, prefix=(), words=0, source=(0,), phrases=None
+    step, cache, limits, numbers, rules, *, length, prefix=(), words=0, source=(0,), phrases=None
 ):
     """The hypotheses, and how many steps they took; all rows have one prefix and one source."""
-    rows = len(limits)
-    prefixes = jnp.broadcast_to(jnp.array(prefix, jnp.int32), (rows, len(prefix)))
-    seeds, words = jnp.zeros((rows, 2), jnp.uint32), jnp.full(rows, words)
-    source = jnp.broadcast_to(jnp.array(source, jnp.int32), (rows, len(source)))
-    rows = Sentences(jnp.asarray(limits), prefixes, seeds, words, source, phrases=phrases)
-    state = advance(step, begin(cache, rows, rules, length=length), weights, rules, until=length)
+    count = len(limits)
+    source = jnp.broadcast_to(jnp.array(source, jnp.int32), (count, len(source)))
+    arrays = {NoRepeats: (), TreeShape: (jnp.full(count, words), source)}
+    rows = SearchRows(
+        jnp.asarray(limits),
+        prefix=jnp.broadcast_to(jnp.array(prefix, jnp.int32), (count, len(prefix))),
+        seeds=jnp.zeros((count, 2), jnp.uint32),
+        masks=tuple(arrays.get(type(mask)) for mask in rules.masks),
+        phrases=phrases,
+    )
+    numbers = numbers._replace(masks=(None,) * len(rules.masks))
+    state = advance(step, begin(cache, rows, rules, length=length), numbers, rules, until=length)
     return state.finished, state.position
 
 
 def translate_ids(params, model, sources, config) -> list[list[int]]:
     """The best output of each source (pieces + EOS), without its end mark."""
     given = [Source(source, (number, 0)) for number, source in enumerate(sources)]
-    found = Decoder((params,), (model,), config).decode(given)
+    found = BatchDecoder((params,), (model,), config).decode(given)
     return [list(hypotheses[0].tokens) for hypotheses in found]

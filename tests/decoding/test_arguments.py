@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from flaxformer_mt.decoding.sampling import Sampling
-from flaxformer_mt.decoding.segments import TargetError
-from flaxformer_mt.decoding.terminology import Terminology
+from flaxformer_mt.decoding.masks.terminology import Terminology
+from flaxformer_mt.decoding.search.sampling import Sampling
+from flaxformer_mt.decoding.text.segments import TargetError
 from flaxformer_mt.decoding.translator import Translator
 from tests.decoding.runs import LINES
 

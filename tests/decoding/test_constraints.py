@@ -1,6 +1,5 @@
 """Phrases that every translation has."""
 
-import copy
 import pickle
 import time
 
@@ -11,20 +10,18 @@ import pytest
 
 from flaxformer_mt.data import shortlist
 from flaxformer_mt.data.shortlist import Shortlist
-from flaxformer_mt.decoding import batch_search, batches
-from flaxformer_mt.decoding.batches import ConstraintSizes
-from flaxformer_mt.decoding.constraints import (
-    Phrase,
-    arranged,
-    shortest_texts,
-    still_needed,
-)
-from flaxformer_mt.decoding.forbidden import continues_word
-from flaxformer_mt.decoding.rules import Rules
-from flaxformer_mt.decoding.sampling import Sampling
-from flaxformer_mt.decoding.search import Weights
-from flaxformer_mt.decoding.segments import DecodingError, LineError
-from flaxformer_mt.decoding.terminology import Terminology, spell_phrases
+from flaxformer_mt.decoding.masks.base import MaskArrays
+from flaxformer_mt.decoding.masks.forbidden import continues_word
+from flaxformer_mt.decoding.masks.phrases import arranged
+from flaxformer_mt.decoding.masks.superstrings import Phrase, shortest_texts, still_needed
+from flaxformer_mt.decoding.masks.terminology import Terminology, spell_phrases
+from flaxformer_mt.decoding.run import shortlists
+from flaxformer_mt.decoding.run.arrays import BatchFiller, Constraints, ConstraintSizes
+from flaxformer_mt.decoding.search.sampling import Sampling
+from flaxformer_mt.decoding.search.settings import Rules, SearchNumbers
+from flaxformer_mt.decoding.text.limits import OutputLimits
+from flaxformer_mt.decoding.text.segments import DecodingError, LineError
+from flaxformer_mt.decoding.translator import Translator
 from tests.decoding import reference
 from tests.decoding.reference import Automaton
 from tests.decoding.runs import LINES, PAIRS
@@ -47,7 +44,7 @@ def search(automaton, limits, asked: list[Asked], continues, *, beam, length, n_
     goes_on = np.isin(types, continues)
     own = [[Phrase(*each) for each in row] for row in asked]
     phrases = jax.tree.map(jnp.asarray, arranged(own, types, len(asked), goes_on))
-    weights = Weights(np.float32(0.6), continues=jnp.asarray(goes_on))
+    weights = SearchNumbers(np.float32(0.6), continues=jnp.asarray(goes_on))
     rules = Rules(beam_size=beam, n_best=n_best, **rules)
     limits = np.asarray(limits, np.int32)
     return searched(
@@ -202,14 +199,17 @@ def test_overlapping_phrases_share_tokens_with_room_for_more_constraints(transla
 @pytest.mark.parametrize("states", [256, 10_000, 1 << 14])
 def test_a_padded_table_has_the_type_that_was_compiled_for(translator, states):
     """Whatever type the request's own table has."""
-    decoder = translator._decoder(constraint_sizes=[ConstraintSizes(4, 8, states)])
+    sizes = ConstraintSizes(4, 8, states)
+    limits = OutputLimits(translator.config, translator.max_length)
+    filler = BatchFiller(Rules(beam_size=2), limits, 1, [sizes])
     types = translator.vocabularies.tgt.size
-    _, _, sentences = batch_search.padding(1, 4)
-    _, empty = decoder._empty(decoder._constraint_sizes[0], 1, types)
+    shape = 1, 4
+    empty = filler.empty(shape, types, sizes)
     for kind in (np.int16, np.int32):
-        _, padded = decoder._in_sizes(sentences, {"forbidden": np.zeros((8, types), kind)}, types)
-        assert padded["forbidden"].dtype == empty["forbidden"].dtype
-        assert 4 * states <= np.iinfo(padded["forbidden"].dtype).max + 1
+        table = MaskArrays(np.zeros((1, 1), np.int32), np.zeros((8, types), kind))
+        padded = filler._in_first_sizes(Constraints([table], None, None), types, shape)
+        assert padded.masks[0].shared.dtype == empty.masks[0].dtype
+        assert 4 * states <= np.iinfo(padded.masks[0].shared.dtype).max + 1
 
 
 def test_what_has_no_room_is_refused(translator):
@@ -220,12 +220,17 @@ def test_what_has_no_room_is_refused(translator):
 
 
 def test_a_shortlist_has_the_types_of_all_constraints(translator, monkeypatch):
-    monkeypatch.setattr(batches, "LEAST_TYPES", 8)
+    monkeypatch.setattr(shortlists, "LEAST_TYPES", 8)
     monkeypatch.setattr(shortlist, "FREQUENT", 1)
     src, tgt = translator.vocabularies.src.size, translator.vocabularies.tgt.size
     known = Shortlist(np.full((src, 1), 5), np.arange(tgt)[::-1], "")
-    shortened = copy.copy(translator)
-    shortened.shortlist = known
+    shortened = Translator(
+        translator.params,
+        translator.model,
+        translator.vocabularies,
+        translator.config,
+        shortlist=known,
+    )
     own = [[target] for _, target in PAIRS]
     found = shortened.with_config(max_extra_tokens=24).translate(LINES, constraints=own)
     for phrases, translation in zip(own, found, strict=True):

@@ -17,12 +17,18 @@ from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data import shortlist
 from flaxformer_mt.data.shortlist import Shortlist, distinct
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
-from flaxformer_mt.decoding import batch_search, batches, translation
-from flaxformer_mt.decoding.batch_shapes import plan_batches, shapes_among
-from flaxformer_mt.decoding.sampling import Sampling
-from flaxformer_mt.decoding.search import length_penalty
-from flaxformer_mt.decoding.segments import DecodingError
-from flaxformer_mt.decoding.translation import Decoded
+from flaxformer_mt.decoding.run import (
+    outputs as run_outputs,
+    programs,
+    schedules,
+    shortlists,
+    sizes,
+)
+from flaxformer_mt.decoding.run.sizes import plan_batches, shapes_among
+from flaxformer_mt.decoding.search.penalties import length_penalty
+from flaxformer_mt.decoding.search.sampling import Sampling
+from flaxformer_mt.decoding.text.outputs import Decoded
+from flaxformer_mt.decoding.text.segments import DecodingError
 from flaxformer_mt.model.embedding import CHUNK
 from flaxformer_mt.model.transformer import Transformer
 from tests.decoding.examples import CONFIG, VOCAB, decoded, decoder, sentences, tiny, translate_ids
@@ -34,7 +40,7 @@ from tests.training.test_compilations import logged_times
 @pytest.fixture
 def large(monkeypatch):
     """Models are searched as those of many parameters are."""
-    monkeypatch.setattr(batch_search, "SMALL", 0)
+    monkeypatch.setattr(sizes, "SMALL", 0)
 
 
 def full_logits(model, params, src, prefix):
@@ -78,8 +84,8 @@ def test_scores_are_the_full_models(positions, members):
 )
 def test_a_shortlist_is_a_search_among_its_types(changes, small, monkeypatch):
     """The likeliest token is the likeliest of them; a prefix's tokens are among them."""
-    monkeypatch.setattr(batch_search, "SMALL", 1 << 23 if small else 0)
-    monkeypatch.setattr(batches, "LEAST_TYPES", 8)
+    monkeypatch.setattr(sizes, "SMALL", 1 << 23 if small else 0)
+    monkeypatch.setattr(shortlists, "LEAST_TYPES", 8)
     config = dataclasses.replace(tiny()[0].config, vocab_multiple=7, **changes)
     model = Transformer(config, VOCAB, VOCAB)
     params = jax.tree.map(lambda leaf: leaf * 1.5, parameters(model, 0))
@@ -110,8 +116,8 @@ def test_neighbours_and_batch_size_change_nothing(beam, monkeypatch):
     assert len({len(item[0].tokens) for item in together}) > 3
     assert_same(found(sources[::-1])[::-1], together)
     assert_same([found([source])[0] for source in sources], together)
-    monkeypatch.setattr(batch_search, "SMALL", 0)
-    monkeypatch.setattr(batch_search, "BLOCK", 64)
+    monkeypatch.setattr(sizes, "SMALL", 0)
+    monkeypatch.setattr(sizes, "BLOCK", 64)
     assert_same(found(sources), together)
 
 
@@ -120,13 +126,13 @@ def test_compiles_once_a_shape_whatever_the_parameters():
     sources = sentences(16, seed=3, longest=12)
     config = dataclasses.replace(CONFIG, beam_size=2)
     first = translate_ids(params, model, sources, config)
-    before = batch_search.advance_search._cache_size()
+    before = programs.advance_search._cache_size()
     assert translate_ids(params, model, sources, config) == first
     _, other_params = tiny(seed=1)
     again = Transformer(model.config, VOCAB, VOCAB)
     assert translate_ids(other_params, again, sources, config) != first
     translate_ids(params, model, sources, dataclasses.replace(config, length_penalty=1.0))
-    assert batch_search.advance_search._cache_size() == before
+    assert programs.advance_search._cache_size() == before
 
 
 def test_plan_covers_every_source_once_in_few_shapes():
@@ -211,20 +217,20 @@ def test_finished_sentences_leave_and_the_cache_grows(monkeypatch, large):
     # Ten that have to end soon, three later, and three that may go on.
     lengths = [1] * 10 + [7] * 3 + [22] * 3
     sources = [[5 + (n + i) % 20 for i in range(size)] + [EOS] for n, size in enumerate(lengths)]
-    monkeypatch.setattr(batch_search, "FEWER", (32, 1))
+    monkeypatch.setattr(sizes, "FEWER", (32, 1))
     found = functools.partial(decoded, n_best=3, seed=1, max_extra_tokens=2, batch_tokens=2048)
     shapes = []
-    reshaped = batch_search.reshaped
+    reshaped = programs.reshaped
 
     def watched(state, rows, *, parts, room):
         shapes.append((rows.size, room))
         return reshaped(state, rows, parts=parts, room=room)
 
-    monkeypatch.setattr(batch_search, "reshaped", watched)
+    monkeypatch.setattr(programs, "reshaped", watched)
     whole = found(sources)
     assert not shapes
-    monkeypatch.setattr(batch_search, "SHORTEST_ROOM", 4)
-    monkeypatch.setattr(batch_search, "FEWER", (4, 1))
+    monkeypatch.setattr(sizes, "SHORTEST_ROOM", 4)
+    monkeypatch.setattr(sizes, "FEWER", (4, 1))
     assert_same(found(sources), whole)
     assert {rows for rows, _ in shapes} >= {16, 4} and max(room for _, room in shapes) == 24
 
@@ -248,7 +254,7 @@ def test_a_tpu_searches_with_tables_of_whole_chunks_and_finds_the_same(monkeypat
     model = model.clone(config=dataclasses.replace(model.config, **sizes))
     params = parameters(model, 2)
     params["embedding"]["softmax_bias"] = jnp.linspace(-1.0, 1.0, VOCAB)
-    models, padded = batch_search.suited((model,), (params,), "tpu")
+    models, padded = programs.suited((model,), (params,), "tpu")
     assert padded[0]["embedding"]["softmax"].shape[0] == CHUNK
     sources = sentences(6, seed=9)
     for settings in ({}, {"no_repeat_ngram": 1}, {"diverse_groups": 2, "diversity": 0.5}):
@@ -272,13 +278,13 @@ def test_length_rules_are_settings():
 @pytest.mark.parametrize("ahead", [False, True])
 def test_no_sentences_need_more_than_was_compiled(monkeypatch, large, ahead):
     """An accelerator compiles all programs of a shape before its first batch."""
-    of = [batch_search.shrunk(rows, batch_search.FEWEST) for rows in (512, 128, 32, 16, 4)]
+    of = [sizes.shrunk(rows, sizes.FEWEST) for rows in (512, 128, 32, 16, 4)]
     assert of == [16, 8, 8, 0, 0]
     longest, count = 14, 16 if ahead else 4
     beams = 7 if ahead else 3  # of which no other test compiles a search
-    monkeypatch.setattr(batch_search, "SHORTEST_ROOM", 4)
-    monkeypatch.setattr(batch_search, "FEWEST", (4, 2))
-    monkeypatch.setattr(batches, "LAZY", () if ahead else ("cpu",))
+    monkeypatch.setattr(sizes, "SHORTEST_ROOM", 4)
+    monkeypatch.setattr(sizes, "FEWEST", (4, 2))
+    monkeypatch.setattr(sizes, "LAZY", () if ahead else ("cpu",))
     with logged_times("backend_compile_duration") as compiled:
         if ahead:
             decoded([[*range(UNK + 1, UNK + longest), EOS]] * count, beam_size=beams)
@@ -311,10 +317,10 @@ def test_an_interrupt_leaves_out_what_was_to_be_compiled(monkeypatch, large):
         raise KeyboardInterrupt
 
     program = mock.Mock(side_effect=interrupted)
-    monkeypatch.setattr(batch_search, "compiled", lambda _: program)
-    monkeypatch.setattr(batches, "ThreadPoolExecutor", Pool)
-    monkeypatch.setattr(batches, "LAZY", ())
-    monkeypatch.setattr(batches, "processors", lambda: 1)
+    monkeypatch.setattr(programs, "compiled", lambda _: program)
+    monkeypatch.setattr(schedules, "ThreadPoolExecutor", Pool)
+    monkeypatch.setattr(sizes, "LAZY", ())
+    monkeypatch.setattr(schedules, "processors", lambda: 1)
     config = dataclasses.replace(CONFIG, beam_size=2, batch_tokens=64)
     lengths = [*range(2, 25)]
     assert len({(batch.rows, batch.length) for batch in plan_batches(lengths, config, 24)}) > 2
@@ -331,7 +337,7 @@ def test_a_small_model_needs_few_programs_whatever_the_lengths(monkeypatch):
     rng = np.random.default_rng(2)
     lengths = [*rng.integers(1, 32, 130), *rng.integers(33, 100, 9), 290]
     sources = [[*rng.integers(UNK + 1, VOCAB, n - 1).tolist(), EOS] for n in lengths]
-    monkeypatch.setattr(batch_search, "processors", lambda: 3)  # threads that search side by side
+    monkeypatch.setattr(sizes, "processors", lambda: 3)  # threads that search side by side
     with logged_times("backend_compile_duration") as compiled:
         found = decoded(sources, **settings)
     assert 0 < len(compiled) <= 8
@@ -339,10 +345,10 @@ def test_a_small_model_needs_few_programs_whatever_the_lengths(monkeypatch):
         assert decoded(sources, **settings) == found
     assert not compiled
     with monkeypatch.context() as patch:
-        patch.setattr(batch_search, "SMALL", 0)
+        patch.setattr(sizes, "SMALL", 0)
         assert_same(decoded(sources, **settings), found)
     threads = threading.active_count()
-    monkeypatch.setattr(batches, "decoded_of", mock.Mock(side_effect=KeyboardInterrupt))
+    monkeypatch.setattr(run_outputs, "decoded_of", mock.Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt) as kept:  # with its frames, and what they hold
         decoded(sources, **settings)
     assert threading.active_count() == threads and kept
@@ -388,5 +394,5 @@ def test_groups_take_turns(groups, count, expected):
         return Decoded(tokens=(ord(name),), log_prob=score, score=score, at_limit=False)
 
     made = [[output(*each) for each in one.items()] for one in groups]
-    chosen = translation._by_turns(made, count, tuple)
+    chosen = run_outputs._by_turns(made, count, tuple)
     assert "".join(chr(each.tokens[0]) for each in chosen) == expected

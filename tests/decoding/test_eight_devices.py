@@ -7,8 +7,8 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from flaxformer_mt.config import MeshConfig
-from flaxformer_mt.decoding import batch_search
-from flaxformer_mt.decoding.search import State
+from flaxformer_mt.decoding.run import programs, sizes
+from flaxformer_mt.decoding.search.state import State
 from flaxformer_mt.parallel.mesh import local_mesh, make_mesh, whole_on
 from tests.decoding.examples import as_part, decoded, forcing, sentences, tiny
 from tests.parallel.test_eight_devices import on_eight_devices
@@ -40,7 +40,7 @@ def scores(mesh: Any) -> list[float]:
 
 def check() -> None:
     # A small model on one device has shapes of its own; here it is searched in those of many.
-    batch_search.SMALL = 0
+    sizes.SMALL = 0
     _, params = tiny()
     devices = jax.devices()
     meshes = {count: make_mesh(MeshConfig(), devices[:count]) for count in (1, 3, 8)}
@@ -67,7 +67,7 @@ def check() -> None:
 
     # Every device has its rows, of the sources and of what was found, padding among them.
     watched = 0
-    advance = batch_search.advance_search
+    advance = programs.advance_search
 
     def watch(params: Any, state: State, *rest: Any, **settings: Any) -> State:
         nonlocal watched
@@ -77,7 +77,7 @@ def check() -> None:
             assert shards == [leaf.shape[0] // 8] * 8
         return advance(params, state, *rest, **settings)
 
-    batch_search.advance_search = watch  # type: ignore[assignment]
+    programs.advance_search = watch  # type: ignore[assignment]
     found(local_mesh(), params, 4)
     assert watched >= 2
 

@@ -11,9 +11,14 @@ import pytest
 
 from flaxformer_mt.data.vocabulary import BOS, EOS, UNK
 from flaxformer_mt.decoding import teacher_forcing
-from flaxformer_mt.decoding.search import coverage_penalty, length_penalty
-from flaxformer_mt.decoding.segments import DecodingError, OverlongError, TargetError, source_pieces
+from flaxformer_mt.decoding.search.penalties import coverage_penalty, length_penalty
 from flaxformer_mt.decoding.teacher_forcing import Pairs, batch_length, batches
+from flaxformer_mt.decoding.text.segments import (
+    DecodingError,
+    OverlongError,
+    TargetError,
+    source_pieces,
+)
 from flaxformer_mt.model.stacks import aligning_layer
 from tests.decoding.examples import CONFIG, VOCAB, as_part, decoded, forcing, sentences, tiny
 from tests.decoding.runs import LINES, LONG, MAX_LENGTH, PAIRS

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.data.vocabulary import EOS
-from flaxformer_mt.decoding.sampling import Sampling, keys_of, sampled, seed_words
+from flaxformer_mt.decoding.search.sampling import Sampling, keys_of, sampled, seed_words
 from tests.decoding.examples import decoded, sentences
 
 LOGITS = np.array([2.0, 1.0, 0.5, 0.0, -1.0, -50.0])

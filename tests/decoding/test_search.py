@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from flaxformer_mt.config import DecodingConfig
-from flaxformer_mt.decoding.batch_search import rules_for
-from flaxformer_mt.decoding.candidates import top_candidates
-from flaxformer_mt.decoding.rules import Allowed, Brackets, Rules, breaks_tree, pooled
-from flaxformer_mt.decoding.search import Hypotheses, Weights
+from flaxformer_mt.decoding.masks.base import Allowed
+from flaxformer_mt.decoding.masks.trees import Brackets, breaks_tree, pooled
+from flaxformer_mt.decoding.search.candidates import top_candidates
+from flaxformer_mt.decoding.search.settings import Rules, SearchNumbers, rules_for
+from flaxformer_mt.decoding.search.state import Hypotheses
 from flaxformer_mt.model.embedding import CHUNK
 from flaxformer_mt.parsing.linearization import rebuild
 from tests.decoding import reference
@@ -63,7 +64,7 @@ def search(
     **rules: Any,
 ) -> Any:
     """One row a limit."""
-    weights = Weights(np.float32(alpha), diversity=diversity)
+    weights = SearchNumbers(np.float32(alpha), diversity=diversity)
     asked, limits = Rules(beam_size=beam, **rules), np.asarray(limits, np.int32)
     given: Any = {"length": length, "prefix": prefix, "words": words}
     return searched(search_table(automaton.table, limits, weights, asked, **given))
@@ -199,7 +200,7 @@ def test_a_search_says_a_known_leaf_that_the_model_does_not_expect():
     def step(tokens, index, cache):
         return jnp.broadcast_to(table, (*tokens.shape, 10)), cache
 
-    asked = [12], Weights(0.0), Rules(beam_size=2, trees=OF_SOURCE)
+    asked = [12], SearchNumbers(0.0), Rules(beam_size=2, trees=OF_SOURCE)
     given = {"length": 12, "words": 2, "source": (8, 8, EOS)}
     (best,) = found(searched(beam_search(step, {"beams": {}}, *asked, **given)), 0)
     assert best.tokens == (8, 8, EOS) and best.log_prob > -6
@@ -253,7 +254,7 @@ def test_stops_as_soon_as_nothing_live_can_win():
     def step(tokens, index, cache):
         return jnp.broadcast_to(table[jnp.minimum(index, 1)], (1, 2, 5)), cache
 
-    asked = [40], Weights(0.6), Rules(beam_size=2)
+    asked = [40], SearchNumbers(0.6), Rules(beam_size=2)
     result = searched(beam_search(step, {"beams": {}}, *asked, length=40))
     assert result.tokens[0, 0, :2].tolist() == [4, EOS]
     assert result.steps == 2

@@ -11,10 +11,14 @@ from sacrebleu.metrics import CHRF
 
 from flaxformer_mt.config import DecodingConfig, VocabularyConfig
 from flaxformer_mt.data.vocabulary import Vocabulary, train
-from flaxformer_mt.decoding.rules import Brackets, Rules
-from flaxformer_mt.decoding.search import Hypotheses, length_penalty
-from flaxformer_mt.decoding.segments import Piece, split_pair_to_fit, split_to_fit
-from flaxformer_mt.decoding.translation import Decoded, chrf, decoded_of, joined
+from flaxformer_mt.decoding.masks.trees import Brackets
+from flaxformer_mt.decoding.run.outputs import decoded_of
+from flaxformer_mt.decoding.search.penalties import length_penalty
+from flaxformer_mt.decoding.search.settings import Rules
+from flaxformer_mt.decoding.search.state import Hypotheses
+from flaxformer_mt.decoding.text.outputs import Decoded
+from flaxformer_mt.decoding.text.segments import Piece, split_pair_to_fit, split_to_fit
+from flaxformer_mt.decoding.text.translation import Joiner, chrf
 
 
 def within(characters: int):
@@ -112,7 +116,7 @@ def test_the_best_comes_first_and_says_whether_it_is_at_its_limit(vocabulary):
     second = [decoded(-0.5, 1), decoded(-1.05, 8)]
     for piece in (first, second):
         assert piece == sorted(piece, key=lambda one: -one.score)
-    found = joined([Piece("x", " "), Piece("y", "")], [first, second], vocabulary, CONFIG)
+    found = Joiner(vocabulary, CONFIG).join([Piece("x", " "), Piece("y", "")], [first, second])
     best, other = found.hypotheses
     assert (best.log_prob, other.log_prob) == pytest.approx((-2.15, -1.0)) and found.at_limit
     assert (best.score, other.score) == pytest.approx((-2.15 * 6 / 23, -1.0 * 6 / 9))
@@ -120,7 +124,7 @@ def test_the_best_comes_first_and_says_whether_it_is_at_its_limit(vocabulary):
 
 def test_of_one_piece_the_searchs_own_scores_are_kept(vocabulary):
     each = [[decoded(-1.0, 2, at_limit=True), decoded(-2.0, 3)]]
-    found = joined([Piece("x", "")], each, vocabulary, CONFIG)
+    found = Joiner(vocabulary, CONFIG).join([Piece("x", "")], each)
     assert [hypothesis.score for hypothesis in found.hypotheses] == [one.score for one in each[0]]
     assert found.at_limit and not found.split
 
@@ -161,8 +165,8 @@ def test_minimum_risk_takes_what_the_likely_others_resemble(vocabulary):
             Decoded(tokens=tuple(tokens), log_prob=log_prob, score=log_prob, at_limit=log_prob < -2)
             for tokens, log_prob in zip(vocabulary.encode(texts), log_probs, strict=False)
         ]
-        asked = {"n_best": 2, "mbr": True, "sampled": sampled}
-        found = joined([Piece("x", "")], [each], vocabulary, CONFIG, **asked)
+        joiner = Joiner(vocabulary, CONFIG, n_best=2, mbr=True, sampled=sampled)
+        found = joiner.join([Piece("x", "")], [each])
         assert len(found.hypotheses) == 2 and found.at_limit == (found.hypotheses[0].log_prob < -2)
         return [hypothesis.text for hypothesis in found.hypotheses]
 

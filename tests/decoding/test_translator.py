@@ -1,6 +1,5 @@
 """Raw text in, raw text out: order, blank and overlong lines, odd characters, choice of weights."""
 
-import copy
 import dataclasses
 import json
 import shutil
@@ -14,10 +13,11 @@ from flaxformer_mt.config import VocabularyConfig
 from flaxformer_mt.data import vocabulary
 from flaxformer_mt.data.vocabulary import EOS, Vocabularies
 from flaxformer_mt.decoding import translator as module
-from flaxformer_mt.decoding.sampling import Sampling
-from flaxformer_mt.decoding.search import length_penalty
-from flaxformer_mt.decoding.segments import DecodingError, LineError, TargetError, split_to_fit
-from flaxformer_mt.decoding.translation import Decoded, chrf
+from flaxformer_mt.decoding.search.penalties import length_penalty
+from flaxformer_mt.decoding.search.sampling import Sampling
+from flaxformer_mt.decoding.text.outputs import Decoded
+from flaxformer_mt.decoding.text.segments import DecodingError, LineError, TargetError, split_to_fit
+from flaxformer_mt.decoding.text.translation import chrf
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.parsing.linearization import rebuild, tokens_of
@@ -115,7 +115,7 @@ def test_a_line_break_spelt_in_bytes_does_not_break_the_line(translator, monkeyp
     tokens = tuple(pieces.index(piece) for piece in ("<0x41>", "<0x0A>", "<0x0D>", "<0x42>"))
     said = [Decoded(tokens=tokens, log_prob=-1.0, score=-1.0, at_limit=False)]
     monkeypatch.setattr(
-        module.Decoder, "decode", lambda self, sources, **_: [said for _ in sources]
+        module.BatchDecoder, "decode", lambda self, sources, **_: [said for _ in sources]
     )
     assert spelling.translate(["a dog"])[0].text == "A  B"
 
@@ -161,8 +161,13 @@ def test_a_line_of_several_sentences_is_said(translator, caplog):
 def test_sentences_end_as_the_run_s_source_language_has_them(translator):
     assert translator.src_lang == "en"
     line = "Der Hund . Er ; Sie ."
-    other = copy.copy(translator)
-    other.src_lang = "el"
+    other = Translator(
+        translator.params,
+        translator.model,
+        translator.vocabularies,
+        translator.config,
+        src_lang="el",
+    )
     assert translator.translate(line, several="keep").sentences == 2
     assert other.translate(line, several="keep").sentences == 3
 

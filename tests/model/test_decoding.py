@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from flaxformer_mt.decoding.batch_search import suited
+from flaxformer_mt.decoding.run.programs import suited
 from flaxformer_mt.model.embedding import CHUNK
 from flaxformer_mt.model.transformer import Transformer
 from tests.model.examples import (

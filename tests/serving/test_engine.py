@@ -4,8 +4,7 @@ from unittest import mock
 
 import pytest
 
-from flaxformer_mt.decoding.batches import DecodingError
-from flaxformer_mt.decoding.segments import OverlongError, TargetError
+from flaxformer_mt.decoding.text.segments import DecodingError, OverlongError, TargetError
 from flaxformer_mt.serving.access import Refusal
 from flaxformer_mt.serving.engine import ATTENTION, Engine, Key, QueuedSentence
 from flaxformer_mt.serving.requests import AttentionRequest

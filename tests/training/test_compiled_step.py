@@ -8,7 +8,7 @@ import pytest
 
 from flaxformer_mt.config import load_config
 from flaxformer_mt.data.plan import Shape
-from flaxformer_mt.decoding.batch_search import lower_search
+from flaxformer_mt.decoding.run.programs import lower_search
 from flaxformer_mt.parallel.mesh import on_mesh
 from flaxformer_mt.training.optimizer import learning_rate, make_optimizer
 from flaxformer_mt.training.program import abstract_batch, build

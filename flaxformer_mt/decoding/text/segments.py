@@ -6,7 +6,6 @@ import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
-from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies, Vocabulary
 from flaxformer_mt.errors import UserError
 from flaxformer_mt.sentences import sentence_ends, split_sentences
@@ -98,34 +97,63 @@ def cut_pairs(
     same place as its source, a guess. Raises OverlongError for `overlong` "refuse", TargetError for
     tokens that aren't a translation of the line, and DecodingError for text that isn't Unicode.
     """
+    cutter = _PairCutter(vocabularies, max_length, overlong, language)
     texts = [target if isinstance(target, str) else "" for _, target in pairs]
     sources = encode(vocabularies.src, [source for source, _ in pairs])
+    targets = encode(vocabularies.tgt, texts)
     cut = []
     for number, ((source, target), src, tgt) in enumerate(
-        zip(pairs, sources, encode(vocabularies.tgt, texts), strict=True)
+        zip(pairs, sources, targets, strict=True)
     ):
-        if not isinstance(target, str):
-            tgt = _checked(number, target, vocabularies.tgt)
-            if len(src) < max_length and tgt[-1:] == [EOS]:
-                # The source is one piece: its end mark, and not one before a part without tokens.
-                tgt = tgt[:-1]
-        too_long = max(len(src), len(tgt)) >= max_length
-        if too_long and overlong == "refuse":
-            # Given tokens are in parts already, or have to be one.
-            splits = isinstance(target, str) or max(map(len, _at_end_marks(tgt))) < max_length
-            message = describe_overlong(max_length, source=src, target=tgt)
-            raise OverlongError(number, message, splits=splits)
-        if isinstance(target, str) and too_long:
-            parts = _texts_in_parts(source, target, vocabularies, max_length, language)
-        elif isinstance(target, str):
-            parts = [Part(source, tuple(src), target, tuple(tgt))]
-        elif too_long or EOS in tgt:
-            parts = _tokens_in_parts(number, source, tgt, vocabularies, max_length, language)
+        if isinstance(target, str):
+            cut.append(cutter.with_text(number, source, target, src, tgt))
         else:
-            (text,) = vocabularies.tgt.decode([tgt])
-            parts = [Part(source, tuple(src), text, tuple(tgt), tokens_given=True)]
-        cut.append(parts)
+            cut.append(cutter.with_tokens(number, source, target, src))
     return cut
+
+
+@dataclasses.dataclass(frozen=True)
+class _PairCutter:
+    """Cuts pairs into parts, as `cut_pairs` says; `number` is the pair's, `src` the source's
+    tokens."""
+
+    vocabularies: Vocabularies
+    max_length: int
+    overlong: Overlong
+    language: str
+
+    def with_text(
+        self, number: int, source: str, target: str, src: Sequence[int], tgt: Sequence[int]
+    ) -> list[Part]:
+        """Of a translation as text, which has the tokens `tgt`."""
+        if max(len(src), len(tgt)) < self.max_length:
+            return [Part(source, tuple(src), target, tuple(tgt))]
+        if self.overlong == "refuse":
+            message = describe_overlong(self.max_length, source=src, target=tgt)
+            raise OverlongError(number, message, splits=True)
+        return _texts_in_parts(source, target, self.vocabularies, self.max_length, self.language)
+
+    def with_tokens(
+        self, number: int, source: str, target: Sequence[int], src: Sequence[int]
+    ) -> list[Part]:
+        """Of a translation as tokens."""
+        tgt = _checked(number, target, self.vocabularies.tgt)
+        if len(src) < self.max_length and tgt[-1:] == [EOS]:
+            # The source is one piece: its end mark, and not one before a part without tokens.
+            tgt = tgt[:-1]
+
+        too_long = max(len(src), len(tgt)) >= self.max_length
+        if too_long and self.overlong == "refuse":
+            # The tokens are in parts already, or have to be one.
+            splits = max(map(len, _at_end_marks(tgt))) < self.max_length
+            message = describe_overlong(self.max_length, source=src, target=tgt)
+            raise OverlongError(number, message, splits=splits)
+        if too_long or EOS in tgt:
+            return _tokens_in_parts(
+                number, source, tgt, self.vocabularies, self.max_length, self.language
+            )
+        (text,) = self.vocabularies.tgt.decode([tgt])
+        return [Part(source, tuple(src), text, tuple(tgt), tokens_given=True)]
 
 
 def describe_overlong(max_length: int, **tokens: Sequence[int]) -> str:
@@ -158,15 +186,11 @@ def types_of(pieces: Sequence[str], tgt: Vocabulary) -> tuple[int, ...]:
     ids = {piece: number for number, piece in enumerate(tgt.pieces())}
     for piece in pieces:
         if piece not in ids or ids[piece] in (PAD, BOS, EOS):
-            what = f"{piece!r} is not in the target vocabulary"
-            raise DecodingError(f"{what}; a word's first piece begins with '\u2581'")
+            raise DecodingError(
+                f"{piece!r} is not in the target vocabulary; a word's first piece begins with "
+                "'\u2581'"
+            )
     return tuple(ids[piece] for piece in pieces)
-
-
-def output_limit(config: DecodingConfig, source: int, longest: int) -> int:
-    """How many tokens the output for `source` tokens may have, end marks included."""
-    # Past `longest` a product could be beyond any integer.
-    return min(int(min(config.max_ratio * source, longest)) + config.max_extra_tokens, longest)
 
 
 def check_prefix(
@@ -217,8 +241,11 @@ def _tokens_in_parts(
     if len(parts) == len(pieces) + 1 and not parts[-1]:
         parts.pop()
     if len(parts) != len(pieces):
-        counts = f"{len(pieces)} parts, but its tokens into {len(parts)}"
-        raise TargetError(number, f"its source splits into {counts}: from another line or model?")
+        raise TargetError(
+            number,
+            f"its source splits into {len(pieces)} parts, but its tokens into {len(parts)}: from "
+            "another line or model?",
+        )
     longest = max(parts, key=len)
     if len(longest) >= max_length:
         raise OverlongError(number, describe_overlong(max_length, target=longest))
@@ -253,11 +280,11 @@ def split_to_fit(text: str, fits: Callable[[str], bool], language: str = "") -> 
     clauses, else words, else inside a word, at the place nearest to its middle, and so on. Raises
     ValueError if a single character doesn't fit.
     """
-    whole = text.strip()
-    if fits(whole):
-        return [Piece(whole, "")]
+    text = text.strip()
+    if fits(text):
+        return [Piece(text, "")]
     pieces: list[Piece] = []
-    for sentence in split_sentences(whole, language, any_case=whole.islower()).texts:
+    for sentence in split_sentences(text, language, any_case=text.islower()).texts:
         if pieces:
             pieces[-1] = Piece(pieces[-1].text, " ")
         pairs = split_pair_to_fit(sentence, "", lambda src, _: fits(src), language)
@@ -283,10 +310,10 @@ def split_pair_to_fit(
             continue
         if max(len(piece.text) for piece in pair) < 2:
             raise ValueError(f"the characters {pair[0].text!r} and {pair[1].text!r} do not fit")
-        (src_first, src_rest), share = _halves(pair[0], 0.5, language)
+        (src_first, src_second), share = _halves(pair[0], 0.5, language)
         # Nobody says what language a translation is in.
-        (tgt_first, tgt_rest), _ = _halves(pair[1], share, "")
-        waiting += [(src_rest, tgt_rest), (src_first, tgt_first)]
+        (tgt_first, tgt_second), _ = _halves(pair[1], share, "")
+        waiting += [(src_second, tgt_second), (src_first, tgt_first)]
     return pairs
 
 
@@ -306,5 +333,5 @@ def _halves(piece: Piece, share: float, language: str) -> tuple[tuple[Piece, Pie
         ends = [end for end in inner if not unicodedata.combining(text[end])] or list(inner)
     cut = min(ends, key=lambda end: abs(end - middle))
     first = Piece(text[:cut].rstrip(), glue)
-    rest = Piece(text[cut:].lstrip(), piece.glue)
-    return (first, rest), cut / len(text)
+    second = Piece(text[cut:].lstrip(), piece.glue)
+    return (first, second), cut / len(text)

@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, UInt
 
-from flaxformer_mt.decoding.rules import Index, Logits
+from flaxformer_mt.decoding.masks.base import Index
+from flaxformer_mt.decoding.top_k import Logits
 
 SEED_WORDS = 5
 """uint32 that tell whose draws they are: two each of the seed and the line, one of the piece."""
@@ -43,9 +44,11 @@ class Sampling:
         if self.top_k < 0:
             raise ValueError(f"top_k = {self.top_k} must be at least 0")
         for name, most in (("temperature", largest), ("top_p", 1.0)):
-            if not least <= (value := getattr(self, name)) <= most:
-                bounds = f"from {least:.2g} to {most:.2g}"
-                raise ValueError(f"{name} = {value} must be above 0 ({bounds})")
+            value = getattr(self, name)
+            if not least <= value <= most:
+                raise ValueError(
+                    f"{name} = {value} must be above 0 (from {least:.2g} to {most:.2g})"
+                )
 
 
 def seed_words(seed: int, line: int, piece: int) -> tuple[int, ...]:
@@ -89,8 +92,8 @@ def sampled(
     # the division, in which -inf at a high temperature may be no number.
     scaled = jnp.where(allowed, (logits - best) / temperature, -jnp.inf)
     if top_k:
-        kept = jax.lax.top_k(scaled, min(top_k, scaled.shape[-1]))[0][..., -1:]
-        scaled = jnp.where(scaled >= kept, scaled, -jnp.inf)
+        least = jax.lax.top_k(scaled, min(top_k, scaled.shape[-1]))[0][..., -1:]
+        scaled = jnp.where(scaled >= least, scaled, -jnp.inf)
     scaled = _nucleus(scaled, top_p)
     noise = jax.vmap(jax.vmap(lambda key: jax.random.gumbel(key, logits.shape[2:])))(keys)
     token = jnp.argmax(scaled + noise, axis=-1)

@@ -12,15 +12,12 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import regex
-from jaxtyping import Bool
 
 from flaxformer_mt.data.vocabulary import BLANK, UNK, Vocabulary
-from flaxformer_mt.decoding.constraints import Phrase, still_needed
-from flaxformer_mt.decoding.forbidden import LETTER, forbidden, forbids
-from flaxformer_mt.decoding.rules import Rules
-from flaxformer_mt.decoding.segments import DecodingError, LineError, encode
+from flaxformer_mt.decoding.masks.forbidden import LETTER, forbidden, forbids
+from flaxformer_mt.decoding.masks.superstrings import Phrase
+from flaxformer_mt.decoding.text.segments import DecodingError, encode
 from flaxformer_mt.files.reading import read_text
 
 Mode = Literal["hard", "soft"]
@@ -157,10 +154,10 @@ class Terminology:
         if key not in self._spelled:
             soft = self.mode == "soft"
             try:
-                made = spell_phrases([*self.terms.values()], vocabulary, soft, suppressed)
+                phrases = spell_phrases([*self.terms.values()], vocabulary, soft, suppressed)
             except UnspeltError as error:
                 raise self._error([*self.terms][error.number], str(error)) from None
-            self._spelled[key] = dict(zip(self.terms, made, strict=True))
+            self._spelled[key] = dict(zip(self.terms, phrases, strict=True))
         return self._spelled[key]
 
     def check(
@@ -259,34 +256,6 @@ def spell_phrases(
             )
         phrases.append(phrase)
     return phrases
-
-
-def check_rules(rules: Rules) -> None:
-    """Raises DecodingError for a search that constraints don't work with."""
-    for name, used in (
-        ("sampling", rules.sample),
-        ("decoding.diverse_groups", rules.groups > 1),
-        ("decoding.no_repeat_ngram", rules.no_repeat),
-        ("decoding.outputs = trees", rules.trees),
-    ):
-        if used:
-            raise DecodingError(f"constraints need plain beam search and can't have {name}")
-
-
-def check_room(
-    number: int,
-    phrases: Sequence[Phrase],
-    prefix: Sequence[int],
-    limit: int,
-    continues: Bool[np.ndarray, " vocab"],
-) -> None:
-    """Raises LineError if an output of `limit` tokens, end mark included, is too short."""
-    needed = still_needed(phrases, prefix, continues)
-    if needed and len(prefix) + needed + 1 > limit:
-        what = f"its constraints take {needed} tokens"
-        what += f" after a prefix of {len(prefix)}" * bool(prefix)
-        what += f", but its translation may have at most {limit}, end mark included"
-        raise LineError(number, what)
 
 
 def _words(text: str) -> Words:

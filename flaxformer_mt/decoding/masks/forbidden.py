@@ -6,12 +6,14 @@ letter or digit stands next to one at their ends, except in scripts without blan
 Any run of blanks is one.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import functools
 import itertools
 import unicodedata
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,10 +21,13 @@ import numpy as np
 import regex
 from jaxtyping import Array, Bool, Int
 
-from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, Vocabulary
-from flaxformer_mt.decoding.batch_shapes import power_of_two_at_least
-from flaxformer_mt.decoding.rules import Index, Tokens, TypeMask
-from flaxformer_mt.decoding.segments import DecodingError, encode
+from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, Type, Vocabulary
+from flaxformer_mt.decoding.masks.base import Generated, Index, MaskArrays, Tokens, TypeMask
+from flaxformer_mt.decoding.run.sizes import power_of_two_at_least
+from flaxformer_mt.decoding.text.segments import DecodingError, encode
+
+if TYPE_CHECKING:
+    from flaxformer_mt.decoding.masks.source import Source
 
 LETTER = regex.compile(
     r"[[\p{L}\p{M}\p{N}_]--[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]]",
@@ -77,6 +82,49 @@ class TooManyForbidden(DecodingError):
     """Phrases whose table would be larger than MOST_BYTES."""
 
 
+@dataclasses.dataclass(frozen=True)
+class ForbiddenPhrases:
+    """Bans the types that would complete a forbidden phrase of their row's source."""
+
+    suppress: tuple[int, ...]  # never generated: an automaton can't count on them
+
+    def arrays(
+        self, sources: Sequence[Source], types: Int[np.ndarray, " kept"], shape: tuple[int, int]
+    ) -> MaskArrays | None:
+        """By rows the states in which their automata begin, of a table that they share. Raises
+        TooManyForbidden."""
+        automata = [automaton for source in sources for automaton in source.forbidden]
+        if not automata:
+            return None
+        table, begins = table_of(automata, types, self.suppress)
+        most = max(len(source.forbidden) for source in sources)
+        states = np.zeros((shape[0], most), np.int32)
+        for row, source in enumerate(sources):
+            of_source = [begins[id(automaton)] for automaton in source.forbidden]
+            states[row, : len(of_source)] = of_source
+        return MaskArrays(rows=states, shared=table)
+
+    def in_states(
+        self, arrays: MaskArrays | None, states: int, types: int, shape: tuple[int, int]
+    ) -> MaskArrays:
+        """The same with a table of so many states, or one that bans nothing."""
+        table = np.zeros((states, types), entry_type(states))
+        if arrays is None:
+            return MaskArrays(rows=np.zeros((shape[0], 1), np.int32), shared=table)
+        table[: len(arrays.shared)] = arrays.shared
+        return MaskArrays(rows=arrays.rows, shared=table)
+
+    def banned(self, arrays: MaskArrays, generated: Generated) -> TypeMask:
+        """As `Mask.banned`."""
+        return completes_phrase(
+            arrays.rows,
+            arrays.shared,
+            generated.tokens,
+            generated.position,
+            generated.limits,
+        )
+
+
 @functools.lru_cache(maxsize=32)
 def forbidden(phrases: tuple[str, ...], vocabulary: Vocabulary) -> Forbidden:
     """The automaton of texts without any of `phrases`. Raises DecodingError for a blank one."""
@@ -127,14 +175,14 @@ def _spellings(phrases: Sequence[str]) -> Spellings:
 def equivalent_forms(cluster: str) -> list[str]:
     """The canonically equivalent forms of a letter with its marks, in which text is written: with
     marks in any order, and the first ones composed with the letter."""
-    apart = unicodedata.normalize("NFD", cluster)
-    forms = {cluster: None, apart: None, unicodedata.normalize("NFC", cluster): None}
-    if len(apart) <= _MOST_MARKS + 1:
-        for marks in itertools.permutations(apart[1:]):
-            text = apart[:1] + "".join(marks)
+    decomposed = unicodedata.normalize("NFD", cluster)
+    forms = {cluster: None, decomposed: None, unicodedata.normalize("NFC", cluster): None}
+    if len(decomposed) <= _MOST_MARKS + 1:
+        for marks in itertools.permutations(decomposed[1:]):
+            text = decomposed[:1] + "".join(marks)
             for size in range(1, len(text) + 1):
                 form = unicodedata.normalize("NFC", text[:size]) + text[size:]
-                if unicodedata.normalize("NFD", form) == apart:
+                if unicodedata.normalize("NFD", form) == decomposed:
                     forms[form] = None
     return list(forms)
 
@@ -156,6 +204,12 @@ class _Reader:
         inside_word = kind == _INNER or (kind == _LETTER and state.in_word)
         if at_end and not inside_word:
             return None
+        return self._in_text(state, byte, kind, inside_word=inside_word)
+
+    def _in_text(
+        self, state: Reading, byte: int, kind: int, *, inside_word: bool
+    ) -> Reading | None:
+        """After a character's byte; a phrase may begin at one that isn't inside a word."""
         places = state.places if inside_word else state.places | self.phrases.starts
         after = self._moved(places, byte)
         if after is None:
@@ -211,7 +265,7 @@ def _automaton(
 @functools.cache
 def _lead_bytes() -> frozenset[int]:
     """The first bytes of characters of three bytes that may be letters."""
-    return frozenset(others[0] for others in _last_bytes() if len(others) == 2)
+    return frozenset(first_bytes[0] for first_bytes in _last_bytes() if len(first_bytes) == 2)
 
 
 @functools.cache
@@ -221,13 +275,13 @@ def _last_bytes() -> dict[bytes, frozenset[int]]:
     Of characters of two or three bytes: longer ones, of rare scripts and emoji, don't count as
     letters.
     """
-    found: dict[bytes, set[int]] = {}
+    last_bytes: dict[bytes, set[int]] = {}
     for number in range(0x80, 0x10000):
         character = chr(number)
         if LETTER.match(character) and not 0xD800 <= number < 0xE000:
-            *others, last = character.encode()
-            found.setdefault(bytes(others), set()).add(last)
-    return {others: frozenset(last) for others, last in found.items()}
+            *first_bytes, last = character.encode()
+            last_bytes.setdefault(bytes(first_bytes), set()).add(last)
+    return {first_bytes: frozenset(last) for first_bytes, last in last_bytes.items()}
 
 
 @functools.lru_cache(maxsize=4)
@@ -239,41 +293,47 @@ def _spelled(
     # After a piece of text a leading blank is not lost.
     first = next(number for number, kind in enumerate(kinds) if kind.plain)
     before, *texts = vocabulary.decode([[first], *([first, n] for n in range(len(kinds)))])
-    spelled = []
-    for kind, text in zip(kinds, texts, strict=True):
-        found = None if kind.plain else _BYTE.fullmatch(kind.text)
-        if found and (byte := int(found[1], 16)) >= 128:
-            spelled.append([(byte, _RAW)])
-        else:
-            spelled.append(_symbols(chr(byte) if found else text.removeprefix(before)))
-    alphabet = sorted({symbol for each in spelled for symbol in each})
+    spelled = [
+        _symbols_of_type(kind, text.removeprefix(before))
+        for kind, text in zip(kinds, texts, strict=True)
+    ]
+    alphabet = sorted(set(itertools.chain.from_iterable(spelled)))
     number = {symbol: place for place, symbol in enumerate(alphabet)}
     longest = max(map(len, spelled))
     table = np.full((len(spelled), longest), len(alphabet), np.int16)
-    for row, each in zip(table, spelled, strict=True):
-        row[: len(each)] = [number[symbol] for symbol in each]
+    for row, symbols in zip(table, spelled, strict=True):
+        row[: len(symbols)] = [number[symbol] for symbol in symbols]
     return table, alphabet
 
 
+def _symbols_of_type(kind: Type, text: str) -> list[_Symbol]:
+    """Of a type that stands for `text`; a byte piece above ASCII stands for its byte."""
+    byte_piece = None if kind.plain else _BYTE.fullmatch(kind.text)
+    if byte_piece is None:
+        return _symbols(text)
+    byte = int(byte_piece[1], 16)
+    return _symbols(chr(byte)) if byte < 128 else [(byte, _RAW)]
+
+
 def _symbols(text: str) -> list[_Symbol]:
-    found: list[_Symbol] = []
+    symbols: list[_Symbol] = []
     for character in text:
         if character.isspace():  # a line break is written as a blank
-            found.append((ord(" "), _BLANK))
+            symbols.append((ord(" "), _BLANK))
             continue
-        first, *rest = character.encode()
+        first, *further = character.encode()
         kind = _LETTER if LETTER.fullmatch(character) else _OTHER
-        found += [(first, kind), *((byte, _INNER) for byte in rest)]
-    return found
+        symbols += [(first, kind), *((byte, _INNER) for byte in further)]
+    return symbols
 
 
 def continues_word(vocabulary: Vocabulary) -> Bool[np.ndarray, " vocab"]:
     """Which types continue a word that ends before them; bytes may."""
     spelled, alphabet = _spelled(vocabulary)
     kinds = np.array([kind for _, kind in alphabet] + [_BLANK])
-    found: np.ndarray = np.isin(kinds[spelled[:, 0]], (_LETTER, _RAW))
-    found[[PAD, BOS, EOS]] = False
-    return found
+    continues: np.ndarray = np.isin(kinds[spelled[:, 0]], (_LETTER, _RAW))
+    continues[[PAD, BOS, EOS]] = False
+    return continues
 
 
 def entry_type(states: int) -> type[np.signedinteger[Any]]:
@@ -296,22 +356,22 @@ def table_of(
     begins = dict(zip(distinct, starts, strict=True))
     size = power_of_two_at_least(1 + sum(sizes))  # few programs
     kind = entry_type(size)
-    if (total := kind().itemsize * size * len(types)) > MOST_BYTES:
-        need = f"{total / 2**30:.1f} GiB, more than {MOST_BYTES / 2**30:.1f}"
-        what = "its forbidden phrases need a table of"
-        raise TooManyForbidden(f"{what} {need}: give it fewer")
+    total = kind().itemsize * size * len(types)
+    if total > MOST_BYTES:
+        raise TooManyForbidden(
+            f"its forbidden phrases need a table of {total / 2**30:.1f} GiB, more than "
+            f"{MOST_BYTES / 2**30:.1f}: give it fewer"
+        )
     table = np.zeros((size, len(types)), kind)
     free = ~np.isin(types, (PAD, BOS, *suppress))
     for number, automaton in distinct.items():
         completes = automaton.completes
         offset = begins[number]
         goes, effect = _effects(automaton, types)
-        some = np.unique(effect[free])
-        needs = _needs(goes[:, some], completes)
+        needs = _needs(goes[:, np.unique(effect[free])], completes)
         goes = np.where(needs[goes] < _NEEDS, goes, _DEAD)
         entries = np.where(goes >= 0, _NEEDS * (goes + offset) + needs[goes], _DEAD)
-        own = table[offset : offset + len(completes)]
-        own[:] = entries.astype(kind)[:, effect]
+        table[offset : offset + len(completes)] = entries.astype(kind)[:, effect]
     return table, begins
 
 
@@ -374,8 +434,8 @@ def completes_phrase(
     # Tokens that may stand between the next one and the end mark.
     room = (limits - position - 2)[:, None, None]
     banned = jnp.zeros((*tokens.shape[:2], table.shape[1]), bool)
-    for each in range(begins.shape[1]):
-        entries = table[states[:, :, each]]
+    for automaton in range(begins.shape[1]):
+        entries = table[states[:, :, automaton]]  # --> [rows, beams, vocab]
         banned |= (entries < 0) | (entries % _NEEDS > room)
     return banned
 

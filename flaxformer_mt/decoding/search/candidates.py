@@ -1,24 +1,36 @@
 """The best continuations of a beam: an exact top-k that reads the logits once."""
 
-import functools
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Shaped
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from flaxformer_mt.data.vocabulary import EOS
-from flaxformer_mt.decoding.rules import Allowed, Logits
+from flaxformer_mt.decoding.masks.base import Allowed
+from flaxformer_mt.decoding.top_k import (
+    Candidates,
+    Logits,
+    LogProbs,
+    Places,
+    Values,
+    best,
+    take,
+)
 from flaxformer_mt.model.embedding import CHUNK
 
-LogProbs = Float[Array, "rows beams"]
-Values = Float[Array, "rows chosen"]
-Places = Int[Array, "rows chosen"]
-Found = tuple[Values, Places, Places]
-"""Candidates of each row: their log-probabilities, the beams they continue, and their tokens."""
+
+class Ranked(NamedTuple):
+    """Candidates, and the values by which they are ranked: best first within a group."""
+
+    values: Values
+    candidates: Candidates
 
 
-def top_candidates(logits: Logits, log_probs: LogProbs, allowed: Allowed, *, count: int) -> Found:
+def top_candidates(
+    logits: Logits, log_probs: LogProbs, allowed: Allowed, *, count: int
+) -> Candidates:
     """The `count` likeliest one-token continuations of each row's hypotheses, best first.
 
     Log-probabilities are the model's, over the whole vocabulary. Of equal values the lower beam
@@ -28,8 +40,7 @@ def top_candidates(logits: Logits, log_probs: LogProbs, allowed: Allowed, *, cou
     the whole vocabulary: `lax.top_k` over beams * vocab values took longer than the model's step.
     If no chunk's size divides the vocabulary, logits are padded, which copies them.
     """
-    _, values, beam, token = _ranked(logits, log_probs, allowed, None, count=count)
-    return values, beam, token
+    return _ranked(logits, log_probs, allowed, None, count=count).candidates
 
 
 def diverse_candidates(
@@ -40,29 +51,37 @@ def diverse_candidates(
     groups: int,
     count: int,
     diversity: Float[Array, ""],
-) -> tuple[Values, Values, Places, Places]:
+) -> Ranked:
     """`count` continuations of each of `groups` equal groups of hypotheses, group by group.
 
     A group ranks a token lower by `diversity` for each hypothesis of an earlier group that chooses
     it at this step (diverse beam search with Hamming diversity; Vijayakumar et al., 2016,
-    arXiv 1610.02424). Returns the values that they are ranked by, best first within a group, and
-    what `top_candidates` returns: the log-probabilities stay the model's.
+    arXiv 1610.02424). The candidates' log-probabilities stay the model's.
     """
     rows, beams, vocab = logits.shape
-    width, row = beams // groups, jnp.arange(rows)[:, None]
-    said = jnp.zeros((rows, vocab))
-    found = []
+    width = beams // groups
+    row = jnp.arange(rows)[:, None]
+    chosen_before = jnp.zeros((rows, vocab))  # by earlier groups, times `diversity`
+    by_group = []
     for group in range(groups):
-        own = slice(group * width, (group + 1) * width)
-        may = allowed.of_beams(own)
-        ranked, values, beam, token = _ranked(
-            logits[:, own], log_probs[:, own], may, said, count=count
+        members = slice(group * width, (group + 1) * width)
+        values, (group_log_probs, beam, token) = _ranked(
+            logits[:, members],
+            log_probs[:, members],
+            allowed.of_beams(members),
+            chosen_before,
+            count=count,
         )
-        found.append((ranked, values, beam + group * width, token))
-        going, chosen = best(jnp.where(token == EOS, -jnp.inf, ranked), width)
-        weight = jnp.where(jnp.isfinite(going), diversity, 0.0)
-        said = said.at[row, jnp.take_along_axis(token, chosen, axis=1)].add(weight)
-    return jax.tree.map(lambda *each: jnp.concatenate(each, axis=1), *found)
+        candidates = Candidates(group_log_probs, beam + group * width, token)
+        by_group.append(Ranked(values, candidates))
+
+        live, places = best(jnp.where(token == EOS, -jnp.inf, values), width)
+        weight = jnp.where(jnp.isfinite(live), diversity, 0.0)
+        tokens = jnp.take_along_axis(token, places, axis=1)  # --> [rows, width]
+        chosen_before = chosen_before.at[row, tokens].add(weight)
+
+    together: Ranked = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=1), *by_group)
+    return together
 
 
 @jax.named_scope("candidates")
@@ -73,13 +92,13 @@ def _ranked(
     against: Float[Array, "rows vocab"] | None,
     *,
     count: int,
-) -> tuple[Values, Values, Places, Places]:
-    """The log-probabilities less `against`, which rank them, and what `top_candidates` returns."""
+) -> Ranked:
+    """`top_candidates`, ranked by their log-probabilities less `against`."""
     rows, beams, vocab = logits.shape
-    log_norm = jax.nn.logsumexp(logits, axis=-1)
+    log_norm = jax.nn.logsumexp(logits, axis=-1)  # --> [rows, beams]
 
     ranking = logits if against is None else logits - against[:, None]
-    maxima = _maxima(ranking, allowed)
+    maxima = _maxima(ranking, allowed)  # --> [rows, beams, chunks]
     chunk_size, chunks = _chunk_size(vocab), maxima.shape[-1]
     maxima = log_probs[:, :, None] + (maxima - log_norm[:, :, None])
     _, chosen = best(maxima.reshape(rows, beams * chunks), min(count, beams * chunks))
@@ -87,28 +106,35 @@ def _ranked(
 
     beam, chunk = chosen // chunks, chosen % chunks
     token = chunk[:, :, None] * chunk_size + jnp.arange(chunk_size)[None, None]
-    may = _chunked(jnp.asarray(allowed.free), False).at[chunk].get(mode="promise_in_bounds")
-    if allowed.banned is not None:
-        may = may & ~_chosen(_chunked(allowed.banned, True), beam, chunk)
-    only = allowed.only[:, None, None]
-    may = jnp.where(only < 0, may, token == only)
+    may = _may_come(allowed, beam, chunk, token)  # --> [rows, chosen, chunk_size]
     picked = jnp.where(may, _chosen(_chunked(logits, -jnp.inf), beam, chunk), -jnp.inf)
     picked = picked - take(log_norm, beam)[:, :, None]
     picked = take(log_probs, beam)[:, :, None] + picked
 
     token = jnp.minimum(token, vocab - 1)  # a valid type, even where no candidate exists
-    picked = picked.reshape(rows, -1)
+    picked = picked.reshape(rows, -1)  # --> [rows, chosen * chunk_size]
     token = token.reshape(rows, -1)
     ranked = picked if against is None else picked - take(against, token)
-    ranked, flat = best(ranked, count)
+    ranked, flat = best(ranked, count)  # --> [rows, count]
     values = ranked if against is None else take(picked, flat)
-    return ranked, values, take(beam, flat // chunk_size), take(token, flat)
+    return Ranked(ranked, Candidates(values, take(beam, flat // chunk_size), take(token, flat)))
+
+
+def _may_come(
+    allowed: Allowed, beam: Places, chunk: Places, token: Int[Array, "rows chosen size"]
+) -> Bool[Array, "rows chosen size"]:
+    """Whether each token of the chosen chunks is allowed."""
+    may = _chunked(jnp.asarray(allowed.free), False).at[chunk].get(mode="promise_in_bounds")
+    if allowed.banned is not None:
+        may = may & ~_chosen(_chunked(allowed.banned, True), beam, chunk)
+    only = allowed.only[:, None, None]
+    return jnp.where(only < 0, may, token == only)
 
 
 def _maxima(ranking: Logits, allowed: Allowed) -> Float[Array, "rows beams chunks"]:
     """The highest allowed value of each chunk."""
     size = _chunk_size(ranking.shape[-1])
-    # Those with types that are never generated, whose maxima are taken again.
+    # Chunks with types that are never generated: their maxima are taken again.
     chunks = np.unique(np.flatnonzero(~allowed.free) // size)
 
     def masked(ranking: Logits) -> Array:
@@ -116,24 +142,24 @@ def _maxima(ranking: Logits, allowed: Allowed) -> Float[Array, "rows beams chunk
         return _chunked(jnp.where(may, ranking, -jnp.inf), -jnp.inf).max(axis=-1)
 
     def unmasked(ranking: Logits) -> Array:
-        may = ranking
+        values = ranking
         if allowed.banned is not None:
-            may = jnp.where(allowed.banned, -jnp.inf, ranking)
-        maxima = _chunked(may, -jnp.inf).max(axis=-1)
+            values = jnp.where(allowed.banned, -jnp.inf, ranking)
+        maxima = _chunked(values, -jnp.inf).max(axis=-1)
         for chunk in chunks:
             types = slice(chunk * size, (chunk + 1) * size)
-            own = jnp.where(allowed.free[types], may[:, :, types], -jnp.inf).max(axis=-1)
-            maxima = maxima.at[:, :, chunk].set(own)
+            free = jnp.where(allowed.free[types], values[:, :, types], -jnp.inf)
+            maxima = maxima.at[:, :, chunk].set(free.max(axis=-1))
         only = jnp.broadcast_to(allowed.only[:, None, None], (*maxima.shape[:2], 1))
         value = jnp.take_along_axis(ranking, jnp.maximum(only, 0), axis=2)
-        its = np.arange(maxima.shape[2])[None, None] == only // size
-        return jnp.where(only < 0, maxima, jnp.where(its, value, -jnp.inf))
+        in_chunk = np.arange(maxima.shape[2])[None, None] == only // size
+        return jnp.where(only < 0, maxima, jnp.where(in_chunk, value, -jnp.inf))
 
     if len(chunks) > 8:  # each is a part of the program
         return masked(ranking)
     # A TPU masks while it reads; others would write all logits again.
-    found: Array = jax.lax.platform_dependent(ranking, tpu=masked, default=unmasked)
-    return found
+    maxima: Array = jax.lax.platform_dependent(ranking, tpu=masked, default=unmasked)
+    return maxima
 
 
 def _chunk_size(vocab: int) -> int:
@@ -142,9 +168,11 @@ def _chunk_size(vocab: int) -> int:
 
 
 def _chunked(x: Array, fill: float | bool) -> Array:
+    """[..., vocab] --> [..., chunks, size]"""
     size = _chunk_size(x.shape[-1])
-    if rest := -x.shape[-1] % size:
-        x = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, rest)], constant_values=fill)
+    padding = -x.shape[-1] % size
+    if padding:
+        x = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, padding)], constant_values=fill)
     return x.reshape(*x.shape[:-1], -1, size)
 
 
@@ -157,30 +185,3 @@ def _chosen(
     flat = x.transpose(1, 2, 0, 3).reshape(-1, size)
     index = (beam * chunks + chunk) * rows + jnp.arange(rows)[:, None]
     return flat.at[index].get(mode="promise_in_bounds")
-
-
-def take(x: Array, index: Places) -> Array:
-    """x[row, index[row]]: the chosen entries of axis 1."""
-    index = index.reshape(index.shape + (1,) * (x.ndim - 2))
-    return jnp.take_along_axis(x, index, axis=1, mode="promise_in_bounds")
-
-
-def best(values: Float[Array, "rows of"], count: int) -> tuple[Values, Places]:
-    """`lax.top_k`. On a TPU it takes passes, because the compiler gives no cost for `top_k`."""
-    return jax.lax.platform_dependent(
-        values,
-        tpu=functools.partial(by_passes, count=count),
-        default=lambda values: tuple(jax.lax.top_k(values, count)),
-    )
-
-
-def by_passes(values: Float[Array, "rows of"], *, count: int) -> tuple[Values, Places]:
-    """`lax.top_k`, one maximum after another."""
-    # Values that were found sink below all others.
-    left = jnp.maximum(values, jnp.finfo(values.dtype).min)
-    found = []
-    for _ in range(count):
-        found.append(jnp.argmax(left, axis=1, keepdims=True))
-        left = jnp.where(jnp.arange(left.shape[1])[None] == found[-1], -jnp.inf, left)
-    index = jnp.concatenate(found, axis=1)
-    return take(values, index), index

@@ -1,0 +1,1 @@
+"""What may not come next, and what must: one module for each reason."""

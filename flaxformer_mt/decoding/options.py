@@ -1,0 +1,108 @@
+"""What a caller wants of translations: of all lines, and of each line for itself."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypedDict, get_args
+
+from flaxformer_mt.decoding import arguments
+from flaxformer_mt.decoding.masks.base import Mask
+from flaxformer_mt.decoding.masks.terminology import Terminology
+from flaxformer_mt.decoding.run.arrays import ConstraintSizes
+from flaxformer_mt.decoding.search.sampling import Sampling
+from flaxformer_mt.decoding.text.segments import Overlong
+
+Several = Literal["warn", "keep"]
+
+
+class Wanted(TypedDict, total=False):
+    """Arguments of `Translator.translate`."""
+
+    n_best: int
+    overlong: Overlong
+    several: Several
+    prefixes: str | Sequence[str] | None
+    suppress: str | Sequence[str]
+    forbid: str | Sequence[str]
+    forbid_each: Sequence[Sequence[str]] | None
+    constraints: Sequence[Sequence[str]] | None
+    terminology: Terminology | None
+    sampling: Sampling | None
+    first: int
+    mbr: bool
+    constraint_sizes: Sequence[ConstraintSizes]
+    masks: Sequence[Mask]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SearchOptions:
+    """What is wanted of all lines' translations. Raises TypeError for arguments of another type,
+    and ValueError for words that they don't take."""
+
+    n_best: int = 1
+    overlong: Overlong = "split"
+    several: Several = "warn"
+    suppress: Sequence[str] = ()  # pieces that are never generated
+    forbid: Sequence[str] = ()  # phrases that no text may have
+    terminology: Terminology | None = None
+    sampling: Sampling | None = None
+    first: int = 0  # the number of the first line
+    mbr: bool = False
+    constraint_sizes: tuple[ConstraintSizes, ...] = ()
+    masks: tuple[Mask, ...] = ()  # the caller's own reasons why tokens may not come next
+
+    def __post_init__(self) -> None:
+        # An empty text has always stood for no phrase.
+        forbid = () if self.forbid == "" else arguments.texts("forbid", self.forbid)
+        checked: dict[str, Any] = {
+            "n_best": arguments.whole_number("n_best", self.n_best),
+            "overlong": arguments.overlong(self.overlong),
+            "several": arguments.one_of("several", self.several, get_args(Several)),
+            "suppress": tuple(arguments.texts("suppress", self.suppress)),
+            "forbid": tuple(forbid),
+            "first": arguments.whole_number("first", self.first),
+            "mbr": arguments.flag("mbr", self.mbr),
+            "constraint_sizes": tuple(self.constraint_sizes),
+            "masks": tuple(self.masks),
+        }
+        arguments.check_optional("sampling", self.sampling, Sampling, "Sampling(temperature=0.8)")
+        arguments.check_optional(
+            "terminology",
+            self.terminology,
+            Terminology,
+            "make one with Terminology.of or Terminology.read",
+        )
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LineOptions:
+    """What is wanted of one line's translation."""
+
+    prefix: str = ""  # that it begins with
+    forbid: Sequence[str] = ()  # phrases that its text may not have
+    constraints: Sequence[str] = ()  # phrases that its text must have
+
+
+def options_of(wanted: Mapping[str, Any], count: int) -> tuple[SearchOptions, list[LineOptions]]:
+    """The arguments of `Translator.translate` for `count` lines, checked. Raises TypeError for
+    arguments of another type or name, and ValueError for lists of another length."""
+    unknown = wanted.keys() - Wanted.__annotations__.keys()
+    if unknown:
+        raise TypeError(f"translate() got an unexpected keyword argument {min(unknown)!r}")
+    own_fields = {"prefixes", "forbid_each", "constraints"}
+    options = SearchOptions(
+        **{name: value for name, value in wanted.items() if name not in own_fields}
+    )
+    lines = zip(
+        arguments.prefixes(wanted.get("prefixes"), count),
+        arguments.phrases("forbid_each", wanted.get("forbid_each"), count),
+        arguments.phrases("constraints", wanted.get("constraints"), count),
+        strict=True,
+    )
+    return options, [
+        LineOptions(prefix=prefix, forbid=tuple(forbid), constraints=tuple(constraints))
+        for prefix, forbid, constraints in lines
+    ]

@@ -1,0 +1,164 @@
+"""From lines and what is wanted of their translations to the sources of a search."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool
+
+from flaxformer_mt.data.normalization import is_blank
+from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies
+from flaxformer_mt.decoding.masks.forbidden import Forbidden, continues_word, forbidden
+from flaxformer_mt.decoding.masks.source import Source
+from flaxformer_mt.decoding.masks.superstrings import Phrase
+from flaxformer_mt.decoding.masks.terminology import required
+from flaxformer_mt.decoding.options import LineOptions, SearchOptions
+from flaxformer_mt.decoding.text.segments import (
+    DecodingError,
+    LineError,
+    OverlongError,
+    Piece,
+    check_prefix,
+    check_unicode,
+    describe_overlong,
+    encode,
+    source_pieces,
+    types_of,
+)
+from flaxformer_mt.parsing.linearization import tokens_of
+
+
+class PreparedLine(NamedTuple):
+    """A line in pieces that fit the model; a blank one has none."""
+
+    pieces: Sequence[Piece]
+    sources: Sequence[Source]  # one per piece
+
+
+class Spelled(NamedTuple):
+    """What is wanted of all lines, in the target vocabulary."""
+
+    suppressed: tuple[int, ...]  # types that are never generated
+    forbidden: Forbidden | None  # phrases that no line may have
+    # Which types continue a word; None if there are no constraints and no terms.
+    continues: Bool[np.ndarray, " vocab"] | None
+
+
+@dataclasses.dataclass(frozen=True)
+class SourcePreparer:
+    """Prepares lines for a model that takes `max_length` tokens of either side."""
+
+    vocabularies: Vocabularies
+    max_length: int
+    language: str  # of the sources: where their sentences end
+    trees: bool = False  # outputs are trees and not text
+
+    def spell(self, options: SearchOptions, wanted: Sequence[LineOptions]) -> Spelled:
+        """All that can be checked without the lines is checked: a term that can't be spelled is an
+        error before the first line that has it."""
+        for of_line in wanted:
+            check_unicode((*of_line.forbid, *of_line.constraints))
+        check_unicode((*options.suppress, *options.forbid))
+        if self.trees and (options.forbid or any(of_line.forbid for of_line in wanted)):
+            raise DecodingError("forbidden phrases need text, but decoding.outputs is trees")
+
+        tgt = self.vocabularies.tgt
+        suppressed = (UNK, *types_of(options.suppress, tgt))
+        never = tuple(options.forbid)
+        if options.terminology is not None:
+            options.terminology.check(
+                tgt, suppressed=suppressed, longest=self.max_length, never=never
+            )
+        constrained = options.terminology is not None or any(
+            of_line.constraints for of_line in wanted
+        )
+        return Spelled(
+            suppressed=suppressed,
+            forbidden=forbidden(never, tgt) if never else None,
+            continues=continues_word(tgt) if constrained else None,
+        )
+
+    def prepare(
+        self,
+        lines: Sequence[str],
+        options: SearchOptions,
+        wanted: Sequence[LineOptions],
+        spelled: Spelled,
+    ) -> list[PreparedLine]:
+        """Each line cut into pieces that fit, and what the search needs of each piece. Raises
+        LineError, and OverlongError for a line that doesn't fit if these are refused."""
+        prepared = []
+        encoded = encode(self.vocabularies.src, lines)
+        for number, (line, tokens, of_line) in enumerate(zip(lines, encoded, wanted, strict=True)):
+            if options.overlong == "refuse" and len(tokens) >= self.max_length:
+                if not is_blank(line):
+                    why = describe_overlong(self.max_length, source=tokens)
+                    raise OverlongError(number, why, splits=True)
+            pieces, of_pieces = self.parts(line, tokens)
+            # A blank line's translation is blank whatever is wanted of it.
+            sources: list[Source] = []
+            if pieces:
+                try:
+                    sources = self._sources(
+                        options.first + number, pieces, of_pieces, options, of_line, spelled
+                    )
+                except DecodingError as error:
+                    raise LineError(number, str(error)) from None
+            prepared.append(PreparedLine(pieces, sources))
+        return prepared
+
+    def parts(self, line: str, tokens: list[int]) -> tuple[list[Piece], list[list[int]]]:
+        """The pieces that a line is translated in, and their tokens; none for a blank line."""
+        if not tokens or is_blank(line):
+            return [], []
+        if len(tokens) < self.max_length:
+            return [Piece(line, "")], [tokens]
+        return source_pieces(line, self.vocabularies.src, self.max_length, self.language)[1:]
+
+    def _sources(
+        self,
+        line_number: int,
+        pieces: Sequence[Piece],
+        of_pieces: Sequence[Sequence[int]],
+        options: SearchOptions,
+        wanted: LineOptions,
+        spelled: Spelled,
+    ) -> list[Source]:
+        """What the search needs of each piece of a line."""
+        if wanted.constraints and len(pieces) > 1:
+            raise DecodingError(
+                "is translated in parts, but its constraints apply to a whole translation"
+            )
+        tgt = self.vocabularies.tgt
+        prefix: Sequence[int] = ()
+        if wanted.prefix:
+            (prefix,) = encode(tgt, [wanted.prefix])
+            check_prefix(wanted.prefix, prefix, tgt, suppressed=spelled.suppressed)
+
+        automata = [] if spelled.forbidden is None else [spelled.forbidden]
+        if wanted.forbid:
+            automata.append(forbidden(tuple(wanted.forbid), tgt))
+        sources = []
+        for place, (piece, tokens) in enumerate(zip(pieces, of_pieces, strict=True)):
+            phrases: Sequence[Phrase] = ()
+            if wanted.constraints or options.terminology is not None:
+                phrases = required(
+                    wanted.constraints,
+                    options.terminology,
+                    piece.text,
+                    tgt,
+                    suppressed=spelled.suppressed,
+                )
+            source = Source(
+                [*tokens, EOS],
+                number=(line_number, place),
+                prefix=() if place else prefix,
+                words=len(tokens_of(piece.text)) if self.trees else 0,
+                forbidden=automata,
+                phrases=phrases,
+            )
+            sources.append(source)
+        return sources

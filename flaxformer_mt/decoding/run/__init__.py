@@ -1,0 +1,1 @@
+"""Batches of sources on devices: their shapes, arrays, programs and schedules."""

@@ -1,0 +1,185 @@
+"""The host arrays of a batch: its sources, and what each is searched with."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from flaxformer_mt.data.vocabulary import PAD
+from flaxformer_mt.decoding.masks.base import MaskArrays
+from flaxformer_mt.decoding.masks.forbidden import ForbiddenPhrases
+from flaxformer_mt.decoding.masks.phrases import Phrases, arranged, in_larger_arrays, none_of
+from flaxformer_mt.decoding.masks.source import Source
+from flaxformer_mt.decoding.run.checks import takes_phrases
+from flaxformer_mt.decoding.run.sizes import power_of_two_at_least
+from flaxformer_mt.decoding.search.sampling import SEED_WORDS, seed_words
+from flaxformer_mt.decoding.search.settings import FORBIDDEN, Rules
+from flaxformer_mt.decoding.search.state import SearchRows
+from flaxformer_mt.decoding.text.limits import OutputLimits
+from flaxformer_mt.decoding.text.segments import DecodingError
+
+Continues = Bool[np.ndarray, " vocab"]
+Types = Int[np.ndarray, " kept"]
+
+
+@dataclasses.dataclass(frozen=True)
+class ConstraintSizes:
+    """Sizes of a batch's arrays of required and forbidden phrases, which are compiled in."""
+
+    phrases: int  # of a sentence
+    tokens: int  # of a phrase
+    states: int  # of the table of forbidden phrases
+
+
+class BatchArrays(NamedTuple):
+    """What a search begins with."""
+
+    src: Any  # token ids [rows, src_length]
+    src_lengths: Any  # [rows]
+    rows: SearchRows
+
+
+class FilledBatch(NamedTuple):
+    """A batch's arrays, and what all its rows share; as `SearchNumbers` has it."""
+
+    arrays: BatchArrays
+    masks: tuple[Any, ...]
+    continues: Continues | None
+
+
+def padding(rows: int, src_length: int, *, prefix: int = 0, masks: int = 0) -> BatchArrays:
+    """Host arrays of an empty batch, to be filled in, with room for `prefix` tokens of a prefix and
+    the arrays of as many `masks`, which ban nothing."""
+    search_rows: Any = (
+        np.zeros(rows, np.int32),
+        np.full((rows, prefix), PAD, np.int32),
+        np.zeros((rows, SEED_WORDS), np.uint32),
+        (None,) * masks,
+    )
+    src = np.full((rows, src_length), PAD, np.int32)
+    return BatchArrays(src, np.zeros(rows, np.int32), SearchRows(*search_rows))
+
+
+class Constraints(NamedTuple):
+    """What a batch's outputs must and must not have, as host arrays."""
+
+    masks: Sequence[MaskArrays | None]  # of `Rules.masks`
+    phrases: Phrases | None
+    continues: Continues | None  # with phrases: which of the search's types don't begin a word
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether sources have neither required nor forbidden phrases."""
+        return self.phrases is None and self._forbidden is None
+
+    @property
+    def _forbidden(self) -> MaskArrays | None:
+        return self.masks[FORBIDDEN]
+
+    def fit(self, sizes: ConstraintSizes) -> bool:
+        """Whether arrays of these sizes have room for them."""
+        count, tokens = (0, 0) if self.phrases is None else self.phrases.tokens.shape[1:]
+        states = 0 if self._forbidden is None else len(self._forbidden.shared)
+        return count <= sizes.phrases and tokens <= sizes.tokens and states <= sizes.states
+
+    def joined(self, arrays: BatchArrays) -> FilledBatch:
+        """With these, the arrays of a batch."""
+        by_row = tuple(None if mask is None else mask.rows for mask in self.masks)
+        shared = tuple(None if mask is None else mask.shared for mask in self.masks)
+        rows = arrays.rows._replace(masks=by_row, phrases=self.phrases)
+        return FilledBatch(arrays._replace(rows=rows), shared, self.continues)
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchFiller:
+    """Fills in batches' arrays; phrases take the first of `sizes` that has room for them, or, with
+    none, as much as they need."""
+
+    rules: Rules
+    limits: OutputLimits
+    seed: int  # of sampling
+    sizes: Sequence[ConstraintSizes] = ()
+
+    def fill(
+        self,
+        sources: Sequence[Source],
+        types: Types,
+        shape: tuple[int, int],
+        continues: Continues | None,
+    ) -> FilledBatch:
+        """The arrays of a batch of `shape` (rows, source length), in the search's own ids of the
+        `types`. Raises TooManyForbidden, and DecodingError for phrases without room."""
+        widest = max(len(source.prefix) for source in sources)
+        width = power_of_two_at_least(widest) if widest else 0  # compiled in: few of them
+        src, src_lengths, rows = padding(*shape, prefix=width)
+        for row, source in enumerate(sources):
+            length = len(source.tokens)
+            src_lengths[row] = length
+            src[row, :length] = source.tokens
+            rows.limits[row] = self.limits.of(length)
+            rows.prefix[row, : len(source.prefix)] = np.searchsorted(types, source.prefix)
+            rows.seeds[row] = seed_words(self.seed, *source.number)
+
+        masks = [mask.arrays(sources, types, shape) for mask in self.rules.masks]
+        constraints = Constraints(masks, None, None)
+        if continues is not None and any(source.phrases for source in sources):
+            phrases = arranged([source.phrases for source in sources], types, shape[0], continues)
+            constraints = Constraints(masks, phrases, continues[types])
+        if self.sizes and not constraints.is_empty:
+            constraints = self._in_first_sizes(constraints, len(types), shape)
+        return constraints.joined(BatchArrays(src, src_lengths, rows))
+
+    def empty(
+        self, shape: tuple[int, int], types: int, sizes: ConstraintSizes | None = None
+    ) -> FilledBatch:
+        """The arrays of a batch of padding, with room for constraints if these have `sizes`."""
+        every_type = np.arange(types)
+        masks = [mask.arrays((), every_type, shape) for mask in self.rules.masks]
+        constraints = Constraints(masks, None, None)
+        if sizes is not None:
+            constraints = self._in_sizes(constraints, sizes, types, shape)
+        return constraints.joined(padding(*shape))
+
+    def _in_first_sizes(
+        self, constraints: Constraints, types: int, shape: tuple[int, int]
+    ) -> Constraints:
+        """The constraints in the first of the sizes that has room for them."""
+        for sizes in self.sizes:
+            if constraints.fit(sizes):
+                return self._in_sizes(constraints, sizes, types, shape)
+        raise DecodingError(
+            f"a sentence takes at most {sizes.phrases} required phrases of {sizes.tokens} tokens "
+            f"and about {sizes.states:,} letters of forbidden phrases: give it fewer or shorter "
+            "ones"
+        )
+
+    def _in_sizes(
+        self,
+        constraints: Constraints,
+        sizes: ConstraintSizes,
+        types: int,
+        shape: tuple[int, int],
+    ) -> Constraints:
+        """The constraints in arrays of these sizes; without required phrases if the search has
+        something that these don't work with."""
+        masks = [
+            mask.in_states(arrays, sizes.states, types, shape)
+            if isinstance(mask, ForbiddenPhrases)
+            else arrays
+            for mask, arrays in zip(self.rules.masks, constraints.masks, strict=True)
+        ]
+        if not takes_phrases(self.rules):
+            return Constraints(masks, None, None)
+
+        continues, phrases = constraints.continues, constraints.phrases
+        if continues is None:
+            continues = np.zeros(types, bool)
+        if phrases is None:
+            phrases = none_of(shape[0], sizes.phrases, sizes.tokens, continues)
+        else:
+            phrases = in_larger_arrays(phrases, sizes.phrases, sizes.tokens, continues)
+        return Constraints(masks, phrases, continues)

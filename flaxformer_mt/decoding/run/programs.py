@@ -1,0 +1,377 @@
+"""The compiled programs of a search: begin, advance, and change a batch's shape."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+from jax.stages import Lowered
+from jaxtyping import Array, Int
+
+from flaxformer_mt.config import DecodingConfig
+from flaxformer_mt.decoding.run.arrays import BatchArrays, padding
+from flaxformer_mt.decoding.run.sizes import blocks_of, is_small, parts_of
+from flaxformer_mt.decoding.search import state as search_state, step as search_step
+from flaxformer_mt.decoding.search.settings import Rules, SearchNumbers, rules_for
+from flaxformer_mt.decoding.search.state import SearchRows, State
+from flaxformer_mt.decoding.search.step import Step
+from flaxformer_mt.decoding.text.limits import output_limit
+from flaxformer_mt.decoding.top_k import take
+from flaxformer_mt.model import Transformer
+from flaxformer_mt.model.embedding import CHUNK
+from flaxformer_mt.model.transformer import grown
+from flaxformer_mt.parallel.mesh import on_mesh, place_batch, whole_on
+
+Params = tuple[Any, ...]  # a tree under "params" for each of the models
+Models = tuple[Transformer, ...]  # several: an ensemble
+Group = TypeVar("Group")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SearchPrograms:
+    """The three programs of a search with fixed models, rules and numbers, on a mesh.
+
+    With `compile_only` they are compiled and not run, and give arrays without values.
+    """
+
+    models: Models
+    params: Params
+    rules: Rules
+    numbers: SearchNumbers
+    mesh: Mesh
+    compile_only: bool = False
+
+    @classmethod
+    def of(
+        cls, models: Models, params: Params, rules: Rules, numbers: SearchNumbers, mesh: Mesh
+    ) -> SearchPrograms:
+        """Of models as they were trained, placed on the mesh and suited to its devices."""
+        models, params = suited(models, whole_on(params, mesh), mesh.devices.flat[0].platform)
+        return cls(models, params, rules, numbers, mesh)
+
+    @functools.cached_property
+    def is_small(self) -> bool:
+        """As `sizes.is_small`."""
+        return is_small(self.params, self.mesh)
+
+    @functools.cached_property
+    def parts(self) -> int:
+        """How many parts, one per device, a batch's rows are split into."""
+        return parts_of(self.mesh)
+
+    @property
+    def target_types(self) -> int:
+        """The types among which the models choose."""
+        return self.models[0].tgt_vocab_size
+
+    def with_numbers(self, **changes: Any) -> SearchPrograms:
+        """The same with other numbers, given as host arrays."""
+        placed = {name: whole_on(arrays, self.mesh) for name, arrays in changes.items()}
+        return dataclasses.replace(self, numbers=self.numbers._replace(**placed))
+
+    def begin(self, batch: BatchArrays, *, length: int, room: int) -> State:
+        """The state before the first step, for outputs of at most `length` tokens, with a cache for
+        the first `room`."""
+        on_one_cpu = self.mesh.size == 1 and self.mesh.devices.flat[0].platform == "cpu"
+        blocks = blocks_of(*batch.src.shape) if on_one_cpu else 1
+        with on_mesh(self.mesh):
+            return self._program(begin_search)(
+                self.params,
+                *place_batch(batch, self.mesh),
+                models=self.models,
+                rules=self.rules,
+                length=length,
+                room=room,
+                blocks=blocks,
+            )
+
+    def advance(self, state: State, until: int, leave_at: int = 0, stride: int = 1) -> State:
+        """The state some steps later: as `search.step.advance`."""
+        if self.is_small:  # however a state is placed, it needs the same program
+            state = whole_on(state, self.mesh)
+        with on_mesh(self.mesh):
+            return self._program(advance_search)(
+                self.params,
+                state,
+                self.numbers,
+                np.int32(until),
+                np.int32(leave_at),
+                np.int32(stride),
+                models=self.models,
+                rules=self.rules,
+                parts=self.parts,
+            )
+
+    def reshape(self, state: State, rows: np.ndarray, room: int) -> State:
+        """The state with only these rows of each part, [parts, rows], and a cache of `room`."""
+        with on_mesh(self.mesh):
+            placed = place_batch(rows.astype(np.int32), self.mesh)
+            return self._program(reshaped)(state, placed, parts=self.parts, room=room)
+
+    def _program(self, program: Any) -> Callable[..., State]:
+        return compiled(program) if self.compile_only else program
+
+
+def suited(models: Models, params: Params, platform: str) -> tuple[Models, Params]:
+    """The same models, for a TPU with tables padded to whole chunks for `top_candidates`; for a CPU
+    with past keys and values in float32.
+
+    XLA's CPU backend updates no bfloat16 array in place: at every step it would convert all of the
+    cache, which takes a fifth of base's time.
+    """
+    if platform == "cpu":
+        return tuple(model.clone(cache_dtype="float32") for model in models), params
+    if platform != "tpu":
+        return models, params
+    wider, padded = [], []
+    for model, tree in zip(models, params, strict=True):
+        multiple = math.lcm(model.config.vocab_multiple, CHUNK)
+        if multiple == model.config.vocab_multiple:  # a copy would take as much memory again
+            wider.append(model)
+            padded.append(tree)
+            continue
+        config = dataclasses.replace(model.config, vocab_multiple=multiple)
+        wider.append(model.clone(config=config))
+        tables = {
+            name: jnp.pad(leaf, [(0, -len(leaf) % multiple)] + [(0, 0)] * (leaf.ndim - 1))
+            for name, leaf in tree["embedding"].items()
+            if not name.endswith("_positions")
+        }
+        padded.append({**tree, "embedding": {**tree["embedding"], **tables}})
+    return tuple(wider), tuple(padded)
+
+
+def _encoded(model: Transformer, params: Any, *sources: Array, blocks: int) -> Array:
+    """The encoder's output for token ids, segment ids and positions, [rows, src_length]."""
+
+    def encode(block: tuple[Array, ...]) -> Any:
+        src, segment_ids, positions = block
+        return model.apply(
+            {"params": params},
+            src,
+            src_segment_ids=segment_ids,
+            src_positions=positions,
+            deterministic=True,
+            method="encode",
+        )
+
+    if blocks == 1:
+        return encode(sources)
+    cut = tuple(part.reshape(blocks, -1, part.shape[1]) for part in sources)
+    return jax.lax.map(encode, cut).reshape(*sources[0].shape, -1)
+
+
+@functools.partial(jax.jit, static_argnames=("models", "rules", "length", "room", "blocks"))
+def begin_search(
+    params: Params,
+    src: Int[Array, "rows src_length"],
+    src_lengths: Int[Array, " rows"],
+    rows: SearchRows,
+    *,
+    models: Models,
+    rules: Rules,
+    length: int,
+    room: int,
+    blocks: int = 1,
+) -> State:
+    """Encodes the sources, `blocks` equal parts one after another, and begins their searches."""
+    positions = jnp.broadcast_to(jnp.arange(src.shape[1]), src.shape)
+    segment_ids = (positions < src_lengths[:, None]).astype(jnp.int32)
+    caches = []
+    for model, tree in zip(models, params, strict=True):
+        encoded = _encoded(model, tree, src, segment_ids, positions * segment_ids, blocks=blocks)
+        cache = model.apply(
+            {"params": tree},
+            encoded,
+            segment_ids,
+            beams=rules.beam_size,
+            length=room,
+            coverage=rules.coverage,
+            method="start_cache",
+        )
+        caches.append(cache)
+    return _by_rows(search_state.begin(_together(caches), rows, rules, length=length))
+
+
+@functools.partial(
+    jax.jit, static_argnames=("models", "rules", "parts"), donate_argnames=("state",)
+)
+def advance_search(
+    params: Params,
+    state: State,
+    numbers: SearchNumbers,
+    until: Int[Array, ""],
+    leave_at: Int[Array, ""],
+    stride: Int[Array, ""],
+    *,
+    models: Models,
+    rules: Rules,
+    parts: int,
+) -> State:
+    """`search.step.advance` until position `until`, for which the cache has room."""
+    return search_step.advance(
+        step_of(models, params),
+        state,
+        numbers,
+        rules,
+        until=until,
+        parts=parts,
+        leave_at=leave_at,
+        stride=stride,
+    )
+
+
+@functools.partial(jax.jit, static_argnames=("parts", "room"))
+def reshaped(state: State, rows: Int[Array, "parts kept"], *, parts: int, room: int) -> State:
+    """`state` with only these rows of each part, and room for so many positions."""
+
+    def chosen(leaf: Array) -> Array:
+        if leaf.ndim == 0:
+            return leaf
+        # Part by part: where parts are devices, no row moves to another one.
+        split = leaf.reshape(parts, leaf.shape[0] // parts, *leaf.shape[1:])
+        return take(split, rows).reshape(rows.size, *leaf.shape[1:])
+
+    if rows.size != state.stopped.size:
+        state = jax.tree.map(chosen, state)
+    return _by_rows(_with_room(state, room))
+
+
+def compiled(program: Any) -> Callable[..., State]:
+    """One of these three programs, compiled but not run: gives its output without values."""
+
+    def compile_for(*arguments: Any, **settings: Any) -> State:
+        lowered = program.lower(*arguments, **settings)
+        shardings = lowered.compile().output_shardings
+        output: State = jax.tree.map(
+            lambda leaf, sharding: leaf.update(sharding=sharding), lowered.out_info, shardings
+        )
+        return output
+
+    return compile_for
+
+
+def rows_of(state: State, chosen: np.ndarray) -> State:
+    return jax.tree.map(lambda leaf: leaf[chosen] if leaf.ndim else leaf, state)
+
+
+def merged(first: Group, second: Group) -> Group:
+    """Two groups of sentences (numbers and host states) at the same position, as one."""
+
+    def both(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return np.concatenate([a, b]) if a.ndim else a
+
+    together: Group = jax.tree.map(both, first, second)
+    return together
+
+
+def filled(state: State, rows: int, *, room: int) -> State:
+    """The first `rows` rows of a state of host arrays, padded if there are fewer."""
+
+    def fitted(leaf: np.ndarray) -> np.ndarray:
+        if leaf.ndim == 0 or len(leaf) >= rows:
+            return leaf[:rows] if leaf.ndim else leaf
+        return np.concatenate([leaf, np.zeros((rows - len(leaf), *leaf.shape[1:]), leaf.dtype)])
+
+    full: State = jax.tree.map(fitted, state)
+    full.stopped[state.stopped.size :] = True
+    return _with_room(full, room)
+
+
+def _with_room(state: State, room: int) -> State:
+    return state._replace(cache=_together([grown(cache, room) for cache in _apart(state.cache)]))
+
+
+def step_of(models: Models, params: Params) -> Step:
+    """One step of all models: the log of their mean probability, or a single model's logits."""
+
+    def step(tokens: Array, index: Array, cache: Any) -> tuple[Array, Any]:
+        caches, logits = [], []
+        for model, tree, member in zip(models, params, _apart(cache), strict=True):
+            output, member = model.apply(
+                {"params": tree}, tokens, index, member, method="decode_step"
+            )
+            logits.append(output)
+            caches.append(member)
+        if len(models) == 1:
+            return logits[0], _together(caches)
+        # Without the rows that pad tables, whose number may differ between members.
+        types = models[0].tgt_vocab_size
+        log_probs = jnp.stack(
+            [jax.nn.log_softmax(output[..., :types], axis=-1) for output in logits]
+        )  # --> [members, rows, beams, types]
+        mean = jax.nn.logsumexp(log_probs, axis=0) - np.log(len(models))
+        return mean, _together(caches)
+
+    return step
+
+
+def _together(caches: Any) -> Any:
+    return {
+        "beams": tuple(cache["beams"] for cache in caches),
+        "models": tuple(
+            {name: leaf for name, leaf in cache.items() if name != "beams"} for cache in caches
+        ),
+    }
+
+
+def _apart(cache: Any) -> list[Any]:
+    return [
+        {**of_model, "beams": beams}
+        for of_model, beams in zip(cache["models"], cache["beams"], strict=True)
+    ]
+
+
+def _by_rows(state: State) -> State:
+    """Splits everything by rows: what depends on no input would be whole on each device."""
+
+    def split(leaf: Array) -> Array:
+        return nn.with_logical_constraint(leaf, ("batch", *[None] * (leaf.ndim - 1)))
+
+    return jax.tree.map(lambda leaf: split(leaf) if leaf.ndim else leaf, state)
+
+
+def lower_search(
+    params: Mapping[str, Any],
+    model: Transformer,
+    config: DecodingConfig,
+    *,
+    rows: int,
+    src_length: int,
+    length: int | None = None,
+    sharding: jax.sharding.Sharding,
+    platforms: tuple[str, ...] | None = None,
+) -> Lowered:
+    """One batch shape's search as a single program for `sharding`, with outputs of `length` tokens
+    (default: the most that the settings allow).
+
+    `params` may be abstract (`jax.ShapeDtypeStruct`). `platforms`, such as ("cuda",), replace the
+    sharding's own as targets.
+    """
+    length = length or output_limit(config, src_length, model.config.max_length)
+    rules = rules_for(config)
+    device: jax.Device = next(iter(sharding.device_set))
+    target = platforms[0] if platforms else device.platform
+
+    def search(params: Any, numbers: Any, *batch: Any) -> Any:
+        models, placed = suited((model,), (params,), target)
+        static: Any = {"models": models, "rules": rules}
+        state = begin_search(placed, *batch, length=length, room=length, **static)
+        schedule = length, np.int32(0), np.int32(1)  # until, leave_at, stride
+        return advance_search(placed, state, numbers, *schedule, parts=1, **static).finished
+
+    def abstract(leaf: Any) -> Any:
+        return jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf), sharding=sharding)
+
+    unmasked = SearchNumbers(masks=(None,) * len(rules.masks))
+    batch = padding(rows, src_length, masks=len(rules.masks))
+    arguments = jax.tree.map(abstract, (unmasked, *batch))
+    return jax.jit(search).trace(params, *arguments).lower(lowering_platforms=platforms)

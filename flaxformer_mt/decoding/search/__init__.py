@@ -1,0 +1,1 @@
+"""Beam search and sampling over one batch: pure functions that are compiled."""

@@ -1,0 +1,133 @@
+"""What is compiled into a search, and the numbers that change without a compilation."""
+
+import dataclasses
+import functools
+from typing import Any, NamedTuple
+
+from flaxformer_mt.config import DecodingConfig
+from flaxformer_mt.data.vocabulary import UNK
+from flaxformer_mt.decoding.masks.base import Mask
+from flaxformer_mt.decoding.masks.forbidden import ForbiddenPhrases
+from flaxformer_mt.decoding.masks.repeats import NoRepeats
+from flaxformer_mt.decoding.masks.trees import Brackets, TreeShape
+from flaxformer_mt.decoding.search.penalties import length_penalty
+from flaxformer_mt.decoding.search.sampling import Sampling
+
+FORBIDDEN = 0  # the place of `ForbiddenPhrases` among the masks
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Rules:
+    """Raises ValueError for settings that contradict each other."""
+
+    beam_size: int  # hypotheses kept at each step; 1 is greedy
+    n_best: int = 1
+    spare: int = 0  # finished hypotheses kept besides, for those whose text is another's
+    suppress: tuple[int, ...] = ()  # never generated, as padding and the begin mark
+    ends_among: int = 0  # only the likeliest so many continuations end a hypothesis (0: any)
+    patience: int = 0  # so many ended hypotheses are enough for a group (0: no number is)
+    groups: int = 1  # of hypotheses, which shun one another's tokens: diverse beam search
+    coverage: bool = False  # hypotheses that leave parts of the source unattended score lower
+    no_repeat: int = 0  # no sequence of this many tokens occurs twice in an output (0: any may)
+    sample: bool = False  # draw each hypothesis from the model instead of searching
+    top_k: int = 0  # of the likeliest k tokens (0: of all)
+    trees: Brackets | None = None  # outputs are trees over the words of the source
+    added_masks: tuple[Mask, ...] = ()  # the caller's own
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.n_best <= self.beam_size:
+            raise ValueError(f"n_best = {self.n_best} must be 1 to beam_size = {self.beam_size}")
+        if self.groups < 1 or self.beam_size % self.groups:
+            raise ValueError(
+                f"beam_size = {self.beam_size} must be divisible by {self.groups} groups"
+            )
+        if self.no_repeat < 0:
+            raise ValueError(f"no_repeat = {self.no_repeat} must be at least 0")
+
+    @property
+    def slots(self) -> int:
+        """Finished hypotheses kept: in each group as many as it can have of `n_best` and `spare`,
+        since groups may come to the same output."""
+        return min(self.n_best + self.spare, self.width) * self.groups
+
+    @property
+    def width(self) -> int:
+        """Hypotheses of a group."""
+        return self.beam_size // self.groups
+
+    @property
+    def candidates(self) -> int:
+        """Continuations that a group looks at in each step: as many again as it keeps, since those
+        that end leave it. A group of one hypothesis needs one."""
+        return 1 if self.width == 1 else 2 * self.width
+
+    @functools.cached_property
+    def masks(self) -> tuple[Mask, ...]:
+        """Why some types may not come next; a batch's arrays have their order, in which that of
+        forbidden phrases is the first."""
+        masks: list[Mask] = [ForbiddenPhrases(self.suppress)]
+        if self.no_repeat:
+            masks.append(NoRepeats(self.no_repeat))
+        if self.trees is not None:
+            masks.append(TreeShape(self.trees))
+        return (*masks, *self.added_masks)
+
+
+class SearchNumbers(NamedTuple):
+    """Numbers and tables that change without a compilation."""
+
+    alpha: Any = 0.6  # of the length penalty
+    average: Any = False  # the penalty is |Y|^alpha instead
+    beta: Any = 0.0  # of the coverage penalty
+    diversity: Any = 0.0  # between groups
+    temperature: Any = 1.0  # of sampling
+    top_p: Any = 1.0
+    masks: tuple[Any, ...] = ()  # `MaskArrays.shared` of each of `Rules.masks`
+    continues: Any = None  # with phrases that must occur: the types that don't begin a word
+
+    def penalty(self, length: Any) -> Any:
+        """The length penalty of outputs of `length` tokens."""
+        return length_penalty(length, self.alpha, average=self.average)
+
+
+def rules_for(
+    config: DecodingConfig,
+    *,
+    n_best: int = 1,
+    spare: int = 0,
+    suppress: tuple[int, ...] = (UNK,),
+    sampling: Sampling | None = None,
+    trees: Brackets | None = None,
+    masks: tuple[Mask, ...] = (),
+) -> Rules:
+    """The rules of a search with these settings."""
+    groups = 1 if sampling else config.diverse_groups  # draws differ by themselves
+    width = config.beam_size // groups
+    ended = max(round(config.patience * width), min(n_best, width))
+    return Rules(
+        beam_size=config.beam_size,
+        n_best=n_best,
+        spare=spare,
+        suppress=suppress,
+        ends_among=width if config.ends_among == "beam" else 0,
+        patience=ended if config.patience and not sampling else 0,
+        groups=groups,
+        coverage=config.coverage_penalty > 0,
+        no_repeat=config.no_repeat_ngram,
+        sample=sampling is not None,
+        top_k=0 if sampling is None else sampling.top_k,
+        trees=trees,
+        added_masks=masks,
+    )
+
+
+def numbers_for(config: DecodingConfig, sampling: Sampling) -> SearchNumbers:
+    """The numbers of a search with these settings."""
+    return SearchNumbers(
+        alpha=config.length_penalty,
+        average=config.length_norm == "average",
+        beta=config.coverage_penalty,
+        diversity=config.diversity,
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+    )

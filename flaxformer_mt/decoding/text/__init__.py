@@ -1,0 +1,1 @@
+"""Lines as pieces that fit the model, and translations as lines again."""

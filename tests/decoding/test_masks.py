@@ -1,0 +1,84 @@
+"""Masks as a caller adds them: one file, handed to `translate`."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from flaxformer_mt.data import shortlist, vocabulary
+from flaxformer_mt.data.shortlist import Shortlist
+from flaxformer_mt.decoding.run import shortlists
+from flaxformer_mt.decoding.text.segments import DecodingError
+from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.model.transformer import Transformer
+from tests.decoding.no_digits import NoDigits
+from tests.decoding.runs import config, parameters
+
+PAIRS = [
+    ("in 1984 he had 7 dogs and 12 cats", "1984 hatte er 7 hunde und 12 katzen"),
+    ("page 56 has 90 lines", "seite 56 hat 90 zeilen"),
+    ("we met 3 of the 20 people", "wir trafen 3 der 20 leute"),
+]
+LINES = [source for source, _ in PAIRS]
+
+
+@pytest.fixture(scope="module")
+def numbering():
+    """A model that writes digits: the rows of their types are the longest."""
+    settings = config()
+    small = dataclasses.replace(settings.data.vocabulary, size=60)
+    vocabularies = vocabulary.train_pair(PAIRS * 5, small)
+    model = Transformer(settings.model, vocabularies.src.size, vocabularies.tgt.size)
+    params = parameters(model, 1)
+    table = params["embedding"]["shared"]
+    digits = np.isin(np.arange(len(table)), NoDigits.of(vocabularies.tgt).types)
+    louder = jax.numpy.where(digits[:, None], 4 * table, table)
+    params = {**params, "embedding": {**params["embedding"], "shared": louder}}
+    return Translator(params, model, vocabularies, settings.decoding)
+
+
+def has_digit(translations) -> list[bool]:
+    return [any(map(str.isdigit, translation.text)) for translation in translations]
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_a_mask_bans_its_types_whatever_the_model_expects(numbering, beam):
+    translator = numbering.with_config(beam_size=beam)
+    mask = NoDigits.of(numbering.vocabularies.tgt)
+    assert all(has_digit(translator.translate(LINES)))
+    assert not any(has_digit(translator.translate(LINES, masks=[mask])))
+
+
+def test_a_mask_holds_among_a_shortlist_s_types(numbering, monkeypatch):
+    monkeypatch.setattr(shortlists, "LEAST_TYPES", 32)
+    monkeypatch.setattr(shortlist, "FREQUENT", 1)
+    types = numbering.vocabularies.tgt.size
+    known = Shortlist(np.full((types, 1), 5), np.arange(types)[::-1], "")
+    shortened = Translator(
+        numbering.params,
+        numbering.model,
+        numbering.vocabularies,
+        numbering.config,
+        shortlist=known,
+    )
+    mask = NoDigits.of(numbering.vocabularies.tgt)
+    assert any(has_digit(shortened.translate(LINES)))
+    assert not any(has_digit(shortened.translate(LINES, masks=[mask])))
+
+
+def test_a_mask_is_beside_the_others(numbering):
+    mask = NoDigits.of(numbering.vocabularies.tgt)
+    translator = numbering.with_config(no_repeat_ngram=1, max_extra_tokens=16)
+    (translation,) = translator.translate(
+        LINES[1:2], masks=[mask], constraints=[[]], forbid=["seite"]
+    )
+    assert not has_digit([translation])[0]
+    assert "seite" not in translation.text.split()
+    assert len(set(translation.tokens)) == len(translation.tokens)
+
+
+def test_masks_that_ban_everything_leave_the_end_mark(numbering):
+    every = NoDigits(tuple(range(numbering.vocabularies.tgt.size)))
+    with pytest.raises(DecodingError, match="not finite"):
+        numbering.translate(LINES[:1], masks=[dataclasses.replace(every)])
