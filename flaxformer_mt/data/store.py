@@ -74,7 +74,7 @@ def _tokens_of(*arrays: np.ndarray | tuple[str, str]) -> Tokens:
     )
 
 
-class Sentences:
+class StoredSentences:
     """One side of a split: its shards as one sequence."""
 
     def __init__(self, shards: Sequence[Tokens]) -> None:
@@ -141,7 +141,7 @@ class TokenPairs:
         *,
         digest: str = "",
     ) -> None:
-        self.sides = {"src": Sentences(src), "tgt": Sentences(tgt)}
+        self.sides = {"src": StoredSentences(src), "tgt": StoredSentences(tgt)}
         if [*map(len, src)] != [*map(len, tgt)]:
             sizes = [f"{len(self.sides[side]):,}" for side in SIDES]
             raise StoreError(f"{sizes[0]} source but {sizes[1]} target sentences")
