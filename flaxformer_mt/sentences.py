@@ -44,7 +44,7 @@ _TIBETAN_HEAD = re.compile(rf"[\u0f01-\u0f0a{_TIBETAN}\s]*+")
 
 
 @dataclasses.dataclass(frozen=True)
-class Sentences:
+class SplitText:
     """A text as sentences with what is around them: `glue[0]` before the first, and so on.
 
     `glue` has one entry more than `texts`, of white space only; sentences have no outer blanks and
@@ -62,7 +62,7 @@ class Sentences:
 
 def split_sentences(
     text: str, language: str, *, at_marks: bool = True, any_case: bool = False
-) -> Sentences:
+) -> SplitText:
     """Cuts at line breaks and, `at_marks`, at sentence ends; if in doubt it doesn't cut.
 
     `language` is the text's, a code as in `data.src_lang` ("": unknown). A sentence begins with no
@@ -89,7 +89,7 @@ def split_sentences(
             glue[-1] += part
         glue[-1] += text[end:begin]
         start = begin
-    return Sentences(tuple(texts), tuple(glue))
+    return SplitText(tuple(texts), tuple(glue))
 
 
 def sentence_ends(text: str, language: str, *, any_case: bool = False) -> list[int]:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int32, Int64, Integer
 
-from flaxformer_mt.data.order import Part
+from flaxformer_mt.data.order import StoredCorpus
 from flaxformer_mt.errors import UserError
 from flaxformer_mt.files.reading import explained, parse_json, read_file, regular_size
 
@@ -137,7 +137,7 @@ class TokenPairs:
         self,
         src: Sequence[Tokens],
         tgt: Sequence[Tokens],
-        parts: Sequence[Part] = (),
+        parts: Sequence[StoredCorpus] = (),
         *,
         digest: str = "",
     ) -> None:
@@ -145,7 +145,7 @@ class TokenPairs:
         if [*map(len, src)] != [*map(len, tgt)]:
             sizes = [f"{len(self.sides[side]):,}" for side in SIDES]
             raise StoreError(f"{sizes[0]} source but {sizes[1]} target sentences")
-        self.parts = tuple(parts) or (Part("", 0, len(self)),)  # the corpora of the pairs
+        self.parts = tuple(parts) or (StoredCorpus("", 0, len(self)),)  # the corpora of the pairs
         self.digest = digest  # of an open store's pairs; empty for pairs in memory
 
     def __len__(self) -> int:
@@ -249,7 +249,7 @@ def _open_split(
     parts, first = [], 0
     for corpus in () if first_format else index["corpora"][split]:
         if corpus["pairs"]:
-            parts.append(Part(corpus["name"], first, corpus["pairs"], corpus["weight"]))
+            parts.append(StoredCorpus(corpus["name"], first, corpus["pairs"], corpus["weight"]))
             first += corpus["pairs"]
     if index["dtype"] not in DTYPES:
         raise ValueError(f"dtype is {index['dtype']!r}, not one of {', '.join(DTYPES)}")

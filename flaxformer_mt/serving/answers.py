@@ -10,7 +10,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from starlette.responses import Response
 
 from flaxformer_mt import __version__
-from flaxformer_mt.sentences import Sentences
+from flaxformer_mt.sentences import SplitText
 from flaxformer_mt.serving.engine import Attended, Translated
 from flaxformer_mt.serving.requests import (
     JSON,
@@ -179,7 +179,7 @@ def _sentence(asked: TranslateRequest, found: Translated) -> Sentence:
     return sentence
 
 
-def _joined(text: Sentences, found: Sequence[Translated], rank: int) -> str:
+def _joined(text: SplitText, found: Sequence[Translated], rank: int) -> str:
     """The n-th alternative joins each sentence's n-th, or its last."""
     hypotheses = [each.translation.hypotheses for each in found]
     return text.joined([each[min(rank, len(each) - 1)].text for each in hypotheses])

@@ -5,14 +5,14 @@ import re
 from collections.abc import Collection
 
 from flaxformer_mt.decoding.segments import split_to_fit
-from flaxformer_mt.sentences import Sentences, split_sentences
+from flaxformer_mt.sentences import SplitText, split_sentences
 
 LONGEST = 1000  # characters: about what models take at once
 _CODE = re.compile(r">>[^<>\s]+<<")
 
 
 @dataclasses.dataclass(frozen=True)
-class CodedSentences(Sentences):
+class CodedSentences(SplitText):
     """`codes` are what the model reads before each sentence."""
 
     codes: tuple[str, ...]

@@ -18,7 +18,7 @@ from flaxformer_mt.data.corpus.pairs import (
     NO_TEXT,
     CorpusError,
     NoText,
-    Source,
+    PairSource,
 )
 from flaxformer_mt.data.corpus.paths import AnyPath
 from flaxformer_mt.files import hub
@@ -100,7 +100,7 @@ _ROWS = 4096  # taken from a file at a time
 _BUFFER = 1 << 20  # bytes of each column; otherwise a group of rows is read whole
 
 
-def open_files(corpus: CorpusConfig, folder: str, key: str, *, fetch: bool) -> Source:
+def open_files(corpus: CorpusConfig, folder: str, key: str, *, fetch: bool) -> PairSource:
     """The files of a corpus of kind `hf`, of the hub only earlier ones without `fetch`."""
     if corpus.path.startswith(HUB):
         asked = re.fullmatch("([^/]+/[^/]+)/(.+)", corpus.path.removeprefix(HUB))
@@ -122,7 +122,7 @@ def open_files(corpus: CorpusConfig, folder: str, key: str, *, fetch: bool) -> S
     files = {f"path[{number}]": path for number, path in enumerate(found)}
     keys = corpus.src, corpus.tgt
     parts = tuple(functools.partial(_rows, path, keys) for path in found)
-    return Source(files, corpus.path, parts, _sound)
+    return PairSource(files, corpus.path, parts, _sound)
 
 
 def _sound(pair: tuple[bytes | NoText, bytes | NoText]) -> tuple[bytes, bytes]:

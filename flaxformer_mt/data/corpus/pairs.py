@@ -96,7 +96,7 @@ class Drops:
 
 
 @dataclasses.dataclass(frozen=True)
-class Source:
+class PairSource:
     """A corpus that was found, and can be read and pickled.
 
     With a `tag`, that token joins each source once filters have seen it (`tagged`; Caswell et al.

@@ -43,7 +43,7 @@ _XZ_BLOCK = 1 << 16
 LONGEST = 1 << 26  # bytes of a line; a longer one isn't text
 
 
-class Place(NamedTuple):
+class LinePlace(NamedTuple):
     """Where a plain file is read from: line `first`, counted from 0, of the file as `stamp` has it.
 
     `line_ends` of the lines before it end before byte `offset`, where reading begins.
@@ -55,11 +55,11 @@ class Place(NamedTuple):
     stamp: tuple[int, int] | None = None
 
 
-START = Place()
+START = LinePlace()
 
 
 def aligned(
-    src: AnyPath, tgt: AnyPath, src_place: Place = START, tgt_place: Place = START
+    src: AnyPath, tgt: AnyPath, src_place: LinePlace = START, tgt_place: LinePlace = START
 ) -> Iterator[tuple[bytes, bytes]]:
     """The lines of two files side by side. Raises CorpusError if one file has more."""
     try:
@@ -78,7 +78,7 @@ def tab_separated(line: bytes) -> tuple[bytes, bytes]:
     return src, others[0]
 
 
-def lines(path: AnyPath, place: Place = START) -> Iterator[bytes]:
+def lines(path: AnyPath, place: LinePlace = START) -> Iterator[bytes]:
     """The file's lines without their ends, "\\n" or "\\r\\n". Raises CorpusError."""
     read = itertools.chain.from_iterable(_blocks(path, place))
     return itertools.islice(read, place.first - place.line_ends, None)
@@ -113,7 +113,7 @@ def require_stamp(path: AnyPath, stamp: tuple[int, int]) -> None:
         raise CorpusError(f"{path}: is missing or different on a machine of the cluster")
 
 
-def _blocks(path: AnyPath, place: Place) -> Iterator[list[bytes]]:
+def _blocks(path: AnyPath, place: LinePlace) -> Iterator[list[bytes]]:
     count = place.line_ends
     begun = bytearray()  # the line that the next block continues
     try:

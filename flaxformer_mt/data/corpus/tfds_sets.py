@@ -23,7 +23,7 @@ import numpy as np
 from flaxformer_mt.config import CorpusConfig
 from flaxformer_mt.data.corpus import paths, shards
 from flaxformer_mt.data.corpus.keyed_records import trimmed
-from flaxformer_mt.data.corpus.pairs import NO_TEXT, CorpusError, NoText, Source
+from flaxformer_mt.data.corpus.pairs import NO_TEXT, CorpusError, NoText, PairSource
 from flaxformer_mt.data.corpus.paths import AnyPath
 
 DEFAULT_DATA_DIR = "~/tensorflow_datasets"
@@ -31,7 +31,7 @@ _CONNECT_SECONDS = 10
 _NOT_FETCHED = Path("/not-fetched")
 
 
-def open_set(corpus: CorpusConfig, folder: str, key: str, *, fetch: bool) -> Source:
+def open_set(corpus: CorpusConfig, folder: str, key: str, *, fetch: bool) -> PairSource:
     """The split and direction that a corpus of kind `tfds` names. Raises CorpusError.
 
     `corpus.path` is a set in `data_dir`, made from archives with `fetch`, or a prepared folder.
@@ -54,7 +54,7 @@ def open_set(corpus: CorpusConfig, folder: str, key: str, *, fetch: bool) -> Sou
         raise CorpusError(f"{key}.path: {name} is stored as {file_format}: prepare it as {known}")
     parts = _parts(builder, corpus.split, key)
     files = dict.fromkeys(path for path, _, _ in parts)
-    return Source(
+    return PairSource(
         {f"path[{number}]": path for number, path in enumerate(files)},
         f"{name} {corpus.split}",  # such as "wmt14_translate/de-en/1.0.0 train[:10%]"
         tuple(functools.partial(_examples, file_format, *part) for part in parts),

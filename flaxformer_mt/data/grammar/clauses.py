@@ -17,7 +17,7 @@ _GERMAN = {verb.german: verb for verb in (*w.VERBS, w.COPULA)}
 
 
 @dataclasses.dataclass(eq=False, slots=True)
-class Phrase:
+class BilingualPhrase:
     """Words of both languages and the combinations that they show.
 
     `word` is its noun, pronoun, adjective or number. The `person` of an argument is "ich", "du",
@@ -38,9 +38,9 @@ class Phrase:
     def __bool__(self) -> bool:
         return bool(self.english)
 
-    def __add__(self, other: "Phrase") -> "Phrase":
+    def __add__(self, other: "BilingualPhrase") -> "BilingualPhrase":
         """The words of both; all else is the first one's."""
-        return Phrase(
+        return BilingualPhrase(
             f"{self.english} {other.english}".strip(),
             f"{self.german} {other.german}".strip(),
             self.shown + other.shown,
@@ -50,7 +50,7 @@ class Phrase:
         )
 
 
-NOTHING = Phrase("", "")
+NOTHING = BilingualPhrase("", "")
 
 
 @dataclasses.dataclass(eq=False)
@@ -68,29 +68,29 @@ class Clause:
     shown: tuple[Combination, ...] = ()  # by the verbs
     modal: w.Word = w.NO_WORD
     negated: bool = False
-    front: Phrase = NOTHING
-    subject: Phrase = NOTHING
-    object: Phrase = NOTHING
-    recipient: Phrase = NOTHING
-    predicate: Phrase = NOTHING
-    time: Phrase = NOTHING
-    frequency: Phrase = NOTHING
-    manner: Phrase = NOTHING
-    companion: Phrase = NOTHING
-    place: Phrase = NOTHING
-    complement: Phrase = NOTHING
+    front: BilingualPhrase = NOTHING
+    subject: BilingualPhrase = NOTHING
+    object: BilingualPhrase = NOTHING
+    recipient: BilingualPhrase = NOTHING
+    predicate: BilingualPhrase = NOTHING
+    time: BilingualPhrase = NOTHING
+    frequency: BilingualPhrase = NOTHING
+    manner: BilingualPhrase = NOTHING
+    companion: BilingualPhrase = NOTHING
+    place: BilingualPhrase = NOTHING
+    complement: BilingualPhrase = NOTHING
 
     @property
     def position(self) -> str:
         return self.kind if self.kind in VERB_SECOND else "final"
 
-    def phrase(self) -> Phrase:
+    def phrase(self) -> BilingualPhrase:
         """The clause in words."""
         shown = self.shown
         for part in vars(self).values():
-            if isinstance(part, Phrase):
+            if isinstance(part, BilingualPhrase):
                 shown += part.shown
-        return Phrase(_english(self), _german(self), shown)
+        return BilingualPhrase(_english(self), _german(self), shown)
 
 
 def _english(clause: Clause) -> str:
@@ -104,7 +104,7 @@ def _english(clause: Clause) -> str:
     subject = clause.subject.english
     out += [auxiliary, subject] if question else [subject, auxiliary]
     out += ["not" if clause.negated else "", clause.frequency.english, verb]
-    particle = Phrase(clause.verb.english_particle, "")
+    particle = BilingualPhrase(clause.verb.english_particle, "")
     movable = clause.verb.movable and clause.object.word in w.PRONOUNS
     rest = [clause.recipient, clause.object]
     rest.insert(len(rest) if movable else 0, particle)
@@ -179,6 +179,6 @@ def _middle_field(clause: Clause) -> list[str]:
     # "not a car" is "kein Auto": an indefinite object or predicate negates.
     indefinite = (clause.object, clause.predicate)
     if clause.negated and not any(one.determiner.negative for one in indefinite):
-        out.append(Phrase("", "nicht"))
+        out.append(BilingualPhrase("", "nicht"))
     out += [clause.manner, clause.companion, clause.place, clause.predicate]
     return [one.german for one in out]

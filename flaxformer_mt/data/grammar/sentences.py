@@ -8,10 +8,10 @@ adjuncts in front. A phrase has a possessor or a relative clause, not both.
 import contextlib
 
 from flaxformer_mt.data.grammar import words as w
-from flaxformer_mt.data.grammar.clauses import NOTHING, Clause, Phrase
+from flaxformer_mt.data.grammar.clauses import NOTHING, BilingualPhrase, Clause
 from flaxformer_mt.data.grammar.phrases import (
     DeadEnd,
-    Phrases,
+    PhraseSampler,
     Pool,
     prepositional,
     pronoun,
@@ -34,7 +34,7 @@ _EDIBLE = w.MASS | {"food"}
 _POINTING = ("the", "this", "possessive")
 _BEFORE_KINDS = repeat("4 because, 3 although, 3 if, 4 when")
 _AFTER_KINDS = repeat("5 because, 3 although, 2 if, 3 when, 3 before")
-_COMMENTS = [Phrase(word.english, word.german) for word in w.ADVERBS["comment"]]
+_COMMENTS = [BilingualPhrase(word.english, word.german) for word in w.ADVERBS["comment"]]
 
 
 def _punctuated(text: str, mark: str) -> str:
@@ -43,10 +43,10 @@ def _punctuated(text: str, mark: str) -> str:
     return text[0].upper() + text[1:] + mark
 
 
-class Sentences(Phrases):
+class SentenceSampler(PhraseSampler):
     """Draws whole sentences."""
 
-    def sentence(self) -> Phrase:
+    def sentence(self) -> BilingualPhrase:
         """One sentence, cased and punctuated; dead ends are drawn again."""
         while True:
             with contextlib.suppress(DeadEnd):
@@ -55,7 +55,7 @@ class Sentences(Phrases):
                 text.german = _punctuated(text.german, mark)
                 return text
 
-    def _sentence(self) -> tuple[Phrase, str]:
+    def _sentence(self) -> tuple[BilingualPhrase, str]:
         """A main clause and at most one other, and the mark at their end."""
         draw = self.random()
         if draw < 0.2:
@@ -68,19 +68,19 @@ class Sentences(Phrases):
             return self._reported()
         relatives, adjuncts = 0.4, 0.6
         if draw < 0.67:
-            kind, joint = self.pick(_BEFORE_KINDS), Phrase(",", ",")
+            kind, joint = self.pick(_BEFORE_KINDS), BilingualPhrase(",", ",")
             kinds = kind, "fronted"
         elif draw < 0.8:
-            kind, joint = self.pick(_AFTER_KINDS), Phrase("", ",")
+            kind, joint = self.pick(_AFTER_KINDS), BilingualPhrase("", ",")
             kinds = "main", kind
         else:
-            kind, joint = "main", Phrase(", but", ", aber")
+            kind, joint = "main", BilingualPhrase(", but", ", aber")
             kinds = "main", "main"
             relatives, adjuncts = 0.0, 0.5
         span = self._span(kind)
         drawn = [self.clause(one, span, relatives, adjuncts).phrase() for one in kinds]
         if kind == "main" and self.chance(0.6):
-            joint = Phrase(", and", "und")
+            joint = BilingualPhrase(", and", "und")
         return drawn[0] + joint + drawn[1], "."
 
     def _span(self, kind: str) -> str:
@@ -118,24 +118,24 @@ class Sentences(Phrases):
             clause.object = NOTHING
         return clause
 
-    def _asked_adverb(self, clause: Clause) -> Phrase:
+    def _asked_adverb(self, clause: Clause) -> BilingualPhrase:
         draw = self.random()
         plain = not clause.negated and not clause.frequency
         if draw < 0.4:
-            return Phrase("why", "warum")
+            return BilingualPhrase("why", "warum")
         if draw < 0.7 and plain and not clause.time:
-            return Phrase("when", "wann")
+            return BilingualPhrase("when", "wann")
         if plain and self.happens(clause) and not clause.place:
-            return Phrase("where", "wo")
+            return BilingualPhrase("where", "wo")
         return NOTHING
 
-    def _asked_object(self, category: str) -> Phrase:
+    def _asked_object(self, category: str) -> BilingualPhrase:
         if not category or self.chance(0.4):
             people = not category or category in w.PEOPLE
             return pronoun(w.WHO if people else w.WHAT, "accusative")
         return self.noun_phrase("which-object", (category,))
 
-    def _reported(self) -> tuple[Phrase, str]:
+    def _reported(self) -> tuple[BilingualPhrase, str]:
         draw = self.random()
         kind = "main" if draw < 0.7 else "fronted" if draw < 0.85 else "question"
         frame = "that" if self.chance(0.65) else "whether"
@@ -160,7 +160,7 @@ class Sentences(Phrases):
         span: str = "anytime",
         relatives: float = 0.0,
         adjuncts: float = 1.0,
-        subject: Phrase = NOTHING,
+        subject: BilingualPhrase = NOTHING,
     ) -> Clause:
         """A clause; `relatives` and `adjuncts` scale chances.
 
@@ -230,7 +230,7 @@ class Sentences(Phrases):
             clause.predicate = self.quality(clause, "person" if person else category)
         elif draw < 0.2:
             age = self.fixed(f"age.{clause.position}")
-            clause.predicate = age + Phrase("years old", "Jahre alt")
+            clause.predicate = age + BilingualPhrase("years old", "Jahre alt")
         elif draw < 0.32:
             clause.place = self.place()
         else:
@@ -248,7 +248,7 @@ class Sentences(Phrases):
         clause.subject = self.noun_phrase("subject", (self.pick(_GOODS),))
         clause.negated = self.chance(0.15)
         euros = self.number(2, 99) if self.chance(0.5) else self.round_number()
-        clause.predicate = euros + Phrase("euros", "Euro")
+        clause.predicate = euros + BilingualPhrase("euros", "Euro")
 
     def _arguments(self, clause: Clause) -> None:
         verb = clause.verb
@@ -267,7 +267,7 @@ class Sentences(Phrases):
                 surface = self.noun_phrase("path", ("furniture",), adjective=0.2)
                 clause.place = prepositional("on", surface)
 
-    def _someone(self, clause: Clause, name: str, pool: Pool) -> Phrase:
+    def _someone(self, clause: Clause, name: str, pool: Pool) -> BilingualPhrase:
         """A noun phrase, or a pronoun other than the subject (which would be reflexive)."""
         if self.chance(0.35):
             word = self.pick(w.PRONOUNS)
@@ -290,18 +290,18 @@ class Sentences(Phrases):
         elif draw > 0.8 and w.THE in (target.determiner, subject.determiner):
             owner = self.noun_phrase("possessor", w.PEOPLE, adjective=0.2)
             if target.determiner is w.THE:
-                clause.object += Phrase("of", "") + owner
+                clause.object += BilingualPhrase("of", "") + owner
             else:
-                clause.subject += Phrase("of", "") + owner
+                clause.subject += BilingualPhrase("of", "") + owner
         return False
 
-    def _relative(self, head: Phrase, outer: Clause) -> Phrase:
+    def _relative(self, head: BilingualPhrase, outer: Clause) -> BilingualPhrase:
         draw = self.random()
         clause = self._begin("relative")
         people = head.category in w.PEOPLE
         if draw < (0.55 if people else 0.35):
             case, frame = "nominative", ""
-            clause.subject = Phrase("", "", word=head.word, person=head.person)
+            clause.subject = BilingualPhrase("", "", word=head.word, person=head.person)
             if people:
                 clause = self.clause("relative", adjuncts=0.6, subject=clause.subject)
             else:
@@ -317,7 +317,7 @@ class Sentences(Phrases):
         clause.front = relative_pronoun(head, case)
         if frame == "intransitive":
             clause.front = prepositional("with", clause.front)
-        return Phrase("", ",") + clause.phrase() + Phrase("", ",")
+        return BilingualPhrase("", ",") + clause.phrase() + BilingualPhrase("", ",")
 
     def _adjuncts(
         self, clause: Clause, scale: float, *, closed: bool = False, company: bool = True

@@ -9,7 +9,15 @@ import numpy as np
 from jaxtyping import Bool, Int32, Int64, UInt64
 
 from flaxformer_mt.config.schema import DataConfig, FilterConfig
-from flaxformer_mt.data.corpus import EMPTY_SIDE, EXAMPLES, Defect, Drops, Place, Source, part_of
+from flaxformer_mt.data.corpus import (
+    EMPTY_SIDE,
+    EXAMPLES,
+    Defect,
+    Drops,
+    LinePlace,
+    PairSource,
+    part_of,
+)
 from flaxformer_mt.data.corpus.text_files import require_stamp
 from flaxformer_mt.data.prepare import filters
 from flaxformer_mt.data.vocabulary import BLANK, UNK, Vocabularies, Vocabulary
@@ -23,7 +31,7 @@ class Chunk(NamedTuple):
     """Consecutive records of a corpus."""
 
     split: str
-    source: Source
+    source: PairSource
     first_line: int
     records: Sequence[tuple[bytes, ...]]
 
@@ -32,10 +40,10 @@ class Range(NamedTuple):
     """The records of a corpus from `first`, from 0, up to `stop` or to the end."""
 
     split: str
-    source: Source
+    source: PairSource
     first: int = 0
     stop: int | None = None
-    places: Mapping[str, Place] = {}
+    places: Mapping[str, LinePlace] = {}
 
     def records(self) -> Iterator[tuple[bytes, ...]]:
         if self.places and self.stop is not None:
@@ -110,7 +118,7 @@ class Encoded:
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class EncodingSettings:
     """What decides how every chunk of a store is encoded; they can be pickled."""
 
     vocabularies: Vocabularies
@@ -118,7 +126,7 @@ class Settings:
     scripts: tuple[str, str]  # of the two languages, where the filter looks at them
 
 
-def encode_part(part: Chunk | Range, settings: Settings) -> list[Encoded]:
+def encode_part(part: Chunk | Range, settings: EncodingSettings) -> list[Encoded]:
     """A part of a corpus, read wherever its files can be reached unless it is read already.
 
     Parts that follow each other give what their whole does; duplicates are the only thing that is
@@ -151,7 +159,7 @@ def sift(chunk: Chunk, config: FilterConfig, scripts: tuple[str, str]) -> Encode
     return encoded
 
 
-def encode_chunk(chunk: Chunk, settings: Settings) -> Encoded:
+def encode_chunk(chunk: Chunk, settings: EncodingSettings) -> Encoded:
     """Check, filter, tag, encode, and filter by length; a dropped record has one reason.
 
     Only what the model cannot take is left out of validation, which is sides that are empty or too
@@ -200,7 +208,7 @@ def _filter_text(
         encoded.drop(places[odd], filters.SCRIPT, detail)
 
 
-def _filter_lengths(chunk: Chunk, encoded: Encoded, settings: Settings) -> None:
+def _filter_lengths(chunk: Chunk, encoded: Encoded, settings: EncodingSettings) -> None:
     places = encoded.kept()
     src, tgt = encoded.src_lengths, encoded.tgt_lengths
     # The tag counts only where the model must find room for it.
@@ -263,7 +271,7 @@ def _unknown_texts(
 
 
 def _filter_leaves(
-    chunk: Chunk, encoded: Encoded, settings: Settings, places: Places, tag: int
+    chunk: Chunk, encoded: Encoded, settings: EncodingSettings, places: Places, tag: int
 ) -> None:
     """Drops the trees of `places` whose leaves are not, token by token, their sources' words."""
     signs = ("(", ")")

@@ -22,13 +22,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Int32
 
-from flaxformer_mt.data.corpus import EXAMPLES, Drops, Source, open_split
+from flaxformer_mt.data.corpus import EXAMPLES, Drops, PairSource, open_split
 from flaxformer_mt.data.corpus.pairs import ELSEWHERE
 from flaxformer_mt.data.prepare.encode import (
     Chunk,
     Encoded,
+    EncodingSettings,
     Range,
-    Settings,
     Side,
     encode_chunk,
 )
@@ -132,7 +132,7 @@ class Account:
 
 def encode_corpora(
     directory: Path,
-    settings: Settings,
+    settings: EncodingSettings,
     workers: int | None,
     *,
     records: Sequence[int] = (),
@@ -155,7 +155,7 @@ def encode_corpora(
         if spread:
             encode = spread.encoder(settings)
         else:
-            processes = Workers(functools.partial(encode_chunk, settings=settings), workers)
+            processes = EncodingWorkers(functools.partial(encode_chunk, settings=settings), workers)
             encode = stack.enter_context(processes).encode_corpus
         splits = [
             (split, *opened) for split in ("train", "valid") for opened in open_split(config, split)
@@ -213,7 +213,7 @@ class WorkerDied(PrepareError):
     exit_status = FAILED
 
 
-class Workers(contextlib.AbstractContextManager["Workers"]):
+class EncodingWorkers(contextlib.AbstractContextManager["EncodingWorkers"]):
     """Encodes chunks in `count` processes, or in this one where that is 0.
 
     Without a count there is one for each processor, started once a corpus is worth it.
@@ -235,7 +235,7 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
             return self._encode_elsewhere(chunks)
         return map(self._encode, chunks)
 
-    def encode_corpus(self, split: str, source: Source) -> Iterator[Encoded]:
+    def encode_corpus(self, split: str, source: PairSource) -> Iterator[Encoded]:
         return self.encode(Range(split, source).chunks())
 
     def __exit__(self, *_: Any) -> None:

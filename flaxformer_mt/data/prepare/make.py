@@ -18,7 +18,7 @@ from flaxformer_mt.config.schema import DataConfig
 from flaxformer_mt.data import vocabulary
 from flaxformer_mt.data.corpus.paths import reaching
 from flaxformer_mt.data.prepare import manifest as manifests
-from flaxformer_mt.data.prepare.encode import Settings
+from flaxformer_mt.data.prepare.encode import EncodingSettings
 from flaxformer_mt.data.prepare.encode_corpora import encode_corpora, require_pairs
 from flaxformer_mt.data.prepare.filters import script_of, share_in_script
 from flaxformer_mt.data.prepare.manifest import (
@@ -178,7 +178,7 @@ def _make(
 
         vocabularies, sample, records = kept.vocabulary(train) if kept else train()
         vocabularies.save(aside / "vocabulary")
-    settings = Settings(vocabularies, config, scripts)
+    settings = EncodingSettings(vocabularies, config, scripts)
     digest, accounts = encode_corpora(
         aside, settings, workers, records=records, spread=spread, report=report, bar=bar
     )

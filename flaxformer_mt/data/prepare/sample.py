@@ -11,7 +11,7 @@ import numpy as np
 
 from flaxformer_mt.config.schema import DataConfig
 from flaxformer_mt.data import vocabulary
-from flaxformer_mt.data.corpus import CorpusError, Drops, Source, open_split, paths
+from flaxformer_mt.data.corpus import CorpusError, Drops, PairSource, open_split, paths
 from flaxformer_mt.data.corpus.encodings import likely_encoding
 from flaxformer_mt.data.corpus.pairs import HELD_OUT, INVALID_UTF8, TRAINED_ON
 from flaxformer_mt.data.corpus.paths import AnyPath
@@ -117,7 +117,7 @@ def train_vocabulary(
 
 
 def _draw(
-    groups: Sequence[Sequence[Source]],
+    groups: Sequence[Sequence[PairSource]],
     sample_sizes: Sequence[int],
     seed: int,
     meter: Meter,
@@ -188,7 +188,7 @@ def nothing_left(split: str, drops: Sequence[Drops]) -> PrepareError:
 
 
 def require_decodable(
-    key: str, source: Source, read: int, drops: Drops, config: DataConfig
+    key: str, source: PairSource, read: int, drops: Drops, config: DataConfig
 ) -> None:
     """Raises PrepareError if more than a fifth of a corpus's lines isn't UTF-8 text.
 
@@ -208,7 +208,7 @@ def require_decodable(
     )
 
 
-def _undecodable(source: Source) -> list[bytes]:
+def _undecodable(source: PairSource) -> list[bytes]:
     """The first texts that aren't UTF-8."""
     found = list[bytes]()
     for columns in source.records():
@@ -222,7 +222,7 @@ def _undecodable(source: Source) -> list[bytes]:
     return found
 
 
-def text_bytes(*sources: Source) -> int | None:
+def text_bytes(*sources: PairSource) -> int | None:
     """Bytes of the corpora's lines for progress, estimated if compressed; None if unknown."""
     # Files of other kinds hold more than is read, or other bytes.
     if not all(source.files and source.texts in (tuple, tab_separated) for source in sources):
@@ -250,12 +250,12 @@ def _text_bytes(path: AnyPath) -> int | None:
 
 
 def _records(
-    sources: Sequence[Source],
+    sources: Sequence[PairSource],
     places: Mapping[int, int],
     counts: list[int],
     meter: Meter,
     spread: Spread | None,
-) -> Iterator[tuple[Source, tuple[bytes, ...] | int]]:
+) -> Iterator[tuple[PairSource, tuple[bytes, ...] | int]]:
     for source in sources:
         number = places[id(source)]
         if spread and (known := spread.size(source)) is not None:
@@ -269,7 +269,7 @@ def _records(
             yield from zip(itertools.repeat(source), chunk)
 
 
-def _read(drawn: list[Any], sources: Sequence[Source], spread: Spread) -> None:
+def _read(drawn: list[Any], sources: Sequence[PairSource], spread: Spread) -> None:
     for source in sources:
         places = [
             place
@@ -282,7 +282,7 @@ def _read(drawn: list[Any], sources: Sequence[Source], spread: Spread) -> None:
             drawn[place] = source, record
 
 
-def _sound_records(source: Source, drops: Drops) -> Iterator[tuple[bytes, ...]]:
+def _sound_records(source: PairSource, drops: Drops) -> Iterator[tuple[bytes, ...]]:
     for line, columns in enumerate(source.records(), 1):
         if defect := source.check(columns, line):
             drops.add(defect)

@@ -7,12 +7,12 @@ import numpy as np
 from jaxtyping import Bool
 
 from flaxformer_mt.config.schema import DataConfig, VocabularyConfig
-from flaxformer_mt.data.corpus import Drops, Source
+from flaxformer_mt.data.corpus import Drops, PairSource
 from flaxformer_mt.data.prepare import filters
 from flaxformer_mt.data.prepare.encode import CHUNK, Chunk, Range, sides, sift
 from flaxformer_mt.data.vocabulary import Vocabularies
 
-Record = tuple[Source, tuple[bytes, ...]]
+Record = tuple[PairSource, tuple[bytes, ...]]
 # Pairs that filters drop by their tokens matter from this share of the text on.
 _MATTERS = 0.01
 
@@ -43,7 +43,7 @@ class Sieve:
                 mask[part] = self._mask(Chunk("train", source, 0, records))
         return [record for record, is_kept in zip(drawn, mask, strict=True) if is_kept]
 
-    def kept_of(self, sources: Iterable[Source]) -> Iterator[Record]:
+    def kept_of(self, sources: Iterable[PairSource]) -> Iterator[Record]:
         """All records of corpora that are left, streaming. Raises CorpusError."""
         for source in sources:
             for chunk in Range("train", source).chunks():

@@ -21,10 +21,17 @@ from jaxtyping import Int64
 
 from flaxformer_mt.cluster import Begin, ClusterError, Workers
 from flaxformer_mt.config.schema import DataConfig
-from flaxformer_mt.data.corpus import Place, Source, is_seekable, open_split, paths, require_equal
+from flaxformer_mt.data.corpus import (
+    LinePlace,
+    PairSource,
+    is_seekable,
+    open_split,
+    paths,
+    require_equal,
+)
 from flaxformer_mt.data.corpus.paths import AnyPath
 from flaxformer_mt.data.corpus.text_files import BLOCK, count_line_ends, require_stamp
-from flaxformer_mt.data.prepare.encode import CHUNK, Encoded, Range, Settings, encode_part
+from flaxformer_mt.data.prepare.encode import CHUNK, Encoded, EncodingSettings, Range, encode_part
 from flaxformer_mt.data.prepare.manifest import sha256_of
 from flaxformer_mt.data.prepare.parts import Parts
 from flaxformer_mt.versions import git_commit, package_versions
@@ -44,15 +51,15 @@ class _Surveyed:
     lines: int
     line_ends: Int64[np.ndarray, " blocks"]
 
-    def place(self, first: int) -> Place:
+    def place(self, first: int) -> LinePlace:
         block = max(0, int(np.searchsorted(self.line_ends, first)) - 1)
-        return Place(first, int(self.line_ends[block]), block * BLOCK, self.stamp)
+        return LinePlace(first, int(self.line_ends[block]), block * BLOCK, self.stamp)
 
 
 class Spread:
     """A cluster's workers, and where the lines of seekable corpora stand."""
 
-    def __init__(self, workers: Workers, sources: Iterable[Source], config: DataConfig) -> None:
+    def __init__(self, workers: Workers, sources: Iterable[PairSource], config: DataConfig) -> None:
         """Raises ClusterError for machines that may encode otherwise; CorpusError."""
         self._workers, self._versions = workers, _versions(config)
         self._parts: Parts | None = None
@@ -89,7 +96,7 @@ class Spread:
             for name, file in self._files.items()
         ]
 
-    def size(self, source: Source) -> int | None:
+    def size(self, source: PairSource) -> int | None:
         """How many records a seekable corpus has. Raises CorpusError if its sides differ."""
         if not is_seekable(source):
             return None
@@ -97,7 +104,7 @@ class Spread:
         require_equal(source.files.values(), counts)
         return counts[0]
 
-    def records(self, source: Source, numbers: Sequence[int]) -> Iterator[tuple[bytes, ...]]:
+    def records(self, source: PairSource, numbers: Sequence[int]) -> Iterator[tuple[bytes, ...]]:
         """These records of a seekable corpus, whose numbers are in order."""
         spans = itertools.groupby(numbers, lambda number: number // SPAN)
         tasks = (
@@ -111,13 +118,13 @@ class Spread:
         self._parts = Parts(folder, [made_from, self._versions, git_commit()])
         return self._parts
 
-    def encoder(self, settings: Settings) -> Callable[[str, Source], Iterator[Encoded]]:
+    def encoder(self, settings: EncodingSettings) -> Callable[[str, PairSource], Iterator[Encoded]]:
         """What became of each chunk of a corpus, in order, as `encode_chunk` has it."""
         encode = functools.partial(encode_part, settings=settings)
         self._workers.start(functools.partial(_begun, encode, settings.data))
         numbers = itertools.count()
 
-        def encoded(split: str, source: Source) -> Iterator[Encoded]:
+        def encoded(split: str, source: PairSource) -> Iterator[Encoded]:
             number = next(numbers)
             if (size := self.size(source)) is None:
                 return itertools.chain.from_iterable(self._done(Range(split, source).chunks()))
@@ -130,7 +137,7 @@ class Spread:
 
         return encoded
 
-    def _range(self, split: str, source: Source, first: int) -> Range:
+    def _range(self, split: str, source: PairSource, first: int) -> Range:
         files = {name: self._files[str(path)] for name, path in source.files.items()}
         places = {name: file.place(first) for name, file in files.items()}
         return Range(split, source, first, first + SPAN, places)
