@@ -36,10 +36,12 @@ def derivations(split: Split, size: int, seed: int = 0) -> Iterator[Derivation]:
     """`size` derivations of a split, lazily; a longer stream begins with the shorter one."""
     digest = hashlib.blake2b(f"{split}|{seed}".encode(), digest_size=8).digest()
     sampler = SentenceSampler(random.Random(int.from_bytes(digest, "big")), split)
-    owner = assignments()
+    split_of = assignments()
     while size > 0:
         sentence = sampler.sentence()
-        if split != "train" and not any(owner[one] == split for one in sentence.shown):
+        if split != "train" and not any(
+            split_of[combination] == split for combination in sentence.shown
+        ):
             continue
         src, tgt = sentence.english, sentence.german
         lengths = src.count(" ") + 1, tgt.count(" ") + 1

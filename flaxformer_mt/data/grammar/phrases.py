@@ -43,6 +43,14 @@ def prepositional(preposition: str, phrase: BilingualPhrase, german: str = "") -
     return BilingualPhrase(preposition, start) + BilingualPhrase(phrase.english, rest, phrase.shown)
 
 
+def _english_article(article: str, following: str) -> str:
+    """ "a" before a vowel is "an"; other determiners stay as they are."""
+    if article != "a":
+        return article
+    vowel = following[0] in "aeiou" and not following.startswith("university")
+    return "an" if vowel or following.startswith("honest") else "a"
+
+
 class PhraseSampler:
     """Draws phrases; its only randomness is `random()`, whose stream Python keeps stable."""
 
@@ -57,11 +65,11 @@ class PhraseSampler:
         return self.random() < probability
 
     def draw(self, construction: str, *kinds: str) -> Use:
-        """What `choices` has there; raises DeadEnd if there is nothing."""
-        found = choices(self.split, construction, *kinds)
-        if not found:
+        """One of the `choices`. Raises DeadEnd if there are none."""
+        uses = choices(self.split, construction, *kinds)
+        if not uses:
             raise DeadEnd
-        return self.pick(found)
+        return self.pick(uses)
 
     def fixed(self, construction: str, *kinds: str) -> BilingualPhrase:
         """A word that has one form."""
@@ -76,29 +84,28 @@ class PhraseSampler:
         Its words agree in gender, number and case, which is the table's unless given.
         """
         kind = w.NOUN_PHRASES[name]
-        number, group = self.pick(options(kind, pool[0] in w.MASS))
-        determiner = self.pick(group) if len(group) > 1 else group[0]
+        number, determiners = self.pick(options(kind, pool[0] in w.MASS))
+        determiner = self.pick(determiners) if len(determiners) > 1 else determiners[0]
         noun, used = self.draw(f"{kind.role}.{number}.{determiner.kind}", *pool)
         place = f"{case or kind.case}.{noun.column(number)}"
         declension = f"{determiner.paradigm}.{place}"
-        rest = BilingualPhrase(noun.in_english(number), noun.forms[place], used)
+        described = BilingualPhrase(noun.in_english(number), noun.forms[place], used)
+
         count = self._count(kind.role) if determiner is w.COUNTED else NOTHING
         adjectives = self.chance(adjective) and choices(self.split, declension, noun.category)
         if adjectives:
             word, used = self.pick(adjectives)
-            rest = BilingualPhrase(word.english, word.stem + w.ENDINGS[declension], used) + rest
-        article = determiner.in_english(number)
-        vowel = rest.english[0] in "aeiou" and not rest.english.startswith("university")
-        if article == "a" and (vowel or rest.english.startswith("honest")):
-            article = "an"
+            german = word.stem + w.ENDINGS[declension]
+            described = BilingualPhrase(word.english, german, used) + described
+
         start = BilingualPhrase(
-            article,
+            _english_article(determiner.in_english(number), described.english),
             determiner.forms.get(place, ""),
             word=noun,
             determiner=determiner,
             person="wir" if number == "plural" else "er",
         )
-        return start + count + rest
+        return start + count + described
 
     def _count(self, role: str) -> BilingualPhrase:
         """Mostly below 100; sometimes a round number, rarely any other up to 9999."""
@@ -149,12 +156,15 @@ class PhraseSampler:
         return prepositional(self.pick(repeat(phrase.word.paths)), phrase)
 
     def company(self, clause: Clause, edible: bool) -> BilingualPhrase:
-        """With, without or for whom; something `edible` with or without what else."""
-        nobody = edible or clause.verb.frame == "motion"
-        preposition = self.pick(_COMPANY if nobody else (*_COMPANY, "for"))
+        """With, without or for whom; an `edible` object with or without another dish or drink."""
+        for_nobody = edible or clause.verb.frame == "motion"
+        preposition = self.pick(_COMPANY if for_nobody else (*_COMPANY, "for"))
         role = "with" if preposition == "with" else "for"
-        people = w.ANIMATE if role == "with" else w.PEOPLE
-        pool, adjective = (("dish", "drink"), 0.6) if edible else (people, 0.3)
+        pool: Pool
+        if edible:
+            pool, adjective = ("dish", "drink"), 0.6
+        else:
+            pool, adjective = w.ANIMATE if role == "with" else w.PEOPLE, 0.3
         phrase = self.noun_phrase(role, pool, adjective=adjective)
         if edible and phrase.word is clause.object.word:
             raise DeadEnd

@@ -64,24 +64,32 @@ class SentenceSampler(PhraseSampler):
             return self._fronted().phrase(), "."
         if draw < 0.54:
             return self._question().phrase(), "?"
-        if 0.8 <= draw < 0.91:
-            return self._reported()
-        relatives, adjuncts = 0.4, 0.6
         if draw < 0.67:
-            kind, joint = self.pick(_BEFORE_KINDS), BilingualPhrase(",", ",")
-            kinds = kind, "fronted"
-        elif draw < 0.8:
-            kind, joint = self.pick(_AFTER_KINDS), BilingualPhrase("", ",")
-            kinds = "main", kind
-        else:
-            kind, joint = "main", BilingualPhrase(", but", ", aber")
-            kinds = "main", "main"
-            relatives, adjuncts = 0.0, 0.5
-        span = self._span(kind)
-        drawn = [self.clause(one, span, relatives, adjuncts).phrase() for one in kinds]
-        if kind == "main" and self.chance(0.6):
-            joint = BilingualPhrase(", and", "und")
-        return drawn[0] + joint + drawn[1], "."
+            kind = self.pick(_BEFORE_KINDS)
+            return self._joined(kind, "fronted", BilingualPhrase(",", ","), self._span(kind)), "."
+        if draw < 0.8:
+            kind = self.pick(_AFTER_KINDS)
+            return self._joined("main", kind, BilingualPhrase("", ","), self._span(kind)), "."
+        if draw < 0.91:
+            return self._reported()
+        return self._coordinated(), "."
+
+    def _joined(
+        self, first: str, second: str, joint: BilingualPhrase, span: str
+    ) -> BilingualPhrase:
+        """Two clauses of these kinds."""
+        before = self.clause(first, span, relatives=0.4, adjuncts=0.6).phrase()
+        after = self.clause(second, span, relatives=0.4, adjuncts=0.6).phrase()
+        return before + joint + after
+
+    def _coordinated(self) -> BilingualPhrase:
+        """Two main clauses, joined by "and" or "but"."""
+        span = self._span("main")
+        first = self.clause("main", span, relatives=0.0, adjuncts=0.5).phrase()
+        second = self.clause("main", span, relatives=0.0, adjuncts=0.5).phrase()
+        if self.chance(0.6):
+            return first + BilingualPhrase(", and", "und") + second
+        return first + BilingualPhrase(", but", ", aber") + second
 
     def _span(self, kind: str) -> str:
         return "past" if kind != "if" and self.chance(0.45) else "now"
@@ -136,8 +144,14 @@ class SentenceSampler(PhraseSampler):
         return self.noun_phrase("which-object", (category,))
 
     def _reported(self) -> tuple[BilingualPhrase, str]:
+        """A clause with "that" or "whether", and the mark at its end."""
         draw = self.random()
-        kind = "main" if draw < 0.7 else "fronted" if draw < 0.85 else "question"
+        if draw < 0.7:
+            kind = "main"
+        elif draw < 0.85:
+            kind = "fronted"
+        else:
+            kind = "question"
         frame = "that" if self.chance(0.65) else "whether"
         span = self._span(kind)
         clause = self._begin(kind, span)
@@ -146,8 +160,8 @@ class SentenceSampler(PhraseSampler):
             clause.front = self.pick(_COMMENTS)
         elif kind == "fronted":
             clause.front = self.when(clause, "front")
-        span = "past" if span == "past" else "anytime"
-        clause.complement = self.clause(frame, span, 0.4, 0.6).phrase()
+        complement_span = "past" if span == "past" else "anytime"
+        clause.complement = self.clause(frame, complement_span, 0.4, 0.6).phrase()
         return clause.phrase(), "?" if kind == "question" else "."
 
     def _begin(self, kind: str, span: str = "anytime") -> Clause:
@@ -213,21 +227,30 @@ class SentenceSampler(PhraseSampler):
         if clause.tense in ("progressive", "perfect"):
             past = clause.tense == "perfect" and clause.span == "anytime"
             clause.tense = "past" if past else "present"
-        given = clause.subject is not NOTHING
-        if not given and self.chance(0.4):
-            category = self.pick(_DESCRIBED)
-            described = 0.5 if category in w.MASS else 0.15
-            clause.subject = self.noun_phrase("subject", (category,), adjective=described)
-        elif not given:
-            clause.subject = self.subject()
+        if clause.subject is NOTHING:
+            clause.subject = self._described_subject()
         self._inflect(clause)
         if clause.tense == "modal" and clause.modal.german not in _COPULA_MODALS:
             raise DeadEnd
+        self._describe(clause)
+        if clause.place and self.chance(0.4 * adjuncts):
+            clause.time = self.when(clause, clause.position)
+
+    def _described_subject(self) -> BilingualPhrase:
+        """The subject of a clause with "be": a thing or an animal, or someone."""
+        if not self.chance(0.4):
+            return self.subject()
+        category = self.pick(_DESCRIBED)
+        adjective = 0.5 if category in w.MASS else 0.15
+        return self.noun_phrase("subject", (category,), adjective=adjective)
+
+    def _describe(self, clause: Clause) -> None:
+        """The subject's quality, or a person's age, place or profession."""
         category = clause.subject.category
-        person = category in ("", *w.PEOPLE)
+        is_person = category in ("", *w.PEOPLE)
         draw = self.random()
-        if not person or draw > 0.5:
-            clause.predicate = self.quality(clause, "person" if person else category)
+        if not is_person or draw > 0.5:
+            clause.predicate = self.quality(clause, "person" if is_person else category)
         elif draw < 0.2:
             age = self.fixed(f"age.{clause.position}")
             clause.predicate = age + BilingualPhrase("years old", "Jahre alt")
@@ -235,8 +258,6 @@ class SentenceSampler(PhraseSampler):
             clause.place = self.place()
         else:
             clause.predicate = self.profession(clause)
-        if clause.place and self.chance(0.4 * adjuncts):
-            clause.time = self.when(clause, clause.position)
 
     def _price(self, clause: Clause) -> None:
         """ "costs three hundred euros": goods cost; a given subject stands for people."""
@@ -322,10 +343,13 @@ class SentenceSampler(PhraseSampler):
     def _adjuncts(
         self, clause: Clause, scale: float, *, closed: bool = False, company: bool = True
     ) -> None:
-        """Frequency or time, direction, manner or company or place."""
+        """Frequency or time, direction, manner or company or place.
+
+        A clause that a relative clause ends (`closed`) gets only frequency and direction.
+        """
         draw = self.random()
-        often = not clause.negated and clause.tense in ("present", "past", "perfect")
-        if often and draw < 0.08:
+        may_repeat = not clause.negated and clause.tense in ("present", "past", "perfect")
+        if may_repeat and draw < 0.08:
             clause.frequency = self.fixed(f"frequency.{clause.position}")
         if clause.verb.frame == "motion":
             clause.place = self.direction()
@@ -333,6 +357,10 @@ class SentenceSampler(PhraseSampler):
             return
         if 0.08 <= draw < 0.08 + 0.32 * scale:
             clause.time = self.when(clause, clause.position)
+        self._circumstance(clause, scale, company)
+
+    def _circumstance(self, clause: Clause, scale: float, company: bool) -> None:
+        """Company, if it is allowed, or manner or place, where the verb takes it."""
         draw = self.random()
         edible = clause.object.category in _EDIBLE
         if draw < (0.35 if edible else 0.12) * scale:
