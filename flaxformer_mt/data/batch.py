@@ -79,8 +79,8 @@ def assemble(
     sources = indices if sources is None else sources
     if len(counts) > shape.rows:
         raise PlanError(f"{len(counts)} rows do not fit {shape}")
-    size, rest = divmod(shape.rows, share.count)
-    if rest:
+    size, remainder = divmod(shape.rows, share.count)
+    if remainder:
         raise PlanError(f"{shape.rows} rows: data.batch.multiple must be n x {share.count}")
 
     rows = size * len(share.numbers)

@@ -125,13 +125,13 @@ def permute(
     return permuted
 
 
-def hashed(value: UInt64[np.ndarray, " items"]) -> UInt64[np.ndarray, " items"]:
+def hashed(numbers: UInt64[np.ndarray, " items"]) -> UInt64[np.ndarray, " items"]:
     """The upper 32 bits of `mixed`."""
-    return mixed(value) >> np.uint64(32)
+    return mixed(numbers) >> np.uint64(32)
 
 
-def mixed(value: UInt64[np.ndarray, " items"]) -> UInt64[np.ndarray, " items"]:
+def mixed(numbers: UInt64[np.ndarray, " items"]) -> UInt64[np.ndarray, " items"]:
     """MurmurHash3's finaliser (Appleby, public domain), a bijection of 64-bit numbers."""
-    value = (value ^ (value >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
-    value = (value ^ (value >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
-    return value ^ (value >> np.uint64(33))
+    numbers = (numbers ^ (numbers >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
+    numbers = (numbers ^ (numbers >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
+    return numbers ^ (numbers >> np.uint64(33))

@@ -16,7 +16,7 @@ from flaxformer_mt.data.corpus.text_files import SUFFIXES, LinePlace, aligned, l
 
 
 def is_seekable(source: PairSource) -> bool:
-    """Whether any part of the corpus can be read without what stands before it."""
+    """Whether any part of the corpus can be read without the text before it."""
     readers = [part.func for part in source.parts]
     packed = any(path.suffix.lower() in SUFFIXES for path in source.files.values())
     return not packed and readers in ([lines], [aligned])
@@ -69,10 +69,12 @@ def open_source(
     key = key or corpus.name or "corpus"
     for name in CORPUS_SETTINGS[corpus.kind].needed:
         if not getattr(corpus, name):
-            text = f"{key}.{name} is not set: a corpus of kind {corpus.kind!r} needs it"
             if key == "data.valid":
-                text += "; or hold out training text with data.valid_fraction=0.01"
-            raise CorpusError(text)
+                raise CorpusError(
+                    f"{key}.{name} is not set: a corpus of kind {corpus.kind!r} needs it; or hold "
+                    "out training text with data.valid_fraction=0.01"
+                )
+            raise CorpusError(f"{key}.{name} is not set: a corpus of kind {corpus.kind!r} needs it")
     source = dataclasses.replace(_opened(corpus, folder, key, fetch), tag=corpus.tag)
     if "src" in CORPUS_SETTINGS[corpus.kind].needed:
         _require_two_sides(corpus, source, key)
@@ -82,14 +84,13 @@ def open_source(
 def _require_two_sides(corpus: CorpusConfig, source: PairSource, key: str) -> None:
     """Raises CorpusError if one file, or one key, is named as both sides."""
     src, tgt = source.files.get("src"), source.files.get("tgt")
-    same = corpus.src == corpus.tgt
+    are_equal = corpus.src == corpus.tgt
     if isinstance(src, Path) and isinstance(tgt, Path):
-        same = src.samefile(tgt)
-    if same:
-        what = "file" if corpus.kind == "files" else "key"
+        are_equal = src.samefile(tgt)
+    if are_equal:
         raise CorpusError(
-            f"{key}.src and {key}.tgt name the same {what}, {corpus.src!r}: set one of them to "
-            "the other language's"
+            f"{key}.src and {key}.tgt name the same {'file' if corpus.kind == 'files' else 'key'}, "
+            f"{corpus.src!r}: set one of them to the other language's"
         )
 
 
@@ -145,7 +146,6 @@ def read_pairs(
             src, tgt = columns
             yield Pair(line, source.tagged(src).decode(), tgt.decode())
         elif drops is None:
-            advice = "this corpus may not skip pairs: correct the line"
-            raise CorpusError(f"{defect} ({key}); {advice}")
+            raise CorpusError(f"{defect} ({key}); this corpus may not skip pairs: correct the line")
         else:
             drops.add(defect)

@@ -36,11 +36,13 @@ def relative_pronoun(head: BilingualPhrase, case: str) -> BilingualPhrase:
 
 def prepositional(preposition: str, phrase: BilingualPhrase, german: str = "") -> BilingualPhrase:
     """A phrase after an English preposition; "in dem" becomes "im"."""
-    article, _, rest = phrase.german.partition(" ")
+    article, _, following = phrase.german.partition(" ")
     start = f"{german or w.PREPOSITIONS[preposition].german} {article}"
     if phrase.determiner is w.THE:
         start = w.CONTRACTIONS.get(start, start)
-    return BilingualPhrase(preposition, start) + BilingualPhrase(phrase.english, rest, phrase.shown)
+    return BilingualPhrase(preposition, start) + BilingualPhrase(
+        phrase.english, following, phrase.shown
+    )
 
 
 def _english_article(article: str, following: str) -> str:
@@ -193,9 +195,9 @@ class PhraseSampler:
         if compared:
             standard = self.noun_phrase("standard", w.PEOPLE)
             return BilingualPhrase("as", "so") + adjective + BilingualPhrase("as", "wie") + standard
-        other = self.fixed(construction, category)
-        if draw > 0.8 and other.word.scale != adjective.word.scale:
-            return adjective + BilingualPhrase("and", "und") + other
+        second = self.fixed(construction, category)
+        if draw > 0.8 and second.word.scale != adjective.word.scale:
+            return adjective + BilingualPhrase("and", "und") + second
         return adjective
 
     def when(self, clause: Clause, position: str) -> BilingualPhrase:

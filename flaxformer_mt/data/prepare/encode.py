@@ -47,8 +47,8 @@ class Range(NamedTuple):
 
     def records(self) -> Iterator[tuple[bytes, ...]]:
         if self.places and self.stop is not None:
-            there = part_of(self.source, self.places).records()
-            return itertools.islice(there, self.stop - self.first)
+            from_first = part_of(self.source, self.places).records()
+            return itertools.islice(from_first, self.stop - self.first)
         return itertools.islice(self.source.records(), self.first, self.stop)
 
     def chunks(self) -> Iterator[Chunk]:
@@ -80,8 +80,11 @@ class Encoded:
     bands: UInt64[np.ndarray, " kept bands"]  # of their MinHashes, if near-duplicates are
 
     def __init__(self, read: int, size: int, first_line: int, label: str) -> None:
-        """`size` is that of the records as read, in bytes, `label` the source's."""
-        self.read, self.size, self.first_line, self.label = read, size, first_line, label
+        """Of `read` records of a `size` in bytes; `label` is the source's."""
+        self.read = read
+        self.size = size
+        self.first_line = first_line
+        self.label = label
         self.mask: Bool[np.ndarray, " records"] = np.ones(read, bool)
         self.drops = Drops()
         self.text = b"", b""  # validation: each side's sentences, one a line; others: nothing
@@ -100,8 +103,8 @@ class Encoded:
         if len(places):
             self.drops.counts[reason] = self.drops.counts.get(reason, 0) + len(places)
         for place in places[:EXAMPLES].tolist():
-            said = detail if isinstance(detail, str) else detail(place)
-            example = Defect(file or self.label, self.first_line + place, reason, said)
+            text = detail if isinstance(detail, str) else detail(place)
+            example = Defect(file or self.label, self.first_line + place, reason, text)
             self.drops.examples.append(example)
 
     def keep(self, which: Bool[np.ndarray, " kept"]) -> None:
@@ -150,7 +153,8 @@ def sift(chunk: Chunk, config: FilterConfig, scripts: tuple[str, str]) -> Encode
     encoded = Encoded(len(records), record_bytes(records), chunk.first_line, source.label)
     defects: dict[tuple[str, str], dict[int, str]] = {}
     for place, columns in enumerate(records):
-        if (defect := source.check(columns)) is not None:
+        defect = source.check(columns)
+        if defect is not None:
             defects.setdefault((defect.reason, defect.file), {})[place] = defect.detail
     for (reason, file), details in defects.items():
         encoded.drop(np.array([*details]), reason, details.__getitem__, file)
@@ -199,8 +203,12 @@ def _filter_text(
 ) -> None:
     places = encoded.kept()
     if config.identical:
-        same = np.array([a.strip() == b.strip() for a, b in zip(src, tgt, strict=True)], bool)
-        encoded.drop(places[same], filters.IDENTICAL, "source and target are identical")
+        identical = [a.strip() == b.strip() for a, b in zip(src, tgt, strict=True)]
+        encoded.drop(
+            places[np.array(identical, bool)],
+            filters.IDENTICAL,
+            "source and target are identical",
+        )
     names = "source", "target"
     for name, sentences, script in zip(names, (src, tgt), scripts, strict=True):
         detail = f"under {config.script:.0%} of the {name}'s letters are {script}"
@@ -259,15 +267,15 @@ def _unknown_texts(
     unknown = np.flatnonzero(ids == UNK)
     rows = np.unique(np.searchsorted(np.cumsum(lengths), unknown, side="right"))
     file = chunk.source.file_of(side)
-    found = list[UnknownText]()
+    unknown_texts = list[UnknownText]()
     for place in encoded.kept()[rows].tolist():
         src, tgt = chunk.records[place]
         sentence = chunk.source.tagged(src) if side == "src" else tgt
         tokens, spans = vocabulary.encode_with_spans(sentence.decode())
         begin, end = spans[tokens.index(UNK)]
         text = sentence[begin:end].decode(errors="replace").strip()
-        found.append(UnknownText(place, side, file, text))
-    return found
+        unknown_texts.append(UnknownText(place, side, file, text))
+    return unknown_texts
 
 
 def _filter_leaves(
@@ -281,18 +289,19 @@ def _filter_leaves(
     ends = np.cumsum(is_leaf)[np.cumsum(encoded.tgt_lengths) - 1]
     leaves = np.split(encoded.tgt[is_leaf], ends[:-1])
     sources = np.split(encoded.src, np.cumsum(encoded.src_lengths)[:-1])
-    other = [
+    differ = [
         not np.array_equal(source[tag:], leaf) for source, leaf in zip(sources, leaves, strict=True)
     ]
 
     def detail(place: int) -> str:
         words = chunk.records[place][1].decode("utf-8").split(" ")
         unknown = (word for word in words if word.startswith(signs) and word not in pieces)
-        if label := next(unknown, ""):
+        label = next(unknown, "")
+        if label:
             return f"{label!r}; you can add it to data.vocabulary.tgt_words"
         return "write the target with `trees linearize --leaves words`"
 
-    encoded.drop(places[np.array(other, bool)], filters.OTHER_LEAVES, detail)
+    encoded.drop(places[np.array(differ, bool)], filters.OTHER_LEAVES, detail)
 
 
 def record_bytes(records: Sequence[tuple[bytes, ...]]) -> int:
@@ -301,8 +310,8 @@ def record_bytes(records: Sequence[tuple[bytes, ...]]) -> int:
 
 def sides(chunk: Chunk, encoded: Encoded) -> tuple[list[bytes], list[bytes]]:
     """The kept sources, without the tag, and targets."""
-    kept = [chunk.records[place] for place in encoded.kept()]
-    return [src for src, _ in kept], [tgt for _, tgt in kept]
+    pairs = [chunk.records[place] for place in encoded.kept()]
+    return [src for src, _ in pairs], [tgt for _, tgt in pairs]
 
 
 def _lines(sentences: Sequence[bytes]) -> bytes:

@@ -77,11 +77,11 @@ class Parts:
             return chunks
 
         with ThreadPoolExecutor(_THREADS) as pool:
-            found = mapped(lambda part: pool.submit(find, part), ranges, ahead=_THREADS)
-            for missing, group in itertools.groupby(found, lambda pair: pair[1] is None):
+            looked_up = mapped(lambda part: pool.submit(find, part), ranges, ahead=_THREADS)
+            for missing, group in itertools.groupby(looked_up, lambda pair: pair[1] is None):
                 if missing:
                     done = work(part for part, _ in group)
-                    yield from mapped(lambda one: pool.submit(put, one), done, ahead=_THREADS)
+                    yield from mapped(lambda part: pool.submit(put, part), done, ahead=_THREADS)
                 else:
                     yield from (list(_from_arrays(arrays)) for _, arrays in group if arrays)
 
@@ -117,22 +117,24 @@ def _digest(name: str, content: bytes) -> bytes:
 
 
 def _to_arrays(chunks: Sequence[Encoded]) -> Arrays:
-    arrays, others = Arrays(), list[Any]()
+    """The chunks' arrays, numbered, and in one more everything else, as JSON."""
+    arrays = Arrays()
+    fields = list[Any]()
     for number, chunk in enumerate(chunks):
         for name in _KINDS:
-            values = getattr(chunk, name)
-            arrays[f"{name}{number}"] = values.astype(np.min_scalar_type(values.max(initial=0)))
+            array = getattr(chunk, name)
+            arrays[f"{name}{number}"] = array.astype(np.min_scalar_type(array.max(initial=0)))
         text = [side.decode() for side in chunk.text]
         drops = vars(chunk.drops).values()
-        whole = chunk.read, chunk.size, chunk.first_line, chunk.label
-        others.append((*whole, text, *drops, chunk.unknowns))
-    return arrays | {"others": np.frombuffer(json.dumps(others).encode(), np.uint8)}
+        arguments = chunk.read, chunk.size, chunk.first_line, chunk.label
+        fields.append((*arguments, text, *drops, chunk.unknowns))
+    return arrays | {"others": np.frombuffer(json.dumps(fields).encode(), np.uint8)}
 
 
 def _from_arrays(arrays: Arrays) -> Iterator[Encoded]:
-    others = json.loads(arrays["others"].tobytes())
-    for number, (*whole, (src, tgt), counts, examples, unknowns) in enumerate(others):
-        encoded = Encoded(*whole)
+    fields = json.loads(arrays["others"].tobytes())
+    for number, (*arguments, (src, tgt), counts, examples, unknowns) in enumerate(fields):
+        encoded = Encoded(*arguments)
         encoded.text = src.encode(), tgt.encode()
         encoded.unknowns = [UnknownText(*unknown) for unknown in unknowns]
         encoded.drops = Drops(counts, [Defect(*example) for example in examples])
