@@ -11,7 +11,7 @@ import regex
 
 from flaxformer_mt.abbreviations import Abbreviations, abbreviations, base_of
 
-# What Unicode counts as the end of a line or paragraph (UAX 14).
+# Ends of lines and paragraphs by Unicode (UAX 14).
 LINE_ENDS = r"\r\n\v\f\x1c-\x1e\x85\u2028\u2029"
 _BLANK = rf"[^\S{LINE_ENDS}]"
 _CLOSING = "\"'”’“‘»›«‹)\\]}」』）】》〉］"
@@ -45,7 +45,7 @@ _TIBETAN_HEAD = re.compile(rf"[\u0f01-\u0f0a{_TIBETAN}\s]*+")
 
 @dataclasses.dataclass(frozen=True)
 class SplitText:
-    """A text as sentences with what is around them: `glue[0]` before the first, and so on.
+    """A text as sentences and the glue around them: `glue[0]` before the first, and so on.
 
     `glue` has one entry more than `texts`, of white space only; sentences have no outer blanks and
     no line breaks.
@@ -113,7 +113,7 @@ def _breaks(more: str) -> re.Pattern[str]:
         rf"(?={leading}(?:[-–—]{_BLANK}*+{leading})?+(?P<next>[^\W_]))"
         rf"|(?P<wide>(?P<wide_run>[{_TIBETAN}](?: ?[{_TIBETAN}])*+"
         rf"|(?:[{_WIDE}]|፡፡|(?<=[{_HAN_OR_KANA}])[!?](?=[!?]*+[{_HAN_OR_KANA}{_WIDE_CLOSING}]))++)"
-        # A verse's number stands between dandas.
+        # A verse's number is between dandas.
         rf"(?:{_BLANK}?[\d]++{_BLANK}?[।॥]++)*+[{_WIDE_CLOSING}]*+){_BLANK}*+(?=\S)"
     )
 

@@ -131,7 +131,7 @@ def _add_marks(
     composing = [mark for mark, after in after_one.items() if after != starter_alone + mark]
     unicode_rules.update({starter + mark: after_one[mark] for mark in composing})
     if unicodedata.decomposition(starter).startswith("<"):
-        return  # Rules by the ten thousand, for what nobody writes.
+        return  # It would take ten thousand rules, for text that nobody writes.
     for first, second in itertools.product(composing, marks):
         if ord(first) >> 8 != ord(second) >> 8:
             continue  # Marks of two scripts.

@@ -1,4 +1,4 @@
-"""Which pairs an epoch takes and in what order: a pure function of (seed, epoch), never stored.
+"""The order of an epoch's pairs: a pure function of (seed, epoch), never stored.
 
 A keyed permutation is computed number by number, for corpora of any size. An epoch is cut into
 windows of equal size; a batch comes from one window.

@@ -46,7 +46,7 @@ class WorkerError(FlaxformerError):
 class Batches(Iterator[tuple[Batch, Position]], contextlib.AbstractContextManager["Batches"]):
     """Endless (batch, position of the next one), from the batch at `position` on.
 
-    The stream is a pure function of what `planner` is made of; one started at a position continues
+    The stream is a pure function of `planner`'s arguments; one that starts at a position continues
     an earlier one. Positions in `skip` are left out. Batches have only the rows of `share`.
 
     A thread or `workers` processes assemble batches ahead. `next` raises their errors: PlanError

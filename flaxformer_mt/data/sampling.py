@@ -1,8 +1,8 @@
 """Subword regularisation: words are split into pieces afresh each epoch.
 
 BPE-dropout (Provilkov et al. 2020, algorithm 1) or unigram sampling (Kudo 2018), on the stored ids,
-word by word. What a pair becomes is a pure function of (seed, epoch, pair) on every machine, which
-SentencePiece's own sampling is not: its generator differs from process to process.
+word by word. A pair's segmentation is a pure function of (seed, epoch, pair) on every machine.
+SentencePiece's own sampling isn't: its generator differs from process to process.
 
 Many words are cut at once: arrays have a row for each character of the longest word and a column
 for each word.
@@ -269,7 +269,7 @@ class _Dropout:
         self._lengths = np.array([*map(len, pieces)])
 
     def __call__(self, characters: _Grid, keys: _Keys) -> _Grid:
-        """A piece stands in the row of its first character."""
+        """A piece is in the row of its first character."""
         joining = _Joining(self._joins, self._lengths, characters, self._no_piece)
         rows = len(joining.grid)
         # The best n joins of a word, and maybe more, are left out with p ** n: from the most on.
@@ -291,8 +291,8 @@ class _Dropout:
 class _Joining:
     """Words while their pieces are joined.
 
-    A piece stands in the row of its first character; the other rows of its characters are empty. In
-    the same row is its join with the next piece. A join is a number, the joined piece above the
+    A piece is in the row of its first character; the other rows of its characters are empty. The
+    same row has its join with the next piece. A join is a number, the joined piece above the
     row's bits: a word's least join is that of the best piece, leftmost among equals.
     """
 
@@ -396,7 +396,7 @@ class _Lattice:
         self._longest = max(map(len, pieces), default=0)
 
     def __call__(self, characters: _Grid, keys: _Keys) -> _Grid:
-        """A piece stands in the row of its first character."""
+        """A piece is in the row of its first character."""
         # Equal words are beside each other: the sums are theirs in common.
         is_new = (characters[:, 1:] != characters[:, :-1]).any(axis=0)
         words = characters[:, np.flatnonzero(np.append(True, is_new))]  # [characters, words]

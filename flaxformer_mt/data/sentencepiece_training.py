@@ -13,7 +13,7 @@ from flaxformer_mt.errors import UserError
 
 _TRAINING_THREADS = 16  # fixed: a unigram model depends on it
 _DEFAULT_LONGEST_LINE = 4192
-_ATTEMPTS = 3  # the size chosen, one for its characters, and what the text then yields
+_ATTEMPTS = 3  # the chosen size, one for its characters, and one that the text yields
 _TOO_HIGH = re.compile(r"Vocabulary size too high .*<= (\d+)")
 _TOO_LOW = re.compile(r"smaller than required_chars\. \d+ vs (\d+)")
 

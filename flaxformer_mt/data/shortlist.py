@@ -63,7 +63,7 @@ class Shortlist:
         vocabulary: str,
         sizes: tuple[int, int] | None = None,
     ) -> "Shortlist":
-        """What `to_bytes` wrote. Raises ShortlistError, also for another vocabulary.
+        """Reads the bytes of `to_bytes`. Raises ShortlistError, also for another vocabulary.
 
         With `sizes`, those of both vocabularies, it must have as many types.
         """
@@ -79,7 +79,7 @@ class Shortlist:
         return shortlist
 
     def _problem(self, sizes: tuple[int, int] | None) -> str:
-        """What is wrong with the arrays; empty if nothing is."""
+        """The fault of the arrays; empty if there is none."""
         best, ranked = self.best, self.ranked
         if best.ndim != 2 or ranked.ndim != 1 or not best.size:
             return f"arrays of shapes {best.shape} and {ranked.shape}"
@@ -146,6 +146,7 @@ def _translation_shares(
 
 
 def _sample(pairs: TokenPairs) -> tuple[Tokens, Tokens]:
+    """An even sample of at most `CELLS` cells, without long pairs."""
     chosen = np.linspace(0, len(pairs) - 1, min(len(pairs), CELLS // 16)).astype(np.int64)
     lengths = [side.lengths(chosen).astype(np.int64) for side in pairs.sides.values()]
     fits = np.maximum(*lengths) <= _LONGEST

@@ -44,7 +44,7 @@ class _Part(NamedTuple):
 def _around(
     before: _Part, part: _Part, after: _Part, token: AddedToken
 ) -> tuple[_Part, _Part, _Part]:
-    """What is left before, of and after an added token's part."""
+    """The three parts around an added token, after it has joined or stripped its neighbours."""
     nothing = part._replace(text="")
     # Part of a longer word, it joins the text beside it.
     if token.single_word and before.text and before.text[-1] != " ":

@@ -94,7 +94,7 @@ class Vocabulary:
         return vocabulary
 
     def __reduce__(self) -> tuple[type[Vocabulary], tuple[bytes, TypeTable | None]]:
-        # Without what is cached: another process builds it when it needs it.
+        # Without cached properties: another process builds them when it needs them.
         return Vocabulary, (self.model, self.table)
 
     @functools.cached_property
@@ -150,7 +150,7 @@ class Vocabulary:
         return np.concatenate([np.zeros(0, np.int32), *encoded]), lengths
 
     def encode_with_spans(self, sentence: str) -> tuple[list[int], list[tuple[int, int]]]:
-        """Token ids as `encode` gives them, and where each stands in the sentence's UTF-8 bytes.
+        """Token ids as by `encode`, and the place of each in the sentence's UTF-8 bytes.
 
         A span may begin with blanks. Of a character in several tokens the last has the whole span,
         and the others an empty one where it begins.
@@ -223,7 +223,7 @@ class Vocabulary:
         """Every type, in id order; one of a table that the model does not have is not plain."""
         processor = self._processor
         pieces = self.pieces()
-        # What the model does not have, it calls unknown.
+        # A piece that the model doesn't have is its unknown piece.
         numbers = range(len(pieces)) if self.table is None else map(processor.piece_to_id, pieces)
         return [
             Type(
@@ -239,7 +239,7 @@ class Vocabulary:
         ]
 
     def write(self, folder: Path, name: str) -> dict[str, Any]:
-        """Writes NAME.model and what belongs to it, and gives what an index says of it."""
+        """Writes NAME.model and the files beside it; its entry in the index."""
         table = "".join(f"{id}\t{piece}\n" for id, piece in enumerate(self.pieces()))
         files = {"model": self.model, "pieces.tsv": table.encode()}
         if self.table is not None:

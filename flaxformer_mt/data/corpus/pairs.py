@@ -98,14 +98,14 @@ class Drops:
 
 @dataclasses.dataclass(frozen=True)
 class PairSource:
-    """A corpus that was found, and can be read and pickled.
+    """A corpus whose files exist, ready to be read. It can be pickled.
 
-    With a `tag`, that token joins each source once filters have seen it (`tagged`; Caswell et al.
-    2019). With a `fraction`, these are the validation pairs if `held_out`, else the rest.
+    A `tag` is put before each source after the filters (`tagged`; Caswell et al. 2019). With a
+    `fraction`, these are the validation pairs if `held_out`, else the others.
     """
 
-    files: Mapping[str, AnyPath]  # what is read, by setting name
-    label: str  # the corpus in messages, such as its first file, or what found its files
+    files: Mapping[str, AnyPath]  # the files to read, by setting name
+    label: str  # the corpus in messages, such as its first file or a pattern
     parts: tuple[functools.partial[Iterator[Any]], ...]  # called in order, each gives its records
     texts: Callable[[Any], tuple[bytes, bytes]]  # of a record; raises NoText
     where: str = " of the {side} text"  # in a record, for messages; empty if each side has a file

@@ -44,9 +44,10 @@ LONGEST = 1 << 26  # bytes of a line; a longer one isn't text
 
 
 class LinePlace(NamedTuple):
-    """Where a plain file is read from: line `first`, counted from 0, of the file as `stamp` has it.
+    """Where to begin in a plain file: at line `first`, counted from 0.
 
-    `line_ends` of the lines before it end before byte `offset`, where reading begins.
+    Reading begins at byte `offset`; `line_ends` lines end before it. The file must have this
+    `stamp`, if there is one.
     """
 
     first: int = 0
@@ -123,7 +124,7 @@ def _blocks(path: AnyPath, place: LinePlace) -> Iterator[list[bytes]]:
             if place.stamp:
                 require_stamp(path, place.stamp)
                 stream.seek(place.offset)
-            # Gives what came before a fault.
+            # `read1` returns the text before a fault, `read` nothing of it.
             read: Callable[[int], bytes] = getattr(stream, "read1", stream.read)
             while text := read(BLOCK):
                 if count == place.line_ends:

@@ -7,7 +7,7 @@ from flaxformer_mt.data.grammar import words as w
 # (lemma, construction); a lemma is its German citation form.
 Combination = tuple[str, str]
 
-# Kinds of clauses. In all but these the German finite verb stands last.
+# Kinds of clauses. In all others the German finite verb comes last.
 VERB_SECOND = ("main", "fronted", "question")
 POSITIONS = (*VERB_SECOND, "final")  # kinds as adverbials and predicates see them
 

@@ -1,4 +1,4 @@
-"""Drawing phrases, predicates and times from what a split allows."""
+"""Draws phrases, predicates and times from the combinations that a split allows."""
 
 import calendar
 import random
@@ -83,7 +83,7 @@ class PhraseSampler:
     ) -> BilingualPhrase:
         """One of NOUN_PHRASES, maybe with an adjective.
 
-        Its words agree in gender, number and case, which is the table's unless given.
+        Its words agree in gender, number and case; `case` replaces the table's.
         """
         kind = w.NOUN_PHRASES[name]
         number, determiners = self.pick(options(kind, pool[0] in w.MASS))

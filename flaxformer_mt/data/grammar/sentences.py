@@ -1,4 +1,4 @@
-"""Drawing sentences from what a split allows: clauses of every kind, and how they are joined.
+"""Draws sentences from the combinations that a split allows: clauses of every kind, joined.
 
 Two rules make the source determine its translation. No adjunct could belong to either of two
 clauses: nothing follows an object's relative clause, and a clause with a complement has its
@@ -178,7 +178,7 @@ class SentenceSampler(PhraseSampler):
     ) -> Clause:
         """A clause; `relatives` and `adjuncts` scale chances.
 
-        A given `subject` is a person's, of a relative clause.
+        Only a relative clause about a person has a `subject` in advance.
         """
         frame = self.pick(_FRAMES)
         clause = self._begin(kind, span)
@@ -260,7 +260,7 @@ class SentenceSampler(PhraseSampler):
             clause.predicate = self.profession(clause)
 
     def _price(self, clause: Clause) -> None:
-        """ "costs three hundred euros": goods cost; a given subject stands for people."""
+        """ "costs three hundred euros": goods cost; a subject in advance would be a person."""
         if clause.subject is not NOTHING or clause.tense in ("past", "modal"):
             raise DeadEnd
         if clause.tense != "future":

@@ -31,7 +31,7 @@ SPLITS: tuple[Split, ...] = ("train", "valid", "test")
 HELD_OUT_SHARE = 0.25
 TEST_SHARE_OF_HELD_OUT = 0.75
 
-Use = tuple[Any, tuple[Combination]]  # a word, and what it shows where it is used
+Use = tuple[Any, tuple[Combination]]  # a word, and the combination that its use shows
 
 
 @functools.cache
@@ -46,7 +46,7 @@ def tenses(kind: str, span: str) -> tuple[str, ...]:
     return repeat(getattr(w.CLAUSES[kind], span) or getattr(w.CLAUSES["main"], span))
 
 
-# What the table of noun phrases abbreviates: determiners by weight, "+" is plural.
+# Abbreviations in the table of noun phrases: determiners by weight, "+" is plural.
 _DETERMINERS = {
     "definite": "16 the, 7 the+, 6 possessive, 3 possessive+, 3 this, 2 this+",
     "indefinite": "7 a, 4 bare+",
@@ -133,7 +133,7 @@ def _declensions() -> dict[str, set[str]]:
 
 def _verb_entries() -> Iterator[_Entry]:
     for verb, kind in itertools.product(w.VERBS, w.CLAUSES):
-        # A relative clause may have its object already: what "transitive" verbs have.
+        # A relative clause may have its object already, a noun that suits the verb.
         has_object = verb.frame == "transitive" and kind == "relative"
         objects = itertools.chain(*verb.pools) if has_object else ()
         kinds = verb.frame, *objects
@@ -218,11 +218,11 @@ def _digest(*parts: str) -> float:
 
 @functools.cache
 def choices(split: Split, construction: str, *kinds: str) -> list[Use]:
-    """What a split may use in a construction, as often as its weight says.
+    """The words that a split may use in a construction, each as often as its weight says.
 
-    `kinds` are what it must suit one of: categories of nouns for a noun or an adjective, a frame
-    for a verb, or the category of the object if a relative clause has it already, "modal" for a
-    modal verb, a tense for a time. Adverbs and numbers suit all.
+    They suit one of the `kinds`: categories of nouns for a noun or an adjective; a frame for a
+    verb, or the category of the object if a relative clause has it already; "modal" for a modal
+    verb; a tense for a time. Adverbs and numbers suit all.
     """
     uses: list[Use] = []
     for lemma, entry in _constructions()[construction].items():

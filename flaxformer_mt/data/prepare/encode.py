@@ -70,7 +70,7 @@ class UnknownText(NamedTuple):
 
 
 class Encoded:
-    """What became of a chunk: which records are kept, their tokens, and why others are not."""
+    """A chunk after encoding: the tokens of the records that are kept, and why others are not."""
 
     src: Int32[np.ndarray, " src_tokens"]  # kept sources end to end, EOS after each
     src_lengths: Int32[np.ndarray, " kept"]  # in tokens, EOS included
@@ -122,7 +122,7 @@ class Encoded:
 
 @dataclasses.dataclass(frozen=True)
 class EncodingSettings:
-    """What decides how every chunk of a store is encoded; they can be pickled."""
+    """The settings by which every chunk of a store is encoded. They can be pickled."""
 
     vocabularies: Vocabularies
     data: DataConfig
@@ -130,10 +130,10 @@ class EncodingSettings:
 
 
 def encode_part(part: Chunk | Range, settings: EncodingSettings) -> list[Encoded]:
-    """A part of a corpus, read wherever its files can be reached unless it is read already.
+    """Encodes a part of a corpus; a `Range` is read first, by any machine that has its files.
 
-    Parts that follow each other give what their whole does; duplicates are the only thing that is
-    looked for over parts, by `Encoded.hashes` and `Encoded.bands`. Raises CorpusError.
+    Consecutive parts give the same as all of them at once. Duplicates are left to the caller, by
+    `Encoded.hashes` and `Encoded.bands`, since they may be in several parts. Raises CorpusError.
     """
     chunks = part.chunks() if isinstance(part, Range) else [part]
     encoded = [encode_chunk(chunk, settings) for chunk in chunks]
@@ -145,9 +145,9 @@ def encode_part(part: Chunk | Range, settings: EncodingSettings) -> list[Encoded
 
 
 def sift(chunk: Chunk, config: FilterConfig, scripts: tuple[str, str]) -> Encoded:
-    """Checks a chunk's records, and filters training text as it stands, without the corpus's tag.
+    """Checks a chunk's records, and filters training text without the corpus's tag.
 
-    Nothing is encoded yet.
+    This needs no vocabulary.
     """
     records, source = chunk.records, chunk.source
     encoded = Encoded(len(records), record_bytes(records), chunk.first_line, source.label)
@@ -166,8 +166,8 @@ def sift(chunk: Chunk, config: FilterConfig, scripts: tuple[str, str]) -> Encode
 def encode_chunk(chunk: Chunk, settings: EncodingSettings) -> Encoded:
     """Check, filter, tag, encode, and filter by length; a dropped record has one reason.
 
-    Only what the model cannot take is left out of validation, which is sides that are empty or too
-    long or words without a type: the other filters clean what is learned from.
+    Validation leaves out only pairs that the model can't take: sides that are empty or too long,
+    or words without a type. The other filters clean training text.
     """
     config = settings.data.filter
     encoded = sift(chunk, config, settings.scripts)

@@ -48,7 +48,7 @@ from flaxformer_mt.errors import FAILED
 from flaxformer_mt.progress import Meter
 
 Encode = Callable[[Chunk], Encoded]
-MANY_UNKNOWN = 0.01  # of a side's tokens: more than this is said
+MANY_UNKNOWN = 0.01  # share of a side's tokens: more unknown ones get a warning
 SHORT = 5  # a corpus of fewer chunks is encoded before a process has started
 _AHEAD = 3  # chunks under way for each worker: none waits for the reader, and memory stays small
 _NAMES: dict[Side, str] = {"src": "source", "tgt": "target"}
@@ -73,7 +73,7 @@ class UnknownTokens:
 
 @dataclasses.dataclass
 class Account:
-    """What became of a corpus; reasons stand in the order in which they occurred."""
+    """The counts of a corpus; reasons are in the order in which they occurred."""
 
     key: str
     split: str
@@ -85,7 +85,7 @@ class Account:
     )
 
     def add(self, encoded: Encoded) -> None:
-        """What became of the corpus's next chunk; where chunks end makes no difference."""
+        """Counts the corpus's next chunk; where chunks end makes no difference."""
         self.read += encoded.read
         self.kept += len(encoded.src_lengths)
         self.drops.merge(encoded.drops)
@@ -248,7 +248,7 @@ class EncodingWorkers(contextlib.AbstractContextManager["EncodingWorkers"]):
         self._pool: ProcessPoolExecutor | None = None
 
     def encode(self, chunks: Iterator[Chunk]) -> Iterator[Encoded]:
-        """What became of each chunk, in their order. Raises WorkerDied."""
+        """Encodes chunks, in order. Raises WorkerDied."""
         first = list(itertools.islice(chunks, SHORT))
         chunks = itertools.chain(first, chunks)
         short = len(first) < SHORT and not self._even_for_short
@@ -289,7 +289,7 @@ class EncodingWorkers(contextlib.AbstractContextManager["EncodingWorkers"]):
             sys.modules["__main__"] = main
 
 
-_encode: Encode  # in a worker process: what it was started with
+_encode: Encode  # in a worker process, set when it starts
 
 
 def _start(encode: Encode) -> None:

@@ -62,14 +62,15 @@ def prepare(
 ) -> Store:
     """The token store of a run directory, made on the first call and verified on later ones.
 
-    Writes `vocabulary/` (unless it is there, as in fine-tuning) and `data/`: the store, the
-    manifest, a picture of the lengths, and the validation sentences as text. `report` gets one line
-    of progress at a time; with `bar` there is one that is renewed on standard error instead.
-    `workers` is the number of processes that encode (0: this one alone), by default one for each
-    processor where the corpus is worth it; a `cluster` does their work if it is given. The result
-    does not depend on either. What a killed call left is removed, except a cluster's finished work
-    in the folder `parts`, here or in a bucket, which the caller removes once the store is safe. Of
-    a store that is there every byte is read if `thorough`.
+    Writes `vocabulary/` (unless it exists, as in fine-tuning) and `data/`: the store, the manifest,
+    a picture of the lengths, and the validation sentences as text. `report` gets lines of progress;
+    with `bar` one line on standard error is renewed instead.
+
+    `workers` is the number of processes that encode (0: only this one), by default one for each
+    processor if the corpus is large; a `cluster`, if there is one, encodes instead. The result
+    doesn't depend on either. Files that a killed call left are removed, except a cluster's finished
+    work in the folder `parts`, here or in a bucket, which the caller removes once the store is
+    safe. `thorough` reads every byte of an existing store.
 
     Raises:
       PrepareError: nothing is left to train or validate on, a filter does not know a language, a
@@ -153,7 +154,7 @@ def _require_packages(config: DataConfig) -> None:
 
 
 class _Learned(NamedTuple):
-    """The vocabularies of a store, and what is known from learning them."""
+    """The vocabularies of a store, and counts from learning them."""
 
     vocabularies: Vocabularies
     sample: int = 0  # pairs that they were learned from

@@ -1,4 +1,4 @@
-"""A store's manifest: what it was made from, and whether that still holds."""
+"""A store's manifest: its settings and files, and whether they have changed."""
 
 import dataclasses
 import hashlib
@@ -37,7 +37,7 @@ def named_corpora(config: DataConfig) -> list[tuple[str, str, CorpusConfig]]:
 
 
 def settings_of(config: DataConfig, seed: int) -> dict[str, Any]:
-    """What decides the store's contents, flat; files count by contents, not by place."""
+    """The settings that decide the store's contents, flat; files count by contents, not by path."""
     settings: dict[str, Any] = {
         "training.seed": seed,
         "data.src_lang": config.src_lang,
@@ -127,7 +127,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
 def verify_store(
     config: DataConfig, *, seed: int, directory: Path, report: Report, thorough: bool
 ) -> Store:
-    """The store in a run directory, if it is what `prepare` would make; corpora may be gone.
+    """The store in a run directory, if `prepare` would make the same; corpora may be gone.
 
     Raises PrepareError, which names changed settings or files; VocabularyError, StoreError.
     """

@@ -42,14 +42,17 @@ class Parts:
     """
 
     def __init__(self, folder: AnyPath, made_from: Any) -> None:
-        """`made_from` is what decides all parts, as JSON. Raises CorpusError."""
+        """All parts depend on `made_from`, which is JSON. Raises CorpusError."""
         self._folder, self._made_from = folder, made_from
         self.used = set[str]()
         with reaching(folder):
             self._there = {path.name for path in folder.iterdir()} if folder.exists() else set()
 
     def vocabulary(self, train: Callable[[], Trained]) -> Trained:
-        """What `train` returned once. Raises as it does, OSError, and CorpusError for a bucket."""
+        """The result of `train`, by an earlier call or this one.
+
+        Raises as `train` does; OSError; CorpusError for a bucket.
+        """
         if (arrays := self._find("vocabulary")) is None:
             vocabularies, sample, records = train()
             models = {"src": vocabularies.src.model, "tgt": vocabularies.tgt.model}
@@ -63,9 +66,10 @@ class Parts:
     def encoded(
         self, corpus: Sequence[Any], ranges: Iterable[Range], work: Work
     ) -> Iterator[list[Encoded]]:
-        """What became of each range, in order; `work` does those that are missing.
+        """The encoded chunks of each range, in order; `work` encodes missing ones.
 
-        `corpus`, as JSON, tells it and its vocabulary from others. Raises as `vocabulary` does.
+        `corpus`, which is JSON, identifies the corpus and its vocabulary. Raises as `vocabulary`
+        does.
         """
 
         def find(part: Range) -> tuple[Range, Arrays | None]:

@@ -34,12 +34,12 @@ def describe(manifest: dict[str, Any]) -> str:
 
 
 def _drops(accounts: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """A table of the corpora and their dropped pairs; examples stand below their reason."""
+    """A table of the corpora and their dropped pairs; examples are below their reason."""
     rows: list[list[str]] = []
     examples: dict[int, list[str]] = {}  # by the line of the table, which has a header
     for account in accounts:
         reasons = account["dropped"].items()
-        # A pair of the other split is not dropped, though its reason stands below.
+        # A pair of the other split is not dropped, though its reason is listed.
         dropped = sum(count for reason, count in reasons if reason not in ELSEWHERE)
         counts = (account["read"], account["kept"], dropped)
         rows.append([account["key"], *(f"{count:,}" for count in counts)])
@@ -163,7 +163,7 @@ def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
     return f'<text x="{x:.0f}" y="{y:.0f}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
-BORDER = " ‖ "  # stands between two pairs of one row
+BORDER = " ‖ "  # between two pairs of a row
 
 
 def shapes_table(planner: Planner) -> str:

@@ -78,8 +78,8 @@ def train_vocabulary(
 ) -> tuple[Vocabularies, int, list[int]]:
     """The vocabulary, the number of its training pairs, and how many records each corpus has.
 
-    It is learned from what the filters keep, and where corpora have weights, by these. `scripts`
-    are those of the languages, for the filter that looks at them.
+    It is learned from pairs that the filters keep, mixed by the corpora's weights, if any.
+    `scripts` are those of the languages, for the filter that looks at them.
     """
     opened = open_split(config, "train")
     sources = [source for _, _, source in opened]
@@ -210,7 +210,7 @@ def require_decodable(
 ) -> None:
     """Raises PrepareError if more than a fifth of a corpus's lines isn't UTF-8 text.
 
-    Such text has another encoding, and what is left of it lacks every line with an accent.
+    Such text has another encoding, and its other lines are those without accents.
     """
     number = drops.counts.get(INVALID_UTF8, 0)
     if number <= MOST_UNDECODABLE * read:

@@ -1,4 +1,4 @@
-"""What of a sample the filters keep, so that no vocabulary is learned from what they drop."""
+"""Applies the filters to a sample, so that no vocabulary is learned from pairs that they drop."""
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -82,11 +82,11 @@ def without_uneven(
     config: DataConfig,
     train: Callable[[list[list[Record]]], Vocabularies],
 ) -> tuple[list[list[Record]], Vocabularies]:
-    """The pools without pairs that filters drop by their tokens, and what `train` makes of them.
+    """The pools without pairs that filters drop by their tokens, and the vocabulary of these pools.
 
-    A vocabulary decides which these are, so it was learned from them. It is learned again if they
-    are more than `_MATTERS` of the text or alone have some characters, unless one of them would
-    come back: unknown to the new vocabulary, a long word is one token.
+    Only a vocabulary tells which these are, so it was learned from them. `train` learns it again if
+    they are more than `_MATTERS` of the text or have characters that no other pair has, unless the
+    new vocabulary would keep one of them: an unknown long word is one token.
     """
     masks = [_fits(pool, vocabularies, config) for pool in pools]
     pools_and_masks = [*zip(pools, masks, strict=True)]

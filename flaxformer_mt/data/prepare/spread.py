@@ -1,8 +1,8 @@
 """Corpora read and encoded by the machines of a Ray cluster, with the bytes of one machine.
 
 Lines of plain text are read where they are encoded: tasks first count those of every megabyte, so
-that any machine finds its own. What must be read from its start, such as compressed text, is read
-here and sent. Results are merged here, in order.
+that any machine finds its own. Text that must be read from its start, such as compressed text, is
+read here and sent. Results are merged here, in order.
 """
 
 import contextlib
@@ -86,7 +86,7 @@ class Spread:
         self._files = self._surveyed(files)
 
     def _surveyed(self, files: Mapping[str, AnyPath]) -> dict[str, _Surveyed]:
-        """What the workers find in plain files, by their names. Raises CorpusError."""
+        """Digests and line counts of plain files, by their names. Raises CorpusError."""
         stamps = {name: paths.stamp(path) for name, path in files.items()}
         tasks = (task for name, path in files.items() for task in _survey_tasks(path, stamps[name]))
         done = self._done(tasks)
@@ -98,7 +98,7 @@ class Spread:
         return surveyed
 
     def described(self) -> list[dict[str, Any]]:
-        """The files, as `describe_inputs` takes what is known."""
+        """The files, in the form of the `known` ones of `describe_inputs`."""
         return [
             {"path": name, "size": file.stamp[0], "mtime_ns": file.stamp[1], "sha256": file.sha256}
             for name, file in self._files.items()
@@ -152,7 +152,7 @@ class Spread:
         return Range(split, source, first, first + SPAN, places)
 
     def _done(self, tasks: Iterable[Any]) -> Iterator[Any]:
-        """What the workers return for each task, in order."""
+        """The workers' result of each task, in order."""
         return (returned for _, returned in self._workers.map(tasks, ahead=_AHEAD))
 
 
@@ -174,7 +174,7 @@ def _begun(
 
 
 def _versions(config: DataConfig) -> dict[str, Any]:
-    """What decides how text is encoded, besides the settings."""
+    """The versions that decide how text is encoded, besides the settings."""
     installed = package_versions()
     hashing = ("rensa",) if config.filter.near_duplicates else ()
     versions = {name: installed.get(name) for name in ("flaxformer-mt", "sentencepiece", *hashing)}
