@@ -68,21 +68,9 @@ class Batches(Iterator[tuple[Batch, Position]], contextlib.AbstractContextManage
         self.delivered = position  # the place of the batch that `next` gave last
         self.epochs_done = float(position.epoch)  # after the last batch, with fraction
         self.seconds_waited = 0.0  # seconds that `next` has waited for data in all
-        self._ahead: _Delivery | None = None  # fetched, but not returned by `next` yet
+        self._next_delivery: _Delivery | None = None  # fetched, but not returned by `next` yet
         self._share = share
-        dataset: Any = _Stream(planner, position, frozenset(skip), share)
-        if workers:
-            # Grain passes absl's flags to its workers, if they are parsed.
-            if not flags.FLAGS.is_parsed():
-                flags.FLAGS.mark_as_parsed()
-            dataset = dataset.map(_flat).mp_prefetch(
-                grain.MultiprocessingOptions(
-                    num_workers=workers, per_worker_buffer_size=max(2, _AHEAD // workers)
-                ),
-                worker_init_fn=end_with_parent,
-            )
-        else:
-            dataset = ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=_AHEAD)
+        dataset = _prefetched(_Stream(planner, position, frozenset(skip), share), workers)
         signals = (signal.SIGINT, signal.SIGTERM)
         with signals_held_back(*signals) if workers else contextlib.nullcontext():
             self._iterator = iter(dataset)
@@ -94,8 +82,8 @@ class Batches(Iterator[tuple[Batch, Position]], contextlib.AbstractContextManage
             self._iterator.start_prefetch()
 
     def __next__(self) -> tuple[Batch, Position]:
-        delivery = self._ahead or self._fetched()
-        self._ahead = None
+        delivery = self._next_delivery or self._fetched()
+        self._next_delivery = None
         position = self.delivered = delivery.position
         windows_done = position.window + (position.index + 1) / delivery.batches
         self.epochs_done = position.epoch + windows_done / self.windows
@@ -103,8 +91,8 @@ class Batches(Iterator[tuple[Batch, Position]], contextlib.AbstractContextManage
 
     def shape_ahead(self) -> Shape:
         """The next batch's shape, of all shares. Waits for it and raises as `next`."""
-        self._ahead = self._ahead or self._fetched()
-        shape = self._ahead.batch.shape  # of this share
+        self._next_delivery = self._next_delivery or self._fetched()
+        shape = self._next_delivery.batch.shape  # of this share
         return dataclasses.replace(shape, rows=self._share.of_whole(shape.rows))
 
     def _fetched(self) -> _Delivery:
@@ -212,6 +200,19 @@ class _StreamIterator(grain.DatasetIterator):
     def close(self) -> None:
         super().close()
         self._planned.close()
+
+
+def _prefetched(stream: _Stream, workers: int) -> Any:
+    """The stream with batches assembled ahead, by `workers` processes or a thread."""
+    if not workers:
+        return ThreadPrefetchIterDataset(stream, prefetch_buffer_size=_AHEAD)
+    # Grain passes absl's flags to its workers, if they are parsed.
+    if not flags.FLAGS.is_parsed():
+        flags.FLAGS.mark_as_parsed()
+    options = grain.MultiprocessingOptions(
+        num_workers=workers, per_worker_buffer_size=max(2, _AHEAD // workers)
+    )
+    return stream.map(_flat).mp_prefetch(options, worker_init_fn=end_with_parent)
 
 
 def _flat(delivery: _Delivery) -> Int32[np.ndarray, " numbers"]:

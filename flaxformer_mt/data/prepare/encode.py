@@ -139,7 +139,7 @@ def encode_part(part: Chunk | Range, settings: EncodingSettings) -> list[Encoded
     encoded = [encode_chunk(chunk, settings) for chunk in chunks]
     if isinstance(part, Range):
         for name, place in part.places.items():
-            if place.stamp:  # a later call may use this, which must be of one state of the file
+            if place.stamp:  # a later call may use the result: the file must not have changed
                 require_stamp(part.source.files[name], place.stamp)
     return encoded
 
@@ -185,7 +185,7 @@ def encode_chunk(chunk: Chunk, settings: EncodingSettings) -> Encoded:
     encoded.src, encoded.src_lengths = settings.vocabularies.src.encode_flat(src)
     encoded.tgt, encoded.tgt_lengths = settings.vocabularies.tgt.encode_flat(tgt)
     places = encoded.kept()
-    _filter_lengths(chunk, encoded, settings)
+    _filter_tokens(chunk, encoded, settings)
     encoded.keep(np.isin(places, encoded.kept()))
     encoded.unknowns = [
         *_unknown_texts(chunk, encoded, "src", settings.vocabularies.src),
@@ -212,41 +212,58 @@ def _filter_text(
     names = "source", "target"
     for name, sentences, script in zip(names, (src, tgt), scripts, strict=True):
         detail = f"under {config.script:.0%} of the {name}'s letters are {script}"
-        odd = filters.other_script(sentences, script, config.script)
-        encoded.drop(places[odd], filters.SCRIPT, detail)
+        in_other_script = filters.other_script(sentences, script, config.script)
+        encoded.drop(places[in_other_script], filters.SCRIPT, detail)
 
 
-def _filter_lengths(chunk: Chunk, encoded: Encoded, settings: EncodingSettings) -> None:
-    places = encoded.kept()
+def _filter_tokens(chunk: Chunk, encoded: Encoded, settings: EncodingSettings) -> None:
+    """Drops pairs by their tokens, and leaves the tokens in the arrays."""
+    places = encoded.kept()  # of the pairs in the arrays
+    tag = _tag_length(chunk.source.tag, settings.vocabularies.src)
+    _filter_lengths(chunk, encoded, settings, places, tag)
+    tgt_types = settings.data.vocabulary.tgt_types
+    if tgt_types == "words":
+        _filter_unknown_words(chunk, encoded, settings, places)
+    elif tgt_types == "brackets" and len(places):
+        _filter_leaves(chunk, encoded, settings, places, tag)
+
+
+def _filter_lengths(
+    chunk: Chunk, encoded: Encoded, settings: EncodingSettings, places: Places, tag: int
+) -> None:
+    """Drops empty, long and uneven pairs of `places`; a `tag` of so many tokens isn't text."""
     src, tgt = encoded.src_lengths, encoded.tgt_lengths
     # The tag counts only where the model must find room for it.
-    tag = _tag_length(chunk.source.tag, settings.vocabularies.src)
-    text = src - tag
-    shorter, longer = np.minimum(text, tgt), np.maximum(text, tgt)
+    shorter, longer = np.minimum(src - tag, tgt), np.maximum(src - tag, tgt)
     ratio = settings.data.filter.max_ratio if chunk.split == "train" else 0
     with np.errstate(over="ignore"):
         uneven = longer > (ratio or np.inf) * shorter
     too_long = np.maximum(src, tgt) > settings.data.filter.max_length
 
-    def tokens(place: int) -> str:
+    def detail(place: int) -> str:
         number = np.searchsorted(places, place)
         return f"{src[number]} source and {tgt[number]} target tokens"
 
-    def unknown(place: int) -> str:
+    # A side may look like text and have no tokens: a model's own rules can remove it.
+    encoded.drop(places[shorter == 1], EMPTY_SIDE, detail)
+    encoded.drop(places[too_long], filters.TOO_LONG, detail)
+    encoded.drop(places[uneven], filters.LENGTH_RATIO, detail)
+
+
+def _filter_unknown_words(
+    chunk: Chunk, encoded: Encoded, settings: EncodingSettings, places: Places
+) -> None:
+    """Drops targets of `places` with unknown labels: the vocabulary can't write their trees."""
+    vocabulary = settings.vocabularies.tgt
+
+    def detail(place: int) -> str:
         words = chunk.records[place][1].decode("utf-8").split(" ")
-        word = next(word for word in words if UNK in settings.vocabularies.tgt.encode([word])[0])
+        word = next(word for word in words if UNK in vocabulary.encode([word])[0])
         return f"{word!r}; you can add it to data.vocabulary.tgt_words"
 
-    # A side may look like text and have no tokens: a model's own rules can remove it.
-    encoded.drop(places[shorter == 1], EMPTY_SIDE, tokens)
-    encoded.drop(places[too_long], filters.TOO_LONG, tokens)
-    encoded.drop(places[uneven], filters.LENGTH_RATIO, tokens)
-    if settings.data.vocabulary.tgt_types == "words":
-        # An unknown label cannot be written: the tree has no form in this vocabulary.
-        odd = np.unique(np.repeat(places, tgt)[encoded.tgt == UNK])
-        encoded.drop(odd, filters.UNKNOWN_WORD, unknown)
-    elif settings.data.vocabulary.tgt_types == "brackets" and len(places):
-        _filter_leaves(chunk, encoded, settings, places, tag)
+    place_of_token = np.repeat(places, encoded.tgt_lengths)
+    with_unknown = np.unique(place_of_token[encoded.tgt == UNK])
+    encoded.drop(with_unknown, filters.UNKNOWN_WORD, detail)
 
 
 def _tag_length(tag: str, vocabulary: Vocabulary) -> int:
@@ -261,9 +278,10 @@ def _unknown_texts(
 
     Of every sentence: which examples are shown must not depend on where chunks end.
     """
-    ids, lengths = (
-        (encoded.src, encoded.src_lengths) if side == "src" else (encoded.tgt, encoded.tgt_lengths)
-    )
+    if side == "src":
+        ids, lengths = encoded.src, encoded.src_lengths
+    else:
+        ids, lengths = encoded.tgt, encoded.tgt_lengths
     unknown = np.flatnonzero(ids == UNK)
     rows = np.unique(np.searchsorted(np.cumsum(lengths), unknown, side="right"))
     file = chunk.source.file_of(side)
@@ -286,8 +304,9 @@ def _filter_leaves(
     pieces = [piece.removeprefix(BLANK) for piece in settings.vocabularies.tgt.pieces()]
     brackets = [number for number, piece in enumerate(pieces) if piece.startswith(signs)]
     is_leaf = ~np.isin(encoded.tgt, brackets)
-    ends = np.cumsum(is_leaf)[np.cumsum(encoded.tgt_lengths) - 1]
-    leaves = np.split(encoded.tgt[is_leaf], ends[:-1])
+    # How many leaves there are up to the end of each target.
+    leaf_ends = np.cumsum(is_leaf)[np.cumsum(encoded.tgt_lengths) - 1]
+    leaves = np.split(encoded.tgt[is_leaf], leaf_ends[:-1])
     sources = np.split(encoded.src, np.cumsum(encoded.src_lengths)[:-1])
     differ = [
         not np.array_equal(source[tag:], leaf) for source, leaf in zip(sources, leaves, strict=True)
