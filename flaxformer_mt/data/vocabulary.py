@@ -327,13 +327,15 @@ def train_pair(
     if config.shared:
         symbols = dict.fromkeys(tags)
         if config.tgt_types == "brackets":
-            words = {word for _, tgt in pairs for word in tgt.split(" ")}
-            brackets = {word for word in words if word[:1] in ("(", ")")}
-            symbols |= dict.fromkeys(
-                BLANK + word for word in sorted({*config.tgt_words, *brackets})
-            )
+            brackets = {*config.tgt_words, *_brackets(tgt for _, tgt in pairs)}
+            symbols |= dict.fromkeys(BLANK + bracket for bracket in sorted(brackets))
         both = train((sentence for pair in pairs for sentence in pair), config, tags=[*symbols])
         return Vocabularies(both, both)
     src, tgt = ([pair[side] for pair in pairs] for side in (0, 1))
     of_words = config.tgt_types == "words"
     return Vocabularies(train(src, config, tags=tags), train(tgt, config, words=of_words))
+
+
+def _brackets(trees: Iterable[str]) -> set[str]:
+    """The brackets, with their labels, of linearised trees."""
+    return {word for tree in trees for word in tree.split(" ") if word[:1] in ("(", ")")}

@@ -38,16 +38,7 @@ def open_set(corpus: CorpusConfig, folder: str, key: str, *, fetch: bool) -> Pai
     """
     builder = _prepared(corpus, folder, key, fetch=fetch)
     name = builder.info.full_name
-    languages = [
-        feature
-        for feature, info in builder.info.features.get_tensor_info().items()
-        if getattr(info, "shape", None) == () and np.dtype(info.np_dtype).kind in "OSU"
-    ]
-    for setting in ("src", "tgt"):
-        language = getattr(corpus, setting)
-        if language not in languages:
-            known = ", ".join(map(repr, sorted(languages))) or "none"
-            raise CorpusError(f"{key}.{setting}: {name} has no language {language!r}, only {known}")
+    _require_languages(builder, corpus, key)
     file_format = builder.info.file_format.value
     if file_format not in shards.READERS:
         known = " or ".join(shards.READERS)
@@ -60,6 +51,23 @@ def open_set(corpus: CorpusConfig, folder: str, key: str, *, fetch: bool) -> Pai
         tuple(functools.partial(_examples, file_format, *part) for part in parts),
         functools.partial(_texts, corpus.src, corpus.tgt),
     )
+
+
+def _require_languages(builder: Any, corpus: CorpusConfig, key: str) -> None:
+    """Raises CorpusError unless the set has texts in both languages of the corpus."""
+    languages = [
+        feature
+        for feature, info in builder.info.features.get_tensor_info().items()
+        if getattr(info, "shape", None) == () and np.dtype(info.np_dtype).kind in "OSU"
+    ]
+    for setting in ("src", "tgt"):
+        language = getattr(corpus, setting)
+        if language not in languages:
+            known = ", ".join(map(repr, sorted(languages))) or "none"
+            raise CorpusError(
+                f"{key}.{setting}: {builder.info.full_name} has no language {language!r}, "
+                f"only {known}"
+            )
 
 
 def _examples(file_format: str, path: AnyPath, skip: int, take: int) -> Iterator[Any]:

@@ -210,25 +210,31 @@ class PhraseSampler:
         if draw < 0.53:
             return BilingualPhrase("in", "im") + self.fixed(f"month.{position}", tense)
         if draw < 0.73:
-            # "on the third of May", "am dritten Mai"; February 30 is a dead end.
-            day = self.fixed(f"ordinal.{position}", tense)
-            month = self.fixed(f"date.{position}", tense)
-            number = w.ADVERBS["month"].index(month.word) + 1
-            _, longest = calendar.monthrange(2024, number)  # of a leap year
-            if w.ORDINALS.index(day.word) >= longest:
-                raise DeadEnd
-            return BilingualPhrase("on the", "am") + day + BilingualPhrase("of", "") + month
+            return self._date(position, tense)
         if draw < 0.81:
             hour = self.fixed(f"clock.{position}", tense)
             hour.german = hour.german.replace("eins", "ein")  # "um ein Uhr"
             return BilingualPhrase("at", "um") + hour + BilingualPhrase("o'clock", "Uhr")
         if draw < 0.88:
-            hour = self.fixed(f"half.{position}", tense)
-            # German names the hour that follows: "at half past three", "um halb vier".
-            number = w.HOURS.index(hour.word) + 1
-            hour.german = w.HOURS[number % 12].german
-            return BilingualPhrase("at half past", "um halb") + hour
+            return self._half_hour(position, tense)
         preposition = self.pick(_MOMENTS)
         case = "genitive" if preposition == "during" else "dative"
         event = self.noun_phrase("event", ("event",), adjective=0, case=case)
         return prepositional(preposition, event)
+
+    def _date(self, position: str, tense: str) -> BilingualPhrase:
+        """ "on the third of May", "am dritten Mai"; February 30 is a dead end."""
+        day = self.fixed(f"ordinal.{position}", tense)
+        month = self.fixed(f"date.{position}", tense)
+        number = w.ADVERBS["month"].index(month.word) + 1
+        _, longest = calendar.monthrange(2024, number)  # of a leap year
+        if w.ORDINALS.index(day.word) >= longest:
+            raise DeadEnd
+        return BilingualPhrase("on the", "am") + day + BilingualPhrase("of", "") + month
+
+    def _half_hour(self, position: str, tense: str) -> BilingualPhrase:
+        """German names the hour that follows: "at half past three", "um halb vier"."""
+        hour = self.fixed(f"half.{position}", tense)
+        number = w.HOURS.index(hour.word) + 1
+        hour.german = w.HOURS[number % 12].german
+        return BilingualPhrase("at half past", "um halb") + hour
