@@ -189,12 +189,12 @@ class _Cutter:
         self.begins_word = np.array([type_.text.startswith(BLANK) for type_ in types])
         self.begins_word[EOS] = True
 
-        self._drawn: Callable[[_Grid, _Keys], _Grid]
+        self._draw: Callable[[_Grid, _Keys], _Grid]
         if vocabulary.is_bpe:
-            self._drawn = _Dropout(pieces, strength)
+            self._draw = _Dropout(pieces, strength)
         else:
             scores = np.array([types[number].score for number in plain])
-            self._drawn = _Lattice(pieces, strength * scores)
+            self._draw = _Lattice(pieces, strength * scores)
 
     def cut(
         self, stored: Integer[np.ndarray, " tokens"], sizes: _Counts, words: _Keys, keys: _Keys
@@ -217,7 +217,7 @@ class _Cutter:
             row = np.arange(lengths[chunk].max())[:, None]
             grid = characters.take(bounds[chunk] + row, mode="clip").astype(np.int64)
             grid[row >= lengths[chunk]] = no_piece  # [characters, words]
-            pieces = self._drawn(grid, keys[chunk]).T  # [words, characters]
+            pieces = self._draw(grid, keys[chunk]).T  # [words, characters]
             is_piece = pieces != no_piece
             pool.append(self._types[pieces[is_piece]])
             sizes[chunk] = is_piece.sum(axis=1)
