@@ -60,8 +60,8 @@ def rules(form: Form) -> Mapping[str, str]:
 
 def _unicode_rules(form: Literal["NFC", "NFKC"]) -> Rules:
     normalize = functools.partial(unicodedata.normalize, form)
-    normalized = {character: normalize(character) for character in _characters()}
-    unicode_rules = {before: after for before, after in normalized.items() if after != before}
+    normalized = ((character, normalize(character)) for character in _characters())
+    unicode_rules = {before: after for before, after in normalized if after != before}
     unicode_rules |= _hangul_rules()
 
     composites = _composites()

@@ -227,7 +227,7 @@ class _Cutter:
 
 
 def _spelled(types: Sequence[Type], plain: Container[int], pieces: Mapping[str, int]) -> Tokens:
-    """The characters of each type, as pieces; -1 stands for a character or type that is none."""
+    """The characters of each type, as pieces; -1 for characters and types without a piece."""
     spellings = [
         [pieces.get(character, -1) for character in type_.text] if number in plain else [-1]
         for number, type_ in enumerate(types)
@@ -272,7 +272,7 @@ class _Dropout:
         """A piece is in the row of its first character."""
         joining = _Joining(self._joins, self._lengths, characters, self._no_piece)
         rows = len(joining.grid)
-        # The best n joins of a word, and maybe more, are left out with p ** n: from the most on.
+        # The best n joins of a word are left out with a chance of p ** n, here by descending n.
         chances = np.floor(self._p ** np.arange(rows, 0, -1) * 2**32)
 
         for turn in range(rows):
@@ -397,7 +397,7 @@ class _Lattice:
 
     def __call__(self, characters: _Grid, keys: _Keys) -> _Grid:
         """A piece is in the row of its first character."""
-        # Equal words are beside each other: the sums are theirs in common.
+        # Equal words are side by side and share their sums.
         is_new = (characters[:, 1:] != characters[:, :-1]).any(axis=0)
         words = characters[:, np.flatnonzero(np.append(True, is_new))]  # [characters, words]
         word_of_column = np.append(0, np.cumsum(is_new))
