@@ -110,7 +110,8 @@ def learn(pairs: TokenPairs, *, src_types: int, tgt_types: int, vocabulary: str)
     keys, shares = _translation_shares(src, tgt, src_types, tgt_types)
     source = keys // tgt_types
 
-    best = np.repeat(np.minimum(np.arange(src_types), tgt_types - 1)[:, None], BEST, axis=1)
+    own_ids = np.minimum(np.arange(src_types), tgt_types - 1)
+    best = np.repeat(own_ids[:, None], BEST, axis=1)  # [src types, BEST]
     order = np.lexsort((-shares, source))
     firsts = np.searchsorted(source, np.arange(src_types + 1))
     place = np.arange(len(keys)) - firsts[source]  # among those of its source, which are sorted

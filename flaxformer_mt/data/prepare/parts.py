@@ -43,17 +43,19 @@ class Parts:
 
     def __init__(self, folder: AnyPath, made_from: Any) -> None:
         """All parts depend on `made_from`, which is JSON. Raises CorpusError."""
-        self._folder, self._made_from = folder, made_from
+        self._folder = folder
+        self._made_from = made_from
         self.used = set[str]()
         with reaching(folder):
-            self._there = {path.name for path in folder.iterdir()} if folder.exists() else set()
+            self._names = {path.name for path in folder.iterdir()} if folder.exists() else set()
 
     def vocabulary(self, train: Callable[[], Trained]) -> Trained:
         """The result of `train`, by an earlier call or this one.
 
         Raises as `train` does; OSError; CorpusError for a bucket.
         """
-        if (arrays := self._find("vocabulary")) is None:
+        arrays = self._find("vocabulary")
+        if arrays is None:
             vocabularies, sample, records = train()
             models = {"src": vocabularies.src.model, "tgt": vocabularies.tgt.model}
             arrays = {side: np.frombuffer(model, np.uint8) for side, model in models.items()}
@@ -90,7 +92,8 @@ class Parts:
                     yield from (list(_from_arrays(arrays)) for _, arrays in group if arrays)
 
     def _find(self, *decided: Any) -> Arrays | None:
-        if (name := self._name(decided)) not in self._there:
+        name = self._name(decided)
+        if name not in self._names:
             return None
         with reaching(self._folder):
             content = (self._folder / name).read_bytes()
@@ -100,10 +103,11 @@ class Parts:
         return dict(np.load(io.BytesIO(content[32:])))
 
     def _put(self, arrays: Arrays, *decided: Any) -> None:
-        file, name = io.BytesIO(), self._name(decided)
+        name = self._name(decided)
+        file = io.BytesIO()
         np.savez(file, **arrays)  # type: ignore[arg-type]
-        path = self._folder / name
         content = _digest(name, file.getvalue()) + file.getvalue()
+        path = self._folder / name
         if isinstance(path, Path):
             path.parent.mkdir(exist_ok=True)
             write_whole(path, content)

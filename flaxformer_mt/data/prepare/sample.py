@@ -4,7 +4,7 @@ import functools
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -140,16 +140,14 @@ def _draw(
     spread: Spread | None,
 ) -> tuple[list[list[Any]], list[int]]:
     """A sample of each group of corpora, and how many records each corpus has."""
-    sources = [source for group in groups for source in group]
-    places = {id(source): number for number, source in enumerate(sources)}
-    counts = [0] * len(sources)
+    counts: Counter[int] = Counter()  # by the sources' ids
     drawn: list[list[Any]] = []
     for group, size in zip(groups, sample_sizes, strict=True):
-        drawn.append(sample(_records(group, places, counts, meter, spread), size, seed))
+        drawn.append(sample(_records(group, counts, meter, spread), size, seed))
     if spread:
         for records, group in zip(drawn, groups, strict=True):
             _read(records, group, spread)
-    return drawn, counts
+    return drawn, [counts[id(source)] for group in groups for source in group]
 
 
 def _trained(
@@ -272,23 +270,18 @@ def _text_bytes(path: AnyPath) -> int | None:
 
 
 def _records(
-    sources: Sequence[PairSource],
-    places: Mapping[int, int],
-    counts: list[int],
-    meter: Meter,
-    spread: Spread | None,
+    sources: Sequence[PairSource], counts: Counter[int], meter: Meter, spread: Spread | None
 ) -> Iterator[tuple[PairSource, tuple[bytes, ...] | int]]:
     """Records with their corpus, counted in `counts`; of seekable ones the numbers alone."""
     for source in sources:
-        number = places[id(source)]
         size = spread.size(source) if spread else None
         if size is not None:
-            counts[number] = size
+            counts[id(source)] = size
             yield from zip(itertools.repeat(source), range(size))
             continue
         records = source.records()
         while chunk := list(itertools.islice(records, _AT_A_TIME)):
-            counts[number] += len(chunk)
+            counts[id(source)] += len(chunk)
             meter.advance(lines=len(chunk), size=record_bytes(chunk))
             yield from zip(itertools.repeat(source), chunk)
 
