@@ -22,6 +22,7 @@ _ROWS_AT_A_TIME = 4096
 
 _Lengths = Int64[np.ndarray, "2 pairs"]
 _Room = Int64[np.ndarray, "2 1"]
+_Chosen = Integer[np.ndarray, " chosen"]
 _Slots = Int32[np.ndarray, "rows slots"]
 
 
@@ -145,11 +146,13 @@ def _deal(lengths: _Lengths, room: _Room, rows: int, random: np.random.Philox) -
 
 
 def _exchange(slots: _Slots, lengths: _Lengths, room: _Room, random: np.random.Philox) -> int:
-    """Exchanges pairs between rows until none is too long, or no more; how many stay so."""
-    lengths = np.concatenate([lengths, np.zeros((2, 1), np.int64)], axis=1)  # the empty slot
-    load = lengths[:, slots].sum(axis=2)  # [sides, rows]
+    """Exchanges pairs between rows, in place, until all fit or some turns are over.
+
+    Returns how many rows are still too long.
+    """
+    rows = _Rows(slots, lengths, room)
     for turn in range(_EXCHANGES):
-        excess = _excess(load, room)
+        excess = rows.excess()
         long, fitting = np.flatnonzero(excess), np.flatnonzero(excess == 0)
         count = min(len(long), len(fitting))
         if not count:
@@ -159,43 +162,55 @@ def _exchange(slots: _Slots, lengths: _Lengths, room: _Room, random: np.random.P
         fitting = fitting[_shuffled(len(fitting), random)]
         if turn % 2:
             # Every other time the emptiest partner, for rows that few can help.
-            fullness = (load[:, fitting] * room[::-1]).max(axis=0)
-            fitting = fitting[np.argsort(fullness, kind="stable")]
+            fitting = fitting[np.argsort(rows.fullness(fitting), kind="stable")]
         for start in range(0, count, _ROWS_AT_A_TIME):
             block = slice(start, min(start + _ROWS_AT_A_TIME, count))
-            _exchange_best(slots, lengths, load, room, long[block], fitting[block])
-    return int(np.count_nonzero(_excess(load, room)))
+            rows.exchange_best(long[block], fitting[block])
+    return int(np.count_nonzero(rows.excess()))
 
 
-def _exchange_best(
-    slots: _Slots,
-    lengths: Int64[np.ndarray, "2 pairs_and_one"],
-    load: Int64[np.ndarray, "2 rows"],
-    room: _Room,
-    long: Integer[np.ndarray, " chosen"],
-    fitting: Integer[np.ndarray, " chosen"],
-) -> None:
-    """Each long row makes the best exchange with its fitting row, if any helps."""
-    long_lengths = lengths[:, slots[long]]  # [sides, chosen, slots]
-    fitting_lengths = lengths[:, slots[fitting]]
-    # What each exchange adds to the long row.
-    change = fitting_lengths[:, :, None, :] - long_lengths[:, :, :, None]
-    # [sides, chosen, slots of the long row, slots of the fitting row]
-    excess_after = _excess(load[:, long, None, None] + change, room[:, :, None, None])
-    excess_after += _excess(load[:, fitting, None, None] - change, room[:, :, None, None])
-    excess_after = excess_after.reshape(len(long), -1)  # [chosen, exchanges]
+class _Rows:
+    """Rows of pairs and their load while pairs are exchanged."""
 
-    best = excess_after.argmin(axis=1)
-    helps = excess_after[np.arange(len(long)), best] < _excess(load[:, long], room)
-    long, fitting = long[helps], fitting[helps]
-    long_slot, fitting_slot = np.divmod(best[helps], slots.shape[1])
-    leaving, coming = slots[long, long_slot], slots[fitting, fitting_slot]
-    slots[long, long_slot] = coming
-    slots[fitting, fitting_slot] = leaving
+    def __init__(self, slots: _Slots, lengths: _Lengths, room: _Room) -> None:
+        """Exchanges change `slots`."""
+        self._slots = slots
+        self._room = room
+        empty_slot = np.zeros((2, 1), np.int64)
+        self._lengths = np.concatenate([lengths, empty_slot], axis=1)  # [sides, pairs + 1]
+        self._load = self._lengths[:, slots].sum(axis=2)  # [sides, rows]
 
-    moved = lengths[:, coming] - lengths[:, leaving]
-    load[:, long] += moved
-    load[:, fitting] -= moved
+    def excess(self) -> Int64[np.ndarray, " rows"]:
+        """By how much each row is too long."""
+        return _excess(self._load, self._room)
+
+    def fullness(self, rows: _Chosen) -> Int64[np.ndarray, " chosen"]:
+        """The load of the fuller side of these rows."""
+        return (self._load[:, rows] * self._room[::-1]).max(axis=0)
+
+    def exchange_best(self, long: _Chosen, fitting: _Chosen) -> None:
+        """Each long row makes the best exchange with its fitting row, if any helps."""
+        slots, lengths, load, room = self._slots, self._lengths, self._load, self._room
+        long_lengths = lengths[:, slots[long]]  # [sides, chosen, slots]
+        fitting_lengths = lengths[:, slots[fitting]]
+        # By how much each exchange would lengthen the long row, and shorten the fitting one.
+        change = fitting_lengths[:, :, None, :] - long_lengths[:, :, :, None]
+        # --> [sides, chosen, slots of the long row, slots of the fitting row]
+        excess_after = _excess(load[:, long, None, None] + change, room[:, :, None, None])
+        excess_after += _excess(load[:, fitting, None, None] - change, room[:, :, None, None])
+        excess_after = excess_after.reshape(len(long), -1)  # [chosen, exchanges]
+
+        best = excess_after.argmin(axis=1)
+        helps = excess_after[np.arange(len(long)), best] < _excess(load[:, long], room)
+        long, fitting = long[helps], fitting[helps]
+        long_slot, fitting_slot = np.divmod(best[helps], slots.shape[1])
+        leaving, coming = slots[long, long_slot], slots[fitting, fitting_slot]
+        slots[long, long_slot] = coming
+        slots[fitting, fitting_slot] = leaving
+
+        moved = lengths[:, coming] - lengths[:, leaving]
+        load[:, long] += moved
+        load[:, fitting] -= moved
 
 
 def _excess(
