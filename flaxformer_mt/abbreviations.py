@@ -171,8 +171,10 @@ class Abbreviations:
     suffixes: tuple[str, ...] = ()  # words that end in these are abbreviations ("Goethestr.")
 
     def has(self, word: str, *, number: bool) -> bool:
-        """Whether the full stop after `word` is its own, not its sentence's. `number`: a number
-        follows."""
+        """Whether the full stop after `word` belongs to it, and doesn't end the sentence.
+
+        `number`: a number follows.
+        """
         forms = {word, word[:1].lower() + word[1:]}  # "Vgl." begins a sentence
         if word.isupper() and len(word) > 1:
             forms |= {word.lower(), word.capitalize()}  # a headline: "DR. SMITH"
@@ -188,8 +190,10 @@ def base_of(language: str) -> str:
 
 @functools.cache
 def abbreviations(language: str) -> Abbreviations:
-    """Those of a language (a code as in `data.src_lang`). An unknown one has English's, and may
-    write ordinal numbers with a full stop."""
+    """The abbreviations of a language (a code as in `data.src_lang`).
+
+    An unknown one has English's, and may write ordinal numbers with a full stop.
+    """
     # Importing it takes 0.3 s, and most commands split nothing.
     from sacremoses.corpus import NonbreakingPrefixes
 
@@ -204,7 +208,7 @@ def abbreviations(language: str) -> Abbreviations:
         before_numbers |= {*_BEFORE_NUMBERS["en"].split()}
     for entry in lists.words(named):
         prefix, *mark = entry.split(" #")
-        # Of what is written with blanks ("m. fl"), the last part is followed by the full stop.
+        # The full stop follows the last part of an abbreviation with blanks ("m. fl").
         (before_numbers if mark else always).add(prefix.split()[-1])
     return Abbreviations(
         always=frozenset(always),

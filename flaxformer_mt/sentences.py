@@ -1,5 +1,5 @@
-"""Where a text's sentences end: the one place that knows, for `serve`, for lines too long for a
-model, and for warnings about lines with several sentences."""
+"""Finds the ends of a text's sentences: for `serve`, for lines too long for a model, and for
+warnings about lines with several sentences."""
 
 import dataclasses
 import functools
@@ -11,7 +11,7 @@ import regex
 
 from flaxformer_mt.abbreviations import Abbreviations, abbreviations, base_of
 
-# What Unicode counts as the end of a line or paragraph (UAX 14).
+# Ends of lines and paragraphs by Unicode (UAX 14).
 LINE_ENDS = r"\r\n\v\f\x1c-\x1e\x85\u2028\u2029"
 _BLANK = rf"[^\S{LINE_ENDS}]"
 _CLOSING = "\"'”’“‘»›«‹)\\]}」』）】》〉］"
@@ -27,7 +27,7 @@ _TIBETAN = "།༎༏༐༑༔"
 _WIDE_CLOSING = "”’」』）｣》〉】〕］)\\]»›"
 _CLOSING_BRACKETS, _OPENING_BRACKETS = "）〕］)]", "（〔［(["
 _HAN_OR_KANA = "\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-# What goes on after a quotation: "「はい。」と言った", "“走吧！”，他说".
+# Characters that continue a sentence after a quotation: "「はい。」と言った", "“走吧！”，他说".
 _GOES_ON = "とっ、，；：,;:"
 _MOST = 40  # characters of an abbreviation
 _LONGEST_QUOTATION = 1000  # characters
@@ -44,8 +44,8 @@ _TIBETAN_HEAD = re.compile(rf"[\u0f01-\u0f0a{_TIBETAN}\s]*+")
 
 
 @dataclasses.dataclass(frozen=True)
-class Sentences:
-    """A text as sentences with what is around them: `glue[0]` before the first, and so on.
+class SplitText:
+    """A text as sentences and the glue around them: `glue[0]` before the first, and so on.
 
     `glue` has one entry more than `texts`, of white space only; sentences have no outer blanks and
     no line breaks.
@@ -62,7 +62,7 @@ class Sentences:
 
 def split_sentences(
     text: str, language: str, *, at_marks: bool = True, any_case: bool = False
-) -> Sentences:
+) -> SplitText:
     """Cuts at line breaks and, `at_marks`, at sentence ends; if in doubt it doesn't cut.
 
     `language` is the text's, a code as in `data.src_lang` ("": unknown). A sentence begins with no
@@ -89,7 +89,7 @@ def split_sentences(
             glue[-1] += part
         glue[-1] += text[end:begin]
         start = begin
-    return Sentences(tuple(texts), tuple(glue))
+    return SplitText(tuple(texts), tuple(glue))
 
 
 def sentence_ends(text: str, language: str, *, any_case: bool = False) -> list[int]:
@@ -113,7 +113,7 @@ def _breaks(more: str) -> re.Pattern[str]:
         rf"(?={leading}(?:[-–—]{_BLANK}*+{leading})?+(?P<next>[^\W_]))"
         rf"|(?P<wide>(?P<wide_run>[{_TIBETAN}](?: ?[{_TIBETAN}])*+"
         rf"|(?:[{_WIDE}]|፡፡|(?<=[{_HAN_OR_KANA}])[!?](?=[!?]*+[{_HAN_OR_KANA}{_WIDE_CLOSING}]))++)"
-        # A verse's number stands between dandas.
+        # A verse's number is between dandas.
         rf"(?:{_BLANK}?[\d]++{_BLANK}?[।॥]++)*+[{_WIDE_CLOSING}]*+){_BLANK}*+(?=\S)"
     )
 
@@ -122,33 +122,43 @@ def _cuts(text: str, language: str, at_marks: bool, any_case: bool) -> Iterator[
     """Where each sentence but the last ends, and where the next begins."""
     start = 0
     for match in _breaks(_MORE_MARKS.get(base_of(language), "")).finditer(text):
-        end, begin = match.start(), match.end()
-        if match["line"] is None:
-            if not at_marks:
-                continue
-            if match["mark"] is not None:
-                end = match.end("mark")
-                lower = _LOWER.match(match["next"]) and not any_case
-                ends = not lower and _ends(text, start, match, language)
-            else:
-                end = match.end("wide")
-                if text.startswith('"', end) and _in_quotation(text, start, end):
-                    end += 1
-                    begin = _after_blanks(text, end)
-                ends = end < len(text) and _wide_ends(text, start, match, end, language)
-            if not ends:
-                continue
-        yield end, begin
-        start = begin
+        cut: tuple[int, int] | None = None
+        if match["line"] is not None:
+            cut = match.span()
+        elif at_marks and match["mark"] is not None:
+            cut = _spaced_cut(text, start, match, language, any_case)
+        elif at_marks:
+            cut = _wide_cut(text, start, match, language)
+        if cut is not None:
+            yield cut
+            _, start = cut
 
 
-def _ends(text: str, start: int, match: re.Match[str], language: str) -> bool:
-    """Whether a mark with a blank after it ends the sentence that begins at `start`."""
-    if match["run"] not in (".", "۔"):
-        return True
-    place = match.start("next")
-    number = match["next"].isdigit() or _ROMAN.match(text, place) is not None
-    return not _abbreviated(text, start, match.start(), abbreviations(language), number)
+def _spaced_cut(
+    text: str, start: int, match: re.Match[str], language: str, any_case: bool
+) -> tuple[int, int] | None:
+    """The cut at a mark with a blank after it, if it ends the sentence that begins at `start`."""
+    if _LOWER.match(match["next"]) and not any_case:
+        return None
+    if match["run"] in (".", "۔"):
+        is_number = match["next"].isdigit() or _ROMAN.match(text, match.start("next")) is not None
+        if _abbreviated(text, start, match.start(), abbreviations(language), is_number):
+            return None
+    return match.end("mark"), match.end()
+
+
+def _wide_cut(text: str, start: int, match: re.Match[str], language: str) -> tuple[int, int] | None:
+    """The cut at a mark that needs no blank, if it ends the sentence that begins at `start`."""
+    end, begin = match.end("wide"), match.end()
+    if text.startswith('"', end) and _in_quotation(text, start, end):
+        end += 1
+        begin = _after_blanks(text, end)
+    if end == len(text) or _within_words(text, start, match, end, language):
+        return None
+    is_closed = end > match.end("wide_run")
+    if is_closed and _continues(text, start, end):
+        return None
+    return end, begin
 
 
 def _after_blanks(text: str, place: int) -> int:
@@ -160,44 +170,64 @@ def _in_quotation(text: str, start: int, end: int) -> bool:
     return text.count('"', max(start, end - _LONGEST_QUOTATION), end) % 2 == 1
 
 
-def _wide_ends(text: str, start: int, match: re.Match[str], end: int, language: str) -> bool:
-    run, at = match["wide_run"], match.start()
-    if run[0] in "．։" and text[at - 1 : at].isdigit() and text[at + 1 : at + 2].isdigit():
-        return False  # a decimal number, a time
-    if run == "．" and _abbreviated(text, start, at, abbreviations(language), False):
-        return False
-    if run[0] == "។" and (text.startswith("ល។", at + 1) or text.endswith("។ល", start, at)):
-        return False  # Khmer's "etc."
-    if run[0] in _TIBETAN and end - start < _MOST and _TIBETAN_HEAD.fullmatch(text, start, end):
-        return False  # the sign at the head of a text
-    closed = end > match.end("wide_run")
-    if closed and text[end - 1] in _CLOSING_BRACKETS and text[start] not in _OPENING_BRACKETS:
-        return False  # a remark within a sentence: "彼は（本当に？）来た。"
-    return not (closed and text[end] in _GOES_ON)
+def _within_words(text: str, start: int, match: re.Match[str], end: int, language: str) -> bool:
+    """Whether a mark belongs to a number, an abbreviation or an opening sign."""
+    run, place = match["wide_run"], match.start()
+    if run[0] in "．։" and _between_digits(text, place):
+        return True
+    if run == "．" and _abbreviated(text, start, place, abbreviations(language), False):
+        return True
+    if run[0] == "។" and (text.startswith("ល។", place + 1) or text.endswith("។ល", start, place)):
+        return True  # Khmer's "etc."
+    # The sign at the head of a text.
+    is_short = end - start < _MOST
+    return run[0] in _TIBETAN and is_short and bool(_TIBETAN_HEAD.fullmatch(text, start, end))
+
+
+def _between_digits(text: str, place: int) -> bool:
+    """Whether the mark is part of a decimal number or a time."""
+    return text[place - 1 : place].isdigit() and text[place + 1 : place + 2].isdigit()
+
+
+def _continues(text: str, start: int, end: int) -> bool:
+    """Whether the sentence goes on behind the bracket or quotation that ends at `end`."""
+    if text[end] in _GOES_ON:
+        return True
+    # A remark within a sentence: "彼は（本当に？）来た。"
+    return text[end - 1] in _CLOSING_BRACKETS and text[start] not in _OPENING_BRACKETS
 
 
 def _abbreviated(text: str, start: int, end: int, known: Abbreviations, number: bool) -> bool:
-    """Whether the full stop at `end` belongs to the word before it, such as an abbreviation."""
+    """Whether the full stop at `end` belongs to the word before it, such as an abbreviation.
+
+    `number`: a number follows.
+    """
     before = text[max(start, end - _MOST) : end]
     word = before.split()[-1] if before and not before[-1].isspace() else ""
-    alone = word == before  # it begins its sentence, or is longer than any abbreviation
+    is_alone = word == before  # it begins its sentence, or is longer than any abbreviation
     word = word.lstrip("\"'“‘„‚«‹»›([{¿¡「『（§$€£*•/–—-")
     if not word:
         return False
     if _NUMBER.fullmatch(word):
-        return known.ordinals or alone
+        return known.ordinals or is_alone
     if known.ordinals and _ROMAN.fullmatch(word):
         return True
     if "://" in word:
         return False
     last = re.split("[-‐‑–—/'’·]", word)[-1]
-    if any(known.has(each, number=number) for each in (word, last) if each):
+    if known.has(word, number=number) or (last and known.has(last, number=number)):
         return True
+    return _are_initials(word, last)
+
+
+def _are_initials(word: str, last: str) -> bool:
+    """Whether a word, or its `last` part, is initials, as before a surname."""
     if len(last) == 1 and last.islower() and _is_marked(last):
         return False
+    if not (_INITIALS.fullmatch(word) or _INITIALS.fullmatch(last)):
+        return False
     # One character may be a word in Chinese, Japanese and Korean.
-    initials = _INITIALS.fullmatch(word) or _INITIALS.fullmatch(last)
-    return initials is not None and unicodedata.east_asian_width(word[-1]) not in "WF"
+    return unicodedata.east_asian_width(word[-1]) not in "WF"
 
 
 def _is_marked(letter: str) -> bool:

@@ -79,15 +79,17 @@ def assemble(
     sources = indices if sources is None else sources
     if len(counts) > shape.rows:
         raise PlanError(f"{len(counts)} rows do not fit {shape}")
-    size, rest = divmod(shape.rows, share.count)
-    if rest:
+    size, remainder = divmod(shape.rows, share.count)
+    if remainder:
         raise PlanError(f"{shape.rows} rows: data.batch.multiple must be n x {share.count}")
+
     rows = size * len(share.numbers)
     if share.count > 1:
         counts = np.pad(counts, (0, shape.rows - len(counts)))
-        mine = np.isin(np.arange(shape.rows) // size, share.numbers)
-        taken = np.repeat(mine, counts)
-        indices, sources, counts = indices[taken], sources[taken], counts[mine]
+        row_in_share = np.isin(np.arange(shape.rows) // size, share.numbers)
+        pair_in_share = np.repeat(row_in_share, counts)
+        indices, sources = indices[pair_in_share], sources[pair_in_share]
+        counts = counts[row_in_share]
     *src, _ = _one_side(pairs, "src", sources, counts, rows, shape.src_length)
     *tgt, tgt_in = _one_side(pairs, "tgt", indices, counts, rows, shape.tgt_length)
     return Batch(*(*src, tgt_in, *tgt))
@@ -103,27 +105,30 @@ def _one_side(
 ) -> tuple[Int32[np.ndarray, "rows length"], ...]:
     """Token ids, segment ids, positions, and the ids shifted right behind BOS."""
     lengths = pairs.sides[side].lengths(indices)
-    row = np.repeat(np.arange(len(counts)), counts)
-    number = np.arange(len(indices)) - np.repeat(np.cumsum(counts) - counts, counts)
+    row = np.repeat(np.arange(len(counts)), counts)  # of each pair
+    number = np.arange(len(indices)) - np.repeat(np.cumsum(counts) - counts, counts)  # in its row
     ends = np.cumsum(lengths, dtype=np.int64)
     row_begins = np.append(0, ends)[np.append(0, np.cumsum(counts))]
     if len(counts) and np.diff(row_begins).max() > length:
         fullest = int(np.diff(row_begins).argmax())
         pair = int(indices[row == fullest][0])
         raise PlanError(f"the row of pair {pair} has over {length} {side} tokens")
+
     tokens = pairs.sides[side].gather(indices)
-    position = runs(np.zeros(len(lengths), np.int64), lengths).astype(np.int32)
-    where = np.arange(len(tokens)) + np.repeat(row * length - row_begins[row], lengths)
     moved = np.empty_like(tokens)
     moved[1:] = tokens[:-1]
     moved[ends - lengths] = BOS
+    segment = np.repeat((number + 1).astype(np.int32), lengths)
+    position = runs(np.zeros(len(lengths), np.int64), lengths).astype(np.int32)
+
+    # Tokens of a row are side by side, so they move by as many places as the row does.
+    cells = np.arange(len(tokens)) + np.repeat(row * length - row_begins[row], lengths)
 
     def placed(
-        values: Int32[np.ndarray, " tokens"], empty: int
+        by_token: Int32[np.ndarray, " tokens"], empty: int
     ) -> Int32[np.ndarray, "rows length"]:
         array = np.full(rows * length, empty, np.int32)
-        array[where] = values
+        array[cells] = by_token
         return array.reshape(rows, length)
 
-    segment = np.repeat((number + 1).astype(np.int32), lengths)
     return placed(tokens, PAD), placed(segment, 0), placed(position, 0), placed(moved, PAD)

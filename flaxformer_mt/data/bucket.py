@@ -32,13 +32,15 @@ def shapes_for(
     src_levels = _levels(src_lengths, counts)
     tgt_levels = _levels(tgt_lengths, counts)
     rows_within(batch, max(src_levels[-1], tgt_levels[-1]))  # the longest pair's
+
     # A state for each two candidate lengths; nested shapes ascend.
     src_grid = np.repeat(src_levels, len(tgt_levels))
     tgt_grid = np.tile(tgt_levels, len(src_levels))
     cells = np.searchsorted(src_levels, src_lengths) * len(tgt_levels)
     cells += np.searchsorted(tgt_levels, tgt_lengths)
-    within = np.bincount(cells, counts, minlength=len(src_grid)).astype(np.int64)
-    holds = within.reshape(len(src_levels), -1).cumsum(0).cumsum(1).ravel()
+    in_cell = np.bincount(cells, counts, minlength=len(src_grid)).astype(np.int64)
+    in_cell = in_cell.reshape(len(src_levels), -1)  # [source levels, target levels]
+    holds = in_cell.cumsum(0).cumsum(1).ravel()  # [states]
     rows = batch.tokens // np.maximum(src_grid, tgt_grid) // batch.multiple * batch.multiple
     chain = _cheapest_chain(src_grid, tgt_grid, holds, rows, batch.max_shapes)
     return tuple(Shape(int(rows[i]), int(src_grid[i]), int(tgt_grid[i])) for i in chain)
@@ -57,11 +59,11 @@ def plan_buckets(
     bucket = _buckets(src_lengths, tgt_lengths, shapes)
     order = random_order(random, bucket)
     plan = _cut(order, np.bincount(bucket, minlength=len(shapes)), tuple(shapes))
-    turn = random_order(random, np.zeros(len(plan), np.uint8))
-    sizes = np.diff(plan.starts)[turn]
+    batch_order = random_order(random, np.zeros(len(plan), np.uint8))
+    sizes = np.diff(plan.starts)[batch_order]
     starts = np.cumsum([0, *sizes])
-    pairs = plan.pairs[runs(plan.starts[turn], sizes)]
-    return Plan(plan.shapes, plan.shape_of[turn], starts, plan.row_starts, pairs)
+    pairs = plan.pairs[runs(plan.starts[batch_order], sizes)]
+    return Plan(plan.shapes, plan.shape_of[batch_order], starts, plan.row_starts, pairs)
 
 
 def plan_pass(src_lengths: Lengths, tgt_lengths: Lengths, shapes: Sequence[Shape]) -> Plan:
@@ -75,11 +77,11 @@ def _levels(
     lengths: Lengths, counts: Int64[np.ndarray, " pairs"] | None
 ) -> Int64[np.ndarray, " levels"]:
     """Lengths that cut the side's tokens into equal shares, and the longest."""
-    of_length = np.bincount(lengths, counts)
-    values = np.flatnonzero(of_length)
-    tokens = np.cumsum(values * of_length[values])
-    shares = np.searchsorted(tokens, np.arange(1, _LEVELS + 1) / _LEVELS * tokens[-1])
-    return values[np.unique(np.minimum(shares, len(values) - 1))]
+    sentences_of_length = np.bincount(lengths, counts)
+    occurring = np.flatnonzero(sentences_of_length)  # lengths, ascending
+    tokens = np.cumsum(occurring * sentences_of_length[occurring])
+    levels = np.searchsorted(tokens, np.arange(1, _LEVELS + 1) / _LEVELS * tokens[-1])
+    return occurring[np.unique(np.minimum(levels, len(occurring) - 1))]
 
 
 _States = Int64[np.ndarray, " states"]
@@ -102,17 +104,20 @@ def _cheapest_chain(
         (holds - holds[:, None]) * width + left_over[:, None] * (width - width[:, None]),
         np.inf,
     )
-    cost = (holds * width).astype(np.float64)
-    costs, before = [cost], []
+
+    # Least costs of the chains that end in each state, by their number of shapes.
+    costs = [(holds * width).astype(np.float64)]
+    predecessors = []
     for _ in range(max_shapes - 1):
-        total = cost[:, None] + step
-        before.append(total.argmin(axis=0))
-        cost = total.min(axis=0)
-        costs.append(cost)
-    shapes = int(np.argmin([cost[-1] for cost in costs]))
-    chain = [len(width) - 1]
-    for previous in reversed(before[:shapes]):
-        chain.append(int(previous[chain[-1]]))
+        total = costs[-1][:, None] + step  # [state before, state]
+        predecessors.append(total.argmin(axis=0))
+        costs.append(total.min(axis=0))
+
+    last_state = len(width) - 1
+    steps = int(np.argmin([cost[last_state] for cost in costs]))
+    chain = [last_state]
+    for predecessor in reversed(predecessors[:steps]):
+        chain.append(int(predecessor[chain[-1]]))
     return chain[::-1]
 
 
@@ -125,8 +130,10 @@ def _buckets(
     bucket = np.maximum(src, tgt)
     if len(bucket) and bucket.max() >= len(shapes):
         pair = int(bucket.argmax())
-        lengths = f"{src_lengths[pair]} source and {tgt_lengths[pair]} target tokens"
-        raise PlanError(f"pair {pair} with {lengths} fits no shape; the longest is {shapes[-1]}")
+        raise PlanError(
+            f"pair {pair} with {src_lengths[pair]} source and {tgt_lengths[pair]} target tokens "
+            f"fits no shape; the longest is {shapes[-1]}"
+        )
     return bucket
 
 

@@ -47,67 +47,98 @@ def rules(form: Form) -> Mapping[str, str]:
 
     Every form turns Unicode's white space into plain blanks and removes zero-width characters.
     """
-    made = {character: " " for character in _characters() if character.isspace()}
-    made.pop(" ")
-    made.update(dict.fromkeys(_INVISIBLE, ""))
+    replacements = {character: " " for character in _characters() if character.isspace()}
+    replacements.pop(" ")
+    replacements.update(dict.fromkeys(_INVISIBLE, ""))
     if form != "blanks":
-        blanks = str.maketrans(made)
+        blanks = str.maketrans(replacements)
         unicode_rules = _unicode_rules("NFC" if form == "nfc" else "NFKC")
         composed = {before: after.translate(blanks) for before, after in unicode_rules.items()}
-        made = composed | made
-    return types.MappingProxyType(dict(sorted(made.items())))
+        replacements = composed | replacements
+    return types.MappingProxyType(dict(sorted(replacements.items())))
 
 
 def _unicode_rules(form: Literal["NFC", "NFKC"]) -> Rules:
     normalize = functools.partial(unicodedata.normalize, form)
-    made = {c: after for c in _characters() if (after := normalize(c)) != c}
-    for syllable in map(chr, _SYLLABLES):
-        jamo = unicodedata.normalize("NFD", syllable)
-        made[jamo] = syllable
-        if jamo[2:]:
-            made[unicodedata.normalize("NFC", jamo[:2]) + jamo[2]] = syllable
-    # Characters that others compose to, with their full decomposition.
-    composites = {
-        c: unicodedata.normalize("NFD", c)
-        for c in _characters()
-        if unicodedata.decomposition(c)[:1] not in ("", "<")
-        and unicodedata.normalize("NFC", c) == c
-    }
+    normalized = ((character, normalize(character)) for character in _characters())
+    unicode_rules = {before: after for before, after in normalized if after != before}
+    unicode_rules |= _hangul_rules()
+
+    composites = _composites()
     marks = sorted({mark for parts in composites.values() for mark in parts[1:]})
     starters = {parts[0] for parts in composites.values()} | set(composites)
     if form == "NFKC":
         marks += _KANA_MARKS
         # Characters of one letter in compatibility form, such as halfwidth kana.
-        starters |= {c for c, after in made.items() if after in starters}
+        starters |= {before for before, after in unicode_rules.items() if after in starters}
+
+    unicode_rules = _spelling_rules(composites, normalize) | unicode_rules
+    unicode_rules |= _order_rules(marks, normalize)
+    for starter in sorted(starters):
+        _add_marks(unicode_rules, starter, marks, normalize)
+    return unicode_rules
+
+
+def _hangul_rules() -> Rules:
+    """Syllables of their jamo, and of a composed beginning and the last jamo."""
+    hangul_rules = {}
+    for syllable in map(chr, _SYLLABLES):
+        jamo = unicodedata.normalize("NFD", syllable)
+        hangul_rules[jamo] = syllable
+        if len(jamo) > 2:
+            hangul_rules[unicodedata.normalize("NFC", jamo[:2]) + jamo[2]] = syllable
+    return hangul_rules
+
+
+def _composites() -> dict[str, str]:
+    """Characters that others compose to, with their full decomposition."""
+    return {
+        character: unicodedata.normalize("NFD", character)
+        for character in _characters()
+        if unicodedata.decomposition(character)[:1] not in ("", "<")
+        and unicodedata.normalize("NFC", character) == character
+    }
+
+
+def _spelling_rules(composites: Mapping[str, str], normalize: Normalize) -> Rules:
+    """The canonical spellings of composites, with their marks in any order."""
+    spelling_rules: Rules = {}
     for composite, parts in composites.items():
+        normalized = normalize(composite)
         for order in itertools.permutations(parts[1:]):
             spelling = parts[0] + "".join(order)
-            if normalize(spelling) == normalize(composite):
-                made.setdefault(spelling, normalize(composite))
+            if normalize(spelling) == normalized:
+                spelling_rules.setdefault(spelling, normalized)
+    return spelling_rules
+
+
+def _order_rules(marks: Iterable[str], normalize: Normalize) -> Rules:
+    """Two marks of one script in the wrong order."""
+    order_rules = {}
     for script in (marks, *([chr(point) for point in points] for points in _POINTS)):
         for first, second in itertools.permutations(script, 2):
             if unicodedata.combining(first) > unicodedata.combining(second) > 0:
-                made[first + second] = normalize(first + second)
-    for starter in sorted(starters):
-        _add_marks(made, starter, marks, normalize)
-    return made
+                order_rules[first + second] = normalize(first + second)
+    return order_rules
 
 
-def _add_marks(made: Rules, starter: str, marks: Iterable[str], normalize: Normalize) -> None:
+def _add_marks(
+    unicode_rules: Rules, starter: str, marks: Iterable[str], normalize: Normalize
+) -> None:
     """Rules for the starter with one mark and with two, if shorter rules don't suffice."""
     after_one = {mark: normalize(starter + mark) for mark in marks}
-    before = made.get(starter, starter)
-    composing = [mark for mark, after in after_one.items() if after != before + mark]
-    made.update({starter + mark: after_one[mark] for mark in composing})
+    starter_alone = unicode_rules.get(starter, starter)
+    composing = [mark for mark, after in after_one.items() if after != starter_alone + mark]
+    unicode_rules.update({starter + mark: after_one[mark] for mark in composing})
     if unicodedata.decomposition(starter).startswith("<"):
-        return  # Rules by the ten thousand, for what nobody writes.
-    for first in composing:
-        for second in marks:
-            if ord(first) >> 8 != ord(second) >> 8:
-                continue  # Marks of two scripts.
-            # Shorter rules leave `second` behind what the other two gave.
-            if (after := normalize(starter + first + second)) != after_one[first] + second:
-                made.setdefault(starter + first + second, after)
+        return  # It would take ten thousand rules, for text that nobody writes.
+    for first, second in itertools.product(composing, marks):
+        if ord(first) >> 8 != ord(second) >> 8:
+            continue  # Marks of two scripts.
+        after = normalize(starter + first + second)
+        # Shorter rules would leave `second` as it is, after what the other two become.
+        if after != after_one[first] + second:
+            unicode_rules.setdefault(starter + first + second, after)
 
 
 def _characters() -> Iterator[str]:

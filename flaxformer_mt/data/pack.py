@@ -22,6 +22,7 @@ _ROWS_AT_A_TIME = 4096
 
 _Lengths = Int64[np.ndarray, "2 pairs"]
 _Room = Int64[np.ndarray, "2 1"]
+_Chosen = Integer[np.ndarray, " chosen"]
 _Slots = Int32[np.ndarray, "rows slots"]
 
 
@@ -47,8 +48,11 @@ def packed_shape(
                 "data.batch.src_length or .tgt_length: raise them, or lower data.filter.max_length"
             )
     else:
-        means = [float(np.average(side, weights=counts)) for side in (src_lengths, tgt_lengths)]
-        src_length, tgt_length = _lengths(longest, means, batch.tokens // batch.multiple)
+        means = (
+            float(np.average(src_lengths, weights=counts)),
+            float(np.average(tgt_lengths, weights=counts)),
+        )
+        src_length, tgt_length = _cheapest_lengths(longest, means, batch.tokens // batch.multiple)
     return Shape(rows_within(batch, max(src_length, tgt_length)), src_length, tgt_length)
 
 
@@ -56,113 +60,157 @@ def plan_packed(
     src_lengths: Lengths, tgt_lengths: Lengths, shape: Shape, random: np.random.Philox
 ) -> Plan:
     """Every pair exactly once, in nearly full rows. Raises PlanError if one exceeds the shape."""
-    both = np.stack([src_lengths, tgt_lengths]).astype(np.int64)
-    room = np.array([[shape.src_length], [shape.tgt_length]])
-    for side, lengths, limit in zip(("source", "target"), both, room[:, 0], strict=True):
+    both_lengths = np.stack([src_lengths, tgt_lengths]).astype(np.int64)  # [sides, pairs]
+    room = np.array([[shape.src_length], [shape.tgt_length]])  # [sides, 1]
+    for side, lengths, limit in zip(("source", "target"), both_lengths, room[:, 0], strict=True):
         if len(lengths) and lengths.max() > limit:
             raise PlanError(f"pair {lengths.argmax()} has over {limit} {side} tokens")
-    batches = int(np.ceil((both.sum(axis=1) / room[:, 0]).max(initial=0) / shape.rows / _FILL))
-    slots = _deal(both, room, batches * shape.rows, random)
-    while too_long := _exchange(slots, both, room, random):
+
+    full_rows = (both_lengths.sum(axis=1) / room[:, 0]).max(initial=0)
+    batches = int(np.ceil(full_rows / shape.rows / _FILL))
+    slots = _deal(both_lengths, room, batches * shape.rows, random)
+    while too_long := _exchange(slots, both_lengths, room, random):
         # Sizes that don't combine, such as just over half a row, need more rows.
-        more = -(-too_long // shape.rows)
-        empty = np.full((more * shape.rows, slots.shape[1]), both.shape[1], np.int32)
-        slots, batches = np.concatenate([slots, empty]), batches + more
+        more_batches = -(-too_long // shape.rows)
+        empty = np.full((more_batches * shape.rows, slots.shape[1]), len(src_lengths), np.int32)
+        slots = np.concatenate([slots, empty])
+        batches += more_batches
+
     slots = slots[_shuffled(len(slots), random)]
-    taken = slots < both.shape[1]
+    filled = slots < len(src_lengths)
     return Plan(
         shapes=(shape,),
         shape_of=np.zeros(batches, np.int64),
         starts=np.arange(batches + 1) * shape.rows,
-        row_starts=np.append(0, np.cumsum(taken.sum(axis=1))),
-        pairs=slots[taken].astype(np.int32),
+        row_starts=np.append(0, np.cumsum(filled.sum(axis=1))),
+        pairs=slots[filled].astype(np.int32),
     )
 
 
-def _lengths(longest: tuple[int, int], means: list[float], most: int) -> tuple[int, int]:
-    """Those of the least estimated cost per pair, for base on a TPU v5e; at most `most` if that
-    holds the longest pair."""
+def _cheapest_lengths(
+    longest: tuple[int, int], means: tuple[float, float], most: int
+) -> tuple[int, int]:
+    """Lengths of the least estimated cost per pair, for base on a TPU v5e.
+
+    `longest` and `means` are those of the pairs' sides. A length is at most `most` if that holds
+    the longest pair.
+    """
     pairs = max(_PAIRS_A_ROW, longest[0] / means[0], longest[1] / means[1])
+    src_candidates = _candidates(longest[0], means[0], pairs, most)
+    tgt_candidates = _candidates(longest[1], means[1], pairs, most)
+    src, tgt = np.meshgrid(src_candidates, tgt_candidates)  # [tgt candidates, src candidates]
 
-    def sizes(longest: int, mean: float) -> Int64[np.ndarray, " sizes"]:
-        least = -int(-max(longest, _PAIRS_A_ROW * mean) // _MULTIPLE) * _MULTIPLE
-        return np.arange(least, max(least, min(2 * pairs * mean, most)) + 1, _MULTIPLE)
+    src_keys, tgt_keys = (-(-length // _LANES) * _LANES for length in (src, tgt))
+    scores = (src + tgt) * src_keys + tgt * tgt_keys
+    pairs_a_row = np.minimum(src / means[0], tgt / means[1])
+    cost = (src + tgt + scores / _SCORES) / pairs_a_row
+    cheapest = cost.argmin()
+    return int(src.flat[cheapest]), int(tgt.flat[cheapest])
 
-    src, tgt = np.meshgrid(*map(sizes, longest, means))
-    keys, own_keys = (-(-length // _LANES) * _LANES for length in (src, tgt))
-    scores = (src + tgt) * keys + tgt * own_keys
-    cost = (src + tgt + scores / _SCORES) / np.minimum(src / means[0], tgt / means[1])
-    return int(src.flat[cost.argmin()]), int(tgt.flat[cost.argmin()])
+
+def _candidates(
+    longest: int, mean: float, pairs: float, most: int
+) -> Int64[np.ndarray, " candidates"]:
+    """A side's lengths to try: for the longest sentence, or from `_PAIRS_A_ROW` average ones on.
+
+    They end where twice `pairs` average sentences fit, or at `most`.
+    """
+    least = -int(-max(longest, _PAIRS_A_ROW * mean) // _MULTIPLE) * _MULTIPLE
+    return np.arange(least, max(least, min(2 * pairs * mean, most)) + 1, _MULTIPLE)
 
 
 def _deal(lengths: _Lengths, room: _Room, rows: int, random: np.random.Philox) -> _Slots:
     """The pairs in rows of similar load, some too long. Empty slots hold the number of pairs."""
-    pairs = lengths.shape[1]
+    pair_count = lengths.shape[1]
     # In units in which both sides are full at the same number.
-    size = lengths * room[::-1]
-    order = _shuffled(pairs, random)
-    order = order[np.argsort(-size.max(axis=0)[order], kind="stable")]
+    sizes = lengths * room[::-1]
+    largest_first = _shuffled(pair_count, random)
+    largest_first = largest_first[np.argsort(-sizes.max(axis=0)[largest_first], kind="stable")]
+
     load = np.zeros((2, rows), np.int64)
-    slots = []
-    for start in range(0, pairs, max(rows, 1)):
-        take = order[start : start + rows]
-        to = np.argsort(load.max(axis=0), kind="stable")[: len(take)]
-        group = np.arange(len(take)) * _GROUPS // len(take)
-        take = take[np.lexsort((size[0, take] - size[1, take], group))]
-        to = to[np.lexsort((load[1, to] - load[0, to], group))]
-        load[:, to] += size[:, take]
-        slot = np.full(rows, pairs, np.int32)
-        slot[to] = take
-        slots.append(slot)
-    slots.append(np.full(rows, pairs, np.int32))
-    return np.stack(slots, axis=1)
+    rounds = []
+    for start in range(0, pair_count, max(rows, 1)):
+        dealt = largest_first[start : start + rows]
+        emptiest = np.argsort(load.max(axis=0), kind="stable")[: len(dealt)]
+        # In a group, the more source a pair has beside its target, the more room its row has.
+        group = np.arange(len(dealt)) * _GROUPS // len(dealt)
+        dealt = dealt[np.lexsort((sizes[0, dealt] - sizes[1, dealt], group))]
+        emptiest = emptiest[np.lexsort((load[1, emptiest] - load[0, emptiest], group))]
+
+        load[:, emptiest] += sizes[:, dealt]
+        slot = np.full(rows, pair_count, np.int32)
+        slot[emptiest] = dealt
+        rounds.append(slot)
+    rounds.append(np.full(rows, pair_count, np.int32))
+    return np.stack(rounds, axis=1)  # [rows, slots]
 
 
 def _exchange(slots: _Slots, lengths: _Lengths, room: _Room, random: np.random.Philox) -> int:
-    """Exchanges pairs between rows until none is too long, or no more; how many stay so."""
-    lengths = np.concatenate([lengths, np.zeros((2, 1), np.int64)], axis=1)  # the empty slot
-    load = lengths[:, slots].sum(axis=2)
+    """Exchanges pairs between rows, in place, until all fit or some turns are over.
+
+    Returns how many rows are still too long.
+    """
+    rows = _Rows(slots, lengths, room)
     for turn in range(_EXCHANGES):
-        excess = _excess(load, room)
+        excess = rows.excess()
         long, fitting = np.flatnonzero(excess), np.flatnonzero(excess == 0)
         count = min(len(long), len(fitting))
         if not count:
             return len(long)
+
         long = long[_shuffled(len(long), random)[:count]]
         fitting = fitting[_shuffled(len(fitting), random)]
         if turn % 2:
             # Every other time the emptiest partner, for rows that few can help.
-            share = (load[:, fitting] * room[::-1]).max(axis=0)
-            fitting = fitting[np.argsort(share, kind="stable")]
+            fitting = fitting[np.argsort(rows.fullness(fitting), kind="stable")]
         for start in range(0, count, _ROWS_AT_A_TIME):
-            part = slice(start, min(start + _ROWS_AT_A_TIME, count))
-            _exchange_best(slots, lengths, load, room, long[part], fitting[part])
-    return int(np.count_nonzero(_excess(load, room)))
+            block = slice(start, min(start + _ROWS_AT_A_TIME, count))
+            rows.exchange_best(long[block], fitting[block])
+    return int(np.count_nonzero(rows.excess()))
 
 
-def _exchange_best(
-    slots: _Slots,
-    lengths: Int64[np.ndarray, "2 pairs_and_one"],
-    load: Int64[np.ndarray, "2 rows"],
-    room: _Room,
-    long: Integer[np.ndarray, " chosen"],
-    fitting: Integer[np.ndarray, " chosen"],
-) -> None:
-    """Each long row makes the best exchange with its fitting row, if any helps."""
-    give, take = lengths[:, slots[long]], lengths[:, slots[fitting]]
-    change = take[:, :, None, :] - give[:, :, :, None]  # [side, chosen, given slot, taken slot]
-    after = _excess(load[:, long, None, None] + change, room[:, :, None, None])
-    after += _excess(load[:, fitting, None, None] - change, room[:, :, None, None])
-    flat = after.reshape(len(long), -1)
-    best = flat.argmin(axis=1)
-    better = flat[np.arange(len(long)), best] < _excess(load[:, long], room)
-    long, fitting = long[better], fitting[better]
-    given, taken = np.divmod(best[better], slots.shape[1])
-    out, back = slots[long, given], slots[fitting, taken]
-    slots[long, given], slots[fitting, taken] = back, out
-    moved = lengths[:, back] - lengths[:, out]
-    load[:, long] += moved
-    load[:, fitting] -= moved
+class _Rows:
+    """Rows of pairs and their load while pairs are exchanged."""
+
+    def __init__(self, slots: _Slots, lengths: _Lengths, room: _Room) -> None:
+        """Exchanges change `slots`."""
+        self._slots = slots
+        self._room = room
+        empty_slot = np.zeros((2, 1), np.int64)
+        self._lengths = np.concatenate([lengths, empty_slot], axis=1)  # [sides, pairs + 1]
+        self._load = self._lengths[:, slots].sum(axis=2)  # [sides, rows]
+
+    def excess(self) -> Int64[np.ndarray, " rows"]:
+        """By how much each row is too long."""
+        return _excess(self._load, self._room)
+
+    def fullness(self, rows: _Chosen) -> Int64[np.ndarray, " chosen"]:
+        """The load of the fuller side of these rows."""
+        return (self._load[:, rows] * self._room[::-1]).max(axis=0)
+
+    def exchange_best(self, long: _Chosen, fitting: _Chosen) -> None:
+        """Each long row makes the best exchange with its fitting row, if any helps."""
+        slots, lengths, load, room = self._slots, self._lengths, self._load, self._room
+        long_lengths = lengths[:, slots[long]]  # [sides, chosen, slots]
+        fitting_lengths = lengths[:, slots[fitting]]
+        # By how much each exchange would lengthen the long row, and shorten the fitting one.
+        change = fitting_lengths[:, :, None, :] - long_lengths[:, :, :, None]
+        # --> [sides, chosen, slots of the long row, slots of the fitting row]
+        excess_after = _excess(load[:, long, None, None] + change, room[:, :, None, None])
+        excess_after += _excess(load[:, fitting, None, None] - change, room[:, :, None, None])
+        excess_after = excess_after.reshape(len(long), -1)  # [chosen, exchanges]
+
+        best = excess_after.argmin(axis=1)
+        helps = excess_after[np.arange(len(long)), best] < _excess(load[:, long], room)
+        long, fitting = long[helps], fitting[helps]
+        long_slot, fitting_slot = np.divmod(best[helps], slots.shape[1])
+        leaving, coming = slots[long, long_slot], slots[fitting, fitting_slot]
+        slots[long, long_slot] = coming
+        slots[fitting, fitting_slot] = leaving
+
+        moved = lengths[:, coming] - lengths[:, leaving]
+        load[:, long] += moved
+        load[:, fitting] -= moved
 
 
 def _excess(

@@ -46,7 +46,7 @@ class WorkerError(FlaxformerError):
 class Batches(Iterator[tuple[Batch, Position]], contextlib.AbstractContextManager["Batches"]):
     """Endless (batch, position of the next one), from the batch at `position` on.
 
-    The stream is a pure function of what `planner` is made of; one started at a position continues
+    The stream is a pure function of `planner`'s arguments; one that starts at a position continues
     an earlier one. Positions in `skip` are left out. Batches have only the rows of `share`.
 
     A thread or `workers` processes assemble batches ahead. `next` raises their errors: PlanError
@@ -68,21 +68,9 @@ class Batches(Iterator[tuple[Batch, Position]], contextlib.AbstractContextManage
         self.delivered = position  # the place of the batch that `next` gave last
         self.epochs_done = float(position.epoch)  # after the last batch, with fraction
         self.seconds_waited = 0.0  # seconds that `next` has waited for data in all
-        self._held: _Item | None = None  # fetched and not given yet
+        self._next_delivery: _Delivery | None = None  # fetched, but not returned by `next` yet
         self._share = share
-        dataset: Any = _Stream(planner, position, frozenset(skip), share)
-        if workers:
-            # Grain passes absl's flags to its workers, if they are parsed.
-            if not flags.FLAGS.is_parsed():
-                flags.FLAGS.mark_as_parsed()
-            dataset = dataset.map(_flat).mp_prefetch(
-                grain.MultiprocessingOptions(
-                    num_workers=workers, per_worker_buffer_size=max(2, _AHEAD // workers)
-                ),
-                worker_init_fn=end_with_parent,
-            )
-        else:
-            dataset = ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=_AHEAD)
+        dataset = _prefetched(_Stream(planner, position, frozenset(skip), share), workers)
         signals = (signal.SIGINT, signal.SIGTERM)
         with signals_held_back(*signals) if workers else contextlib.nullcontext():
             self._iterator = iter(dataset)
@@ -94,30 +82,33 @@ class Batches(Iterator[tuple[Batch, Position]], contextlib.AbstractContextManage
             self._iterator.start_prefetch()
 
     def __next__(self) -> tuple[Batch, Position]:
-        item, self._held = self._held or self._fetched(), None
-        self.delivered = item.here
-        done = item.here.window + (item.here.index + 1) / item.batches
-        self.epochs_done = item.here.epoch + done / self.windows
-        return item.batch, item.after
+        delivery = self._next_delivery or self._fetched()
+        self._next_delivery = None
+        position = self.delivered = delivery.position
+        windows_done = position.window + (position.index + 1) / delivery.batches
+        self.epochs_done = position.epoch + windows_done / self.windows
+        return delivery.batch, delivery.after
 
     def shape_ahead(self) -> Shape:
         """The next batch's shape, of all shares. Waits for it and raises as `next`."""
-        self._held = self._held or self._fetched()
-        own = self._held.batch.shape
-        return dataclasses.replace(own, rows=self._share.of_whole(own.rows))
+        self._next_delivery = self._next_delivery or self._fetched()
+        shape = self._next_delivery.batch.shape  # of this share
+        return dataclasses.replace(shape, rows=self._share.of_whole(shape.rows))
 
-    def _fetched(self) -> _Item:
+    def _fetched(self) -> _Delivery:
         begin = time.perf_counter()
         try:
-            item = next(self._iterator)
+            delivery = next(self._iterator)
         except BaseException as error:
             self.close()
             if isinstance(error, RuntimeError) and "terminated unexpectedly" in str(error):
-                advice = "it may have run out of memory: lower data.workers (0: a thread)"
-                raise WorkerError(f"a data worker died: {error}; {advice}") from error
+                raise WorkerError(
+                    f"a data worker died: {error}; "
+                    "it may have run out of memory: lower data.workers (0: a thread)"
+                ) from error
             raise
         self.seconds_waited += time.perf_counter() - begin
-        return item if isinstance(item, _Item) else _from_flat(item)
+        return delivery if isinstance(delivery, _Delivery) else _from_flat(delivery)
 
     def close(self) -> None:
         """End the thread or the processes; calling it again does nothing."""
@@ -145,29 +136,35 @@ def exchanged_pass(
     Each target gets the source of the pair before it, of similar length. Raises PlanError.
     """
     plan = planned_pass(pairs, batch_config)
-    places = [index for index in range(len(plan)) if len(plan[index][1].pairs) > 1]
-    for nth in np.linspace(0, len(places) - 1, min(most, len(places))).round().astype(int).tolist():
-        index = places[nth]
+    of_several = [index for index in range(len(plan)) if len(plan[index][1].pairs) > 1]
+    spread = np.linspace(0, len(of_several) - 1, min(most, len(of_several))).round().astype(int)
+    for number in spread.tolist():
+        index = of_several[number]
         shape, rows = plan[index]
         sources = np.roll(rows.pairs, 1)
         yield index, assemble(pairs, rows.pairs, shape, rows.counts, share, sources)
 
 
-class _Item(NamedTuple):
+class _Delivery(NamedTuple):
+    """A batch, its position and that of the next."""
+
     batch: Batch
-    here: Position
+    position: Position
     after: Position
     batches: int  # batches of its window
 
 
 class _Stream(grain.IterDataset):
-    """The stream as Grain's data set of items, batch `n` of every `step`."""
+    """The stream as Grain's data set of deliveries, batch `n` of every `step`."""
 
     def __init__(
         self, planner: Planner, position: Position, skip: frozenset[Position], share: Share
     ) -> None:
         super().__init__()
-        self.planner, self.position, self.skip, self.share = planner, position, skip, share
+        self.planner = planner
+        self.position = position
+        self.skip = skip
+        self.share = share
         self.first, self.step = 0, 1
 
     def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
@@ -187,11 +184,11 @@ class _StreamIterator(grain.DatasetIterator):
         self._planned = planned_batches(dataset.planner, dataset.position, dataset.skip)
         self._mine = itertools.islice(self._planned, dataset.first, None, dataset.step)
 
-    def __next__(self) -> _Item:
+    def __next__(self) -> _Delivery:
         planned = next(self._mine)
         self._after = planned.after
         batch = planned.batch(self._dataset.share)
-        return _Item(batch, planned.position, planned.after, planned.batches)
+        return _Delivery(batch, planned.position, planned.after, planned.batches)
 
     def get_state(self) -> dict[str, int]:
         """For Grain; a run keeps the position that comes with a batch."""
@@ -205,19 +202,32 @@ class _StreamIterator(grain.DatasetIterator):
         self._planned.close()
 
 
-def _flat(item: _Item) -> Int32[np.ndarray, " numbers"]:
-    """An item as one array, shape, places and fields: each array costs a block of shared memory."""
-    batch, here, after, batches = item
+def _prefetched(stream: _Stream, workers: int) -> Any:
+    """The stream with batches assembled ahead, by `workers` processes or a thread."""
+    if not workers:
+        return ThreadPrefetchIterDataset(stream, prefetch_buffer_size=_AHEAD)
+    # Grain passes absl's flags to its workers, if they are parsed.
+    if not flags.FLAGS.is_parsed():
+        flags.FLAGS.mark_as_parsed()
+    options = grain.MultiprocessingOptions(
+        num_workers=workers, per_worker_buffer_size=max(2, _AHEAD // workers)
+    )
+    return stream.map(_flat).mp_prefetch(options, worker_init_fn=end_with_parent)
+
+
+def _flat(delivery: _Delivery) -> Int32[np.ndarray, " numbers"]:
+    """One array of shape, positions and fields: each array costs a block of shared memory."""
+    batch, position, after, batches = delivery
     shape = batch.src.shape + batch.tgt_in.shape
-    head = [*shape, *dataclasses.astuple(here), *dataclasses.astuple(after), batches]
-    parts = [head, *(array.ravel() for array in vars(batch).values())]
-    return np.concatenate(parts, dtype=np.int32, casting="same_kind")
+    head = [*shape, *dataclasses.astuple(position), *dataclasses.astuple(after), batches]
+    arrays = [head, *(array.ravel() for array in vars(batch).values())]
+    return np.concatenate(arrays, dtype=np.int32, casting="same_kind")
 
 
-def _from_flat(flat: Int32[np.ndarray, " numbers"]) -> _Item:
+def _from_flat(flat: Int32[np.ndarray, " numbers"]) -> _Delivery:
     numbers = np.array(flat)
-    rows, src_length, _, tgt_length, *places, batches = numbers[:11].tolist()
+    rows, src_length, _, tgt_length, *positions, batches = numbers[:11].tolist()
     lengths = [src_length if name.startswith("src") else tgt_length for name in _FIELDS]
-    parts = np.split(numbers[11:], rows * np.cumsum(lengths)[:-1])
-    batch = Batch(*(part.reshape(rows, -1) for part in parts))
-    return _Item(batch, Position(*places[:3]), Position(*places[3:]), batches)
+    arrays = np.split(numbers[11:], rows * np.cumsum(lengths)[:-1])
+    batch = Batch(*(array.reshape(rows, -1) for array in arrays))
+    return _Delivery(batch, Position(*positions[:3]), Position(*positions[3:]), batches)

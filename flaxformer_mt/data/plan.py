@@ -50,7 +50,7 @@ def longest(shapes: Sequence[Shape]) -> Shape:
     return max(shapes, key=lambda shape: (shape.src_length + shape.tgt_length, shape.rows))
 
 
-class Rows(NamedTuple):
+class BatchRows(NamedTuple):
     """The rows of a batch: `counts[r]` pairs in row r, in order; other rows are padding."""
 
     pairs: Integer[np.ndarray, " pairs"]
@@ -74,10 +74,10 @@ class Plan:
     def __len__(self) -> int:
         return len(self.shape_of)
 
-    def __getitem__(self, index: int) -> tuple[Shape, Rows]:
+    def __getitem__(self, index: int) -> tuple[Shape, BatchRows]:
         row_starts = self.row_starts[self.starts[index] : self.starts[index + 1] + 1]
         pairs = self.pairs[row_starts[0] : row_starts[-1]]
-        return self.shapes[self.shape_of[index]], Rows(pairs, np.diff(row_starts))
+        return self.shapes[self.shape_of[index]], BatchRows(pairs, np.diff(row_starts))
 
     @property
     def positions(self) -> int:

@@ -12,7 +12,7 @@ from flaxformer_mt.data.batch import WHOLE, Batch, Share, assemble
 from flaxformer_mt.data.bucket import plan_buckets, plan_pass, shapes_for
 from flaxformer_mt.data.order import Order, Position
 from flaxformer_mt.data.pack import packed_shape, plan_packed
-from flaxformer_mt.data.plan import Plan, PlanError, Rows, Shape, stream
+from flaxformer_mt.data.plan import BatchRows, Plan, PlanError, Shape, stream
 from flaxformer_mt.data.sampling import Resampler
 from flaxformer_mt.data.store import LengthCounts, TokenPairs
 
@@ -49,14 +49,17 @@ class Planner:
         epoch_pairs: int = 0,
         resampler: Resampler | None = None,
     ) -> None:
-        self.pairs, self._seed, self._resampler = pairs, seed, resampler
+        self.pairs = pairs
+        self._seed = seed
+        self._resampler = resampler
         src, tgt, counts = _expected_lengths(pairs)
         self._packed = batch.form == "pack"
-        self.shapes: tuple[Shape, ...] = (
-            (packed_shape(src, tgt, batch, counts),)
-            if self._packed
-            else shapes_for(src, tgt, batch, counts)
-        )
+        self.shapes: tuple[Shape, ...]
+        if self._packed:
+            self.shapes = (packed_shape(src, tgt, batch, counts),)
+        else:
+            self.shapes = shapes_for(src, tgt, batch, counts)
+
         self._longest = int(src.max()), int(tgt.max())
         window = batch.window
         if resampler is not None:
@@ -65,10 +68,13 @@ class Planner:
         self.order = Order(pairs.parts, seed, window, epoch_pairs)
 
     def window(self, epoch: int, window: int) -> PlannedWindow:
-        indices, pairs = self.order.pairs(epoch, window), self.pairs
+        """The plan of a window, whose pairs are split afresh where segmentations are drawn."""
+        indices = self.order.pairs(epoch, window)
+        pairs = self.pairs
         if self._resampler is not None:
             pairs = self._resampler.draw(pairs, indices, epoch, self._longest)
             indices = np.arange(len(pairs))
+
         src, tgt = (side.lengths(indices) for side in pairs.sides.values())
         random = stream(self._seed, epoch, window)
         if self._packed:
@@ -80,25 +86,25 @@ class Planner:
 
 def _expected_lengths(pairs: TokenPairs) -> LengthCounts:
     """Source lengths, target lengths, and how often they occur together, in a mixture as drawn."""
-    if not any(part.weight for part in pairs.parts):
+    if not any(corpus.weight for corpus in pairs.parts):
         return pairs.length_counts()
-    total = sum(part.weight for part in pairs.parts)
-    found = []
-    for part in pairs.parts:
-        src, tgt, counts = pairs.length_counts(part.first, part.first + part.size)
-        drawn = counts * (part.weight / total * len(pairs) / part.size)
-        found.append((src, tgt, np.maximum(np.round(drawn), 1).astype(np.int64)))
-    src, tgt, counts = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
+    total = sum(corpus.weight for corpus in pairs.parts)
+    by_corpus = []
+    for corpus in pairs.parts:
+        src, tgt, counts = pairs.length_counts(corpus.first, corpus.first + corpus.size)
+        drawn = counts * (corpus.weight / total * len(pairs) / corpus.size)
+        by_corpus.append((src, tgt, np.maximum(np.round(drawn), 1).astype(np.int64)))
+    src, tgt, counts = (np.concatenate(arrays) for arrays in zip(*by_corpus, strict=True))
     return src, tgt, counts
 
 
 @dataclasses.dataclass(frozen=True)
-class Planned:
+class PositionedBatch:
     """A batch to assemble, its position and that of the next."""
 
     pairs: TokenPairs
     shape: Shape
-    rows: Rows
+    rows: BatchRows
     position: Position
     after: Position
     batches: int  # batches of its window
@@ -110,7 +116,7 @@ class Planned:
 
 def planned_batches(
     planner: Planner, position: Position, skip: Collection[Position] = ()
-) -> Generator[Planned, None, None]:
+) -> Generator[PositionedBatch, None, None]:
     """Every batch from `position` on, endlessly, except those in `skip`. Raises PlanError.
 
     A thread plans the next window; closing the iterator ends it.
@@ -126,12 +132,15 @@ def planned_batches(
             turn, number = divmod(position.window + 1, windows)
             following = Position(position.epoch + turn, number)
             pending = ahead.submit(planner.window, following.epoch, following.window)
-            for index in range(position.index, len(window.plan)):
-                here = dataclasses.replace(position, index=index)
-                last = index + 1 == len(window.plan)
-                after = following if last else dataclasses.replace(position, index=index + 1)
-                if here not in skip:
-                    yield Planned(window.pairs, *window.plan[index], here, after, len(window.plan))
+            batches = len(window.plan)
+            for index in range(position.index, batches):
+                current = dataclasses.replace(position, index=index)
+                after = dataclasses.replace(position, index=index + 1)
+                if index + 1 == batches:
+                    after = following
+                if current not in skip:
+                    shape, rows = window.plan[index]
+                    yield PositionedBatch(window.pairs, shape, rows, current, after, batches)
             position, window = following, pending.result()
 
 

@@ -1,4 +1,4 @@
-"""Work by threads and processes: in order, how many, how to start them, and that they end."""
+"""Threads and processes: maps in order, counts processors, starts and ends worker processes."""
 
 import collections
 import contextlib
@@ -15,19 +15,22 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-def mapped(submit: Callable[[S], Future[T]], items: Iterable[S], *, ahead: int) -> Iterator[T]:
-    """`map` by an executor's threads or processes, with `ahead` items under way."""
+def mapped(submit: Callable[[S], Future[T]], tasks: Iterable[S], *, ahead: int) -> Iterator[T]:
+    """`map` by an executor's threads or processes, with `ahead` tasks under way."""
     under_way = collections.deque[Future[T]]()
-    for item in items:
-        under_way.append(submit(item))
+    for task in tasks:
+        under_way.append(submit(task))
         if len(under_way) == ahead:
             yield under_way.popleft().result()
-    yield from (one.result() for one in under_way)
+    yield from (future.result() for future in under_way)
 
 
 @contextlib.contextmanager
 def signals_held_back(*kinds: signal.Signals) -> Iterator[None]:
-    """Processes started inside never get these signals, such as a group's; this one's wait."""
+    """Processes started inside never get these signals; for this process they wait until the end.
+
+    A terminal sends them to a whole group of processes.
+    """
     # Its start would end the blocking below.
     resource_tracker.ensure_running()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, kinds)
@@ -38,14 +41,14 @@ def signals_held_back(*kinds: signal.Signals) -> Iterator[None]:
 
 
 def processors() -> int:
-    """How many this process may use."""
+    """The number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def end_with_parent(*_: int) -> None:
-    """In a worker process: it ends when its parent does, however that ends."""
+    """Makes a worker process end when its parent does, however that ends. Call it in the worker."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()

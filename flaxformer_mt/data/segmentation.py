@@ -6,7 +6,6 @@ may decide.
 """
 
 import itertools
-import operator
 from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
@@ -34,11 +33,13 @@ class Words:
         """All sentences end to end, `end` after each, and their lengths with it."""
         words = [self._split(sentence) for sentence in sentences]
         self._learn(itertools.chain.from_iterable(words))
+        # A sentence with an unstable word is encoded as a whole.
         if self._unstable:
-            for number, found in enumerate(words):
-                if not self._unstable.isdisjoint(found):
+            for number, of_sentence in enumerate(words):
+                if not self._unstable.isdisjoint(of_sentence):
                     words[number] = [b" " + sentences[number]]
             self._learn(itertools.chain.from_iterable(words))
+
         tokens = [self._tokens[word] for word in itertools.chain.from_iterable(words)]
         flat = np.frombuffer(b"".join(tokens), np.int32)
         word_ends = np.cumsum([0, *map(len, tokens)]) // flat.itemsize
@@ -58,16 +59,19 @@ class Words:
         return sentence.split(b" ")
 
     def _learn(self, words: Iterable[bytes]) -> None:
+        """Encodes words that are new; under rules only stable ones and whole sentences."""
         new = list(set(words).difference(self._tokens, self._unstable))
         if self._rules:
-            stable = [
-                word[:1] == b" " or self._processor.normalize(word) == _BLANK + word for word in new
-            ]
-            self._unstable.update(itertools.compress(new, map(operator.not_, stable)))
-            new = list(itertools.compress(new, stable))
+            stable = [word for word in new if word[:1] == b" " or self._is_stable(word)]
+            self._unstable.update(set(new).difference(stable))
+            new = stable
         encoded = self._processor.encode(new, return_type="numpy", num_threads=1) if new else ()
         for word, tokens in zip(new, encoded, strict=True):
             self._tokens[word] = tokens.tobytes()
+
+    def _is_stable(self, word: bytes) -> bool:
+        """Whether the rules leave a normalised word as it is."""
+        return bool(self._processor.normalize(word) == _BLANK + word)
 
 
 def words_of(

@@ -13,7 +13,7 @@ from flaxformer_mt.errors import UserError
 
 _TRAINING_THREADS = 16  # fixed: a unigram model depends on it
 _DEFAULT_LONGEST_LINE = 4192
-_ATTEMPTS = 3  # the size chosen, one for its characters, and what the text then yields
+_ATTEMPTS = 3  # the chosen size, one for its characters, and one that the text yields
 _TOO_HIGH = re.compile(r"Vocabulary size too high .*<= (\d+)")
 _TOO_LOW = re.compile(r"smaller than required_chars\. \d+ vs (\d+)")
 
@@ -34,11 +34,11 @@ def trained_model(
 
     `marks` has the ids of pad, bos, eos and unk. Raises VocabularyError.
     """
-    kept = list(sentences)
+    text = list(sentences)
     size = config.size
     for _ in range(_ATTEMPTS):
         try:
-            return _trained(kept, config, size, marks, words=words, tags=tags)
+            return _trained(text, config, size, marks, words=words, tags=tags)
         except RuntimeError as error:
             fitting = _fitting(str(error), size) if config.soft_size else None
             if fitting is None:
@@ -84,11 +84,11 @@ def _trained(
 
 def _fitting(message: str, size: int) -> int | None:
     """A size that the text allows, by SentencePiece's message."""
-    if found := _TOO_HIGH.search(message):
-        return int(found[1])
-    if found := _TOO_LOW.search(message):
+    if match := _TOO_HIGH.search(message):
+        return int(match[1])
+    if match := _TOO_LOW.search(message):
         # As many joined pieces as were meant for text of few characters.
-        return int(found[1]) + size
+        return int(match[1]) + size
     return None
 
 
@@ -107,12 +107,12 @@ def _normalizing(form: normalization.Form | Literal["none"]) -> dict[str, Any]:
 
 
 def _explain(message: str, config: VocabularyConfig) -> str:
-    if found := _TOO_HIGH.search(message):
-        most = f"{int(found[1]):,}"
+    if match := _TOO_HIGH.search(message):
+        most = f"{int(match[1]):,}"
         return f"data.vocabulary.size: the training text yields {most} types: set {most} or less"
-    if found := _TOO_LOW.search(message):
+    if match := _TOO_LOW.search(message):
         return (
             f"data.vocabulary.size is {config.size:,}, but characters and marks alone take "
-            f"{int(found[1]):,}: raise it, or lower data.vocabulary.character_coverage"
+            f"{int(match[1]):,}: raise it, or lower data.vocabulary.character_coverage"
         )
     return f"SentencePiece could not train a vocabulary of {config.size:,} types: {message}"

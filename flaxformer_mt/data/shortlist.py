@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from jaxtyping import Int32, Int64
+from jaxtyping import Float64, Int32, Int64
 
 from flaxformer_mt.data.store import TokenPairs, Tokens, runs
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
@@ -63,23 +63,23 @@ class Shortlist:
         vocabulary: str,
         sizes: tuple[int, int] | None = None,
     ) -> "Shortlist":
-        """What `to_bytes` wrote. Raises ShortlistError, also for another vocabulary.
+        """Reads the bytes of `to_bytes`. Raises ShortlistError, also for another vocabulary.
 
         With `sizes`, those of both vocabularies, it must have as many types.
         """
         try:
             with np.load(io.BytesIO(content)) as file:
-                found = cls(file["best"], file["ranked"], str(file["vocabulary"]))
+                shortlist = cls(file["best"], file["ranked"], str(file["vocabulary"]))
         except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, zlib.error) as error:
             raise ShortlistError(f"{place}: is damaged ({error}); delete it") from error
-        if found.vocabulary != vocabulary:
+        if shortlist.vocabulary != vocabulary:
             raise ShortlistError(f"{place}: learned with another vocabulary; delete it")
-        if problem := found._problem(sizes):
+        if problem := shortlist._problem(sizes):
             raise ShortlistError(f"{place}: is damaged ({problem}); delete it")
-        return found
+        return shortlist
 
     def _problem(self, sizes: tuple[int, int] | None) -> str:
-        """What is wrong with the arrays; empty if nothing is."""
+        """The fault of the arrays; empty if there is none."""
         best, ranked = self.best, self.ranked
         if best.ndim != 2 or ranked.ndim != 1 or not best.size:
             return f"arrays of shapes {best.shape} and {ranked.shape}"
@@ -107,34 +107,47 @@ def learn(pairs: TokenPairs, *, src_types: int, tgt_types: int, vocabulary: str)
     shared vocabulary.
     """
     src, tgt = _sample(pairs)
-    src_lengths, tgt_lengths = (np.diff(side.offsets) for side in (src, tgt))
-    # Cells: each target token with each source token of its pair.
-    of_pair = np.repeat(np.arange(len(tgt_lengths)), tgt_lengths)
-    width = src_lengths[of_pair]
-    said = np.repeat(np.arange(len(tgt.flat), dtype=np.int32), width)
-    keys = src.flat[runs(src.offsets[:-1][of_pair], width)].astype(np.int64)
-    keys *= tgt_types
-    keys += tgt.flat[said]
-    keys, cell = np.unique(keys, return_inverse=True)
-    cell = cell.astype(np.int32)
+    keys, shares = _translation_shares(src, tgt, src_types, tgt_types)
     source = keys // tgt_types
-    share = np.ones(len(keys))  # p(target | source)
-    for _ in range(PASSES):
-        weight = share[cell]
-        weight /= np.bincount(said, weight, minlength=len(tgt.flat))[said]
-        counts = np.bincount(cell, weight, minlength=len(keys))
-        share = counts / np.bincount(source, counts, minlength=src_types)[source]
-    best = np.repeat(np.minimum(np.arange(src_types), tgt_types - 1)[:, None], BEST, axis=1)
-    order = np.lexsort((-share, source))
+
+    own_ids = np.minimum(np.arange(src_types), tgt_types - 1)
+    best = np.repeat(own_ids[:, None], BEST, axis=1)  # [src types, BEST]
+    order = np.lexsort((-shares, source))
     firsts = np.searchsorted(source, np.arange(src_types + 1))
     place = np.arange(len(keys)) - firsts[source]  # among those of its source, which are sorted
-    kept = place < BEST
-    best[source[kept], place[kept]] = (keys % tgt_types)[order[kept]]
+    is_best = place < BEST
+    best[source[is_best], place[is_best]] = (keys % tgt_types)[order[is_best]]
     ranked = np.argsort(-np.bincount(tgt.flat, minlength=tgt_types), kind="stable")
     return Shortlist(best.astype(np.int32), ranked.astype(np.int32), vocabulary)
 
 
+def _translation_shares(
+    src: Tokens, tgt: Tokens, src_types: int, tgt_types: int
+) -> tuple[Int64[np.ndarray, " keys"], Float64[np.ndarray, " keys"]]:
+    """p(target | source) of all types that occur together; a key is source * tgt_types + target."""
+    src_lengths, tgt_lengths = (np.diff(side.offsets) for side in (src, tgt))
+    # Cells: each target token with each source token of its pair.
+    pair = np.repeat(np.arange(len(tgt_lengths)), tgt_lengths)  # of each target token
+    width = src_lengths[pair]
+    tgt_token = np.repeat(np.arange(len(tgt.flat), dtype=np.int32), width)  # of each cell
+    keys = src.flat[runs(src.offsets[:-1][pair], width)].astype(np.int64)
+    keys *= tgt_types
+    keys += tgt.flat[tgt_token]
+    keys, key_of_cell = np.unique(keys, return_inverse=True)
+    key_of_cell = key_of_cell.astype(np.int32)
+
+    source = keys // tgt_types
+    shares = np.ones(len(keys))
+    for _ in range(PASSES):
+        weight = shares[key_of_cell]
+        weight /= np.bincount(tgt_token, weight, minlength=len(tgt.flat))[tgt_token]
+        counts = np.bincount(key_of_cell, weight, minlength=len(keys))
+        shares = counts / np.bincount(source, counts, minlength=src_types)[source]
+    return keys, shares
+
+
 def _sample(pairs: TokenPairs) -> tuple[Tokens, Tokens]:
+    """An even sample of at most `CELLS` cells, without long pairs."""
     chosen = np.linspace(0, len(pairs) - 1, min(len(pairs), CELLS // 16)).astype(np.int64)
     lengths = [side.lengths(chosen).astype(np.int64) for side in pairs.sides.values()]
     fits = np.maximum(*lengths) <= _LONGEST

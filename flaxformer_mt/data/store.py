@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int32, Int64, Integer
 
-from flaxformer_mt.data.order import Part
+from flaxformer_mt.data.order import StoredCorpus
 from flaxformer_mt.errors import UserError
 from flaxformer_mt.files.reading import explained, parse_json, read_file, regular_size
 
@@ -74,7 +74,7 @@ def _tokens_of(*arrays: np.ndarray | tuple[str, str]) -> Tokens:
     )
 
 
-class Sentences:
+class StoredSentences:
     """One side of a split: its shards as one sequence."""
 
     def __init__(self, shards: Sequence[Tokens]) -> None:
@@ -88,10 +88,10 @@ class Sentences:
         """Lengths with the end mark."""
         if len(self.shards) == 1:
             return self.shards[0].lengths(indices)
-        found = np.empty(len(indices), np.int32)
-        for shard, here, local in self._by_shard(indices):
-            found[here] = shard.lengths(local)
-        return found
+        lengths = np.empty(len(indices), np.int32)
+        for shard, places, local in self._by_shard(indices):
+            lengths[places] = shard.lengths(local)
+        return lengths
 
     def gather(self, indices: Integer[np.ndarray, " items"]) -> Int32[np.ndarray, " tokens"]:
         """The sentences at `indices`, end to end."""
@@ -100,8 +100,9 @@ class Sentences:
         lengths = self.lengths(indices)
         ends = np.cumsum(lengths, dtype=np.int64)
         tokens = np.empty(int(ends[-1]) if len(ends) else 0, np.int32)
-        for shard, here, local in self._by_shard(indices):
-            tokens[runs(ends[here] - lengths[here], lengths[here])] = shard.gather(local)
+        for shard, places, local in self._by_shard(indices):
+            starts = ends[places] - lengths[places]
+            tokens[runs(starts, lengths[places])] = shard.gather(local)
         return tokens
 
     def all_lengths(
@@ -118,11 +119,11 @@ class Sentences:
     def _by_shard(
         self, indices: Integer[np.ndarray, " items"]
     ) -> Iterator[tuple[Tokens, Int64[np.ndarray, " some"], Integer[np.ndarray, " some"]]]:
-        """Each shard concerned, which items lie in it, and their places there."""
+        """Each shard concerned, the places of its items among the `indices`, and in the shard."""
         shard_of = np.searchsorted(self.firsts, indices, "right") - 1
         for number in np.unique(shard_of):
-            here = np.flatnonzero(shard_of == number)
-            yield self.shards[number], here, indices[here] - self.firsts[number]
+            places = np.flatnonzero(shard_of == number)
+            yield self.shards[number], places, indices[places] - self.firsts[number]
 
 
 _Lengths = Int32[np.ndarray, " pairs"]
@@ -137,15 +138,15 @@ class TokenPairs:
         self,
         src: Sequence[Tokens],
         tgt: Sequence[Tokens],
-        parts: Sequence[Part] = (),
+        parts: Sequence[StoredCorpus] = (),
         *,
         digest: str = "",
     ) -> None:
-        self.sides = {"src": Sentences(src), "tgt": Sentences(tgt)}
+        self.sides = {"src": StoredSentences(src), "tgt": StoredSentences(tgt)}
         if [*map(len, src)] != [*map(len, tgt)]:
             sizes = [f"{len(self.sides[side]):,}" for side in SIDES]
             raise StoreError(f"{sizes[0]} source but {sizes[1]} target sentences")
-        self.parts = tuple(parts) or (Part("", 0, len(self)),)  # the corpora of the pairs
+        self.parts = tuple(parts) or (StoredCorpus("", 0, len(self)),)  # the corpora of the pairs
         self.digest = digest  # of an open store's pairs; empty for pairs in memory
 
     def __len__(self) -> int:
@@ -205,10 +206,11 @@ class Store:
             index = parse_json(text, index_file)
             if index["format"] not in (1, FORMAT):
                 raise StoreError(f"{index_file}: has format {index['format']}, not {FORMAT}")
-            made_with = index["vocabulary"]
-            if vocabulary_digest not in (None, made_with):
-                advice = "run `prepare` in a new directory"
-                raise StoreError(f"{index_file}: was made with another vocabulary: {advice}")
+            if vocabulary_digest not in (None, index["vocabulary"]):
+                raise StoreError(
+                    f"{index_file}: was made with another vocabulary: "
+                    "run `prepare` in a new directory"
+                )
             splits = {
                 split: _open_split(index_file, index, split, thorough=thorough) for split in SPLITS
             }
@@ -216,7 +218,12 @@ class Store:
 
 
 def file_name(split: str, number: int, side: str, part: str) -> str:
-    return f"{split}-{number:05}.{side}.{part}"
+    """The name of a file of a shard; `part` is "tokens" or "offsets"."""
+    return f"{_shard_name(split, number, side)}.{part}"
+
+
+def _shard_name(split: str, number: int, side: str) -> str:
+    return f"{split}-{number:05}.{side}"
 
 
 def file_record(path: Path) -> dict[str, Any]:
@@ -245,48 +252,64 @@ def _open_split(
 ) -> TokenPairs:
     # It had one shard per split, without a number, and no corpora.
     first_format = index["format"] == 1
-    shards = range(1 if first_format else index["shards"][split])
-    parts, first = [], 0
-    for corpus in () if first_format else index["corpora"][split]:
-        if corpus["pairs"]:
-            parts.append(Part(corpus["name"], first, corpus["pairs"], corpus["weight"]))
-            first += corpus["pairs"]
+    shard_count = 1 if first_format else index["shards"][split]
+    corpora = [] if first_format else _stored_corpora(index["corpora"][split])
     if index["dtype"] not in DTYPES:
         raise ValueError(f"dtype is {index['dtype']!r}, not one of {', '.join(DTYPES)}")
-    dtypes = {"tokens": np.dtype(index["dtype"]), "offsets": np.dtype("<i8")}
+
     sides, digests = [], []
     for side in SIDES:
-        opened = []
-        for number in shards:
-            arrays = []
-            for part, dtype in dtypes.items():
-                name = file_name(split, number, side, part)
-                path = index_file.with_name(name.replace("-00000", "") if first_format else name)
-                recorded = index["files"][path.name]
-                arrays.append(_open_array(path, recorded, dtype, thorough=thorough))
-                digests.append(recorded["sha256"])
-            opened.append(Tokens(*arrays))
-            if not len(arrays[1]) or arrays[1][-1] != len(arrays[0]):
-                shard = path.name.removesuffix(".offsets")
-                raise ValueError(f"the offsets of {shard} do not match its tokens")
-        sides.append(opened)
-    pairs = TokenPairs(sides[0], sides[1], parts)
-    if parts and first != len(pairs):
+        shards = []
+        for number in range(shard_count):
+            prefix = f"{split}.{side}" if first_format else _shard_name(split, number, side)
+            tokens, token_digests = _open_shard(index_file, index, prefix, thorough=thorough)
+            shards.append(tokens)
+            digests += token_digests
+        sides.append(shards)
+    pairs = TokenPairs(sides[0], sides[1], corpora)
+    if corpora and sum(corpus.size for corpus in corpora) != len(pairs):
         raise ValueError(f"{split} holds {len(pairs):,} pairs, but its corpora a different number")
-    weights = [[part.size, part.weight] for part in pairs.parts]
+    weights = [[corpus.size, corpus.weight] for corpus in pairs.parts]
     pairs.digest = hashlib.sha256(json.dumps([digests, weights]).encode()).hexdigest()
     return pairs
+
+
+def _stored_corpora(recorded: Sequence[dict[str, Any]]) -> list[StoredCorpus]:
+    """The corpora of a split that have pairs."""
+    corpora: list[StoredCorpus] = []
+    first = 0
+    for corpus in recorded:
+        if corpus["pairs"]:
+            corpora.append(StoredCorpus(corpus["name"], first, corpus["pairs"], corpus["weight"]))
+            first += corpus["pairs"]
+    return corpora
+
+
+def _open_shard(
+    index_file: Path, index: dict[str, Any], prefix: str, *, thorough: bool
+) -> tuple[Tokens, list[str]]:
+    """One side of a shard, whose files have this prefix, and the files' digests."""
+    arrays, digests = [], []
+    for part, dtype in (("tokens", index["dtype"]), ("offsets", "<i8")):
+        path = index_file.with_name(f"{prefix}.{part}")
+        recorded = index["files"][path.name]
+        arrays.append(_open_array(path, recorded, np.dtype(dtype), thorough=thorough))
+        digests.append(recorded["sha256"])
+    flat, offsets = arrays
+    if not len(offsets) or offsets[-1] != len(flat):
+        raise ValueError(f"the offsets of {prefix} do not match its tokens")
+    return Tokens(flat, offsets), digests
 
 
 def _open_array(
     path: Path, recorded: dict[str, Any], dtype: np.dtype, *, thorough: bool
 ) -> np.ndarray:
     size = regular_size(path)
-    folder = path.parent.resolve()
-    advice = f"damaged or another store's; delete {folder} and run `prepare` again"
+    advice = f"damaged or another store's; delete {path.parent.resolve()} and run `prepare` again"
     if size != recorded["bytes"]:
-        recorded_size = f"{INDEX} records {recorded['bytes']:,}"
-        raise StoreError(f"{path}: has {size:,} bytes, but {recorded_size}: {advice}")
+        raise StoreError(
+            f"{path}: has {size:,} bytes, but {INDEX} records {recorded['bytes']:,}: {advice}"
+        )
     kind = "blocks" if "blocks" in recorded and not thorough else "sha256"
     if _digest(path, kind) != recorded[kind]:
         raise StoreError(f"{path}: its contents do not match {INDEX}: {advice}")

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from flaxformer_mt.data.grammar.clauses import Combination
-from flaxformer_mt.data.grammar.sentences import Sentences
+from flaxformer_mt.data.grammar.sentences import SentenceSampler
 from flaxformer_mt.data.grammar.splits import (
     SPLITS as SPLITS,
     Split as Split,
@@ -35,11 +35,13 @@ class Derivation(NamedTuple):
 def derivations(split: Split, size: int, seed: int = 0) -> Iterator[Derivation]:
     """`size` derivations of a split, lazily; a longer stream begins with the shorter one."""
     digest = hashlib.blake2b(f"{split}|{seed}".encode(), digest_size=8).digest()
-    sampler = Sentences(random.Random(int.from_bytes(digest, "big")), split)
-    owner = assignments()
+    sampler = SentenceSampler(random.Random(int.from_bytes(digest, "big")), split)
+    split_of = assignments()
     while size > 0:
         sentence = sampler.sentence()
-        if split != "train" and not any(owner[one] == split for one in sentence.shown):
+        if split != "train" and not any(
+            split_of[combination] == split for combination in sentence.shown
+        ):
             continue
         src, tgt = sentence.english, sentence.german
         lengths = src.count(" ") + 1, tgt.count(" ") + 1

@@ -44,7 +44,7 @@ class _Part(NamedTuple):
 def _around(
     before: _Part, part: _Part, after: _Part, token: AddedToken
 ) -> tuple[_Part, _Part, _Part]:
-    """What is left before, of and after an added token's part."""
+    """The three parts around an added token, after it has joined or stripped its neighbours."""
     nothing = part._replace(text="")
     # Part of a longer word, it joins the text beside it.
     if token.single_word and before.text and before.text[-1] != " ":
@@ -154,25 +154,25 @@ class TypeTable:
         self, processor: sentencepiece.SentencePieceProcessor, rows: Sequence[Sequence[int]]
     ) -> list[str]:
         """Sentences of token ids, without padding and begin and end marks."""
-        kept = [[self.pieces[token] for token in row if token >= _UNK] for row in rows]
+        pieces = [[self.pieces[token] for token in row if token >= _UNK] for row in rows]
         # The model leaves pieces that it doesn't have as they are.
-        return [text.replace(_BLANK, " ").strip(" ") for text in processor.decode(kept)]
+        return [text.replace(_BLANK, " ").strip(" ") for text in processor.decode(pieces)]
 
     def decode_with_spans(
         self, processor: sentencepiece.SentencePieceProcessor, tokens: Sequence[int]
     ) -> tuple[str, list[tuple[int, int]]]:
         """The sentence as by `decode`, and its tokens' UTF-8 spans, empty for marks."""
-        kept = [self.pieces[token] for token in tokens if token >= _UNK]
-        found = iter(processor.decode(kept, return_type="proto").pieces if kept else ())
+        pieces = [self.pieces[token] for token in tokens if token >= _UNK]
+        decoded = iter(processor.decode(pieces, return_type="proto").pieces if pieces else ())
         texts = [
-            next(found).surface.replace(_BLANK, " ") if token >= _UNK else "" for token in tokens
+            next(decoded).surface.replace(_BLANK, " ") if token >= _UNK else "" for token in tokens
         ]
-        whole = "".join(texts)
-        text = whole.strip(" ")
-        left_out = len(whole) - len(whole.lstrip(" "))
-        ends = itertools.accumulate((len(each.encode()) for each in texts), initial=-left_out)
-        spans = itertools.pairwise(min(max(end, 0), len(text.encode())) for end in ends)
-        return text, list(spans)
+        joined = "".join(texts)
+        sentence = joined.strip(" ")
+        left_out = len(joined) - len(joined.lstrip(" "))
+        ends = itertools.accumulate((len(text.encode()) for text in texts), initial=-left_out)
+        spans = itertools.pairwise(min(max(end, 0), len(sentence.encode())) for end in ends)
+        return sentence, list(spans)
 
     def language_code(self, sentence: str) -> str:
         """The language code that a sentence begins with, such as `>>fra<<`, or nothing."""

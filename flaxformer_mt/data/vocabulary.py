@@ -88,12 +88,13 @@ class Vocabulary:
         if vocabulary.table is not None:
             return vocabulary
         for mark, expected in _MARKS.items():
-            if (found := getattr(processor, f"{mark}_id")()) != expected:
-                raise VocabularyError(f"{path}: the {mark} token has id {found}, not {expected}")
+            number = getattr(processor, f"{mark}_id")()
+            if number != expected:
+                raise VocabularyError(f"{path}: the {mark} token has id {number}, not {expected}")
         return vocabulary
 
     def __reduce__(self) -> tuple[type[Vocabulary], tuple[bytes, TypeTable | None]]:
-        # Without what is cached: another process builds it when it needs it.
+        # Without cached properties: another process builds them when it needs them.
         return Vocabulary, (self.model, self.table)
 
     @functools.cached_property
@@ -149,7 +150,7 @@ class Vocabulary:
         return np.concatenate([np.zeros(0, np.int32), *encoded]), lengths
 
     def encode_with_spans(self, sentence: str) -> tuple[list[int], list[tuple[int, int]]]:
-        """Token ids as `encode` gives them, and where each stands in the sentence's UTF-8 bytes.
+        """Token ids as by `encode`, and the place of each in the sentence's UTF-8 bytes.
 
         A span may begin with blanks. Of a character in several tokens the last has the whole span,
         and the others an empty one where it begins.
@@ -157,16 +158,16 @@ class Vocabulary:
         if BLANK in sentence:
             spaced = sentence.replace(BLANK, " ")
             ids, spans = self.encode_with_spans(spaced)
-            now, was = (
+            spaced_places, places = (
                 itertools.accumulate((len(character.encode()) for character in text), initial=0)
                 for text in (spaced, sentence)
             )
-            place = dict(zip(now, was, strict=True))
-            return ids, [(place[begin], place[end]) for begin, end in spans]
+            place_of = dict(zip(spaced_places, places, strict=True))
+            return ids, [(place_of[begin], place_of[end]) for begin, end in spans]
         if self.table is not None:
             return self.table.encode_with_spans(self._processor, sentence)
-        found = self._processor.encode(sentence, return_type="proto").pieces
-        return [piece.id for piece in found], [(piece.begin, piece.end) for piece in found]
+        pieces = self._processor.encode(sentence, return_type="proto").pieces
+        return [piece.id for piece in pieces], [(piece.begin, piece.end) for piece in pieces]
 
     def language_code(self, sentence: str) -> str:
         """The code of the target language that a sentence begins with, if the vocabulary has it."""
@@ -187,13 +188,13 @@ class Vocabulary:
         ids = [*map(int, tokens)]
         if self.table is not None:
             return self.table.decode_with_spans(self._processor, ids)
-        found = self._processor.decode(ids, return_type="proto")
-        return found.text, [(piece.begin, piece.end) for piece in found.pieces]
+        decoded = self._processor.decode(ids, return_type="proto")
+        return decoded.text, [(piece.begin, piece.end) for piece in decoded.pieces]
 
     def normalize(self, sentence: str) -> str:
-        """What the model makes of a sentence before it is encoded, with plain blanks."""
-        found = self._processor.normalize(sentence.replace(BLANK, " "))
-        return found.replace(BLANK, " ").removeprefix(" ")
+        """The sentence as the model normalises it before encoding, with plain blanks."""
+        normalized = self._processor.normalize(sentence.replace(BLANK, " "))
+        return normalized.replace(BLANK, " ").removeprefix(" ")
 
     def decode(self, tokens: Sequence[Sequence[int]]) -> list[str]:
         """Sentences of token ids; padding and begin and end marks are left out, UNK reads "⁇"."""
@@ -208,10 +209,10 @@ class Vocabulary:
 
     def pieces(self, ids: Sequence[int] | None = None) -> list[str]:
         """The written form of token ids (of every type, in id order, by default)."""
-        wanted = range(self.size) if ids is None else [*map(int, ids)]
+        tokens = range(self.size) if ids is None else [*map(int, ids)]
         if self.table is not None:
-            return [self.table.pieces[token] for token in wanted]
-        return [self._processor.id_to_piece(token) for token in wanted]
+            return [self.table.pieces[token] for token in tokens]
+        return [self._processor.id_to_piece(token) for token in tokens]
 
     @functools.cached_property
     def is_bpe(self) -> bool:
@@ -222,7 +223,7 @@ class Vocabulary:
         """Every type, in id order; one of a table that the model does not have is not plain."""
         processor = self._processor
         pieces = self.pieces()
-        # What the model does not have, it calls unknown.
+        # A piece that the model doesn't have is its unknown piece.
         numbers = range(len(pieces)) if self.table is None else map(processor.piece_to_id, pieces)
         return [
             Type(
@@ -238,7 +239,7 @@ class Vocabulary:
         ]
 
     def write(self, folder: Path, name: str) -> dict[str, Any]:
-        """Writes NAME.model and what belongs to it, and gives what an index says of it."""
+        """Writes NAME.model and the files beside it; its entry in the index."""
         table = "".join(f"{id}\t{piece}\n" for id, piece in enumerate(self.pieces()))
         files = {"model": self.model, "pieces.tsv": table.encode()}
         if self.table is not None:
@@ -326,10 +327,15 @@ def train_pair(
     if config.shared:
         symbols = dict.fromkeys(tags)
         if config.tgt_types == "brackets":
-            seen = {word for _, tgt in pairs for word in tgt.split(" ") if word[:1] in ("(", ")")}
-            symbols |= dict.fromkeys(BLANK + each for each in sorted({*config.tgt_words, *seen}))
+            brackets = {*config.tgt_words, *_brackets(tgt for _, tgt in pairs)}
+            symbols |= dict.fromkeys(BLANK + bracket for bracket in sorted(brackets))
         both = train((sentence for pair in pairs for sentence in pair), config, tags=[*symbols])
         return Vocabularies(both, both)
     src, tgt = ([pair[side] for pair in pairs] for side in (0, 1))
-    words = config.tgt_types == "words"
-    return Vocabularies(train(src, config, tags=tags), train(tgt, config, words=words))
+    of_words = config.tgt_types == "words"
+    return Vocabularies(train(src, config, tags=tags), train(tgt, config, words=of_words))
+
+
+def _brackets(trees: Iterable[str]) -> set[str]:
+    """The brackets, with their labels, of linearised trees."""
+    return {word for tree in trees for word in tree.split(" ") if word[:1] in ("(", ")")}

@@ -78,7 +78,7 @@ def trees_of_parses(gold: Sequence[Tree], count: int) -> tuple[Tree, ...]:
 
 
 def describe_left_out(gold: Sequence[Tree], kept: Sequence[Tree]) -> str:
-    """What to tell of the trees that `trees_of_parses` has left out; "" if there are none."""
+    """A line about the trees that `trees_of_parses` has left out; "" if there are none."""
     count = len(gold) - len(kept)
     return f"gold trees without words left out, as linearize does: {count:,}" if count else ""
 
@@ -86,25 +86,27 @@ def describe_left_out(gold: Sequence[Tree], kept: Sequence[Tree]) -> str:
 def score_sentence(gold: Tree, predicted: Tree) -> Score:
     """The counts for one sentence's trees, in normal form or not."""
     length = sum(tag != TRACE for tag in gold.tags)
-    kept, kept_predicted = (
+    gold_mask, predicted_mask = (
         [tag not in DELETED_TAGS for tag in tree.tags] for tree in (gold, predicted)
     )
     by_gold_tags = False
-    if any(kept_predicted) and _words(gold, kept) != _words(predicted, kept_predicted):
-        kept_by_gold = _kept_by_gold(gold, predicted)
-        if kept_by_gold is None:
+    if any(predicted_mask) and _words(gold, gold_mask) != _words(predicted, predicted_mask):
+        mask_by_gold = _mask_by_gold(gold, predicted)
+        if mask_by_gold is None:
             return Score(errors=1, length=length)
-        kept_predicted, by_gold_tags = kept_by_gold, True
-    if not any(kept_predicted):
+        predicted_mask = mask_by_gold
+        by_gold_tags = True
+    if not any(predicted_mask):
         return Score(skipped=1, length=length)
-    of_gold = _spans(gold, kept)
-    of_predicted = _spans(predicted, kept_predicted)
-    matched = (of_gold & of_predicted).total()
+
+    gold_spans = _spans(gold, gold_mask)
+    predicted_spans = _spans(predicted, predicted_mask)
+    matched = (gold_spans & predicted_spans).total()
     return Score(
-        gold=of_gold.total(),
-        predicted=of_predicted.total(),
+        gold=gold_spans.total(),
+        predicted=predicted_spans.total(),
         matched=matched,
-        exact=of_gold.total() == of_predicted.total() == matched,
+        exact=gold_spans.total() == predicted_spans.total() == matched,
         by_gold_tags=by_gold_tags,
         length=length,
     )
@@ -112,9 +114,9 @@ def score_sentence(gold: Tree, predicted: Tree) -> Score:
 
 def total(scores: Iterable[Score], *, longest: int | None = None) -> Score:
     """The sum over sentences (of at most `longest` words)."""
-    kept = [score for score in scores if longest is None or score.length <= longest]
+    summed = [score for score in scores if longest is None or score.length <= longest]
     names = [field.name for field in dataclasses.fields(Score)]
-    return Score(**{name: sum(getattr(score, name) for score in kept) for name in names})
+    return Score(**{name: sum(getattr(score, name) for score in summed) for name in names})
 
 
 def scores_json(scores: Sequence[Score]) -> dict[str, Any]:
@@ -136,27 +138,28 @@ def scores_table(scores: Sequence[Score]) -> str:
     return aligned(["EVALB, COLLINS.prm", "all", f"<= {CUTOFF} words"], rows)
 
 
-def _kept_by_gold(gold: Tree, predicted: Tree) -> list[bool] | None:
-    """Which predicted words the gold tags keep; None if the trees have different words.
+def _mask_by_gold(gold: Tree, predicted: Tree) -> list[bool] | None:
+    """The predicted words that the gold tags keep; None if the trees have different words.
 
     Either tree may have traces that the other lacks.
     """
     with_traces = (
         ([True] * len(tree.tags), [tag != TRACE for tag in tree.tags]) for tree in (gold, predicted)
     )
-    for of_gold, of_predicted in itertools.product(*with_traces):
-        if _words(gold, of_gold) == _words(predicted, of_predicted):
-            kept = (tag not in DELETED_TAGS for tag in itertools.compress(gold.tags, of_gold))
-            return [said and next(kept) for said in of_predicted]
+    for gold_mask, predicted_mask in itertools.product(*with_traces):
+        if _words(gold, gold_mask) == _words(predicted, predicted_mask):
+            gold_tags = itertools.compress(gold.tags, gold_mask)
+            return [is_word and next(gold_tags) not in DELETED_TAGS for is_word in predicted_mask]
     return None
 
 
-def _words(tree: Tree, kept: Sequence[bool]) -> list[str]:
-    return list(itertools.compress(tree.words, kept))
+def _words(tree: Tree, mask: Sequence[bool]) -> list[str]:
+    return list(itertools.compress(tree.words, mask))
 
 
-def _spans(tree: Tree, kept: Sequence[bool]) -> Counter[tuple[str, int, int]]:
-    place = [0, *itertools.accumulate(kept)]
+def _spans(tree: Tree, mask: Sequence[bool]) -> Counter[tuple[str, int, int]]:
+    """The constituents over the words of the mask: label, first word and end."""
+    place = [0, *itertools.accumulate(mask)]
     spans: Counter[tuple[str, int, int]] = Counter()
     for bracket in tree.brackets:
         start, end = place[bracket.start], place[bracket.end]

@@ -100,7 +100,11 @@ def bracket_types(
     """
     places = {text: place for place, text in enumerate(types)}
     labels = [text[1:] for text in types if text[:1] == "("]
-    pairs = [(places[f"({x}"], places[f"){x}"]) for x in labels if x and f"){x}" in places]
+    pairs = [
+        (places[f"({label}"], places[f"){label}"])
+        for label in labels
+        if label and f"){label}" in places
+    ]
     leaves = [place for place, text in enumerate(types) if text and text[0] not in "()"]
     return tuple(pairs), tuple(leaves)
 
@@ -129,46 +133,10 @@ def rebuild(words: Sequence[str], tokens: Sequence[str]) -> Rebuilt:
     A leaf becomes its word's tag; a leaf that is the word itself only if it is a mark that is its
     own tag. Round brackets in words are escaped.
     """
-    written = tuple(map(escaped, words))
-    counts: Counter[str] = Counter()
-    found: list[_Constituent] = []
-    open_: list[_Constituent] = []
-    tags: list[str] = []
+    reading = _Reading(words)
     for token in tokens:
-        if token in written[len(tags) : len(tags) + 1]:
-            tags.append(token if token in TAGS else LEAF)
-        elif token == _UNKNOWN or not _TOKEN.fullmatch(token):
-            counts[UNKNOWN_TOKEN] += 1
-        elif token[0] == "(":
-            found.append(_Constituent(token[1:], len(tags), outermost=not open_))
-            open_.append(found[-1])
-        elif token[0] == ")" and not open_:
-            counts[STRAY] += 1
-        elif token[0] == ")":
-            labels = [constituent.label for constituent in reversed(open_)]
-            within = labels.index(token[1:]) if token[1:] in labels else 0
-            counts[UNCLOSED] += within
-            counts[OTHER_LABEL] += token[1:] not in labels
-            for _ in range(within + 1):
-                open_.pop().end = len(tags)
-        elif len(tags) == len(words):
-            counts[SURPLUS] += 1
-        else:
-            tags.append(token)
-    counts[UNCLOSED] += len(open_)
-    for constituent in open_:
-        constituent.end = len(tags)
-    if missing := len(words) - len(tags):
-        counts[MISSING] += missing
-        outermost = [item for item in found if item.outermost and item.start < item.end]
-        if outermost and outermost[-1].end == len(tags):
-            outermost[-1].end = len(words)
-        tags += [LEAF] * missing
-    brackets = tuple(
-        Bracket(item.label, item.start, item.end) for item in found if item.start < item.end
-    )
-    counts[EMPTY] += len(found) - len(brackets)
-    return Rebuilt(Tree(written, tuple(tags), brackets), +counts)
+        reading.add(token)
+    return reading.rebuilt()
 
 
 def flat(words: Sequence[str]) -> Tree:
@@ -204,9 +172,9 @@ class Repairs:
 
 
 def counted(counts: Mapping[str, int]) -> Iterator[str]:
-    """A line for each thing that occurred."""
-    for what, count in counts.items():
-        yield f"  {what}: {count:,}"
+    """A line for each kind that occurred."""
+    for kind, count in counts.items():
+        yield f"  {kind}: {count:,}"
 
 
 @dataclasses.dataclass
@@ -215,3 +183,80 @@ class _Constituent:
     start: int
     end: int = -1
     outermost: bool = False
+
+    @property
+    def has_words(self) -> bool:
+        return self.start < self.end
+
+
+class _Reading:
+    """A tree whose tokens are read from left to right, and the repairs so far."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._words = tuple(map(escaped, words))
+        self._tags: list[str] = []  # of the words that have a leaf
+        self._constituents: list[_Constituent] = []
+        self._open: list[_Constituent] = []
+        self._repairs: Counter[str] = Counter()
+
+    def add(self, token: str) -> None:
+        """Reads the next token."""
+        next_word = self._words[len(self._tags) : len(self._tags) + 1]
+        if token in next_word:
+            self._tags.append(token if token in TAGS else LEAF)
+        elif token == _UNKNOWN or not _TOKEN.fullmatch(token):
+            self._repairs[UNKNOWN_TOKEN] += 1
+        elif token[0] == "(":
+            self._begin(token[1:])
+        elif token[0] == ")":
+            self._end(token[1:])
+        elif not next_word:
+            self._repairs[SURPLUS] += 1
+        else:
+            self._tags.append(token)
+
+    def _begin(self, label: str) -> None:
+        constituent = _Constituent(label, len(self._tags), outermost=not self._open)
+        self._constituents.append(constituent)
+        self._open.append(constituent)
+
+    def _end(self, label: str) -> None:
+        """Ends the innermost open constituent of that label, or the innermost one."""
+        if not self._open:
+            self._repairs[STRAY] += 1
+            return
+        labels = [constituent.label for constituent in reversed(self._open)]
+        inside = labels.index(label) if label in labels else 0
+        self._repairs[UNCLOSED] += inside
+        self._repairs[OTHER_LABEL] += label not in labels
+        for _ in range(inside + 1):
+            self._open.pop().end = len(self._tags)
+
+    def rebuilt(self) -> Rebuilt:
+        """The tree, after the last token."""
+        self._repairs[UNCLOSED] += len(self._open)
+        for constituent in self._open:
+            constituent.end = len(self._tags)
+        self._add_missing_leaves()
+        brackets = tuple(
+            Bracket(constituent.label, constituent.start, constituent.end)
+            for constituent in self._constituents
+            if constituent.has_words
+        )
+        self._repairs[EMPTY] += len(self._constituents) - len(brackets)
+        return Rebuilt(Tree(self._words, tuple(self._tags), brackets), +self._repairs)
+
+    def _add_missing_leaves(self) -> None:
+        """Gives the words without a leaf to the last outermost constituent, if it is the last."""
+        missing = len(self._words) - len(self._tags)
+        if not missing:
+            return
+        self._repairs[MISSING] += missing
+        outermost = [
+            constituent
+            for constituent in self._constituents
+            if constituent.outermost and constituent.has_words
+        ]
+        if outermost and outermost[-1].end == len(self._tags):
+            outermost[-1].end = len(self._words)
+        self._tags += [LEAF] * missing

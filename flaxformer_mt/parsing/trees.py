@@ -42,7 +42,8 @@ class Tree:
 
     def tokens(self, leaves: Iterable[str]) -> Iterator[str]:
         """The tree from left to right: `(LABEL`, a leaf for each word, `)LABEL`."""
-        coming, open_ = list(reversed(self.brackets)), []
+        coming = list(reversed(self.brackets))
+        open_: list[Bracket] = []
         for place, leaf in enumerate(leaves, start=1):
             while coming and coming[-1].start < place:
                 open_.append(coming.pop())
@@ -68,8 +69,8 @@ def read(lines: Iterable[str], name: str) -> Iterator[tuple[int, Tree]]:
     for number, line in enumerate(lines, start=1):
         for symbol in _SYMBOL.findall(line):
             if depth == 0 and symbol != "(":
-                what = "a closing bracket" if symbol == ")" else repr(symbol)
-                raise TreeError(f"{name}:{number}: {what} outside of any tree")
+                outside = "a closing bracket" if symbol == ")" else repr(symbol)
+                raise TreeError(f"{name}:{number}: {outside} outside of any tree")
             begin = begin if depth else number
             symbols.append(symbol)
             depth += (symbol == "(") - (symbol == ")")
@@ -84,35 +85,64 @@ def read(lines: Iterable[str], name: str) -> Iterator[tuple[int, Tree]]:
 
 
 def _tree(symbols: list[str]) -> Tree:
-    words: list[str] = []
-    tags: list[str] = []
-    brackets: list[Bracket | None] = []
-    open_: list[tuple[int, str, int]] = []
-    at = 0
-    while at < len(symbols):
-        symbol = symbols[at]
-        at += 1
+    """The tree of symbols whose brackets match. Raises TreeError."""
+    parser = _Parser(symbols)
+    place = 0
+    while place < len(symbols):
+        place = parser.parse(place)
+    return parser.tree()
+
+
+class _OpenBracket(NamedTuple):
+    number: int  # in the order of opening
+    label: str
+    start: int  # in words
+
+
+class _Parser:
+    """A tree whose symbols are read from left to right."""
+
+    def __init__(self, symbols: list[str]) -> None:
+        self._symbols = symbols
+        self._words: list[str] = []
+        self._tags: list[str] = []
+        self._brackets: list[Bracket | None] = []  # None: open, or no constituent
+        self._open: list[_OpenBracket] = []
+
+    def parse(self, place: int) -> int:
+        """Reads a bracket, or a word with its tag, at a place; the place after it."""
+        symbol = self._symbols[place]
         if symbol == ")":
-            place, label, start = open_.pop()
-            if label in ROOTS and (not open_ or start == len(words)):
-                continue  # the outermost bracket, or one that says there is no parse
-            if start == len(words):
-                raise TreeError(f"({label} ) contains no word")
-            if not label:
-                raise TreeError("a bracket within the tree has no label")
-            brackets[place] = Bracket(label, start, len(words))
-            continue
+            self._close()
+            return place + 1
         if symbol != "(":
             raise TreeError(f"{symbol!r} has no tag: write each word as (TAG word)")
-        label = symbols[at] if symbols[at] not in _PARENTHESES else ""
-        at += bool(label)
-        if symbols[at] not in _PARENTHESES:
-            if symbols[at + 1] != ")":
-                raise TreeError(f"({label} contains more than {symbols[at]!r}: a tag has one word")
-            tags.append(label)
-            words.append(symbols[at])
-            at += 2
-            continue
-        open_.append((len(brackets), label, len(words)))
-        brackets.append(None)
-    return Tree(tuple(words), tuple(tags), tuple(item for item in brackets if item is not None))
+
+        place += 1
+        label = self._symbols[place] if self._symbols[place] not in _PARENTHESES else ""
+        place += bool(label)
+        word = self._symbols[place]
+        if word in _PARENTHESES:
+            self._open.append(_OpenBracket(len(self._brackets), label, len(self._words)))
+            self._brackets.append(None)
+            return place
+        if self._symbols[place + 1] != ")":
+            raise TreeError(f"({label} contains more than {word!r}: a tag has one word")
+        self._tags.append(label)
+        self._words.append(word)
+        return place + 2
+
+    def _close(self) -> None:
+        number, label, start = self._open.pop()
+        is_empty = start == len(self._words)
+        if label in ROOTS and (not self._open or is_empty):
+            return  # the outermost bracket, or one that says there is no parse
+        if is_empty:
+            raise TreeError(f"({label} ) contains no word")
+        if not label:
+            raise TreeError("a bracket within the tree has no label")
+        self._brackets[number] = Bracket(label, start, len(self._words))
+
+    def tree(self) -> Tree:
+        brackets = tuple(bracket for bracket in self._brackets if bracket is not None)
+        return Tree(tuple(self._words), tuple(self._tags), brackets)

@@ -11,7 +11,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from starlette.responses import Response
 
 from flaxformer_mt import __version__
-from flaxformer_mt.sentences import Sentences
+from flaxformer_mt.sentences import SplitText
 from flaxformer_mt.serving.engine import Attended, Translated
 from flaxformer_mt.serving.requests import (
     JSON,
@@ -157,7 +157,7 @@ def _alternatives(ranked: Sequence[str]) -> list[str]:
 
 
 def _translation(
-    form: TranslateRequest, text: Sentences, sentences: Sequence[Translated]
+    form: TranslateRequest, text: SplitText, sentences: Sequence[Translated]
 ) -> TranslationAnswer:
     return TranslationAnswer(
         text=text.joined([sentence.translation.text for sentence in sentences]),
@@ -191,7 +191,7 @@ def _sentence(form: TranslateRequest, translated: Translated) -> SentenceAnswer:
     return sentence
 
 
-def _joined(text: Sentences, sentences: Sequence[Translated], rank: int) -> str:
+def _joined(text: SplitText, sentences: Sequence[Translated], rank: int) -> str:
     """The n-th alternative joins each sentence's n-th, or its last."""
     ranked = [sentence.translation.hypotheses for sentence in sentences]
     return text.joined([hypotheses[min(rank, len(hypotheses) - 1)].text for hypotheses in ranked])

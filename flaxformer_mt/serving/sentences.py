@@ -5,14 +5,14 @@ import re
 from collections.abc import Collection
 
 from flaxformer_mt.decoding.text.segments import split_to_fit
-from flaxformer_mt.sentences import Sentences, split_sentences
+from flaxformer_mt.sentences import SplitText, split_sentences
 
 LONGEST = 1000  # characters: about as many as models take at once
 _CODE = re.compile(r">>[^<>\s]+<<")
 
 
 @dataclasses.dataclass(frozen=True)
-class CodedSentences(Sentences):
+class CodedSentences(SplitText):
     """`codes` has the code that the model reads before each sentence, or an empty text."""
 
     codes: tuple[str, ...]
@@ -23,7 +23,7 @@ def coded_sentences(
 ) -> CodedSentences:
     """A text's sentences as `split_sentences` has them; `language` is the text's.
 
-    Sentences longer than LONGEST are cut as for a model that takes no more. If a sentence begins
+    SplitText longer than LONGEST are cut as for a model that takes no more. If a sentence begins
     with one of `codes`, the code holds for later sentences too, until another code; one that is a
     sentence by itself is left out of the text.
     """

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import sentencepiece
 
-from flaxformer_mt.data.order import Part
+from flaxformer_mt.data.order import StoredCorpus
 from flaxformer_mt.data.store import TokenPairs, Tokens
 from flaxformer_mt.data.vocabulary import EOS
 
@@ -30,7 +30,7 @@ def in_memory(src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> Tok
     return TokenPairs([tokens(src)], [tokens(tgt)])
 
 
-def of_lengths(src: Iterable[int], tgt: Iterable[int], *parts: Part) -> TokenPairs:
+def of_lengths(src: Iterable[int], tgt: Iterable[int], *parts: StoredCorpus) -> TokenPairs:
     """Pairs of these lengths, end marks included."""
     sides = [tokens([[5] * (int(length) - 1) for length in side]) for side in (src, tgt)]
     return TokenPairs([sides[0]], [sides[1]], parts)

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from flaxformer_mt.config.schema import BatchConfig
-from flaxformer_mt.data.order import Order, Part, permute
+from flaxformer_mt.data.order import Order, StoredCorpus, permute
 from flaxformer_mt.data.planner import Planner
 from tests.data.pairs import of_lengths
 
@@ -44,9 +44,9 @@ def test_a_permutation_looks_random():
     assert abs(np.corrcoef(found, np.arange(size))[0, 1]) < 0.02
 
 
-def parts_of(*sizes_and_weights: tuple[int, float]) -> tuple[Part, ...]:
+def parts_of(*sizes_and_weights: tuple[int, float]) -> tuple[StoredCorpus, ...]:
     firsts = itertools.accumulate((size for size, _ in sizes_and_weights), initial=0)
-    return tuple(Part("", first, *each) for first, each in zip(firsts, sizes_and_weights))  # noqa: B905
+    return tuple(StoredCorpus("", first, *each) for first, each in zip(firsts, sizes_and_weights))  # noqa: B905
 
 
 @settings(deadline=None)
@@ -85,7 +85,7 @@ def test_in_a_mixture_shares_hold_at_every_moment_and_passes_are_whole(mixture, 
                 assert max(collections.Counter(mine[start : start + part.size]).values()) == 1
 
 
-def planner(parts: tuple[Part, ...] = (), epoch_pairs: int = 0, **settings: Any) -> Planner:
+def planner(parts: tuple[StoredCorpus, ...] = (), epoch_pairs: int = 0, **settings: Any) -> Planner:
     """For lengths like a corpus's: many short, few long, the sides alike. By no library's random
     numbers."""
     number = np.arange(3000, dtype=np.int64)
@@ -103,7 +103,7 @@ def digest(plans: Planner, epoch: int, window: int) -> str:
     return sha256.hexdigest()[:16]
 
 
-MIXTURE = (Part("small", 0, 500, 3.0), Part("large", 500, 2500, 1.0))
+MIXTURE = (StoredCorpus("small", 0, 500, 3.0), StoredCorpus("large", 500, 2500, 1.0))
 PLANS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "bucket": (
         {"form": "bucket", "tokens": 2000, "max_shapes": 5},

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from flaxformer_mt.data import store as store_module
-from flaxformer_mt.data.order import Part
+from flaxformer_mt.data.order import StoredCorpus
 from flaxformer_mt.data.store import Store, StoreError, TokenPairs
 from flaxformer_mt.data.store_writer import StoreWriter
 from flaxformer_mt.data.vocabulary import EOS
@@ -104,7 +104,7 @@ def test_lengths_are_counted_and_the_corpora_of_a_split_known(tmp_path, monkeypa
             Store.open(tmp_path)
         writer.finish()
     store = Store.open(tmp_path)
-    assert store.train.parts == (Part("news", 0, 3, 0.5), Part("web", 3, 2, 0.5))
+    assert store.train.parts == (StoredCorpus("news", 0, 3, 0.5), StoredCorpus("web", 3, 2, 0.5))
     assert len(store.train) == 5 and len(store.train.sides["src"].shards) > 2
 
 

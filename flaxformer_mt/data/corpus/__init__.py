@@ -10,7 +10,7 @@ from flaxformer_mt.data.corpus.pairs import (
     Defect as Defect,
     Drops as Drops,
     Pair as Pair,
-    Source as Source,
+    PairSource as PairSource,
 )
 from flaxformer_mt.data.corpus.source import (
     is_seekable as is_seekable,
@@ -19,4 +19,7 @@ from flaxformer_mt.data.corpus.source import (
     part_of as part_of,
     read_pairs as read_pairs,
 )
-from flaxformer_mt.data.corpus.text_files import Place as Place, require_equal as require_equal
+from flaxformer_mt.data.corpus.text_files import (
+    LinePlace as LinePlace,
+    require_equal as require_equal,
+)

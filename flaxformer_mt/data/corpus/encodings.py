@@ -41,13 +41,13 @@ def _plausible(texts: Sequence[bytes], encoding: str) -> float:
         decoded = "\n".join(text.decode(encoding) for text in texts)
     except UnicodeDecodeError:
         return -1.0
-    good = 0
-    others = 0
+    plausible = 0
+    beyond_ascii = 0
     before = " "
     for character in decoded:
         if not character.isascii():
-            others += 1
+            beyond_ascii += 1
             # In words of the right encoding, capitals don't follow small letters.
-            good += character.isalpha() and not (character.isupper() and before.islower())
+            plausible += character.isalpha() and not (character.isupper() and before.islower())
         before = character
-    return good / max(1, others)
+    return plausible / max(1, beyond_ascii)

@@ -18,7 +18,7 @@ from flaxformer_mt.data.corpus.pairs import (
     NO_TEXT,
     CorpusError,
     NoText,
-    Source,
+    PairSource,
 )
 from flaxformer_mt.data.corpus.paths import AnyPath
 from flaxformer_mt.files import hub
@@ -26,8 +26,8 @@ from flaxformer_mt.files import hub
 
 def texts_at(record: bytes, src: str, tgt: str) -> tuple[bytes, bytes]:
     """The texts of a JSON record under two keys. Raises NoText."""
-    value = parsed(record)
-    return trimmed(text_at(value, src)), trimmed(text_at(value, tgt))
+    content = parsed(record)
+    return trimmed(text_at(content, src)), trimmed(text_at(content, tgt))
 
 
 def trimmed(text: bytes) -> bytes:
@@ -45,8 +45,9 @@ def parsed(record: bytes) -> Any:
     try:
         return json.loads(record.decode())
     except UnicodeDecodeError as error:
-        detail = f"byte 0x{record[error.start]:02X} at byte {error.start + 1}"
-        raise NoText(INVALID_UTF8, detail) from None
+        raise NoText(
+            INVALID_UTF8, f"byte 0x{record[error.start]:02X} at byte {error.start + 1}"
+        ) from None
     except json.JSONDecodeError as error:
         raise NoText(MALFORMED_JSON, f"{error.msg} at character {error.pos + 1}") from None
     # Numbers of thousands of digits; brackets within thousands of brackets.
@@ -54,28 +55,28 @@ def parsed(record: bytes) -> Any:
         raise NoText(MALFORMED_JSON, str(error)) from None
 
 
-def text_at(value: Any, key: str) -> bytes:
+def text_at(content: Any, key: str) -> bytes:
     """The UTF-8 text under a key; a dot enters an object, unless it is part of a name.
 
     In parquet it may be bytes. Raises NoText.
     """
-    rest: str | None = key
-    while rest is not None:
-        if not isinstance(value, dict):
-            raise NoText(NO_TEXT, f"no object with {key!r}: {_shown(value)}")
-        name, rest = first_name(rest, value)
-        if name not in value:
-            present = ", ".join(map(repr, list(value)[:8])) or "none"
+    remaining: str | None = key
+    while remaining is not None:
+        if not isinstance(content, dict):
+            raise NoText(NO_TEXT, f"no object with {key!r}: {_shown(content)}")
+        name, remaining = first_name(remaining, content)
+        if name not in content:
+            present = ", ".join(map(repr, list(content)[:8])) or "none"
             raise NoText(NO_TEXT, f"no key {key!r}; keys there: {present}")
-        value = value[name]
-    if isinstance(value, bytes):
-        return value
-    if not isinstance(value, str):
-        raise NoText(NO_TEXT, f"{key!r} is {_shown(value)}, not a string")
+        content = content[name]
+    if isinstance(content, bytes):
+        return content
+    if not isinstance(content, str):
+        raise NoText(NO_TEXT, f"{key!r} is {_shown(content)}, not a string")
     try:
-        return value.encode()
+        return content.encode()
     except UnicodeEncodeError as error:
-        surrogate = ord(value[error.start])
+        surrogate = ord(content[error.start])
         raise NoText(INVALID_UTF8, f"half a character, U+{surrogate:04X}, in {key!r}") from None
 
 
@@ -87,8 +88,9 @@ def first_name(key: str, present: Container[str]) -> tuple[str, str | None]:
     name = key
     while name not in present and "." in name:
         name = name.rpartition(".")[0]
-    rest = key[len(name) + 1 :]
-    return name, rest if name != key else None
+    if name == key:
+        return name, None
+    return name, key[len(name) + 1 :]
 
 
 def _shown(value: Any) -> str:
@@ -100,29 +102,34 @@ _ROWS = 4096  # taken from a file at a time
 _BUFFER = 1 << 20  # bytes of each column; otherwise a group of rows is read whole
 
 
-def open_files(corpus: CorpusConfig, folder: str, key: str, *, fetch: bool) -> Source:
+def open_files(corpus: CorpusConfig, folder: str, key: str, *, fetch: bool) -> PairSource:
     """The files of a corpus of kind `hf`, of the hub only earlier ones without `fetch`."""
     if corpus.path.startswith(HUB):
-        asked = re.fullmatch("([^/]+/[^/]+)/(.+)", corpus.path.removeprefix(HUB))
-        # An address writes a branch's slashes as %2F.
-        repository = asked and hub.address(urllib.parse.unquote(asked[1]))
-        if asked is None or repository is None:
-            wanted = f"write {HUB}ORG/NAME/PATTERN or ORG/NAME@REVISION"
-            raise CorpusError(f"{key}.path: {corpus.path}: {wanted}")
-        try:
-            within = hub.fetch(repository, [asked[2]], kind="dataset", download=fetch)
-        except hub.HubError as error:
-            raise CorpusError(f"{key}.path: {error}") from error
-        found = tuple(sorted(each for each in within.glob(asked[2]) if each.is_file()))
-        if not found:
-            none = f"dataset {repository} has no file that matches {asked[2]}"
-            raise CorpusError(f"{key}.path: {none}")
+        matches = _hub_files(corpus.path, f"{key}.path", fetch=fetch)
     else:
-        found = paths.require_matches(corpus.path, folder, f"{key}.path")
-    files = {f"path[{number}]": path for number, path in enumerate(found)}
+        matches = paths.require_matches(corpus.path, folder, f"{key}.path")
+    files = {f"path[{number}]": path for number, path in enumerate(matches)}
     keys = corpus.src, corpus.tgt
-    parts = tuple(functools.partial(_rows, path, keys) for path in found)
-    return Source(files, corpus.path, parts, _sound)
+    parts = tuple(functools.partial(_rows, path, keys) for path in matches)
+    return PairSource(files, corpus.path, parts, _sound)
+
+
+def _hub_files(address: str, key: str, *, fetch: bool) -> tuple[AnyPath, ...]:
+    """The files that an address of the hub names, by name. Raises CorpusError."""
+    match = re.fullmatch("([^/]+/[^/]+)/(.+)", address.removeprefix(HUB))
+    # An address writes a branch's slashes as %2F.
+    repository = hub.address(urllib.parse.unquote(match[1])) if match else None
+    if match is None or repository is None:
+        raise CorpusError(f"{key}: {address}: write {HUB}ORG/NAME/PATTERN or ORG/NAME@REVISION")
+    pattern = match[2]
+    try:
+        folder = hub.fetch(repository, [pattern], kind="dataset", download=fetch)
+    except hub.HubError as error:
+        raise CorpusError(f"{key}: {error}") from error
+    files = tuple(sorted(path for path in folder.glob(pattern) if path.is_file()))
+    if not files:
+        raise CorpusError(f"{key}: dataset {repository} has no file that matches {pattern}")
+    return files
 
 
 def _sound(pair: tuple[bytes | NoText, bytes | NoText]) -> tuple[bytes, bytes]:
@@ -167,34 +174,34 @@ class _Column:
         import pyarrow as pa
 
         names: list[str] = []
-        rest: str | None = key
         kind, fields = pa.null(), list(schema)
-        while rest is not None and not (pa.types.is_map(kind) or isinstance(kind, pa.JsonType)):
+        remaining: str | None = key
+        while remaining is not None and not _has_keys(kind):
             if names and not fields:
-                held = f"column {'.'.join(names)!r} holds {kind}"
-                raise CorpusError(f"{path}: has no column {key!r}: {held}, which has no parts")
-            present = {field.name: field.type for field in fields}
-            name, rest = first_name(rest, present)
-            if name not in present:
-                there = ", ".join(map(repr, present)) or "none"
-                raise CorpusError(f"{path}: has no column {key!r}; there: {there}")
+                raise CorpusError(
+                    f"{path}: has no column {key!r}: column {'.'.join(names)!r} holds {kind}, "
+                    "which has no parts"
+                )
+            types = {field.name: field.type for field in fields}
+            name, remaining = first_name(remaining, types)
+            if name not in types:
+                present = ", ".join(map(repr, types)) or "none"
+                raise CorpusError(f"{path}: has no column {key!r}; there: {present}")
             names.append(name)
-            kind = _decoded(present[name])
+            kind = _decoded(types[name])
             fields = list(kind) if pa.types.is_struct(kind) else []
-        if rest is None and not _is_text(kind):
-            within = "".join(f"; use {key}.{field.name} or similar" for field in fields[:1])
-            if pa.types.is_map(kind) or isinstance(kind, pa.JsonType):
-                within = f"; use {key}.KEY, such as {key}.en"
-            raise CorpusError(f"{path}: column {key!r} holds {kind}, not text{within}")
-        return cls(key, tuple(names), rest)
+
+        if remaining is None and not _is_text(kind):
+            raise CorpusError(f"{path}: column {key!r} holds {kind}, not text{_advice(key, kind)}")
+        return cls(key, tuple(names), remaining)
 
     def texts(self, batch: Any) -> Iterator[bytes | NoText]:
         """The text of each row, or why it has none."""
         import pyarrow as pa
 
-        first, *others = self.names
+        first, *fields = self.names
         column = batch.column(first)
-        for name in others:
+        for name in fields:
             column = column.flatten()[column.type.get_field_index(name)]
         if isinstance(column.type, pa.BaseExtensionType):
             # pyarrow 26 gives other bytes for one that stores a `string_view`, also if it is cast
@@ -220,16 +227,33 @@ class _Column:
                 return text_at(parsed(content), self.within)
             # Some writers' keys are bytes.
             named = {
-                key.decode(errors="replace") if isinstance(key, bytes) else key: value
-                for key, value in content.items()
+                key.decode(errors="replace") if isinstance(key, bytes) else key: entry
+                for key, entry in content.items()
             }
             return text_at(named, self.within)
         except NoText as why:
             return why
 
 
+def _has_keys(kind: Any) -> bool:
+    """Whether each row has keys of its own."""
+    import pyarrow as pa
+
+    return pa.types.is_map(kind) or isinstance(kind, pa.JsonType)
+
+
+def _advice(key: str, kind: Any) -> str:
+    """A longer key that leads into a column of this type, if there is one."""
+    import pyarrow as pa
+
+    if _has_keys(kind):
+        return f"; use {key}.KEY, such as {key}.en"
+    fields = list(kind) if pa.types.is_struct(kind) else []
+    return f"; use {key}.{fields[0].name} or similar" if fields else ""
+
+
 def _decoded(kind: Any) -> Any:
-    """What a dictionary's values are, as pandas' categories and repeated texts are written."""
+    """The type of a dictionary's values: pandas writes categories and repeated texts so."""
     import pyarrow as pa
 
     return kind.value_type if pa.types.is_dictionary(kind) else kind

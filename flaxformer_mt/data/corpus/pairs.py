@@ -30,6 +30,7 @@ HELD_OUT = "held out for validation"
 TRAINED_ON = "used for training"
 # Of pairs that are not dropped, but in the other split; the last in stores of earlier versions.
 ELSEWHERE = {HELD_OUT, TRAINED_ON, "trained on"}
+_SIDES: tuple[tuple[Literal["src", "tgt"], str], ...] = (("src", "source"), ("tgt", "target"))
 EXAMPLES = 5  # dropped pairs of a reason that are shown
 
 
@@ -83,7 +84,7 @@ class Drops:
         for example in sorted(later.examples, key=lambda example: example.line):
             reason = example.reason
             self.counts[reason] = before.get(reason, 0) + later.counts[reason]
-            if sum(each.reason == reason for each in self.examples) < EXAMPLES:
+            if sum(known.reason == reason for known in self.examples) < EXAMPLES:
                 self.examples.append(example)
 
     def describe(self, leaving_out: Container[str] = ()) -> str:
@@ -96,15 +97,15 @@ class Drops:
 
 
 @dataclasses.dataclass(frozen=True)
-class Source:
-    """A corpus that was found, and can be read and pickled.
+class PairSource:
+    """A corpus whose files exist, ready to be read. It can be pickled.
 
-    With a `tag`, that token joins each source once filters have seen it (`tagged`; Caswell et al.
-    2019). With a `fraction`, these are the validation pairs if `held_out`, else the rest.
+    A `tag` is put before each source after the filters (`tagged`; Caswell et al. 2019). With a
+    `fraction`, these are the validation pairs if `held_out`, else the others.
     """
 
-    files: Mapping[str, AnyPath]  # what is read, by setting name
-    label: str  # the corpus in messages, such as its first file, or what found its files
+    files: Mapping[str, AnyPath]  # the files to read, by setting name
+    label: str  # the corpus in messages, such as its first file or a pattern
     parts: tuple[functools.partial[Iterator[Any]], ...]  # called in order, each gives its records
     texts: Callable[[Any], tuple[bytes, bytes]]  # of a record; raises NoText
     where: str = " of the {side} text"  # in a record, for messages; empty if each side has a file
@@ -140,24 +141,28 @@ class Source:
         """
         if len(columns) != 2:
             return Defect(self.label, line, *columns[0].decode().split("\0", 1))
-        src, tgt = columns
-        files = self.file_of("src"), self.file_of("tgt")
-        for side, text, file in zip(("source", "target"), (src, tgt), files, strict=True):
-            if control := _CONTROL.search(text):
-                detail = f"U+{control.group()[0]:04X} at byte {control.start() + 1}"
-                detail += self.where.format(side=side)
-                return Defect(str(file), line, CONTROL_CHARACTER, detail)
-            try:
-                decoded = text.decode()
-            except UnicodeDecodeError as error:
-                detail = f"byte 0x{text[error.start]:02X} at byte {error.start + 1}"
-                detail += self.where.format(side=side)
-                return Defect(str(file), line, INVALID_UTF8, detail)
-            if is_blank(decoded):
-                return Defect(str(file), line, EMPTY_SIDE, f"the {side} is blank")
+        for (side, name), text in zip(_SIDES, columns, strict=True):
+            problem = self._problem(name, text)
+            if problem:
+                return Defect(self.file_of(side), line, *problem)
         if self.fraction:
+            src, _ = columns
             digest = hashlib.blake2b(src.strip(), digest_size=8).digest()
             if (int.from_bytes(digest) < self.fraction * 2**64) != self.held_out:
                 reason = TRAINED_ON if self.held_out else HELD_OUT
                 return Defect(self.label, line, reason, "by its source text")
+        return None
+
+    def _problem(self, side: str, text: bytes) -> tuple[str, str] | None:
+        """Why a text isn't a sentence in UTF-8: the reason and details. `side` is for messages."""
+        if control := _CONTROL.search(text):
+            where = f"at byte {control.start() + 1}{self.where.format(side=side)}"
+            return CONTROL_CHARACTER, f"U+{control.group()[0]:04X} {where}"
+        try:
+            decoded = text.decode()
+        except UnicodeDecodeError as error:
+            where = f"at byte {error.start + 1}{self.where.format(side=side)}"
+            return INVALID_UTF8, f"byte 0x{text[error.start]:02X} {where}"
+        if is_blank(decoded):
+            return EMPTY_SIDE, f"the {side} is blank"
         return None

@@ -43,29 +43,32 @@ def require_file(setting: str, folder: str, key: str) -> AnyPath:
             if isinstance(path, Path) and not path.is_file():
                 raise CorpusError(f"{key}: {path} is a pipe or a device: write it to a file")
             return path
-    what = "is not a file" if exists else "does not exist"
-    where = f"or data.folder, where relative paths start (now {folder!r})"
-    raise CorpusError(f"{key}: {path} {what}; set {key}, {where}")
+    raise CorpusError(
+        f"{key}: {path} {'is not a file' if exists else 'does not exist'}; set {key}, "
+        f"or data.folder, where relative paths start (now {folder!r})"
+    )
 
 
 def require_matches(pattern: str, folder: str, key: str) -> tuple[AnyPath, ...]:
     """The files that match a glob pattern, by name. Raises CorpusError."""
     located = locate(pattern, folder)
-    found: list[AnyPath]
+    matches: list[AnyPath]
     with reaching(located):
         if isinstance(located, Path):
-            found = [Path(name) for name in glob.glob(str(locate(pattern, glob.escape(folder))))]
+            matches = [Path(name) for name in glob.glob(str(locate(pattern, glob.escape(folder))))]
         else:
             store, bucket, *inner = str(located).replace("://", "/").split("/")
-            found = list(bucket_path(f"{store}://{bucket}").glob("/".join(inner)))
-        found = [path for path in found if not path.is_dir()]
-        for path in found:
+            matches = list(bucket_path(f"{store}://{bucket}").glob("/".join(inner)))
+        files = [path for path in matches if not path.is_dir()]
+        for path in files:
             if isinstance(path, Path) and not path.is_file():
                 raise CorpusError(f"{key}: {path} is a pipe or a device: write it to a file")
-    if not found:
-        where = f"or data.folder, where relative paths start (now {folder!r})"
-        raise CorpusError(f"{key}: no file matches {located}; set {key}, {where}")
-    return tuple(sorted(found, key=lambda path: (path.name, str(path))))
+    if not files:
+        raise CorpusError(
+            f"{key}: no file matches {located}; set {key}, "
+            f"or data.folder, where relative paths start (now {folder!r})"
+        )
+    return tuple(sorted(files, key=lambda path: (path.name, str(path))))
 
 
 def open_binary(path: AnyPath) -> BinaryIO:
@@ -99,6 +102,8 @@ def reaching(path: AnyPath | str) -> Iterator[None]:
                 raise
             raise CorpusError(f"{path}: cannot be read: {error.strerror or error}") from error
         if isinstance(error, ImportError):
-            client = 'for gs:// install "flaxformer-mt[gcs]", else the fsspec package'
-            raise CorpusError(f"{path}: needs the store's client: {client} ({error})") from error
+            raise CorpusError(
+                f"{path}: needs the store's client: "
+                f'for gs:// install "flaxformer-mt[gcs]", else the fsspec package ({error})'
+            ) from error
         raise CorpusError(f"{path}: refused: {type(error).__name__}: {error}") from error

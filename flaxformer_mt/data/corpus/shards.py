@@ -30,10 +30,10 @@ def read_array_record(path: AnyPath, skip: int = 0, take: int | None = None) -> 
         # A damaged shard opens without complaint: only `ok` tells.
         if not reader.ok():
             raise _damaged(path, 0, _close_quietly(reader) or "not an ArrayRecord file")
-        held = reader.num_records()
-        end = held if take is None else skip + take
-        if end > held:
-            raise _damaged(path, held, f"{end:,} records expected")
+        records = reader.num_records()
+        end = records if take is None else skip + take
+        if end > records:
+            raise _damaged(path, records, f"{end:,} records expected")
         for start in range(skip, end, _BLOCK):
             stop = min(start + _BLOCK, end)
             try:

@@ -10,19 +10,19 @@ from flaxformer_mt.config import CorpusConfig, DataConfig
 from flaxformer_mt.config.consistency import CORPUS_SETTINGS
 from flaxformer_mt.data.corpus import keyed_records, paths, tfds_sets
 from flaxformer_mt.data.corpus.keyed_records import texts_at
-from flaxformer_mt.data.corpus.pairs import CorpusError, Drops, Pair, Source
+from flaxformer_mt.data.corpus.pairs import CorpusError, Drops, Pair, PairSource
 from flaxformer_mt.data.corpus.shards import read_array_record
-from flaxformer_mt.data.corpus.text_files import SUFFIXES, Place, aligned, lines, tab_separated
+from flaxformer_mt.data.corpus.text_files import SUFFIXES, LinePlace, aligned, lines, tab_separated
 
 
-def is_seekable(source: Source) -> bool:
-    """Whether any part of the corpus can be read without what stands before it."""
+def is_seekable(source: PairSource) -> bool:
+    """Whether any part of the corpus can be read without the text before it."""
     readers = [part.func for part in source.parts]
     packed = any(path.suffix.lower() in SUFFIXES for path in source.files.values())
     return not packed and readers in ([lines], [aligned])
 
 
-def part_of(source: Source, places: Mapping[str, Place]) -> Source:
+def part_of(source: PairSource, places: Mapping[str, LinePlace]) -> PairSource:
     """A seekable corpus from these places of its files on."""
     [read] = source.parts
     part = functools.partial(read, *(places[name] for name in source.files))
@@ -31,7 +31,7 @@ def part_of(source: Source, places: Mapping[str, Place]) -> Source:
 
 def open_split(
     data: DataConfig, split: str, *, fetch: bool = True
-) -> list[tuple[str, CorpusConfig, Source]]:
+) -> list[tuple[str, CorpusConfig, PairSource]]:
     """Each corpus of "train" or "valid": its key, its settings and its source. Raises CorpusError.
 
     Without `fetch`, sets of TFDS and of the hub are left out.
@@ -60,7 +60,7 @@ def is_fetched(corpus: CorpusConfig) -> bool:
 
 def open_source(
     corpus: CorpusConfig, folder: str = "", key: str = "", *, fetch: bool = True
-) -> Source:
+) -> PairSource:
     """The source that the settings under `key` name, its files' existence checked.
 
     Paths are relative to `folder`. With `fetch`, a TFDS set is prepared and one of the hub fetched
@@ -69,41 +69,42 @@ def open_source(
     key = key or corpus.name or "corpus"
     for name in CORPUS_SETTINGS[corpus.kind].needed:
         if not getattr(corpus, name):
-            text = f"{key}.{name} is not set: a corpus of kind {corpus.kind!r} needs it"
             if key == "data.valid":
-                text += "; or hold out training text with data.valid_fraction=0.01"
-            raise CorpusError(text)
+                raise CorpusError(
+                    f"{key}.{name} is not set: a corpus of kind {corpus.kind!r} needs it; or hold "
+                    "out training text with data.valid_fraction=0.01"
+                )
+            raise CorpusError(f"{key}.{name} is not set: a corpus of kind {corpus.kind!r} needs it")
     source = dataclasses.replace(_opened(corpus, folder, key, fetch), tag=corpus.tag)
     if "src" in CORPUS_SETTINGS[corpus.kind].needed:
         _require_two_sides(corpus, source, key)
     return source
 
 
-def _require_two_sides(corpus: CorpusConfig, source: Source, key: str) -> None:
+def _require_two_sides(corpus: CorpusConfig, source: PairSource, key: str) -> None:
     """Raises CorpusError if one file, or one key, is named as both sides."""
     src, tgt = source.files.get("src"), source.files.get("tgt")
-    same = corpus.src == corpus.tgt
+    are_equal = corpus.src == corpus.tgt
     if isinstance(src, Path) and isinstance(tgt, Path):
-        same = src.samefile(tgt)
-    if same:
-        what = "file" if corpus.kind == "files" else "key"
+        are_equal = src.samefile(tgt)
+    if are_equal:
         raise CorpusError(
-            f"{key}.src and {key}.tgt name the same {what}, {corpus.src!r}: set one of them to "
-            "the other language's"
+            f"{key}.src and {key}.tgt name the same {'file' if corpus.kind == 'files' else 'key'}, "
+            f"{corpus.src!r}: set one of them to the other language's"
         )
 
 
-def _opened(corpus: CorpusConfig, folder: str, key: str, fetch: bool) -> Source:
+def _opened(corpus: CorpusConfig, folder: str, key: str, fetch: bool) -> PairSource:
     texts = functools.partial(texts_at, src=corpus.src, tgt=corpus.tgt)
     match corpus.kind:
         case "files":
             src = paths.require_file(corpus.src, folder, f"{key}.src")
             tgt = paths.require_file(corpus.tgt, folder, f"{key}.tgt")
             sides = functools.partial(aligned, src, tgt)
-            return Source({"src": src, "tgt": tgt}, str(src), (sides,), tuple, where="")
+            return PairSource({"src": src, "tgt": tgt}, str(src), (sides,), tuple, where="")
         case "tsv" | "jsonl":
             path = paths.require_file(corpus.path, folder, f"{key}.path")
-            read = Source({"path": path}, str(path), (functools.partial(lines, path),), texts)
+            read = PairSource({"path": path}, str(path), (functools.partial(lines, path),), texts)
             if corpus.kind == "jsonl":
                 return read
             return dataclasses.replace(read, texts=tab_separated, where=" of the {side} column")
@@ -111,7 +112,7 @@ def _opened(corpus: CorpusConfig, folder: str, key: str, fetch: bool) -> Source:
             matches = paths.require_matches(corpus.path, folder, f"{key}.path")
             shards = {f"path[{number}]": shard for number, shard in enumerate(matches)}
             parts = tuple(functools.partial(read_array_record, shard) for shard in matches)
-            return Source(shards, corpus.path, parts, texts)
+            return PairSource(shards, corpus.path, parts, texts)
         case "hf":
             return keyed_records.open_files(corpus, folder, key, fetch=fetch)
         case "tfds":
@@ -119,7 +120,7 @@ def _opened(corpus: CorpusConfig, folder: str, key: str, fetch: bool) -> Source:
         case "synthetic":
             drawn = functools.partial(_drawn, corpus.split, corpus.size)
             # There is no file to name, and its records are the texts.
-            return Source({}, f"{key} (built-in grammar)", (drawn,), tuple)
+            return PairSource({}, f"{key} (built-in grammar)", (drawn,), tuple)
 
 
 def _drawn(split: Any, size: int) -> Iterator[tuple[bytes, bytes]]:
@@ -145,7 +146,6 @@ def read_pairs(
             src, tgt = columns
             yield Pair(line, source.tagged(src).decode(), tgt.decode())
         elif drops is None:
-            advice = "this corpus may not skip pairs: correct the line"
-            raise CorpusError(f"{defect} ({key}); {advice}")
+            raise CorpusError(f"{defect} ({key}); this corpus may not skip pairs: correct the line")
         else:
             drops.add(defect)

@@ -43,10 +43,11 @@ _XZ_BLOCK = 1 << 16
 LONGEST = 1 << 26  # bytes of a line; a longer one isn't text
 
 
-class Place(NamedTuple):
-    """Where a plain file is read from: line `first`, counted from 0, of the file as `stamp` has it.
+class LinePlace(NamedTuple):
+    """Where to begin in a plain file: at line `first`, counted from 0.
 
-    `line_ends` of the lines before it end before byte `offset`, where reading begins.
+    Reading begins at byte `offset`; `line_ends` lines end before it. The file must have this
+    `stamp`, if there is one.
     """
 
     first: int = 0
@@ -55,11 +56,11 @@ class Place(NamedTuple):
     stamp: tuple[int, int] | None = None
 
 
-START = Place()
+START = LinePlace()
 
 
 def aligned(
-    src: AnyPath, tgt: AnyPath, src_place: Place = START, tgt_place: Place = START
+    src: AnyPath, tgt: AnyPath, src_place: LinePlace = START, tgt_place: LinePlace = START
 ) -> Iterator[tuple[bytes, bytes]]:
     """The lines of two files side by side. Raises CorpusError if one file has more."""
     try:
@@ -72,13 +73,14 @@ def aligned(
 
 def tab_separated(line: bytes) -> tuple[bytes, bytes]:
     """Source and target of a line. Raises NoText unless there is one tab."""
-    src, *others = line.split(b"\t")
-    if len(others) != 1:
-        raise NoText(COLUMNS, f"{len(others)} tabs where there should be one")
-    return src, others[0]
+    columns = line.split(b"\t")
+    if len(columns) != 2:
+        raise NoText(COLUMNS, f"{len(columns) - 1} tabs where there should be one")
+    src, tgt = columns
+    return src, tgt
 
 
-def lines(path: AnyPath, place: Place = START) -> Iterator[bytes]:
+def lines(path: AnyPath, place: LinePlace = START) -> Iterator[bytes]:
     """The file's lines without their ends, "\\n" or "\\r\\n". Raises CorpusError."""
     read = itertools.chain.from_iterable(_blocks(path, place))
     return itertools.islice(read, place.first - place.line_ends, None)
@@ -113,7 +115,8 @@ def require_stamp(path: AnyPath, stamp: tuple[int, int]) -> None:
         raise CorpusError(f"{path}: is missing or different on a machine of the cluster")
 
 
-def _blocks(path: AnyPath, place: Place) -> Iterator[list[bytes]]:
+def _blocks(path: AnyPath, place: LinePlace) -> Iterator[list[bytes]]:
+    """The file's lines from the block on in which the place is."""
     count = place.line_ends
     begun = bytearray()  # the line that the next block continues
     try:
@@ -121,19 +124,19 @@ def _blocks(path: AnyPath, place: Place) -> Iterator[list[bytes]]:
             if place.stamp:
                 require_stamp(path, place.stamp)
                 stream.seek(place.offset)
-            # Gives what came before a fault.
+            # `read1` returns the text before a fault, `read` nothing of it.
             read: Callable[[int], bytes] = getattr(stream, "read1", stream.read)
-            while data := read(BLOCK):
+            while text := read(BLOCK):
                 if count == place.line_ends:
-                    _require_line_feeds(path, data)
-                end = data.rfind(b"\n")
+                    _require_line_feeds(path, text)
+                end = text.rfind(b"\n")
                 if end < 0:
-                    begun += data
+                    begun += text
                     if len(begun) > LONGEST:
                         raise too_long(path, count + 1)
                     continue
-                block = _split(b"".join((begun, data[:end])), first=count == 0)
-                begun = bytearray(data[end + 1 :])
+                block = _split(b"".join((begun, text[:end])), first=count == 0)
+                begun = bytearray(text[end + 1 :])
                 count += len(block)
                 yield block
         if begun:
@@ -141,7 +144,8 @@ def _blocks(path: AnyPath, place: Place) -> Iterator[list[bytes]]:
     except CorpusError:
         raise
     except Exception as error:
-        if (explained := damage(path, error, after=count)) is None:
+        explained = damage(path, error, after=count)
+        if explained is None:
             raise
         raise explained from error
 
@@ -167,11 +171,12 @@ def damage(path: AnyPath, error: Exception, *, after: int) -> CorpusError | None
     return CorpusError(f"{path}: cannot be read beyond line {after:,}: {error}; download it again")
 
 
-def _split(data: bytes, *, first: bool) -> list[bytes]:
+def _split(text: bytes, *, first: bool) -> list[bytes]:
+    """Lines without their ends; `first` says that the file begins here."""
     if first:
-        data = data.removeprefix(_UTF8_BOM)
-    block = data.split(b"\n")
-    if b"\r" in data:
+        text = text.removeprefix(_UTF8_BOM)
+    block = text.split(b"\n")
+    if b"\r" in text:
         return [line.removesuffix(b"\r") for line in block]
     return block
 
@@ -193,12 +198,23 @@ def open_text(path: AnyPath) -> Iterator[tuple[BinaryIO, BinaryIO]]:
         if begins == "UTF-16":
             raise CorpusError(f"{path}: is UTF-16 text: convert it to UTF-8")
         if named != begins:
-            what = f"begins with {head!r}" if head else "is empty"
-            what = f"is {begins} data" if begins else what
-            expected = f"{named} data" if named else "plain text"
-            raise CorpusError(f"{path}: {what}, but its name says {expected}: rename or replace it")
+            raise _misnamed(path, head, begins, named)
         with _decompressed(raw, named) as stream:
             yield stream, raw
+
+
+def _misnamed(path: AnyPath, head: bytes, begins: str, named: str) -> CorpusError:
+    """The error for a file whose head and name say different forms; "" is plain text."""
+    if begins:
+        contents = f"is {begins} data"
+    elif head:
+        contents = f"begins with {head!r}"
+    else:
+        contents = "is empty"
+    return CorpusError(
+        f"{path}: {contents}, but its name says {f'{named} data' if named else 'plain text'}: "
+        "rename or replace it"
+    )
 
 
 def _decompressed(raw: BinaryIO, form: str) -> Any:
@@ -218,11 +234,12 @@ class _XzStreams(io.RawIOBase):
     """
 
     def __init__(self, raw: BinaryIO) -> None:
-        self._raw, self._given = raw, 0
+        self._raw = raw
+        self._position = 0
         self._decoder = lzma.LZMADecompressor(format=lzma.FORMAT_XZ)
 
     def tell(self) -> int:
-        return self._given
+        return self._position
 
     def readable(self) -> bool:
         return True
@@ -230,17 +247,28 @@ class _XzStreams(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         text = b""
         while not text:
-            data = b""
-            if self._decoder.eof:
-                data = self._decoder.unused_data.lstrip(b"\0")
-                while not data and (block := self._raw.read(_XZ_BLOCK)):
-                    data = block.lstrip(b"\0")
-                if not data:
-                    return 0
-                self._decoder = lzma.LZMADecompressor(format=lzma.FORMAT_XZ)
-            elif self._decoder.needs_input and not (data := self._raw.read(_XZ_BLOCK)):
-                raise EOFError("the file ends within a stream")
-            text = self._decoder.decompress(data, max_length=len(buffer))
+            packed = self._packed()
+            if packed is None:
+                return 0
+            text = self._decoder.decompress(packed, max_length=len(buffer))
         buffer[: len(text)] = text
-        self._given += len(text)
+        self._position += len(text)
         return len(text)
+
+    def _packed(self) -> bytes | None:
+        """The decoder's next input, nothing while it has text left; None after the last stream."""
+        if self._decoder.eof:
+            packed = self._decoder.unused_data.lstrip(b"\0")
+            while not packed:
+                block = self._raw.read(_XZ_BLOCK)
+                if not block:
+                    return None
+                packed = block.lstrip(b"\0")
+            self._decoder = lzma.LZMADecompressor(format=lzma.FORMAT_XZ)
+            return packed
+        if not self._decoder.needs_input:
+            return b""
+        packed = self._raw.read(_XZ_BLOCK)
+        if not packed:
+            raise EOFError("the file ends within a stream")
+        return packed

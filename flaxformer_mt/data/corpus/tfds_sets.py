@@ -23,7 +23,7 @@ import numpy as np
 from flaxformer_mt.config import CorpusConfig
 from flaxformer_mt.data.corpus import paths, shards
 from flaxformer_mt.data.corpus.keyed_records import trimmed
-from flaxformer_mt.data.corpus.pairs import NO_TEXT, CorpusError, NoText, Source
+from flaxformer_mt.data.corpus.pairs import NO_TEXT, CorpusError, NoText, PairSource
 from flaxformer_mt.data.corpus.paths import AnyPath
 
 DEFAULT_DATA_DIR = "~/tensorflow_datasets"
@@ -31,13 +31,30 @@ _CONNECT_SECONDS = 10
 _NOT_FETCHED = Path("/not-fetched")
 
 
-def open_set(corpus: CorpusConfig, folder: str, key: str, *, fetch: bool) -> Source:
+def open_set(corpus: CorpusConfig, folder: str, key: str, *, fetch: bool) -> PairSource:
     """The split and direction that a corpus of kind `tfds` names. Raises CorpusError.
 
     `corpus.path` is a set in `data_dir`, made from archives with `fetch`, or a prepared folder.
     """
     builder = _prepared(corpus, folder, key, fetch=fetch)
     name = builder.info.full_name
+    _require_languages(builder, corpus, key)
+    file_format = builder.info.file_format.value
+    if file_format not in shards.READERS:
+        known = " or ".join(shards.READERS)
+        raise CorpusError(f"{key}.path: {name} is stored as {file_format}: prepare it as {known}")
+    parts = _parts(builder, corpus.split, key)
+    files = dict.fromkeys(path for path, _, _ in parts)
+    return PairSource(
+        {f"path[{number}]": path for number, path in enumerate(files)},
+        f"{name} {corpus.split}",  # such as "wmt14_translate/de-en/1.0.0 train[:10%]"
+        tuple(functools.partial(_examples, file_format, *part) for part in parts),
+        functools.partial(_texts, corpus.src, corpus.tgt),
+    )
+
+
+def _require_languages(builder: Any, corpus: CorpusConfig, key: str) -> None:
+    """Raises CorpusError unless the set has texts in both languages of the corpus."""
     languages = [
         feature
         for feature, info in builder.info.features.get_tensor_info().items()
@@ -47,19 +64,10 @@ def open_set(corpus: CorpusConfig, folder: str, key: str, *, fetch: bool) -> Sou
         language = getattr(corpus, setting)
         if language not in languages:
             known = ", ".join(map(repr, sorted(languages))) or "none"
-            raise CorpusError(f"{key}.{setting}: {name} has no language {language!r}, only {known}")
-    file_format = builder.info.file_format.value
-    if file_format not in shards.READERS:
-        known = " or ".join(shards.READERS)
-        raise CorpusError(f"{key}.path: {name} is stored as {file_format}: prepare it as {known}")
-    parts = _parts(builder, corpus.split, key)
-    files = dict.fromkeys(path for path, _, _ in parts)
-    return Source(
-        {f"path[{number}]": path for number, path in enumerate(files)},
-        f"{name} {corpus.split}",  # such as "wmt14_translate/de-en/1.0.0 train[:10%]"
-        tuple(functools.partial(_examples, file_format, *part) for part in parts),
-        functools.partial(_texts, corpus.src, corpus.tgt),
-    )
+            raise CorpusError(
+                f"{key}.{setting}: {builder.info.full_name} has no language {language!r}, "
+                f"only {known}"
+            )
 
 
 def _examples(file_format: str, path: AnyPath, skip: int, take: int) -> Iterator[Any]:
@@ -70,15 +78,16 @@ def _examples(file_format: str, path: AnyPath, skip: int, take: int) -> Iterator
         try:
             yield tf_example_pb2.Example.FromString(record).features.feature
         except DecodeError as error:
-            damage = f"a record is not in TFDS's format ({error}): prepare it again"
-            raise CorpusError(f"{path}: {damage}") from error
+            raise CorpusError(
+                f"{path}: a record is not in TFDS's format ({error}): prepare it again"
+            ) from error
 
 
 def _texts(src: str, tgt: str, features: Any) -> tuple[bytes, bytes]:
-    found = features[src].bytes_list.value, features[tgt].bytes_list.value
-    if [*map(len, found)] != [1, 1]:
+    src_texts, tgt_texts = features[src].bytes_list.value, features[tgt].bytes_list.value
+    if not len(src_texts) == len(tgt_texts) == 1:
         raise NoText(NO_TEXT, f"not one text each for {src!r}, {tgt!r}")
-    return trimmed(found[0][0]), trimmed(found[1][0])
+    return trimmed(src_texts[0]), trimmed(tgt_texts[0])
 
 
 def _prepared(corpus: CorpusConfig, folder: str, key: str, *, fetch: bool) -> Any:
@@ -127,7 +136,9 @@ def _parts(builder: Any, split: str, key: str) -> tuple[tuple[AnyPath, int, int]
             f"{key}.split: {builder.info.full_name} has no split {split!r}, only {known} and "
             f"slices such as 'train[:10%]' ({error!r})"
         ) from error
-    return tuple((paths.locate(str(one.filename), ""), one.skip, one.take) for one in instructions)
+    return tuple(
+        (paths.locate(str(shard.filename), ""), shard.skip, shard.take) for shard in instructions
+    )
 
 
 def _make(name: str, data_dir: Path, archives: Path | None, key: str) -> Any:
@@ -151,21 +162,13 @@ def _make(name: str, data_dir: Path, archives: Path | None, key: str) -> Any:
         def from_archives(manager: Any) -> Any:
             # Other sets' lists know size and digest of some archives.
             known = {**checksums.get_all_url_infos(), **(builder.url_infos or {})}
-            found = _Archives(manager, known, archives, Path(unpacked))
+            unpacking = _Archives(manager, known, archives, Path(unpacked))
             try:
-                return split_generators(found)
+                return split_generators(unpacking)
             finally:
                 # This explains errors of sets that open missing files.
-                if found.missing:
-                    raise CorpusError(
-                        f"{key}.archives: {name} needs these archives, which are not in "
-                        f"{archives}{''.join(found.missing)}"
-                        if archives
-                        else f"{key}.path: {name} is not prepared in {data_dir}, and its archives "
-                        f"cannot be downloaded ({found.failure}). Download these elsewhere into "
-                        f"one folder and set {key}.archives to it; or set {key}.data_dir to where "
-                        f"`tfds build {name}` prepared it:{''.join(found.missing)}"
-                    ) from found.failure
+                if unpacking.missing:
+                    raise unpacking.missing_error(name, data_dir, key) from unpacking.failure
 
         builder._split_generators = from_archives
         config = tfds.download.DownloadConfig(
@@ -193,11 +196,13 @@ def _builder(name: str, data_dir: Path, key: str) -> Any:
     try:
         return tfds.builder(name, data_dir=str(data_dir), file_format="array_record")
     except tfds.core.DatasetNotFoundError as error:
-        none = f"has no dataset {name!r}, and none is prepared in {data_dir}"
-        raise CorpusError(f"{key}.path: TFDS {tfds.__version__} {none}") from error
+        raise CorpusError(
+            f"{key}.path: TFDS {tfds.__version__} has no dataset {name!r}, "
+            f"and none is prepared in {data_dir}"
+        ) from error
     except ValueError as error:
-        known = [one.name for one in tfds.builder_cls(name.partition("/")[0]).BUILDER_CONFIGS]
-        names = ", ".join(known) or "none"
+        known = tfds.builder_cls(name.partition("/")[0]).BUILDER_CONFIGS
+        names = ", ".join(config.name for config in known) or "none"
         raise CorpusError(f"{key}.path: {name!r}: {error}; its configurations: {names}") from error
 
 
@@ -207,8 +212,10 @@ class _Archives:
     def __init__(
         self, manager: Any, known: dict[str, Any], folder: Path | None, unpacked: Path
     ) -> None:
-        self._manager, self._known = manager, known
-        self._folder, self._unpacked = folder, unpacked
+        self._manager = manager
+        self._known = known
+        self._folder = folder
+        self._unpacked = unpacked
         self._downloaded_before = any(Path(manager.download_dir).iterdir())
         self.missing: dict[str, None] = {}  # a line for each missing archive: name, size and URL
         self.failure: Exception | None = None  # of downloading
@@ -229,27 +236,50 @@ class _Archives:
     def download_and_extract(self, urls: Any) -> Any:
         return self.extract(self.download(urls))
 
-    def _fetch(self, resource: Any) -> Path:
-        import requests
-        import tensorflow_datasets as tfds
+    def missing_error(self, name: str, data_dir: Path, key: str) -> CorpusError:
+        """The error for a set whose archives are `missing`."""
+        archives = "".join(self.missing)
+        if self._folder:
+            return CorpusError(
+                f"{key}.archives: {name} needs these archives, which are not in "
+                f"{self._folder}{archives}"
+            )
+        return CorpusError(
+            f"{key}.path: {name} is not prepared in {data_dir}, and its archives "
+            f"cannot be downloaded ({self.failure}). Download these elsewhere into "
+            f"one folder and set {key}.archives to it; or set {key}.data_dir to where "
+            f"`tfds build {name}` prepared it:{archives}"
+        )
 
+    def _fetch(self, resource: Any) -> Path:
         url = resource if isinstance(resource, str) else resource.url
         info = self._known.get(url)
-        in_url = os.path.basename(urllib.parse.urlparse(url).path)
-        name = (info.filename if info else None) or in_url
-        if self._folder is not None and (path := self._folder / name).is_file():
-            return Path(self._manager.download(url)) if info and info.filename else path
-        if self._folder is None and self.failure is None:
-            try:
-                # Without a network TFDS would try for minutes. It also knows ftp://.
-                if not self._downloaded_before and url.startswith("http"):
-                    requests.head(url, timeout=_CONNECT_SECONDS)
-                return Path(self._manager.download(url))
-            except (OSError, tfds.download.DownloadError) as error:
-                self.failure = error
+        known_name = info.filename if info else None
+        name = known_name or os.path.basename(urllib.parse.urlparse(url).path)
+        if self._folder is None:
+            if downloaded := self._downloaded(url):
+                return downloaded
+        elif (self._folder / name).is_file():
+            return Path(self._manager.download(url)) if known_name else self._folder / name
         size = f"{info.size / 1e6:,.1f} MB" if info else "size not known"
         self.missing[f"\n  {name}  {size}  {url}"] = None
         return _NOT_FETCHED / name
+
+    def _downloaded(self, url: str) -> Path | None:
+        """None if it can't be downloaded, or an archive before it couldn't."""
+        import requests
+        import tensorflow_datasets as tfds
+
+        if self.failure is not None:
+            return None
+        try:
+            # Without a network TFDS would try for minutes. It also knows ftp://.
+            if not self._downloaded_before and url.startswith("http"):
+                requests.head(url, timeout=_CONNECT_SECONDS)
+            return Path(self._manager.download(url))
+        except (OSError, tfds.download.DownloadError) as error:
+            self.failure = error
+            return None
 
     def _unpack(self, path: Path) -> Path:
         import tensorflow_datasets as tfds

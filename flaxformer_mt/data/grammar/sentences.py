@@ -1,4 +1,4 @@
-"""Drawing sentences from what a split allows: clauses of every kind, and how they are joined.
+"""Draws sentences from the combinations that a split allows: clauses of every kind, joined.
 
 Two rules make the source determine its translation. No adjunct could belong to either of two
 clauses: nothing follows an object's relative clause, and a clause with a complement has its
@@ -8,10 +8,10 @@ adjuncts in front. A phrase has a possessor or a relative clause, not both.
 import contextlib
 
 from flaxformer_mt.data.grammar import words as w
-from flaxformer_mt.data.grammar.clauses import NOTHING, Clause, Phrase
+from flaxformer_mt.data.grammar.clauses import NOTHING, BilingualPhrase, Clause
 from flaxformer_mt.data.grammar.phrases import (
     DeadEnd,
-    Phrases,
+    PhraseSampler,
     Pool,
     prepositional,
     pronoun,
@@ -34,7 +34,7 @@ _EDIBLE = w.MASS | {"food"}
 _POINTING = ("the", "this", "possessive")
 _BEFORE_KINDS = repeat("4 because, 3 although, 3 if, 4 when")
 _AFTER_KINDS = repeat("5 because, 3 although, 2 if, 3 when, 3 before")
-_COMMENTS = [Phrase(word.english, word.german) for word in w.ADVERBS["comment"]]
+_COMMENTS = [BilingualPhrase(word.english, word.german) for word in w.ADVERBS["comment"]]
 
 
 def _punctuated(text: str, mark: str) -> str:
@@ -43,10 +43,10 @@ def _punctuated(text: str, mark: str) -> str:
     return text[0].upper() + text[1:] + mark
 
 
-class Sentences(Phrases):
+class SentenceSampler(PhraseSampler):
     """Draws whole sentences."""
 
-    def sentence(self) -> Phrase:
+    def sentence(self) -> BilingualPhrase:
         """One sentence, cased and punctuated; dead ends are drawn again."""
         while True:
             with contextlib.suppress(DeadEnd):
@@ -55,7 +55,7 @@ class Sentences(Phrases):
                 text.german = _punctuated(text.german, mark)
                 return text
 
-    def _sentence(self) -> tuple[Phrase, str]:
+    def _sentence(self) -> tuple[BilingualPhrase, str]:
         """A main clause and at most one other, and the mark at their end."""
         draw = self.random()
         if draw < 0.2:
@@ -64,24 +64,32 @@ class Sentences(Phrases):
             return self._fronted().phrase(), "."
         if draw < 0.54:
             return self._question().phrase(), "?"
-        if 0.8 <= draw < 0.91:
-            return self._reported()
-        relatives, adjuncts = 0.4, 0.6
         if draw < 0.67:
-            kind, joint = self.pick(_BEFORE_KINDS), Phrase(",", ",")
-            kinds = kind, "fronted"
-        elif draw < 0.8:
-            kind, joint = self.pick(_AFTER_KINDS), Phrase("", ",")
-            kinds = "main", kind
-        else:
-            kind, joint = "main", Phrase(", but", ", aber")
-            kinds = "main", "main"
-            relatives, adjuncts = 0.0, 0.5
-        span = self._span(kind)
-        drawn = [self.clause(one, span, relatives, adjuncts).phrase() for one in kinds]
-        if kind == "main" and self.chance(0.6):
-            joint = Phrase(", and", "und")
-        return drawn[0] + joint + drawn[1], "."
+            kind = self.pick(_BEFORE_KINDS)
+            return self._joined(kind, "fronted", BilingualPhrase(",", ","), self._span(kind)), "."
+        if draw < 0.8:
+            kind = self.pick(_AFTER_KINDS)
+            return self._joined("main", kind, BilingualPhrase("", ","), self._span(kind)), "."
+        if draw < 0.91:
+            return self._reported()
+        return self._coordinated(), "."
+
+    def _joined(
+        self, first: str, second: str, joint: BilingualPhrase, span: str
+    ) -> BilingualPhrase:
+        """Two clauses of these kinds."""
+        before = self.clause(first, span, relatives=0.4, adjuncts=0.6).phrase()
+        after = self.clause(second, span, relatives=0.4, adjuncts=0.6).phrase()
+        return before + joint + after
+
+    def _coordinated(self) -> BilingualPhrase:
+        """Two main clauses, joined by "and" or "but"."""
+        span = self._span("main")
+        first = self.clause("main", span, relatives=0.0, adjuncts=0.5).phrase()
+        second = self.clause("main", span, relatives=0.0, adjuncts=0.5).phrase()
+        if self.chance(0.6):
+            return first + BilingualPhrase(", and", "und") + second
+        return first + BilingualPhrase(", but", ", aber") + second
 
     def _span(self, kind: str) -> str:
         return "past" if kind != "if" and self.chance(0.45) else "now"
@@ -118,26 +126,32 @@ class Sentences(Phrases):
             clause.object = NOTHING
         return clause
 
-    def _asked_adverb(self, clause: Clause) -> Phrase:
+    def _asked_adverb(self, clause: Clause) -> BilingualPhrase:
         draw = self.random()
         plain = not clause.negated and not clause.frequency
         if draw < 0.4:
-            return Phrase("why", "warum")
+            return BilingualPhrase("why", "warum")
         if draw < 0.7 and plain and not clause.time:
-            return Phrase("when", "wann")
+            return BilingualPhrase("when", "wann")
         if plain and self.happens(clause) and not clause.place:
-            return Phrase("where", "wo")
+            return BilingualPhrase("where", "wo")
         return NOTHING
 
-    def _asked_object(self, category: str) -> Phrase:
+    def _asked_object(self, category: str) -> BilingualPhrase:
         if not category or self.chance(0.4):
             people = not category or category in w.PEOPLE
             return pronoun(w.WHO if people else w.WHAT, "accusative")
         return self.noun_phrase("which-object", (category,))
 
-    def _reported(self) -> tuple[Phrase, str]:
+    def _reported(self) -> tuple[BilingualPhrase, str]:
+        """A clause with "that" or "whether", and the mark at its end."""
         draw = self.random()
-        kind = "main" if draw < 0.7 else "fronted" if draw < 0.85 else "question"
+        if draw < 0.7:
+            kind = "main"
+        elif draw < 0.85:
+            kind = "fronted"
+        else:
+            kind = "question"
         frame = "that" if self.chance(0.65) else "whether"
         span = self._span(kind)
         clause = self._begin(kind, span)
@@ -146,8 +160,8 @@ class Sentences(Phrases):
             clause.front = self.pick(_COMMENTS)
         elif kind == "fronted":
             clause.front = self.when(clause, "front")
-        span = "past" if span == "past" else "anytime"
-        clause.complement = self.clause(frame, span, 0.4, 0.6).phrase()
+        complement_span = "past" if span == "past" else "anytime"
+        clause.complement = self.clause(frame, complement_span, 0.4, 0.6).phrase()
         return clause.phrase(), "?" if kind == "question" else "."
 
     def _begin(self, kind: str, span: str = "anytime") -> Clause:
@@ -160,11 +174,11 @@ class Sentences(Phrases):
         span: str = "anytime",
         relatives: float = 0.0,
         adjuncts: float = 1.0,
-        subject: Phrase = NOTHING,
+        subject: BilingualPhrase = NOTHING,
     ) -> Clause:
         """A clause; `relatives` and `adjuncts` scale chances.
 
-        A given `subject` is a person's, of a relative clause.
+        Only a relative clause about a person has a `subject` in advance.
         """
         frame = self.pick(_FRAMES)
         clause = self._begin(kind, span)
@@ -213,33 +227,40 @@ class Sentences(Phrases):
         if clause.tense in ("progressive", "perfect"):
             past = clause.tense == "perfect" and clause.span == "anytime"
             clause.tense = "past" if past else "present"
-        given = clause.subject is not NOTHING
-        if not given and self.chance(0.4):
-            category = self.pick(_DESCRIBED)
-            described = 0.5 if category in w.MASS else 0.15
-            clause.subject = self.noun_phrase("subject", (category,), adjective=described)
-        elif not given:
-            clause.subject = self.subject()
+        if clause.subject is NOTHING:
+            clause.subject = self._described_subject()
         self._inflect(clause)
         if clause.tense == "modal" and clause.modal.german not in _COPULA_MODALS:
             raise DeadEnd
+        self._describe(clause)
+        if clause.place and self.chance(0.4 * adjuncts):
+            clause.time = self.when(clause, clause.position)
+
+    def _described_subject(self) -> BilingualPhrase:
+        """The subject of a clause with "be": a thing or an animal, or someone."""
+        if not self.chance(0.4):
+            return self.subject()
+        category = self.pick(_DESCRIBED)
+        adjective = 0.5 if category in w.MASS else 0.15
+        return self.noun_phrase("subject", (category,), adjective=adjective)
+
+    def _describe(self, clause: Clause) -> None:
+        """The subject's quality, or a person's age, place or profession."""
         category = clause.subject.category
-        person = category in ("", *w.PEOPLE)
+        is_person = category in ("", *w.PEOPLE)
         draw = self.random()
-        if not person or draw > 0.5:
-            clause.predicate = self.quality(clause, "person" if person else category)
+        if not is_person or draw > 0.5:
+            clause.predicate = self.quality(clause, "person" if is_person else category)
         elif draw < 0.2:
             age = self.fixed(f"age.{clause.position}")
-            clause.predicate = age + Phrase("years old", "Jahre alt")
+            clause.predicate = age + BilingualPhrase("years old", "Jahre alt")
         elif draw < 0.32:
             clause.place = self.place()
         else:
             clause.predicate = self.profession(clause)
-        if clause.place and self.chance(0.4 * adjuncts):
-            clause.time = self.when(clause, clause.position)
 
     def _price(self, clause: Clause) -> None:
-        """ "costs three hundred euros": goods cost; a given subject stands for people."""
+        """ "costs three hundred euros": goods cost; a subject in advance would be a person."""
         if clause.subject is not NOTHING or clause.tense in ("past", "modal"):
             raise DeadEnd
         if clause.tense != "future":
@@ -248,7 +269,7 @@ class Sentences(Phrases):
         clause.subject = self.noun_phrase("subject", (self.pick(_GOODS),))
         clause.negated = self.chance(0.15)
         euros = self.number(2, 99) if self.chance(0.5) else self.round_number()
-        clause.predicate = euros + Phrase("euros", "Euro")
+        clause.predicate = euros + BilingualPhrase("euros", "Euro")
 
     def _arguments(self, clause: Clause) -> None:
         verb = clause.verb
@@ -267,7 +288,7 @@ class Sentences(Phrases):
                 surface = self.noun_phrase("path", ("furniture",), adjective=0.2)
                 clause.place = prepositional("on", surface)
 
-    def _someone(self, clause: Clause, name: str, pool: Pool) -> Phrase:
+    def _someone(self, clause: Clause, name: str, pool: Pool) -> BilingualPhrase:
         """A noun phrase, or a pronoun other than the subject (which would be reflexive)."""
         if self.chance(0.35):
             word = self.pick(w.PRONOUNS)
@@ -290,18 +311,18 @@ class Sentences(Phrases):
         elif draw > 0.8 and w.THE in (target.determiner, subject.determiner):
             owner = self.noun_phrase("possessor", w.PEOPLE, adjective=0.2)
             if target.determiner is w.THE:
-                clause.object += Phrase("of", "") + owner
+                clause.object += BilingualPhrase("of", "") + owner
             else:
-                clause.subject += Phrase("of", "") + owner
+                clause.subject += BilingualPhrase("of", "") + owner
         return False
 
-    def _relative(self, head: Phrase, outer: Clause) -> Phrase:
+    def _relative(self, head: BilingualPhrase, outer: Clause) -> BilingualPhrase:
         draw = self.random()
         clause = self._begin("relative")
         people = head.category in w.PEOPLE
         if draw < (0.55 if people else 0.35):
             case, frame = "nominative", ""
-            clause.subject = Phrase("", "", word=head.word, person=head.person)
+            clause.subject = BilingualPhrase("", "", word=head.word, person=head.person)
             if people:
                 clause = self.clause("relative", adjuncts=0.6, subject=clause.subject)
             else:
@@ -317,15 +338,18 @@ class Sentences(Phrases):
         clause.front = relative_pronoun(head, case)
         if frame == "intransitive":
             clause.front = prepositional("with", clause.front)
-        return Phrase("", ",") + clause.phrase() + Phrase("", ",")
+        return BilingualPhrase("", ",") + clause.phrase() + BilingualPhrase("", ",")
 
     def _adjuncts(
         self, clause: Clause, scale: float, *, closed: bool = False, company: bool = True
     ) -> None:
-        """Frequency or time, direction, manner or company or place."""
+        """Frequency or time, direction, manner or company or place.
+
+        A clause that a relative clause ends (`closed`) gets only frequency and direction.
+        """
         draw = self.random()
-        often = not clause.negated and clause.tense in ("present", "past", "perfect")
-        if often and draw < 0.08:
+        may_repeat = not clause.negated and clause.tense in ("present", "past", "perfect")
+        if may_repeat and draw < 0.08:
             clause.frequency = self.fixed(f"frequency.{clause.position}")
         if clause.verb.frame == "motion":
             clause.place = self.direction()
@@ -333,6 +357,10 @@ class Sentences(Phrases):
             return
         if 0.08 <= draw < 0.08 + 0.32 * scale:
             clause.time = self.when(clause, clause.position)
+        self._circumstance(clause, scale, company)
+
+    def _circumstance(self, clause: Clause, scale: float, company: bool) -> None:
+        """Company, if it is allowed, or manner or place, where the verb takes it."""
         draw = self.random()
         edible = clause.object.category in _EDIBLE
         if draw < (0.35 if edible else 0.12) * scale:

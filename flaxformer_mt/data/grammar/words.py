@@ -89,21 +89,21 @@ ENDINGS = {  # by declension: "weak.dative.neuter"
 }
 # A phrase has a role, whose variants ("negated-object") share its case and its nouns. "event" is
 # genitive after "during": it has no adjective, whose form would tell.
-NOUN_PHRASES = {one.name: one for one in _words("noun_phrases")}
+NOUN_PHRASES = {phrase.name: phrase for phrase in _words("noun_phrases")}
 THE, COUNTED = DETERMINERS["the"][0], DETERMINERS["counted"][0]
 RELATIVE_PRONOUNS = THE.forms | {"dative.plural": "denen"}  # none of them is genitive
 *PRONOUNS, WHO, WHAT = _words("pronouns")
 NO_WORD = Word(name="", kind="", negative="", past="")
-PREPOSITIONS = {one.english: one for one in _words("prepositions")}
+PREPOSITIONS = {word.english: word for word in _words("prepositions")}
 CONTRACTIONS = {  # of preposition and article, which German writes as one word: "in dem" is "im"
-    f"{one.german} {article}": getattr(one, article)
-    for one in PREPOSITIONS.values()
+    f"{preposition.german} {article}": getattr(preposition, article)
+    for preposition in PREPOSITIONS.values()
     for article in ("dem", "der", "das")
-    if getattr(one, article)
+    if getattr(preposition, article)
 }
 # Kinds of clauses, their conjunctions, and their tenses by weight in each span. Kinds without have
 # those of a main clause. "when" is "als" over a simple past, which the source shows.
-CLAUSES = {one.kind: one for one in _words("clauses")}
+CLAUSES = {clause.kind: clause for clause in _words("clauses")}
 
 NUMBERS = _words("numbers")  # 0 to 99
 HOURS = NUMBERS[1:13]
@@ -114,8 +114,10 @@ ORDINALS = [  # of 1 to 31, as a date has them: "third", "dritten"
 
 def cardinal(number: int) -> tuple[str, str]:
     """English and German: 142 is "one hundred and forty-two"; German has one word."""
-    thousands, hundreds, rest = number // 1000, number // 100 % 10, number % 100
-    english, german = [], ""
+    thousands, below_thousand = divmod(number, 1000)
+    hundreds, below_hundred = divmod(below_thousand, 100)
+    english = []
+    german = ""
     for digit, english_unit, german_unit in (
         (thousands, "thousand", "tausend"),
         (hundreds, "hundred", "hundert"),
@@ -124,8 +126,10 @@ def cardinal(number: int) -> tuple[str, str]:
             english.append(f"{NUMBERS[digit].english} {english_unit}")
             german += ("ein" if digit == 1 else NUMBERS[digit].german) + german_unit
     german = german.removeprefix("ein")
-    if rest:
-        english += ["and"] if english else []
-        english.append(NUMBERS[rest].english)
-        german += NUMBERS[rest].german
+
+    if below_hundred:
+        if english:
+            english.append("and")
+        english.append(NUMBERS[below_hundred].english)
+        german += NUMBERS[below_hundred].german
     return " ".join(english), german

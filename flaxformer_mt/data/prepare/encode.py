@@ -9,7 +9,15 @@ import numpy as np
 from jaxtyping import Bool, Int32, Int64, UInt64
 
 from flaxformer_mt.config.schema import DataConfig, FilterConfig
-from flaxformer_mt.data.corpus import EMPTY_SIDE, EXAMPLES, Defect, Drops, Place, Source, part_of
+from flaxformer_mt.data.corpus import (
+    EMPTY_SIDE,
+    EXAMPLES,
+    Defect,
+    Drops,
+    LinePlace,
+    PairSource,
+    part_of,
+)
 from flaxformer_mt.data.corpus.text_files import require_stamp
 from flaxformer_mt.data.prepare import filters
 from flaxformer_mt.data.vocabulary import BLANK, UNK, Vocabularies, Vocabulary
@@ -23,7 +31,7 @@ class Chunk(NamedTuple):
     """Consecutive records of a corpus."""
 
     split: str
-    source: Source
+    source: PairSource
     first_line: int
     records: Sequence[tuple[bytes, ...]]
 
@@ -32,15 +40,15 @@ class Range(NamedTuple):
     """The records of a corpus from `first`, from 0, up to `stop` or to the end."""
 
     split: str
-    source: Source
+    source: PairSource
     first: int = 0
     stop: int | None = None
-    places: Mapping[str, Place] = {}
+    places: Mapping[str, LinePlace] = {}
 
     def records(self) -> Iterator[tuple[bytes, ...]]:
         if self.places and self.stop is not None:
-            there = part_of(self.source, self.places).records()
-            return itertools.islice(there, self.stop - self.first)
+            from_first = part_of(self.source, self.places).records()
+            return itertools.islice(from_first, self.stop - self.first)
         return itertools.islice(self.source.records(), self.first, self.stop)
 
     def chunks(self) -> Iterator[Chunk]:
@@ -62,7 +70,7 @@ class UnknownText(NamedTuple):
 
 
 class Encoded:
-    """What became of a chunk: which records are kept, their tokens, and why others are not."""
+    """A chunk after encoding: the tokens of the records that are kept, and why others are not."""
 
     src: Int32[np.ndarray, " src_tokens"]  # kept sources end to end, EOS after each
     src_lengths: Int32[np.ndarray, " kept"]  # in tokens, EOS included
@@ -72,8 +80,11 @@ class Encoded:
     bands: UInt64[np.ndarray, " kept bands"]  # of their MinHashes, if near-duplicates are
 
     def __init__(self, read: int, size: int, first_line: int, label: str) -> None:
-        """`size` is that of the records as read, in bytes, `label` the source's."""
-        self.read, self.size, self.first_line, self.label = read, size, first_line, label
+        """Of `read` records of a `size` in bytes; `label` is the source's."""
+        self.read = read
+        self.size = size
+        self.first_line = first_line
+        self.label = label
         self.mask: Bool[np.ndarray, " records"] = np.ones(read, bool)
         self.drops = Drops()
         self.text = b"", b""  # validation: each side's sentences, one a line; others: nothing
@@ -92,8 +103,8 @@ class Encoded:
         if len(places):
             self.drops.counts[reason] = self.drops.counts.get(reason, 0) + len(places)
         for place in places[:EXAMPLES].tolist():
-            said = detail if isinstance(detail, str) else detail(place)
-            example = Defect(file or self.label, self.first_line + place, reason, said)
+            text = detail if isinstance(detail, str) else detail(place)
+            example = Defect(file or self.label, self.first_line + place, reason, text)
             self.drops.examples.append(example)
 
     def keep(self, which: Bool[np.ndarray, " kept"]) -> None:
@@ -110,39 +121,40 @@ class Encoded:
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
-    """What decides how every chunk of a store is encoded; they can be pickled."""
+class EncodingSettings:
+    """The settings by which every chunk of a store is encoded. They can be pickled."""
 
     vocabularies: Vocabularies
     data: DataConfig
     scripts: tuple[str, str]  # of the two languages, where the filter looks at them
 
 
-def encode_part(part: Chunk | Range, settings: Settings) -> list[Encoded]:
-    """A part of a corpus, read wherever its files can be reached unless it is read already.
+def encode_part(part: Chunk | Range, settings: EncodingSettings) -> list[Encoded]:
+    """Encodes a part of a corpus; a `Range` is read first, by any machine that has its files.
 
-    Parts that follow each other give what their whole does; duplicates are the only thing that is
-    looked for over parts, by `Encoded.hashes` and `Encoded.bands`. Raises CorpusError.
+    Consecutive parts give the same as all of them at once. Duplicates are left to the caller, by
+    `Encoded.hashes` and `Encoded.bands`, since they may be in several parts. Raises CorpusError.
     """
     chunks = part.chunks() if isinstance(part, Range) else [part]
     encoded = [encode_chunk(chunk, settings) for chunk in chunks]
     if isinstance(part, Range):
         for name, place in part.places.items():
-            if place.stamp:  # a later call may use this, which must be of one state of the file
+            if place.stamp:  # a later call may use the result: the file must not have changed
                 require_stamp(part.source.files[name], place.stamp)
     return encoded
 
 
 def sift(chunk: Chunk, config: FilterConfig, scripts: tuple[str, str]) -> Encoded:
-    """Checks a chunk's records, and filters training text as it stands, without the corpus's tag.
+    """Checks a chunk's records, and filters training text without the corpus's tag.
 
-    Nothing is encoded yet.
+    This needs no vocabulary.
     """
     records, source = chunk.records, chunk.source
     encoded = Encoded(len(records), record_bytes(records), chunk.first_line, source.label)
     defects: dict[tuple[str, str], dict[int, str]] = {}
     for place, columns in enumerate(records):
-        if (defect := source.check(columns)) is not None:
+        defect = source.check(columns)
+        if defect is not None:
             defects.setdefault((defect.reason, defect.file), {})[place] = defect.detail
     for (reason, file), details in defects.items():
         encoded.drop(np.array([*details]), reason, details.__getitem__, file)
@@ -151,11 +163,11 @@ def sift(chunk: Chunk, config: FilterConfig, scripts: tuple[str, str]) -> Encode
     return encoded
 
 
-def encode_chunk(chunk: Chunk, settings: Settings) -> Encoded:
+def encode_chunk(chunk: Chunk, settings: EncodingSettings) -> Encoded:
     """Check, filter, tag, encode, and filter by length; a dropped record has one reason.
 
-    Only what the model cannot take is left out of validation, which is sides that are empty or too
-    long or words without a type: the other filters clean what is learned from.
+    Validation leaves out only pairs that the model can't take: sides that are empty or too long,
+    or words without a type. The other filters clean training text.
     """
     config = settings.data.filter
     encoded = sift(chunk, config, settings.scripts)
@@ -173,7 +185,7 @@ def encode_chunk(chunk: Chunk, settings: Settings) -> Encoded:
     encoded.src, encoded.src_lengths = settings.vocabularies.src.encode_flat(src)
     encoded.tgt, encoded.tgt_lengths = settings.vocabularies.tgt.encode_flat(tgt)
     places = encoded.kept()
-    _filter_lengths(chunk, encoded, settings)
+    _filter_tokens(chunk, encoded, settings)
     encoded.keep(np.isin(places, encoded.kept()))
     encoded.unknowns = [
         *_unknown_texts(chunk, encoded, "src", settings.vocabularies.src),
@@ -191,46 +203,67 @@ def _filter_text(
 ) -> None:
     places = encoded.kept()
     if config.identical:
-        same = np.array([a.strip() == b.strip() for a, b in zip(src, tgt, strict=True)], bool)
-        encoded.drop(places[same], filters.IDENTICAL, "source and target are identical")
+        identical = [a.strip() == b.strip() for a, b in zip(src, tgt, strict=True)]
+        encoded.drop(
+            places[np.array(identical, bool)],
+            filters.IDENTICAL,
+            "source and target are identical",
+        )
     names = "source", "target"
     for name, sentences, script in zip(names, (src, tgt), scripts, strict=True):
         detail = f"under {config.script:.0%} of the {name}'s letters are {script}"
-        odd = filters.other_script(sentences, script, config.script)
-        encoded.drop(places[odd], filters.SCRIPT, detail)
+        in_other_script = filters.other_script(sentences, script, config.script)
+        encoded.drop(places[in_other_script], filters.SCRIPT, detail)
 
 
-def _filter_lengths(chunk: Chunk, encoded: Encoded, settings: Settings) -> None:
-    places = encoded.kept()
+def _filter_tokens(chunk: Chunk, encoded: Encoded, settings: EncodingSettings) -> None:
+    """Drops pairs by their tokens, and leaves the tokens in the arrays."""
+    places = encoded.kept()  # of the pairs in the arrays
+    tag = _tag_length(chunk.source.tag, settings.vocabularies.src)
+    _filter_lengths(chunk, encoded, settings, places, tag)
+    tgt_types = settings.data.vocabulary.tgt_types
+    if tgt_types == "words":
+        _filter_unknown_words(chunk, encoded, settings, places)
+    elif tgt_types == "brackets" and len(places):
+        _filter_leaves(chunk, encoded, settings, places, tag)
+
+
+def _filter_lengths(
+    chunk: Chunk, encoded: Encoded, settings: EncodingSettings, places: Places, tag: int
+) -> None:
+    """Drops empty, long and uneven pairs of `places`; a `tag` of so many tokens isn't text."""
     src, tgt = encoded.src_lengths, encoded.tgt_lengths
     # The tag counts only where the model must find room for it.
-    tag = _tag_length(chunk.source.tag, settings.vocabularies.src)
-    text = src - tag
-    shorter, longer = np.minimum(text, tgt), np.maximum(text, tgt)
+    shorter, longer = np.minimum(src - tag, tgt), np.maximum(src - tag, tgt)
     ratio = settings.data.filter.max_ratio if chunk.split == "train" else 0
     with np.errstate(over="ignore"):
         uneven = longer > (ratio or np.inf) * shorter
     too_long = np.maximum(src, tgt) > settings.data.filter.max_length
 
-    def tokens(place: int) -> str:
+    def detail(place: int) -> str:
         number = np.searchsorted(places, place)
         return f"{src[number]} source and {tgt[number]} target tokens"
 
-    def unknown(place: int) -> str:
+    # A side may look like text and have no tokens: a model's own rules can remove it.
+    encoded.drop(places[shorter == 1], EMPTY_SIDE, detail)
+    encoded.drop(places[too_long], filters.TOO_LONG, detail)
+    encoded.drop(places[uneven], filters.LENGTH_RATIO, detail)
+
+
+def _filter_unknown_words(
+    chunk: Chunk, encoded: Encoded, settings: EncodingSettings, places: Places
+) -> None:
+    """Drops targets of `places` with unknown labels: the vocabulary can't write their trees."""
+    vocabulary = settings.vocabularies.tgt
+
+    def detail(place: int) -> str:
         words = chunk.records[place][1].decode("utf-8").split(" ")
-        word = next(word for word in words if UNK in settings.vocabularies.tgt.encode([word])[0])
+        word = next(word for word in words if UNK in vocabulary.encode([word])[0])
         return f"{word!r}; you can add it to data.vocabulary.tgt_words"
 
-    # A side may look like text and have no tokens: a model's own rules can remove it.
-    encoded.drop(places[shorter == 1], EMPTY_SIDE, tokens)
-    encoded.drop(places[too_long], filters.TOO_LONG, tokens)
-    encoded.drop(places[uneven], filters.LENGTH_RATIO, tokens)
-    if settings.data.vocabulary.tgt_types == "words":
-        # An unknown label cannot be written: the tree has no form in this vocabulary.
-        odd = np.unique(np.repeat(places, tgt)[encoded.tgt == UNK])
-        encoded.drop(odd, filters.UNKNOWN_WORD, unknown)
-    elif settings.data.vocabulary.tgt_types == "brackets" and len(places):
-        _filter_leaves(chunk, encoded, settings, places, tag)
+    place_of_token = np.repeat(places, encoded.tgt_lengths)
+    with_unknown = np.unique(place_of_token[encoded.tgt == UNK])
+    encoded.drop(with_unknown, filters.UNKNOWN_WORD, detail)
 
 
 def _tag_length(tag: str, vocabulary: Vocabulary) -> int:
@@ -245,46 +278,49 @@ def _unknown_texts(
 
     Of every sentence: which examples are shown must not depend on where chunks end.
     """
-    ids, lengths = (
-        (encoded.src, encoded.src_lengths) if side == "src" else (encoded.tgt, encoded.tgt_lengths)
-    )
+    if side == "src":
+        ids, lengths = encoded.src, encoded.src_lengths
+    else:
+        ids, lengths = encoded.tgt, encoded.tgt_lengths
     unknown = np.flatnonzero(ids == UNK)
     rows = np.unique(np.searchsorted(np.cumsum(lengths), unknown, side="right"))
     file = chunk.source.file_of(side)
-    found = list[UnknownText]()
+    unknown_texts = list[UnknownText]()
     for place in encoded.kept()[rows].tolist():
         src, tgt = chunk.records[place]
         sentence = chunk.source.tagged(src) if side == "src" else tgt
         tokens, spans = vocabulary.encode_with_spans(sentence.decode())
         begin, end = spans[tokens.index(UNK)]
         text = sentence[begin:end].decode(errors="replace").strip()
-        found.append(UnknownText(place, side, file, text))
-    return found
+        unknown_texts.append(UnknownText(place, side, file, text))
+    return unknown_texts
 
 
 def _filter_leaves(
-    chunk: Chunk, encoded: Encoded, settings: Settings, places: Places, tag: int
+    chunk: Chunk, encoded: Encoded, settings: EncodingSettings, places: Places, tag: int
 ) -> None:
     """Drops the trees of `places` whose leaves are not, token by token, their sources' words."""
     signs = ("(", ")")
     pieces = [piece.removeprefix(BLANK) for piece in settings.vocabularies.tgt.pieces()]
     brackets = [number for number, piece in enumerate(pieces) if piece.startswith(signs)]
     is_leaf = ~np.isin(encoded.tgt, brackets)
-    ends = np.cumsum(is_leaf)[np.cumsum(encoded.tgt_lengths) - 1]
-    leaves = np.split(encoded.tgt[is_leaf], ends[:-1])
+    # How many leaves there are up to the end of each target.
+    leaf_ends = np.cumsum(is_leaf)[np.cumsum(encoded.tgt_lengths) - 1]
+    leaves = np.split(encoded.tgt[is_leaf], leaf_ends[:-1])
     sources = np.split(encoded.src, np.cumsum(encoded.src_lengths)[:-1])
-    other = [
+    differ = [
         not np.array_equal(source[tag:], leaf) for source, leaf in zip(sources, leaves, strict=True)
     ]
 
     def detail(place: int) -> str:
         words = chunk.records[place][1].decode("utf-8").split(" ")
         unknown = (word for word in words if word.startswith(signs) and word not in pieces)
-        if label := next(unknown, ""):
+        label = next(unknown, "")
+        if label:
             return f"{label!r}; you can add it to data.vocabulary.tgt_words"
         return "write the target with `trees linearize --leaves words`"
 
-    encoded.drop(places[np.array(other, bool)], filters.OTHER_LEAVES, detail)
+    encoded.drop(places[np.array(differ, bool)], filters.OTHER_LEAVES, detail)
 
 
 def record_bytes(records: Sequence[tuple[bytes, ...]]) -> int:
@@ -293,8 +329,8 @@ def record_bytes(records: Sequence[tuple[bytes, ...]]) -> int:
 
 def sides(chunk: Chunk, encoded: Encoded) -> tuple[list[bytes], list[bytes]]:
     """The kept sources, without the tag, and targets."""
-    kept = [chunk.records[place] for place in encoded.kept()]
-    return [src for src, _ in kept], [tgt for _, tgt in kept]
+    pairs = [chunk.records[place] for place in encoded.kept()]
+    return [src for src, _ in pairs], [tgt for _, tgt in pairs]
 
 
 def _lines(sentences: Sequence[bytes]) -> bytes:

@@ -17,18 +17,18 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from jaxtyping import Bool, Int32
 
-from flaxformer_mt.data.corpus import EXAMPLES, Drops, Source, open_split
+from flaxformer_mt.data.corpus import EXAMPLES, Drops, PairSource, open_split
 from flaxformer_mt.data.corpus.pairs import ELSEWHERE
 from flaxformer_mt.data.prepare.encode import (
     Chunk,
     Encoded,
+    EncodingSettings,
     Range,
-    Settings,
     Side,
     encode_chunk,
 )
@@ -48,7 +48,7 @@ from flaxformer_mt.errors import FAILED
 from flaxformer_mt.progress import Meter
 
 Encode = Callable[[Chunk], Encoded]
-MANY_UNKNOWN = 0.01  # of a side's tokens: more than this is said
+MANY_UNKNOWN = 0.01  # share of a side's tokens: more unknown ones get a warning
 SHORT = 5  # a corpus of fewer chunks is encoded before a process has started
 _AHEAD = 3  # chunks under way for each worker: none waits for the reader, and memory stays small
 _NAMES: dict[Side, str] = {"src": "source", "tgt": "target"}
@@ -66,14 +66,14 @@ class UnknownTokens:
         self.tokens += len(ids)
         self.unknown += int(np.count_nonzero(ids == UNK))
         for example in examples:
-            known = {each["text"] for each in self.examples}
+            known = {earlier["text"] for earlier in self.examples}
             if len(known) < EXAMPLES and example["text"] not in known:
                 self.examples.append(example)
 
 
 @dataclasses.dataclass
 class Account:
-    """What became of a corpus; reasons stand in the order in which they occurred."""
+    """The counts of a corpus; reasons are in the order in which they occurred."""
 
     key: str
     split: str
@@ -85,7 +85,7 @@ class Account:
     )
 
     def add(self, encoded: Encoded) -> None:
-        """What became of the corpus's next chunk; where chunks end makes no difference."""
+        """Counts the corpus's next chunk; where chunks end makes no difference."""
         self.read += encoded.read
         self.kept += len(encoded.src_lengths)
         self.drops.merge(encoded.drops)
@@ -101,18 +101,19 @@ class Account:
 
     def warnings(self) -> Iterator[str]:
         """A line for each side of which more than `MANY_UNKNOWN` of the tokens are unknown."""
-        for side, of_side in self.unknown.items():
-            if of_side.unknown <= MANY_UNKNOWN * of_side.tokens:
+        for side, counts in self.unknown.items():
+            if counts.unknown <= MANY_UNKNOWN * counts.tokens:
                 continue
-            share = of_side.unknown / of_side.tokens
-            count = f"{of_side.unknown:,} of {of_side.tokens:,} {_NAMES[side]} tokens ({share:.1%})"
-            texts = ", ".join(repr(example["text"]) for example in of_side.examples)
-            first = of_side.examples[0] if of_side.examples else {"file": "", "line": 0}
-            where = f", first in {first['file']}:{first['line']}" if texts else ""
+            share = counts.unknown / counts.tokens
+            examples = ""
+            if counts.examples:
+                first = counts.examples[0]
+                texts = ", ".join(repr(example["text"]) for example in counts.examples)
+                examples = f": {texts}, first in {first['file']}:{first['line']}"
             yield (
-                f"warning: {self.key}: {count} are unknown to the vocabulary"
-                f"{': ' if texts else ''}{texts}{where}; learn a vocabulary from such text, or "
-                "set data.vocabulary.byte_fallback=true"
+                f"warning: {self.key}: {counts.unknown:,} of {counts.tokens:,} {_NAMES[side]} "
+                f"tokens ({share:.1%}) are unknown to the vocabulary{examples}; learn a vocabulary "
+                "from such text, or set data.vocabulary.byte_fallback=true"
             )
 
     def __str__(self) -> str:
@@ -126,13 +127,13 @@ class Account:
     def to_json(self) -> dict[str, Any]:
         counts = {"key": self.key, "split": self.split, "read": self.read, "kept": self.kept}
         examples = [example._asdict() for example in self.drops.examples]
-        unknown = {side: dataclasses.asdict(found) for side, found in self.unknown.items()}
+        unknown = {side: dataclasses.asdict(tokens) for side, tokens in self.unknown.items()}
         return {**counts, "dropped": self.drops.counts, "examples": examples, "unknown": unknown}
 
 
 def encode_corpora(
     directory: Path,
-    settings: Settings,
+    settings: EncodingSettings,
     workers: int | None,
     *,
     records: Sequence[int] = (),
@@ -145,18 +146,20 @@ def encode_corpora(
     `records` is how many each corpus has, as far as that is known.
     """
     config, vocabularies = settings.data, settings.vocabularies
-    seen, seen_near, accounts = Seen(), SeenNear(), list[Account]()
+    accounts = list[Account]()
     largest = max(vocabularies.src.size, vocabularies.tgt.size)
     with contextlib.ExitStack() as stack:
         writer = stack.enter_context(
             StoreWriter(directory, vocabulary_size=largest, vocabulary_digest=vocabularies.digest)
         )
         texts = [stack.enter_context(open(directory / name, "wb")) for name in VALID_TEXT]
+        destination = _Destination(writer, texts)
         if spread:
             encode = spread.encoder(settings)
         else:
-            processes = Workers(functools.partial(encode_chunk, settings=settings), workers)
+            processes = EncodingWorkers(functools.partial(encode_chunk, settings=settings), workers)
             encode = stack.enter_context(processes).encode_corpus
+
         splits = [
             (split, *opened) for split in ("train", "valid") for opened in open_split(config, split)
         ]
@@ -167,24 +170,40 @@ def encode_corpora(
             share = share_of(count or text_bytes(source))
             with Meter(f"prepare: {key}", report, unit="pairs", share=share, terminal=bar) as meter:
                 for encoded in encode(split, source):
-                    if len(encoded.hashes):
-                        new = seen.add(encoded.hashes)
-                        _keep(new, encoded, DUPLICATE, "the same pair came before")
-                    if len(encoded.bands):
-                        new = seen_near.add(encoded.bands)
-                        _keep(new, encoded, NEAR_DUPLICATE, "a similar pair came before")
-                    writer.append(
-                        split, encoded.src, encoded.src_lengths, encoded.tgt, encoded.tgt_lengths
-                    )
-                    for file, text in zip(texts, encoded.text, strict=True):
-                        file.write(text)
+                    destination.add(split, encoded)
                     account.add(encoded)
                     meter.advance(lines=encoded.read, size=encoded.read if count else encoded.size)
+
             report(f"prepare: {account}")
             require_decodable(key, source, account.read, account.drops, config)
             for warning in account.warnings():
                 report(f"prepare: {warning}")
         return writer.finish(), accounts
+
+
+class _Destination:
+    """The store and the files of validation text, where duplicates are left out."""
+
+    def __init__(self, writer: StoreWriter, texts: Sequence[BinaryIO]) -> None:
+        """`texts` are the files of both sides."""
+        self._writer = writer
+        self._texts = texts
+        self._seen = Seen()
+        self._seen_near = SeenNear()
+
+    def add(self, split: str, encoded: Encoded) -> None:
+        """Drops the chunk's pairs that came before, and writes the others."""
+        if len(encoded.hashes):
+            new = self._seen.add(encoded.hashes)
+            _keep(new, encoded, DUPLICATE, "the same pair came before")
+        if len(encoded.bands):
+            new = self._seen_near.add(encoded.bands)
+            _keep(new, encoded, NEAR_DUPLICATE, "a similar pair came before")
+        self._writer.append(
+            split, encoded.src, encoded.src_lengths, encoded.tgt, encoded.tgt_lengths
+        )
+        for file, text in zip(self._texts, encoded.text, strict=True):
+            file.write(text)
 
 
 def require_pairs(accounts: Sequence[Account], weighted: Collection[str]) -> None:
@@ -213,7 +232,7 @@ class WorkerDied(PrepareError):
     exit_status = FAILED
 
 
-class Workers(contextlib.AbstractContextManager["Workers"]):
+class EncodingWorkers(contextlib.AbstractContextManager["EncodingWorkers"]):
     """Encodes chunks in `count` processes, or in this one where that is 0.
 
     Without a count there is one for each processor, started once a corpus is worth it.
@@ -221,13 +240,15 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
 
     def __init__(self, encode: Encode, count: int | None = None) -> None:
         self._encode = encode
-        available = processors()
-        self._count = count if count is not None else available if available > 1 else 0
         self._even_for_short = count is not None
+        if count is None:
+            available = processors()
+            count = available if available > 1 else 0
+        self._count = count
         self._pool: ProcessPoolExecutor | None = None
 
     def encode(self, chunks: Iterator[Chunk]) -> Iterator[Encoded]:
-        """What became of each chunk, in their order. Raises WorkerDied."""
+        """Encodes chunks, in order. Raises WorkerDied."""
         first = list(itertools.islice(chunks, SHORT))
         chunks = itertools.chain(first, chunks)
         short = len(first) < SHORT and not self._even_for_short
@@ -235,7 +256,7 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
             return self._encode_elsewhere(chunks)
         return map(self._encode, chunks)
 
-    def encode_corpus(self, split: str, source: Source) -> Iterator[Encoded]:
+    def encode_corpus(self, split: str, source: PairSource) -> Iterator[Encoded]:
         return self.encode(Range(split, source).chunks())
 
     def __exit__(self, *_: Any) -> None:
@@ -268,7 +289,7 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
             sys.modules["__main__"] = main
 
 
-_encode: Encode  # in a worker process: what it was started with
+_encode: Encode  # in a worker process, set when it starts
 
 
 def _start(encode: Encode) -> None:

@@ -41,8 +41,8 @@ def other_script(
     """Sentences with less than this share of their letters, if any, in `script`."""
     if share == 0 or not sentences:
         return np.zeros(len(sentences), bool)
-    letters, own = count_letters(sentences, script)
-    return own < share * letters
+    letters, in_script = count_letters(sentences, script)
+    return in_script < share * letters
 
 
 def script_of(language: str) -> str | None:
@@ -74,11 +74,11 @@ def share_in_script(text: str, script: str) -> tuple[int, float]:
     """The number of a text's letters, and the share of them in `script`. For short texts: it needs
     no table of all code points."""
     letters = "".join(regex.findall(r"\p{L}+", text))
-    own = regex.findall(_own_letters(script), letters)
-    return len(letters), len(own) / max(1, len(letters))
+    in_script = regex.findall(_letters_of(script), letters)
+    return len(letters), len(in_script) / max(1, len(letters))
 
 
-def _own_letters(script: str) -> str:
+def _letters_of(script: str) -> str:
     """A pattern of characters in `script`; those of Unicode's Common are in every one."""
     return "|".join(rf"\p{{scx={part}}}" for part in ("Zyyy", *_MIXED.get(script, (script,))))
 
@@ -88,10 +88,10 @@ def _kinds(script: str) -> UInt8[np.ndarray, " points"]:
     """For every code point: 0 for no letter, 1 for a letter of another script, 2 of this one."""
     points = "".join(map(chr, range(sys.maxunicode + 1)))
     kinds = np.zeros(len(points), np.uint8)
-    own = _own_letters(script)
+    letters = _letters_of(script)
     for run in regex.finditer(r"\p{L}+", points):
         kinds[run.start() : run.end()] = 1
-    for run in regex.finditer(rf"(?:(?=\p{{L}})(?:{own}))+", points):
+    for run in regex.finditer(rf"(?:(?=\p{{L}})(?:{letters}))+", points):
         kinds[run.start() : run.end()] = 2
     return kinds
 
@@ -127,9 +127,9 @@ def band_hashes(
 
     bands, rows = bands_for(threshold)
     texts = (f"{src.decode().strip()}\0{tgt.decode().strip()}".lower() for src, tgt in pairs)
-    ngrams = ([text[at : at + _NGRAM] for at in range(len(text))] for text in texts)
-    found = RMinHash.digest_matrix_from_token_sets(ngrams, bands * rows, seed=1)
-    hashes = np.array(found.to_rows(), np.uint64).reshape(-1, bands, rows)
+    ngrams = ([text[start : start + _NGRAM] for start in range(len(text))] for text in texts)
+    digests = RMinHash.digest_matrix_from_token_sets(ngrams, bands * rows, seed=1)
+    hashes = np.array(digests.to_rows(), np.uint64).reshape(-1, bands, rows)
     # A polynomial modulo 2^64, with other powers in each band.
     powers = np.uint64(0x9E3779B97F4A7C15) ** np.arange(bands * rows, dtype=np.uint64)
     return (hashes * powers.reshape(bands, rows)).sum(axis=2)
@@ -170,10 +170,10 @@ class Seen:
 
     def known(self, keys: UInt64[np.ndarray, " keys"]) -> Bool[np.ndarray, " keys"]:
         """Which of the hashes were added before; it is faster if they are sorted."""
-        found = np.zeros(len(keys), bool)
-        for known in self._sorted:
-            found |= known[np.searchsorted(known[:-1], keys)] == keys
-        return found
+        is_known = np.zeros(len(keys), bool)
+        for earlier in self._sorted:
+            is_known |= earlier[np.searchsorted(earlier[:-1], keys)] == keys
+        return is_known
 
 
 class SeenNear(Seen):
@@ -185,14 +185,14 @@ class SeenNear(Seen):
         A dropped pair drops no others, so a chain of ever less similar pairs keeps some.
         """
         bands, places = np.unique(pairs, return_inverse=True)
-        known = self.known(bands)[places.reshape(pairs.shape)]
+        known = self.known(bands)[places.reshape(pairs.shape)]  # [pairs, bands]
         new = np.ones(len(pairs), bool)
-        here = set[int]()
         new[known.any(axis=1)] = False
+        added_bands = set[int]()
         for pair in np.flatnonzero(new):
             hashes = pairs[pair].tolist()
-            if here.isdisjoint(hashes):
-                here.update(hashes)
+            if added_bands.isdisjoint(hashes):
+                added_bands.update(hashes)
             else:
                 new[pair] = False
         super().add(pairs[new].ravel())

@@ -6,6 +6,7 @@ manifest in the store's folder records what it was made from; a later call with 
 changed files is an error that names the difference, never a silent reuse.
 """
 
+import dataclasses
 import hashlib
 import importlib.util
 import itertools
@@ -13,13 +14,14 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from flaxformer_mt.config.schema import DataConfig
 from flaxformer_mt.data import vocabulary
 from flaxformer_mt.data.corpus.paths import reaching
 from flaxformer_mt.data.prepare import manifest as manifests
-from flaxformer_mt.data.prepare.encode import Settings
-from flaxformer_mt.data.prepare.encode_corpora import encode_corpora, require_pairs
+from flaxformer_mt.data.prepare.encode import EncodingSettings
+from flaxformer_mt.data.prepare.encode_corpora import Account, encode_corpora, require_pairs
 from flaxformer_mt.data.prepare.filters import script_of, share_in_script
 from flaxformer_mt.data.prepare.manifest import (
     FORMAT,
@@ -31,6 +33,7 @@ from flaxformer_mt.data.prepare.manifest import (
     read_manifest,
     verify_store,
 )
+from flaxformer_mt.data.prepare.parts import Parts
 from flaxformer_mt.data.prepare.report import PICTURE, lengths_of, picture
 from flaxformer_mt.data.prepare.sample import check_inputs, sizes, train_vocabulary
 from flaxformer_mt.data.prepare.spread import Cluster, Spread, spread_over
@@ -59,14 +62,15 @@ def prepare(
 ) -> Store:
     """The token store of a run directory, made on the first call and verified on later ones.
 
-    Writes `vocabulary/` (unless it is there, as in fine-tuning) and `data/`: the store, the
-    manifest, a picture of the lengths, and the validation sentences as text. `report` gets one line
-    of progress at a time; with `bar` there is one that is renewed on standard error instead.
-    `workers` is the number of processes that encode (0: this one alone), by default one for each
-    processor where the corpus is worth it; a `cluster` does their work if it is given. The result
-    does not depend on either. What a killed call left is removed, except a cluster's finished work
-    in the folder `parts`, here or in a bucket, which the caller removes once the store is safe. Of
-    a store that is there every byte is read if `thorough`.
+    Writes `vocabulary/` (unless it exists, as in fine-tuning) and `data/`: the store, the manifest,
+    a picture of the lengths, and the validation sentences as text. `report` gets lines of progress;
+    with `bar` one line on standard error is renewed instead.
+
+    `workers` is the number of processes that encode (0: only this one), by default one for each
+    processor if the corpus is large; a `cluster`, if there is one, encodes instead. The result
+    doesn't depend on either. Files that a killed call left are removed, except a cluster's finished
+    work in the folder `parts`, here or in a bucket, which the caller removes once the store is
+    safe. `thorough` reads every byte of an existing store.
 
     Raises:
       PrepareError: nothing is left to train or validate on, a filter does not know a language, a
@@ -76,15 +80,39 @@ def prepare(
       CorpusError, VocabularyError, StoreError, ClusterError: see there.
     """
     directory = Path(directory)
-    data = directory / "data"
-    if (data / MANIFEST).exists():
+    store_folder = directory / "data"
+    if (store_folder / MANIFEST).exists():
         _put_vocabulary(directory)
         return verify_store(
             config, seed=seed, directory=directory, report=report, thorough=thorough
         )
-    # What is made must find its place at the end.
-    wanted = {"data": MANIFEST, ASIDE: None, "vocabulary": vocabulary.INDEX}
-    for name, index in wanted.items():
+
+    _require_places(directory)
+    scripts = _scripts(config)
+    _require_packages(config)
+    aside = directory / ASIDE
+    if aside.exists():
+        over = "" if cluster and parts else "starting over; "
+        report(f"prepare: {over}removing {aside}, left by an interrupted call")
+    try:
+        with replacing(store_folder, aside=aside), spread_over(cluster, config) as spread:
+            _Preparation(
+                config, seed, directory, scripts, workers, spread, parts, report, bar
+            ).make()
+        _put_vocabulary(directory)
+    except OSError as error:
+        # A file that can't be read is a CorpusError; one on a full disk has no name here.
+        raise PrepareError(
+            f"{error.filename or aside}: cannot be written: {error.strerror or error}"
+        ) from error
+    vocabularies = Vocabularies.load(directory / "vocabulary")
+    return Store.open(store_folder, vocabulary_digest=vocabularies.digest)
+
+
+def _require_places(directory: Path) -> None:
+    """Raises PrepareError unless all folders of the result can be renamed into place at the end."""
+    indices = {"data": MANIFEST, ASIDE: None, "vocabulary": vocabulary.INDEX}
+    for name, index in indices.items():
         place = directory / name
         has_index = index and (place / index).exists()
         if place.is_symlink() and not has_index:
@@ -93,24 +121,6 @@ def prepare(
             raise PrepareError(f"{place}: is a file, but must be a folder; move it away")
         if place.exists() and index and not has_index and any(place.iterdir()):
             raise PrepareError(f"{place}: holds files but no {index}: move it away, or restore it")
-    scripts = _scripts(config)
-    if config.filter.near_duplicates and importlib.util.find_spec("rensa") is None:
-        what = "data.filter.near_duplicates: rensa is not installed"
-        raise PrepareError(f"{what}: {install('dedup')}")
-    aside = directory / ASIDE
-    if aside.exists():
-        over = "" if cluster and parts else "starting over; "
-        report(f"prepare: {over}removing {aside}, left by an interrupted call")
-    try:
-        with replacing(data, aside=aside), spread_over(cluster, config) as spread:
-            _make(config, seed, directory, scripts, workers, spread, parts, report=report, bar=bar)
-        _put_vocabulary(directory)
-    except OSError as error:
-        # What cannot be read is a CorpusError; the writer of a full disk's file does not name it.
-        raise PrepareError(
-            f"{error.filename or aside}: cannot be written: {error.strerror or error}"
-        ) from error
-    return Store.open(data, vocabulary_digest=Vocabularies.load(directory / "vocabulary").digest)
 
 
 def valid_text(directory: Path) -> tuple[list[str], list[str]]:
@@ -120,94 +130,174 @@ def valid_text(directory: Path) -> tuple[list[str], list[str]]:
     """
     with reaching(directory):
         contents = [(directory / name).read_bytes() for name in VALID_TEXT]
-    found = _text_digests(contents)
+    digests = _text_digests(contents)
     try:
         # Early manifests record none.
-        if read_manifest(directory).get("valid_text", found) == found:
+        if read_manifest(directory).get("valid_text", digests) == digests:
             src, tgt = (content.decode("utf-8").split("\n")[:-1] for content in contents)
             return src, tgt
     except UnicodeDecodeError:
         pass
-    names, advice = " or ".join(VALID_TEXT), "delete the folder and run `prepare` again"
-    raise StoreError(f"{directory}: {names} does not match {MANIFEST}: restore it, or {advice}")
-
-
-def _make(
-    config: DataConfig,
-    seed: int,
-    directory: Path,
-    scripts: tuple[str, str],
-    workers: int | None,
-    spread: Spread | None,
-    parts: Path | None,
-    *,
-    report: Report,
-    bar: bool,
-) -> None:
-    aside, place = directory / ASIDE, directory / "vocabulary"
-    # Before any training text is read or made: that takes hours, and this a moment.
-    check_inputs(config)
-    digests = spread.described() if spread else ()
-    inputs = manifests.describe_inputs(
-        named_corpora(config), config.folder, known=digests, fetch=True
+    names = " or ".join(VALID_TEXT)
+    raise StoreError(
+        f"{directory}: {names} does not match {MANIFEST}: "
+        "restore it, or delete the folder and run `prepare` again"
     )
-    for line in manifests.repeated(inputs):
-        report(f"prepare: {line}")
-    aside.mkdir(parents=True)
-    kept = None
-    if spread and parts:
-        files = [[file["key"], file["path"], file["sha256"]] for file in inputs]
-        kept = spread.keep(parts, [manifests.settings_of(config, seed), files])
-    sample, records = 0, list[int]()
-    if found := (place / vocabulary.INDEX).exists():
-        vocabularies = Vocabularies.load(place)
-        unused = "data.vocabulary.* has no effect, except .sampling"
-        report(f"prepare: using the vocabulary in {place}, {sizes(vocabularies)}; {unused}")
-        known = set(vocabularies.src.pieces())
-        for _, key, corpus in named_corpora(config):
-            if corpus.tag and corpus.tag not in known:
-                report(f"prepare: {key}.tag = {corpus.tag} is not in that vocabulary; it is split")
-    else:
-        # What is kept must be of the text that names it.
-        def train() -> tuple[Vocabularies, int, list[int]]:
-            trained = train_vocabulary(
-                config, seed, report, scripts=scripts, spread=spread, bar=bar
+
+
+def _require_packages(config: DataConfig) -> None:
+    """Raises PrepareError if a filter's package is missing."""
+    if config.filter.near_duplicates and importlib.util.find_spec("rensa") is None:
+        raise PrepareError(
+            f"data.filter.near_duplicates: rensa is not installed: {install('dedup')}"
+        )
+
+
+class _Learned(NamedTuple):
+    """The vocabularies of a store, and counts from learning them."""
+
+    vocabularies: Vocabularies
+    sample: int = 0  # pairs that they were learned from
+    records: Sequence[int] = ()  # of each corpus, if all were counted
+
+
+@dataclasses.dataclass(frozen=True)
+class _Preparation:
+    """One store to make, by the arguments of `prepare`, and how to make it."""
+
+    config: DataConfig
+    seed: int
+    directory: Path
+    scripts: tuple[str, str]
+    workers: int | None
+    spread: Spread | None
+    parts_folder: Path | None
+    report: Report
+    bar: bool
+
+    @property
+    def _aside(self) -> Path:
+        return self.directory / ASIDE
+
+    @property
+    def _vocabulary_folder(self) -> Path:
+        return self.directory / "vocabulary"
+
+    def make(self) -> None:
+        """Writes everything aside. Raises as `prepare` does."""
+        config, report = self.config, self.report
+        # Before any training text is read or made: that takes hours, and this a moment.
+        check_inputs(config)
+        inputs = self._described_inputs()
+        self._aside.mkdir(parents=True)
+
+        parts = self._parts(inputs)
+        was_there = (self._vocabulary_folder / vocabulary.INDEX).exists()
+        learned = self._loaded() if was_there else self._learned(inputs, parts)
+        vocabularies = learned.vocabularies
+
+        digest, accounts = encode_corpora(
+            self._aside,
+            EncodingSettings(vocabularies, config, self.scripts),
+            self.workers,
+            records=learned.records,
+            spread=self.spread,
+            report=report,
+            bar=self.bar,
+        )
+        if parts and parts.used:
+            report(
+                f"prepare: {len(parts.used):,} finished parts of an interrupted call were in "
+                f"{self.parts_folder}"
             )
-            manifests.require_unchanged(inputs)
-            return trained
+        for line in _in_other_scripts(config, [self._aside / name for name in VALID_TEXT]):
+            report(f"prepare: {line}")
+        require_pairs(accounts, {key for _, key, corpus in named_corpora(config) if corpus.weight})
+        manifests.require_unchanged(inputs)
 
-        vocabularies, sample, records = kept.vocabulary(train) if kept else train()
-        vocabularies.save(aside / "vocabulary")
-    settings = Settings(vocabularies, config, scripts)
-    digest, accounts = encode_corpora(
-        aside, settings, workers, records=records, spread=spread, report=report, bar=bar
-    )
-    if kept and kept.used:
-        report(f"prepare: {len(kept.used):,} finished parts of an interrupted call were in {parts}")
-    for line in _in_other_scripts(config, [aside / name for name in VALID_TEXT]):
-        report(f"prepare: {line}")
-    require_pairs(accounts, {key for _, key, corpus in named_corpora(config) if corpus.weight})
-    manifests.require_unchanged(inputs)
-    store = Store.open(aside)
-    manifest = {
-        "format": FORMAT,
-        "settings": manifests.settings_of(config, seed),
-        "inputs": inputs,
-        "corpora": [account.to_json() for account in accounts],
-        "vocabulary": {
+        description = {
             "digest": vocabularies.digest,
             "shared": vocabularies.shared,
             "sizes": {"src": vocabularies.src.size, "tgt": vocabularies.tgt.size},
-            "found": found,
-            "sample": sample,
-        },
-        "lengths": {"train": lengths_of(store.train), "valid": lengths_of(store.valid)},
-        "store": digest,
-        "valid_text": _text_digests((aside / name).read_bytes() for name in VALID_TEXT),
-    }
-    (aside / PICTURE).write_text(picture(manifest), "utf-8")
-    text = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
-    (aside / MANIFEST).write_text(text, "utf-8")
+            "found": was_there,
+            "sample": learned.sample,
+        }
+        self._write_manifest(inputs, accounts, description, digest)
+
+    def _described_inputs(self) -> list[dict[str, Any]]:
+        digests = self.spread.described() if self.spread else ()
+        inputs = manifests.describe_inputs(
+            named_corpora(self.config), self.config.folder, known=digests, fetch=True
+        )
+        for line in manifests.repeated(inputs):
+            self.report(f"prepare: {line}")
+        return inputs
+
+    def _parts(self, inputs: manifests.Files) -> Parts | None:
+        """A cluster's finished work, if a folder for it is named."""
+        if not self.spread or not self.parts_folder:
+            return None
+        files = [[file["key"], file["path"], file["sha256"]] for file in inputs]
+        made_from = [manifests.settings_of(self.config, self.seed), files]
+        return self.spread.keep(self.parts_folder, made_from)
+
+    def _loaded(self) -> _Learned:
+        """The vocabularies in the run directory."""
+        vocabularies = Vocabularies.load(self._vocabulary_folder)
+        self.report(
+            f"prepare: using the vocabulary in {self._vocabulary_folder}, {sizes(vocabularies)}; "
+            "data.vocabulary.* has no effect, except .sampling"
+        )
+        known = set(vocabularies.src.pieces())
+        for _, key, corpus in named_corpora(self.config):
+            if corpus.tag and corpus.tag not in known:
+                self.report(
+                    f"prepare: {key}.tag = {corpus.tag} is not in that vocabulary; it is split"
+                )
+        return _Learned(vocabularies)
+
+    def _learned(self, inputs: manifests.Files, parts: Parts | None) -> _Learned:
+        """New vocabularies, which are saved aside."""
+
+        def train() -> tuple[Vocabularies, int, list[int]]:
+            trained = train_vocabulary(
+                self.config,
+                self.seed,
+                self.report,
+                scripts=self.scripts,
+                spread=self.spread,
+                bar=self.bar,
+            )
+            # A part is named by the inputs' digests: it must be made of that text.
+            manifests.require_unchanged(inputs)
+            return trained
+
+        learned = _Learned(*(parts.vocabulary(train) if parts else train()))
+        learned.vocabularies.save(self._aside / "vocabulary")
+        return learned
+
+    def _write_manifest(
+        self,
+        inputs: manifests.Files,
+        accounts: Sequence[Account],
+        vocabulary_description: dict[str, Any],
+        digest: str,
+    ) -> None:
+        """The manifest and the picture of the store aside, which has this digest."""
+        store = Store.open(self._aside)
+        manifest = {
+            "format": FORMAT,
+            "settings": manifests.settings_of(self.config, self.seed),
+            "inputs": inputs,
+            "corpora": [account.to_json() for account in accounts],
+            "vocabulary": vocabulary_description,
+            "lengths": {"train": lengths_of(store.train), "valid": lengths_of(store.valid)},
+            "store": digest,
+            "valid_text": _text_digests((self._aside / name).read_bytes() for name in VALID_TEXT),
+        }
+        (self._aside / PICTURE).write_text(picture(manifest), "utf-8")
+        text = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
+        (self._aside / MANIFEST).write_text(text, "utf-8")
 
 
 def _text_digests(contents: Iterable[bytes]) -> dict[str, str]:
@@ -217,16 +307,16 @@ def _text_digests(contents: Iterable[bytes]) -> dict[str, str]:
 
 def _put_vocabulary(directory: Path) -> None:
     """Moves a new vocabulary out of the store's folder. A killed call leaves this to the next."""
-    made, place = directory / "data" / "vocabulary", directory / "vocabulary"
-    if made.exists() and not (place / vocabulary.INDEX).exists():
+    new, place = directory / "data" / "vocabulary", directory / "vocabulary"
+    if new.exists() and not (place / vocabulary.INDEX).exists():
         try:
-            os.replace(made, place)
+            os.replace(new, place)
         except OSError as error:
             raise PrepareError(f"{place}: cannot be written: {error.strerror}") from error
 
 
 def _in_other_scripts(config: DataConfig, files: Sequence[Path]) -> Iterator[str]:
-    """What is wrong with a language, or the order of the files, if a side has another script."""
+    """Warnings of sides that aren't written in the script of their language."""
     languages = (config.src_lang, config.tgt_lang)
     for side, language, file in zip(("src", "tgt"), languages, files, strict=True):
         script = script_of(language)
@@ -244,11 +334,14 @@ def _in_other_scripts(config: DataConfig, files: Sequence[Path]) -> Iterator[str
 
 
 def _scripts(config: DataConfig) -> tuple[str, str]:
+    """The scripts of both languages, if the filter looks at them. Raises PrepareError."""
     if config.filter.script == 0:
         return "", ""
     src, tgt = script_of(config.src_lang), script_of(config.tgt_lang)
     if src and tgt:
         return src, tgt
     side, language = ("tgt", config.tgt_lang) if src else ("src", config.src_lang)
-    advice = f"write the code as {language + '-Latn'!r}, or set data.filter.script to 0"
-    raise PrepareError(f"data.{side}_lang = {language!r}: its script is unknown: {advice}")
+    raise PrepareError(
+        f"data.{side}_lang = {language!r}: its script is unknown: "
+        f"write the code as {language + '-Latn'!r}, or set data.filter.script to 0"
+    )

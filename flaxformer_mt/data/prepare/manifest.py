@@ -1,4 +1,4 @@
-"""A store's manifest: what it was made from, and whether that still holds."""
+"""A store's manifest: its settings and files, and whether they have changed."""
 
 import dataclasses
 import hashlib
@@ -37,7 +37,7 @@ def named_corpora(config: DataConfig) -> list[tuple[str, str, CorpusConfig]]:
 
 
 def settings_of(config: DataConfig, seed: int) -> dict[str, Any]:
-    """What decides the store's contents, flat; files count by contents, not by place."""
+    """The settings that decide the store's contents, flat; files count by contents, not by path."""
     settings: dict[str, Any] = {
         "training.seed": seed,
         "data.src_lang": config.src_lang,
@@ -49,9 +49,11 @@ def settings_of(config: DataConfig, seed: int) -> dict[str, Any]:
         weight = ["weight"] if split == "train" else []
         for name in ("kind", *CORPUS_SETTINGS[corpus.kind].contents, "tag", *weight):
             settings[f"{key}.{name}"] = getattr(corpus, name)
-    for room in ("vocabulary", "filter"):
-        for name, value in dataclasses.asdict(getattr(config, room)).items():
-            settings[f"data.{room}.{name}"] = list(value) if isinstance(value, tuple) else value
+    for section in ("vocabulary", "filter"):
+        for name, setting in dataclasses.asdict(getattr(config, section)).items():
+            if isinstance(setting, tuple):
+                setting = list(setting)
+            settings[f"data.{section}.{name}"] = setting
     # Drawn from the stored pairs in every epoch.
     del settings["data.vocabulary.sampling"]
     # It decides whether there is a vocabulary, not which.
@@ -92,17 +94,20 @@ def require_unchanged(recorded: Files) -> None:
 
 def repeated(described: Files) -> list[str]:
     """Warnings of files with the same contents."""
-    found, first = [], dict[str, dict[str, Any]]()
+    warnings = []
+    first_with = dict[str, dict[str, Any]]()  # by contents
     for file in described:
-        other = first.setdefault(file["sha256"], file)
-        if other is file or not file["size"]:
+        first = first_with.setdefault(file["sha256"], file)
+        if first is file or not file["size"]:
             continue
-        corpus, other_corpus = (one["key"].rpartition(".")[0] for one in (file, other))
-        if corpus == other_corpus:
-            found.append(f"{other['key']} and {file['key']} have the same contents")
+        corpus = file["key"].rpartition(".")[0]
+        if corpus == first["key"].rpartition(".")[0]:
+            warnings.append(f"{first['key']} and {file['key']} have the same contents")
         elif corpus == "data.valid":
-            found.append(f"{file['key']}: validation text is the training text of {other['key']}")
-    return found
+            warnings.append(
+                f"{file['key']}: validation text is the training text of {first['key']}"
+            )
+    return warnings
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:
@@ -122,55 +127,72 @@ def read_manifest(directory: Path) -> dict[str, Any]:
 def verify_store(
     config: DataConfig, *, seed: int, directory: Path, report: Report, thorough: bool
 ) -> Store:
-    """The store in a run directory, if it is what `prepare` would make; corpora may be gone.
+    """The store in a run directory, if `prepare` would make the same; corpora may be gone.
 
     Raises PrepareError, which names changed settings or files; VocabularyError, StoreError.
     """
-    data = directory / "data"
-    manifest = read_manifest(data)
+    folder = directory / "data"
+    manifest = read_manifest(folder)
     changes = _changed_settings(manifest["settings"], settings_of(config, seed))
-    for item in () if changes else named_corpora(config):
-        then = [file for file in manifest["inputs"] if file["key"].startswith(f"{item[1]}.")]
-        try:
-            changes += _changed_contents(then, describe_inputs([item], config.folder, known=then))
-        except CorpusError as error:
-            report(f"prepare: {error} (using the store made from it)")
+    if not changes:
+        changes = _changed_inputs(config, manifest["inputs"], report)
     if changes:
-        said = f"was prepared from other data or settings: {'; '.join(changes)}"
-        raise PrepareError(f"{data} {said}. Set them back, or use a new directory")
+        raise PrepareError(
+            f"{folder} was prepared from other data or settings: {'; '.join(changes)}. "
+            "Set them back, or use a new directory"
+        )
+
     vocabularies = Vocabularies.load(directory / "vocabulary")
     if vocabularies.digest != manifest["vocabulary"]["digest"]:
-        place = directory / "vocabulary"
-        advice = "restore it from a copy"
-        raise PrepareError(f"{place}: is not the vocabulary of {data}; {advice}")
-    store = Store.open(data, vocabulary_digest=vocabularies.digest, thorough=thorough)
+        raise PrepareError(
+            f"{directory / 'vocabulary'}: is not the vocabulary of {folder}; restore it from a copy"
+        )
+    store = Store.open(folder, vocabulary_digest=vocabularies.digest, thorough=thorough)
     if store.digest != manifest["store"]:
-        advice = f"delete {data.resolve()} and run `prepare` again"
-        raise PrepareError(f"{data / INDEX}: is not the store that {MANIFEST} records; {advice}")
-    report(f"prepare: {len(store.train):,} training pairs in {data} are up to date")
+        raise PrepareError(
+            f"{folder / INDEX}: is not the store that {MANIFEST} records; "
+            f"delete {folder.resolve()} and run `prepare` again"
+        )
+    report(f"prepare: {len(store.train):,} training pairs in {folder} are up to date")
     return store
 
 
-def _changed_settings(recorded: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
+def _changed_settings(recorded: dict[str, Any], current: dict[str, Any]) -> list[str]:
     """Each setting that differs; unrecorded ones had their first default."""
-    then = {key: first_default(key) for key in wanted if key not in recorded} | recorded
-    if not (then["data.filter.script"] or wanted["data.filter.script"]):
-        then |= {key: wanted[key] for key in ("data.src_lang", "data.tgt_lang")}
+    defaults = {key: first_default(key) for key in current if key not in recorded}
+    recorded = defaults | recorded
+    if not (recorded["data.filter.script"] or current["data.filter.script"]):
+        recorded |= {key: current[key] for key in ("data.src_lang", "data.tgt_lang")}
     return [
-        f"{key}: {then.get(key, 'not set')!r} then, {wanted.get(key, 'not set')!r} now"
-        for key in sorted(then.keys() | wanted.keys())
-        if then.get(key) != wanted.get(key)
+        f"{key}: {recorded.get(key, 'not set')!r} then, {current.get(key, 'not set')!r} now"
+        for key in sorted(recorded.keys() | current.keys())
+        if recorded.get(key) != current.get(key)
     ]
 
 
-def _changed_contents(recorded: Files, now: Files) -> list[str]:
-    then = {file["key"]: file["sha256"] for file in recorded}
+def _changed_inputs(config: DataConfig, recorded: Files, report: Report) -> list[str]:
+    """Each file whose contents differ; files of a corpus that can't be read count as unchanged."""
+    changes = []
+    for named in named_corpora(config):
+        _, key, _ = named
+        of_corpus = [file for file in recorded if file["key"].startswith(f"{key}.")]
+        try:
+            current = describe_inputs([named], config.folder, known=of_corpus)
+        except CorpusError as error:
+            report(f"prepare: {error} (using the store made from it)")
+        else:
+            changes += _changed_contents(of_corpus, current)
+    return changes
+
+
+def _changed_contents(recorded: Files, current: Files) -> list[str]:
+    digests = {file["key"]: file["sha256"] for file in recorded}
     changes = [
         f"{file['key']}: the contents of {file['path']} have changed"
-        for file in now
-        if then.get(file["key"]) != file["sha256"]
+        for file in current
+        if digests.get(file["key"]) != file["sha256"]
     ]
-    gone = then.keys() - {file["key"] for file in now}
+    gone = digests.keys() - {file["key"] for file in current}
     return changes + [f"{key}: is no longer there" for key in sorted(gone)]
 
 

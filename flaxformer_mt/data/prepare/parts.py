@@ -42,15 +42,20 @@ class Parts:
     """
 
     def __init__(self, folder: AnyPath, made_from: Any) -> None:
-        """`made_from` is what decides all parts, as JSON. Raises CorpusError."""
-        self._folder, self._made_from = folder, made_from
+        """All parts depend on `made_from`, which is JSON. Raises CorpusError."""
+        self._folder = folder
+        self._made_from = made_from
         self.used = set[str]()
         with reaching(folder):
-            self._there = {path.name for path in folder.iterdir()} if folder.exists() else set()
+            self._names = {path.name for path in folder.iterdir()} if folder.exists() else set()
 
     def vocabulary(self, train: Callable[[], Trained]) -> Trained:
-        """What `train` returned once. Raises as it does, OSError, and CorpusError for a bucket."""
-        if (arrays := self._find("vocabulary")) is None:
+        """The result of `train`, by an earlier call or this one.
+
+        Raises as `train` does; OSError; CorpusError for a bucket.
+        """
+        arrays = self._find("vocabulary")
+        if arrays is None:
             vocabularies, sample, records = train()
             models = {"src": vocabularies.src.model, "tgt": vocabularies.tgt.model}
             arrays = {side: np.frombuffer(model, np.uint8) for side, model in models.items()}
@@ -63,9 +68,10 @@ class Parts:
     def encoded(
         self, corpus: Sequence[Any], ranges: Iterable[Range], work: Work
     ) -> Iterator[list[Encoded]]:
-        """What became of each range, in order; `work` does those that are missing.
+        """The encoded chunks of each range, in order; `work` encodes missing ones.
 
-        `corpus`, as JSON, tells it and its vocabulary from others. Raises as `vocabulary` does.
+        `corpus`, which is JSON, identifies the corpus and its vocabulary. Raises as `vocabulary`
+        does.
         """
 
         def find(part: Range) -> tuple[Range, Arrays | None]:
@@ -77,16 +83,17 @@ class Parts:
             return chunks
 
         with ThreadPoolExecutor(_THREADS) as pool:
-            found = mapped(lambda part: pool.submit(find, part), ranges, ahead=_THREADS)
-            for missing, group in itertools.groupby(found, lambda pair: pair[1] is None):
+            looked_up = mapped(lambda part: pool.submit(find, part), ranges, ahead=_THREADS)
+            for missing, group in itertools.groupby(looked_up, lambda pair: pair[1] is None):
                 if missing:
                     done = work(part for part, _ in group)
-                    yield from mapped(lambda one: pool.submit(put, one), done, ahead=_THREADS)
+                    yield from mapped(lambda part: pool.submit(put, part), done, ahead=_THREADS)
                 else:
                     yield from (list(_from_arrays(arrays)) for _, arrays in group if arrays)
 
     def _find(self, *decided: Any) -> Arrays | None:
-        if (name := self._name(decided)) not in self._there:
+        name = self._name(decided)
+        if name not in self._names:
             return None
         with reaching(self._folder):
             content = (self._folder / name).read_bytes()
@@ -96,10 +103,11 @@ class Parts:
         return dict(np.load(io.BytesIO(content[32:])))
 
     def _put(self, arrays: Arrays, *decided: Any) -> None:
-        file, name = io.BytesIO(), self._name(decided)
+        name = self._name(decided)
+        file = io.BytesIO()
         np.savez(file, **arrays)  # type: ignore[arg-type]
-        path = self._folder / name
         content = _digest(name, file.getvalue()) + file.getvalue()
+        path = self._folder / name
         if isinstance(path, Path):
             path.parent.mkdir(exist_ok=True)
             write_whole(path, content)
@@ -117,22 +125,24 @@ def _digest(name: str, content: bytes) -> bytes:
 
 
 def _to_arrays(chunks: Sequence[Encoded]) -> Arrays:
-    arrays, others = Arrays(), list[Any]()
+    """The chunks' arrays, numbered, and in one more everything else, as JSON."""
+    arrays = Arrays()
+    fields = list[Any]()
     for number, chunk in enumerate(chunks):
         for name in _KINDS:
-            values = getattr(chunk, name)
-            arrays[f"{name}{number}"] = values.astype(np.min_scalar_type(values.max(initial=0)))
+            array = getattr(chunk, name)
+            arrays[f"{name}{number}"] = array.astype(np.min_scalar_type(array.max(initial=0)))
         text = [side.decode() for side in chunk.text]
         drops = vars(chunk.drops).values()
-        whole = chunk.read, chunk.size, chunk.first_line, chunk.label
-        others.append((*whole, text, *drops, chunk.unknowns))
-    return arrays | {"others": np.frombuffer(json.dumps(others).encode(), np.uint8)}
+        arguments = chunk.read, chunk.size, chunk.first_line, chunk.label
+        fields.append((*arguments, text, *drops, chunk.unknowns))
+    return arrays | {"others": np.frombuffer(json.dumps(fields).encode(), np.uint8)}
 
 
 def _from_arrays(arrays: Arrays) -> Iterator[Encoded]:
-    others = json.loads(arrays["others"].tobytes())
-    for number, (*whole, (src, tgt), counts, examples, unknowns) in enumerate(others):
-        encoded = Encoded(*whole)
+    fields = json.loads(arrays["others"].tobytes())
+    for number, (*arguments, (src, tgt), counts, examples, unknowns) in enumerate(fields):
+        encoded = Encoded(*arguments)
         encoded.text = src.encode(), tgt.encode()
         encoded.unknowns = [UnknownText(*unknown) for unknown in unknowns]
         encoded.drops = Drops(counts, [Defect(*example) for example in examples])

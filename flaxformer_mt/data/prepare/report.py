@@ -1,12 +1,13 @@
 """A report on a store: lengths and dropped pairs as table and SVG picture; batches as text."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 from xml.sax.saxutils import escape
 
 import numpy as np
 
+from flaxformer_mt.data.batch import Batch
 from flaxformer_mt.data.corpus.pairs import ELSEWHERE
 from flaxformer_mt.data.order import Position
 from flaxformer_mt.data.planner import Planner, planned_batches
@@ -26,11 +27,19 @@ _STYLE = (
 
 def describe(manifest: dict[str, Any]) -> str:
     """Pairs read, kept and dropped by each rule, with examples and their lines, and lengths."""
+    lines = [*_drops(manifest["corpora"]), "", _lengths(manifest["lengths"])]
+    if unknown := _unknown_tokens(manifest):
+        lines += ["", unknown]
+    return "\n".join(lines)
+
+
+def _drops(accounts: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """A table of the corpora and their dropped pairs; examples are below their reason."""
     rows: list[list[str]] = []
-    examples: dict[int, list[str]] = {}
-    for account in manifest["corpora"]:
+    examples: dict[int, list[str]] = {}  # by the line of the table, which has a header
+    for account in accounts:
         reasons = account["dropped"].items()
-        # A pair of the other split is not dropped, though its reason stands below.
+        # A pair of the other split is not dropped, though its reason is listed.
         dropped = sum(count for reason, count in reasons if reason not in ELSEWHERE)
         counts = (account["read"], account["kept"], dropped)
         rows.append([account["key"], *(f"{count:,}" for count in counts)])
@@ -44,24 +53,25 @@ def describe(manifest: dict[str, Any]) -> str:
                 for example in account["examples"]
                 if example["reason"] == reason
             ]
-    lines = []
-    for number, line in enumerate(aligned(["corpus", "read", "kept", "dropped"], rows).split("\n")):
-        lines += [line, *examples.get(number, ())]
-    lengths = [
+    table = aligned(["corpus", "read", "kept", "dropped"], rows)
+    for number, line in enumerate(table.split("\n")):
+        yield line
+        yield from examples.get(number, ())
+
+
+def _lengths(lengths: dict[str, Any]) -> str:
+    """A table of the figures of `lengths_of`, by split and side."""
+    rows = [
         [
             f"{split} {side}",
             f"{figures['tokens']:,}",
             f"{figures['mean']:.1f}",
             *(f"{figures[name]:.0f}" for name in ("median", "p95", "p99", "max")),
         ]
-        for split, sides in manifest["lengths"].items()
+        for split, sides in lengths.items()
         for side, figures in sides.items()
     ]
-    header = ["tokens", "total", "mean", "median", "p95", "p99", "max"]
-    lines += ["", aligned(header, lengths)]
-    if unknown := _unknown_tokens(manifest):
-        lines += ["", unknown]
-    return "\n".join(lines)
+    return aligned(["tokens", "total", "mean", "median", "p95", "p99", "max"], rows)
 
 
 def _unknown_tokens(manifest: dict[str, Any]) -> str:
@@ -69,12 +79,12 @@ def _unknown_tokens(manifest: dict[str, Any]) -> str:
     rows = []
     for account in manifest["corpora"]:
         # Early manifests don't count them.
-        for side, found in account.get("unknown", {}).items():
-            if found["unknown"]:
-                share = found["unknown"] / found["tokens"]
-                texts = " ".join(repr(example["text"]) for example in found["examples"])
+        for side, counts in account.get("unknown", {}).items():
+            if counts["unknown"]:
+                share = counts["unknown"] / counts["tokens"]
+                texts = " ".join(repr(example["text"]) for example in counts["examples"])
                 name = f"{account['key']} {side}"
-                rows.append([name, f"{found['unknown']:,}", f"{share:.2%}", texts])
+                rows.append([name, f"{counts['unknown']:,}", f"{share:.2%}", texts])
     if not rows:
         return ""
     return aligned(["unknown tokens", "number", "share", "examples"], rows, left=(0, 3))
@@ -90,24 +100,25 @@ def lengths_of(pairs: TokenPairs) -> dict[str, Any]:
     # 1, 2, 5, 10, 20, ...: the smallest with which the bars suffice, for both sides.
     widths = (first * 10**power for power in range(20) for first in (1, 2, 5))
     width = next(width for width in widths if width * BINS >= longest)
-    found = {}
+    figures = {}
     for side, lengths in (("src", src), ("tgt", tgt)):
-        middle = np.percentile(lengths, (50, 95, 99), weights=counts, method="inverted_cdf")
+        percentiles = np.percentile(lengths, (50, 95, 99), weights=counts, method="inverted_cdf")
         tokens = int((lengths * counts).sum())
         in_bins = np.bincount((lengths - 1) // width, weights=counts)
-        found[side] = {
+        figures[side] = {
             "tokens": tokens,
             "mean": round(tokens / len(pairs), 2),
-            **dict(zip(("median", "p95", "p99"), middle.tolist(), strict=True)),
+            **dict(zip(("median", "p95", "p99"), percentiles.tolist(), strict=True)),
             "max": int(lengths.max()),
             "histogram": {"width": width, "counts": in_bins.astype(np.int64).tolist()},
         }
-    return found
+    return figures
 
 
 def picture(manifest: dict[str, Any]) -> str:
     """The training lengths of both sides as a histogram."""
-    pairs = sum(one["kept"] for one in manifest["corpora"] if one["split"] == "train")
+    train = [account for account in manifest["corpora"] if account["split"] == "train"]
+    pairs = sum(account["kept"] for account in train)
     title = f"{pairs:,} training pairs by length in tokens, end mark included"
     body = [_text(_LEFT, 22, title), *_histograms(manifest["lengths"]["train"], top=40)]
     height = _PLOT + 70
@@ -123,11 +134,13 @@ def _histograms(sides: dict[str, Any], top: int) -> Iterator[str]:
     counts = {side: sides[side]["histogram"]["counts"] for side in ("src", "tgt")}
     bins = max(map(len, counts.values()))
     highest = max(map(max, counts.values()))
-    bottom, across = top + _PLOT, (_WIDTH - _LEFT - 20) / bins
+    bottom = top + _PLOT
+    bar = (_WIDTH - _LEFT - 20) / bins
+
     labels: list[str] = []
-    shown = (("src", "source", "#3b82f6"), ("tgt", "target", "#f97316"))
-    for row, (side, name, colour) in enumerate(shown):
-        steps = (f"V{bottom - _PLOT * count / highest:.1f}h{across:.2f}" for count in counts[side])
+    colours = (("src", "source", "#3b82f6"), ("tgt", "target", "#f97316"))
+    for row, (side, name, colour) in enumerate(colours):
+        steps = (f"V{bottom - _PLOT * count / highest:.1f}h{bar:.2f}" for count in counts[side])
         outline = f"M{_LEFT} {bottom}{''.join(steps)}V{bottom}Z"
         yield f'<path d="{outline}" fill="{colour}" fill-opacity=".35" stroke="{colour}"/>'
         figures = sides[side]
@@ -136,10 +149,12 @@ def _histograms(sides: dict[str, Any], top: int) -> Iterator[str]:
         labels.append(f'<rect x="{x}" y="{y}" width="12" height="12" fill="{colour}"/>')
         labels.append(_text(x + 18, y + 11, f"{name}: {label}"))
     yield from labels
+
+    # The axes.
     yield f'<line x1="{_LEFT}" y1="{bottom}" x2="{_WIDTH - 20}" y2="{bottom}"/>'
     width = sides["src"]["histogram"]["width"]
     for mark in range(0, bins + 1, max(1, round(bins / 8))):
-        yield _text(_LEFT + mark * across, bottom + 18, f"{mark * width:,}", "middle")
+        yield _text(_LEFT + mark * bar, bottom + 18, f"{mark * width:,}", "middle")
     yield _text(_LEFT - 6, top + 10, f"{highest:,}", "end")
     yield _text(_LEFT - 6, bottom, "0", "end")
 
@@ -148,7 +163,7 @@ def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
     return f'<text x="{x:.0f}" y="{y:.0f}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
-BORDER = " ‖ "  # stands between two pairs of one row
+BORDER = " ‖ "  # between two pairs of a row
 
 
 def shapes_table(planner: Planner) -> str:
@@ -172,22 +187,28 @@ def batches_as_text(
 ) -> Iterator[str]:
     """The first rows of the first training batches, one text per batch."""
     planned = planned_batches(planner, Position())
-    for number, item in enumerate(itertools.islice(planned, batches), 1):
-        batch, shape = item.batch(), item.shape
-        fill = batch.src_tokens / batch.src.size, batch.tgt_tokens / batch.tgt_out.size
+    for number, positioned in enumerate(itertools.islice(planned, batches), 1):
+        batch, shape = positioned.batch(), positioned.shape
+        src_fill = batch.src_tokens / batch.src.size
+        tgt_fill = batch.tgt_tokens / batch.tgt_out.size
         lines = [
             f"batch {number}: {shape.rows} rows of {shape.src_length} source and "
             f"{shape.tgt_length} target positions; {batch.sentences} pairs; filled "
-            f"{fill[0]:.1%} and {fill[1]:.1%}"
+            f"{src_fill:.1%} and {tgt_fill:.1%}"
         ]
-        sides = (
-            ("source", vocabularies.src, batch.src, batch.src_segment_ids),
-            ("target", vocabularies.tgt, batch.tgt_out, batch.tgt_segment_ids),
-        )
         for row in range(min(rows, shape.rows)):
-            for name, vocabulary, ids, segments in sides:
-                of_pair = [segments[row] == pair for pair in range(1, segments[row].max() + 1)]
-                texts = vocabulary.decode([ids[row][here].tolist() for here in of_pair])
-                used = int((segments[row] > 0).sum())
-                lines.append(f"  row {row} {name}, {used} of {len(ids[row])}: {BORDER.join(texts)}")
+            lines += _row_as_text(row, batch, vocabularies)
         yield "\n".join(lines)
+
+
+def _row_as_text(row: int, batch: Batch, vocabularies: Vocabularies) -> Iterator[str]:
+    """A line for each side."""
+    sides = (
+        ("source", vocabularies.src, batch.src[row], batch.src_segment_ids[row]),
+        ("target", vocabularies.tgt, batch.tgt_out[row], batch.tgt_segment_ids[row]),
+    )
+    for name, vocabulary, ids, segments in sides:
+        sentences = [ids[segments == pair].tolist() for pair in range(1, segments.max() + 1)]
+        texts = BORDER.join(vocabulary.decode(sentences))
+        filled = int((segments > 0).sum())
+        yield f"  row {row} {name}, {filled} of {len(ids)}: {texts}"

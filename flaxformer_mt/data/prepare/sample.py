@@ -4,14 +4,14 @@ import functools
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
 from flaxformer_mt.config.schema import DataConfig
 from flaxformer_mt.data import vocabulary
-from flaxformer_mt.data.corpus import CorpusError, Drops, Source, open_split, paths
+from flaxformer_mt.data.corpus import CorpusError, Drops, PairSource, open_split, paths
 from flaxformer_mt.data.corpus.encodings import likely_encoding
 from flaxformer_mt.data.corpus.pairs import HELD_OUT, INVALID_UTF8, TRAINED_ON
 from flaxformer_mt.data.corpus.paths import AnyPath
@@ -57,11 +57,11 @@ def _count(split: str, config: DataConfig, most: int | None) -> int:
         if corpus.kind == "synthetic":
             pairs += corpus.size
             continue
-        of_corpus = Drops()
-        number = sum(1 for _ in itertools.islice(_sound_records(source, of_corpus), most))
-        require_decodable(key, source, number + of_corpus.total, of_corpus, config)
+        corpus_drops = Drops()
+        number = sum(1 for _ in itertools.islice(_sound_records(source, corpus_drops), most))
+        require_decodable(key, source, number + corpus_drops.total, corpus_drops, config)
         pairs += number
-        drops.merge(of_corpus)
+        drops.merge(corpus_drops)
     if opened and not pairs:
         raise nothing_left(split, [drops])
     return pairs
@@ -78,8 +78,8 @@ def train_vocabulary(
 ) -> tuple[Vocabularies, int, list[int]]:
     """The vocabulary, the number of its training pairs, and how many records each corpus has.
 
-    It is learned from what the filters keep, and where corpora have weights, by these. `scripts`
-    are those of the languages, for the filter that looks at them.
+    It is learned from pairs that the filters keep, mixed by the corpora's weights, if any.
+    `scripts` are those of the languages, for the filter that looks at them.
     """
     opened = open_split(config, "train")
     sources = [source for _, _, source in opened]
@@ -88,52 +88,66 @@ def train_vocabulary(
     if all(weights):
         shares = [weight / sum(weights) for weight in weights]
         groups = [[source] for source in sources]
-    size = config.vocabulary.sample
-    what = "prepare: reading text for the vocabulary"
+
+    task = "prepare: reading text for the vocabulary"
     share_read = share_of(text_bytes(*sources))
-    with Meter(what, report, unit="pairs", share=share_read, terminal=bar) as meter:
-        sample_sizes = [math.ceil(share * size) for share in shares]
+    with Meter(task, report, unit="pairs", share=share_read, terminal=bar) as meter:
+        sample_sizes = [math.ceil(share * config.vocabulary.sample) for share in shares]
         drawn, counts = _draw(groups, sample_sizes, seed, meter, spread)
+
     # Checked after drawing: checking a large corpus takes minutes.
     sieve = Sieve(config, scripts)
     pools = [sieve.kept(pool) for pool in drawn]
-    without = f", leaving out {sieve.drops.describe()}" if sieve.drops.total else ""
+    left_out = f", leaving out {sieve.drops.describe()}" if sieve.drops.total else ""
     if not any(pools):
-        sieve = Sieve(config, scripts)
-        shares, pools = [1.0], [sample(sieve.kept_of(sources), size, seed)]
-        if not pools[0]:
-            raise nothing_left("train", [sieve.drops])
+        shares, pools = [1.0], [_sieved_sample(sources, config, scripts, seed)]
+    report(f"prepare: training the vocabulary on {sum(map(len, pools)):,} pairs{left_out}")
+    vocabularies, pairs = _train(pools, shares, config, report)
+    return vocabularies, pairs, counts
 
-    number = sum(map(len, pools))
-    report(f"prepare: training the vocabulary on {number:,} pairs{without}")
+
+def _sieved_sample(
+    sources: Sequence[PairSource], config: DataConfig, scripts: tuple[str, str], seed: int
+) -> list[Record]:
+    """A sample of all pairs that the filters keep. Raises PrepareError if there are none."""
+    sieve = Sieve(config, scripts)
+    drawn = sample(sieve.kept_of(sources), config.vocabulary.sample, seed)
+    if not drawn:
+        raise nothing_left("train", [sieve.drops])
+    return drawn
+
+
+def _train(
+    pools: list[list[Record]], shares: Sequence[float], config: DataConfig, report: Report
+) -> tuple[Vocabularies, int]:
+    """The vocabulary of the pools, without pairs that its tokens drop, and the number of pairs."""
     train = functools.partial(_trained, shares=shares, config=config)
-    left, vocabularies = without_uneven(pools, train(pools), config, train)
-    if dropped := number - sum(map(len, left)):
+    even_pools, vocabularies = without_uneven(pools, train(pools), config, train)
+    pairs = sum(map(len, even_pools))
+    if dropped := sum(map(len, pools)) - pairs:
         report(f"prepare: trained it again, without {dropped:,} pairs that filters drop by length")
     for line in resized(vocabularies, config.vocabulary):
         report(f"prepare: {line}")
     report(f"prepare: the vocabulary has {sizes(vocabularies)}")
-    return vocabularies, sum(map(len, left)), counts
+    return vocabularies, pairs
 
 
 def _draw(
-    groups: Sequence[Sequence[Source]],
+    groups: Sequence[Sequence[PairSource]],
     sample_sizes: Sequence[int],
     seed: int,
     meter: Meter,
     spread: Spread | None,
 ) -> tuple[list[list[Any]], list[int]]:
     """A sample of each group of corpora, and how many records each corpus has."""
-    sources = [source for group in groups for source in group]
-    places = {id(source): number for number, source in enumerate(sources)}
-    counts = [0] * len(sources)
+    counts: Counter[int] = Counter()  # by the sources' ids
     drawn: list[list[Any]] = []
     for group, size in zip(groups, sample_sizes, strict=True):
-        drawn.append(sample(_records(group, places, counts, meter, spread), size, seed))
+        drawn.append(sample(_records(group, counts, meter, spread), size, seed))
     if spread:
         for records, group in zip(drawn, groups, strict=True):
             _read(records, group, spread)
-    return drawn, counts
+    return drawn, [counts[id(source)] for group in groups for source in group]
 
 
 def _trained(
@@ -168,31 +182,33 @@ def sizes(vocabularies: Vocabularies) -> str:
 
 
 def nothing_left(split: str, drops: Sequence[Drops]) -> PrepareError:
-    whole = Drops(sum((Counter(one.counts) for one in drops), Counter()))
-    if not whole.total:
+    """The error for a split of which filters leave no pair; `drops` are its corpora's."""
+    total = Drops(sum((Counter(of_corpus.counts) for of_corpus in drops), Counter()))
+    if not total.total:
         return PrepareError(f"data.{split}: the corpus is empty")
-    pairs = f"{whole.total:,} pairs"
-    if whole.counts.keys() == {TRAINED_ON}:
+    pairs = f"{total.total:,} pairs"
+    if total.counts.keys() == {TRAINED_ON}:
         return PrepareError(
             f"data.valid_fraction holds out none of the {pairs}: raise it, or set data.valid to "
             "text of its own"
         )
-    if whole.counts.keys() == {HELD_OUT}:
+    if total.counts.keys() == {HELD_OUT}:
         return PrepareError(
             f"data.valid_fraction holds out all {pairs}: lower it; pairs with the same source "
             "stay together"
         )
-    first = next(example for one in drops for example in one.examples)
-    dropped = f"all {pairs} were dropped: {whole.describe()}"
-    return PrepareError(f"data.{split}: {dropped}; the first: {first}")
+    first = next(example for of_corpus in drops for example in of_corpus.examples)
+    return PrepareError(
+        f"data.{split}: all {pairs} were dropped: {total.describe()}; the first: {first}"
+    )
 
 
 def require_decodable(
-    key: str, source: Source, read: int, drops: Drops, config: DataConfig
+    key: str, source: PairSource, read: int, drops: Drops, config: DataConfig
 ) -> None:
     """Raises PrepareError if more than a fifth of a corpus's lines isn't UTF-8 text.
 
-    Such text has another encoding, and what is left of it lacks every line with an accent.
+    Such text has another encoding, and its other lines are those without accents.
     """
     number = drops.counts.get(INVALID_UTF8, 0)
     if number <= MOST_UNDECODABLE * read:
@@ -200,81 +216,83 @@ def require_decodable(
     first = next(example for example in drops.examples if example.reason == INVALID_UTF8)
     language = config.src_lang if first.file == source.file_of("src") else config.tgt_lang
     encoding = likely_encoding(_undecodable(source), script_of(language) or "")
-    looks = f"it looks like {encoding}" if encoding else "it has another encoding"
     raise PrepareError(
         f"{key}: {number:,} of {read:,} lines aren't UTF-8, first {first.file}:{first.line} "
-        f"({first.detail}): {looks}; convert the file: "
-        f"iconv -f {encoding or 'ENCODING'} -t UTF-8 {first.file} > NEW"
+        f"({first.detail}): it {f'looks like {encoding}' if encoding else 'has another encoding'}; "
+        f"convert the file: iconv -f {encoding or 'ENCODING'} -t UTF-8 {first.file} > NEW"
     )
 
 
-def _undecodable(source: Source) -> list[bytes]:
+def _undecodable(source: PairSource) -> list[bytes]:
     """The first texts that aren't UTF-8."""
-    found = list[bytes]()
+    undecodable = list[bytes]()
     for columns in source.records():
         for text in columns if len(columns) == 2 else ():
             try:
                 text.decode()
             except UnicodeDecodeError:
-                found.append(text)
-        if len(found) >= _LOOKED_AT:
+                undecodable.append(text)
+        if len(undecodable) >= _LOOKED_AT:
             break
-    return found
+    return undecodable
 
 
-def text_bytes(*sources: Source) -> int | None:
+def text_bytes(*sources: PairSource) -> int | None:
     """Bytes of the corpora's lines for progress, estimated if compressed; None if unknown."""
     # Files of other kinds hold more than is read, or other bytes.
     if not all(source.files and source.texts in (tuple, tab_separated) for source in sources):
         return None
-    found = [_text_bytes(path) for source in sources for path in source.files.values()]
-    return None if None in found else sum(size or 0 for size in found)
+    by_file = [_text_bytes(path) for source in sources for path in source.files.values()]
+    return None if None in by_file else sum(size or 0 for size in by_file)
 
 
 def share_of(total: int | None) -> Callable[[int], float | None]:
+    """The share of a total, if it is known, that a size is, for a `Meter`."""
     return lambda size: size / total if total else None
 
 
 def _text_bytes(path: AnyPath) -> int | None:
+    """A file's bytes without compression, estimated by its head."""
     size, _ = paths.stamp(path)
     try:
         with paths.reaching(path), open_text(path) as (text, file):
-            given, read = len(text.read(_HEAD)), file.tell()
+            head = len(text.read(_HEAD))
+            packed_head = file.tell()
     except Exception as error:
         if isinstance(error, CorpusError) or damage(path, error, after=0):
             return size  # whoever reads it reports the error
         raise
     if text is file:
         return size
-    return None if read == size and given == _HEAD else size * given // max(1, read)
+    if packed_head == size and head == _HEAD:
+        return None  # the buffer has read all of the file, which may hold any number of bytes
+    return size * head // max(1, packed_head)
 
 
 def _records(
-    sources: Sequence[Source],
-    places: Mapping[int, int],
-    counts: list[int],
-    meter: Meter,
-    spread: Spread | None,
-) -> Iterator[tuple[Source, tuple[bytes, ...] | int]]:
+    sources: Sequence[PairSource], counts: Counter[int], meter: Meter, spread: Spread | None
+) -> Iterator[tuple[PairSource, tuple[bytes, ...] | int]]:
+    """Records with their corpus, counted in `counts`; of seekable ones the numbers alone."""
     for source in sources:
-        number = places[id(source)]
-        if spread and (known := spread.size(source)) is not None:
-            counts[number] = known
-            yield from zip(itertools.repeat(source), range(known))
+        size = spread.size(source) if spread else None
+        if size is not None:
+            counts[id(source)] = size
+            yield from zip(itertools.repeat(source), range(size))
             continue
         records = source.records()
         while chunk := list(itertools.islice(records, _AT_A_TIME)):
-            counts[number] += len(chunk)
+            counts[id(source)] += len(chunk)
             meter.advance(lines=len(chunk), size=record_bytes(chunk))
             yield from zip(itertools.repeat(source), chunk)
 
 
-def _read(drawn: list[Any], sources: Sequence[Source], spread: Spread) -> None:
+def _read(drawn: list[Any], sources: Sequence[PairSource], spread: Spread) -> None:
+    """Puts the records in place of the numbers that were drawn of seekable corpora."""
     for source in sources:
         places = [
             place
-            for place, (of, what) in enumerate(drawn)
-            if of is source and isinstance(what, int)
+            for place, (drawn_source, record) in enumerate(drawn)
+            if drawn_source is source and isinstance(record, int)
         ]
         places.sort(key=lambda place: drawn[place][1])
         records = spread.records(source, [drawn[place][1] for place in places])
@@ -282,7 +300,7 @@ def _read(drawn: list[Any], sources: Sequence[Source], spread: Spread) -> None:
             drawn[place] = source, record
 
 
-def _sound_records(source: Source, drops: Drops) -> Iterator[tuple[bytes, ...]]:
+def _sound_records(source: PairSource, drops: Drops) -> Iterator[tuple[bytes, ...]]:
     for line, columns in enumerate(source.records(), 1):
         if defect := source.check(columns, line):
             drops.add(defect)

@@ -1,4 +1,4 @@
-"""What of a sample the filters keep, so that no vocabulary is learned from what they drop."""
+"""Applies the filters to a sample, so that no vocabulary is learned from pairs that they drop."""
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -7,12 +7,12 @@ import numpy as np
 from jaxtyping import Bool
 
 from flaxformer_mt.config.schema import DataConfig, VocabularyConfig
-from flaxformer_mt.data.corpus import Drops, Source
+from flaxformer_mt.data.corpus import Drops, PairSource
 from flaxformer_mt.data.prepare import filters
 from flaxformer_mt.data.prepare.encode import CHUNK, Chunk, Range, sides, sift
 from flaxformer_mt.data.vocabulary import Vocabularies
 
-Record = tuple[Source, tuple[bytes, ...]]
+Record = tuple[PairSource, tuple[bytes, ...]]
 # Pairs that filters drop by their tokens matter from this share of the text on.
 _MATTERS = 0.01
 
@@ -24,26 +24,28 @@ class Sieve:
     """
 
     def __init__(self, config: DataConfig, scripts: tuple[str, str]) -> None:
-        self._filter, self._scripts = config.filter, scripts
-        self._seen, self._seen_near = filters.Seen(), filters.SeenNear()
+        self._filter = config.filter
+        self._scripts = scripts
+        self._seen = filters.Seen()
+        self._seen_near = filters.SeenNear()
         self.drops = Drops()
 
     def kept(self, drawn: Sequence[Record]) -> list[Record]:
         """The records that are left, in the same order; the first of duplicates by corpora."""
         mask = np.zeros(len(drawn), bool)
-        of_source: dict[int, list[int]] = {}
+        places_by_source: dict[int, list[int]] = {}
         for place, (source, _) in enumerate(drawn):
-            of_source.setdefault(id(source), []).append(place)
-        for places in of_source.values():
-            source, _ = drawn[places[0]]
-            for first in range(0, len(places), CHUNK):
-                part = np.array(places[first : first + CHUNK])
-                records = [drawn[place][1] for place in part]
+            places_by_source.setdefault(id(source), []).append(place)
+        for source_places in places_by_source.values():
+            source, _ = drawn[source_places[0]]
+            for first in range(0, len(source_places), CHUNK):
+                places = np.array(source_places[first : first + CHUNK])
+                records = [drawn[place][1] for place in places]
                 # Lines have lost their numbers: these say only how many were dropped.
-                mask[part] = self._mask(Chunk("train", source, 0, records))
+                mask[places] = self._mask(Chunk("train", source, 0, records))
         return [record for record, is_kept in zip(drawn, mask, strict=True) if is_kept]
 
-    def kept_of(self, sources: Iterable[Source]) -> Iterator[Record]:
+    def kept_of(self, sources: Iterable[PairSource]) -> Iterator[Record]:
         """All records of corpora that are left, streaming. Raises CorpusError."""
         for source in sources:
             for chunk in Range("train", source).chunks():
@@ -51,6 +53,7 @@ class Sieve:
                     yield source, record
 
     def _mask(self, chunk: Chunk) -> Bool[np.ndarray, " records"]:
+        """Which of the chunk's records are left."""
         sifted = sift(chunk, self._filter, self._scripts)
         if self._filter.duplicates:
             new = self._seen.add(filters.hashes(zip(*sides(chunk, sifted), strict=True)))
@@ -59,10 +62,11 @@ class Sieve:
             pairs = zip(*sides(chunk, sifted), strict=True)
             new = self._seen_near.add(filters.band_hashes(pairs, threshold))
             sifted.drop(sifted.kept()[~new], filters.NEAR_DUPLICATE, "a similar pair came before")
-        most = self._filter.max_length - 1  # the end mark is a token too
+
+        most_words = self._filter.max_length - 1  # the end mark is a token too
         pairs = zip(*sides(chunk, sifted), strict=True)
-        too_long = [max(_words(src), _words(tgt)) > most for src, tgt in pairs]
-        detail = f"more than {most} words"
+        too_long = [max(_words(src), _words(tgt)) > most_words for src, tgt in pairs]
+        detail = f"more than {most_words} words"
         sifted.drop(sifted.kept()[np.array(too_long, bool)], filters.TOO_LONG, detail)
         self.drops.merge(sifted.drops)
         return sifted.mask
@@ -78,20 +82,20 @@ def without_uneven(
     config: DataConfig,
     train: Callable[[list[list[Record]]], Vocabularies],
 ) -> tuple[list[list[Record]], Vocabularies]:
-    """The pools without pairs that filters drop by their tokens, and what `train` makes of them.
+    """The pools without pairs that filters drop by their tokens, and the vocabulary of these pools.
 
-    A vocabulary decides which these are, so it was learned from them. It is learned again if they
-    are more than `_MATTERS` of the text or alone have some characters, unless one of them would
-    come back: unknown to the new vocabulary, a long word is one token.
+    Only a vocabulary tells which these are, so it was learned from them. `train` learns it again if
+    they are more than `_MATTERS` of the text or have characters that no other pair has, unless the
+    new vocabulary would keep one of them: an unknown long word is one token.
     """
     masks = [_fits(pool, vocabularies, config) for pool in pools]
-    sorted_out = [*zip(pools, masks, strict=True)]
-    left = [[*itertools.compress(pool, mask)] for pool, mask in sorted_out]
-    dropped = [[*itertools.compress(pool, ~mask)] for pool, mask in sorted_out]
+    pools_and_masks = [*zip(pools, masks, strict=True)]
+    left = [[*itertools.compress(pool, mask)] for pool, mask in pools_and_masks]
+    dropped = [[*itertools.compress(pool, ~mask)] for pool, mask in pools_and_masks]
     if not any(dropped) or not any(left):
         return pools, vocabularies
-    bulk = _size(dropped) > _MATTERS * (_size(left) + _size(dropped))
-    if not bulk and _characters(dropped) <= _characters(left):
+    are_many = _size(dropped) > _MATTERS * (_size(left) + _size(dropped))
+    if not are_many and _characters(dropped) <= _characters(left):
         return pools, vocabularies
     again = train(left)
     if any(_fits(pool, again, config).any() for pool in dropped):
@@ -102,6 +106,7 @@ def without_uneven(
 def _fits(
     pool: Sequence[Record], vocabularies: Vocabularies, config: DataConfig
 ) -> Bool[np.ndarray, " records"]:
+    """Which pairs the filters by tokens keep."""
     masks = [np.ones(0, bool)]
     for first in range(0, len(pool), CHUNK):
         pairs = [record for _, record in pool[first : first + CHUNK]]
@@ -115,10 +120,10 @@ def _fits(
 
 
 def _characters(pools: Iterable[Iterable[Record]]) -> set[str]:
-    found = set[str]()
+    characters = set[str]()
     for _, (src, tgt) in itertools.chain.from_iterable(pools):
-        found.update(src.decode(), tgt.decode())
-    return found
+        characters.update(src.decode(), tgt.decode())
+    return characters
 
 
 def _size(pools: Iterable[Iterable[Record]]) -> int:
@@ -133,8 +138,9 @@ def mix(pools: Sequence[Sequence[Record]], shares: Sequence[float], size: int) -
     """
     if len(pools) == 1:
         return [*pools[0]]
-    wanted = max(len(pool) / share for pool, share in zip(pools, shares, strict=True))
-    total = min(size, wanted)
+    # With so many, no pool's record is left out.
+    complete = max(len(pool) / share for pool, share in zip(pools, shares, strict=True))
+    total = min(size, complete)
     mixed = list[Record]()
     for pool, share in zip(pools, shares, strict=True):
         number = max(1, round(share * total))

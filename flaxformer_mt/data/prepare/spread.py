@@ -1,8 +1,8 @@
 """Corpora read and encoded by the machines of a Ray cluster, with the bytes of one machine.
 
 Lines of plain text are read where they are encoded: tasks first count those of every megabyte, so
-that any machine finds its own. What must be read from its start, such as compressed text, is read
-here and sent. Results are merged here, in order.
+that any machine finds its own. Text that must be read from its start, such as compressed text, is
+read here and sent. Results are merged here, in order.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ import functools
 import itertools
 import operator
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -21,10 +21,17 @@ from jaxtyping import Int64
 
 from flaxformer_mt.cluster import Begin, ClusterError, Workers
 from flaxformer_mt.config.schema import DataConfig
-from flaxformer_mt.data.corpus import Place, Source, is_seekable, open_split, paths, require_equal
+from flaxformer_mt.data.corpus import (
+    LinePlace,
+    PairSource,
+    is_seekable,
+    open_split,
+    paths,
+    require_equal,
+)
 from flaxformer_mt.data.corpus.paths import AnyPath
 from flaxformer_mt.data.corpus.text_files import BLOCK, count_line_ends, require_stamp
-from flaxformer_mt.data.prepare.encode import CHUNK, Encoded, Range, Settings, encode_part
+from flaxformer_mt.data.prepare.encode import CHUNK, Encoded, EncodingSettings, Range, encode_part
 from flaxformer_mt.data.prepare.manifest import sha256_of
 from flaxformer_mt.data.prepare.parts import Parts
 from flaxformer_mt.versions import git_commit, package_versions
@@ -44,52 +51,60 @@ class _Surveyed:
     lines: int
     line_ends: Int64[np.ndarray, " blocks"]
 
-    def place(self, first: int) -> Place:
+    @classmethod
+    def of(
+        cls, stamp: tuple[int, int], sha256: str, counted: Sequence[tuple[list[int], bool]]
+    ) -> "_Surveyed":
+        """`counted` are the results of `count_line_ends` for all of the file, in order."""
+        counts = itertools.chain.from_iterable(counts for counts, _ in counted)
+        ends = np.cumsum([0, *counts])
+        has_unended_line = bool(counted) and not counted[-1][1]
+        return cls(stamp, sha256, int(ends[-1]) + has_unended_line, ends)
+
+    def place(self, first: int) -> LinePlace:
         block = max(0, int(np.searchsorted(self.line_ends, first)) - 1)
-        return Place(first, int(self.line_ends[block]), block * BLOCK, self.stamp)
+        return LinePlace(first, int(self.line_ends[block]), block * BLOCK, self.stamp)
 
 
 class Spread:
-    """A cluster's workers, and where the lines of seekable corpora stand."""
+    """A cluster's workers, and the places of the lines of seekable corpora."""
 
-    def __init__(self, workers: Workers, sources: Iterable[Source], config: DataConfig) -> None:
+    def __init__(self, workers: Workers, sources: Iterable[PairSource], config: DataConfig) -> None:
         """Raises ClusterError for machines that may encode otherwise; CorpusError."""
-        self._workers, self._versions = workers, _versions(config)
+        self._workers = workers
+        self._versions = _versions(config)
         self._parts: Parts | None = None
-        for name, here in self._versions.items():
-            if (there := workers.told[name]) != here:
-                raise ClusterError(f"the cluster has {name} {there}, but here is {here}")
+        for name, version in self._versions.items():
+            cluster_version = workers.told[name]
+            if cluster_version != version:
+                raise ClusterError(
+                    f"the cluster has {name} {cluster_version}, but here is {version}"
+                )
+
         seekable = [source for source in sources if is_seekable(source)]
         files = {str(path): path for source in seekable for path in source.files.values()}
+        self._files = self._surveyed(files)
+
+    def _surveyed(self, files: Mapping[str, AnyPath]) -> dict[str, _Surveyed]:
+        """Digests and line counts of plain files, by their names. Raises CorpusError."""
         stamps = {name: paths.stamp(path) for name, path in files.items()}
-        parts = {name: range(0, size, _COUNTED) for name, (size, _) in stamps.items()}
-        done = self._done(
-            task
-            for name, path in files.items()
-            for task in (
-                functools.partial(_digest, path, stamps[name]),
-                *(
-                    functools.partial(count_line_ends, path, stamps[name], part, part + _COUNTED)
-                    for part in parts[name]
-                ),
-            )
-        )
-        self._files = dict[str, _Surveyed]()
+        tasks = (task for name, path in files.items() for task in _survey_tasks(path, stamps[name]))
+        done = self._done(tasks)
+        surveyed = {}
         for name, stamp in stamps.items():
-            digest = next(done)
-            counted = list(itertools.islice(done, len(parts[name])))
-            ends = np.cumsum([0, *itertools.chain.from_iterable(part for part, _ in counted)])
-            unended = bool(counted) and not counted[-1][1]
-            self._files[name] = _Surveyed(stamp, digest, int(ends[-1]) + unended, ends)
+            sha256 = next(done)
+            counted = list(itertools.islice(done, len(_counted_starts(stamp))))
+            surveyed[name] = _Surveyed.of(stamp, sha256, counted)
+        return surveyed
 
     def described(self) -> list[dict[str, Any]]:
-        """The files, as `describe_inputs` takes what is known."""
+        """The files, in the form of the `known` ones of `describe_inputs`."""
         return [
             {"path": name, "size": file.stamp[0], "mtime_ns": file.stamp[1], "sha256": file.sha256}
             for name, file in self._files.items()
         ]
 
-    def size(self, source: Source) -> int | None:
+    def size(self, source: PairSource) -> int | None:
         """How many records a seekable corpus has. Raises CorpusError if its sides differ."""
         if not is_seekable(source):
             return None
@@ -97,12 +112,12 @@ class Spread:
         require_equal(source.files.values(), counts)
         return counts[0]
 
-    def records(self, source: Source, numbers: Sequence[int]) -> Iterator[tuple[bytes, ...]]:
+    def records(self, source: PairSource, numbers: Sequence[int]) -> Iterator[tuple[bytes, ...]]:
         """These records of a seekable corpus, whose numbers are in order."""
         spans = itertools.groupby(numbers, lambda number: number // SPAN)
         tasks = (
-            functools.partial(_picked, self._range("", source, span * SPAN), list(wanted))
-            for span, wanted in spans
+            functools.partial(_picked, self._range("", source, span * SPAN), list(of_span))
+            for span, of_span in spans
         )
         return itertools.chain.from_iterable(self._done(tasks))
 
@@ -111,32 +126,34 @@ class Spread:
         self._parts = Parts(folder, [made_from, self._versions, git_commit()])
         return self._parts
 
-    def encoder(self, settings: Settings) -> Callable[[str, Source], Iterator[Encoded]]:
-        """What became of each chunk of a corpus, in order, as `encode_chunk` has it."""
+    def encoder(self, settings: EncodingSettings) -> Callable[[str, PairSource], Iterator[Encoded]]:
+        """Encodes a split's corpus, chunk by chunk in order, as `encode_chunk` does."""
         encode = functools.partial(encode_part, settings=settings)
         self._workers.start(functools.partial(_begun, encode, settings.data))
         numbers = itertools.count()
 
-        def encoded(split: str, source: Source) -> Iterator[Encoded]:
+        def encoded(split: str, source: PairSource) -> Iterator[Encoded]:
             number = next(numbers)
-            if (size := self.size(source)) is None:
+            size = self.size(source)
+            if size is None:
                 return itertools.chain.from_iterable(self._done(Range(split, source).chunks()))
             ranges = (self._range(split, source, first) for first in range(0, size, SPAN))
             if not self._parts:
                 return itertools.chain.from_iterable(self._done(ranges))
             work = functools.partial(self._workers.map, ahead=_AHEAD)
-            decided = (settings.vocabularies.digest, number)
-            return itertools.chain.from_iterable(self._parts.encoded(decided, ranges, work))
+            corpus = (settings.vocabularies.digest, number)
+            return itertools.chain.from_iterable(self._parts.encoded(corpus, ranges, work))
 
         return encoded
 
-    def _range(self, split: str, source: Source, first: int) -> Range:
+    def _range(self, split: str, source: PairSource, first: int) -> Range:
         files = {name: self._files[str(path)] for name, path in source.files.items()}
         places = {name: file.place(first) for name, file in files.items()}
         return Range(split, source, first, first + SPAN, places)
 
-    def _done(self, items: Iterable[Any]) -> Iterator[Any]:
-        return (result for _, result in self._workers.map(items, ahead=_AHEAD))
+    def _done(self, tasks: Iterable[Any]) -> Iterator[Any]:
+        """The workers' result of each task, in order."""
+        return (returned for _, returned in self._workers.map(tasks, ahead=_AHEAD))
 
 
 @contextlib.contextmanager
@@ -157,11 +174,23 @@ def _begun(
 
 
 def _versions(config: DataConfig) -> dict[str, Any]:
-    """What decides how text is encoded, besides the settings."""
-    found = package_versions()
+    """The versions that decide how text is encoded, besides the settings."""
+    installed = package_versions()
     hashing = ("rensa",) if config.filter.near_duplicates else ()
-    versions = {name: found.get(name) for name in ("flaxformer-mt", "sentencepiece", *hashing)}
+    versions = {name: installed.get(name) for name in ("flaxformer-mt", "sentencepiece", *hashing)}
     return versions | {"regex": regex.__version__, "Unicode": unicodedata.unidata_version}
+
+
+def _survey_tasks(path: AnyPath, stamp: tuple[int, int]) -> Iterator[Callable[[], Any]]:
+    """Digests a plain file, then counts the line ends of each `_COUNTED` bytes."""
+    yield functools.partial(_digest, path, stamp)
+    for start in _counted_starts(stamp):
+        yield functools.partial(count_line_ends, path, stamp, start, start + _COUNTED)
+
+
+def _counted_starts(stamp: tuple[int, int]) -> range:
+    size, _ = stamp
+    return range(0, size, _COUNTED)
 
 
 def _digest(path: Any, stamp: tuple[int, int]) -> str:
@@ -170,5 +199,6 @@ def _digest(path: Any, stamp: tuple[int, int]) -> str:
 
 
 def _picked(part: Range, numbers: Sequence[int]) -> list[tuple[bytes, ...]]:
-    wanted = {number - part.first for number in numbers}
-    return [record for number, record in enumerate(part.records()) if number in wanted]
+    """The records with these numbers, which lie in the part."""
+    picked = {number - part.first for number in numbers}
+    return [record for number, record in enumerate(part.records()) if number in picked]

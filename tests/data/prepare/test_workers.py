@@ -25,7 +25,7 @@ from flaxformer_mt.data.corpus import CorpusError, open_source, text_files
 from flaxformer_mt.data.corpus.text_files import require_stamp
 from flaxformer_mt.data.prepare import encode, encode_corpora, make, sample, spread
 from flaxformer_mt.data.prepare.encode import Chunk, encode_chunk
-from flaxformer_mt.data.prepare.encode_corpora import WorkerDied, Workers
+from flaxformer_mt.data.prepare.encode_corpora import EncodingWorkers, WorkerDied
 from flaxformer_mt.data.prepare.manifest import read_manifest
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.rundir.paths import as_path
@@ -52,7 +52,7 @@ def test_any_number_of_workers_and_any_parts_give_the_same(tmp_path, monkeypatch
     config = two_corpora(tmp_path / "text", 600)
     prepare(config, directory=tmp_path / "0", workers=0)
     vocabularies = Vocabularies.load(tmp_path / "0" / "vocabulary")
-    made = encode.Settings(vocabularies, config, ("Latn", "Latn"))
+    made = encode.EncodingSettings(vocabularies, config, ("Latn", "Latn"))
     source = open_source(config.train[0], config.folder)
 
     def encoded(*ranges):
@@ -275,7 +275,7 @@ def test_results_come_in_order_reading_is_not_far_ahead_and_death_is_reported(
     Path(script.__file__).write_text("raise SystemExit('run again')")
     monkeypatch.setitem(sys.modules, "__main__", script)
     read = itertools.count()
-    with Workers(slow, 2) as processes:
+    with EncodingWorkers(slow, 2) as processes:
         results = processes.encode(chunk for chunk in chunks(50) if next(read) >= 0)
         assert next(results) == 1
         assert next(read) <= encode_corpora.SHORT + 2 * 3
