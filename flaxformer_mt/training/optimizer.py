@@ -50,8 +50,10 @@ def trainable(params: Params, freeze: tuple[str, ...]) -> Params:
     names = [path_name(path) for path, _ in jax.tree.leaves_with_path(params, _is_box)]
     for pattern in freeze:
         if not any(fnmatch.fnmatchcase(name, pattern) for name in names):
-            there = f"parameters: {', '.join(names)}"
-            raise FreezeError(f"'training.freeze': no parameter matches '{pattern}'; {there}")
+            raise FreezeError(
+                f"'training.freeze': no parameter matches '{pattern}'; parameters: "
+                f"{', '.join(names)}"
+            )
 
     def label(path: tuple[Any, ...], _: Any) -> str:
         frozen = any(fnmatch.fnmatchcase(path_name(path), pattern) for pattern in freeze)
