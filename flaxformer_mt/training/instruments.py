@@ -208,11 +208,15 @@ class ProfileError(UserError):
 
 def check_steps(first: int, last: int, *, start: int, total: int) -> None:
     """Raises ProfileError unless all these steps are after `start` and at most `total`."""
-    problem = f"training ends at step {total:,} (training.steps)" if last > total else ""
     if first <= start:
-        problem = f"this run resumes after step {start:,}"
-    if problem:
-        raise ProfileError(f"steps {first:,} to {last:,} cannot be traced: {problem}")
+        raise ProfileError(
+            f"steps {first:,} to {last:,} cannot be traced: this run resumes after step {start:,}"
+        )
+    if last > total:
+        raise ProfileError(
+            f"steps {first:,} to {last:,} cannot be traced: training ends at step {total:,} "
+            "(training.steps)"
+        )
 
 
 class Profiler:

@@ -24,7 +24,17 @@ from flaxformer_mt.training.step import with_params
 from flaxformer_mt.training.telemetry import MetricsWindow, Telemetry
 from flaxformer_mt.training.validation import Evaluator
 
-_MEASURED = 30  # steps until their time says what training will take
+_MEASURED = 30  # steps after which their time predicts that of all training
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Dispatched:
+    """A step that the devices may still compute."""
+
+    metrics: Any
+    batch: Position
+    positions: int  # the batch's, source and target, of all processes, padding included
+    stop: Any  # the answer of `StopRequest.ask`
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
@@ -70,9 +80,7 @@ class Training:
         self.config, self.settings = self.program.config, self.program.config.training
         self.skipped: list[Position] = []  # batches skipped since the last update
         self.reading = contextlib.ExitStack()
-        # The dispatched step: its metrics, its batch, that batch's positions (source and target, of
-        # all processes, padding included), and what `stop.ask` returned.
-        self.pending: tuple[Any, Any, int, Any] | None = None
+        self.pending: _Dispatched | None = None
         self.measured = 0  # steps of this start
         self.due = Due()
 
@@ -99,8 +107,8 @@ class Training:
         return outcome
 
     def after_step(self) -> Status | None:
-        """Does what is due after a step. Returns how training ends, if it does."""
-        # Read before the step is settled: a stop heard of there is for the next step.
+        """Does the work due after a step. Returns how training ends, if it does."""
+        # Read before the step is settled: a stop heard there takes effect after the next step.
         stopping = self.stop.reason
         self.due = due_after(self.step, self.settings, waiting=self.due)
         self.settle_if_needed(stopping)
@@ -173,7 +181,7 @@ class Training:
         with self.clock("data"):
             batch, position = next(self.batches)
             # A wait that ends while the devices still compute costs nothing.
-            if self.pending is not None and not self.pending[0]["loss"].is_ready():
+            if self.pending is not None and not self.pending.metrics["loss"].is_ready():
                 self.clock.kind = "steps"
         self.window.waited(self.batches.seconds_waited - waited_before)
 
@@ -186,9 +194,14 @@ class Training:
 
         stop = self.stop.ask()
         self.settle()
-        positions = self.program.share.of_whole(batch.src.size + batch.tgt_in.size)
-        self.pending = metrics, self.batches.delivered, positions, stop
+        self.pending = _Dispatched(
+            metrics=metrics,
+            batch=self.batches.delivered,
+            positions=self.program.share.of_whole(batch.src.size + batch.tgt_in.size),
+            stop=stop,
+        )
         self.step += 1
+
         now = time.perf_counter()
         seconds = self.progress.seconds + now - self.mark
         self.mark = now
@@ -198,12 +211,12 @@ class Training:
         """Waits for the dispatched step's metrics and adds them to the window."""
         if self.pending is None:
             return
-        dispatched_metrics, batch, positions, dispatched_stop = self.pending
+        dispatched = self.pending
         self.pending = None
         with self.clock("steps"):
-            metrics, stop = jax.device_get((dispatched_metrics, dispatched_stop))
+            metrics, stop = jax.device_get((dispatched.metrics, dispatched.stop))
         self.stop.hear(stop)
-        self.window.add(metrics, positions=positions)
+        self.window.add(metrics, positions=dispatched.positions)
         self.telemetry.step(self.window.perplexity)
         self.measured += 1
         if self.measured == 1:
@@ -211,7 +224,7 @@ class Training:
         if self.measured == _MEASURED:
             self.telemetry.cost(self.window.sums, self.settings.steps - self.step)
         if metrics["bad_run"]:
-            self.skipped.append(batch)
+            self.skipped.append(dispatched.batch)
         else:
             self.skipped.clear()
 

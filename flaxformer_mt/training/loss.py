@@ -72,7 +72,7 @@ def smoothed_cross_entropy(
 
 @dataclasses.dataclass(frozen=True)
 class LossForm:
-    """What is static in a loss; see `smoothed_cross_entropy`."""
+    """The static settings of a loss; see `smoothed_cross_entropy`."""
 
     smoothing: float
     chunk: int

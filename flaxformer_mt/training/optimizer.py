@@ -67,7 +67,7 @@ def trainable(params: Params, freeze: tuple[str, ...]) -> Params:
 
 def without_frozen_gradients(params: Params, freeze: tuple[str, ...]) -> Params:
     """The same parameters; frozen ones get a zero gradient at no cost, so norm, clipping and the
-    check for finiteness cover only what trains."""
+    check for finiteness cover only trained parameters."""
     if not freeze:
         return params
     return jax.tree.map(
@@ -80,7 +80,7 @@ def without_frozen_gradients(params: Params, freeze: tuple[str, ...]) -> Params:
 def make_optimizer(
     config: OptimizerConfig, schedule: optax.Schedule, freeze: tuple[str, ...] = ()
 ) -> optax.GradientTransformation:
-    """Adam (.9, .98, 1e-9) under `schedule`, clipping and decay; none of it for what is frozen."""
+    """Adam (.9, .98, 1e-9) under `schedule`, clipping and decay; none for frozen parameters."""
     steps: list[optax.GradientTransformation] = []
     if config.clip_norm:
         steps.append(optax.clip_by_global_norm(config.clip_norm))

@@ -45,7 +45,7 @@ from flaxformer_mt.training.step import (
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """What `train` calls, made by `build`. All functions run on `mesh`.
+    """The functions that `train` calls, made by `build`. All run on `mesh`.
 
     Batches are host arrays with the rows of `share`: all rows, unless the mesh spans several
     processes.
@@ -75,14 +75,14 @@ class Program:
         """
         steps = [functools.partial(self.lower_train_step, first)]
         if self.mesh.devices.flat[0].platform != "cpu":
-            others = sorted({*trained} - {first})
-            steps += [functools.partial(self.lower_train_step, shape) for shape in others]
+            remaining = sorted({*trained} - {first})
+            steps += [functools.partial(self.lower_train_step, shape) for shape in remaining]
             steps += [functools.partial(self.lower_eval_step, shape) for shape in {*validated}]
         with ThreadPoolExecutor(len(steps), thread_name_prefix="compile") as pool:
             # JAX caches these programs: the first call finds them.
             compiled = pool.map(lambda lowered: lowered().compile(), steps)
             yield
-            list(compiled)  # raises what compiling has raised
+            list(compiled)  # raises the compiler's errors
 
 
 def with_dtype(config: ExperimentConfig, device: jax.Device) -> ExperimentConfig:

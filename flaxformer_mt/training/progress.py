@@ -21,7 +21,10 @@ from flaxformer_mt.training.telemetry import MetricSums
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Progress:
-    """Where training stands, apart from parameters and moments. Plain JSON in a checkpoint."""
+    """The point that training has reached, without parameters and moments.
+
+    Plain JSON in a checkpoint.
+    """
 
     position: Position = dataclasses.field(default_factory=Position)  # of the next batch
     data: str = ""  # digest of the pairs that `position` is in; early checkpoints lack it
@@ -156,7 +159,7 @@ class DivergenceError(UserError):
 
 
 class Due(NamedTuple):
-    """What is due after a step; after the last one, validation may be due without a checkpoint."""
+    """Work due after a step; after the last one, validation may be due without a checkpoint."""
 
     report: bool = False
     validation: bool = False
@@ -164,7 +167,7 @@ class Due(NamedTuple):
 
 
 def due_after(step: int, settings: TrainingConfig, *, waiting: Due) -> Due:
-    """What is due after `step`, including validations and checkpoints that were `waiting`."""
+    """Work due after `step`, including validations and checkpoints that were `waiting`."""
 
     def every(interval: int) -> bool:  # 0: never
         return interval > 0 and step % interval == 0

@@ -135,9 +135,9 @@ def make_train_step(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Update:
-    """What one update depends on besides state and batch; its methods are the update's phases.
+    """The fixed inputs of an update, all but state and batch; its methods are the update's phases.
 
-    See `make_train_step` for the fields.
+    `make_train_step` explains the fields.
     """
 
     model: Transformer

@@ -286,7 +286,7 @@ class Mlflow:
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
         from mlflow import MlflowClient
-        from mlflow.entities import Metric, Param
+        from mlflow.entities import Metric
 
         folder = _mlflow_folder(run)
         self._metric = Metric
@@ -294,36 +294,45 @@ class Mlflow:
         self._takes_files = True
         self._shown: dict[str, int] = {}  # the last step of each number
         if known_id is None:
-            title = os.environ.get("MLFLOW_EXPERIMENT_NAME", _PROJECT)
-            experiment = self._client.get_experiment_by_name(title)
-            if experiment is not None:
-                experiment_id = experiment.experiment_id
-            else:
-                files = (folder / "artifacts").as_uri() if folder else None
-                experiment_id = self._client.create_experiment(title, files)
-            new_run = self._client.create_run(experiment_id, run_name=run.path.name)
-            self.id: str = new_run.info.run_id
-            # MLflow's parameters can't change; config.json has later starts' settings.
-            params = [Param(key, str(value)) for key, value in flatten(config).items()]
-            for first in range(0, len(params), 100):  # its limit
-                self._client.log_batch(self.id, params=params[first : first + 100])
+            self.id: str = self._create_run(run.path.name, config, folder)
         else:
             self.id = known_id
-            known_run = self._client.get_run(known_id)
-            if folder and not known_run.info.artifact_uri.startswith(folder.as_uri()):
-                # MLflow notes absolute paths, which would lead into another run's folder.
-                self._takes_files = False
-                warnings.warn(
-                    f"mlflow: the run directory has moved from {known_run.info.artifact_uri}, so "
-                    f"MLflow gets numbers but no samples; {run.samples} has them",
-                    stacklevel=2,
-                )
-            for tag in known_run.data.metrics:
-                history = self._client.get_metric_history(known_id, tag)
-                self._shown[tag] = max(metric.step for metric in history)
-            self._client.update_run(known_id, status="RUNNING")
+            self._resume_run(run, folder)
         if self._takes_files:
             self._client.log_dict(self.id, to_dict(config), "config.json")
+
+    def _create_run(self, name: str, config: ExperimentConfig, folder: Path | None) -> str:
+        """Creates a run with the config as its parameters; returns its id."""
+        from mlflow.entities import Param
+
+        title = os.environ.get("MLFLOW_EXPERIMENT_NAME", _PROJECT)
+        experiment = self._client.get_experiment_by_name(title)
+        if experiment:
+            experiment_id = experiment.experiment_id
+        else:
+            files = (folder / "artifacts").as_uri() if folder else None
+            experiment_id = self._client.create_experiment(title, files)
+        new_id: str = self._client.create_run(experiment_id, run_name=name).info.run_id
+        # MLflow's parameters can't change; config.json has later starts' settings.
+        params = [Param(key, str(value)) for key, value in flatten(config).items()]
+        for first in range(0, len(params), 100):  # its limit
+            self._client.log_batch(new_id, params=params[first : first + 100])
+        return new_id
+
+    def _resume_run(self, run: RunDirectory, folder: Path | None) -> None:
+        known_run = self._client.get_run(self.id)
+        if folder and not known_run.info.artifact_uri.startswith(folder.as_uri()):
+            # MLflow notes absolute paths, which would lead into another run's folder.
+            self._takes_files = False
+            warnings.warn(
+                f"mlflow: the run directory has moved from {known_run.info.artifact_uri}, so "
+                f"MLflow gets numbers but no samples; {run.samples} has them",
+                stacklevel=3,
+            )
+        for tag in known_run.data.metrics:
+            history = self._client.get_metric_history(self.id, tag)
+            self._shown[tag] = max(metric.step for metric in history)
+        self._client.update_run(self.id, status="RUNNING")
 
     def show(self, step: int, values: Mapping[str, float]) -> None:
         now = round(1000 * time.time())
