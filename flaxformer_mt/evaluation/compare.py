@@ -293,7 +293,7 @@ def common_scoring(
     lowercase: bool = False,
     language: str = "",
 ) -> Scoring:
-    """How they were scored before, except for what is given. Raises ScoringError if they differ."""
+    """The systems' former scoring, with the given settings. Raises ScoringError if they differ."""
 
     def common(field: str, problem: str) -> Any:
         """The systems' setting, None if it isn't known of any."""

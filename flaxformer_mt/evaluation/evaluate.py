@@ -151,8 +151,8 @@ def kept_scores(directory: Path, weights: str) -> list[dict[str, Any]]:
         # The best checkpoint may also be the latest.
         return str(name).removeprefix("best, ").removeprefix("latest, ")
 
-    kept = [read_json(files_of(directory, name).scores) for name in kept_names(directory)]
-    return [scores for scores in kept if step(scores.get("weights")) == step(weights)]
+    evaluations = [read_json(files_of(directory, name).scores) for name in kept_names(directory)]
+    return [scores for scores in evaluations if step(scores.get("weights")) == step(weights)]
 
 
 def read_segments(path: str) -> list[str]:

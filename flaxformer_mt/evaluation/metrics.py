@@ -34,7 +34,7 @@ class ScoringError(UserError):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Metric:
-    """A corpus metric: a formula over sums of what is counted in each sentence."""
+    """A corpus metric: a formula over sums of the sentences' counts."""
 
     name: str = ""  # its key in JSON
     higher_is_better: bool = True

@@ -37,7 +37,7 @@ _SUSPICIOUS_PERIODS = 100  # sacreBLEU's own threshold for asking whether text i
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Scores:
-    """Corpus scores, 0 to 100, and what is needed to read them; JSON has the same fields.
+    """Corpus scores, 0 to 100, and the figures needed to read them; JSON has the same fields.
 
     Precisions, brevity penalty and lengths are those of the first metric, a BLEU: `sacrebleu_13a`,
     or `bleu_tokenized` for tokenised text; with `_lc` if case is ignored or references have none.

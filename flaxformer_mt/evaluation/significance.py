@@ -26,7 +26,7 @@ TRIALS = 10_000  # of approximate randomisation, as in sacreBLEU
 Samples = Float[np.ndarray, " samples"]
 SEED = 12345  # sacreBLEU's
 RESAMPLES = 1000
-_CHUNK = 1 << 22  # draws held at a time, some 128 MB with what is made of them
+_CHUNK = 1 << 22  # draws held at a time, some 128 MB with all that is computed from them
 _TIE = 1e-9  # differences of scores that are rounding
 
 

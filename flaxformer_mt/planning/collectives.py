@@ -1,4 +1,4 @@
-"""A step's communication: what crosses which network, and the least time that takes."""
+"""A step's communication: bytes on each network, and the least time that they take."""
 
 import dataclasses
 import math

@@ -56,25 +56,24 @@ class Topology:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Memory:
-    """Bytes of HBM on one device. `aliased` outputs reuse arguments (the donated state); `peak` is
-    the most that arguments, outputs and temporaries take at one time."""
+    """Bytes of HBM on one device."""
 
     arguments: int
     outputs: int
     temporaries: int
-    aliased: int
+    aliased: int  # outputs that reuse arguments (the donated state)
     code: int
-    peak: int
+    peak: int  # most that arguments, outputs and temporaries take at one time
 
     def needed(self, limit: int) -> int:
-        """What a device of `limit` bytes must have free, at most.
+        """Most bytes that the program needs on a device of `limit` bytes.
 
         The sum, or, where that exceeds an accepted program's limit, the peak: pieces that are never
         needed together share memory (a big batch under `remat`: 19.8 GiB in all, 14.4 at once).
         """
         together = self.arguments + self.outputs - self.aliased + self.temporaries
-        whole = max(self.peak, together) + self.code
-        return whole if whole <= limit else self.peak + self.code
+        total = max(self.peak, together) + self.code
+        return total if total <= limit else self.peak + self.code
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

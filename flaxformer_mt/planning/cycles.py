@@ -1,4 +1,4 @@
-"""The compiler's estimate of a step's time, and a bound for what it doesn't estimate."""
+"""The compiler's estimate of a step's time, and a bound for operations without an estimate."""
 
 import dataclasses
 import re

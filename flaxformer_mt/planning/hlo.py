@@ -221,7 +221,7 @@ def shape_bytes(shape: str) -> int:
 
 
 def _split(text: str) -> tuple[str, str]:
-    """The operands' text and what follows their closing parenthesis."""
+    """The operands' text, and the text after their closing parenthesis."""
     depth = 1
     for parenthesis in re.finditer(r"[()]", text):
         depth += 1 if parenthesis[0] == "(" else -1

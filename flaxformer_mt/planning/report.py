@@ -78,8 +78,8 @@ class Report(NamedTuple):
 
 def report_step(config: ExperimentConfig, request: Request, say: Say) -> Report:
     """The training step: memory, time, communication, cost."""
-    result = _plan(config, request, request.shape(config), say)
-    return Report("\n".join(_lines(result)), result.to_json(), result.fits)
+    step_plan = _plan(config, request, request.shape(config), say)
+    return Report("\n".join(_lines(step_plan)), step_plan.to_json(), step_plan.fits)
 
 
 def report_shardings(config: ExperimentConfig, request: Request, say: Say) -> Report:
@@ -111,8 +111,8 @@ def report_decoding(config: ExperimentConfig, request: Request, say: Say) -> Rep
     """Beam search on one device."""
     topology = describe(request.topology, request.slices)
     say(f"compiling beam search for one device of {topology}")
-    result = plan_decoding(config, topology, lengths=request.lengths, **request.sizes(config))
-    return Report(decoding_as_text(result), result.to_json(), result.fits)
+    decode_plan = plan_decoding(config, topology, lengths=request.lengths, **request.sizes(config))
+    return Report(decoding_as_text(decode_plan), decode_plan.to_json(), decode_plan.fits)
 
 
 def report_fit(config: ExperimentConfig, request: Request, say: Say) -> Report:
