@@ -171,7 +171,9 @@ class Transformer(nn.Module):
         bias = self.embedding.softmax_bias
         rows, d_model = table.shape
 
-        def of(form: tuple[int, ...], hidden: Array, table: Array, bias: Array | None) -> Array:
+        def laid_out(
+            form: tuple[int, ...], hidden: Array, table: Array, bias: Array | None
+        ) -> Array:
             types = np.arange(rows).reshape(1, 1, *form)
             spec = "bld,vd->blv" if len(form) == 1 else "bld,cvd->blcv"
             logits = product(spec, hidden, table.reshape(*form, d_model), self.config.dtype)
@@ -182,10 +184,10 @@ class Transformer(nn.Module):
                 logits = jnp.where(types < self.tgt_vocab_size, logits, -jnp.inf)
             return logits.reshape(*hidden.shape[:2], rows)
 
-        whole = functools.partial(of, (rows,))
+        flat = functools.partial(laid_out, (rows,))
         # Search reads logits by chunks. A TPU writes them so; a CPU would transpose the table.
-        chunked = functools.partial(of, (-1, CHUNK)) if rows % CHUNK == 0 else whole
-        logits = jax.lax.platform_dependent(hidden, table, bias, tpu=chunked, default=whole)
+        chunked = functools.partial(laid_out, (-1, CHUNK)) if rows % CHUNK == 0 else flat
+        logits = jax.lax.platform_dependent(hidden, table, bias, tpu=chunked, default=flat)
         return nn.with_logical_constraint(logits, ("batch", "length", "vocab"))
 
 

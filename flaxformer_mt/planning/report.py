@@ -118,17 +118,17 @@ def report_decoding(config: ExperimentConfig, request: Request, say: Say) -> Rep
 def report_fit(config: ExperimentConfig, request: Request, say: Say) -> Report:
     """Remedies if the config's token budget doesn't fit, and the largest that fits, if smaller than
     the config's also with remat."""
-    full_shape = request.shape(config)
+    config_shape = request.shape(config)
     plans = _Plans(request, say)
-    plain = plans.of(config, full_shape)
-    remedies = {} if plain.fits else _remedies(config, full_shape, plans)
+    plain = plans.of(config, config_shape)
+    remedies = {} if plain.fits else _remedies(config, config_shape, plans)
     lines = [] if plain.fits else [remedies_as_text(config, plain, remedies)]
 
     searches: list[dict[str, Any]] = []
     for remat in (config.model.remat, True):
-        tried = _search(config, remat, full_shape, plans)
+        tried = _search(config, remat, config_shape, plans)
         largest = fit.largest(tried)
-        lines.append(fit_as_text(remat, tried, full_shape))
+        lines.append(fit_as_text(remat, tried, config_shape))
         searches.append(
             {
                 "remat": remat,
@@ -136,7 +136,7 @@ def report_fit(config: ExperimentConfig, request: Request, say: Say) -> Report:
                 "largest": largest and largest.to_json(),
             }
         )
-        if remat or (largest and largest.shape.rows >= full_shape.rows):
+        if remat or (largest and largest.shape.rows >= config_shape.rows):
             break
     values = {
         "fits_as_it_is": plain.fits,
@@ -164,14 +164,14 @@ class _Plans:
 
 
 def _search(
-    config: ExperimentConfig, remat: bool, full_shape: Shape, plans: _Plans
+    config: ExperimentConfig, remat: bool, config_shape: Shape, plans: _Plans
 ) -> list[StepPlan]:
     """The plans tried for the largest batch, with or without remat."""
     model = dataclasses.replace(config.model, remat=remat)
     changed = dataclasses.replace(config, model=model)
     return fit.search(
-        lambda rows: plans.of(changed, dataclasses.replace(full_shape, rows=rows)),
-        start=full_shape.rows,
+        lambda rows: plans.of(changed, dataclasses.replace(config_shape, rows=rows)),
+        start=config_shape.rows,
         multiple=config.data.batch.multiple,
     )
 
@@ -185,7 +185,7 @@ def _need(plan: StepPlan) -> dict[str, Any]:
     }
 
 
-def _remedies(config: ExperimentConfig, full_shape: Shape, plans: _Plans) -> dict[str, StepPlan]:
+def _remedies(config: ExperimentConfig, config_shape: Shape, plans: _Plans) -> dict[str, StepPlan]:
     """Ways to keep a batch that doesn't fit, by flags: more and more micro-batches until it fits,
     with remat and, unless the config has it, without."""
     request = plans.request
@@ -202,7 +202,7 @@ def _remedies(config: ExperimentConfig, full_shape: Shape, plans: _Plans) -> dic
                 shape = request.shape(changed)
             except (PlanningError, PlanError):
                 break  # less than a row per part
-            if shape.rows < full_shape.rows:
+            if shape.rows < config_shape.rows:
                 break  # rounded down to a multiple of the parts, it would be another batch
             tried[flags] = plans.of(changed, shape)
             if tried[flags].fits:
@@ -404,7 +404,7 @@ def remedies_as_text(
     return "\n".join(lines)
 
 
-def fit_as_text(remat: bool, tried: Sequence[StepPlan], full_shape: Shape) -> str:
+def fit_as_text(remat: bool, tried: Sequence[StepPlan], config_shape: Shape) -> str:
     """The largest batch of a search, with or without remat."""
     form = "with remat" if remat else "without remat"
     best = fit.largest(tried)
@@ -412,11 +412,11 @@ def fit_as_text(remat: bool, tried: Sequence[StepPlan], full_shape: Shape) -> st
         return f"{form}: not even {min(plan.shape.rows for plan in tried)} rows fit"
     shape = best.shape
     tokens = shape.rows * max(shape.src_length, shape.tgt_length)
-    enough = "as many as" if shape.rows >= full_shape.rows else "fewer than"
+    enough = "as many as" if shape.rows >= config_shape.rows else "fewer than"
     return (
         f"{form}: data.batch.tokens = {tokens:,} fits ({shape.rows:,} rows of {shape.src_length} + "
         f"{shape.tgt_length}; {best.needed_bytes / _GIB:.2f} GiB; {enough} the config's "
-        f"{full_shape.rows:,} rows); {_speed(best)}; {len(tried)} compilations"
+        f"{config_shape.rows:,} rows); {_speed(best)}; {len(tried)} compilations"
     )
 
 

@@ -154,14 +154,20 @@ class Training:
             self.progress = past.restored(self.progress)
         elif state is not None:
             self.telemetry.message(f"resuming after step {self.step:,}")
-        position, left_out = self.progress.position, frozenset(self.progress.left_out)
-        share, workers = self.program.share, self.config.data.workers
+
         self.batches = self.reading.enter_context(
-            Batches(self.planner, position, skip=left_out, share=share, workers=workers)
+            Batches(
+                self.planner,
+                self.progress.position,
+                skip=frozenset(self.progress.left_out),
+                share=self.program.share,
+                workers=self.config.data.workers,
+            )
         )
         if state is not None and self.progress.outcome(self.step, self.settings):
             self.state = state
             return
+
         with self.clock("compile"), self.window.paused(), self.telemetry.doing("compiling"):
             shapes = self.batches.shape_ahead(), self.batches.shapes, self.validation_shapes
             with self.program.compiling(*shapes):

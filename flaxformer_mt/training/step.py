@@ -150,18 +150,18 @@ class Update:
         """See `make_train_step`."""
         tokens = jnp.maximum(batch.tgt_tokens, 1).astype(jnp.float32)
         dropout_key = step_key(self.config.training.seed, state.step)
-        params = self.exchanged(state.params)
-        (loss, nll), gradient = self.gradient(params, batch, tokens, dropout_key)
+        exchanged_params = self.exchanged(state.params)
+        (loss, nll), gradient = self.gradient(exchanged_params, batch, tokens, dropout_key)
 
-        gradient, params = self.own_parts(gradient, state.params)
-        gradient = optax.tree.cast(gradient, jnp.float32)
-        norm = optax.tree.norm(gradient)
+        own_gradient, own_params = self.own_parts(gradient, state.params)
+        own_gradient = optax.tree.cast(own_gradient, jnp.float32)
+        norm = optax.tree.norm(own_gradient)
         finite = jnp.isfinite(loss) & jnp.isfinite(norm)
-        params, opt_state, ema = self.applied(state, params, gradient, finite)
+        params, opt_state, ema = self.applied(state, own_params, own_gradient, finite)
 
         updates_before = state.step - state.skipped
         bad = jnp.where(finite, 0, 1).astype(jnp.int32)
-        state = TrainState(
+        new_state = TrainState(
             step=state.step + 1,
             params=params,
             opt_state=opt_state,
@@ -177,10 +177,10 @@ class Update:
             "src_tokens": batch.src_tokens,
             "tgt_tokens": batch.tgt_tokens,
             "sentences": batch.sentences,
-            "bad_run": state.bad_run,
-            "skipped": state.skipped,
+            "bad_run": new_state.bad_run,
+            "skipped": new_state.skipped,
         }
-        return state, metrics
+        return new_state, metrics
 
     def exchanged(self, params: Params) -> Params:
         """The parameters as devices exchange them: matrices in `training.exchange_dtype`, with
@@ -246,17 +246,17 @@ class Update:
         return gradient, jax.lax.with_sharding_constraint(params, self.layout.update)
 
     def applied(
-        self, state: TrainState, params: Params, gradient: Params, finite: jax.Array
+        self, state: TrainState, own_params: Params, own_gradient: Params, finite: jax.Array
     ) -> tuple[Params, Any, Params | None]:
         """Parameters, optimizer state and average after the update; as before unless `finite`."""
 
-        # A select, not a branch: it fuses into the optimizer's own pass over the parameters.
         def if_finite(new: Any, old: Any) -> Any:
+            # A select, not a branch: it fuses into the optimizer's own pass over the parameters.
             return jax.tree.map(lambda n, o: jnp.where(finite, n, o), new, old)
 
-        updates, opt_state = self.optimizer.update(gradient, state.opt_state, params)
-        updated_params = optax.apply_updates(params, updates)
-        params, opt_state = if_finite((updated_params, opt_state), (params, state.opt_state))
+        updates, new_opt_state = self.optimizer.update(own_gradient, state.opt_state, own_params)
+        new_params = optax.apply_updates(own_params, updates)
+        params, opt_state = if_finite((new_params, new_opt_state), (own_params, state.opt_state))
         if state.ema is None:
             return params, opt_state, None
 
