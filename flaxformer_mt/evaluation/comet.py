@@ -31,8 +31,9 @@ class CometError(ScoringError):
 
 def require_comet() -> str:
     """The program, on the PATH or beside this Python. Raises CometError if there is none."""
-    places = os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)])
-    if (program := shutil.which(PROGRAM, path=places)) is None:
+    folders = os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)
+    program = shutil.which(PROGRAM, path=os.pathsep.join(folders))
+    if program is None:
         raise CometError(
             "COMET needs the package unbabel-comet: install it in its own environment, since it "
             "conflicts with JAX's requirements (`uv tool install unbabel-comet` or `pipx install "
@@ -72,17 +73,17 @@ class Comet(Metric):
             output = Path(folder) / "scores.json"
             command += ["--model", self.model, "--gpus", str(self.gpus), "--quiet"]
             command += ["--batch_size", str(_BATCH), "--to_json", str(output)]
-            done = subprocess.run(command, capture_output=True, text=True, errors="replace")
-            if done.returncode or not output.exists():
-                raise self._failed(done.stderr.strip() or done.stdout.strip())
+            process = subprocess.run(command, capture_output=True, text=True, errors="replace")
+            if process.returncode or not output.exists():
+                raise self._failed(process.stderr.strip() or process.stdout.strip())
             try:
                 (sentences,) = json.loads(output.read_text("utf-8")).values()
-                found = [float(sentence["COMET"]) for sentence in sentences]
-                if len(found) != len(hypotheses) or not all(map(math.isfinite, found)):
-                    raise ValueError(f"{len(found):,} for {len(hypotheses):,} sentences")
+                scores = [float(sentence["COMET"]) for sentence in sentences]
+                if len(scores) != len(hypotheses) or not all(map(math.isfinite, scores)):
+                    raise ValueError(f"{len(scores):,} for {len(hypotheses):,} sentences")
             except (ValueError, KeyError, TypeError) as error:
                 raise self._failed(f"its scores cannot be read: {error!r}") from error
-        return np.array([[100 * score, 1.0] for score in found], np.float64).reshape(-1, 2)
+        return np.array([[100 * score, 1.0] for score in scores], np.float64).reshape(-1, 2)
 
     def score(self, totals: Totals) -> Values:
         return totals[..., 0] / totals[..., 1]

@@ -50,15 +50,15 @@ class Compared:
         content: dict[str, Any] = {"name": self.name, **self.assessment.to_json()}
         if self.tests:
             content["against_baseline"] = {
-                method: {metric: test.to_json() for metric, test in found.items()}
-                for method, found in self.tests.items()
+                method: {metric: test.to_json() for metric, test in tests.items()}
+                for method, tests in self.tests.items()
             }
         return content
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """What `compare` found. The first system is the baseline."""
+    """The outcome of `compare`. The first system is the baseline."""
 
     systems: tuple[Compared, ...]
     methods: tuple[Method, ...]
@@ -93,8 +93,8 @@ class Comparison:
             spread = system.assessment.intervals.get(metric)
             row = [system.name, f"{scores.metrics[metric]:.2f}"]
             row.append(f"{spread.low:.2f} to {spread.high:.2f}" if spread else "-")
-            for method, found in system.tests.items():
-                test = found[metric]
+            for method, tests in system.tests.items():
+                test = tests[metric]
                 if len(row) == 3:
                     row.append(f"{test.difference:+.2f}")
                 if test.interval is not None:
@@ -130,75 +130,112 @@ def compare(
     aren't aligned, and missing or different references; CorpusError and RunDirectoryError for what
     can't be read.
     """
-    found = [
+    loaded = [
         system if isinstance(system, System) else find_system(system, evaluation=evaluation)
         for system in systems
     ]
     references, sources = common_text(
-        found,
+        loaded,
         references=references,
         sources=sources,
         need_sources=scoring is not None and bool(scoring.comet),
         note=note,
     )
-    scoring = scoring or common_scoring(found)
-    names = [system.name for system in found]
+    scoring = scoring or common_scoring(loaded)
+    _check_names([system.name for system in loaded])
+    _check_draws(methods, resamples=scoring.resamples, trials=trials)
+
+    first, *others = [
+        (system.name, _assessed(system, references, sources, scoring)) for system in loaded
+    ]
+    baseline_name, baseline = first
+    ordered_methods = tuple(method for method in METHODS if method in methods)
+    compared = [Compared(name=baseline_name, assessment=baseline, tests={})]
+    for name, assessment in others:
+        tests = {
+            method: _tests(method, baseline, assessment, trials=trials)
+            for method in ordered_methods
+        }
+        compared.append(Compared(name=name, assessment=assessment, tests=tests))
+    return Comparison(
+        systems=tuple(compared), methods=ordered_methods, scoring=scoring, trials=trials
+    )
+
+
+def _check_names(names: Sequence[str]) -> None:
     if len(names) < 2:
         raise ScoringError("give two or more systems to compare")
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ScoringError(f"two systems are called {twice[0]}: write NAME=PATH for one of them")
-    draws_of = {"bootstrap": ("resamples", scoring.resamples), "randomization": ("trials", trials)}
-    for method, (name, draws) in draws_of.items():
-        if method in methods and draws < 1:
-            raise ScoringError(f"{name} must be at least 1: {method} needs them")
-    assessed = []
-    for system in found:
-        try:
-            assessed.append(assess(system.hypotheses, references, sources=sources, scoring=scoring))
-        except ScoringError as error:
-            raise ScoringError(f"{system.name}: {error}") from error
-    first = assessed[0]
-    chosen = tuple(method for method in METHODS if method in methods)
-    compared = [Compared(name=names[0], assessment=first, tests={})]
-    for name, other in zip(names[1:], assessed[1:], strict=True):
-        tests = {}
-        for method in chosen:
-            pair = first.measured, other.measured
-            if method == "bootstrap":
-                outcomes = paired_bootstrap(*pair, samples=scoring.resamples, seed=scoring.seed)
-            else:
-                outcomes = approximate_randomization(*pair, trials=trials, seed=scoring.seed)
-            tests[method] = {test.metric: test for test in outcomes}
-        compared.append(Compared(name=name, assessment=other, tests=tests))
-    return Comparison(systems=tuple(compared), methods=chosen, scoring=scoring, trials=trials)
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise ScoringError(f"two systems are called {repeated[0]}: write NAME=PATH for one of them")
+
+
+def _check_draws(methods: Collection[Method], *, resamples: int, trials: int) -> None:
+    if "bootstrap" in methods and resamples < 1:
+        raise ScoringError("resamples must be at least 1: bootstrap needs them")
+    if "randomization" in methods and trials < 1:
+        raise ScoringError("trials must be at least 1: randomization needs them")
+
+
+def _assessed(
+    system: System, references: Sequence[str], sources: Sequence[str] | None, scoring: Scoring
+) -> Assessment:
+    try:
+        return assess(system.hypotheses, references, sources=sources, scoring=scoring)
+    except ScoringError as error:
+        raise ScoringError(f"{system.name}: {error}") from error
+
+
+def _tests(
+    method: Method, baseline: Assessment, system: Assessment, *, trials: int
+) -> dict[str, Outcome]:
+    """The system's tests against the baseline, by metric."""
+    pair = baseline.measured, system.measured
+    scoring = system.scoring
+    if method == "bootstrap":
+        outcomes = paired_bootstrap(*pair, samples=scoring.resamples, seed=scoring.seed)
+    else:
+        outcomes = approximate_randomization(*pair, trials=trials, seed=scoring.seed)
+    return {outcome.metric: outcome for outcome in outcomes}
 
 
 def find_system(argument: str | os.PathLike[str], *, evaluation: str | None = None) -> System:
     """The system that `[NAME=]PATH` names. Raises ScoringError, CorpusError, RunDirectoryError."""
     argument = os.fspath(argument)
     match = re.fullmatch(r"([^=/]+)=(.+)", argument, re.DOTALL)
-    name, path = ("", argument) if match is None or Path(argument).exists() else match.groups()
-    place = as_path(path)
-    run = RunDirectory(place)
+    if match is None or Path(argument).exists():
+        name, text = "", argument
+    else:
+        name, text = match.groups()
+
+    path = as_path(text)
+    run = RunDirectory(path)
     if exists(run.config_file):
-        names = kept_names(run.evaluation)
-        there = ", ".join(names)
-        if evaluation is not None and evaluation not in names:
-            problem = f"has no evaluation {evaluation!r} (it has: {there or 'none'})"
-            raise ScoringError(f"{run}: {problem}")
-        if not names:
-            raise ScoringError(f"{run}: has no evaluation: run `evaluate` on it first")
-        if evaluation is None and len(names) > 1:
-            raise ScoringError(f"{run}: has several evaluations: choose one with --set: {there}")
-        chosen = evaluation or names[0]
-        kept = read_kept(run.evaluation, chosen)
-        return dataclasses.replace(kept, name=name or place.name, evaluation=chosen)
-    if place.suffix == ".json":
-        if not exists(place):
-            raise ScoringError(f"{path}: does not exist")
-        kept = read_kept(place.parent, place.name.removesuffix(".json"))
-        return dataclasses.replace(kept, name=name or kept.name)
-    return System(name=name or place.name, hypotheses=read_segments(path))
+        chosen = _chosen_evaluation(run, evaluation)
+        system = read_kept(run.evaluation, chosen)
+        return dataclasses.replace(system, name=name or path.name, evaluation=chosen)
+    if path.suffix == ".json":
+        if not exists(path):
+            raise ScoringError(f"{text}: does not exist")
+        system = read_kept(path.parent, path.name.removesuffix(".json"))
+        return dataclasses.replace(system, name=name or system.name)
+    return System(name=name or path.name, hypotheses=read_segments(text))
+
+
+def _chosen_evaluation(run: RunDirectory, evaluation: str | None) -> str:
+    """The name of the run's `evaluation`, or of its only one. Raises ScoringError."""
+    names = kept_names(run.evaluation)
+    if evaluation is not None and evaluation not in names:
+        raise ScoringError(
+            f"{run}: has no evaluation {evaluation!r} (it has: {', '.join(names) or 'none'})"
+        )
+    if not names:
+        raise ScoringError(f"{run}: has no evaluation: run `evaluate` on it first")
+    if evaluation is None and len(names) > 1:
+        raise ScoringError(
+            f"{run}: has several evaluations: choose one with --set: {', '.join(names)}"
+        )
+    return evaluation or names[0]
 
 
 def common_text(
@@ -211,28 +248,42 @@ def common_text(
 ) -> tuple[Sequence[str], Sequence[str] | None]:
     """References and sources of all `systems`: as given, else those of the first that has them. If
     their sources differ, there are none, and `note` is told. Raises ScoringError."""
-    brought = [(one.name, one.references) for one in systems if one.references is not None]
-    if references is None and not brought:
-        raise ScoringError("no reference to compare with: give --ref FILE")
-    references = brought[0][1] if references is None else references
-    for name, others in brought:
-        if line := _first_difference(others, references):
-            raise ScoringError(
-                f"{name}: was evaluated on a different reference (line {line:,} differs): "
-                "evaluate all systems on one test set, or give files of hypotheses with --ref"
-            )
+    references = _common_references(systems, references)
     if sources is not None:
         return references, sources
-    translated = [(one.name, one.sources) for one in systems if one.sources is not None]
-    for name, others in translated:
-        first, own = translated[0]
-        if line := _first_difference(others, own):
-            problem = f"{name}: translated a different source than {first} (line {line:,} differs)"
+
+    translated = [(system.name, system.sources) for system in systems if system.sources is not None]
+    for name, system_sources in translated:
+        first_name, first_sources = translated[0]
+        line = _first_difference(system_sources, first_sources)
+        if line:
+            problem = (
+                f"{name}: translated a different source than {first_name} (line {line:,} differs)"
+            )
             if need_sources:
                 raise ScoringError(f"{problem}: choose one with --src FILE")
             note(f"{problem}: no scores by source length; choose one with --src FILE")
             return references, None
     return references, translated[0][1] if translated else None
+
+
+def _common_references(
+    systems: Sequence[System], references: Sequence[str] | None
+) -> Sequence[str]:
+    evaluated = [
+        (system.name, system.references) for system in systems if system.references is not None
+    ]
+    if references is None and not evaluated:
+        raise ScoringError("no reference to compare with: give --ref FILE")
+    references = evaluated[0][1] if references is None else references
+    for name, system_references in evaluated:
+        line = _first_difference(system_references, references)
+        if line:
+            raise ScoringError(
+                f"{name}: was evaluated on a different reference (line {line:,} differs): "
+                "evaluate all systems on one test set, or give files of hypotheses with --ref"
+            )
+    return references
 
 
 def common_scoring(
@@ -242,24 +293,30 @@ def common_scoring(
     lowercase: bool = False,
     language: str = "",
 ) -> Scoring:
-    """How they were scored before, except for what is given. Raises ScoringError if they differ."""
+    """The systems' former scoring, with the given settings. Raises ScoringError if they differ."""
 
-    def before(name: str, problem: str) -> Any:
-        found = {getattr(each, name) for each in systems if getattr(each, name) is not None}
-        if len(found) > 1:
-            raise ScoringError(problem.format(", ".join(sorted(map(str, found)))))
-        return next(iter(found), None)
+    def common(field: str, problem: str) -> Any:
+        """The systems' setting, None if it isn't known of any."""
+        settings = {getattr(system, field) for system in systems} - {None}
+        if len(settings) > 1:
+            raise ScoringError(problem.format(", ".join(sorted(map(str, settings)))))
+        return next(iter(settings), None)
 
-    different = "the systems were evaluated with different tokenisation ({}): choose one with "
-    some = "only some of the systems were evaluated with --lowercase: compare all with "
-    same = "--lowercase, or evaluate them all the same way"
+    different_tokenizers = (
+        "the systems were evaluated with different tokenisation ({}): choose one with --tokenize"
+    )
+    different_case = (
+        "only some of the systems were evaluated with --lowercase: compare all with --lowercase, "
+        "or evaluate them all the same way"
+    )
     return Scoring(
-        tokenizer=tokenizer or before("tokenizer", f"{different}--tokenize") or "auto",
-        lowercase=lowercase or bool(before("lowercase", some + same)),
-        language=language or next((each.language for each in systems if each.language), ""),
+        tokenizer=tokenizer or common("tokenizer", different_tokenizers) or "auto",
+        lowercase=lowercase or bool(common("lowercase", different_case)),
+        language=language or next((system.language for system in systems if system.language), ""),
     )
 
 
-def _first_difference(ones: Sequence[str], others: Sequence[str]) -> int:
-    pairs = enumerate(itertools.zip_longest(ones, others), start=1)
-    return next((number for number, (one, other) in pairs if one != other), 0)
+def _first_difference(texts: Sequence[str], other_texts: Sequence[str]) -> int:
+    """The first line, from 1, in which they differ; 0 if there is none."""
+    pairs = enumerate(itertools.zip_longest(texts, other_texts), start=1)
+    return next((number for number, (text, other) in pairs if text != other), 0)

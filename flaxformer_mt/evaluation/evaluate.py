@@ -49,7 +49,7 @@ def files_of(directory: Path, name: str) -> Files:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class System:
-    """Hypotheses of a test set, their name in tables, and what is known of the set."""
+    """Hypotheses of a test set, their name in tables, and known facts about the set."""
 
     name: str
     hypotheses: Sequence[str]
@@ -124,16 +124,17 @@ def read_kept(directory: Path, name: str) -> System:
     if not exists(files.hypotheses):
         raise ScoringError(f"{files.hypotheses} does not exist: evaluate that run again")
     content: Any = read_json(files.scores) if exists(files.scores) else {}
-    how = content.get("scoring") if isinstance(content, dict) else None
-    how = how if isinstance(how, dict) else {}
+    scoring = content.get("scoring") if isinstance(content, dict) else None
+    if not isinstance(scoring, dict):
+        scoring = {}
     return System(
         name=name,
         hypotheses=read_segments(str(files.hypotheses)),
         references=read_segments(str(files.references)) if exists(files.references) else None,
         sources=read_segments(str(files.sources)) if exists(files.sources) else None,
-        tokenizer=how.get("tokenizer"),
-        lowercase=how.get("lowercase"),
-        language=how.get("language") or "",
+        tokenizer=scoring.get("tokenizer"),
+        lowercase=scoring.get("lowercase"),
+        language=scoring.get("language") or "",
     )
 
 
@@ -150,8 +151,8 @@ def kept_scores(directory: Path, weights: str) -> list[dict[str, Any]]:
         # The best checkpoint may also be the latest.
         return str(name).removeprefix("best, ").removeprefix("latest, ")
 
-    found = [read_json(files_of(directory, name).scores) for name in kept_names(directory)]
-    return [each for each in found if step(each.get("weights")) == step(weights)]
+    evaluations = [read_json(files_of(directory, name).scores) for name in kept_names(directory)]
+    return [scores for scores in evaluations if step(scores.get("weights")) == step(weights)]
 
 
 def read_segments(path: str) -> list[str]:
@@ -159,17 +160,20 @@ def read_segments(path: str) -> list[str]:
     Raises ScoringError and CorpusError."""
     located = locate(path, "")
     with reaching(located):
-        if located.is_dir() or not located.exists():
-            what = "is a folder" if located.is_dir() else "does not exist"
-            raise ScoringError(f"{path}: {what}; give a file with one segment per line")
-    found = []
+        if located.is_dir():
+            raise ScoringError(f"{path}: is a folder; give a file with one segment per line")
+        if not located.exists():
+            raise ScoringError(f"{path}: does not exist; give a file with one segment per line")
+
+    segments = []
     for number, line in enumerate(lines(located), start=1):
         try:
-            found.append(line.decode())
+            segments.append(line.decode())
         except UnicodeDecodeError as error:
-            place = f"byte {error.start + 1}"
-            raise ScoringError(f"{path}:{number}: is not UTF-8 text ({place})") from error
-    return found
+            raise ScoringError(
+                f"{path}:{number}: is not UTF-8 text (byte {error.start + 1})"
+            ) from error
+    return segments
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -193,7 +197,9 @@ class Evaluation:
     @property
     def split_lines(self) -> tuple[int, ...]:
         """Lines, from 1, that were too long for the model and translated in pieces."""
-        return tuple(n for n, item in enumerate(self.translations, 1) if item.split)
+        return tuple(
+            number for number, translation in enumerate(self.translations, 1) if translation.split
+        )
 
 
 def evaluate(
@@ -208,8 +214,11 @@ def evaluate(
     translated: tuple[Sequence[Translation], float] | None = None,
 ) -> Evaluation:
     """Translates `sources`, scores against `references`, and writes NAME.json and other files, as
-    `keep`. `translated` gives existing translations and how many seconds they
-    took. Raises as `check` and `keep`, or DecodingError."""
+    `keep`.
+
+    `translated` gives existing translations and how many seconds they took. Raises as `check` and
+    `keep`, or DecodingError.
+    """
     check(name, sources, references, directory)
     if translated is None:
         from flaxformer_mt.parallel.compile_cache import working_time
@@ -228,8 +237,12 @@ def evaluate(
         "dtype": translator.model.config.dtype,
         "shortlist": translator.shortlist and translator.shortlist.digest,
         "seconds": seconds,
-        "split_lines": [n for n, item in enumerate(translations, 1) if item.split],
-        "lines_at_limit": [n for n, item in enumerate(translations, 1) if item.at_limit],
+        "split_lines": [
+            number for number, translation in enumerate(translations, 1) if translation.split
+        ],
+        "lines_at_limit": [
+            number for number, translation in enumerate(translations, 1) if translation.at_limit
+        ],
     }
     files = keep(
         assessment,

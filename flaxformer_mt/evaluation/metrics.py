@@ -7,7 +7,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -35,7 +34,7 @@ class ScoringError(UserError):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Metric:
-    """A corpus metric: a formula over sums of what is counted in each sentence."""
+    """A corpus metric: a formula over sums of the sentences' counts."""
 
     name: str = ""  # its key in JSON
     higher_is_better: bool = True
@@ -88,12 +87,13 @@ class Bleu(Metric):
     @functools.cached_property
     def _bleu(self) -> BLEU:
         # Effective order spares a log message about single sentences.
-        how: dict[str, Any] = {"lowercase": self.lowercase, "force": True, "effective_order": True}
-        return BLEU(tokenize=self.tokenizer, **how)
+        return BLEU(
+            tokenize=self.tokenizer, lowercase=self.lowercase, force=True, effective_order=True
+        )
 
     def row(self, hypothesis: str, reference: str) -> list[int]:
-        found = self._bleu.sentence_score(hypothesis, [reference])
-        return [found.sys_len, found.ref_len, *found.counts, *found.totals]
+        score = self._bleu.sentence_score(hypothesis, [reference])
+        return [score.sys_len, score.ref_len, *score.counts, *score.totals]
 
     def score(self, totals: Totals) -> Values:
         return bleu_scores(totals, smooth=True)
@@ -172,8 +172,8 @@ class Ter(Metric):
         return _signature(TER())
 
     def row(self, hypothesis: str, reference: str) -> list[int]:
-        found = TER().sentence_score(hypothesis, [reference])
-        return [found.num_edits, found.ref_length]
+        score = TER().sentence_score(hypothesis, [reference])
+        return [score.num_edits, score.ref_length]
 
     def score(self, totals: Totals) -> Values:
         """Per cent, without an upper bound."""
@@ -213,8 +213,10 @@ def measure(
 ) -> tuple[Measured, ...]:
     """Counts of each metric. Raises ScoringError for no sentences or sides of unequal length."""
     if len(hypotheses) != len(references):
-        counts = f"{len(hypotheses):,} hypotheses for {len(references):,} references"
-        raise ScoringError(f"{counts}: they must be aligned line by line")
+        raise ScoringError(
+            f"{len(hypotheses):,} hypotheses for {len(references):,} references: they must be "
+            "aligned line by line"
+        )
     if not references:
         raise ScoringError("no sentences to score")
     return tuple(Measured(metric, metric.counts(hypotheses, references)) for metric in metrics)

@@ -34,38 +34,43 @@ def worst_and_best(assessment: Assessment, shown: int) -> list[int]:
 
 
 def _measured(assessment: Assessment, kind: type) -> Measured:
-    return next(one for one in assessment.measured if isinstance(one.metric, kind))
+    return next(measured for measured in assessment.measured if isinstance(measured.metric, kind))
 
 
-def differences(one: str, other: str) -> tuple[Spans, Spans]:
+def differences(first: str, second: str) -> tuple[Spans, Spans]:
     """Both texts as stretches of blank-separated words that the other has or lacks."""
-    ours, theirs = one.split(), other.split()
-    if len(ours) * len(theirs) > _COMPARABLE:
-        return [(one, False)], [(other, False)]
-    common = list(_common(ours, theirs))
+    first_words, second_words = first.split(), second.split()
+    if len(first_words) * len(second_words) > _COMPARABLE:
+        return [(first, False)], [(second, False)]
+    common = list(_common(first_words, second_words))
     return (
-        _spans_of(ours, {place for place, _ in common}),
-        _spans_of(theirs, {place for _, place in common}),
+        _spans_of(first_words, {index for index, _ in common}),
+        _spans_of(second_words, {index for _, index in common}),
     )
 
 
-def _common(ours: Sequence[str], theirs: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Places of a longest common subsequence, from the end, in time and memory proportional to the
-    product of the lengths. (difflib takes cubic time where words repeat.)"""
-    number = {word: place for place, word in enumerate(dict.fromkeys([*ours, *theirs]))}
-    words = np.array([number[word] for word in theirs], np.int32)
-    # Row i, column j: how long it is for the first i and j words.
-    longest = np.zeros((len(ours) + 1, len(theirs) + 1), np.int32)
-    for row, word in enumerate(ours, start=1):
-        above = longest[row - 1]
-        extended = np.maximum(above[1:], above[:-1] + (words == number[word]))
-        np.maximum.accumulate(extended, out=longest[row, 1:])
-    row, column = len(ours), len(theirs)
+def _common(first_words: Sequence[str], second_words: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Indices of a longest common subsequence, from the end.
+
+    Time and memory are proportional to the product of the lengths. (difflib takes cubic time where
+    words repeat.)
+    """
+    types = dict.fromkeys([*first_words, *second_words])
+    number_of = {word: number for number, word in enumerate(types)}
+    second_numbers = np.array([number_of[word] for word in second_words], np.int32)
+    # Row i, column j: the length for the first i and j words.
+    lengths = np.zeros((len(first_words) + 1, len(second_words) + 1), np.int32)
+    for row, word in enumerate(first_words, start=1):
+        above = lengths[row - 1]
+        extended = np.maximum(above[1:], above[:-1] + (second_numbers == number_of[word]))
+        np.maximum.accumulate(extended, out=lengths[row, 1:])
+
+    row, column = len(first_words), len(second_words)
     while row and column:
-        here = longest[row, column]
-        if here == longest[row - 1, column]:
+        length = lengths[row, column]
+        if length == lengths[row - 1, column]:
             row -= 1
-        elif here == longest[row, column - 1]:
+        elif length == lengths[row, column - 1]:
             column -= 1
         else:
             row, column = row - 1, column - 1
@@ -73,7 +78,7 @@ def _common(ours: Sequence[str], theirs: Sequence[str]) -> Iterator[tuple[int, i
 
 
 def _spans_of(words: Sequence[str], common: set[int]) -> Spans:
-    marked = ((word, place not in common) for place, word in enumerate(words))
+    marked = ((word, index not in common) for index, word in enumerate(words))
     grouped = itertools.groupby(marked, key=lambda pair: pair[1])
     return [(" ".join(word for word, _ in pairs), differs) for differs, pairs in grouped]
 

@@ -136,9 +136,9 @@ def _abbreviations(language: str) -> dict[str, bool]:
 
 
 def protocol_note(signature: str) -> str:
-    """What tables add to scores of an earlier protocol: " (protocol 1)"."""
-    found = re.search(r"\|version:flaxformer_mt\.(\d+)$", signature)
-    return f" (protocol {found[1]})" if found and int(found[1]) != PROTOCOL else ""
+    """A mark that tables add to scores of an earlier protocol: " (protocol 1)"."""
+    version = re.search(r"\|version:flaxformer_mt\.(\d+)$", signature)
+    return f" (protocol {version[1]})" if version and int(version[1]) != PROTOCOL else ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

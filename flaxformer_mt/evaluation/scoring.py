@@ -37,7 +37,7 @@ _SUSPICIOUS_PERIODS = 100  # sacreBLEU's own threshold for asking whether text i
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Scores:
-    """Corpus scores, 0 to 100, and what is needed to read them; JSON has the same fields.
+    """Corpus scores, 0 to 100, and the figures needed to read them; JSON has the same fields.
 
     Precisions, brevity penalty and lengths are those of the first metric, a BLEU: `sacrebleu_13a`,
     or `bleu_tokenized` for tokenised text; with `_lc` if case is ignored or references have none.
@@ -103,22 +103,25 @@ def named_bleu(references: Sequence[str], *, tokenizer: str, lowercase: bool) ->
 def scores_of(
     measured: Sequence[Measured], hypotheses: Sequence[str], *, notes: Sequence[str] = ()
 ) -> Scores:
-    """Scores of what was measured, a BLEU first; `notes` are reasons to doubt them."""
+    """Scores of measured metrics, a BLEU first; `notes` are reasons to doubt them."""
     bleu = measured[0]
     assert isinstance(bleu.metric, Bleu)
-    ours, theirs, *grams = map(int, bleu.totals)
-    score = BLEU.compute_bleu(grams[:ORDER], grams[ORDER:], ours, theirs, smooth_method="exp")
+    hypothesis_tokens, reference_tokens, *ngrams = map(int, bleu.totals)
+    score = BLEU.compute_bleu(
+        ngrams[:ORDER], ngrams[ORDER:], hypothesis_tokens, reference_tokens, smooth_method="exp"
+    )
     periods = sum(text.endswith(" .") for text in hypotheses)
     suspicious = periods >= _SUSPICIOUS_PERIODS and bleu.metric.tokenizer != "none"
     doubt = (
         f"{periods:,} hypotheses end in a separate period: if the text is tokenised, this BLEU is "
         "not comparable with others; detokenise it, or add --tokenize none"
     )
-    # BLEU by sacreBLEU itself, equal to the last bit.
-    metrics = {one.metric.name: one.score for one in measured} | {bleu.metric.name: score.score}
+    metrics = {corpus.metric.name: corpus.score for corpus in measured}
+    # By sacreBLEU itself, equal to the last bit.
+    metrics[bleu.metric.name] = score.score
     return Scores(
         metrics=metrics,
-        signatures={one.metric.name: one.metric.signature for one in measured},
+        signatures={corpus.metric.name: corpus.metric.signature for corpus in measured},
         precisions=list(score.precisions),
         brevity_penalty=score.bp,
         length_ratio=score.sys_len / score.ref_len if score.ref_len else 0.0,
@@ -146,21 +149,22 @@ class Bucket:
 
 def by_length(measured: Sequence[Measured], sources: Sequence[str]) -> tuple[Bucket, ...]:
     """Buckets by blank-separated source words, up to each of `BOUNDS` and above; none is empty."""
-    buckets = np.searchsorted(BOUNDS, [len(source.split()) for source in sources])
-    found = []
-    for number in map(int, np.unique(buckets)):
-        parts = [one.of(buckets == number) for one in measured]
-        ours, theirs = parts[0].totals[:2]
-        found.append(
+    numbers = np.searchsorted(BOUNDS, [len(source.split()) for source in sources])
+    buckets = []
+    for number in map(int, np.unique(numbers)):
+        parts = [corpus.of(numbers == number) for corpus in measured]
+        hypothesis_tokens, reference_tokens = parts[0].totals[:2]
+        ratio = float(hypothesis_tokens / reference_tokens) if reference_tokens else 0.0
+        buckets.append(
             Bucket(
                 low=BOUNDS[number - 1] + 1 if number else 0,
                 high=BOUNDS[number] if number < len(BOUNDS) else None,
                 sentences=len(parts[0].counts),
                 metrics={part.metric.name: part.score for part in parts},
-                length_ratio=float(ours / theirs) if theirs else 0.0,
+                length_ratio=ratio,
             )
         )
-    return tuple(found)
+    return tuple(buckets)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -187,19 +191,19 @@ class Scoring:
         self, references: Sequence[str], sources: Sequence[str] | None = None
     ) -> list[Metric]:
         """BLEU, chrF, then the others. Raises ScoringError for COMET without sources."""
-        found: list[Metric] = [
+        metrics: list[Metric] = [
             named_bleu(references, tokenizer=self.tokenizer, lowercase=self.lowercase),
             Chrf(lowercase=self.lowercase),
         ]
         if self.has_paper_bleu:
-            found.append(PaperBleu(language=self.language))
+            metrics.append(PaperBleu(language=self.language))
         if self.ter:
-            found.append(Ter())
+            metrics.append(Ter())
         if self.comet:
             if sources is None:
                 raise ScoringError("COMET needs the sources, which are not known")
-            found.append(Comet(sources=sources, model=self.comet, gpus=self.comet_gpus))
-        return [*found, *self.others]
+            metrics.append(Comet(sources=sources, model=self.comet, gpus=self.comet_gpus))
+        return [*metrics, *self.others]
 
     @property
     def has_paper_bleu(self) -> bool:
@@ -214,10 +218,10 @@ class Scoring:
             return ()
         notes = [*self._about_blanks()]
         if not self.lowercase and not self.has_paper_bleu:
-            what = f"'{self.language}'" if self.language else "an unknown target language"
+            language = f"'{self.language}'" if self.language else "an unknown target language"
             notes.append(
                 f"the paper's BLEU is skipped: it has tokenisation rules for "
-                f"{', '.join(LANGUAGES)}, not for {what}"
+                f"{', '.join(LANGUAGES)}, not for {language}"
             )
         return tuple(notes)
 
@@ -256,14 +260,16 @@ class Assessment:
 
     def to_json(self) -> dict[str, Any]:
         content = dataclasses.asdict(self.scores)
-        how = dataclasses.asdict(self.scoring)
-        content["scoring"] = {key: how[key] for key in ("tokenizer", "lowercase", "language")}
+        scoring = dataclasses.asdict(self.scoring)
+        content["scoring"] = {key: scoring[key] for key in ("tokenizer", "lowercase", "language")}
         if self.intervals:
             content["intervals"] = {
                 "level": 0.95,
                 "resamples": self.scoring.resamples,
                 "seed": self.scoring.seed,
-                "metrics": {name: dataclasses.asdict(one) for name, one in self.intervals.items()},
+                "metrics": {
+                    name: dataclasses.asdict(spread) for name, spread in self.intervals.items()
+                },
             }
         if self.buckets:
             content["by_source_length"] = [*map(dataclasses.asdict, self.buckets)]
@@ -273,9 +279,9 @@ class Assessment:
         """A header, and each score with its interval and signature."""
         rows = []
         for name, score in self.scores.metrics.items():
-            found = self.intervals.get(name)
-            spread = f"{found.low:.2f} to {found.high:.2f}" if found else "-"
-            rows.append([name, f"{score:.2f}", spread, self.scores.signatures[name]])
+            spread = self.intervals.get(name)
+            bounds = f"{spread.low:.2f} to {spread.high:.2f}" if spread else "-"
+            rows.append([name, f"{score:.2f}", bounds, self.scores.signatures[name]])
         return ["metric", "score", "95% interval", "signature"], rows
 
     def length_rows(self) -> tuple[list[str], list[list[str]]]:
@@ -310,9 +316,11 @@ def assess(
     measured = measure(scoring.metrics(references, sources), hypotheses, references)
     spreads: dict[str, Interval] = {}
     if scoring.resamples:
-        drawn = bootstrap_scores(measured, samples=scoring.resamples, seed=scoring.seed)
-        pairs = zip(measured, drawn, strict=True)
-        spreads = {one.metric.name: interval(scores) for one, scores in pairs}
+        resampled = bootstrap_scores(measured, samples=scoring.resamples, seed=scoring.seed)
+        spreads = {
+            corpus.metric.name: interval(scores)
+            for corpus, scores in zip(measured, resampled, strict=True)
+        }
     return Assessment(
         hypotheses=hypotheses,
         references=references,

@@ -26,7 +26,7 @@ TRIALS = 10_000  # of approximate randomisation, as in sacreBLEU
 Samples = Float[np.ndarray, " samples"]
 SEED = 12345  # sacreBLEU's
 RESAMPLES = 1000
-_CHUNK = 1 << 22  # draws held at a time, some 128 MB with what is made of them
+_CHUNK = 1 << 22  # draws held at a time, some 128 MB with all that is computed from them
 _TIE = 1e-9  # differences of scores that are rounding
 
 
@@ -50,17 +50,17 @@ def interval(scores: Samples) -> Interval:
 
 def bootstrap_scores(measured: Sequence[Measured], *, samples: int, seed: int) -> list[Samples]:
     """The score of each resample, for each of `measured`, over the same sentences."""
-    found: list[list[Samples]] = [[] for _ in measured]
+    parts: list[list[Samples]] = [[] for _ in measured]
     rng = np.random.default_rng(seed)
     sentences = len(measured[0].counts)
     for rows in chunks(samples, sentences):
         drawn = rng.choice(sentences, size=(rows, sentences), replace=True)
-        places = drawn + sentences * np.arange(rows)[:, None]
-        counted = np.bincount(places.ravel(), minlength=rows * sentences)
-        weights = counted.reshape(rows, sentences).astype(np.float64)
-        for scores, one in zip(found, measured, strict=True):
-            scores.append(one.metric.score(weights @ one.counts))
-    return [np.concatenate(scores) for scores in found]
+        cells = drawn + sentences * np.arange(rows)[:, None]
+        draws = np.bincount(cells.ravel(), minlength=rows * sentences)
+        weights = draws.reshape(rows, sentences).astype(np.float64)
+        for scores, corpus in zip(parts, measured, strict=True):
+            scores.append(corpus.metric.score(weights @ corpus.counts))  # [rows]
+    return [np.concatenate(scores) for scores in parts]
 
 
 def chunks(samples: int, sentences: int) -> Iterator[int]:
@@ -102,19 +102,22 @@ def paired_bootstrap(
 ) -> list[Outcome]:
     """A test for each metric; both systems have their metrics in the same order."""
     scores = bootstrap_scores([*baseline, *system], samples=samples, seed=seed)
-    tests = []
-    for one, other, ours, theirs in zip(
-        baseline, system, scores, scores[len(system) :], strict=False
+    baseline_scores, system_scores = scores[: len(baseline)], scores[len(baseline) :]
+    outcomes = []
+    for first, second, first_scores, second_scores in zip(
+        baseline, system, baseline_scores, system_scores, strict=True
     ):
-        differences = theirs - ours
+        differences = second_scores - first_scores
         # As in sacreBLEU: absolute differences, shifted to mean zero.
         sizes = np.abs(differences)
-        better = differences > _TIE if one.metric.higher_is_better else differences < -_TIE
-        spread = interval(differences)
-        share = float(better.mean())
-        found = _outcome(one, other, sizes - sizes.mean())
-        tests.append(dataclasses.replace(found, interval=spread, better=share))
-    return tests
+        outcome = _outcome(first, second, sizes - sizes.mean())
+        better = differences > _TIE if first.metric.higher_is_better else differences < -_TIE
+        outcomes.append(
+            dataclasses.replace(
+                outcome, interval=interval(differences), better=float(better.mean())
+            )
+        )
+    return outcomes
 
 
 def approximate_randomization(
@@ -127,21 +130,23 @@ def approximate_randomization(
     """A test for each metric; both systems have their metrics in the same order."""
     rng = np.random.default_rng(seed)
     sentences = len(baseline[0].counts)
-    found: list[list[Samples]] = [[] for _ in baseline]
+    parts: list[list[Samples]] = [[] for _ in baseline]
     for rows in chunks(trials, sentences):
-        kept = rng.integers(2, size=(rows, sentences), dtype=bool).astype(np.float64)
-        for differences, one, other in zip(found, baseline, system, strict=True):
-            first = other.totals + kept @ (one.counts - other.counts)
-            second = one.totals + other.totals - first
-            differences.append(np.abs(one.metric.score(first) - one.metric.score(second)))
+        keep = rng.integers(2, size=(rows, sentences), dtype=bool).astype(np.float64)
+        for differences, first, second in zip(parts, baseline, system, strict=True):
+            # Exchanged for random sentences: [rows, statistics].
+            first_totals = second.totals + keep @ (first.counts - second.counts)
+            second_totals = first.totals + second.totals - first_totals
+            score = first.metric.score
+            differences.append(np.abs(score(first_totals) - score(second_totals)))
     return [
-        _outcome(one, other, np.concatenate(differences))
-        for differences, one, other in zip(found, baseline, system, strict=True)
+        _outcome(first, second, np.concatenate(differences))
+        for differences, first, second in zip(parts, baseline, system, strict=True)
     ]
 
 
-def _outcome(one: Measured, other: Measured, by_chance: Samples) -> Outcome:
-    difference = other.score - one.score
+def _outcome(baseline: Measured, system: Measured, by_chance: Samples) -> Outcome:
+    difference = system.score - baseline.score
     count = int((by_chance >= abs(difference) - _TIE).sum())
     p_value = (count + 1) / (len(by_chance) + 1)
-    return Outcome(metric=one.metric.name, difference=difference, p_value=p_value)
+    return Outcome(metric=baseline.metric.name, difference=difference, p_value=p_value)

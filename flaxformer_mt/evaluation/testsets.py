@@ -17,13 +17,17 @@ def load_testset(name: str, langpair: str) -> tuple[list[str], list[str], int]:
     """Sources and sacreBLEU's first references of `wmt14/full`, `en-de` and the like, and how many
     more references there are. Raises ScoringError."""
     if name not in DATASETS:
-        close = difflib.get_close_matches(name, DATASETS, n=4, cutoff=0.5)
-        meant = f", but {', '.join(close)}" if close else ""
-        raise ScoringError(f"sacreBLEU has no test set {name!r}{meant} (`sacrebleu --list`)")
+        similar = difflib.get_close_matches(name, DATASETS, n=4, cutoff=0.5)
+        raise ScoringError(
+            f"sacreBLEU has no test set {name!r}"
+            + (f", but {', '.join(similar)}" if similar else "")
+            + " (`sacrebleu --list`)"
+        )
     pairs = DATASETS[name].langpairs
     if langpair not in pairs:
         raise ScoringError(f"{name} has no pair {langpair!r}: {', '.join(sorted(pairs))}")
-    if not (files := _on_disk(name, langpair) or _fetched(name, langpair)):
+    files = _on_disk(name, langpair) or _fetched(name, langpair)
+    if not files:
         raise ScoringError(
             f"sacreBLEU's download of {name} has no {langpair}; {_advice(name, langpair)}"
         )
@@ -45,14 +49,20 @@ def _file(name: str, langpair: str, ending: str) -> Path:
 def _on_disk(name: str, langpair: str) -> list[Path]:
     """The source and references where sacreBLEU keeps them, its first choice first; or nothing."""
     source = _file(name, langpair, "src")
-    there = sorted(source.parent.glob(_file(name, langpair, "ref*").name))
-    if wanted := [_file(name, langpair, ending) for ending in _wanted_references(name, langpair)]:
-        chosen = [path for path in wanted if path in there]
-        there = [*chosen, *(path for path in there if path not in chosen)] if chosen else []
-    return [source, *there] if source.exists() and there else []
+    references = sorted(source.parent.glob(_file(name, langpair, "ref*").name))
+    if not source.exists() or not references:
+        return []
+
+    scored_with = [_file(name, langpair, ending) for ending in _scored_references(name, langpair)]
+    if not scored_with:
+        return [source, *references]
+    first = [path for path in scored_with if path in references]
+    if not first:
+        return []
+    return [source, *first, *(path for path in references if path not in first)]
 
 
-def _wanted_references(name: str, langpair: str) -> list[str]:
+def _scored_references(name: str, langpair: str) -> list[str]:
     """The endings of the references that sacreBLEU scores with (WMT21 and later); none: any."""
     choose = getattr(DATASETS[name], "_get_langpair_allowed_refs", None)
     # A field "ref:B" is kept in a file whose name ends in "ref-B".
@@ -61,7 +71,7 @@ def _wanted_references(name: str, langpair: str) -> list[str]:
 
 def _advice(name: str, langpair: str) -> str:
     source = _file(name, langpair, "src")
-    reference = next(iter(_wanted_references(name, langpair)), "ref")
+    reference = next(iter(_scored_references(name, langpair)), "ref")
     return (
         f"put {source.name} and {_file(name, langpair, reference).name} (UTF-8, one segment per "
         f"line) into {source.parent}, in the folder set by $SACREBLEU; or use --src FILE --ref "

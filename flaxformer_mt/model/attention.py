@@ -12,7 +12,7 @@ from flaxformer_mt.model.dropout import Dropout
 from flaxformer_mt.model.kernels import declare, einsum_float32, glorot_flattened, product
 
 Hidden = Float[Array, "rows length d_model"]
-Memory = Float[Array, "rows keys d_model"]  # what is attended to
+Memory = Float[Array, "rows keys d_model"]  # positions to attend to
 Mask = Bool[Array, "rows queries keys"]
 Queries = Float[Array, "rows queries heads d_k"]
 Keys = Float[Array, "rows keys heads d_k"]
@@ -100,7 +100,8 @@ def _reduced_attention_forward(
     q, k, v = (x.astype(dtype) for x in (queries, keys, values))
     scores = einsum_float32("blhk,bqhk->bhql", k, q) + bias
     exponents = jnp.exp(scores - scores.max(axis=-1, keepdims=True)).astype(dtype)
-    share = 1 / exponents.astype(jnp.float32).sum(axis=-1).swapaxes(1, 2)[..., None]  # bqh1
+    total = exponents.astype(jnp.float32).sum(axis=-1)  # [rows, heads, queries]
+    share = 1 / total.swapaxes(1, 2)[..., None]  # [rows, queries, heads, 1]
     heads = einsum_float32("bhql,blhv->bqhv", exponents, v) * share
     return heads, (q, k, v, exponents, share, heads)
 
@@ -111,7 +112,8 @@ def _reduced_attention_backward(
     q, k, v, exponents, share, heads = saved
     reduced = (gradient * share).astype(dtype)
     # From the very numbers that the next product takes, or a row's gradients don't sum to zero.
-    common = (reduced.astype(jnp.float32) * heads).sum(axis=-1).swapaxes(1, 2)[..., None]  # bhq1
+    common = (reduced.astype(jnp.float32) * heads).sum(axis=-1)  # [rows, queries, heads]
+    common = common.swapaxes(1, 2)[..., None]  # [rows, heads, queries, 1]
     d_weights = einsum_float32("bqhv,blhv->bhql", reduced, v)
     d_scores = (exponents.astype(jnp.float32) * (d_weights - common)).astype(dtype)
     return (
@@ -204,6 +206,7 @@ class MultiHeadAttention(nn.Module):
         long."""
         keys, values = self.keys_values(memory)
         return {
+            # [rows, heads, d_k, keys] and [rows, heads, keys, d_v]
             "key": jnp.transpose(keys, (0, 2, 3, 1)).astype(self.config.dtype),
             "value": jnp.transpose(values, (0, 2, 1, 3)).astype(self.config.dtype),
         }
@@ -212,10 +215,10 @@ class MultiHeadAttention(nn.Module):
         """`past` with position `index` of every beam, rounded to `config.dtype`, in the slot of
         that beam's number."""
         keys, values = (new.astype(past["key"].dtype) for new in self.kept(x).values())
-        at = index * x.shape[1]
+        first_slot = index * x.shape[1]
         return {
-            "key": jax.lax.dynamic_update_slice_in_dim(past["key"], keys, at, axis=3),
-            "value": jax.lax.dynamic_update_slice_in_dim(past["value"], values, at, axis=2),
+            "key": jax.lax.dynamic_update_slice_in_dim(past["key"], keys, first_slot, axis=3),
+            "value": jax.lax.dynamic_update_slice_in_dim(past["value"], values, first_slot, axis=2),
         }
 
     def attend_cached(

@@ -26,9 +26,9 @@ class Dropout(nn.Module):
         # Not `make_rng`, which counts its calls: `nn.scan` calls a layer more than once.
         key = jax.random.bits(self.scope.rngs["dropout"].as_jax_rng(), (2,), jnp.uint32)
         threshold = min(round(self.rate * 2**32), 2**32 - 1)
-        kept = counter_bits(key, x.shape) >= jnp.uint32(threshold)
+        keep = counter_bits(key, x.shape) >= jnp.uint32(threshold)
         # bfloat16 would round the factor itself: by 0.16% for a rate of 0.1.
-        return jnp.where(kept, x.astype(jnp.float32) * (2**32 / (2**32 - threshold)), 0.0)
+        return jnp.where(keep, x.astype(jnp.float32) * (2**32 / (2**32 - threshold)), 0.0)
 
 
 def counter_bits(key: UInt32[Array, "2"], shape: tuple[int, ...]) -> UInt32[Array, "..."]:

@@ -34,7 +34,7 @@ def softmax_table(
 def softmax_bias(
     params: Mapping[str, Any], config: ModelConfig
 ) -> Float[Array, " tgt_vocab"] | None:
-    """What is added to `softmax_table`'s logits, if the model has it."""
+    """A bias on `softmax_table`'s logits, if the model has it."""
     return params["embedding"][SOFTMAX_BIAS] if config.logits_bias else None
 
 
@@ -53,16 +53,17 @@ def of_types(
     tables = params["embedding"]
     padding = table_rows(config, types.size) - types.size
 
-    def some(name: str) -> Array:
+    def rows_of_types(name: str) -> Array:
         rows = _take(tables[name], types)
         return jnp.pad(rows, [(0, padding)] + [(0, 0)] * (rows.ndim - 1))
 
     short = {name: table for name, table in tables.items() if name.endswith("_positions")}
-    short |= {"source": tables[SOURCE_TABLE[config.tie]], "target": some(TARGET_TABLE[config.tie])}
+    short["source"] = tables[SOURCE_TABLE[config.tie]]
+    short["target"] = rows_of_types(TARGET_TABLE[config.tie])
     if config.tie == "none":
-        short["softmax"] = some("softmax")
+        short["softmax"] = rows_of_types("softmax")
     if config.logits_bias:
-        short[SOFTMAX_BIAS] = some(SOFTMAX_BIAS)
+        short[SOFTMAX_BIAS] = rows_of_types(SOFTMAX_BIAS)
     return {**params, "embedding": short}
 
 
@@ -98,7 +99,7 @@ def sinusoids(length: int, d_model: int) -> Float[np.ndarray, "length d_model"]:
 
 
 def position_factor(config: ModelConfig) -> float:
-    """What a learned position table is multiplied by before it is added to the tokens.
+    """A learned position table's factor before it is added to the tokens.
 
     Both tables are drawn from N(0, 1/d_model). With the tokens' factor, positions begin as large as
     sinusoids are; without, at d_model 512, sixteen times smaller.
@@ -148,8 +149,10 @@ class Embedding(nn.Module):
     def setup(self) -> None:
         config = self.config
         if config.tie == "all" and self.src_vocab_size != self.tgt_vocab_size:
-            both = f"{self.src_vocab_size} and {self.tgt_vocab_size} types"
-            raise ValueError(f"model.tie = 'all' can't have {both}: set 'target' or 'none'")
+            raise ValueError(
+                f"model.tie = 'all' can't have {self.src_vocab_size} and {self.tgt_vocab_size} "
+                "types: set 'target' or 'none'"
+            )
         sizes = {
             SOURCE_TABLE[config.tie]: self.src_vocab_size,
             TARGET_TABLE[config.tie]: self.tgt_vocab_size,
@@ -212,8 +215,10 @@ class Embedding(nn.Module):
         if self.config.positions == "sinusoidal":
             return jnp.asarray(sinusoids(length, self.config.d_model))
         if length > self.config.max_length:
-            longest = f"model.max_length = {self.config.max_length}"
-            raise ValueError(f"{length} {side} positions exceed the learned table: {longest}")
+            raise ValueError(
+                f"{length} {side} positions exceed the learned table: model.max_length = "
+                f"{self.config.max_length}"
+            )
         table = self.position_tables[side].astype(jnp.float32)
         return table * position_factor(self.config)
 
@@ -221,8 +226,9 @@ class Embedding(nn.Module):
         if self.has_variable("copies", name):
             copies: Array = self.get_variable("copies", name)
             rows, length = tokens.shape
-            parts = tokens.reshape(len(copies), -1, length)
-            return jax.vmap(_rows)(copies, parts).reshape(rows, length, -1)
+            parts = tokens.reshape(len(copies), -1, length)  # [copies, rows / copies, length]
+            embedded = jax.vmap(_rows)(copies, parts)  # [copies, rows / copies, length, d_model]
+            return embedded.reshape(rows, length, -1)
         # With d_model split over the mesh, the partitioner would replicate everything for the
         # lookup; gathering the table's columns first is cheap.
         return _rows(nn.with_logical_constraint(self.tables[name], ("vocab", None)), tokens)

@@ -197,8 +197,8 @@ class DecoderLayer(nn.Module):
         visible: Seen,
         src_mask: Seen,
     ) -> tuple[Newest, KeysValues, Float[Array, "rows heads beams src_length"]]:
-        """The layer at position `index` of every beam, `past` with that position added, and what
-        each beam attends to in the source.
+        """The layer at position `index` of every beam, `past` with that position added, and each
+        beam's attention to the source.
 
         `past` and `source` are the layer's parts of a cache (`transformer.Cache`). A row's
         beams are queries over the same keys: those of the source, and those of all slots, among

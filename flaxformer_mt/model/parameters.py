@@ -99,9 +99,11 @@ def table(params: Params, config: ModelConfig, src_vocab_size: int, tgt_vocab_si
     cells = [[part, *map("{:,}".format, both)] for part, both in rows.items() if any(both)]
     lines = [aligned(["part", "by formula", "counted"], cells)]
     for side, size in {"source": src_vocab_size, "target": tgt_vocab_size}.items():
-        if (padded := table_rows(config, size)) > size:
-            counts = f"{size:,} types, {padded:,} rows"
-            lines.append(f"{side} embedding: {counts} (model.vocab_multiple)")
+        padded = table_rows(config, size)
+        if padded > size:
+            lines.append(
+                f"{side} embedding: {size:,} types, {padded:,} rows (model.vocab_multiple)"
+            )
     return "\n".join(lines)
 
 
@@ -109,13 +111,13 @@ def unstack_layers(params: Params) -> dict[str, Any]:
     """Parameters of a scanned model (`scan_layers`), whose layers are on axis 0, layer by layer."""
     unstacked = dict(params)
     for stack in STACKS:
-        rest = dict(params[stack])
-        if "layers" not in rest:
+        modules = dict(params[stack])
+        if "layers" not in modules:
             raise ValueError(f"params['{stack}'] has no 'layers': is it unrolled already?")
-        layers = rest.pop("layers")
+        layers = modules.pop("layers")
         for index in range(jax.tree.leaves(layers)[0].shape[0]):
-            rest[layer_name(index)] = jax.tree.map(lambda leaf, i=index: leaf[i], layers)
-        unstacked[stack] = rest
+            modules[layer_name(index)] = jax.tree.map(lambda leaf, i=index: leaf[i], layers)
+        unstacked[stack] = modules
     return unstacked
 
 

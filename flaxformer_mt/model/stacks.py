@@ -64,8 +64,8 @@ class Decoder(nn.Module):
         visible: Seen,
         src_mask: Seen,
     ) -> tuple[Newest, dict[str, KeysValues], Float[Array, "rows beams src_length"]]:
-        """The stack at position `index` of every beam, `past` with that position added, and what
-        each beam attends to in the source: the heads' mean in the aligning layer."""
+        """The stack at position `index` of every beam, `past` with that position added, and each
+        beam's attention to the source: the heads' mean in the aligning layer."""
         new, weights = {}, []
         for name, layer in self._single_layers().items():
             x, new[name], attended = layer.decode_step(
@@ -139,6 +139,7 @@ def _run(
 def _key_as_scanned(layer: nn.Module, number: int) -> None:
     """Gives an unrolled layer the dropout key that `nn.scan` would: the same masks."""
     assert layer.scope is not None
-    if own := layer.scope.rngs.get("dropout"):
-        key = jax.random.fold_in(own.rng, number)
-        layer.scope.rngs["dropout"] = LazyRng(key, (*own.suffix[:-1], "layers"))
+    rng = layer.scope.rngs.get("dropout")
+    if rng:
+        key = jax.random.fold_in(rng.rng, number)
+        layer.scope.rngs["dropout"] = LazyRng(key, (*rng.suffix[:-1], "layers"))

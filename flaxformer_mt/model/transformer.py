@@ -19,7 +19,7 @@ from flaxformer_mt.model.stacks import Decoder, Encoder
 Src = Int[Array, "rows src_length"]
 Tgt = Int[Array, "rows tgt_length"]
 Cache = dict[str, Any]
-"""What decoding keeps between steps, a plain dict with one sentence per row.
+"""The state of decoding between steps, a plain dict with one sentence per row.
 
     "self"      {layer: {"key", "value"}}   in `cache_dtype`, keys = length * beams, position by
                                             position
@@ -122,7 +122,8 @@ class Transformer(nn.Module):
     ) -> Cache:
         """The state of decoding before its first token, with room for `length` positions;
         `coverage` also records how much each source token has been attended to."""
-        config, src_mask = self.config, src_segment_ids != 0
+        config = self.config
+        src_mask = src_segment_ids != 0  # [rows, src_length]
         rows = src_mask.shape[0]
         dtype = self.cache_dtype or config.dtype
         cross = self.decoder.cross_keys_values(encoded)
@@ -130,14 +131,14 @@ class Transformer(nn.Module):
             "key": jnp.zeros((rows, config.num_heads, config.d_k, length * beams), dtype),
             "value": jnp.zeros((rows, config.num_heads, length * beams, config.d_v), dtype),
         }
-        own = {"ancestry": jnp.zeros((rows, beams, length), jnp.int32)}
+        by_beam = {"ancestry": jnp.zeros((rows, beams, length), jnp.int32)}
         if coverage:
-            none = jnp.where(src_mask, 0.0, 1.0)[:, None]
-            own["coverage"] = jnp.broadcast_to(none, (rows, beams, none.shape[2]))
+            padding = jnp.where(src_mask, 0.0, 1.0)[:, None]  # [rows, 1, src_length]
+            by_beam["coverage"] = jnp.broadcast_to(padding, (rows, beams, padding.shape[2]))
         return {
             "self": {layer: dict(empty) for layer in cross},
             "cross": cross,
-            "beams": own,
+            "beams": by_beam,
             "src_mask": src_mask,
         }
 
@@ -170,7 +171,9 @@ class Transformer(nn.Module):
         bias = self.embedding.softmax_bias
         rows, d_model = table.shape
 
-        def of(form: tuple[int, ...], hidden: Array, table: Array, bias: Array | None) -> Array:
+        def laid_out(
+            form: tuple[int, ...], hidden: Array, table: Array, bias: Array | None
+        ) -> Array:
             types = np.arange(rows).reshape(1, 1, *form)
             spec = "bld,vd->blv" if len(form) == 1 else "bld,cvd->blcv"
             logits = product(spec, hidden, table.reshape(*form, d_model), self.config.dtype)
@@ -181,29 +184,33 @@ class Transformer(nn.Module):
                 logits = jnp.where(types < self.tgt_vocab_size, logits, -jnp.inf)
             return logits.reshape(*hidden.shape[:2], rows)
 
-        whole = functools.partial(of, (rows,))
+        flat = functools.partial(laid_out, (rows,))
         # Search reads logits by chunks. A TPU writes them so; a CPU would transpose the table.
-        chunked = functools.partial(of, (-1, CHUNK)) if rows % CHUNK == 0 else whole
-        logits = jax.lax.platform_dependent(hidden, table, bias, tpu=chunked, default=whole)
+        chunked = functools.partial(laid_out, (-1, CHUNK)) if rows % CHUNK == 0 else flat
+        logits = jax.lax.platform_dependent(hidden, table, bias, tpu=chunked, default=flat)
         return nn.with_logical_constraint(logits, ("batch", "length", "vocab"))
 
 
 def grown(cache: Cache, length: int) -> Cache:
     """The same cache with room for `length` positions, no fewer than before; NumPy's or JAX's."""
     ancestry = cache["beams"]["ancestry"]
-    if not (more := length - ancestry.shape[2]):
+    new_positions = length - ancestry.shape[2]
+    if not new_positions:
         return cache
-    keys = more * ancestry.shape[1]
+    new_keys = new_positions * ancestry.shape[1]
 
     def longer(leaf: Array, axis: int, size: int) -> Array:
         pad: Any = jnp.pad if isinstance(leaf, jax.Array) else np.pad
         return pad(leaf, [(0, size if n == axis else 0) for n in range(leaf.ndim)])
 
     past = {
-        layer: {"key": longer(leaves["key"], 3, keys), "value": longer(leaves["value"], 2, keys)}
+        layer: {
+            "key": longer(leaves["key"], 3, new_keys),
+            "value": longer(leaves["value"], 2, new_keys),
+        }
         for layer, leaves in cache["self"].items()
     }
-    beams = {**cache["beams"], "ancestry": longer(ancestry, 2, more)}
+    beams = {**cache["beams"], "ancestry": longer(ancestry, 2, new_positions)}
     return {**cache, "self": past, "beams": beams}
 
 
@@ -211,13 +218,15 @@ def with_position(
     ancestry: Int[Array, "rows beams length"], index: Int[Array, ""]
 ) -> Int[Array, "rows beams length"]:
     """The ancestry once every beam has written position `index`."""
-    own = jnp.broadcast_to(jnp.arange(ancestry.shape[1])[None, :, None], (*ancestry.shape[:2], 1))
-    return jax.lax.dynamic_update_slice_in_dim(ancestry, own.astype(jnp.int32), index, axis=2)
+    slots = jnp.arange(ancestry.shape[1])[None, :, None]
+    slots = jnp.broadcast_to(slots, (*ancestry.shape[:2], 1))  # [rows, beams, 1]
+    return jax.lax.dynamic_update_slice_in_dim(ancestry, slots.astype(jnp.int32), index, axis=2)
 
 
 def visible(ancestry: Int[Array, "rows beams length"], index: Int[Array, ""]) -> Seen:
     """Which keys are a hypothesis's own past, up to position `index`: one slot per position."""
     rows, beams, length = ancestry.shape
-    own = ancestry[:, :, :, None] == jnp.arange(beams)[None, None, None, :]
-    own = own & (jnp.arange(length) <= index)[None, None, :, None]
-    return own.reshape(rows, beams, length * beams)
+    # [rows, beams, length, slots]
+    is_own_slot = ancestry[:, :, :, None] == jnp.arange(beams)[None, None, None, :]
+    is_own_slot = is_own_slot & (jnp.arange(length) <= index)[None, None, :, None]
+    return is_own_slot.reshape(rows, beams, length * beams)

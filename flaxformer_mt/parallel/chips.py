@@ -48,7 +48,7 @@ class Chip:
     link_bandwidth: float = 0.0  # one direction of one ICI link
     dcn_bandwidth: float = 0.0  # a device's share of its host's data-centre network, one direction
     wraps_at: int = 0  # a side of the slice of this many chips, or a multiple, is closed to a ring
-    aliases: tuple[str, ...] = ()  # what else `device.device_kind` says; case does not matter
+    aliases: tuple[str, ...] = ()  # other values of `device.device_kind`, in any case
     devices_per_chip: int = 1
     half: str = "bfloat16"
 
@@ -86,9 +86,9 @@ CHIPS = (
 
 def chip_of(device_kind: str) -> Chip | None:
     """The entry for a JAX device's `device_kind`; None if the table has none."""
-    wanted = device_kind.strip().casefold()
+    kind = device_kind.strip().casefold()
     for chip in CHIPS:
-        if wanted in (each.casefold() for each in (chip.name, *chip.aliases)):
+        if kind in (name.casefold() for name in (chip.name, *chip.aliases)):
             return chip
     return None
 
@@ -103,12 +103,12 @@ def cpu_features() -> frozenset[str]:
 
 
 def fastest_dtype(device: jax.Device) -> Literal["bfloat16", "float32"]:
-    """What `model.dtype = "auto"` means on a device: bfloat16 where it multiplies that itself."""
+    """The type that `model.dtype = "auto"` stands for: bfloat16 if the device multiplies it."""
     if device.platform == "cpu":
         # Elsewhere XLA widens the operands first: base's step then takes longer than in float32.
         fast = not cpu_features().isdisjoint({"amx_bf16", "avx512_bf16"})
     else:
-        # NVIDIA's GPUs do from Ampere ("8.0") on. AMD's all do; their names are no numbers.
+        # NVIDIA's GPUs do from Ampere ("8.0") on. AMD's all do, whose capability isn't a number.
         capability = getattr(device, "compute_capability", "")
         fast = not re.fullmatch(r"[1-7]\.\d", capability)
     return "bfloat16" if fast else "float32"
@@ -152,7 +152,7 @@ def upload_bandwidth(device: jax.Device, *, size: int = 1 << 26, tries: int = 5)
     host = np.ones(size // 4, np.float32)
 
     def copy() -> None:
-        host[0] += 1  # no copy of before will do
+        host[0] += 1  # so that no earlier copy can be reused
         # On a CPU device the array may be taken as it is, without any copy.
         jax.device_put(host, device, may_alias=False).block_until_ready()
 

@@ -48,8 +48,11 @@ def keep_compiled(folder: Path, *, limit: int = LIMIT) -> Path | None:
         if not chosen:
             _trim(place, limit)
     except OSError as error:
-        why = f"{error.strerror or error}; set JAX_COMPILATION_CACHE_DIR to another folder"
-        warnings.warn(f"{place}: cannot store compiled programs: {why}", stacklevel=2)
+        warnings.warn(
+            f"{place}: cannot store compiled programs: {error.strerror or error}; set "
+            "JAX_COMPILATION_CACHE_DIR to another folder",
+            stacklevel=2,
+        )
         return None
     jax.config.update("jax_compilation_cache_dir", str(place))
     if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
@@ -71,7 +74,8 @@ def share_compiled(folder: Path) -> None:
     entries, shared = Entries(place), folder / machine()
 
     def fetch(path: Path) -> None:
-        if entries.get(key := path.name.removesuffix("-cache")) is None:
+        key = path.name.removesuffix("-cache")
+        if entries.get(key) is None:
             entries.put(key, path.read_bytes())
 
     with _slower_without(shared), ThreadPoolExecutor(8) as pool:
@@ -88,7 +92,7 @@ def folder_in_use() -> Path | None:
 
 @dataclasses.dataclass
 class Compilations:
-    """What a process has compiled so far, or read from the cache."""
+    """Programs that a process has compiled so far, or read from the cache."""
 
     programs: int = 0
     seconds: float = 0.0  # with tracing and lowering
@@ -151,7 +155,7 @@ def _take_the_place_of_jax_cache(place: Path, shared: Path | None = None) -> Non
 
 
 class Entries:
-    """What JAX asks of a cache, for any number of processes; `shared` is a bucket's copy."""
+    """A cache as JAX uses it, for any number of processes; `shared` is a bucket's copy."""
 
     def __init__(self, folder: Path, shared: Path | None = None) -> None:
         self._path = self.path = folder
@@ -160,12 +164,12 @@ class Entries:
     def get(self, key: str) -> bytes | None:
         path = self._file(key)
         try:
-            data = path.read_bytes()
+            program = path.read_bytes()
         except OSError:
             return None
         with contextlib.suppress(OSError):
             os.utime(path)
-        return data
+        return program
 
     def put(self, key: str, value: bytes) -> None:
         with contextlib.suppress(OSError):  # such as a full disk
@@ -187,8 +191,8 @@ def _trim(folder: Path, limit: int) -> None:
     entries = []
     for path in folder.iterdir():
         with contextlib.suppress(OSError):  # another process does the same
-            found = path.stat()
-            entries.append((found.st_mtime, found.st_size, path))
+            status = path.stat()
+            entries.append((status.st_mtime, status.st_size, path))
     total = sum(size for _, size, _ in entries)
     newest = max((used for used, _, _ in entries), default=0.0)
     for used, size, path in sorted(entries):

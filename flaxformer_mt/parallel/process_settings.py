@@ -35,8 +35,9 @@ _TPU_FILES = ("accel[0-9]*", "vfio/[0-9]*")
 def leave_out_absent_tpu() -> None:
     """Keeps JAX from trying libtpu on a machine without a TPU, where it prints pages of errors.
 
-    What else JAX finds stays in use. If the user chooses platforms, JAX obeys as ever, and so it
-    does with JAX_FORCE_TPU_INIT. Looks only once JAX asks for devices, and does nothing after that.
+    Other devices that JAX finds stay in use. If the user chooses platforms, or sets
+    JAX_FORCE_TPU_INIT, JAX obeys. The machine is searched only once JAX asks for devices; called
+    after that, this does nothing.
     """
     # Private names, which a test watches: JAX can only be told all platforms, or none.
     with contextlib.suppress(ImportError, AttributeError, KeyError):
@@ -46,7 +47,7 @@ def leave_out_absent_tpu() -> None:
             return
         known = xla_bridge._backend_factories["tpu"]
 
-        def tpu_if_there() -> object:
+        def tpu_if_present() -> object:
             platforms = jax.config.jax_platforms  # type: ignore[attr-defined]
             if platforms or "JAX_FORCE_TPU_INIT" in os.environ or tpu_is_there():
                 return known.factory()
@@ -55,7 +56,7 @@ def leave_out_absent_tpu() -> None:
         # In its place instead of without it: kernels for TPUs ask whether JAX knows the platform.
         xla_bridge.register_backend_factory(
             "tpu",
-            tpu_if_there,
+            tpu_if_present,
             priority=known.priority,
             fail_quietly=known.fail_quietly,
         )
@@ -127,34 +128,34 @@ def peak(root: Path = _ROOT) -> int:
 
 def available(root: Path = _ROOT) -> int:
     """Bytes that the machine and this process's control groups have left; 0 if unknown."""
-    left = _field(root / "proc/meminfo", "MemAvailable:") << 10
-    return max(0, min([left, *_left_in_groups(root)]))
+    left_on_machine = _field(root / "proc/meminfo", "MemAvailable:") << 10
+    return max(0, min([left_on_machine, *_left_in_groups(root)]))
 
 
 def _left_in_groups(root: Path) -> Iterator[int]:
     files = root / "sys/fs/cgroup"
     for line in _text(root / "proc/self/cgroup").splitlines():
-        _, controllers, own = line.split(":", 2)
+        _, controllers, group_name = line.split(":", 2)
         if not controllers:
-            place = files
-            limit = "max"
-            used = "current"
+            mount = files
+            limit_file = "memory.max"
+            usage_file = "memory.current"
             cached = "inactive_file "
         elif "memory" in controllers.split(","):
-            place = files / "memory"
-            limit = "limit_in_bytes"
-            used = "usage_in_bytes"
+            mount = files / "memory"
+            limit_file = "memory.limit_in_bytes"
+            usage_file = "memory.usage_in_bytes"
             cached = "total_inactive_file "
         else:
             continue
-        # A container sees its own group as the root: what is there may have a longer name.
-        path = PurePosixPath(own.lstrip("/"))
-        for group in (place / path, *(place / above for above in path.parents), place):
-            most = _text(group / f"memory.{limit}")
-            taken = _text(group / f"memory.{used}")
-            if most.isdigit() and taken.isdigit():
+        # A container sees its own group as the root, under a name that may be longer.
+        path = PurePosixPath(group_name.lstrip("/"))
+        for group in (mount / path, *(mount / above for above in path.parents), mount):
+            limit = _text(group / limit_file)
+            usage = _text(group / usage_file)
+            if limit.isdigit() and usage.isdigit():
                 # The kernel frees the memory of inactive files on demand.
-                yield int(most) - int(taken) + _field(group / "memory.stat", cached)
+                yield int(limit) - int(usage) + _field(group / "memory.stat", cached)
 
 
 def _field(path: Path, name: str) -> int:
@@ -187,7 +188,9 @@ def make_deterministic() -> None:
 
     if xla_bridge.backends_are_initialized():
         if jax.default_backend() == "gpu":
-            advice = f"start a new process, or set XLA_FLAGS={FLAG} beforehand"
-            raise UserError(f"'training.deterministic' = true is too late: {advice}")
+            raise UserError(
+                "'training.deterministic' = true is too late: start a new process, or set "
+                f"XLA_FLAGS={FLAG} beforehand"
+            )
         return
     os.environ["XLA_FLAGS"] = f"{flags} {FLAG}".strip()

@@ -1,8 +1,8 @@
 """Several processes as one run: identities, work of the first process, agreement, stopping.
 
 Each process runs the same program on its own devices. The first does what only one may do, such as
-preparing data, while the others wait at JAX's coordination service, for hours if need be. What all
-must decide alike during training they ask each other on the devices, without waiting.
+preparing data, while the others wait at JAX's coordination service, for hours if need be. During
+training they make decisions together by asking each other on the devices, without waiting.
 """
 
 import atexit
@@ -68,7 +68,10 @@ class Processes:
         return self.number == 0
 
     def first(self, action: Callable[[], T]) -> T:
-        """What `action` returns in the first process, plain JSON. If it raises: ProcessError."""
+        """Runs `action` in the first process only and returns its result, plain JSON, in all.
+
+        If it raises, so do the others: ProcessError.
+        """
         if self.count == 1:
             return action()
         key = self._next_key()
@@ -76,17 +79,18 @@ class Processes:
             answer = json.loads(_read(key))
             if "failed" in answer:
                 raise ProcessError(f"the first process has failed: {answer['failed']}")
-            value: T = answer["value"]
-            return value
+            received: T = answer["value"]
+            return received
+
         try:
-            value = action()
+            returned = action()
         except BaseException as error:
             reason = (str(error) or type(error).__name__).split("\n", 1)[0]
             with contextlib.suppress(Exception):  # the error at hand matters more
                 _client().key_value_set(key, json.dumps({"failed": reason}))
             raise
-        _client().key_value_set(key, json.dumps({"value": value}))
-        return value
+        _client().key_value_set(key, json.dumps({"value": returned}))
+        return returned
 
     def gather(self, values: Sequence[str]) -> list[list[str]]:
         """Every process's `values`, in order, on the first process; [] on the others."""
@@ -96,11 +100,11 @@ class Processes:
         if not self.is_first:
             _client().key_value_set(f"{key}/{self.number}", json.dumps(list(values)))
             return []
-        found = [list(values)]
+        by_process = [list(values)]
         for number in range(1, self.count):
-            found.append(json.loads(_read(f"{key}/{number}")))
+            by_process.append(json.loads(_read(f"{key}/{number}")))
             _client().key_value_delete(f"{key}/{number}")
-        return found
+        return by_process
 
     def ask(self, value: int) -> Any:
         """The largest `value` of all processes at this call, for `jax.device_get`; doesn't wait."""
@@ -132,24 +136,24 @@ class StopRequest:
 
     def __init__(self, processes: Processes = ALONE) -> None:
         self.received: str | None = None
-        self.after = "this step"  # what is still finished once a stop is asked for
+        self.after = "this step"  # still finished once a stop is requested
         self._processes = processes
         self._heard = 0
         self._handling = contextlib.ExitStack()
 
     def ask(self) -> Any:
-        """What any process says about a stop, for `hear`: computed on the devices, not awaited."""
-        mine = 0
+        """Any process's request to stop, for `hear`: computed on the devices, not awaited."""
+        request = 0
         if self.received is not None:
-            mine = self._processes.number * _SIGNALS + signal.Signals[self.received].value
-        return self._processes.ask(mine)
+            request = self._processes.number * _SIGNALS + signal.Signals[self.received].value
+        return self._processes.ask(request)
 
     def hear(self, answer: Any) -> None:
         self._heard = max(self._heard, int(answer))
 
     @property
     def reason(self) -> str | None:
-        """Why to stop, if so: for several processes, what all of them know."""
+        """Why to stop, None if there is no reason; of several processes, all give the same."""
         if self._processes.count == 1:
             return f"{self.received} received" if self.received else None
         if self._heard == 0:
@@ -159,9 +163,10 @@ class StopRequest:
 
     def __enter__(self) -> "StopRequest":
         # Python sets handlers only in the main thread.
-        here = threading.current_thread() is threading.main_thread()
-        for number in (signal.SIGINT, signal.SIGTERM) if here else ():
-            self._handling.callback(signal.signal, number, signal.signal(number, self._handle))
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                former = signal.signal(number, self._handle)
+                self._handling.callback(signal.signal, number, former)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -180,7 +185,7 @@ _failed: Processes | None = None  # set when an exception leaves `joined`
 
 @contextlib.contextmanager
 def joined(cluster: Cluster | None, *, heartbeat: int | None = None) -> Iterator[Processes]:
-    """The processes of this run, found by `cluster` or else by what started this process.
+    """The processes of this run, found by `cluster` or else by the launcher.
 
     JAX recognises TPU pod slices (also on GKE), Slurm, Open MPI and Kubernetes; otherwise this
     process is alone. Must come before any use of a device. If a process dies or leaves this block
@@ -205,26 +210,31 @@ def joined(cluster: Cluster | None, *, heartbeat: int | None = None) -> Iterator
                 status = error.code
             atexit.register(_leave, status)
             if not isinstance(error, (ProcessError, SystemExit)):
-                who = f"process {processes.number} of {processes.count}"
-                print(f"{who} has failed: {type(error).__name__}", file=sys.stderr, flush=True)
+                print(
+                    f"process {processes.number} of {processes.count} has failed: "
+                    f"{type(error).__name__}",
+                    file=sys.stderr,
+                    flush=True,
+                )
         raise
 
 
 def settled_status(error: Exception, status: int) -> int:
-    """The exit status after `error`, by itself `status`: the first process's, if it failed first.
+    """The exit status after `error`: `status`, or the first process's if that failed first.
 
     A launcher may look at any process. The first ends last, since JAX then aborts the others.
     """
     if _failed is None:
         return status
-    # Nobody is left to tell, or to hear it from, where the connection is lost as well.
+    # If the coordinator is gone as well, there is nobody to report to or to ask.
     with contextlib.suppress(jax.errors.JaxRuntimeError):
         if isinstance(error, ProcessError):
             status = int(_client().blocking_key_value_get(_STATUS, 1000 * _PATIENCE))
         elif _failed.is_first:
             _client().key_value_set(_STATUS, str(status))
     atexit.register(_leave, status)
-    # Slurm ends all tasks as soon as one has ended: with what they were about to end with.
+    # Slurm ends all tasks as soon as one has ended; they keep the status that they were about to
+    # exit with.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(status))
     if _failed.is_first:
         time.sleep(_FAREWELL)
@@ -236,8 +246,26 @@ def _join(cluster: Cluster | None, heartbeat: int) -> Processes:
     tasks = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")
     if cluster is None and any(os.environ.get(name) == "1" for name in tasks):
         return ALONE
-    # Its handler of SIGTERM would stand in the way of ours, and knows nothing of Ctrl-C.
+    # Its handler of SIGTERM would replace ours, and it ignores Ctrl-C.
     jax.config.update("jax_enable_preemption_service", False)
+    if not _connected(cluster, heartbeat):
+        return ALONE
+
+    # CPUs may run programs that do not depend on each other side by side, in each process in
+    # another order, and Gloo tells their messages apart by order. TPUs and GPUs keep it.
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
+    # The devices of all are counted here: each waits until every other one has shown its own.
+    processes = Processes(jax.process_index(), jax.process_count())
+    if jax.default_backend() == "cpu" and jax.local_device_count() > 1:
+        raise ProcessError(
+            f"{jax.local_device_count()} CPU devices in each of {processes.count} processes can "
+            "deadlock: remove xla_force_host_platform_device_count from XLA_FLAGS"
+        )
+    return processes
+
+
+def _connected(cluster: Cluster | None, heartbeat: int) -> bool:
+    """Connects to the other processes; False if there is no cluster, and this one is alone."""
     try:
         if cluster is None:
             jax.distributed.initialize(heartbeat_timeout_seconds=heartbeat)
@@ -252,24 +280,14 @@ def _join(cluster: Cluster | None, heartbeat: int) -> Processes:
             )
     except ValueError as error:
         if cluster is None and "coordinator_address should be defined" in str(error):
-            return ALONE
+            return False
         raise
     except RuntimeError as error:
-        before = "must be called before" in str(error) and cluster is None
-        if before and not jax.distributed.is_initialized() and jax.process_count() == 1:
-            return ALONE
+        is_late = "must be called before" in str(error) and cluster is None
+        if is_late and not jax.distributed.is_initialized() and jax.process_count() == 1:
+            return False
         raise
-    # CPUs may run programs that do not depend on each other side by side, in each process in
-    # another order, and Gloo tells their messages apart by order. TPUs and GPUs keep it.
-    jax.config.update("jax_cpu_enable_async_dispatch", False)
-    # The devices of all are counted here: each waits until every other one has shown its own.
-    processes = Processes(jax.process_index(), jax.process_count())
-    if jax.default_backend() == "cpu" and jax.local_device_count() > 1:
-        raise ProcessError(
-            f"{jax.local_device_count()} CPU devices in each of {processes.count} processes can "
-            "deadlock: remove xla_force_host_platform_device_count from XLA_FLAGS"
-        )
-    return processes
+    return True
 
 
 def _loopback(coordinator: str) -> str | None:
@@ -300,7 +318,7 @@ def _client() -> Any:
 
 
 def _read(key: str) -> str:
-    """What a process writes there, however long it takes; a dead process ends the waiting."""
+    """Waits for the text that a process writes there, until it comes or the process dies."""
     while True:
         try:
             return str(_client().blocking_key_value_get(key, _PIECE))

@@ -1,4 +1,4 @@
-"""A step's communication: what crosses which network, and the least time that takes."""
+"""A step's communication: bytes on each network, and the least time that they take."""
 
 import dataclasses
 import math
@@ -14,7 +14,7 @@ from jax.sharding import Mesh
 
 from flaxformer_mt.planning import PlanningError
 from flaxformer_mt.planning.compiler import Topology, slice_numbers, usable_links
-from flaxformer_mt.planning.hlo import Instruction, Program, executions
+from flaxformer_mt.planning.hlo import Execution, HloProgram, Instruction, executions
 
 Groups = tuple[tuple[int, ...], ...]
 _LISTED = re.compile(r"(?:source_target_pairs|replica_groups)=\{((?:\{[\d,]*\},?)*)\}")
@@ -42,55 +42,88 @@ class Collective:
     seconds: float
 
 
-def is_collective(item: Instruction) -> bool:
+def is_collective(instruction: Instruction) -> bool:
     """Whether an instruction is part of a collective, or a transfer by hosts between slices."""
-    opcode = item.opcode.removesuffix("-start").removesuffix("-done")
-    return opcode in KINDS or (opcode in ("send", "recv") and "xla_megascale" in item.rest)
+    opcode = instruction.opcode.removesuffix("-start").removesuffix("-done")
+    is_transfer = opcode in ("send", "recv") and "xla_megascale" in instruction.rest
+    return opcode in KINDS or is_transfer
 
 
-def collectives(program: Program, topology: Topology, mesh: Mesh) -> tuple[Collective, ...]:
+@dataclasses.dataclass
+class _Totals:
+    """All collectives of one kind on one network so far."""
+
+    count: int = 0
+    bytes: int = 0
+    sent: float = 0.0
+    seconds: float = 0.0
+
+
+def collectives(program: HloProgram, topology: Topology, mesh: Mesh) -> tuple[Collective, ...]:
     """The collectives of one run, with loops multiplied out, slowest first."""
     devices = list(mesh.devices.flat)
-    found: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0, 0, 0.0, 0.0])
-    in_pieces: set[str] = set()
-    for execution in executions(program):
-        item = execution.instruction
-        if not is_collective(item) or item.opcode.endswith(("-done", "recv")):
-            continue
-        # One that overlaps several fusions is listed in each but sent once.
-        if "chain_id=" in item.rest:
-            channel = item.attribute(r"channel_id=(\d+)") or ""
-            if channel in in_pieces:
-                continue
-            in_pieces.add(channel)
-        kind = item.opcode.removesuffix("-start")
-        # A TPU's reduce-scatter is an all-reduce in a fusion of that name.
-        if kind == "all-reduce" and "all-reduce-scatter" in execution.computation:
-            kind = "reduce-scatter"
-        size = program.operand_bytes(execution.computation, item)
-        if kind == "send":
-            transfer = item.attribute(r'_xla_megascale_transfer_type="([A-Z_]+)"') or "SEND"
-            kind = transfer.lower().replace("_", "-")
+    totals: dict[tuple[str, str], _Totals] = defaultdict(_Totals)
+    for execution in _collective_executions(program):
+        instruction, times = execution.instruction, execution.times
+        kind = _kind(execution)
+        size = program.operand_bytes(execution.computation, instruction)
+        if _is_send(instruction):
             routes = [_between_slices(kind, size, topology)]
         else:
-            groups = replica_groups(item.rest, len(devices) // topology.slices)
+            groups = replica_groups(instruction.rest, len(devices) // topology.slices)
             routes = list(_routes(kind, size, groups, topology, devices))
         for network, sent, seconds in routes:
-            entry = found[kind, network]
-            for place, amount in enumerate((1, size, sent, seconds)):
-                entry[place] += execution.times * amount
+            total = totals[kind, network]
+            total.count += times
+            total.bytes += times * size
+            total.sent += times * sent
+            total.seconds += times * seconds
     rows = [
-        Collective(kind, network, int(count), int(size), sent, seconds)
-        for (kind, network), (count, size, sent, seconds) in found.items()
+        Collective(kind, network, total.count, total.bytes, total.sent, total.seconds)
+        for (kind, network), total in totals.items()
     ]
     return tuple(sorted(rows, key=lambda row: -row.seconds))
+
+
+def _collective_executions(program: HloProgram) -> Iterator[Execution]:
+    """Executions of collectives, each once, where it starts."""
+    channels_in_pieces: set[str] = set()
+    for execution in executions(program):
+        instruction = execution.instruction
+        if not is_collective(instruction) or instruction.opcode.endswith(("-done", "recv")):
+            continue
+        # One that overlaps several fusions is listed in each but sent once.
+        if "chain_id=" in instruction.rest:
+            channel = instruction.attribute(r"channel_id=(\d+)") or ""
+            if channel in channels_in_pieces:
+                continue
+            channels_in_pieces.add(channel)
+        yield execution
+
+
+def _is_send(instruction: Instruction) -> bool:
+    return instruction.opcode.removesuffix("-start") == "send"
+
+
+def _kind(execution: Execution) -> str:
+    instruction = execution.instruction
+    if _is_send(instruction):
+        transfer = instruction.attribute(r'_xla_megascale_transfer_type="([A-Z_]+)"') or "SEND"
+        return transfer.lower().replace("_", "-")
+    kind = instruction.opcode.removesuffix("-start")
+    # A TPU's reduce-scatter is an all-reduce in a fusion of that name.
+    if kind == "all-reduce" and "all-reduce-scatter" in execution.computation:
+        return "reduce-scatter"
+    return kind
 
 
 def _routes(
     kind: str, size: int, groups: Groups, topology: Topology, devices: list[jax.Device]
 ) -> Iterator[tuple[str, float, float]]:
-    """(network, bytes sent, seconds) of one collective; two if it spans slices, between which each
-    device sends what it holds after a reduce-scatter within its slice."""
+    """(network, bytes sent, seconds) of one collective; two of them if it spans slices.
+
+    Between slices each device sends its part of a reduce-scatter within its slice.
+    """
     chip = topology.chip
     if kind == "collective-permute":
         slices = slice_numbers(devices)
@@ -98,16 +131,19 @@ def _routes(
         network, bandwidth = ("DCN", chip.dcn_bandwidth) if across else ("ICI", chip.link_bandwidth)
         yield network, float(size), size / bandwidth
         return
-    group = [devices[n] for n in max(groups, key=len)]
-    numbers = slice_numbers(group)
-    spanned = len(set(numbers))
-    inside = len(group) // spanned
-    if inside > 1:
-        first = [device for device, s in zip(group, numbers, strict=True) if s == numbers[0]]
-        sent = _sent(kind, size, inside)
-        yield "ICI", sent, sent / (chip.link_bandwidth * usable_links(topology, first))
-    if spanned > 1:
-        piece = size / inside if kind in ("all-reduce", "reduce-scatter") else size
+
+    group = [devices[number] for number in max(groups, key=len)]
+    slices = slice_numbers(group)
+    slice_count = len(set(slices))
+    slice_size = len(group) // slice_count
+    if slice_size > 1:
+        one_slice = [
+            device for device, number in zip(group, slices, strict=True) if number == slices[0]
+        ]
+        sent = _sent(kind, size, slice_size)
+        yield "ICI", sent, sent / (chip.link_bandwidth * usable_links(topology, one_slice))
+    if slice_count > 1:
+        piece = size / slice_size if kind in ("all-reduce", "reduce-scatter") else size
         yield _between_slices(kind, piece, topology)
 
 
@@ -118,13 +154,13 @@ def _between_slices(kind: str, size: float, topology: Topology) -> tuple[str, fl
 
 def _sent(kind: str, size: float, parties: int) -> float:
     """Bytes a device sends in a ring of `parties` when it puts in `size`."""
-    others = (parties - 1) / parties
-    factor = {"all-reduce": 2 * others, "all-gather": parties - 1.0}.get(kind, others)
+    share = (parties - 1) / parties
+    factor = {"all-reduce": 2 * share, "all-gather": parties - 1.0}.get(kind, share)
     return size * factor
 
 
 def expected_bytes(abstract_params: Any, mesh: Mesh, dtype: str) -> int | None:
-    """What a device must send a step, gradients and parameters; None for `tensor` > 1.
+    """Bytes that a device must send a step, gradients and parameters; None for `tensor` > 1.
 
     Matrices go in `dtype`, vectors in float32. For P bytes of parameters on `data` D and `fsdp` F:
     with F = 1 a ring's all-reduce of gradients, 2 P (D - 1) / D; with F > 1 parameters are gathered
@@ -136,9 +172,9 @@ def expected_bytes(abstract_params: Any, mesh: Mesh, dtype: str) -> int | None:
         return None
     total = 0.0
     for leaf in jax.tree.leaves(abstract_params):
-        item = jnp.dtype(dtype if len(leaf.shape) > 1 else leaf.dtype).itemsize
-        size = math.prod(leaf.shape) * item
-        part = math.prod(leaf.sharding.shard_shape(leaf.shape)) * item
+        itemsize = jnp.dtype(dtype if len(leaf.shape) > 1 else leaf.dtype).itemsize
+        size = math.prod(leaf.shape) * itemsize
+        part = math.prod(leaf.sharding.shard_shape(leaf.shape)) * itemsize
         if "data" in jax.tree.leaves(tuple(leaf.sharding.spec)):
             part *= data  # only kept there: the step gathers it
         if part < size:
@@ -154,51 +190,64 @@ def replica_groups(attributes: str, devices: int) -> Groups:
     Devices are numbered as in `mesh.devices.flat` (of one slice); `devices` is the number of all.
     Raises PlanningError for a form that isn't one of XLA's three.
     """
-    if found := _LISTED.search(attributes):
-        listed = re.findall(r"\{([\d,]+)\}", found[1])
-        return tuple(tuple(_numbers(group)) for group in listed) or (tuple(range(devices)),)
-    if found := _IOTA.search(attributes):
-        table = _iota(found[2], found[3]).reshape(_numbers(found[1]))
-    elif found := _MESH.search(attributes):
-        table = _mesh_groups(found[1], found[2], found[3])
+    if match := _LISTED.search(attributes):
+        groups = re.findall(r"\{([\d,]+)\}", match[1])
+        return tuple(tuple(_numbers(group)) for group in groups) or (tuple(range(devices)),)
+    if match := _IOTA.search(attributes):
+        table = _iota(match[2], match[3]).reshape(_numbers(match[1]))
+    elif match := _MESH.search(attributes):
+        table = _mesh_groups(match[1], match[2], match[3])
     else:
         start = attributes.find("replica_groups=")
-        given = attributes[start : start + 100]
-        raise PlanningError(f"cannot read which devices take part: {given!r}")
+        excerpt = attributes[start : start + 100]
+        raise PlanningError(f"cannot read which devices take part: {excerpt!r}")
     return tuple(map(tuple, table.tolist()))
 
 
 def _mesh_groups(mesh: str, device_ids: str | None, axes: str) -> np.ndarray:
-    """`mesh['a'=2,'b'=4] {'b'}`: one group per place along the other axes. `'b':(2)2` is part of an
-    axis: after 2, the next 2. `device_ids`: `[4,2]T(1,0)` or numbers."""
+    """`mesh['a'=2,'b'=4] {'b'}`: one group per place along the other axes: [groups, devices]."""
     sizes = {name: int(size) for name, size in re.findall(r"'([^']+)'=(\d+)", mesh)}
+    sides: list[int] = []  # the mesh, with an axis for each named part
+    named_sides: list[int] = []  # which of these the groups run along
+    for axis, size in sizes.items():
+        for side, is_named in _axis_parts(axis, size, axes):
+            if is_named:
+                named_sides.append(len(sides))
+            sides.append(side)
+    unnamed_sides = [number for number in range(len(sides)) if number not in named_sides]
+
+    order = _device_order(device_ids, math.prod(sizes.values()))  # [devices]
+    grid = order.reshape(sides).transpose([*unnamed_sides, *named_sides])
+    return grid.reshape(-1, math.prod(sides[number] for number in named_sides))
+
+
+def _axis_parts(axis: str, size: int, axes: str) -> Iterator[tuple[int, bool]]:
+    """Sizes into which a mesh axis is cut, major to minor, and whether `axes` names them.
+
+    `'b':(2)2` names part of an axis: after 2, the next 2.
+    """
+    named_parts = sorted(
+        (int(before or 1), int(part or size))
+        for name, before, part in _AXIS.findall(axes)
+        if name == axis
+    )
+    remaining = size
+    for before, part in named_parts:
+        skipped = before // (size // remaining)
+        if skipped > 1:
+            yield skipped, False
+        yield part, True
+        remaining //= skipped * part
+    if remaining > 1 or not named_parts:
+        yield remaining, False
+
+
+def _device_order(device_ids: str | None, devices: int) -> np.ndarray:
+    """Numbers of devices in a mesh; `device_ids` are `[4,2]T(1,0)`, numbers or, in order, None."""
     if device_ids is None:
-        order = np.arange(math.prod(sizes.values()))
-    elif found := re.fullmatch(r"\[([\d,]+)\](?:T\(([\d,]+)\)?)?", device_ids.strip()):
-        order = _iota(found[1], found[2])
-    else:
-        order = np.array(_numbers(device_ids))
-    parts: list[int] = []  # the mesh, with an axis for each named part
-    chosen: list[int] = []
-    for axis, full in sizes.items():
-        wanted = sorted(
-            (int(before or 1), int(size or full))
-            for name, before, size in _AXIS.findall(axes)
-            if name == axis
-        )
-        left = full
-        for before, size in wanted:
-            skipped = before // (full // left)
-            if skipped > 1:
-                parts.append(skipped)
-            chosen.append(len(parts))
-            parts.append(size)
-            left //= skipped * size
-        if left > 1 or not wanted:
-            parts.append(left)
-    others = [axis for axis in range(len(parts)) if axis not in chosen]
-    grid = order.reshape(parts).transpose([*others, *chosen])
-    return grid.reshape(-1, math.prod(parts[axis] for axis in chosen))
+        return np.arange(devices)
+    match = re.fullmatch(r"\[([\d,]+)\](?:T\(([\d,]+)\)?)?", device_ids.strip())
+    return _iota(match[1], match[2]) if match else np.array(_numbers(device_ids))
 
 
 def _iota(sizes: str, axes: str | None) -> np.ndarray:

@@ -20,7 +20,7 @@ from jax.stages import Lowered
 from flaxformer_mt.errors import install
 from flaxformer_mt.parallel.chips import Chip, chip_of
 from flaxformer_mt.planning import PlanningError
-from flaxformer_mt.planning.hlo import Program, parse
+from flaxformer_mt.planning.hlo import HloProgram, parse
 
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _EXCEEDS = re.compile(
@@ -56,25 +56,24 @@ class Topology:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Memory:
-    """Bytes of HBM on one device. `aliased` outputs reuse arguments (the donated state); `peak` is
-    the most that arguments, outputs and temporaries take at one time."""
+    """Bytes of HBM on one device."""
 
     arguments: int
     outputs: int
     temporaries: int
-    aliased: int
+    aliased: int  # outputs that reuse arguments (the donated state)
     code: int
-    peak: int
+    peak: int  # most that arguments, outputs and temporaries take at one time
 
     def needed(self, limit: int) -> int:
-        """What a device of `limit` bytes must have free, at most.
+        """Most bytes that the program needs on a device of `limit` bytes.
 
         The sum, or, where that exceeds an accepted program's limit, the peak: pieces that are never
         needed together share memory (a big batch under `remat`: 19.8 GiB in all, 14.4 at once).
         """
         together = self.arguments + self.outputs - self.aliased + self.temporaries
-        whole = max(self.peak, together) + self.code
-        return whole if whole <= limit else self.peak + self.code
+        total = max(self.peak, together) + self.code
+        return total if total <= limit else self.peak + self.code
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -88,7 +87,7 @@ class TooLarge:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Compiled:
-    """What is known of any program, compiled or refused. Bytes are one device's."""
+    """Facts about any program, compiled or refused. Bytes are one device's."""
 
     config: str
     topology: str
@@ -118,14 +117,17 @@ class Compiled:
         return self.refused.available if self.refused else self.hbm_bytes
 
     def to_json(self) -> dict[str, Any]:
-        followed = {"fits": self.fits, "needed_bytes": self.needed_bytes}
-        return dataclasses.asdict(self) | followed
+        verdict = {"fits": self.fits, "needed_bytes": self.needed_bytes}
+        return dataclasses.asdict(self) | verdict
 
 
 def compile_quietly(
     config: str, topology: Topology, lower: Callable[[], Lowered]
-) -> tuple[Compiled, Program | None, str]:
-    """The program and its text, unless it takes too much memory, which is a result."""
+) -> tuple[Compiled, HloProgram | None, str]:
+    """Facts about the program, the program itself and its text.
+
+    The last two are None and empty if it takes too much memory, which is a result, not an error.
+    """
     start = time.perf_counter()
     refused = memory = hlo = None
     text = ""
@@ -137,19 +139,12 @@ def compile_quietly(
             if refused is None:
                 raise
     seconds = time.perf_counter() - start
+
     if refused is None:
-        text, found = compiled.as_text() or "", compiled.memory_analysis()
-        assert found is not None
+        text = compiled.as_text() or ""
         hlo = parse(text)
-        memory = Memory(
-            arguments=found.argument_size_in_bytes,
-            outputs=found.output_size_in_bytes,
-            temporaries=found.temp_size_in_bytes,
-            aliased=found.alias_size_in_bytes,
-            code=found.generated_code_size_in_bytes,
-            peak=found.peak_memory_in_bytes,
-        )
-    made = Compiled(
+        memory = _memory(compiled.memory_analysis())
+    facts = Compiled(
         config=config,
         topology=str(topology),
         chip=topology.chip.name,
@@ -162,17 +157,37 @@ def compile_quietly(
         # XLA's own rematerialisation names copies NAME.remat, NAME.remat2, ...
         recomputed=sum(".remat" in name for name in hlo.computations[hlo.entry]) if hlo else 0,
     )
-    return made, hlo, text
+    return facts, hlo, text
+
+
+def _memory(analysis: Any) -> Memory:
+    assert analysis is not None
+    return Memory(
+        arguments=analysis.argument_size_in_bytes,
+        outputs=analysis.output_size_in_bytes,
+        temporaries=analysis.temp_size_in_bytes,
+        aliased=analysis.alias_size_in_bytes,
+        code=analysis.generated_code_size_in_bytes,
+        peak=analysis.peak_memory_in_bytes,
+    )
 
 
 def too_large(error: Exception) -> TooLarge | None:
     """A failed compilation's message about memory, if it has one."""
     text = str(error)
-    found = _EXCEEDS.search(text) if "RESOURCE_EXHAUSTED" in text else None
-    if found is None:
+    match = _EXCEEDS.search(text) if "RESOURCE_EXHAUSTED" in text else None
+    if match is None:
         return None
-    needed, available = (round(float(found[at]) * _UNITS[found[at + 1].upper()]) for at in (1, 3))
-    return TooLarge(needed=needed, available=available, message=text.splitlines()[0])
+    needed, needed_unit, available, available_unit = match.groups()
+    return TooLarge(
+        needed=_bytes(needed, needed_unit),
+        available=_bytes(available, available_unit),
+        message=text.splitlines()[0],
+    )
+
+
+def _bytes(number: str, unit: str) -> int:
+    return round(float(number) * _UNITS[unit.upper()])
 
 
 @contextlib.contextmanager
@@ -180,7 +195,7 @@ def captured() -> Iterator[list[str]]:
     """Captures file descriptor 2, from C++ too; then lists the partitioner's complaints."""
     complaints: list[str] = []
     sys.stderr.flush()
-    kept = os.dup(2)
+    real_stderr = os.dup(2)
     try:
         with tempfile.TemporaryFile() as file:
             os.dup2(file.fileno(), 2)
@@ -188,12 +203,12 @@ def captured() -> Iterator[list[str]]:
                 yield complaints
             finally:
                 sys.stderr.flush()
-                os.dup2(kept, 2)
+                os.dup2(real_stderr, 2)
                 file.seek(0)
                 lines = file.read().decode(errors="replace").splitlines()
                 complaints += [_PREFIX.sub("", line) for line in lines if _REPLICATES.search(line)]
     finally:
-        os.close(kept)
+        os.close(real_stderr)
 
 
 VERSIONS = ("v2", "v3", "v4", "v5e", "v5p", "v6e", "tpu7x")
@@ -204,14 +219,15 @@ _EXAMPLES = (
 
 def describe(name: str, slices: int = 1) -> Topology:
     """The topology `VERSION:AxB[xC]`, as libtpu knows it. Raises PlanningError."""
-    named = re.fullmatch(r"([A-Za-z]\w*):(\d+(?:x\d+){0,2})", name)
-    if not named:
+    match = re.fullmatch(r"([A-Za-z]\w*):(\d+(?:x\d+){0,2})", name)
+    if not match:
         raise PlanningError(f"'{name}' is not a topology: write VERSION:SIDES, {_EXAMPLES}")
-    version = named[1]
-    sides = tuple(map(int, named[2].split("x")))
+    version = match[1]
+    sides = tuple(map(int, match[2].split("x")))
     if version not in VERSIONS:
-        known = ", ".join(VERSIONS)
-        raise PlanningError(f"'{name}': only TPUs can be planned for: {known}; {_EXAMPLES}")
+        raise PlanningError(
+            f"'{name}': only TPUs can be planned for: {', '.join(VERSIONS)}; {_EXAMPLES}"
+        )
     if slices < 1:
         raise PlanningError(f"{slices} slices: must be at least 1")
     if importlib.util.find_spec("libtpu") is None:
@@ -223,12 +239,15 @@ def describe(name: str, slices: int = 1) -> Topology:
         options["chips_per_host_bounds"] = (1, 1, 1)
     try:
         with captured():
-            found = topologies.get_topology_desc(platform="tpu", topology_name=name, **options)
+            description = topologies.get_topology_desc(
+                platform="tpu", topology_name=name, **options
+            )
     except JaxRuntimeError as error:
         reason = str(error).splitlines()[0].removeprefix("INVALID_ARGUMENT: ")
-        what = f"the compiler does not know the topology '{name}': {reason}"
-        raise PlanningError(f"{what}; {_EXAMPLES}") from error
-    devices: tuple[Any, ...] = tuple(found.devices)
+        raise PlanningError(
+            f"the compiler does not know the topology '{name}': {reason}; {_EXAMPLES}"
+        ) from error
+    devices: tuple[Any, ...] = tuple(description.devices)
     kind = devices[0].device_kind
     chip = chip_of(kind)
     if chip is None:
@@ -244,10 +263,11 @@ def slice_numbers(devices: Sequence[Any]) -> tuple[int, ...]:
 def usable_links(topology: Topology, devices: Sequence[Any]) -> int:
     """Links on which the worst-placed of these devices can send to others at a time: one for each
     side of the slice in which they differ, two for a side that is a ring."""
-    links, wraps = 0, topology.chip.wraps_at
+    links = 0
+    wraps = topology.chip.wraps_at
     for axis, side in enumerate(topology.sides):
         spanned = len({device.coords[axis] for device in devices})
-        closed = wraps > 0 and side % wraps == 0 and min(topology.sides) > 1
+        is_ring = wraps > 0 and side % wraps == 0 and min(topology.sides) > 1
         if spanned > 1:
-            links += 2 if closed and spanned == side else 1
+            links += 2 if is_ring and spanned == side else 1
     return max(links, 1)

@@ -1,13 +1,13 @@
-"""The compiler's estimate of a step's time, and a bound for what it doesn't estimate."""
+"""The compiler's estimate of a step's time, and a bound for operations without an estimate."""
 
 import dataclasses
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from flaxformer_mt.parallel.chips import Chip
 from flaxformer_mt.planning.collectives import is_collective
-from flaxformer_mt.planning.hlo import Instruction, Program, executions
+from flaxformer_mt.planning.hlo import Execution, HloProgram, Instruction, executions
 
 # No work of their own, or counted by their parts.
 _NO_WORK = frozenset(
@@ -29,9 +29,11 @@ _NOISE = frozenset(
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
-    """Where in the model an operation belongs; layers of a stack are one place. Phases besides the
-    gradient's are `update`, `search` and the compiler's own, `compiler:`."""
+class OperationOrigin:
+    """The part of the model that an operation comes from; all layers of a stack are one.
+
+    Phases besides the gradient's are `update`, `search` and the compiler's own, `compiler:`.
+    """
 
     phase: str
     modules: tuple[str, ...]  # from the outermost one, with the loss
@@ -63,7 +65,7 @@ class Compute:
 
     cycles: int
     seconds: float
-    operations: tuple[Cost, ...]  # by place in the model, the most expensive first
+    operations: tuple[Cost, ...]  # by origin in the model, the most expensive first
     parts: tuple[Cost, ...]  # the same by part of the model, forward and backward together
     unestimated: tuple[Cost, ...]
     guessed_loops: bool
@@ -84,122 +86,187 @@ class Compute:
         return max(self.seconds + self.unestimated_seconds, self.copy_seconds)
 
 
+@dataclasses.dataclass
+class _Tally:
+    """Executions of similar instructions, and the sum of their cycles or bytes."""
+
+    count: int = 0
+    amount: int = 0
+
+    def add(self, times: int, amount: int) -> None:
+        self.count += times
+        self.amount += times * amount
+
+
 def compute_costs(
-    program: Program, chip: Chip, *, unknown_trips: int = 1, one_pass: bool = False
+    program: HloProgram, chip: Chip, *, unknown_trips: int = 1, one_pass: bool = False
 ) -> Compute:
     """Operations of one run, with loops multiplied out, or of `one_pass` of an unbounded loop."""
-    cycles: dict[Place, list[int]] = defaultdict(lambda: [0, 0])
-    unknown: dict[str, list[int]] = defaultdict(lambda: [0, 0])
-    guessed = False
+    cycles: dict[OperationOrigin, _Tally] = defaultdict(_Tally)
+    moved_bytes: dict[str, _Tally] = defaultdict(_Tally)
+    guessed_loops = False
     for execution in executions(program, unknown_trips=unknown_trips):
-        item, times = execution.instruction, execution.times
-        guessed |= execution.guessed
-        if one_pass and not execution.guessed:
+        guessed_loops |= execution.guessed
+        if (one_pass and not execution.guessed) or not _takes_time(execution):
             continue
-        if execution.fused or is_collective(item) or item.opcode in _NO_WORK:
-            continue
-        target = item.attribute(r'custom_call_target="([^"]*)"')
-        if execution.offloaded:
-            entry = unknown[f"{_ON_SPARSECORE}{item.opcode}"]
-            entry[1] += times * _moved(item, program.operand_bytes(execution.computation, item))
-        elif item.cycles is not None:
-            entry = cycles[place(item.op_name, item.opcode)]
-            entry[1] += times * item.cycles
-        elif item.opcode.endswith("-done") or target in _NO_WORK_TARGETS:
-            continue  # a copy counts where it is started
+        instruction = execution.instruction
+        if instruction.cycles is not None and not execution.offloaded:
+            origin = origin_of(instruction.op_name, instruction.opcode)
+            cycles[origin].add(execution.times, instruction.cycles)
         else:
-            entry = unknown[f"{item.opcode} {target}" if target else item.opcode]
-            operands = program.operand_bytes(execution.computation, item)
-            entry[1] += times * _moved(item, operands)
-        entry[0] += times
-    total = sum(amount for _, amount in cycles.values())
-    operations = []
-    parts: dict[str, list[Cost]] = defaultdict(list)
-    for at, (count, amount) in cycles.items():
-        operations.append(Cost(str(at), count, amount / chip.clock))
-        parts[part_of(at)].append(operations[-1])
+            operands = program.operand_bytes(execution.computation, instruction)
+            moved_bytes[_kind(execution)].add(execution.times, _moved(instruction, operands))
+
+    total_cycles = sum(tally.amount for tally in cycles.values())
+    operations = {
+        origin: Cost(str(origin), tally.count, tally.amount / chip.clock)
+        for origin, tally in cycles.items()
+    }
     unestimated = [
-        Cost(name, count, size / chip.hbm_bandwidth, size, _is_asynchronous(name))
-        for name, (count, size) in unknown.items()
+        Cost(
+            kind,
+            tally.count,
+            tally.amount / chip.hbm_bandwidth,
+            tally.amount,
+            _is_asynchronous(kind),
+        )
+        for kind, tally in moved_bytes.items()
     ]
     return Compute(
-        cycles=total,
-        seconds=total / chip.clock,
-        operations=_sorted(operations),
-        parts=_sorted(
-            Cost(name, sum(cost.count for cost in costs), sum(cost.seconds for cost in costs))
-            for name, costs in parts.items()
-        ),
+        cycles=total_cycles,
+        seconds=total_cycles / chip.clock,
+        operations=_sorted(operations.values()),
+        parts=_sorted(_by_part(operations)),
         unestimated=_sorted(unestimated),
-        guessed_loops=guessed,
+        guessed_loops=guessed_loops,
     )
+
+
+def _takes_time(execution: Execution) -> bool:
+    """Whether an instruction works by itself, and not for a collective."""
+    instruction = execution.instruction
+    if execution.fused or is_collective(instruction) or instruction.opcode in _NO_WORK:
+        return False
+    if execution.offloaded or instruction.cycles is not None:
+        return True
+    # A copy counts where it is started.
+    is_end = instruction.opcode.endswith("-done")
+    return not is_end and _custom_call_target(instruction) not in _NO_WORK_TARGETS
+
+
+def _kind(execution: Execution) -> str:
+    """The name under which an instruction without an estimate is counted."""
+    opcode = execution.instruction.opcode
+    if execution.offloaded:
+        return f"{_ON_SPARSECORE}{opcode}"
+    target = _custom_call_target(execution.instruction)
+    return f"{opcode} {target}" if target else opcode
+
+
+def _custom_call_target(instruction: Instruction) -> str | None:
+    return instruction.attribute(r'custom_call_target="([^"]*)"')
+
+
+def _by_part(operations: Mapping[OperationOrigin, Cost]) -> Iterator[Cost]:
+    costs_by_part: dict[str, list[Cost]] = defaultdict(list)
+    for origin, cost in operations.items():
+        costs_by_part[part_of(origin)].append(cost)
+    for part, costs in costs_by_part.items():
+        yield Cost(part, sum(cost.count for cost in costs), sum(cost.seconds for cost in costs))
 
 
 def _is_asynchronous(name: str) -> bool:
     return name.endswith("-start") or name.startswith(_ON_SPARSECORE)
 
 
-def place(op_name: str, opcode: str) -> Place:
-    """An instruction's place, from JAX's name of its operation."""
-    parts = [part for part in op_name.split("/") if part]
-    if not parts or not op_name.startswith("jit("):
-        return Place("compiler:", (), opcode)
-    if "rematted_computation" in op_name:
-        phase = "recompute"
-    elif "transpose(" in op_name:
-        phase = "backward"
-    elif "jvp(" in op_name:
-        phase = "forward"
-    else:
-        phase = "update" if parts[0] == "jit(train_step)" else parts[0][4:-1].strip("_")
-    # A wrapper may hold an einsum's name, as in `transpose(jvp(rld,vd->rlv))`.
-    named = [_EINSUM.findall(part)[:1] if _WRAPPER.match(part) else [part] for part in parts]
-    inner = [part for found in named for part in found]
-    path = [part for part in inner[:-1] if not _LAYER.match(part)]
-    # MODULE.METHOD follows MODULE.
-    path = [part for n, part in enumerate(path) if not (n and part.split(".")[0] == path[n - 1])]
-    path = [part for part in path if part not in _NOISE]
-    modules = [part for part in path if "->" not in part]
-    products = [part for part in path if "->" in part]
-    # What is differentiated outside the model is the loss.
+def origin_of(op_name: str, opcode: str) -> OperationOrigin:
+    """An instruction's origin, from JAX's name of its operation."""
+    if not op_name.startswith("jit("):
+        return OperationOrigin("compiler:", (), opcode)
+
+    names = [name for name in op_name.split("/") if name]
+    unwrapped = _unwrapped(names)
+    path = _module_path(unwrapped[:-1])
+    modules = [name for name in path if "->" not in name]
+    products = [name for name in path if "->" in name]
+    # All that is differentiated outside the model is the loss.
     if "jvp(" in op_name and "Transformer" not in op_name:
         modules.insert(0, "loss")
-    return Place(phase, tuple(modules), (products or inner or parts)[-1])
+    operation = (products or unwrapped or names)[-1]
+    return OperationOrigin(_phase(op_name, names[0]), tuple(modules), operation)
 
 
-def part_of(at: Place) -> str:
-    """The innermost module of a place; attention by its products."""
-    if at.phase == "compiler:":
+def _phase(op_name: str, program: str) -> str:
+    if "rematted_computation" in op_name:
+        return "recompute"
+    if "transpose(" in op_name:
+        return "backward"
+    if "jvp(" in op_name:
+        return "forward"
+    if program == "jit(train_step)":
+        return "update"
+    return program[len("jit(") : -1].strip("_")
+
+
+def _unwrapped(names: Iterable[str]) -> list[str]:
+    """The names, each wrapper's replaced by the einsum in it, if any.
+
+    `transpose(jvp(rld,vd->rlv))` becomes `rld,vd->rlv`.
+    """
+    unwrapped: list[str] = []
+    for name in names:
+        unwrapped += _EINSUM.findall(name)[:1] if _WRAPPER.match(name) else [name]
+    return unwrapped
+
+
+def _module_path(names: Sequence[str]) -> list[str]:
+    """Names of modules and products, without layers' numbers and JAX's own names."""
+    unnumbered = [name for name in names if not _LAYER.match(name)]
+    # MODULE.METHOD follows MODULE.
+    return [
+        name
+        for name, previous in zip(unnumbered, [None, *unnumbered], strict=False)
+        if name.split(".")[0] != previous and name not in _NOISE
+    ]
+
+
+def part_of(origin: OperationOrigin) -> str:
+    """The innermost module of an origin; attention by its products."""
+    if origin.phase == "compiler:":
         return "the compiler's own"
-    if at.phase == "update":
+    if origin.phase == "update":
         return "optimizer and metrics"
-    if not at.modules:
-        return "hypotheses" if at.phase == "search" else "other"
-    modules = [module.split(".")[0] for module in at.modules]
-    if at.modules[-1] == "Transformer.logits":
+    if not origin.modules:
+        return "hypotheses" if origin.phase == "search" else "other"
+    if origin.modules[-1] == "Transformer.logits":
         return "logits"
+
+    modules = [module.split(".")[0] for module in origin.modules]
     if modules[-1] in ("encoder", "decoder"):
         return "stacks of scanned layers"
     if any(module.endswith("_residual") for module in modules):
         return "residual sums, dropout, norms"
-    module = next((m for m in reversed(modules) if m.endswith("attention")), modules[-1])
-    if not module.endswith("attention"):
-        return module
-    if "->" not in at.operation:
+    if any(module.endswith("attention") for module in modules):
+        return _attention_part(origin.operation)
+    return modules[-1]
+
+
+def _attention_part(operation: str) -> str:
+    if "->" not in operation:
         return "attention softmax, casts"
     # Products with d_model are projections, others are over heads.
-    return "attention projections" if "d" in at.operation else "attention scores, weights"
+    return "attention projections" if "d" in operation else "attention scores, weights"
 
 
-def _moved(item: Instruction, operands: int) -> int:
+def _moved(instruction: Instruction, operands: int) -> int:
     """Most bytes that an instruction reads and writes; `operands` are the bytes it takes."""
-    if item.opcode.endswith("-start"):
-        return abs(item.bytes - operands)  # its result holds the operand as well
-    if item.opcode == "dynamic-update-slice":
-        return 2 * max(operands - item.bytes, 0)  # in place: the piece, read and written
-    if item.opcode in ("dynamic-slice", "slice", "broadcast", "iota"):
-        return 2 * item.bytes
-    return operands + item.bytes
+    if instruction.opcode.endswith("-start"):
+        return abs(instruction.bytes - operands)  # its result holds the operand as well
+    if instruction.opcode == "dynamic-update-slice":
+        return 2 * max(operands - instruction.bytes, 0)  # in place: the piece, read and written
+    if instruction.opcode in ("dynamic-slice", "slice", "broadcast", "iota"):
+        return 2 * instruction.bytes
+    return operands + instruction.bytes
 
 
 def _sorted(costs: Iterable[Cost]) -> tuple[Cost, ...]:

@@ -1,4 +1,4 @@
-"""What fits: a config's or a chip's largest batch, and ways to keep a given batch."""
+"""A config's or a chip's largest batch that fits, and ways to keep a given batch."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from flaxformer_mt.config import ExperimentConfig, flatten, freeze, thaw
 from flaxformer_mt.data.plan import Shape, longest, rows_within
 from flaxformer_mt.planning import PlanningError
-from flaxformer_mt.planning.plan import Plan, check_length
+from flaxformer_mt.planning.plan import StepPlan, check_length
 
 _TARGET = 0.97  # of the memory that the compiler grants
 _ENOUGH = 0.9
@@ -24,8 +24,10 @@ def largest_shape(config: ExperimentConfig, shapes: Sequence[Shape] = ()) -> Sha
     if batch.form == "bucket":
         return shape_of(config, length, length)
     if not batch.src_length:
-        what = "the length of packed rows ('data.batch.form' = 'pack') is not known"
-        raise PlanningError(f"{what}: give --workdir, --lengths SRC,TGT, or data.batch.src_length")
+        raise PlanningError(
+            "the length of packed rows ('data.batch.form' = 'pack') is not known: give --workdir, "
+            "--lengths SRC,TGT, or data.batch.src_length"
+        )
     return shape_of(config, batch.src_length, batch.tgt_length)
 
 
@@ -38,39 +40,56 @@ def shape_of(config: ExperimentConfig, src_length: int, tgt_length: int) -> Shap
     return Shape(rows_within(batch, length), src_length, tgt_length)
 
 
-def search(measure: Callable[[int], Plan], *, start: int, multiple: int) -> list[Plan]:
-    """What was tried to find the most rows, a multiple of `multiple`, that fit: guesses lie on the
-    line through two plans. Ends within a tenth of the memory or after a few compilations."""
-    tried: list[Plan] = []
-    fits: Plan | None = None  # of the most rows
-    fails: Plan | None = None  # of the fewest
+def search(measure: Callable[[int], StepPlan], *, start: int, multiple: int) -> list[StepPlan]:
+    """The plans tried to find the most rows, a multiple of `multiple`, that fit.
+
+    Guesses lie on the line through two plans. Ends within a tenth of the memory or after a few
+    compilations.
+    """
+    tried: list[StepPlan] = []
+    fits: StepPlan | None = None  # the one of most rows
+    fails: StepPlan | None = None  # the one of fewest
     guess = start
     while True:
         plan = measure(max(guess // multiple, 1) * multiple)
         tried.append(plan)
-        fits, fails = (plan, fails) if plan.fits else (fits, plan)
-        enough = fits and fits.needed_bytes >= _ENOUGH * fits.available_bytes
-        if len(tried) >= _COMPILES or enough:
+        if plan.fits:
+            fits = plan
+        else:
+            fails = plan
+        is_full = fits and fits.needed_bytes >= _ENOUGH * fits.available_bytes
+        if len(tried) >= _COMPILES or is_full:
             return tried
-        least, most = 0, plan.shape.rows // 2
-        if fits and fails:
-            # A guess close to an end of the bracket would teach little.
-            apart = max((fails.shape.rows - fits.shape.rows) // 8, multiple)
-            least, most = fits.shape.rows + apart, fails.shape.rows - apart
-        elif fits:
-            least, most = 2 * fits.shape.rows, _LEAP * fits.shape.rows
+
+        least, most = _bounds(fits, fails, multiple)
         if most < max(least, multiple):
             return tried
-        a, b = (fits, fails) if fits and fails else (tried[0], plan)
+        first, second = (fits, fails) if fits and fails else (tried[0], plan)
         guess = 2 * plan.shape.rows
-        if a.needed_bytes != b.needed_bytes:
-            # Where the line through both plans' memory reaches the target.
-            slope = (b.needed_bytes - a.needed_bytes) / (b.shape.rows - a.shape.rows)
-            guess = int(a.shape.rows + (_TARGET * a.available_bytes - a.needed_bytes) / slope)
+        if first.needed_bytes != second.needed_bytes:
+            guess = _rows_on_line(first, second)
         guess = min(max(guess, least), most)
 
 
-def largest(tried: Iterable[Plan]) -> Plan | None:
+def _bounds(fits: StepPlan | None, fails: StepPlan | None, multiple: int) -> tuple[int, int]:
+    """Least and most rows to try next, if these are the best plans so far."""
+    if fits and fails:
+        # A guess close to an end of the bracket would teach little.
+        apart = max((fails.shape.rows - fits.shape.rows) // 8, multiple)
+        return fits.shape.rows + apart, fails.shape.rows - apart
+    if fits:
+        return 2 * fits.shape.rows, _LEAP * fits.shape.rows
+    assert fails is not None
+    return 0, fails.shape.rows // 2
+
+
+def _rows_on_line(first: StepPlan, second: StepPlan) -> int:
+    """Rows at which the line through both plans' memory reaches the target."""
+    slope = (second.needed_bytes - first.needed_bytes) / (second.shape.rows - first.shape.rows)
+    return int(first.shape.rows + (_TARGET * first.available_bytes - first.needed_bytes) / slope)
+
+
+def largest(tried: Iterable[StepPlan]) -> StepPlan | None:
     """The one of most rows that fits."""
     fitting = (plan for plan in tried if plan.fits)
     return max(fitting, key=lambda plan: plan.shape.rows, default=None)
@@ -79,15 +98,21 @@ def largest(tried: Iterable[Plan]) -> Plan | None:
 def remedied(
     config: ExperimentConfig, *, accumulation: int, remat: bool, split: int
 ) -> tuple[ExperimentConfig, str]:
-    """The config in micro-batches, with remat or without, and what that changes, as flags of
-    `train`; rows are a multiple of micro-batches times `split` devices."""
+    """The config in micro-batches, with remat or without, and the changed flags of `train`.
+
+    Rows are a multiple of micro-batches times `split` devices.
+    """
     settings = {
         "training.optimizer.accumulation": accumulation,
         "model.remat": remat,
         "data.batch.multiple": math.lcm(config.data.batch.multiple, split * accumulation),
     }
-    before, made = flatten(config), thaw(config)
-    made.update_from_flattened_dict(settings)
-    changed = {key: str(new).lower() for key, new in settings.items() if new != before[key]}
-    flags = " ".join(f"--config.{key}={value}" for key, value in changed.items())
-    return freeze(made, config.name), flags
+    former_settings = flatten(config)
+    flags = " ".join(
+        f"--config.{key}={str(new).lower()}"
+        for key, new in settings.items()
+        if new != former_settings[key]
+    )
+    remedied_tree = thaw(config)
+    remedied_tree.update_from_flattened_dict(settings)
+    return freeze(remedied_tree, config.name), flags

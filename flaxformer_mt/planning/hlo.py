@@ -38,8 +38,8 @@ class Instruction:
 
     def attribute(self, pattern: str) -> str | None:
         """The first group of a pattern in `rest`."""
-        found = re.search(pattern, self.rest)
-        return found[1] if found else None
+        match = re.search(pattern, self.rest)
+        return match[1] if match else None
 
     @property
     def operands(self) -> list[str]:
@@ -54,8 +54,10 @@ class Instruction:
     @property
     def cycles(self) -> int | None:
         """The compiler's estimate of one execution, if it has any: it writes none as 2^63 - 1."""
-        found = self.attribute(r'"estimated_cycles":"(\d+)"')
-        return None if found is None or int(found) == _NO_ESTIMATE else int(found)
+        estimate = self.attribute(r'"estimated_cycles":"(\d+)"')
+        if estimate is None or int(estimate) == _NO_ESTIMATE:
+            return None
+        return int(estimate)
 
     @property
     def called(self) -> dict[str, str]:
@@ -68,21 +70,28 @@ class Instruction:
 
 
 @dataclasses.dataclass(frozen=True)
-class Program:
+class HloProgram:
     """The computations of a compiled program by name, each its instructions by name in order."""
 
     entry: str
     computations: Mapping[str, Mapping[str, Instruction]]
 
     def operand_bytes(self, computation: str, instruction: Instruction) -> int:
-        known = self.computations[computation]
-        return sum(known[name].bytes for name in instruction.operands if name in known)
+        instructions = self.computations[computation]
+        return sum(
+            instructions[name].bytes for name in instruction.operands if name in instructions
+        )
 
     def trips(self, computation: str, loop: Instruction) -> int | None:
-        """How often a `while` runs its body, if known: the compiler says so, or it is
-        `jax.lax.scan`'s loop, a counter from a constant, by one, below another constant."""
-        if found := loop.attribute(r'"known_trip_count":\{"n":"(\d+)"\}'):
-            return int(found)
+        """How often a `while` of the computation runs its body; None if unknown.
+
+        It is known if the compiler says so, or if the loop is `jax.lax.scan`'s: a counter from a
+        constant, by one, below another constant.
+        """
+        known_trips = loop.attribute(r'"known_trip_count":\{"n":"(\d+)"\}')
+        if known_trips:
+            return int(known_trips)
+
         condition = self.computations[loop.called["condition"]]
         compare = [*condition.values()][-1]
         if compare.opcode != "compare" or "direction=LT" not in compare.rest:
@@ -91,90 +100,113 @@ class Program:
         position = counter.attribute(r"\bindex=(\d+)")
         if position is None or limit.opcode != "constant" or len(loop.operands) != 1:
             return None
-        known = self.computations[computation]
-        start = known.get(loop.operands[0])
-        if start is None or start.opcode != "tuple":
+
+        instructions = self.computations[computation]
+        initial_tuple = instructions.get(loop.operands[0])
+        if initial_tuple is None or initial_tuple.opcode != "tuple":
             return None
-        begin = known[start.operands[int(position)]]
-        while begin.opcode in ("copy", "bitcast", "convert"):
-            begin = known[begin.operands[0]]
-        if begin.opcode != "constant":
+        start = instructions[initial_tuple.operands[int(position)]]
+        while start.opcode in ("copy", "bitcast", "convert"):
+            start = instructions[start.operands[0]]
+        if start.opcode != "constant":
             return None
-        return max(int(limit.arguments) - int(begin.arguments), 0)
+        return max(int(limit.arguments) - int(start.arguments), 0)
 
 
 @dataclasses.dataclass(frozen=True)
 class Execution:
-    """An instruction and how often a run executes it. `fused`: its time is in another
-    instruction's. `guessed`: in a loop of unknown length. `offloaded`: on a SparseCore, beside the
-    rest; its estimated cycles mean nothing."""
+    """An instruction of a computation, and how often a run executes it."""
 
     computation: str
     instruction: Instruction
     times: int
-    fused: bool
-    guessed: bool
-    offloaded: bool = False
+    fused: bool  # its time is in another instruction's
+    guessed: bool  # in a loop of unknown length
+    offloaded: bool = False  # to a SparseCore; its estimated cycles mean nothing
 
 
-def parse(text: str) -> Program:
+def parse(text: str) -> HloProgram:
     """The program that the text describes. Raises PlanningError."""
     computations: dict[str, dict[str, Instruction]] = {}
-    entry, inside = "", False
-    instructions: dict[str, Instruction] = {}
+    entry = ""
+    instructions: dict[str, Instruction] | None = None  # of the computation that the line is in
     for line in text.splitlines():
-        if not line.startswith(" ") and (found := _COMPUTATION.match(line)):
-            instructions = computations[found[2]] = {}
-            entry, inside = found[2] if found[1] else entry, True
+        if not line.startswith(" ") and (match := _COMPUTATION.match(line)):
+            is_entry, name = match.groups()
+            instructions = computations[name] = {}
+            if is_entry:
+                entry = name
         elif line.startswith("}"):
-            inside = False
-        elif inside and (found := _INSTRUCTION.match(line)):
-            after = _split(line[found.end() :])
-            instructions[found[1]] = Instruction(found[1], found[2], found[3], *after)
+            instructions = None
+        elif instructions is not None and (match := _INSTRUCTION.match(line)):
+            name, shape, opcode = match.groups()
+            arguments, attributes = _split(line[match.end() :])
+            instructions[name] = Instruction(name, shape, opcode, arguments, attributes)
     if not entry:
         raise PlanningError("the compiled program's text has no ENTRY computation")
-    return Program(entry, computations)
+    return HloProgram(entry, computations)
 
 
-def executions(program: Program, *, unknown_trips: int = 1) -> Iterator[Execution]:
+def executions(program: HloProgram, *, unknown_trips: int = 1) -> Iterator[Execution]:
     """Every instruction of one run, unknown loops by `unknown_trips`, every branch taken."""
-
-    def walk(computation: str, inherited: Execution) -> Iterator[Execution]:
-        for item in program.computations[computation].values():
-            execution = dataclasses.replace(inherited, computation=computation, instruction=item)
-            yield execution
-            called = item.called
-            inner = execution
-            if item.opcode == "while":
-                trips = program.trips(computation, item)
-                inner = dataclasses.replace(
-                    execution,
-                    times=execution.times * (unknown_trips if trips is None else trips),
-                    guessed=execution.guessed or trips is None,
-                )
-                nested = [called["body"], called["condition"]]
-            elif item.opcode == "conditional":
-                listed = _BRANCHES.search(item.rest)
-                nested = _NAME.findall(listed[1]) if listed else _BRANCH.findall(item.rest)
-            elif item.opcode == "call":
-                nested = [called["to_apply"]]
-            elif item.opcode == "call-start" and "to_apply" in called:
-                inner = dataclasses.replace(execution, offloaded=True)
-                nested = [called["to_apply"]]
-            elif item.opcode in ("fusion", "async-start") and "calls" in called:
-                inner = dataclasses.replace(
-                    execution,
-                    fused=execution.fused or item.opcode == "fusion",
-                    offloaded=execution.offloaded or _SPARSECORE in item.rest,
-                )
-                nested = [called["calls"]]
-            else:
-                continue  # a reduction's to_apply is a scalar function
-            for name in nested:
-                yield from walk(name, inner)
-
     first = next(iter(program.computations[program.entry].values()))
-    return walk(program.entry, Execution(program.entry, first, 1, False, False))
+    run = Execution(program.entry, first, 1, False, False)
+    return _executions(program, program.entry, run, unknown_trips)
+
+
+def _executions(
+    program: HloProgram, computation: str, caller: Execution, unknown_trips: int
+) -> Iterator[Execution]:
+    """Every instruction of a computation, and those it calls, as often as its caller runs it."""
+    for instruction in program.computations[computation].values():
+        execution = dataclasses.replace(caller, computation=computation, instruction=instruction)
+        yield execution
+        callees = _callees(instruction)
+        if not callees:
+            continue
+        inside = _inside(program, execution, unknown_trips)
+        for callee in callees:
+            yield from _executions(program, callee, inside, unknown_trips)
+
+
+def _callees(instruction: Instruction) -> list[str]:
+    """Names of the computations that an instruction runs."""
+    called = instruction.called
+    match instruction.opcode:
+        case "while":
+            return [called["body"], called["condition"]]
+        case "conditional":
+            branches = _BRANCHES.search(instruction.rest)
+            return _NAME.findall(branches[1]) if branches else _BRANCH.findall(instruction.rest)
+        case "call":
+            return [called["to_apply"]]
+        case "call-start" if "to_apply" in called:
+            return [called["to_apply"]]
+        case "fusion" | "async-start" if "calls" in called:
+            return [called["calls"]]
+    return []  # a reduction's to_apply is a scalar function
+
+
+def _inside(program: HloProgram, execution: Execution, unknown_trips: int) -> Execution:
+    """How often, and on which core, the computations run that an instruction calls."""
+    instruction = execution.instruction
+    match instruction.opcode:
+        case "while":
+            trips = program.trips(execution.computation, instruction)
+            return dataclasses.replace(
+                execution,
+                times=execution.times * (unknown_trips if trips is None else trips),
+                guessed=execution.guessed or trips is None,
+            )
+        case "call-start":
+            return dataclasses.replace(execution, offloaded=True)
+        case "fusion" | "async-start":
+            return dataclasses.replace(
+                execution,
+                fused=execution.fused or instruction.opcode == "fusion",
+                offloaded=execution.offloaded or _SPARSECORE in instruction.rest,
+            )
+    return execution
 
 
 def shape_bytes(shape: str) -> int:
@@ -189,10 +221,10 @@ def shape_bytes(shape: str) -> int:
 
 
 def _split(text: str) -> tuple[str, str]:
-    """The operands' text and what follows their closing parenthesis."""
+    """The operands' text, and the text after their closing parenthesis."""
     depth = 1
-    for found in re.finditer(r"[()]", text):
-        depth += 1 if found[0] == "(" else -1
+    for parenthesis in re.finditer(r"[()]", text):
+        depth += 1 if parenthesis[0] == "(" else -1
         if depth == 0:
-            return text[: found.start()], text[found.end() :]
+            return text[: parenthesis.start()], text[parenthesis.end() :]
     return text, ""

@@ -1,13 +1,13 @@
-"""What a training step or beam search would take on chips you don't have."""
+"""Memory and time of a training step or beam search on chips you don't have."""
 
 import dataclasses
 import math
 from pathlib import Path
-from typing import Any
 
 import flax.linen as nn
 import jax
 from jax.sharding import SingleDeviceSharding
+from jax.stages import Lowered
 
 from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.data.plan import Shape
@@ -21,11 +21,12 @@ from flaxformer_mt.planning import PlanningError
 from flaxformer_mt.planning.collectives import Collective, collectives, expected_bytes
 from flaxformer_mt.planning.compiler import Compiled, Topology, compile_quietly
 from flaxformer_mt.planning.cycles import Compute, compute_costs
-from flaxformer_mt.training.program import build, with_dtype
+from flaxformer_mt.planning.hlo import HloProgram
+from flaxformer_mt.training.program import Program, build, with_dtype
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Plan(Compiled):
+class StepPlan(Compiled):
     """One step of a config on a topology.
 
     `step_seconds` adds compute, with copies overlapping, and collectives, without. A real step may
@@ -67,45 +68,32 @@ def plan(
     tgt_vocab_size: int,
     price_per_chip_hour: float | None = None,
     save_hlo: str | None = None,
-) -> Plan:
+) -> StepPlan:
     """Compiles the config's `train_step`, writes `save_hlo`. Raises MeshError and PlanningError."""
     sizes = {"src_vocab_size": src_vocab_size, "tgt_vocab_size": tgt_vocab_size}
     program = build(config, **sizes, devices=topology.devices)
-    if save_hlo is not None and not Path(save_hlo).parent.is_dir():
-        raise PlanningError(f"--save-hlo {save_hlo}: create its folder first")
-    made, hlo, text = compile_quietly(
-        config.name, topology, lambda: program.lower_train_step(shape)
-    )
-    if save_hlo is not None:
-        Path(save_hlo).write_text(text, "utf-8")
-    mesh = program.mesh
-    chip = topology.chip
+    facts, hlo = _compiled_step(program, topology, shape, save_hlo)
+    compute = compute_costs(hlo, topology.chip) if hlo else None
+    communication = collectives(hlo, topology, program.mesh) if hlo else ()
+    collective_seconds = sum(collective.seconds for collective in communication)
+    step_seconds = compute.overlapped_seconds + collective_seconds if compute else 0.0
+
+    forward = _forward_flops(config, tgt_vocab_size, shape)
     devices = len(topology.devices)
-    compute = compute_costs(hlo, chip) if hlo else None
-    exchanged = collectives(hlo, topology, mesh) if hlo else ()
-    exchange = sum(item.seconds for item in exchanged)
-    seconds = compute.overlapped_seconds + exchange if compute else 0.0
-    forward = forward_flops(
-        config.model,
-        tgt_vocab_size,
-        src_tokens=shape.rows * shape.src_length,
-        tgt_tokens=shape.rows * shape.tgt_length,
-        src_keys=shape.src_length,
-        tgt_keys=shape.tgt_length,
-    )
     flops = TRAINING * sum(forward.values()) / devices
 
-    def share(seconds: float) -> float:
-        return flops / (seconds * chip.bf16_flops) if seconds else 0.0
+    def share_of_peak(seconds: float) -> float:
+        return flops / (seconds * topology.chip.bf16_flops) if seconds else 0.0
 
-    params, price = program.abstract.params, price_per_chip_hour
-    hours = config.training.steps * seconds / 3600
-    return Plan(
-        **vars(made),
+    params = program.abstract.params
+    hours = config.training.steps * step_seconds / 3600
+    chip_hours = hours * topology.chips
+    return StepPlan(
+        **vars(facts),
         compute=compute,
         chips=topology.chips,
         devices=devices,
-        mesh=dict(mesh.shape),
+        mesh=dict(program.mesh.shape),
         dtype=program.config.model.dtype,
         scan_layers=config.model.scan_layers,
         remat=config.model.remat,
@@ -114,25 +102,55 @@ def plan(
         steps=config.training.steps,
         forward_flops=forward,
         step_flops=flops,
-        collectives=exchanged,
-        expected_collective_bytes=expected_bytes(params, mesh, config.training.exchange_dtype),
-        step_seconds=seconds,
-        peak_share=share(seconds),
-        compute_peak_share=share(compute.seconds if compute else 0.0),
-        price_per_chip_hour=price,
-        collective_bytes=sum(item.sent for item in exchanged),
-        collective_seconds=exchange,
-        positions_per_second=shape.positions / seconds if seconds else 0.0,
+        collectives=communication,
+        expected_collective_bytes=expected_bytes(
+            params, program.mesh, config.training.exchange_dtype
+        ),
+        step_seconds=step_seconds,
+        peak_share=share_of_peak(step_seconds),
+        compute_peak_share=share_of_peak(compute.seconds if compute else 0.0),
+        price_per_chip_hour=price_per_chip_hour,
+        collective_bytes=sum(collective.sent for collective in communication),
+        collective_seconds=collective_seconds,
+        positions_per_second=shape.positions / step_seconds if step_seconds else 0.0,
         hours=hours,
-        chip_hours=hours * topology.chips,
-        cost=None if price is None else hours * topology.chips * price,
+        chip_hours=chip_hours,
+        cost=None if price_per_chip_hour is None else chip_hours * price_per_chip_hour,
     )
+
+
+def _forward_flops(config: ExperimentConfig, tgt_vocab_size: int, shape: Shape) -> dict[str, float]:
+    """Of a batch of full rows, by part."""
+    return forward_flops(
+        config.model,
+        tgt_vocab_size,
+        src_tokens=shape.rows * shape.src_length,
+        tgt_tokens=shape.rows * shape.tgt_length,
+        src_keys=shape.src_length,
+        tgt_keys=shape.tgt_length,
+    )
+
+
+def _compiled_step(
+    program: Program, topology: Topology, shape: Shape, save_hlo: str | None
+) -> tuple[Compiled, HloProgram | None]:
+    """The compiled training step, its text written to `save_hlo`. Raises PlanningError."""
+    if save_hlo is not None and not Path(save_hlo).parent.is_dir():
+        raise PlanningError(f"--save-hlo {save_hlo}: create its folder first")
+    facts, hlo, text = compile_quietly(
+        program.config.name, topology, lambda: program.lower_train_step(shape)
+    )
+    if save_hlo is not None:
+        Path(save_hlo).write_text(text, "utf-8")
+    return facts, hlo
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DecodePlan(Compiled):
-    """One batch of the longest sources on one device; `seconds` counts `max_length` passes of the
-    search's loop, `step` and `seconds_per_token` one."""
+    """One batch of the longest sources on one device.
+
+    `seconds` counts `max_length` passes of the search's loop, `step` and `seconds_per_token` one.
+    """
 
     compute: Compute | None
     rows: int
@@ -162,21 +180,29 @@ def plan_decoding(
     key = jax.random.key(0)
     draw = jax.jit(lambda: nn.unbox(initial_params(model, key)), out_shardings=sharding)
     params = draw.eval_shape()
+
     search = config.decoding
     batch = next(plan_batches([longest] * search.batch_tokens, search, longest))
-    place: dict[str, Any] = {"rows": batch.rows, "src_length": batch.length, "sharding": sharding}
     max_length = min(tgt_length, output_limit(search, batch.length, config.model.max_length))
-    made, hlo, _ = compile_quietly(
-        config.name,
-        topology,
-        lambda: lower_search(params, model, search, **place, length=max_length),
-    )
+
+    def lower() -> Lowered:
+        return lower_search(
+            params,
+            model,
+            search,
+            rows=batch.rows,
+            src_length=batch.length,
+            sharding=sharding,
+            length=max_length,
+        )
+
+    facts, hlo, _ = compile_quietly(config.name, topology, lower)
     compute = step = None
     if hlo is not None:
         compute = compute_costs(hlo, topology.chip, unknown_trips=max_length)
         step = compute_costs(hlo, topology.chip, one_pass=True)
     return DecodePlan(
-        **vars(made),
+        **vars(facts),
         compute=compute,
         rows=batch.rows,
         src_length=batch.length,
@@ -189,7 +215,9 @@ def plan_decoding(
 
 
 def check_length(config: ExperimentConfig, length: int) -> None:
-    """Raises PlanningError."""
+    """Raises PlanningError for a sentence that is too long for the model."""
     if length > config.model.max_length:
-        most = f"'model.max_length' = {config.model.max_length}"
-        raise PlanningError(f"a sentence of {length} tokens is longer than {most}")
+        raise PlanningError(
+            f"a sentence of {length} tokens is longer than 'model.max_length' = "
+            f"{config.model.max_length}"
+        )

@@ -14,7 +14,7 @@ from flaxformer_mt.parallel.mesh import make_mesh
 from flaxformer_mt.planning import PlanningError, fit
 from flaxformer_mt.planning.compiler import Compiled, describe
 from flaxformer_mt.planning.cycles import Compute, Cost
-from flaxformer_mt.planning.plan import DecodePlan, Plan, plan, plan_decoding
+from flaxformer_mt.planning.plan import DecodePlan, StepPlan, plan, plan_decoding
 from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.digests import flatten_paths
@@ -38,7 +38,7 @@ lengthen it), memory fragmentation and numerical results."""
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Request:
-    """What to plan for; a `workdir`'s vocabulary and batch shapes are used."""
+    """A question to answer; a `workdir`'s vocabulary and batch shapes are used."""
 
     topology: str
     slices: int = 1
@@ -69,7 +69,7 @@ class Request:
 
 
 class Report(NamedTuple):
-    """For people and for programs; whether it fits."""
+    """The answer for people and for programs, and whether the program fits."""
 
     text: str
     values: Any
@@ -78,8 +78,8 @@ class Report(NamedTuple):
 
 def report_step(config: ExperimentConfig, request: Request, say: Say) -> Report:
     """The training step: memory, time, communication, cost."""
-    result = _plan(config, request, request.shape(config), say)
-    return Report("\n".join(_lines(result)), result.to_json(), result.fits)
+    step_plan = _plan(config, request, request.shape(config), say)
+    return Report("\n".join(_lines(step_plan)), step_plan.to_json(), step_plan.fits)
 
 
 def report_shardings(config: ExperimentConfig, request: Request, say: Say) -> Report:
@@ -87,89 +87,111 @@ def report_shardings(config: ExperimentConfig, request: Request, say: Say) -> Re
     topology = describe(request.topology, request.slices)
     program = build(config, **request.sizes(config), devices=topology.devices)
     rows: list[dict[str, Any]] = []
-    lines: list[list[str]] = []
-    sizes, whole = 0, 0
+    cells: list[list[str]] = []
+    size, replicated_size = 0, 0
     for name, leaf in flatten_paths(program.abstract.params).items():
         axes = [axis or "-" for axis in leaf.sharding.spec]
         spec = ", ".join(axis if isinstance(axis, str) else "+".join(axis) for axis in axes)
         shard = leaf.sharding.shard_shape(leaf.shape)
         rows.append({"name": name, "shape": leaf.shape, "spec": spec, "shard": shard})
-        shape, part = ("x".join(map(str, sides)) or "scalar" for sides in (leaf.shape, shard))
-        lines.append([name, shape, spec or "-", part])
-        sizes += math.prod(leaf.shape)
-        whole += math.prod(leaf.shape) if shard == leaf.shape else 0
-    table = aligned(["parameter", "shape", "split over", "on a device"], lines, left=set(range(4)))
+        cells.append([name, _sides(leaf.shape), spec or "-", _sides(shard)])
+        size += math.prod(leaf.shape)
+        replicated_size += math.prod(leaf.shape) if shard == leaf.shape else 0
+    table = aligned(["parameter", "shape", "split over", "on a device"], cells, left=set(range(4)))
     return Report(
-        f"{table}\n{whole / sizes:.2%} of the parameters replicated on every device", rows
+        f"{table}\n{replicated_size / size:.2%} of the parameters replicated on every device", rows
     )
+
+
+def _sides(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape)) or "scalar"
 
 
 def report_decoding(config: ExperimentConfig, request: Request, say: Say) -> Report:
     """Beam search on one device."""
     topology = describe(request.topology, request.slices)
     say(f"compiling beam search for one device of {topology}")
-    result = plan_decoding(config, topology, lengths=request.lengths, **request.sizes(config))
-    return Report(decoding_as_text(result), result.to_json(), result.fits)
+    decode_plan = plan_decoding(config, topology, lengths=request.lengths, **request.sizes(config))
+    return Report(decoding_as_text(decode_plan), decode_plan.to_json(), decode_plan.fits)
 
 
 def report_fit(config: ExperimentConfig, request: Request, say: Say) -> Report:
     """Remedies if the config's token budget doesn't fit, and the largest that fits, if smaller than
     the config's also with remat."""
-    asked = request.shape(config)
-    made: dict[tuple[int, int, bool], Plan] = {}
+    config_shape = request.shape(config)
+    plans = _Plans(request, say)
+    plain = plans.of(config, config_shape)
+    remedies = {} if plain.fits else _remedies(config, config_shape, plans)
+    lines = [] if plain.fits else [remedies_as_text(config, plain, remedies)]
 
-    def compiled(config: ExperimentConfig, shape: Shape) -> Plan:
-        key = shape.rows, config.training.optimizer.accumulation, config.model.remat
-        if key not in made:
-            made[key] = result = _plan(config, request, shape, say)
-            verdict = "fits" if result.fits else "is too much"
-            say(f"  {result.needed_bytes / _GIB:.2f} GiB {verdict}")
-        return made[key]
-
-    plain = compiled(config, asked)
-    kept = {} if plain.fits else _remedies(config, request, asked, compiled)
-    lines = [] if plain.fits else [remedies_as_text(config, plain, kept)]
-    found: list[dict[str, Any]] = []
+    searches: list[dict[str, Any]] = []
     for remat in (config.model.remat, True):
-        changed = dataclasses.replace(config, model=dataclasses.replace(config.model, remat=remat))
-
-        def of_rows(rows: int, changed: ExperimentConfig = changed) -> Plan:
-            return compiled(changed, dataclasses.replace(asked, rows=rows))
-
-        tried = fit.search(of_rows, start=asked.rows, multiple=config.data.batch.multiple)
-        best = fit.largest(tried)
-        lines.append(fit_as_text(remat, tried, asked))
-        needs = [
+        tried = _search(config, remat, config_shape, plans)
+        largest = fit.largest(tried)
+        lines.append(fit_as_text(remat, tried, config_shape))
+        searches.append(
             {
-                "rows": plan.shape.rows,
-                "needed": plan.needed_bytes,
-                "available": plan.available_bytes,
-                "fits": plan.fits,
+                "remat": remat,
+                "tried": [_need(plan) for plan in tried],
+                "largest": largest and largest.to_json(),
             }
-            for plan in tried
-        ]
-        found.append({"remat": remat, "tried": needs, "largest": best and best.to_json()})
-        if remat or (best and best.shape.rows >= asked.rows):
+        )
+        if remat or (largest and largest.shape.rows >= config_shape.rows):
             break
     values = {
         "fits_as_it_is": plain.fits,
-        "remedies": [{"flags": flags, "plan": kept[flags].to_json()} for flags in kept],
-        "largest": found,
+        "remedies": [{"flags": flags, "plan": plan.to_json()} for flags, plan in remedies.items()],
+        "largest": searches,
     }
-    return Report("\n".join(lines), values, any(one["largest"] for one in found))
+    return Report("\n".join(lines), values, any(search["largest"] for search in searches))
 
 
-def _remedies(
-    config: ExperimentConfig,
-    request: Request,
-    asked: Shape,
-    compiled: Callable[[ExperimentConfig, Shape], Plan],
-) -> dict[str, Plan]:
-    """What may keep a batch that doesn't fit, by flags: more and more micro-batches until it fits,
+class _Plans:
+    """A request's plans, each compiled once and reported by `say`."""
+
+    def __init__(self, request: Request, say: Say) -> None:
+        self.request = request
+        self._say = say
+        self._compiled: dict[tuple[int, int, bool], StepPlan] = {}
+
+    def of(self, config: ExperimentConfig, shape: Shape) -> StepPlan:
+        key = shape.rows, config.training.optimizer.accumulation, config.model.remat
+        if key not in self._compiled:
+            self._compiled[key] = plan = _plan(config, self.request, shape, self._say)
+            verdict = "fits" if plan.fits else "is too much"
+            self._say(f"  {plan.needed_bytes / _GIB:.2f} GiB {verdict}")
+        return self._compiled[key]
+
+
+def _search(
+    config: ExperimentConfig, remat: bool, config_shape: Shape, plans: _Plans
+) -> list[StepPlan]:
+    """The plans tried for the largest batch, with or without remat."""
+    model = dataclasses.replace(config.model, remat=remat)
+    changed = dataclasses.replace(config, model=model)
+    return fit.search(
+        lambda rows: plans.of(changed, dataclasses.replace(config_shape, rows=rows)),
+        start=config_shape.rows,
+        multiple=config.data.batch.multiple,
+    )
+
+
+def _need(plan: StepPlan) -> dict[str, Any]:
+    return {
+        "rows": plan.shape.rows,
+        "needed": plan.needed_bytes,
+        "available": plan.available_bytes,
+        "fits": plan.fits,
+    }
+
+
+def _remedies(config: ExperimentConfig, config_shape: Shape, plans: _Plans) -> dict[str, StepPlan]:
+    """Ways to keep a batch that doesn't fit, by flags: more and more micro-batches until it fits,
     with remat and, unless the config has it, without."""
+    request = plans.request
     mesh = make_mesh(config.mesh, describe(request.topology, request.slices).devices)
     split = mesh.shape["data"] * mesh.shape["fsdp"]
-    tried: dict[str, Plan] = {}
+    tried: dict[str, StepPlan] = {}
     for remat in (True,) if config.model.remat else (True, False):
         parts = config.training.optimizer.accumulation
         parts *= 2 if remat == config.model.remat else 1
@@ -180,31 +202,66 @@ def _remedies(
                 shape = request.shape(changed)
             except (PlanningError, PlanError):
                 break  # less than a row per part
-            if shape.rows < asked.rows:
+            if shape.rows < config_shape.rows:
                 break  # rounded down to a multiple of the parts, it would be another batch
-            tried[flags] = compiled(changed, shape)
+            tried[flags] = plans.of(changed, shape)
             if tried[flags].fits:
                 break
     return tried
 
 
-def _plan(config: ExperimentConfig, request: Request, shape: Shape, say: Say) -> Plan:
+def _plan(config: ExperimentConfig, request: Request, shape: Shape, say: Say) -> StepPlan:
     topology = describe(request.topology, request.slices)
     parts = config.training.optimizer.accumulation
-    remat = ", remat" if config.model.remat else ""
-    remat += f", in {parts} micro-batches" if parts > 1 else ""
+    form = ", remat" if config.model.remat else ""
+    form += f", in {parts} micro-batches" if parts > 1 else ""
     say(
         f"compiling for {topology}: {shape.rows:,} rows of {shape.src_length} + "
-        f"{shape.tgt_length}{remat}; this takes half a minute to several minutes"
+        f"{shape.tgt_length}{form}; this takes half a minute to several minutes"
     )
-    price = request.price_per_chip_hour
-    save_hlo = request.save_hlo
-    sizes = request.sizes(config)
-    return plan(config, topology, shape, **sizes, price_per_chip_hour=price, save_hlo=save_hlo)
+    return plan(
+        config,
+        topology,
+        shape,
+        **request.sizes(config),
+        price_per_chip_hour=request.price_per_chip_hour,
+        save_hlo=request.save_hlo,
+    )
 
 
-def _lines(plan: Plan) -> Iterator[str]:
-    shape, compute = plan.shape, plan.compute
+def _lines(plan: StepPlan) -> Iterator[str]:
+    yield from _header(plan)
+    yield from _memory(
+        plan, smaller="Lower data.batch.tokens, set model.remat or mesh.fsdp, or try --fit"
+    )
+    for complaint in plan.replications:
+        yield f"  the partitioner copies an array to every device: {complaint[:_LINE]} ..."
+    if not plan.replications:
+        yield "nothing replicated against its sharding"
+    if plan.recomputed:
+        yield f"to save memory the compiler recomputes {plan.recomputed} operations"
+    compute = plan.compute
+    if compute is None:
+        return
+
+    yield "\ntime of a step"
+    if compute.guessed_loops:
+        yield "  (a loop with an unknown number of iterations counts once)"
+    collectives = {"collectives, without overlap": plan.collective_seconds}
+    yield from _times(compute, collectives | {"step": plan.step_seconds})
+    yield from _throughput(plan)
+    yield "\nestimated compute by part of the model"
+    yield from _costs(compute.parts, compute.seconds)
+    yield f"\nmost expensive operations (estimated; {compute.cycles:,} cycles in all)"
+    yield from _costs(compute.operations, compute.seconds)
+    yield from _unestimated(compute, plan.step_seconds)
+    yield "\ncollectives of a step (ICI: between chips; DCN: between slices)"
+    yield from _communication(plan)
+    yield f"\n{CAVEAT}"
+
+
+def _header(plan: StepPlan) -> Iterator[str]:
+    shape = plan.shape
     mesh = " x ".join(f"{axis} {size}" for axis, size in plan.mesh.items())
     form = f"{plan.dtype}, {'scanned' if plan.scan_layers else 'unrolled'} layers"
     yield f"{plan.config} on {plan.topology}: {plan.chips} {plan.chip} chips, mesh {mesh}"
@@ -212,22 +269,9 @@ def _lines(plan: Plan) -> Iterator[str]:
         f"{plan.parameters:,} parameters, {form}{', remat' if plan.remat else ''}; batch of "
         f"{shape.rows:,} rows x {shape.src_length} source + {shape.tgt_length} target positions"
     )
-    yield from _memory(
-        plan, smaller="Lower data.batch.tokens, set model.remat or mesh.fsdp, or try --fit"
-    )
-    for line in plan.replications:
-        yield f"  the partitioner copies an array to every device: {line[:_LINE]} ..."
-    if not plan.replications:
-        yield "nothing replicated against its sharding"
-    if plan.recomputed:
-        yield f"to save memory the compiler recomputes {plan.recomputed} operations"
-    if compute is None:
-        return
-    yield "\ntime of a step"
-    if compute.guessed_loops:
-        yield "  (a loop with an unknown number of iterations counts once)"
-    collectives = {"collectives, without overlap": plan.collective_seconds}
-    yield from _times(compute, collectives | {"step": plan.step_seconds})
+
+
+def _throughput(plan: StepPlan) -> Iterator[str]:
     yield (
         f"model FLOPs (formula) {plan.step_flops:.4g} per device: {plan.peak_share:.1%} of the "
         f"chip's matrix peak, {plan.compute_peak_share:.1%} counting estimated compute only"
@@ -238,16 +282,14 @@ def _lines(plan: Plan) -> Iterator[str]:
     )
     if plan.cost is not None:
         yield f"cost at {plan.price_per_chip_hour:g} per chip hour: {plan.cost:,.2f}"
-    yield "\nestimated compute by part of the model"
-    yield from _costs(compute.parts, compute.seconds)
-    yield f"\nmost expensive operations (estimated; {compute.cycles:,} cycles in all)"
-    yield from _costs(compute.operations, compute.seconds)
-    yield from _unestimated(compute, plan.step_seconds)
-    yield "\ncollectives of a step (ICI: between chips; DCN: between slices)"
-    for item in plan.collectives:
+
+
+def _communication(plan: StepPlan) -> Iterator[str]:
+    for collective in plan.collectives:
         yield (
-            f"  {item.kind:<20}{item.network:<5}{item.count:>5}x {item.bytes / _MIB:>9,.1f} MiB, "
-            f"sends {item.sent / _MIB:>9,.1f} MiB, at least {1e3 * item.seconds:.3f} ms"
+            f"  {collective.kind:<20}{collective.network:<5}{collective.count:>5}x "
+            f"{collective.bytes / _MIB:>9,.1f} MiB, sends {collective.sent / _MIB:>9,.1f} MiB, "
+            f"at least {1e3 * collective.seconds:.3f} ms"
         )
     if not plan.collectives:
         yield "  none"
@@ -257,7 +299,6 @@ def _lines(plan: Plan) -> Iterator[str]:
             f"  a device sends {ratio:.2f} times what the mesh needs by formula, "
             f"{plan.expected_collective_bytes / _MIB:,.1f} MiB"
         )
-    yield f"\n{CAVEAT}"
 
 
 def _memory(plan: Compiled, *, smaller: str) -> Iterator[str]:
@@ -267,11 +308,11 @@ def _memory(plan: Compiled, *, smaller: str) -> Iterator[str]:
     limit = plan.hbm_bytes
     needed = plan.needed_bytes
     if memory is None:
-        takes = needed / _GIB
-        available = plan.available_bytes / _GIB
+        needed_gib = needed / _GIB
+        available_gib = plan.available_bytes / _GIB
         yield (
-            f"  DOES NOT FIT: needs {takes:.2f} GiB, the compiler may use "
-            f"{available:.2f}: {takes - available:.2f} GiB too much. {smaller}"
+            f"  DOES NOT FIT: needs {needed_gib:.2f} GiB, the compiler may use "
+            f"{available_gib:.2f}: {needed_gib - available_gib:.2f} GiB too much. {smaller}"
         )
         return
     for name, size in {
@@ -283,8 +324,8 @@ def _memory(plan: Compiled, *, smaller: str) -> Iterator[str]:
         "program": memory.code,
     }.items():
         yield f"  {name:<34}{size / _MIB:>10,.0f} MiB"
-    left = (limit - needed) / _GIB
-    spare = f"{left:.2f} GiB left" if left > 0 else "almost nothing left"
+    spare_gib = (limit - needed) / _GIB
+    spare = f"{spare_gib:.2f} GiB left" if spare_gib > 0 else "almost nothing left"
     yield (
         f"  {'in all, at most':<34}{needed / _MIB:>10,.0f} MiB of {limit / _MIB:,.0f}: "
         f"fits, {spare}"
@@ -302,12 +343,13 @@ def _times(compute: Compute, more: Mapping[str, float]) -> Iterator[str]:
 
 
 def _costs(costs: tuple[Cost, ...], total: float, shown: int = 15) -> Iterator[str]:
-    listed = list(costs[:shown])
-    if rest := costs[shown:]:
-        count = sum(cost.count for cost in rest)
-        seconds = sum(cost.seconds for cost in rest)
-        listed.append(Cost(f"{len(rest)} more kinds", count, seconds))
-    for cost in listed:
+    lines = list(costs[:shown])
+    hidden = costs[shown:]
+    if hidden:
+        count = sum(cost.count for cost in hidden)
+        seconds = sum(cost.seconds for cost in hidden)
+        lines.append(Cost(f"{len(hidden)} more kinds", count, seconds))
+    for cost in lines:
         share = cost.seconds / total if total else 0.0
         yield f"  {1e3 * cost.seconds:>8.3f} ms {share:>6.1%} {cost.count:>6}x  {cost.name}"
 
@@ -339,40 +381,44 @@ def _unestimated(compute: Compute, seconds: float) -> Iterator[str]:
     yield from _costs(compute.unestimated, seconds, shown=6)
     calls = [cost for cost in compute.unestimated if cost.name.startswith("custom-call")]
     if calls:
-        named = ", ".join(f"{cost.count}x {cost.name.split()[-1]}" for cost in calls)
-        yield f"  custom calls, not included in these bytes: {named}"
+        targets = ", ".join(f"{cost.count}x {cost.name.split()[-1]}" for cost in calls)
+        yield f"  custom calls, not included in these bytes: {targets}"
 
 
-def remedies_as_text(config: ExperimentConfig, plain: Plan, tried: Mapping[str, Plan]) -> str:
-    """What was tried to keep the config's batch, and the fastest of it."""
+def remedies_as_text(
+    config: ExperimentConfig, plain: StepPlan, tried: Mapping[str, StepPlan]
+) -> str:
+    """The ways tried to keep the config's batch, and the fastest that fits."""
     tokens = config.data.batch.tokens
     needed = plain.needed_bytes / _GIB
     lines = [f"data.batch.tokens = {tokens:,} as it is takes {needed:.2f} GiB, too much"]
-    for flags, one in tried.items():
-        takes = f"{one.shape.rows:,} rows, {one.needed_bytes / _GIB:.2f} GiB"
-        verdict = f"fits; {_speed(one)}" if one.fits else "too much"
-        lines.append(f"    {flags}: {takes}, {verdict}")
-    fitting = [flags for flags, one in tried.items() if one.fits]
-    best = max(fitting, key=lambda flags: tried[flags].positions_per_second, default=None)
-    keeps = f"fastest that keeps it: {best}" if best else "none of these keeps it"
-    return "\n".join([*lines, keeps])
+    for flags, remedy in tried.items():
+        verdict = f"fits; {_speed(remedy)}" if remedy.fits else "too much"
+        lines.append(
+            f"    {flags}: {remedy.shape.rows:,} rows, {remedy.needed_bytes / _GIB:.2f} GiB, "
+            f"{verdict}"
+        )
+    fitting = [flags for flags, plan in tried.items() if plan.fits]
+    fastest = max(fitting, key=lambda flags: tried[flags].positions_per_second, default=None)
+    lines.append(f"fastest that keeps it: {fastest}" if fastest else "none of these keeps it")
+    return "\n".join(lines)
 
 
-def fit_as_text(remat: bool, tried: Sequence[Plan], asked: Shape) -> str:
-    """What a search found, with or without remat."""
+def fit_as_text(remat: bool, tried: Sequence[StepPlan], config_shape: Shape) -> str:
+    """The largest batch of a search, with or without remat."""
     form = "with remat" if remat else "without remat"
     best = fit.largest(tried)
     if best is None:
         return f"{form}: not even {min(plan.shape.rows for plan in tried)} rows fit"
     shape = best.shape
     tokens = shape.rows * max(shape.src_length, shape.tgt_length)
-    enough = "as many as" if shape.rows >= asked.rows else "fewer than"
+    enough = "as many as" if shape.rows >= config_shape.rows else "fewer than"
     return (
         f"{form}: data.batch.tokens = {tokens:,} fits ({shape.rows:,} rows of {shape.src_length} + "
         f"{shape.tgt_length}; {best.needed_bytes / _GIB:.2f} GiB; {enough} the config's "
-        f"{asked.rows:,} rows); {_speed(best)}; {len(tried)} compilations"
+        f"{config_shape.rows:,} rows); {_speed(best)}; {len(tried)} compilations"
     )
 
 
-def _speed(plan: Plan) -> str:
+def _speed(plan: StepPlan) -> str:
     return f"{1e3 * plan.step_seconds:.1f} ms/step, {plan.positions_per_second:,.0f} positions/s"

@@ -101,8 +101,8 @@ class Goodput:
         except RunDirectoryError as error:
             report(str(error))
             return
-        for kind, value in seconds.items():
-            self._seconds[kind] += value
+        for kind, past_seconds in seconds.items():
+            self._seconds[kind] += past_seconds
         self.starts, self.step = self.starts + starts, step
 
     def keep(self, step: int) -> None:
@@ -149,25 +149,32 @@ def find_peak(
     if chip_tflops:
         flops = chip_tflops * 1e12
         source = "training.chip_tflops"
-        each = f"{chip_tflops:g} TFLOP/s per device ({source})"
+        per_device = f"{chip_tflops:g} TFLOP/s per device ({source})"
     elif devices[0].platform == "cpu":
-        begin = time.perf_counter()
-        measured = product_flops(jax.local_devices()[0], dtype=dtype, size=1024, seconds=0.15)
-        seconds = time.perf_counter() - begin
-        took = f"{dtype} matmul, measured in {seconds:.1f} s"
-        line = f"MFU baseline: {measured / 1e9:,.0f} GFLOP/s ({took})"
-        processes = len({device.process_index for device in devices})
-        if processes > 1:
-            line += f", x {processes} processes"
-        return Peak(measured * processes, f"measured {dtype} product"), line
+        return _measured_peak(devices, dtype)
     elif chip := chip_of(devices[0].device_kind):
         flops, source = chip.bf16_flops, chip.name
-        each = f"{flops / 1e12:,.0f} TFLOP/s per device ({source}, {chip.half})"
+        per_device = f"{flops / 1e12:,.0f} TFLOP/s per device ({source}, {chip.half})"
     else:
-        advice = "set training.chip_tflops to a device's dense bfloat16 TFLOP/s"
-        unknown = f"unknown peak of {devices[0].device_kind!r}"
-        return None, f"MFU not reported: {unknown}; {advice}"
-    return Peak(flops * len(devices), source), f"MFU baseline: {each} x {len(devices)}"
+        return None, (
+            f"MFU not reported: unknown peak of {devices[0].device_kind!r}; set "
+            "training.chip_tflops to a device's dense bfloat16 TFLOP/s"
+        )
+    return Peak(flops * len(devices), source), f"MFU baseline: {per_device} x {len(devices)}"
+
+
+def _measured_peak(devices: Sequence[jax.Device], dtype: str) -> tuple[Peak, str]:
+    """As `find_peak`, of CPUs: all devices of a process share its cores."""
+    begin = time.perf_counter()
+    measured = product_flops(jax.local_devices()[0], dtype=dtype, size=1024, seconds=0.15)
+    seconds = time.perf_counter() - begin
+    line = (
+        f"MFU baseline: {measured / 1e9:,.0f} GFLOP/s ({dtype} matmul, measured in {seconds:.1f} s)"
+    )
+    processes = len({device.process_index for device in devices})
+    if processes > 1:
+        line += f", x {processes} processes"
+    return Peak(measured * processes, f"measured {dtype} product"), line
 
 
 @dataclasses.dataclass(frozen=True)
@@ -201,11 +208,15 @@ class ProfileError(UserError):
 
 def check_steps(first: int, last: int, *, start: int, total: int) -> None:
     """Raises ProfileError unless all these steps are after `start` and at most `total`."""
-    problem = f"training ends at step {total:,} (training.steps)" if last > total else ""
     if first <= start:
-        problem = f"this run resumes after step {start:,}"
-    if problem:
-        raise ProfileError(f"steps {first:,} to {last:,} cannot be traced: {problem}")
+        raise ProfileError(
+            f"steps {first:,} to {last:,} cannot be traced: this run resumes after step {start:,}"
+        )
+    if last > total:
+        raise ProfileError(
+            f"steps {first:,} to {last:,} cannot be traced: training ends at step {total:,} "
+            "(training.steps)"
+        )
 
 
 class Profiler:
@@ -239,5 +250,7 @@ class Profiler:
         if self._folder is None:
             return ""
         jax.profiler.stop_trace()
-        steps = f"{self.first:,} to {step:,}"
-        return f"trace of steps {steps} written: tensorboard --logdir {self._folder}"
+        return (
+            f"trace of steps {self.first:,} to {step:,} written: "
+            f"tensorboard --logdir {self._folder}"
+        )

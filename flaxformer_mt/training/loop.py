@@ -1,4 +1,4 @@
-"""The training loop. It decides when things happen; what happens is in the modules it calls."""
+"""The training loop. It decides when things happen; the modules it calls do them."""
 
 import contextlib
 import dataclasses
@@ -21,10 +21,20 @@ from flaxformer_mt.training.instruments import Goodput, Profiler, Utilization
 from flaxformer_mt.training.program import Program
 from flaxformer_mt.training.progress import Due, Progress, due_after, restored, snapshot
 from flaxformer_mt.training.step import with_params
-from flaxformer_mt.training.telemetry import Telemetry, Window
+from flaxformer_mt.training.telemetry import MetricsWindow, Telemetry
 from flaxformer_mt.training.validation import Evaluator
 
-_MEASURED = 30  # steps until their time says what training will take
+_MEASURED = 30  # steps after which their time predicts that of all training
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Dispatched:
+    """A step that the devices may still compute."""
+
+    metrics: Any
+    batch: Position
+    positions: int  # the batch's, source and target, of all processes, padding included
+    stop: Any  # the answer of `StopRequest.ask`
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
@@ -70,9 +80,7 @@ class Training:
         self.config, self.settings = self.program.config, self.program.config.training
         self.skipped: list[Position] = []  # batches skipped since the last update
         self.reading = contextlib.ExitStack()
-        # The dispatched step: its metrics, its batch and that batch's positions (source and target,
-        # of all processes, padding included), and what is said of a stop.
-        self.pending: tuple[Any, Any, int, Any] | None = None
+        self.pending: _Dispatched | None = None
         self.measured = 0  # steps of this start
         self.due = Due()
 
@@ -95,28 +103,38 @@ class Training:
         outcome = self.progress.outcome(self.step, self.settings)
         while outcome is None:
             self.one_step()
-            last = self.step == self.settings.steps
-            stopping = self.stop.reason
-            self.due = due_after(self.step, self.settings, waiting=self.due)
-            traced = self.profiler.running and self.step == self.profiler.last
-            if (any(self.due) or stopping or traced) and not self.is_diverging:
-                self.settle()
-            if traced:
-                self.telemetry.message(self.profiler.end(self.step))
-            if self.is_diverging:
-                self.roll_back()
-                continue
-            if self.due.report:
-                self.report()
-            if self.skipped and not last:
-                continue
-            if self.due.validation:
-                self.validate()
-                stopping = self.stop.reason
-            elif self.due.checkpoint or stopping:
-                self.save({}, "regular" if self.due.checkpoint else "stop")
-            outcome = self.progress.outcome(self.step, self.settings, stopping)
+            outcome = self.after_step()
         return outcome
+
+    def after_step(self) -> Status | None:
+        """Does the work due after a step. Returns how training ends, if it does."""
+        # Read before the step is settled: a stop heard there takes effect after the next step.
+        stopping = self.stop.reason
+        self.due = due_after(self.step, self.settings, waiting=self.due)
+        self.settle_if_needed(stopping)
+        if self.is_diverging:
+            self.roll_back()
+            return None
+
+        if self.due.report:
+            self.report()
+        if self.skipped and self.step != self.settings.steps:
+            return None
+
+        if self.due.validation:
+            self.validate()
+            stopping = self.stop.reason
+        elif self.due.checkpoint or stopping:
+            self.save({}, "regular" if self.due.checkpoint else "stop")
+        return self.progress.outcome(self.step, self.settings, stopping)
+
+    def settle_if_needed(self, stopping: str | None) -> None:
+        """Waits for the step if anything follows it; ends a trace whose last step it is."""
+        trace_ends = self.profiler.running and self.step == self.profiler.last
+        if (any(self.due) or stopping or trace_ends) and not self.is_diverging:
+            self.settle()
+        if trace_ends:
+            self.telemetry.message(self.profiler.end(self.step))
 
     @property
     def is_diverging(self) -> bool:
@@ -130,20 +148,26 @@ class Training:
         # If newer checkpoints were damaged, their steps are done and reported again.
         self.telemetry.rewind(self.step)
         self.clock.goes_on_after(self.step)
-        self.window = Window(self.progress.window, self.utilization)
+        self.window = MetricsWindow(self.progress.window, self.utilization)
         self.mark = time.perf_counter()
         if past is not None:
             self.progress = past.restored(self.progress)
         elif state is not None:
             self.telemetry.message(f"resuming after step {self.step:,}")
-        position, left_out = self.progress.position, frozenset(self.progress.left_out)
-        share, workers = self.program.share, self.config.data.workers
+
         self.batches = self.reading.enter_context(
-            Batches(self.planner, position, skip=left_out, share=share, workers=workers)
+            Batches(
+                self.planner,
+                self.progress.position,
+                skip=frozenset(self.progress.left_out),
+                share=self.program.share,
+                workers=self.config.data.workers,
+            )
         )
         if state is not None and self.progress.outcome(self.step, self.settings):
             self.state = state
             return
+
         with self.clock("compile"), self.window.paused(), self.telemetry.doing("compiling"):
             shapes = self.batches.shape_ahead(), self.batches.shapes, self.validation_shapes
             with self.program.compiling(*shapes):
@@ -158,24 +182,32 @@ class Training:
         if self.step + 1 == self.profiler.first and not self.profiler.over:
             self.settle()
             self.profiler.begin()
-        waited, compiled = self.batches.seconds_waited, self.program.compilations()
+        waited_before = self.batches.seconds_waited
+        compilations_before = self.program.compilations()
         with self.clock("data"):
             batch, position = next(self.batches)
             # A wait that ends while the devices still compute costs nothing.
-            if self.pending is not None and not self.pending[0]["loss"].is_ready():
+            if self.pending is not None and not self.pending.metrics["loss"].is_ready():
                 self.clock.kind = "steps"
-        self.window.waited(self.batches.seconds_waited - waited)
-        begun = time.perf_counter()
+        self.window.waited(self.batches.seconds_waited - waited_before)
+
+        dispatch_start = time.perf_counter()
         with self.clock("steps"), self.profiler.step(self.step + 1):
             self.state, metrics = self.program.train_step(self.state, batch)
-            if self.program.compilations() > compiled:
+            if self.program.compilations() > compilations_before:
                 self.clock.kind = "compile"
-                self.window.left_out(time.perf_counter() - begun)
+                self.window.left_out(time.perf_counter() - dispatch_start)
+
         stop = self.stop.ask()
         self.settle()
-        positions = self.program.share.of_whole(batch.src.size + batch.tgt_in.size)
-        self.pending = metrics, self.batches.delivered, positions, stop
+        self.pending = _Dispatched(
+            metrics=metrics,
+            batch=self.batches.delivered,
+            positions=self.program.share.of_whole(batch.src.size + batch.tgt_in.size),
+            stop=stop,
+        )
         self.step += 1
+
         now = time.perf_counter()
         seconds = self.progress.seconds + now - self.mark
         self.mark = now
@@ -185,12 +217,12 @@ class Training:
         """Waits for the dispatched step's metrics and adds them to the window."""
         if self.pending is None:
             return
-        on_device, batch, positions, asked = self.pending
+        dispatched = self.pending
         self.pending = None
         with self.clock("steps"):
-            metrics, stop = jax.device_get((on_device, asked))
+            metrics, stop = jax.device_get((dispatched.metrics, dispatched.stop))
         self.stop.hear(stop)
-        self.window.add(metrics, positions=positions)
+        self.window.add(metrics, positions=dispatched.positions)
         self.telemetry.step(self.window.perplexity)
         self.measured += 1
         if self.measured == 1:
@@ -198,14 +230,14 @@ class Training:
         if self.measured == _MEASURED:
             self.telemetry.cost(self.window.sums, self.settings.steps - self.step)
         if metrics["bad_run"]:
-            self.skipped.append(batch)
+            self.skipped.append(dispatched.batch)
         else:
             self.skipped.clear()
 
     def report(self) -> None:
-        left = self.settings.steps - self.step
-        values = self.window.report(epoch=self.batches.epochs_done, steps_left=left)
-        self.telemetry.training(self.step, {**values, "goodput": self.clock.share})
+        steps_left = self.settings.steps - self.step
+        metrics = self.window.report(epoch=self.batches.epochs_done, steps_left=steps_left)
+        self.telemetry.training(self.step, {**metrics, "goodput": self.clock.share})
         self.clock.keep(self.step)
 
     def validate(self) -> None:
@@ -217,8 +249,8 @@ class Training:
             for evaluator in self.evaluators:
                 scores.update(evaluator(params, self.step))
             self.progress = progress = self.progress.validated(self.step, scores, self.settings)
-            shown = {**scores, "training_seconds": progress.seconds}
-            self.telemetry.validation(self.step, shown, best=progress.best_step == self.step)
+            report = {**scores, "training_seconds": progress.seconds}
+            self.telemetry.validation(self.step, report, best=progress.best_step == self.step)
             if progress.alike == 2 and (note := progress.without_rank(self.settings)):
                 self.telemetry.message(note)
         self.stop.after = "this step"
@@ -229,24 +261,27 @@ class Training:
         self.due = Due()
         with self.clock("checkpoints"), self.window.paused():
             self.progress = self.progress.saved(self.step)
-            reached = dataclasses.replace(self.progress, window=self.window.sums)
-            self.checkpoints.save(snapshot(self.state, self.step, reached, metrics, kind))
+            progress = dataclasses.replace(self.progress, window=self.window.sums)
+            self.checkpoints.save(snapshot(self.state, self.step, progress, metrics, kind))
         self.clock.keep(self.step)
 
     def roll_back(self) -> None:
         """Restores the last checkpoint and leaves out the batches of the bad updates."""
-        at, bad, most = self.step, self.skipped, self.settings.max_rollbacks
-        past = self.progress.rolled_back(at, bad, most)
+        diverged_step = self.step
+        bad_batches = self.skipped
+        max_rollbacks = self.settings.max_rollbacks
+        past = self.progress.rolled_back(diverged_step, bad_batches, max_rollbacks)
         self.skipped = []
         self.pending = None
         self.due = Due()
-        self.clock.step = at
+        self.clock.step = diverged_step
         self.reading.close()
         self.checkpoints.wait()
         del self.state  # devices may not have room for two
         with self.clock("start"):
             self.begin_or_restore(past)
         self.telemetry.message(
-            f"step {at:,}: {len(bad)} consecutive updates were not finite; restored step "
-            f"{self.step:,}, skipping their batches (restore {past.rollbacks} of {most})"
+            f"step {diverged_step:,}: {len(bad_batches)} consecutive updates were not finite; "
+            f"restored step {self.step:,}, skipping their batches (restore {past.rollbacks} of "
+            f"{max_rollbacks})"
         )

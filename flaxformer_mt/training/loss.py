@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -16,6 +17,8 @@ Scalar = Float[Array, ""]
 # vocabulary's exponents stays finite in float32. A token's loss is exact while it is less; after
 # that, it is reported as about this much.
 _MOST_NATS = 75.0
+
+_product = functools.partial(jnp.einsum, preferred_element_type=jnp.float32)
 
 
 @struct.dataclass
@@ -69,12 +72,22 @@ def smoothed_cross_entropy(
 
 @dataclasses.dataclass(frozen=True)
 class LossForm:
-    """What is static in a loss; see `smoothed_cross_entropy`."""
+    """The static settings of a loss; see `smoothed_cross_entropy`."""
 
     smoothing: float
     chunk: int
     dtype: str
     types: int
+
+    @property
+    def other_mass(self) -> float:
+        """Probability of each type but the label in the smoothed target."""
+        return self.smoothing / (self.types - 1)
+
+    @property
+    def label_excess(self) -> float:
+        """How much more probable the label is there than every other type."""
+        return 1 - self.smoothing - self.other_mass
 
 
 class _Arrays(NamedTuple):
@@ -120,105 +133,158 @@ def slice_width(rows: int, length: int, chunk: int) -> int:
     return -(-length // count)
 
 
+class _Softmax(NamedTuple):
+    """The softmax matrix as the chunks use it."""
+
+    table: Array  # [vocab, d_model], in the form's dtype
+    bias: Array | None  # [vocab]
+    real: Array | None  # [vocab], rows that stand for a type; None if all do
+    table_sum: Array  # [d_model], float32: the sum of these rows
+
+
+def _softmax(form: LossForm, table: Array, bias: Array | None) -> _Softmax:
+    reduced = table.astype(form.dtype)
+    real = None if form.types == len(table) else jnp.arange(len(table)) < form.types
+    counted = reduced if real is None else jnp.where(real[:, None], reduced, 0)
+    return _Softmax(reduced, bias, real, counted.astype(jnp.float32).sum(0))
+
+
 def _by_chunks(
     form: LossForm, arrays: _Arrays, *, with_gradient: bool
 ) -> tuple[tuple[Scalar, Scalar], Any]:
+    """(objective, nll), and the gradients (hidden, table, bias) of the objective or None."""
     hidden, table, bias, labels, weights = arrays
     # Cut along the length, not over flattened positions, since rows are split over devices.
     rows, length, d_model = hidden.shape
     width = slice_width(rows, length, form.chunk)
     count = -(-length // width)
-
-    def cut(x: Array) -> Array:
-        x = jnp.pad(x, [(0, 0), (0, count * width - length)] + [(0, 0)] * (x.ndim - 2))
-        return jnp.moveaxis(x.reshape(rows, count, width, *x.shape[2:]), 1, 0)
-
-    t = table.astype(form.dtype)
-    # [vocab], of rows that stand for a type; None if all do.
-    real = None if form.types == len(table) else jnp.arange(len(table)) < form.types
-    table_sum = (t if real is None else jnp.where(real[:, None], t, 0)).astype(jnp.float32).sum(0)
-    one = functools.partial(_one_chunk, form, (t, bias, table_sum, real), with_gradient)
-    chunks = (cut(hidden), cut(labels), cut(weights))
+    softmax = _softmax(form, table, bias)
+    chunk_loss = functools.partial(_one_chunk, form, softmax, with_gradient)
+    chunks = tuple(_cut(x, count, width) for x in (hidden, labels, weights))
     if count == 1:
-        sums, gradients = one(*(x[0] for x in chunks))
-        return sums, gradients
+        return chunk_loss(*(chunk[0] for chunk in chunks))
 
-    def body(carry: Any, xs: Any) -> Any:
-        (objective, nll), gradients = one(*xs)
-        total_objective, total_nll, total = carry
-        d_hidden, *of_all = gradients if with_gradient else (None,)
-        total = jax.tree.map(jnp.add, total, tuple(of_all))
-        return (total_objective + objective, total_nll + nll, total), d_hidden
+    sums, (d_hidden, *d_shared) = _summed(chunk_loss, chunks, (table, bias), with_gradient)
+    if not with_gradient:
+        return sums, None
+    # [count, rows, width, d_model] -> [rows, count * width, d_model] -> [rows, length, d_model]
+    d_hidden = jnp.moveaxis(d_hidden, 0, 1).reshape(rows, count * width, d_model)[:, :length]
+    return sums, (d_hidden, *d_shared)
+
+
+def _summed(
+    chunk_loss: Callable[..., Any],
+    chunks: tuple[Array, ...],
+    shared: tuple[Array, Array | None],
+    with_gradient: bool,
+) -> tuple[tuple[Scalar, Scalar], tuple[Any, ...]]:
+    """(objective, nll) and gradients of one chunk after the other.
+
+    Gradients of the `shared` table and bias are sums, that of hidden states has the chunks first.
+    """
+
+    def add(totals: Any, chunk: Any) -> Any:
+        (objective, nll), gradients = chunk_loss(*chunk)
+        total_objective, total_nll, total_shared = totals
+        d_hidden, *d_shared = gradients if with_gradient else (None,)
+        total_shared = jax.tree.map(jnp.add, total_shared, tuple(d_shared))
+        return (total_objective + objective, total_nll + nll, total_shared), d_hidden
 
     zero = jnp.zeros((), jnp.float32)
-    of_all = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, jnp.float32), (table, bias))
-    start = (zero, zero, of_all if with_gradient else ())
-    (objective, nll, of_all), d_hidden = jax.lax.scan(body, start, chunks)
-    if not with_gradient:
-        return (objective, nll), None
-    d_hidden = jnp.moveaxis(d_hidden, 0, 1).reshape(rows, count * width, d_model)[:, :length]
-    return (objective, nll), (d_hidden, *of_all)
+    zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, jnp.float32), shared)
+    start = (zero, zero, zeros if with_gradient else ())
+    (objective, nll, d_shared), d_hidden = jax.lax.scan(add, start, chunks)
+    return (objective, nll), (d_hidden, *d_shared)
+
+
+def _cut(x: Array, count: int, width: int) -> Array:
+    """[rows, length, ...] -> [count, rows, width, ...], with zeros at the end."""
+    rows, length = x.shape[:2]
+    x = jnp.pad(x, [(0, 0), (0, count * width - length)] + [(0, 0)] * (x.ndim - 2))
+    return jnp.moveaxis(x.reshape(rows, count, width, *x.shape[2:]), 1, 0)
 
 
 def _one_chunk(
     form: LossForm,
-    softmax: tuple[Array, Array | None, Array, Array | None],
+    softmax: _Softmax,
     with_gradient: bool,
     hidden: Array,
     labels: Array,
     weights: Array,
 ) -> tuple[tuple[Scalar, Scalar], Any]:
-    t, bias, table_sum, real = softmax
-    vocab = t.shape[0]
-    other = form.smoothing / (form.types - 1)
-    extra = 1 - form.smoothing - other  # what the label has above every other type
-    h = hidden.astype(form.dtype)
-    product = functools.partial(jnp.einsum, preferred_element_type=jnp.float32)
-
-    logits = product("rld,vd->rlv", h, t)
-    if bias is not None:
-        logits = logits + bias[None, None]
-    if real is not None:
-        logits = jnp.where(real[None, None], logits, -jnp.inf)
-    # The label's logit and the sum over all types are products of d_model terms, not passes over
-    # vocab.
-    label_logit = product("rld,rld->rl", h, jnp.take(t, labels, axis=0))
-    logit_sum = product("rld,d->rl", h, table_sum)
-    if bias is not None:
-        label_logit = label_logit + jnp.take(bias, labels)
-        logit_sum = logit_sum + (bias if real is None else jnp.where(real, bias, 0)).sum()
-    if form.dtype == "float32":
-        relative_to = logits.max(axis=-1)
-        exponent = jnp.exp(logits - relative_to[..., None])
-    else:
-        # Known before the large product, unlike the maximum, which is another pass over vocab.
-        relative_to = label_logit
-        exponent = jnp.exp(jnp.minimum(logits - label_logit[..., None], _MOST_NATS))
-        exponent = exponent.astype(form.dtype)
-    total = exponent.astype(jnp.float32).sum(axis=-1)
+    """As `_by_chunks`, for all positions at once."""
+    hidden = hidden.astype(form.dtype)
+    logits = _logits(softmax, hidden)  # [rows, length, vocab]
+    label_logit, logit_sum = _label_and_sum(softmax, hidden, labels)  # [rows, length] each
+    relative_to, exponents = _exponents(form, logits, label_logit)
+    total = exponents.astype(jnp.float32).sum(axis=-1)  # [rows, length]
     log_z = relative_to + jnp.log(total)
     token_nll = log_z - label_logit
-    cross_entropy = log_z - extra * label_logit - other * logit_sum
+    cross_entropy = log_z - form.label_excess * label_logit - form.other_mass * logit_sum
     if form.dtype != "float32":
         # The smoothed part sums differences of logits, too. Uncapped, it would lower a diverged
         # model's loss far below zero. An infinite one stays, so that its step is skipped.
         least = token_nll - form.smoothing * _MOST_NATS
         capped = jnp.maximum(cross_entropy, least)
         cross_entropy = jnp.where(jnp.isneginf(cross_entropy), cross_entropy, capped)
+
     lowest = smoothing_constant(form.smoothing, form.types)
     objective = jnp.sum(weights * (cross_entropy - lowest))
     nll = jnp.sum(weights * token_nll)
     if not with_gradient:
         return (objective, nll), None
 
-    is_label = labels[..., None] == jnp.arange(vocab)[None, None]
-    d_logits = exponent.astype(jnp.float32) * (weights / total)[..., None] - jnp.where(
-        is_label, (weights * (extra + other))[..., None], (weights * other)[..., None]
-    )
-    if real is not None:
-        d_logits = jnp.where(real[None, None], d_logits, 0)
-    d_bias = None if bias is None else d_logits.sum(axis=(0, 1))
+    d_logits = _logits_gradient(form, exponents, total, labels, weights)
+    if softmax.real is not None:
+        d_logits = jnp.where(softmax.real[None, None], d_logits, 0)
+    d_bias = None if softmax.bias is None else d_logits.sum(axis=(0, 1))
     d_logits = d_logits.astype(form.dtype)
-    d_hidden = product("rlv,vd->rld", d_logits, t)
-    d_table = product("rlv,rld->vd", d_logits, h)
+    d_hidden = _product("rlv,vd->rld", d_logits, softmax.table)
+    d_table = _product("rlv,rld->vd", d_logits, hidden)
     return (objective, nll), (d_hidden, d_table, d_bias)
+
+
+def _logits(softmax: _Softmax, hidden: Array) -> Array:
+    logits = _product("rld,vd->rlv", hidden, softmax.table)
+    if softmax.bias is not None:
+        logits = logits + softmax.bias[None, None]
+    if softmax.real is not None:
+        logits = jnp.where(softmax.real[None, None], logits, -jnp.inf)
+    return logits
+
+
+def _label_and_sum(softmax: _Softmax, hidden: Array, labels: Array) -> tuple[Array, Array]:
+    """The label's logit and the sum of all types', [rows, length] each.
+
+    Both are products of d_model terms, not passes over vocab.
+    """
+    label_logit = _product("rld,rld->rl", hidden, jnp.take(softmax.table, labels, axis=0))
+    logit_sum = _product("rld,d->rl", hidden, softmax.table_sum)
+    bias, real = softmax.bias, softmax.real
+    if bias is not None:
+        label_logit = label_logit + jnp.take(bias, labels)
+        logit_sum = logit_sum + (bias if real is None else jnp.where(real, bias, 0)).sum()
+    return label_logit, logit_sum
+
+
+def _exponents(form: LossForm, logits: Array, label_logit: Array) -> tuple[Array, Array]:
+    """A logit of each position, [rows, length], and exp(logits - it), [rows, length, vocab]."""
+    if form.dtype == "float32":
+        highest = logits.max(axis=-1)
+        return highest, jnp.exp(logits - highest[..., None])
+    # The label's is known before the large product, unlike the highest, which is another pass over
+    # vocab.
+    exponents = jnp.exp(jnp.minimum(logits - label_logit[..., None], _MOST_NATS))
+    return label_logit, exponents.astype(form.dtype)
+
+
+def _logits_gradient(
+    form: LossForm, exponents: Array, total: Array, labels: Array, weights: Array
+) -> Array:
+    """The softmax's probabilities less the smoothed target's, weighted: [rows, length, vocab]."""
+    vocab = exponents.shape[-1]
+    is_label = labels[..., None] == jnp.arange(vocab)[None, None]
+    probabilities = exponents.astype(jnp.float32) * (weights / total)[..., None]
+    of_label = (weights * (form.label_excess + form.other_mass))[..., None]
+    of_other = (weights * form.other_mass)[..., None]
+    return probabilities - jnp.where(is_label, of_label, of_other)

@@ -50,8 +50,10 @@ def trainable(params: Params, freeze: tuple[str, ...]) -> Params:
     names = [path_name(path) for path, _ in jax.tree.leaves_with_path(params, _is_box)]
     for pattern in freeze:
         if not any(fnmatch.fnmatchcase(name, pattern) for name in names):
-            there = f"parameters: {', '.join(names)}"
-            raise FreezeError(f"'training.freeze': no parameter matches '{pattern}'; {there}")
+            raise FreezeError(
+                f"'training.freeze': no parameter matches '{pattern}'; parameters: "
+                f"{', '.join(names)}"
+            )
 
     def label(path: tuple[Any, ...], _: Any) -> str:
         frozen = any(fnmatch.fnmatchcase(path_name(path), pattern) for pattern in freeze)
@@ -65,7 +67,7 @@ def trainable(params: Params, freeze: tuple[str, ...]) -> Params:
 
 def without_frozen_gradients(params: Params, freeze: tuple[str, ...]) -> Params:
     """The same parameters; frozen ones get a zero gradient at no cost, so norm, clipping and the
-    check for finiteness cover only what trains."""
+    check for finiteness cover only trained parameters."""
     if not freeze:
         return params
     return jax.tree.map(
@@ -78,7 +80,7 @@ def without_frozen_gradients(params: Params, freeze: tuple[str, ...]) -> Params:
 def make_optimizer(
     config: OptimizerConfig, schedule: optax.Schedule, freeze: tuple[str, ...] = ()
 ) -> optax.GradientTransformation:
-    """Adam (.9, .98, 1e-9) under `schedule`, clipping and decay; none of it for what is frozen."""
+    """Adam (.9, .98, 1e-9) under `schedule`, clipping and decay; none for frozen parameters."""
     steps: list[optax.GradientTransformation] = []
     if config.clip_norm:
         steps.append(optax.clip_by_global_norm(config.clip_norm))

@@ -10,6 +10,7 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import optax
 from jax.sharding import Mesh
 from jax.stages import Lowered
 
@@ -44,7 +45,7 @@ from flaxformer_mt.training.step import (
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """What `train` calls, made by `build`. All functions run on `mesh`.
+    """The functions that `train` calls, made by `build`. All run on `mesh`.
 
     Batches are host arrays with the rows of `share`: all rows, unless the mesh spans several
     processes.
@@ -66,20 +67,22 @@ class Program:
     def compiling(
         self, first: Shape, trained: Iterable[Shape], validated: Iterable[Shape]
     ) -> Iterator[None]:
-        """While the block runs, threads compile the steps of these shapes; the compiler needs no
-        Python, so drawing a state there takes no extra time. An accelerator's host has the cores to
-        compile all in the minutes that one takes; a CPU takes seconds for each and compiles only
-        the first here."""
+        """While the block runs, threads compile the steps of these shapes.
+
+        The compiler needs no Python, so drawing a state in the block takes no extra time. An
+        accelerator's host has the cores to compile all in the minutes that one takes; a CPU takes
+        seconds for each and compiles only the first here.
+        """
         steps = [functools.partial(self.lower_train_step, first)]
         if self.mesh.devices.flat[0].platform != "cpu":
-            others = sorted({*trained} - {first})
-            steps += [functools.partial(self.lower_train_step, shape) for shape in others]
+            remaining = sorted({*trained} - {first})
+            steps += [functools.partial(self.lower_train_step, shape) for shape in remaining]
             steps += [functools.partial(self.lower_eval_step, shape) for shape in {*validated}]
         with ThreadPoolExecutor(len(steps), thread_name_prefix="compile") as pool:
             # JAX caches these programs: the first call finds them.
             compiled = pool.map(lambda lowered: lowered().compile(), steps)
             yield
-            list(compiled)  # raises what compiling has raised
+            list(compiled)  # raises the compiler's errors
 
 
 def with_dtype(config: ExperimentConfig, device: jax.Device) -> ExperimentConfig:
@@ -97,10 +100,10 @@ def mesh_of(config: ExperimentConfig, devices: Sequence[jax.Device] | None = Non
     micro = config.training.optimizer.accumulation
     split = mesh.shape["data"] * mesh.shape["fsdp"]
     if rows % (split * micro):
-        batches = f"each of {micro} micro-batches" if micro > 1 else "a batch"
         raise MeshError(
             f"'data.batch.multiple' = {rows} must be divisible by {split * micro}: {split} devices "
-            f"(mesh.data x mesh.fsdp) split {batches}"
+            "(mesh.data x mesh.fsdp) split "
+            f"{f'each of {micro} micro-batches' if micro > 1 else 'a batch'}"
         )
     return mesh
 
@@ -118,51 +121,21 @@ def build(
     not called. Raises MeshError and FreezeError.
     """
     mesh = mesh_of(config, devices)
-    config = with_dtype(config, mesh.devices.flat[0])
-    narrow = config.training.exchange_dtype == "bfloat16"
-    if narrow and config.model.dtype != "bfloat16":
-        raise MeshError("'training.exchange_dtype' = bfloat16 needs 'model.dtype' = bfloat16")
-    chunk = loss_chunk(config.training, mesh.devices.flat[0].platform)
-    training = dataclasses.replace(config.training, loss_chunk=chunk)
-    config = dataclasses.replace(config, training=training)
+    config = _for_device(config, mesh.devices.flat[0])
     model = Transformer(config.model, src_vocab_size, tgt_vocab_size)
     schedule = learning_rate(config.training.schedule, config.model.d_model)
     optimizer = make_optimizer(config.training.optimizer, schedule, config.training.freeze)
 
     @jax.jit  # caches the trace, which is needed for shapes and values
     def boxed_state() -> TrainState:
-        """Parameters still carry their logical axis names here."""
-        params = initial_params(model, jax.random.key(config.training.seed))
-        zero = jnp.zeros((), jnp.int32)
-        return TrainState(
-            step=zero,
-            params=params,
-            opt_state=optimizer.init(params),
-            ema=jax.tree.map(jnp.copy, params) if config.training.optimizer.ema_decay else None,
-            bad_run=zero,
-            skipped=zero,
-        )
+        return _boxed_state(model, config, optimizer)
 
     @jax.jit
     def eval_step(params: Any, batch: Batch) -> LossSums:
         return batch_loss(model, config, params, batch, None)
 
     with on_mesh(mesh):
-        boxed = jax.eval_shape(boxed_state)
-        shardings = shardings_of(boxed, mesh)
-        layout = None
-        if config.mesh.shard_optimizer and 1 < mesh.shape["data"] <= MOST_PARTS:
-            layout = UpdateLayout(
-                shardings.params, spread_over_data(boxed.params, shardings.params)
-            )
-            shardings = dataclasses.replace(
-                shardings,
-                # In float32 a step's end gathers what it has updated; in bfloat16 the next step's
-                # start does, since only a part's owner keeps it in float32.
-                params=layout.update if narrow else layout.params,
-                opt_state=spread_over_data(boxed.opt_state, shardings.opt_state),
-                ema=spread_over_data(boxed.ema, shardings.ema),
-            )
+        shardings, layout = _state_layout(config, jax.eval_shape(boxed_state), mesh)
         init = jax.jit(lambda: nn.unbox(boxed_state()), out_shardings=shardings)
         train_step = jax.jit(
             make_train_step(model, config, optimizer, schedule, layout),
@@ -172,18 +145,8 @@ def build(
         )
         abstract = init.eval_shape()
 
-    def on_batches(step: Callable[[Any, Any], Any]) -> Callable[[Any, Batch], Any]:
-        return on_mesh(mesh)(lambda carried, batch: step(carried, place_batch(batch, mesh)))
-
-    @on_mesh(mesh)
-    def lower_train(shape: Shape) -> Lowered:
-        return train_step.lower(abstract, abstract_batch(shape, mesh))
-
-    @on_mesh(mesh)
-    def lower_eval(shape: Shape) -> Lowered:
-        params = abstract.params if abstract.ema is None else abstract.ema
-        return eval_step.lower(params, abstract_batch(shape, mesh))
-
+    # Validation reads the moving average, if there is one.
+    validated = abstract.params if abstract.ema is None else abstract.ema
     return Program(
         config=config,
         model=model,
@@ -191,12 +154,69 @@ def build(
         share=Share(*batch_share(mesh)),
         abstract=abstract,
         init=on_mesh(mesh)(init),
-        train_step=on_batches(train_step),
-        eval_step=on_batches(eval_step),
+        train_step=_called(train_step, mesh),
+        eval_step=_called(eval_step, mesh),
         compilations=train_step._cache_size,  # type: ignore[attr-defined]
-        lower_train_step=lower_train,
-        lower_eval_step=lower_eval,
+        lower_train_step=_lowering(train_step, abstract, mesh),
+        lower_eval_step=_lowering(eval_step, validated, mesh),
     )
+
+
+def _for_device(config: ExperimentConfig, device: jax.Device) -> ExperimentConfig:
+    """The config with everything settled that it leaves to the device. Raises MeshError."""
+    config = with_dtype(config, device)
+    if config.training.exchange_dtype == "bfloat16" and config.model.dtype != "bfloat16":
+        raise MeshError("'training.exchange_dtype' = bfloat16 needs 'model.dtype' = bfloat16")
+    chunk = loss_chunk(config.training, device.platform)
+    training = dataclasses.replace(config.training, loss_chunk=chunk)
+    return dataclasses.replace(config, training=training)
+
+
+def _boxed_state(
+    model: Transformer, config: ExperimentConfig, optimizer: optax.GradientTransformation
+) -> TrainState:
+    """The first state; its parameters still carry their logical axis names."""
+    params = initial_params(model, jax.random.key(config.training.seed))
+    zero = jnp.zeros((), jnp.int32)
+    return TrainState(
+        step=zero,
+        params=params,
+        opt_state=optimizer.init(params),
+        ema=jax.tree.map(jnp.copy, params) if config.training.optimizer.ema_decay else None,
+        bad_run=zero,
+        skipped=zero,
+    )
+
+
+def _state_layout(
+    config: ExperimentConfig, boxed: TrainState, mesh: Mesh
+) -> tuple[TrainState, UpdateLayout | None]:
+    """The state's shardings between steps, and those of an update that is split over `data`."""
+    shardings = shardings_of(boxed, mesh)
+    if not config.mesh.shard_optimizer or not 1 < mesh.shape["data"] <= MOST_PARTS:
+        return shardings, None
+
+    layout = UpdateLayout(shardings.params, spread_over_data(boxed.params, shardings.params))
+    # In float32 a step's end gathers what it has updated; in bfloat16 the next step's start does,
+    # since only a part's owner keeps it in float32.
+    narrow = config.training.exchange_dtype == "bfloat16"
+    shardings = dataclasses.replace(
+        shardings,
+        params=layout.update if narrow else layout.params,
+        opt_state=spread_over_data(boxed.opt_state, shardings.opt_state),
+        ema=spread_over_data(boxed.ema, shardings.ema),
+    )
+    return shardings, layout
+
+
+def _called(step: Any, mesh: Mesh) -> Callable[[Any, Batch], Any]:
+    """A jitted step `(carried, batch) -> ...`, called with batches of host arrays."""
+    return on_mesh(mesh)(lambda carried, batch: step(carried, place_batch(batch, mesh)))
+
+
+def _lowering(step: Any, carried: Any, mesh: Mesh) -> Callable[[Shape], Lowered]:
+    """Lowers a jitted step for one shape of batch; `carried` is abstract."""
+    return on_mesh(mesh)(lambda shape: step.lower(carried, abstract_batch(shape, mesh)))
 
 
 def abstract_batch(shape: Shape, mesh: Mesh) -> Any:

@@ -1,4 +1,4 @@
-"""What survives a restart, what is due after a step, and checkpoints."""
+"""Progress that survives a restart, the work due after a step, and checkpoints."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.layout import Status
 from flaxformer_mt.training.program import Program
 from flaxformer_mt.training.step import TrainState
-from flaxformer_mt.training.telemetry import Sums
+from flaxformer_mt.training.telemetry import MetricSums
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Progress:
-    """Where training stands, apart from parameters and moments. Plain JSON in a checkpoint."""
+    """The point that training has reached, without parameters and moments.
+
+    Plain JSON in a checkpoint.
+    """
 
     position: Position = dataclasses.field(default_factory=Position)  # of the next batch
     data: str = ""  # digest of the pairs that `position` is in; early checkpoints lack it
@@ -34,24 +37,29 @@ class Progress:
     stale: int = 0  # validations since the best one
     alike: int = 0  # validations, while `best_metric` ranks all of them alike; then 0
     seconds: float = 0.0  # of training so far
-    window: Sums = dataclasses.field(default_factory=Sums)  # of the report to come
+    window: MetricSums = dataclasses.field(default_factory=MetricSums)  # of the report to come
 
     def validated(
         self, step: int, scores: Mapping[str, float], settings: TrainingConfig
     ) -> Progress:
-        """After a validation. The best is finite; of values that rank alike, it is the one with the
-        lower loss, then the earlier. So the loss decides while a score ranks nothing, such as a
-        BLEU below 1."""
+        """The progress after a validation.
+
+        The best is finite; of values that rank alike, it is the one with the lower loss, then the
+        earlier. So the loss decides while a score ranks nothing, such as a BLEU below 1.
+        """
         value = scores[settings.best_metric]
         if not math.isfinite(value):
             return dataclasses.replace(self, stale=self.stale + 1)
         loss = scores.get("loss", math.nan)
-        best_loss = loss if math.isfinite(loss) else None
+        finite_loss = loss if math.isfinite(loss) else None
         if self.best is None:
             return dataclasses.replace(
-                self, best=value, best_step=step, stale=0, alike=1, best_loss=best_loss
+                self, best=value, best_step=step, stale=0, alike=1, best_loss=finite_loss
             )
-        lower_loss = math.isfinite(loss) and (self.best_loss is None or loss < self.best_loss)
+
+        lower_loss = finite_loss is not None and (
+            self.best_loss is None or finite_loss < self.best_loss
+        )
         rank = ranking_value(settings.best_metric, value)
         best_rank = ranking_value(settings.best_metric, self.best)
         better = rank < best_rank if settings.best_metric == "loss" else rank > best_rank
@@ -59,7 +67,7 @@ class Progress:
         after = dataclasses.replace(self, alike=self.alike + 1 if still_alike else 0)
         if better or (rank == best_rank and lower_loss):
             return dataclasses.replace(
-                after, best=value, best_step=step, stale=0, best_loss=best_loss
+                after, best=value, best_step=step, stale=0, best_loss=finite_loss
             )
         return dataclasses.replace(after, stale=self.stale + 1)
 
@@ -70,11 +78,13 @@ class Progress:
         if settings.patience and self.stale >= settings.patience:
             return Status(state="finished", step=step, reason=self._out_of_patience(settings))
         if step >= settings.steps:
-            steps = f"all {settings.steps:,} steps done"
+            reason = f"all {settings.steps:,} steps done"
             if step > settings.steps:
-                steps = f"beyond training.steps = {settings.steps:,}"
-            return Status(state="finished", step=step, reason=steps)
-        return Status(state="stopped", step=step, reason=stopping) if stopping else None
+                reason = f"beyond training.steps = {settings.steps:,}"
+            return Status(state="finished", step=step, reason=reason)
+        if stopping:
+            return Status(state="stopped", step=step, reason=stopping)
+        return None
 
     def without_rank(self, settings: TrainingConfig) -> str | None:
         """A sentence that says so if the score ranked all validations alike."""
@@ -86,17 +96,19 @@ class Progress:
         )
 
     def _out_of_patience(self, settings: TrainingConfig) -> str:
-        metric = settings.best_metric
+        note = self.without_rank(settings)
+        if note and self.best_loss is not None:
+            return (
+                f"no lower loss in {self.stale} validations; the lowest was {self.best_loss:.4g} "
+                f"at step {self.best_step:,}; {note}"
+            )
         best = "there was none"
         if self.best is not None:
             best = f"the best was {self.best:.4g} at step {self.best_step:,}"
-        if (note := self.without_rank(settings)) and self.best_loss is not None:
-            lowest = f"the lowest was {self.best_loss:.4g} at step {self.best_step:,}"
-            return f"no lower loss in {self.stale} validations; {lowest}; {note}"
-        return f"no better {metric} in {self.stale} validations; {best}"
+        return f"no better {settings.best_metric} in {self.stale} validations; {best}"
 
     def rolled_back(self, step: int, bad: Sequence[Position], most: int) -> Progress:
-        """What survives going back from `step`: the `bad` batches, and that it happened.
+        """The progress that survives a rollback from `step`: its `bad` batches are left out.
 
         Raises DivergenceError if going back `most` times has not helped.
         """
@@ -114,7 +126,7 @@ class Progress:
         )
 
     def restored(self, checkpoint: Progress) -> Progress:
-        """A checkpoint's progress with what survives a rollback of this one."""
+        """A checkpoint's progress, with this one's record of rollbacks."""
         return dataclasses.replace(
             checkpoint,
             left_out=self.left_out,
@@ -129,15 +141,15 @@ class Progress:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Progress:
         """The inverse of `dataclasses.asdict`; older checkpoints lack some fields."""
-        # They don't say whether scores differed; a BLEU of 0 is what never does.
+        # They don't say whether scores differed; a BLEU of 0 never does.
         alike = 1 if values.get("best") == 0 else 0
         return cls(
             **{
                 "alike": alike,
                 **values,
                 "position": Position(**values["position"]),
-                "left_out": tuple(Position(**item) for item in values["left_out"]),
-                "window": Sums(**values.get("window", {})),
+                "left_out": tuple(Position(**batch) for batch in values["left_out"]),
+                "window": MetricSums(**values.get("window", {})),
             }
         )
 
@@ -147,7 +159,7 @@ class DivergenceError(UserError):
 
 
 class Due(NamedTuple):
-    """What is due after a step; after the last one, validation may be due without a checkpoint."""
+    """Work due after a step; after the last one, validation may be due without a checkpoint."""
 
     report: bool = False
     validation: bool = False
@@ -155,7 +167,7 @@ class Due(NamedTuple):
 
 
 def due_after(step: int, settings: TrainingConfig, *, waiting: Due) -> Due:
-    """What is due after `step`, including validations and checkpoints that were `waiting`."""
+    """Work due after `step`, including validations and checkpoints that were `waiting`."""
 
     def every(interval: int) -> bool:  # 0: never
         return interval > 0 and step % interval == 0
@@ -179,17 +191,17 @@ def restored(
     abstract = program.abstract
     if checkpoints.latest_step() is None:
         return None, 0, Progress(data=data)
-    found = checkpoints.restore(abstract.params, _moments(abstract), abstract_ema=abstract.ema)
-    state = TrainState(params=found.params, ema=found.ema, **found.opt_state)
-    progress = Progress.from_dict(found.position)
+    checkpoint = checkpoints.restore(abstract.params, _moments(abstract), abstract_ema=abstract.ema)
+    state = TrainState(params=checkpoint.params, ema=checkpoint.ema, **checkpoint.opt_state)
+    progress = Progress.from_dict(checkpoint.position)
     if data and progress.data and data != progress.data:
         run = checkpoints.directory.parent
         raise StoreError(
-            f"{checkpoints.directory / str(found.step)}: was trained on different pairs than "
+            f"{checkpoints.directory / str(checkpoint.step)}: was trained on different pairs than "
             f"{run / 'data'} now holds: restore the text, delete {run / 'data'} and run `prepare` "
             f"again; or train in a new --workdir, with --init-from {run}"
         )
-    return state, found.step, dataclasses.replace(progress, data=data)
+    return state, checkpoint.step, dataclasses.replace(progress, data=data)
 
 
 def snapshot(

@@ -21,6 +21,7 @@ from flaxformer_mt.training.optimizer import without_frozen_gradients
 
 Params = Any
 Metrics = dict[str, jax.Array]
+ObjectiveAndGradient = tuple[tuple[jax.Array, jax.Array], Params]  # ((objective, nll), gradient)
 
 
 @struct.dataclass
@@ -43,12 +44,12 @@ class TrainState:
 def with_params(state: TrainState, params: Params) -> TrainState:
     """The state with other parameters, laid out as its own; shapes must agree."""
 
-    def as_in(old: Params) -> Params:
+    def laid_out_as(old: Params) -> Params:
         return place_whole(params, jax.tree.map(lambda leaf: leaf.sharding, old))
 
     # The average is copied: the step donates both.
-    ema = None if state.ema is None else jax.tree.map(jnp.copy, as_in(state.ema))
-    return dataclasses.replace(state, params=as_in(state.params), ema=ema)
+    ema = None if state.ema is None else jax.tree.map(jnp.copy, laid_out_as(state.ema))
+    return dataclasses.replace(state, params=laid_out_as(state.params), ema=ema)
 
 
 TrainStep = Callable[[TrainState, Batch], tuple[TrainState, Metrics]]
@@ -62,7 +63,7 @@ def batch_loss(
     dropout_key: jax.Array | None,
 ) -> LossSums:
     """Loss sums of one batch; without a key there is no dropout."""
-    parts = rows_split()  # of the rows, one a device
+    parts = rows_split()  # devices among which the rows are split
     variables: dict[str, Any] = {"params": params}
     table: Any = nn.with_logical_constraint(softmax_table(params, config.model), ("vocab", None))
     if parts > 1:
@@ -79,10 +80,10 @@ def batch_loss(
         deterministic=dropout_key is None,
         rngs={} if dropout_key is None else {"dropout": dropout_key},
     )
-    bias = softmax_bias(params, config.model)
+
     loss = functools.partial(
         smoothed_cross_entropy,
-        bias=bias,
+        bias=softmax_bias(params, config.model),
         smoothing=config.training.label_smoothing,
         chunk=config.training.loss_chunk,
         dtype=config.model.dtype,
@@ -94,7 +95,7 @@ def batch_loss(
         return loss(hidden, table, labels, weights)
 
     def split(x: jax.Array) -> jax.Array:
-        return x.reshape(parts, -1, *x.shape[1:])
+        return x.reshape(parts, -1, *x.shape[1:])  # [rows, ...] -> [parts, rows / parts, ...]
 
     sums = jax.vmap(loss)(split(hidden), table, split(labels), split(weights))
     return jax.tree.map(jnp.sum, sums)
@@ -107,6 +108,8 @@ def step_key(seed: int, step: jax.Array) -> jax.Array:
 
 @dataclasses.dataclass(frozen=True)
 class UpdateLayout:
+    """Shardings of the parameters, and of the part of them that each device updates."""
+
     params: Any
     update: Any
 
@@ -127,69 +130,38 @@ def make_train_step(
     With a `layout`, gradients are summed into the parts that it names and each device updates its
     own; the jitted step's shardings say how the parameters are laid out then.
     """
-    settings = config.training.optimizer
-    narrow = config.training.exchange_dtype != "float32"
+    return Update(model, config, optimizer, schedule, layout).train_step
 
-    def objective(params: Params, batch: Batch, tokens: jax.Array, key: jax.Array) -> Any:
-        params = without_frozen_gradients(params, config.training.freeze)
-        sums = batch_loss(model, config, params, batch, key)
-        return sums.objective / tokens, sums.nll / tokens
 
-    def gradient(params: Params, batch: Batch, tokens: jax.Array, key: jax.Array) -> Any:
-        """((objective, nll), gradient) of the whole batch, micro-batch by micro-batch."""
-        value_and_grad = jax.value_and_grad(objective, has_aux=True)
-        if settings.accumulation == 1:
-            return value_and_grad(params, batch, tokens, key)
-        parts = settings.accumulation
-        # Row i goes to micro-batch i % parts: each device has rows in every micro-batch.
-        micro = jax.tree.map(
-            lambda x: jnp.moveaxis(x.reshape(-1, parts, *x.shape[1:]), 1, 0), batch
-        )
+@dataclasses.dataclass(frozen=True, eq=False)
+class Update:
+    """The fixed inputs of an update, all but state and batch; its methods are the update's phases.
 
-        def add(total: Any, part: tuple[Batch, jax.Array]) -> tuple[Any, None]:
-            micro_batch, index = part
-            value = value_and_grad(params, micro_batch, tokens, jax.random.fold_in(key, index))
-            return jax.tree.map(jnp.add, total, value), None
+    `make_train_step` explains the fields.
+    """
 
-        zero = jnp.zeros((), jnp.float32)
-        start = ((zero, zero), jax.tree.map(lambda p: jnp.zeros(p.shape, jnp.float32), params))
-        return jax.lax.scan(add, start, (micro, jnp.arange(parts)))[0]
+    model: Transformer
+    config: ExperimentConfig
+    optimizer: optax.GradientTransformation
+    schedule: optax.Schedule
+    layout: UpdateLayout | None
 
-    def train_step(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
+    def train_step(self, state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
+        """See `make_train_step`."""
         tokens = jnp.maximum(batch.tgt_tokens, 1).astype(jnp.float32)
-        key = step_key(config.training.seed, state.step)
-        before = state.params
-        used = _exchanged(state.params, config)
-        if layout is not None and narrow:
-            # Cast first, gathered then.
-            used = jax.lax.with_sharding_constraint(used, layout.update)
-            used = jax.lax.with_sharding_constraint(used, layout.params)
-        (loss, nll), grads = gradient(used, batch, tokens, key)
-        if layout is not None:
-            # Whole first: if asked for parts at once, the partitioner would cut each gradient's
-            # product into a ring of small ones. A sum whose parts different devices use is
-            # scattered anyway.
-            grads = jax.lax.with_sharding_constraint(grads, layout.params)
-            grads, before = (
-                jax.lax.with_sharding_constraint(tree, layout.update) for tree in (grads, before)
-            )
-        grads = optax.tree.cast(grads, jnp.float32)
-        norm = optax.tree.norm(grads)
-        good = jnp.isfinite(loss) & jnp.isfinite(norm)
+        dropout_key = step_key(self.config.training.seed, state.step)
+        exchanged_params = self.exchanged(state.params)
+        (loss, nll), gradient = self.gradient(exchanged_params, batch, tokens, dropout_key)
 
-        updates, opt_state = optimizer.update(grads, state.opt_state, before)
-        params = optax.apply_updates(before, updates)
-        new = (params, opt_state)
-        old = (before, state.opt_state)
-        # A select, not a branch: it fuses into the optimizer's own pass over the parameters.
-        params, opt_state = jax.tree.map(lambda n, o: jnp.where(good, n, o), new, old)
-        ema = state.ema
-        if ema is not None:
-            moved = optax.incremental_update(params, ema, 1 - settings.ema_decay)
-            ema = jax.tree.map(lambda n, o: jnp.where(good, n, o), moved, ema)
-        applied = state.step - state.skipped
-        bad = jnp.where(good, 0, 1).astype(jnp.int32)
-        state = TrainState(
+        own_gradient, own_params = self.own_parts(gradient, state.params)
+        own_gradient = optax.tree.cast(own_gradient, jnp.float32)
+        norm = optax.tree.norm(own_gradient)
+        finite = jnp.isfinite(loss) & jnp.isfinite(norm)
+        params, opt_state, ema = self.applied(state, own_params, own_gradient, finite)
+
+        updates_before = state.step - state.skipped
+        bad = jnp.where(finite, 0, 1).astype(jnp.int32)
+        new_state = TrainState(
             step=state.step + 1,
             params=params,
             opt_state=opt_state,
@@ -201,30 +173,101 @@ def make_train_step(
             "loss": loss,
             "nll": nll,
             "gradient_norm": norm,
-            "learning_rate": schedule(applied),
+            "learning_rate": self.schedule(updates_before),
             "src_tokens": batch.src_tokens,
             "tgt_tokens": batch.tgt_tokens,
             "sentences": batch.sentences,
-            "bad_run": state.bad_run,
-            "skipped": state.skipped,
+            "bad_run": new_state.bad_run,
+            "skipped": new_state.skipped,
         }
-        return state, metrics
+        return new_state, metrics
 
-    return train_step
+    def exchanged(self, params: Params) -> Params:
+        """The parameters as devices exchange them: matrices in `training.exchange_dtype`, with
+        gradients of that type.
 
+        Vectors (biases, normalisation) are a thousandth of the traffic and stay in float32.
+        """
+        dtype = self.config.training.exchange_dtype
+        if dtype == "float32":
+            return params
 
-def _exchanged(params: Params, config: ExperimentConfig) -> Params:
-    """The parameters as devices exchange them: matrices in `training.exchange_dtype`, with
-    gradients of that type.
+        def cast(path: tuple[Any, ...], leaf: jax.Array) -> jax.Array:
+            stacked = self.config.model.scan_layers and jax.tree_util.DictKey("layers") in path
+            return leaf.astype(dtype) if leaf.ndim > 1 + stacked else leaf
 
-    Vectors (biases, normalisation) are a thousandth of the traffic and stay in float32.
-    """
-    dtype = config.training.exchange_dtype
-    if dtype == "float32":
+        params = jax.tree_util.tree_map_with_path(cast, params)
+        if self.layout is not None:
+            # Each device casts its part before the parts are gathered.
+            params = jax.lax.with_sharding_constraint(params, self.layout.update)
+            params = jax.lax.with_sharding_constraint(params, self.layout.params)
         return params
 
-    def cast(path: tuple[Any, ...], leaf: jax.Array) -> jax.Array:
-        stacked = config.model.scan_layers and jax.tree_util.DictKey("layers") in path
-        return leaf.astype(dtype) if leaf.ndim > 1 + stacked else leaf
+    def objective(
+        self, params: Params, batch: Batch, tokens: jax.Array, dropout_key: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """(objective, nll) of some rows, in nats divided by `tokens`."""
+        params = without_frozen_gradients(params, self.config.training.freeze)
+        sums = batch_loss(self.model, self.config, params, batch, dropout_key)
+        return sums.objective / tokens, sums.nll / tokens
 
-    return jax.tree_util.tree_map_with_path(cast, params)
+    def gradient(
+        self, params: Params, batch: Batch, tokens: jax.Array, dropout_key: jax.Array
+    ) -> ObjectiveAndGradient:
+        """((objective, nll), gradient) of the whole batch, micro-batch by micro-batch."""
+        objective_and_gradient = jax.value_and_grad(self.objective, has_aux=True)
+        count = self.config.training.optimizer.accumulation
+        if count == 1:
+            return objective_and_gradient(params, batch, tokens, dropout_key)
+
+        def add(
+            totals: ObjectiveAndGradient, numbered_batch: tuple[Batch, jax.Array]
+        ) -> tuple[ObjectiveAndGradient, None]:
+            micro_batch, number = numbered_batch
+            key = jax.random.fold_in(dropout_key, number)
+            terms = objective_and_gradient(params, micro_batch, tokens, key)
+            return jax.tree.map(jnp.add, totals, terms), None
+
+        batches = micro_batches(batch, count)
+        zero = jnp.zeros((), jnp.float32)
+        zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, jnp.float32), params)
+        totals, _ = jax.lax.scan(add, ((zero, zero), zeros), (batches, jnp.arange(count)))
+        return totals
+
+    def own_parts(self, gradient: Params, params: Params) -> tuple[Params, Params]:
+        """Both trees as each device updates them: its part, if there is a layout."""
+        if self.layout is None:
+            return gradient, params
+        # Whole first: if asked for parts at once, the partitioner would cut each gradient's
+        # product into a ring of small ones. A sum whose parts different devices use is scattered
+        # anyway.
+        gradient = jax.lax.with_sharding_constraint(gradient, self.layout.params)
+        gradient = jax.lax.with_sharding_constraint(gradient, self.layout.update)
+        return gradient, jax.lax.with_sharding_constraint(params, self.layout.update)
+
+    def applied(
+        self, state: TrainState, own_params: Params, own_gradient: Params, finite: jax.Array
+    ) -> tuple[Params, Any, Params | None]:
+        """Parameters, optimizer state and average after the update; as before unless `finite`."""
+
+        def if_finite(new: Any, old: Any) -> Any:
+            # A select, not a branch: it fuses into the optimizer's own pass over the parameters.
+            return jax.tree.map(lambda n, o: jnp.where(finite, n, o), new, old)
+
+        updates, new_opt_state = self.optimizer.update(own_gradient, state.opt_state, own_params)
+        new_params = optax.apply_updates(own_params, updates)
+        params, opt_state = if_finite((new_params, new_opt_state), (own_params, state.opt_state))
+        if state.ema is None:
+            return params, opt_state, None
+
+        settings = self.config.training.optimizer
+        moved = optax.incremental_update(params, state.ema, 1 - settings.ema_decay)
+        return params, opt_state, if_finite(moved, state.ema)
+
+
+def micro_batches(batch: Batch, count: int) -> Batch:
+    """The batch with the axis of micro-batches first: [rows, length] -> [count, rows, length].
+
+    Row i goes to micro-batch i % count: each device has rows in every micro-batch.
+    """
+    return jax.tree.map(lambda x: jnp.moveaxis(x.reshape(-1, count, *x.shape[1:]), 1, 0), batch)

@@ -31,7 +31,7 @@ def perplexity(nll: float) -> float:
 
 
 @dataclasses.dataclass(kw_only=True)
-class Sums:
+class MetricSums:
     """A window's sums: plain numbers, kept in checkpoints."""
 
     steps: int = 0
@@ -46,20 +46,22 @@ class Sums:
     seconds: float = 0.0  # up to when the window was saved
 
 
-class Window:
-    """What a training report is made from, without the time of compiling and between steps.
+class MetricsWindow:
+    """The steps since the last training report, without the time of compiling and between steps.
 
-    It continues from a stopped run's `Sums`, so reports don't depend on where that was.
+    It continues from a stopped run's `MetricSums`, so reports don't depend on where that was.
     """
 
-    def __init__(self, sums: Sums | None = None, utilization: Utilization | None = None) -> None:
-        self._sums = Sums() if sums is None else dataclasses.replace(sums)
+    def __init__(
+        self, sums: MetricSums | None = None, utilization: Utilization | None = None
+    ) -> None:
+        self._sums = MetricSums() if sums is None else dataclasses.replace(sums)
         self._start = time.perf_counter() - self._sums.seconds
         self._utilization = utilization
         self._last: Mapping[str, np.ndarray] = {}
 
     @property
-    def sums(self) -> Sums:
+    def sums(self) -> MetricSums:
         return dataclasses.replace(self._sums, seconds=time.perf_counter() - self._start)
 
     def add(self, metrics: Mapping[str, np.ndarray], *, positions: int) -> None:
@@ -127,7 +129,7 @@ class Window:
                 sentences=sums.sentences,
                 seconds=sums.seconds,
             )
-        self._sums, self._start = Sums(), time.perf_counter()
+        self._sums, self._start = MetricSums(), time.perf_counter()
         return values
 
 
@@ -182,12 +184,14 @@ class Telemetry(contextlib.AbstractContextManager["Telemetry"]):
         finally:
             self._bar.set_description_str("")
 
-    def cost(self, sums: Sums, steps_left: int) -> None:
-        """Says what the rest of training takes here."""
+    def cost(self, sums: MetricSums, steps_left: int) -> None:
+        """Says how long the rest of training takes here."""
         if sums.steps and steps_left > 0:
-            each = sums.seconds / sums.steps
-            left = f"{duration(steps_left * each)} for the {steps_left:,} steps left"
-            self.message(f"about {left}, at {each:.2g} s each, plus validation and compiling")
+            seconds_per_step = sums.seconds / sums.steps
+            self.message(
+                f"about {duration(steps_left * seconds_per_step)} for the {steps_left:,} steps "
+                f"left, at {seconds_per_step:.2g} s each, plus validation and compiling"
+            )
 
     def message(self, text: str) -> None:
         if self._bar is not None:
@@ -196,7 +200,7 @@ class Telemetry(contextlib.AbstractContextManager["Telemetry"]):
             print(text, file=self._stream, flush=True)
 
     def training(self, step: int, values: Mapping[str, float]) -> None:
-        """One training report, with the keys of `Window.report` and others."""
+        """One training report, with the keys of `MetricsWindow.report` and others."""
         self._record("train", step, values)
         mfu = f" · mfu {100 * values['mfu']:.1f}%" if "mfu" in values else ""
         skipped = f" · skipped {values['skipped']:.0f}" if values["skipped"] else ""
@@ -215,11 +219,12 @@ class Telemetry(contextlib.AbstractContextManager["Telemetry"]):
         """One validation report. Trackers also get the best one's numbers and step."""
         self._record("valid", step, values)
         if best:
-            marked = {f"best/{name}": value for name, value in values.items()}
-            self._trackers.show(step, {**marked, "best/step": step})
-        scores = {name: value for name, value in values.items() if not name.endswith("_seconds")}
-        shown = " · ".join(f"{name} {value:.2f}" for name, value in scores.items())
-        self.message(f"validation at step {step:,} · {shown}{' · best so far' if best else ''}")
+            best_values = {f"best/{name}": value for name, value in values.items()}
+            self._trackers.show(step, {**best_values, "best/step": step})
+        scores = " · ".join(
+            f"{name} {value:.2f}" for name, value in values.items() if not name.endswith("_seconds")
+        )
+        self.message(f"validation at step {step:,} · {scores}{' · best so far' if best else ''}")
 
     def samples(self, step: int, samples: Sequence[Sample]) -> None:
         """Some validation sentences, translated after `step`."""

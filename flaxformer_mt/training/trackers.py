@@ -50,9 +50,11 @@ def as_text(samples: Sequence[Sample]) -> str:
 def check_installed(names: Sequence[str]) -> None:
     """Raises TrackerError if the package of one of `training.trackers` is missing."""
     for name in names:
-        # To Python a folder named `wandb`, such as W&B makes, is a package without an origin.
-        found = name == "tensorboard" or getattr(importlib.util.find_spec(name), "origin", None)
-        if not found:
+        # tensorboardX is a dependency. To Python a folder named `wandb`, such as W&B makes, is a
+        # package without an origin.
+        if name == "tensorboard":
+            continue
+        if not getattr(importlib.util.find_spec(name), "origin", None):
             raise TrackerError(f"'training.trackers': '{name}' is not installed: {install(name)}")
 
 
@@ -68,8 +70,9 @@ class _Followed:
 class Trackers(contextlib.AbstractContextManager["Trackers"]):
     """The trackers of a run. They never stop training.
 
-    One that can't be opened is an error. What one doesn't take later waits, in order, and is tried
-    again with a report after one minute, then two, four ...; what is left at the end is counted.
+    One that can't be opened is an error. Reports that one doesn't take later wait, in order, and
+    are tried again with the next report after one minute, then two, four ...; those left at the end
+    are counted.
     """
 
     def __init__(self, say: Callable[[str], object]) -> None:
@@ -83,26 +86,26 @@ class Trackers(contextlib.AbstractContextManager["Trackers"]):
         Raises TrackerError, and RunDirectoryError for the file of ids.
         """
         file = run.trackers_file
-        ids: dict[str, str] = read_json(file) if exists(file) else {}
-        if not isinstance(ids, dict) or not all(isinstance(kept, str) for kept in ids.values()):
-            raise TrackerError(
-                f'{file}: is not an object of ids, such as {{"wandb": "abc"}}: delete it to '
-                "start other runs there"
-            )
+        ids = _tracker_ids(file)
         for name in dict.fromkeys(config.training.trackers):
             if name == "tensorboard":
                 self.add(name, Board(board, to_text(config)))
                 continue
-            known = ids.get(name)
+            known_id = ids.get(name)
             kind = Wandb if name == "wandb" else Mlflow
             try:
-                tracker = kind(run, config, known)
+                tracker = kind(run, config, known_id)
             except Exception as error:
-                hint = f"; {file} has its id: delete the file to start another run there"
-                why = f"{reason(error)}{hint if known else ''}"
-                raise TrackerError(f"{name}: the run can't be opened: {why}") from error
+                raise TrackerError(
+                    f"{name}: the run can't be opened: {reason(error)}"
+                    + (
+                        f"; {file} has its id: delete the file to start another run there"
+                        if known_id
+                        else ""
+                    )
+                ) from error
             self.add(name, tracker)
-            if tracker.id != known:
+            if tracker.id != known_id:
                 ids[name] = tracker.id
                 write_json(file, ids)
 
@@ -119,36 +122,50 @@ class Trackers(contextlib.AbstractContextManager["Trackers"]):
         self._send(lambda tracker: tracker.rewind(step))
 
     def _send(self, call: Callable[[Any], None]) -> None:
-        for each in self._all:
-            each.waiting.append(functools.partial(call, each.tracker))
-            if time.monotonic() >= each.again:
-                self._try(each)
+        for followed in self._all:
+            followed.waiting.append(functools.partial(call, followed.tracker))
+            if time.monotonic() >= followed.again:
+                self._try(followed)
 
-    def _try(self, each: _Followed) -> None:
+    def _try(self, followed: _Followed) -> None:
+        """Sends what is waiting, in order; on an error, doubles the pause until the next try."""
         try:
-            while each.waiting:
-                each.waiting[0]()
-                del each.waiting[0]
+            while followed.waiting:
+                followed.waiting[0]()
+                del followed.waiting[0]
         except Exception as error:
-            if not each.pause:
-                self.say(f"{each.name}: {reason(error)}; it gets the missing reports later")
-            each.pause = min(2 * each.pause, _LONGEST) or _PAUSE
-            each.again = time.monotonic() + each.pause
+            if not followed.pause:
+                self.say(f"{followed.name}: {reason(error)}; it gets the missing reports later")
+            followed.pause = min(2 * followed.pause, _LONGEST) or _PAUSE
+            followed.again = time.monotonic() + followed.pause
             return
-        if each.pause:
-            self.say(f"{each.name}: up to date again")
-        each.pause = 0.0
+        if followed.pause:
+            self.say(f"{followed.name}: up to date again")
+        followed.pause = 0.0
 
     def __exit__(self, *_: object) -> None:
-        for each in self._all:
-            self._try(each)
-            if each.waiting:
-                lost = f"{len(each.waiting):,} reports never arrived"
-                self.say(f"{each.name}: {lost}; metrics.jsonl has their numbers")
+        for followed in self._all:
+            self._try(followed)
+            if followed.waiting:
+                self.say(
+                    f"{followed.name}: {len(followed.waiting):,} reports never arrived; "
+                    "metrics.jsonl has their numbers"
+                )
             try:
-                each.tracker.close(self.state)
+                followed.tracker.close(self.state)
             except Exception as error:
-                self.say(f"{each.name}: can't be closed: {reason(error)}")
+                self.say(f"{followed.name}: can't be closed: {reason(error)}")
+
+
+def _tracker_ids(file: Path) -> dict[str, str]:
+    """The ids that a run has in its trackers, by tracker. Raises TrackerError for other content."""
+    ids: dict[str, str] = read_json(file) if exists(file) else {}
+    if not isinstance(ids, dict) or not all(isinstance(text, str) for text in ids.values()):
+        raise TrackerError(
+            f'{file}: is not an object of ids, such as {{"wandb": "abc"}}: delete it to '
+            "start other runs there"
+        )
+    return ids
 
 
 class Board:
@@ -167,8 +184,10 @@ class Board:
     def show(self, step: int, values: Mapping[str, float]) -> None:
         from tensorboardX.proto.summary_pb2 import Summary
 
-        shown = [Summary.Value(tag=tag, simple_value=float(value)) for tag, value in values.items()]
-        self._write(step, summary=Summary(value=shown))
+        numbers = [
+            Summary.Value(tag=tag, simple_value=float(value)) for tag, value in values.items()
+        ]
+        self._write(step, summary=Summary(value=numbers))
 
     def samples(self, step: int, samples: Sequence[Sample]) -> None:
         self._write(step, summary=_preformatted("samples", as_text(samples)))
@@ -205,8 +224,8 @@ class Board:
     def close(self, state: State = "stopped") -> None:
         writer, self._writer = self._writer, None
         if writer is not None:
-            # What could not be written has been said where it was shown. A writer whose flush fails
-            # leaves its file open.
+            # `show` has raised for what could not be written. A writer whose flush fails leaves its
+            # file open.
             for close in (writer.close, writer._py_recordio_writer.close):
                 with contextlib.suppress(OSError):
                     close()
@@ -221,17 +240,17 @@ def _preformatted(tag: str, content: str) -> Any:
 class Wandb:
     """A run of W&B, which can't go back: of repeated steps the first report stays."""
 
-    def __init__(self, run: RunDirectory, config: ExperimentConfig, known: str | None) -> None:
+    def __init__(self, run: RunDirectory, config: ExperimentConfig, known_id: str | None) -> None:
         import wandb
 
         self._table = wandb.Table
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", _PROJECT),
             dir=os.environ.get("WANDB_DIR", None if is_remote(run.path) else run.path),
-            id=known,
+            id=known_id,
             resume="allow",
             # The name that a person may have given it since stays.
-            name=None if known else run.path.name,
+            name=None if known_id else run.path.name,
             config=to_dict(config),
             allow_val_change=True,
             # Beside a run that the program may have of its own.
@@ -262,48 +281,58 @@ class Mlflow:
     Without a server, its database and files are in one folder: the run's `mlflow`.
     """
 
-    def __init__(self, run: RunDirectory, config: ExperimentConfig, known: str | None) -> None:
+    def __init__(self, run: RunDirectory, config: ExperimentConfig, known_id: str | None) -> None:
         # Otherwise a server that is down delays each report by minutes.
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
         from mlflow import MlflowClient
-        from mlflow.entities import Metric, Param
+        from mlflow.entities import Metric
 
         folder = _mlflow_folder(run)
         self._metric = Metric
         self._client = MlflowClient(f"sqlite:///{folder / 'mlflow.db'}" if folder else None)
         self._takes_files = True
         self._shown: dict[str, int] = {}  # the last step of each number
-        if known is None:
-            title = os.environ.get("MLFLOW_EXPERIMENT_NAME", _PROJECT)
-            found = self._client.get_experiment_by_name(title)
-            files = (folder / "artifacts").as_uri() if folder else None
-            experiment = (
-                found.experiment_id if found else self._client.create_experiment(title, files)
-            )
-            made = self._client.create_run(experiment, run_name=run.path.name)
-            self.id: str = made.info.run_id
-            # MLflow's parameters can't change; config.json has later starts' settings.
-            params = [Param(key, str(value)) for key, value in flatten(config).items()]
-            for first in range(0, len(params), 100):  # its limit
-                self._client.log_batch(self.id, params=params[first : first + 100])
+        if known_id is None:
+            self.id: str = self._create_run(run.path.name, config, folder)
         else:
-            self.id = known
-            former = self._client.get_run(known)
-            if folder and not former.info.artifact_uri.startswith(folder.as_uri()):
-                # MLflow notes absolute paths, which would lead into another run's folder.
-                self._takes_files = False
-                warnings.warn(
-                    f"mlflow: the run directory has moved from {former.info.artifact_uri}, so "
-                    f"MLflow gets numbers but no samples; {run.samples} has them",
-                    stacklevel=2,
-                )
-            for tag in former.data.metrics:
-                history = self._client.get_metric_history(known, tag)
-                self._shown[tag] = max(each.step for each in history)
-            self._client.update_run(known, status="RUNNING")
+            self.id = known_id
+            self._resume_run(run, folder)
         if self._takes_files:
             self._client.log_dict(self.id, to_dict(config), "config.json")
+
+    def _create_run(self, name: str, config: ExperimentConfig, folder: Path | None) -> str:
+        """Creates a run with the config as its parameters; returns its id."""
+        from mlflow.entities import Param
+
+        title = os.environ.get("MLFLOW_EXPERIMENT_NAME", _PROJECT)
+        experiment = self._client.get_experiment_by_name(title)
+        if experiment:
+            experiment_id = experiment.experiment_id
+        else:
+            files = (folder / "artifacts").as_uri() if folder else None
+            experiment_id = self._client.create_experiment(title, files)
+        new_id: str = self._client.create_run(experiment_id, run_name=name).info.run_id
+        # MLflow's parameters can't change; config.json has later starts' settings.
+        params = [Param(key, str(value)) for key, value in flatten(config).items()]
+        for first in range(0, len(params), 100):  # its limit
+            self._client.log_batch(new_id, params=params[first : first + 100])
+        return new_id
+
+    def _resume_run(self, run: RunDirectory, folder: Path | None) -> None:
+        known_run = self._client.get_run(self.id)
+        if folder and not known_run.info.artifact_uri.startswith(folder.as_uri()):
+            # MLflow notes absolute paths, which would lead into another run's folder.
+            self._takes_files = False
+            warnings.warn(
+                f"mlflow: the run directory has moved from {known_run.info.artifact_uri}, so "
+                f"MLflow gets numbers but no samples; {run.samples} has them",
+                stacklevel=3,
+            )
+        for tag in known_run.data.metrics:
+            history = self._client.get_metric_history(self.id, tag)
+            self._shown[tag] = max(metric.step for metric in history)
+        self._client.update_run(self.id, status="RUNNING")
 
     def show(self, step: int, values: Mapping[str, float]) -> None:
         now = round(1000 * time.time())
@@ -320,8 +349,8 @@ class Mlflow:
         pass
 
     def close(self, state: State) -> None:
-        ended = {"finished": "FINISHED", "stopped": "KILLED"}.get(state, "FAILED")
-        self._client.set_terminated(self.id, ended)
+        status = {"finished": "FINISHED", "stopped": "KILLED"}.get(state, "FAILED")
+        self._client.set_terminated(self.id, status)
 
 
 def _mlflow_folder(run: RunDirectory) -> Path | None:

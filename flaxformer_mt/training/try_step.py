@@ -42,10 +42,10 @@ def try_step(program: Program, shape: Shape, *, longest: int, steps: int = 3) ->
 
     Raises TrialError if memory doesn't suffice.
     """
-    begin = time.perf_counter()
+    compilation_start = time.perf_counter()
     try:
         compiled = program.lower_train_step(shape).compile()
-        compile_seconds = time.perf_counter() - begin
+        compile_seconds = time.perf_counter() - compilation_start
         state = program.init()
         batch = full_batch(shape, program, longest=longest)
         times = []
@@ -60,14 +60,15 @@ def try_step(program: Program, shape: Shape, *, longest: int, steps: int = 3) ->
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error) and "out of memory" not in str(error).lower():
             raise
-        size = f"{shape.rows} rows of {shape.src_length} + {shape.tgt_length} positions"
         raise TrialError(
-            f"a batch of {size} does not fit in device memory: {str(error).splitlines()[0]}; lower "
+            f"a batch of {shape.rows} rows of {shape.src_length} + {shape.tgt_length} positions "
+            f"does not fit in device memory: {str(error).splitlines()[0]}; lower "
             "data.batch.tokens, raise training.optimizer.accumulation or mesh.fsdp, or set "
             "model.remat=true"
         ) from error
+
     memory: Any = compiled.memory_analysis()
-    device = jax.local_devices()[0].memory_stats() or {}
+    device_memory = jax.local_devices()[0].memory_stats() or {}
     # For CPUs, which count nothing themselves, the compiler's peak leaves temporary arrays out.
     peak = getattr(memory, "peak_memory_in_bytes", 0)
     return Trial(
@@ -79,22 +80,23 @@ def try_step(program: Program, shape: Shape, *, longest: int, steps: int = 3) ->
         arguments=memory.argument_size_in_bytes,
         temporary=memory.temp_size_in_bytes,
         peak=peak if peak >= memory.temp_size_in_bytes else None,
-        in_use=device.get("peak_bytes_in_use"),
-        limit=device.get("bytes_limit"),
+        in_use=device_memory.get("peak_bytes_in_use"),
+        limit=device_memory.get("bytes_limit"),
     )
 
 
 def full_batch(shape: Shape, program: Program, *, longest: int) -> Batch:
     """This process's rows of a batch without padding, of random tokens."""
     rows = shape.rows * len(program.share.numbers) // program.share.count
-    random, fields = np.random.default_rng(0), {}
+    random = np.random.default_rng(0)
+    fields: dict[str, np.ndarray] = {}
     for side, length, vocab_size in (
         ("src", shape.src_length, program.model.src_vocab_size),
         ("tgt", shape.tgt_length, program.model.tgt_vocab_size),
     ):
-        number = np.broadcast_to(np.arange(length, dtype=np.int32), (rows, length))
+        columns = np.broadcast_to(np.arange(length, dtype=np.int32), (rows, length))
         fields[side] = random.integers(UNK + 1, vocab_size, (rows, length), np.int32)
-        fields[f"{side}_segment_ids"] = number // longest + 1
-        fields[f"{side}_positions"] = number % longest
+        fields[f"{side}_segment_ids"] = columns // longest + 1
+        fields[f"{side}_positions"] = columns % longest
     tgt = fields.pop("tgt")
     return Batch(tgt_in=tgt, tgt_out=tgt, **fields)

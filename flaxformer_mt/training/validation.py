@@ -43,22 +43,24 @@ def validation_loss(program: Program, pairs: TokenPairs, params: Any) -> dict[st
     """
     batch_config = program.config.data.batch
     share = program.share
-    own = [program.eval_step(params, batch) for batch in one_pass(pairs, batch_config, share=share)]
-    exchanged = {
-        place: program.eval_step(params, batch)
-        for place, batch in exchanged_pass(pairs, batch_config, most=_EXCHANGED, share=share)
+    batches = one_pass(pairs, batch_config, share=share)
+    sums = [program.eval_step(params, batch) for batch in batches]
+    sums_exchanged = {
+        number: program.eval_step(params, batch)
+        for number, batch in exchanged_pass(pairs, batch_config, most=_EXCHANGED, share=share)
     }
-    own, exchanged = jax.device_get((own, exchanged))
-    loss = _loss(own)
+    sums, sums_exchanged = jax.device_get((sums, sums_exchanged))
+
+    loss = _loss(sums)
     scores = {"loss": loss, "perplexity": perplexity(loss)}
-    if exchanged:
-        same = _loss([own[place] for place in exchanged])
-        scores["source_gain"] = _loss([*exchanged.values()]) - same
+    if sums_exchanged:
+        loss_of_same = _loss([sums[number] for number in sums_exchanged])
+        scores["source_gain"] = _loss([*sums_exchanged.values()]) - loss_of_same
     return scores
 
 
 def doubt(scores: Mapping[str, float], step: int, config: ExperimentConfig) -> str | None:
-    """What to tell a user whose model still ignores its source after warm-up."""
+    """A message for a user whose model still ignores its source after warm-up, else None."""
     gain = scores.get("source_gain", math.nan)
     if not math.isfinite(gain) or gain > _LITTLE or step <= config.training.schedule.warmup_steps:
         return None
@@ -70,4 +72,4 @@ def doubt(scores: Mapping[str, float], step: int, config: ExperimentConfig) -> s
 
 
 def _loss(sums: Sequence[LossSums]) -> float:
-    return sum(float(item.nll) for item in sums) / sum(float(item.tokens) for item in sums)
+    return sum(float(batch.nll) for batch in sums) / sum(float(batch.tokens) for batch in sums)

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from flaxformer_mt.parallel.chips import chip_of
-from flaxformer_mt.planning.cycles import compute_costs, part_of, place
+from flaxformer_mt.planning.cycles import compute_costs, origin_of, part_of
 from flaxformer_mt.planning.hlo import parse
 from tests.planning.programs import LOOP
 
@@ -82,6 +82,6 @@ ENTRY %main (a: f32[1000], b: f32[10], i: s32[]) -> f32[1000] {
         ("", "compiler: broadcast", "the compiler's own"),
     ],
 )
-def test_places_and_parts(op_name, wanted, part):
-    found = place(op_name, "broadcast")
-    assert (str(found), part_of(found)) == (wanted, part)
+def test_origins_and_parts(op_name, wanted, part):
+    origin = origin_of(op_name, "broadcast")
+    assert (str(origin), part_of(origin)) == (wanted, part)

@@ -18,7 +18,7 @@ from flaxformer_mt.data.pipeline import one_pass
 from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.training import loop
-from flaxformer_mt.training.telemetry import Telemetry, Window
+from flaxformer_mt.training.telemetry import MetricsWindow, Telemetry
 from flaxformer_mt.training.validation import doubt, validation_loss
 from tests.data.pairs import in_memory, listed
 from tests.training.examples import MAX_LENGTH, assert_same, on_host, program, tiny
@@ -47,7 +47,7 @@ def test_order_of_operations(tmp_path, monkeypatch):
         assert int(snapshot.opt_state["step"]) == snapshot.step
         return f"save {snapshot.step}"
 
-    note(Window, "paused", lambda: "paused")
+    note(MetricsWindow, "paused", lambda: "paused")
     note(Telemetry, "step", lambda nll: "metrics")
     note(Telemetry, "training", lambda step, values: f"report {step}")
     note(Telemetry, "validation", lambda step, values: f"validation {step}")

@@ -9,19 +9,21 @@ import pytest
 from flaxformer_mt.data.order import Position
 from flaxformer_mt.rundir.layout import Status
 from flaxformer_mt.training.progress import Due, Progress, due_after
-from flaxformer_mt.training.telemetry import Sums
+from flaxformer_mt.training.telemetry import MetricSums
 from tests.training.examples import tiny
 
 STALE = "no better loss in 3 validations"
 
 
 def test_survives_json_and_is_read_from_early_checkpoints():
-    progress = Progress(position=Position(3, 7), left_out=(Position(0, 1),), window=Sums(steps=3))
+    progress = Progress(
+        position=Position(3, 7), left_out=(Position(0, 1),), window=MetricSums(steps=3)
+    )
     kept = json.loads(json.dumps(dataclasses.asdict(progress)))
     assert Progress.from_dict(kept) == progress
     # Before there were windows in an epoch, `diverged`, the store's digest and sums.
     del kept["position"]["window"], kept["diverged"], kept["data"], kept["window"]
-    changed = dataclasses.replace(progress, position=Position(3, 0, 0), window=Sums())
+    changed = dataclasses.replace(progress, position=Position(3, 0, 0), window=MetricSums())
     assert Progress.from_dict(kept) == changed
 
 

@@ -13,7 +13,7 @@ import pytest
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.metrics_log import read_metrics
 from flaxformer_mt.training import telemetry
-from flaxformer_mt.training.telemetry import Telemetry, Window, duration, perplexity
+from flaxformer_mt.training.telemetry import MetricsWindow, Telemetry, duration, perplexity
 from flaxformer_mt.training.trackers import Board, Sample, Trackers
 from tests.training.test_trackers import seen
 
@@ -141,7 +141,7 @@ def metrics(loss: float, nll: float, src: int, tgt: int, **others: float) -> dic
 
 
 def test_report_by_hand(clock):
-    seen = Window()
+    seen = MetricsWindow()
     seen.add(metrics(2.0, 1.0, 30, 10), positions=50)
     seen.add(metrics(4.0, 3.0, 10, 30, learning_rate=0.5, gradient_norm=2.5), positions=50)
     seen.waited(0.5)
@@ -172,7 +172,7 @@ def test_report_by_hand(clock):
 
 
 def test_a_skipped_update_has_no_say_in_the_loss(clock):
-    seen = Window()
+    seen = MetricsWindow()
     seen.add(metrics(2.0, 1.0, 10, 10), positions=40)
     seen.add(metrics(math.nan, math.nan, 10, 10, bad_run=1, skipped=1), positions=40)
     clock.now += 4
