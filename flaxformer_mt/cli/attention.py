@@ -22,7 +22,7 @@ from flaxformer_mt.figures import FigureError
 from flaxformer_mt.figures.canvas import Layout, check_form, require_matplotlib
 from flaxformer_mt.figures.drawings import STYLES, attention_page
 from flaxformer_mt.figures.find import (
-    Sentence,
+    AttendedSentence,
     attend,
     described,
     find_heads,
@@ -99,7 +99,7 @@ def draw(options: Namespace) -> int:
     kind: Kind = options.kind or "cross"
     translator = as_asked(options, fm.Translator.load(options.workdir, which=options.weights))
     needed = form == "html" or kind != "encoder"  # encoder attention needs no translation
-    sentence = Sentence(number=1, src=options.src, tgt=options.tgt or "")
+    sentence = AttendedSentence(number=1, src=options.src, tgt=options.tgt or "")
     if needed and options.tgt is None:
         (sentence,) = with_translations(translator, [sentence])
     attention = attend(translator, sentence)

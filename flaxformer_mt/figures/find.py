@@ -18,7 +18,7 @@ from flaxformer_mt.figures.maps import KINDS, Kind, punctuation, shown, sides, w
 from flaxformer_mt.figures.statistics import (
     DEFINITIONS,
     FAR,
-    Sums,
+    HeadSums,
     inner,
     measure,
     offsets,
@@ -35,7 +35,7 @@ Pronouns = tuple[Collection[str], Collection[str]]  # of the source and of the t
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Sentence:
+class AttendedSentence:
     """A source and the translation for its attention; `number` is the source's line."""
 
     number: int
@@ -52,7 +52,7 @@ def sentences_of(
     most: int,
     translated: bool = True,
     say: Callable[[str], None] = lambda note: None,
-) -> list[Sentence]:
+) -> list[AttendedSentence]:
     """The first `most` usable lines, with their `targets` or the model's translations (without
     `translated`, empty ones, enough for encoder attention). `say` gets what is left out. Raises
     FigureError."""
@@ -61,7 +61,7 @@ def sentences_of(
     src_fits = fits(translator.vocabularies.src, translator.max_length)
     tgt_fits = fits(translator.vocabularies.tgt, translator.max_length)
     given = [""] * len(sources) if targets is None else targets
-    used: list[Sentence] = []
+    used: list[AttendedSentence] = []
     blank, overlong, beyond = list[int](), list[int](), 0
     for number, (src, tgt) in enumerate(zip(sources, given, strict=True), start=1):
         if len(used) == most:
@@ -71,7 +71,7 @@ def sentences_of(
         elif not (src_fits(src) and tgt_fits(tgt)):
             overlong.append(number)
         else:
-            used.append(Sentence(number=number, src=src, tgt=tgt))
+            used.append(AttendedSentence(number=number, src=src, tgt=tgt))
     if not used:
         raise FigureError("no usable sentence: every line is blank or too long for the model")
     for what, numbers in {"blank": blank, "too long for the model": overlong}.items():
@@ -84,11 +84,13 @@ def sentences_of(
     return with_translations(translator, used) if translated and targets is None else used
 
 
-def attend(translator: Translator, sentence: Sentence) -> Attention:
+def attend(translator: Translator, sentence: AttendedSentence) -> Attention:
     return translator.attend(sentence.src, sentence.tokens or sentence.tgt)
 
 
-def with_translations(translator: Translator, sentences: Sequence[Sentence]) -> list[Sentence]:
+def with_translations(
+    translator: Translator, sentences: Sequence[AttendedSentence]
+) -> list[AttendedSentence]:
     """With the model's own. Raises OverlongError."""
     sources = [sentence.src for sentence in sentences]
     made = translator.translate(sources, overlong="refuse", several="keep")
@@ -122,7 +124,7 @@ class Example:
     """A sentence in which a head does what it was found for, and its strongest such link, from
     1."""
 
-    sentence: Sentence
+    sentence: AttendedSentence
     value: float
     row: int
     column: int
@@ -144,18 +146,18 @@ class Head:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Found:
+class HeadFindings:
     """Statistics of all heads over `sentences` sentences, and the heads that stand out."""
 
-    sums: dict[Kind, Sums]
+    sums: dict[Kind, HeadSums]
     heads: tuple[Head, ...]
     sentences: int
     far: int
 
 
 def find_heads(
-    sentences: Sequence[Sentence],
-    attend: Callable[[Sentence], Attention],
+    sentences: Sequence[AttendedSentence],
+    attend: Callable[[AttendedSentence], Attention],
     *,
     kinds: Sequence[Kind] = KINDS,
     pronouns: Pronouns = ((), ()),
@@ -163,13 +165,13 @@ def find_heads(
     top: int = 3,
     examples: int = 3,
     progress: Callable[[int], None] = lambda done: None,
-) -> Found:
+) -> HeadFindings:
     """Measures every head on the sentences, at least one.
 
     `attend` is called again for the examples, since maps aren't kept. `pronouns` are in lower case.
     Each search names at most `top` heads with values above 0, each with `examples`.
     """
-    sums: dict[Kind, Sums] = {}
+    sums: dict[Kind, HeadSums] = {}
     values: list[dict[Kind, dict[str, Float64[np.ndarray, "layers heads"]]]] = []
     for done, sentence in enumerate(sentences, start=1):
         attention = attend(sentence)
@@ -205,13 +207,13 @@ def find_heads(
                 for n in best
             )
             heads.append(dataclasses.replace(head, examples=chosen))
-    return Found(sums=sums, heads=tuple(heads), sentences=len(sentences), far=far)
+    return HeadFindings(sums=sums, heads=tuple(heads), sentences=len(sentences), far=far)
 
 
 def _example(
     head: Head,
     attention: Attention,
-    sentence: Sentence,
+    sentence: AttendedSentence,
     value: float,
     pronouns: Pronouns,
     far: int,
@@ -247,7 +249,7 @@ def _example(
     )
 
 
-def described(found: Found, *, model: Sequence[str], decoding: Sequence[str]) -> str:
+def described(found: HeadFindings, *, model: Sequence[str], decoding: Sequence[str]) -> str:
     """A table of all heads with what its columns mean, and the heads of each search, with examples
     and the first one's `command`."""
     has_pronouns = any(sums.pronouns for sums in found.sums.values())
@@ -286,7 +288,7 @@ def command(head: Head, example: Example, *, model: Sequence[str], decoding: Seq
     return shlex.join([*words, "--query", str(example.row), "--output", "attention.svg"])
 
 
-def to_json(found: Found) -> dict[str, Any]:
+def to_json(found: HeadFindings) -> dict[str, Any]:
     """All statistics of all heads, and the heads found; undefined values are null."""
     heads = []
     for kind, layer, head, values in _all_heads(found):
@@ -316,7 +318,7 @@ def _head_json(head: Head) -> dict[str, Any]:
     return {**named, **where, "examples": examples}
 
 
-def _all_heads(found: Found) -> Iterator[tuple[Kind, int, int, dict[str, float]]]:
+def _all_heads(found: HeadFindings) -> Iterator[tuple[Kind, int, int, dict[str, float]]]:
     for kind, sums in found.sums.items():
         values = sums.values()
         for layer, head in np.ndindex(sums.offsets.shape[:2]):

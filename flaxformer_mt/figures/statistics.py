@@ -55,7 +55,7 @@ DEFINITIONS = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Sums:
+class HeadSums:
     """Sums over queries. `of` has the sums by the names of DEFINITIONS, and "pieces", the weight on
     pieces, and "links", the largest weights."""
 
@@ -64,8 +64,8 @@ class Sums:
     of: Mapping[str, Float64[np.ndarray, "layers heads"]]
     offsets: Float64[np.ndarray, "layers heads offsets"]  # largest weights by offset, from -REACH
 
-    def __add__(self, other: Sums) -> Sums:
-        return Sums(
+    def __add__(self, other: HeadSums) -> HeadSums:
+        return HeadSums(
             queries=self.queries + other.queries,
             pronouns=self.pronouns + other.pronouns,
             of={name: sums + other.of[name] for name, sums in self.of.items()},
@@ -91,7 +91,7 @@ def measure(
     far: int = FAR,
     pronouns: Sequence[int] = (),
     punctuation: Sequence[int] = (),
-) -> Sums:
+) -> HeadSums:
     """The sums of one sentence, given the rows of `pronouns` and the columns of `punctuation`."""
     rows, columns = inner(kind, weights.shape[2], weights.shape[3])
     weights = np.asarray(weights, np.float64)[:, :, rows.start : rows.stop]
@@ -110,7 +110,7 @@ def measure(
     layer, head, _ = np.indices(links.shape)
     np.add.at(bins, (layer, head, np.clip(at, -REACH, REACH) + REACH), links)
     at_offset = {name: (pieces * (away == offset)).sum(axis=(-2, -1)) for name, offset in _PLACES}
-    return Sums(
+    return HeadSums(
         queries=len(rows),
         pronouns=len(chosen),
         of={

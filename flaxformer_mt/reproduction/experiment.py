@@ -21,7 +21,7 @@ from flaxformer_mt.config.schema import Decides
 from flaxformer_mt.evaluation.scoring import Scoring, scoring_of
 from flaxformer_mt.reproduction import settings as options
 from flaxformer_mt.reproduction.paper import Row, RowError, row_of
-from flaxformer_mt.reproduction.settings import Settings
+from flaxformer_mt.reproduction.settings import ReproductionSettings
 
 _NUMBERS: tuple[Decides, ...] = ("training", "scoring")  # settings that decide numbers
 # A row scales these of its base.
@@ -40,7 +40,7 @@ class Experiment:
     overrides that decide something."""
 
     row: Row
-    settings: Settings
+    settings: ReproductionSettings
     config: ExperimentConfig
     pairs: Mapping[str, int] | None  # the first pairs to use of each corpus; None: all
     test: str
@@ -102,7 +102,7 @@ class Experiment:
         return {"row": row, "settings": settings, "digest": self.digest}
 
 
-def resolve(row: Row, settings: Settings) -> Experiment:
+def resolve(row: Row, settings: ReproductionSettings) -> Experiment:
     """The experiment of a row: overrides change the base, then the row changes it (sizes and step
     counts by their ratio to the paper's base), then scaling. Raises RowError for a row that doesn't
     apply to this base, ConfigError for wrong overrides."""
@@ -144,7 +144,7 @@ def again(details: Mapping[str, str]) -> Experiment:
     """The experiment of a result with today's configs. Raises RowError, ConfigError."""
     if missing := {"row", "settings"} - set(details):
         raise RowError(f"its details lack {', '.join(sorted(missing))}")
-    return resolve(row_of(details["row"]), Settings.from_json(details["settings"]))
+    return resolve(row_of(details["row"]), ReproductionSettings.from_json(details["settings"]))
 
 
 def _with_changes(row: Row, ours: ExperimentConfig) -> ExperimentConfig:

@@ -12,10 +12,10 @@ from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.figures import paper
 from flaxformer_mt.figures.canvas import Layout, rendered
 from flaxformer_mt.figures.drawings import line_drawing
-from flaxformer_mt.figures.find import Found, Head, attend, find_heads, sentences_of
+from flaxformer_mt.figures.find import Head, HeadFindings, attend, find_heads, sentences_of
 from flaxformer_mt.figures.maps import pick, whole_word
 from flaxformer_mt.figures.statistics import pronouns_of
-from flaxformer_mt.reproduction.settings import TEXTS, Settings
+from flaxformer_mt.reproduction.settings import TEXTS, ReproductionSettings
 from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.checkpoint_choice import list_steps
 from flaxformer_mt.rundir.layout import RunDirectory, read_record
@@ -37,7 +37,7 @@ def base_run(workdir: Path) -> RunDirectory | None:
     """The newest run with a checkpoint of Table 2's base for German, if possible at full scale."""
     runs = [RunDirectory(path) for path in (workdir / "runs").glob("table2_en_de_base_*")]
     trained = [run for run in runs if list_steps(run.checkpoints)]
-    names = tuple(f"table2_en_de_base_{Settings(text=text).extent}_" for text in TEXTS)
+    names = tuple(f"table2_en_de_base_{ReproductionSettings(text=text).extent}_" for text in TEXTS)
     full = [run for run in trained if run.path.name.startswith(names)]
     return max(full or trained, key=lambda run: run.config_file.stat().st_mtime, default=None)
 
@@ -83,7 +83,7 @@ def draw_attention(
             say(f"{name} ({search}): not drawn: no head shows it on these sentences")
 
 
-def _draw(best: Head, found: Found, stem: Path, translator: Translator, say: Say) -> None:
+def _draw(best: Head, found: HeadFindings, stem: Path, translator: Translator, say: Say) -> None:
     values = np.nan_to_num(found.sums[best.kind].values()[best.search.statistic][best.layer - 1])
     others = [head for head in range(1, len(values) + 1) if head != best.head]
     second = max(others, key=lambda head: values[head - 1], default=None)

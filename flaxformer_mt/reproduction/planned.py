@@ -57,7 +57,7 @@ def planned_parameters(config: ExperimentConfig) -> int:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Planned:
+class PlannedStep:
     """A step of the paper's batch; `whole` if it was compiled with all of its layers, `of_row` if
     as one of all rows."""
 
@@ -74,7 +74,9 @@ class Planned:
         return self.step_ms * steps * self.chips / 3.6e6
 
 
-def planned_steps(row: Row, config: ExperimentConfig, plans: Sequence[Result]) -> Iterator[Planned]:
+def planned_steps(
+    row: Row, config: ExperimentConfig, plans: Sequence[Result]
+) -> Iterator[PlannedStep]:
     """The steps among `plans` that are this config's, and the row's unless it has changed."""
     for plan in plans:
         for found in _steps(plan):
@@ -86,7 +88,7 @@ def planned_steps(row: Row, config: ExperimentConfig, plans: Sequence[Result]) -
                 digest, *commits = plan.details.get(case, "none").split()
                 same = case == key_of(row) and digest == step_digest(config)
             if same:
-                yield Planned(
+                yield PlannedStep(
                     chip=found["chip"],
                     chips=int(found["chips"]),
                     step_ms=plan.metrics[found[0]],

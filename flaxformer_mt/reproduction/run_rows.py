@@ -46,7 +46,7 @@ Train = Callable[[RunDirectory, Sequence[str]], Ending]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Outcome:
+class RunOutcome:
     """How one experiment ended. `kept`: it was done before."""
 
     experiment: Experiment
@@ -55,7 +55,7 @@ class Outcome:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Rows:
+class RowRunner:
     """Runs below `workdir`, results in `results`. `explain` gives the message of an error that
     isn't a bug, else None. Runs record `command`."""
 
@@ -70,9 +70,9 @@ class Rows:
         """The run's directory; experiments that are trained differently have different ones."""
         return RunDirectory(self.workdir / "runs" / experiment.run_name)
 
-    def run(self, experiments: Iterable[Experiment]) -> list[Outcome]:
+    def run(self, experiments: Iterable[Experiment]) -> list[RunOutcome]:
         """Runs what isn't done yet. Failures are recorded; a stop ends the loop."""
-        outcomes: list[Outcome] = []
+        outcomes: list[RunOutcome] = []
         for experiment in experiments:
             self.say(f"\n== {experiment.row.label}, seed {experiment.seed}")
             outcomes.append(self._one(experiment))
@@ -81,10 +81,10 @@ class Rows:
                 break
         return outcomes
 
-    def _one(self, experiment: Experiment) -> Outcome:
+    def _one(self, experiment: Experiment) -> RunOutcome:
         before = known(experiment, self.results)
         if before.state == "done":
-            return Outcome(experiment=experiment, kind="kept")
+            return RunOutcome(experiment=experiment, kind="kept")
         if before.state == "stale":
             self.say(f"stale: {before.note}; measuring it again")
         try:
@@ -97,15 +97,15 @@ class Rows:
                 message = f"{type(error).__name__}: {error}"
             message = message.split("\n")[0]
             write_failure(experiment, message, self.results)
-            return Outcome(experiment=experiment, kind="failed", message=message)
+            return RunOutcome(experiment=experiment, kind="failed", message=message)
         finally:
             # Don't hold the programs of twenty models in memory.
             jax.clear_caches()
             gc.collect()
         if ending == "stopped":
-            return Outcome(experiment=experiment, kind="stopped")
+            return RunOutcome(experiment=experiment, kind="stopped")
         remove_failure(experiment, self.results)
-        return Outcome(experiment=experiment, kind="measured")
+        return RunOutcome(experiment=experiment, kind="measured")
 
     def _trained_and_measured(self, experiment: Experiment) -> Ending:
         test = read_test(experiment, say=self.say)

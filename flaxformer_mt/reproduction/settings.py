@@ -51,7 +51,7 @@ class Corpus:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings:
+class ReproductionSettings:
     """What a call asks for besides the row. `overrides` are `a.b=value`, of the row's base."""
 
     scale: float = 1.0
@@ -108,7 +108,7 @@ class Settings:
         return json.dumps(plain)
 
     @classmethod
-    def from_json(cls, text: str) -> Settings:
+    def from_json(cls, text: str) -> ReproductionSettings:
         """With the folder FOLDER. Raises RowError."""
         try:
             plain = {"text": "files", "folder": "FOLDER"} | json.loads(text)

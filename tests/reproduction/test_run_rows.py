@@ -15,7 +15,7 @@ from flaxformer_mt.data.corpus import CorpusError
 from flaxformer_mt.data.synthetic import pairs
 from flaxformer_mt.reproduction.experiment import Experiment
 from flaxformer_mt.reproduction.records import known, read_records
-from flaxformer_mt.reproduction.run_rows import Ending, Rows, gold_trees, parse_f1
+from flaxformer_mt.reproduction.run_rows import Ending, RowRunner, gold_trees, parse_f1
 from flaxformer_mt.rundir.layout import RunDirectory, read_record
 from tests.data.prepare import corpora
 from tests.reproduction.made_up import TOY, experiment, result, write
@@ -53,9 +53,9 @@ class Training:
 
 def runner(
     tmp_path: Path, train: Training, explain: Callable[[Exception], str | None] = str
-) -> Rows:
+) -> RowRunner:
     (tmp_path / "results").mkdir(exist_ok=True)
-    return Rows(
+    return RowRunner(
         workdir=tmp_path,
         results=tmp_path / "results",
         train=train,
