@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -66,7 +67,7 @@ def draw_attention(
     figures without a head. Raises FigureError if no sentence can be used.
     """
     sentences = sentences_of(translator, sources, most=SENTENCES, translated=False)
-    found = find_heads(
+    findings = find_heads(
         sentences,
         lambda sentence: attend(translator, sentence),
         kinds=("encoder",),
@@ -74,39 +75,52 @@ def draw_attention(
         examples=1,
     )
     for search, name in FIGURES.items():
-        for old in folder.glob(f"{name}_*.svg"):  # of another run, maybe, with other heads
-            old.unlink()
-        heads = [head for head in found.heads if head.search.name == search and head.examples]
+        for former in folder.glob(f"{name}_*.svg"):  # of another run, maybe, with other heads
+            former.unlink()
+        heads = [head for head in findings.heads if head.search.name == search and head.examples]
         if heads:
-            _draw(heads[0], found, folder / name, translator, say)
+            _draw(heads[0], findings, folder / name, translator, say)
         else:
             say(f"{name} ({search}): not drawn: no head shows it on these sentences")
 
 
-def _draw(best: Head, found: HeadFindings, stem: Path, translator: Translator, say: Say) -> None:
-    values = np.nan_to_num(found.sums[best.kind].values()[best.search.statistic][best.layer - 1])
-    others = [head for head in range(1, len(values) + 1) if head != best.head]
-    second = max(others, key=lambda head: values[head - 1], default=None)
-    both: tuple[int, ...] = (best.head,)
-    if second is not None and values[second - 1] > 0:
-        both = best.head, second
-    # Heads (none: all), and whether for one word only.
-    views: dict[str, list[tuple[tuple[int, ...], bool]]] = {
-        "long distance": [((), True)],
-        "anaphora": [(both[:1], False), (both, True)],
-        "structure": [((head,), False) for head in both],
+class _View(NamedTuple):
+    """What a picture shows: these heads (none: all), of every word or of the example's alone."""
+
+    heads: tuple[int, ...]
+    one_word: bool
+
+
+def _draw(best: Head, findings: HeadFindings, stem: Path, translator: Translator, say: Say) -> None:
+    second = _second_head(best, findings)
+    both = (best.head,) if second is None else (best.head, second)
+    views = {
+        "long distance": [_View((), True)],
+        "anaphora": [_View((best.head,), False), _View(both, True)],
+        "structure": [_View((head,), False) for head in both],
     }
+
     example = best.examples[0]
     attention = attend(translator, example.sentence)
     say(f"  {example.query} looks at {example.key} ({example.weight:.2f}): {example.sentence.src}")
-    for heads, alone in views[best.search.name]:
-        picked = pick(attention, kind=best.kind, layer=best.layer, heads=heads)
-        if alone:
+    for view in views[best.search.name]:
+        picked = pick(attention, kind=best.kind, layer=best.layer, heads=view.heads)
+        if view.one_word:
             queries = whole_word(picked.rows, example.row - 1)
             picked = dataclasses.replace(picked, queries=queries)
-        named = [f"head{head}" for head in heads] or ["all_heads"]
-        parts = [stem.name, f"layer{best.layer}", *named, *(["one_word"] if alone else [])]
-        _write(line_drawing(picked), stem.with_name("_".join(parts) + ".svg"), say)
+        heads = [f"head{head}" for head in view.heads] or ["all_heads"]
+        words = ["one_word"] if view.one_word else []
+        name = "_".join([stem.name, f"layer{best.layer}", *heads, *words])
+        _write(line_drawing(picked), stem.with_name(f"{name}.svg"), say)
+
+
+def _second_head(best: Head, findings: HeadFindings) -> int | None:
+    """The layer's next best head by the same statistic, from 1; None if it isn't above 0."""
+    statistics = findings.sums[best.kind].values()[best.search.statistic]  # [layers, heads]
+    scores = np.nan_to_num(statistics[best.layer - 1])
+    heads = [head for head in range(1, len(scores) + 1) if head != best.head]
+    second = max(heads, key=lambda head: scores[head - 1], default=None)
+    return second if second is not None and scores[second - 1] > 0 else None
 
 
 def _write(layout: Layout, path: Path, say: Say) -> None:

@@ -23,9 +23,15 @@ FILLED = {"bucket": (0.8256, 0.8528), "pack": (0.9352, 0.9656)}
 LAYERS = (1, 2)
 _STEP = re.compile(r"(?P<case>\w+)_(?P<chip>v\w+?)_(?P<chips>\d+)(?P<paper>_paper)?_step_ms")
 # Settings that decide a step's program, with the vocabularies' sizes.
-_OF_A_STEP = (
-    *("model.", "data.batch.", "data.filter.max_length", "mesh.", "training.optimizer."),
-    *("training.freeze", "training.label_smoothing", "training.loss_chunk"),
+_STEP_SETTINGS = (
+    "model.",
+    "data.batch.",
+    "data.filter.max_length",
+    "mesh.",
+    "training.optimizer.",
+    "training.freeze",
+    "training.label_smoothing",
+    "training.loss_chunk",
 )
 
 
@@ -79,22 +85,23 @@ def planned_steps(
 ) -> Iterator[PlannedStep]:
     """The steps among `plans` that are this config's, and the row's unless it has changed."""
     for plan in plans:
-        for found in _steps(plan):
-            case = found["case"]
-            if whole := found["paper"] is not None:
-                same = _step(paper_config(f"wmt14_en_de:{case}")) == _step(config)
-                commits = [plan.details.get(found[0].removesuffix("_step_ms"), plan.commit)]
+        for metric in _steps(plan):
+            case = metric["case"]
+            is_whole_plan = metric["paper"] is not None
+            if is_whole_plan:
+                matches = _step(paper_config(f"wmt14_en_de:{case}")) == _step(config)
+                commits = [plan.details.get(metric[0].removesuffix("_step_ms"), plan.commit)]
             else:
                 digest, *commits = plan.details.get(case, "none").split()
-                same = case == key_of(row) and digest == step_digest(config)
-            if same:
+                matches = case == key_of(row) and digest == step_digest(config)
+            if matches:
                 yield PlannedStep(
-                    chip=found["chip"],
-                    chips=int(found["chips"]),
-                    step_ms=plan.metrics[found[0]],
-                    gib=plan.metrics[found[0].replace("_step_ms", "_gib")],
-                    whole=whole or len(compiled_layers(config)) == 1,
-                    of_row=not whole,
+                    chip=metric["chip"],
+                    chips=int(metric["chips"]),
+                    step_ms=plan.metrics[metric[0]],
+                    gib=plan.metrics[metric[0].replace("_step_ms", "_gib")],
+                    whole=is_whole_plan or len(compiled_layers(config)) == 1,
+                    of_row=not is_whole_plan,
                     command=plan.command,
                     commits=tuple(commits),
                 )
@@ -106,14 +113,15 @@ def is_plan(result: Result) -> bool:
 
 
 def _steps(plan: Result) -> Iterator[re.Match[str]]:
+    """The metrics of a plan that are a step's time, taken apart by _STEP."""
     rows = {key_of(row) for row in ROWS}
-    for found in filter(None, map(_STEP.fullmatch, plan.metrics)):
-        if found["case"] in (("base", "big") if found["paper"] else rows):
-            yield found
+    for metric in filter(None, map(_STEP.fullmatch, plan.metrics)):
+        if metric["case"] in (("base", "big") if metric["paper"] else rows):
+            yield metric
 
 
 def key_of(row: Row) -> str:
-    """What the row's metrics begin with."""
+    """The row's metrics begin with this."""
     return row.label.replace("/", "_").lower()
 
 
@@ -136,10 +144,11 @@ _ADDED = {"model.position_scale": "auto"}
 
 
 def _step(config: ExperimentConfig) -> tuple[Any, ...]:
-    of_a_step = {
+    """The settings that decide a step's program, and the vocabularies' sizes."""
+    settings = {
         key: value
         for key, value in flatten(config).items()
-        if key.startswith(_OF_A_STEP) and (key not in _ADDED or value != _ADDED[key])
+        if key.startswith(_STEP_SETTINGS) and (key not in _ADDED or value != _ADDED[key])
     }
-    of_a_step["training.loss_chunk"] = loss_chunk(config.training, "tpu")
-    return of_a_step, expected_types(config.data.vocabulary)
+    settings["training.loss_chunk"] = loss_chunk(config.training, "tpu")
+    return settings, expected_types(config.data.vocabulary)
