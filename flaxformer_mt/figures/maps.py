@@ -92,12 +92,13 @@ def pick(
     layers, count = weights.shape[:2]
     layer = layers if layer is None else layer
     if not 1 <= layer <= layers:
-        stack = "the encoder" if kind == "encoder" else "the decoder"
-        raise FigureError(f"no layer {layer}: {stack} has {_numbers(layers)}")
+        raise FigureError(
+            f"no layer {layer}: the {'encoder' if kind == 'encoder' else 'decoder'} "
+            f"has {_numbers(layers)}"
+        )
     for head in heads:
         if not 1 <= head <= count:
-            there = f"a layer of the {kind} kind has {_numbers(count)}"
-            raise FigureError(f"no head {head}: {there}")
+            raise FigureError(f"no head {head}: a layer of the {kind} kind has {_numbers(count)}")
     chosen = tuple(sorted(set(heads))) or tuple(range(1, count + 1))
     rows, columns = sides(found, kind)
     return Picked(
@@ -116,9 +117,10 @@ def pick(
 def _rows_of(query: str, rows: Sequence[str]) -> tuple[int, ...]:
     if re.fullmatch("[0-9]{1,9}", query) and 1 <= int(query) <= len(rows):
         return (int(query) - 1,)
-    there = words(rows)
-    for same in (lambda word: word == query, lambda word: core(word) == core(query)):
-        if places := [place for word, span in there if same(word) for place in span]:
+    # A word as it is written, else without regard to case and punctuation.
+    for matches in (lambda word: word == query, lambda word: core(word) == core(query)):
+        places = [place for word, span in words(rows) if matches(word) for place in span]
+        if places:
             # Not the full stop after a word that was asked for without one.
             bare = [place for place in places if core(shown(rows[place])) in core(query)]
             return tuple(bare or places)
@@ -150,14 +152,16 @@ def words(pieces: Sequence[str]) -> list[tuple[str, range]]:
         if place == 0 or piece in MARKS or pieces[place - 1] in MARKS or piece.startswith(BOUNDARY)
     ]
     spans = [range(*ends) for ends in itertools.pairwise([*begins, len(pieces)])]
-    return [("".join(pieces[i] for i in span).replace(BOUNDARY, ""), span) for span in spans]
+    return [
+        ("".join(pieces[place] for place in span).replace(BOUNDARY, ""), span) for span in spans
+    ]
 
 
 def whole_word(pieces: Sequence[str], place: int) -> tuple[int, ...]:
     """The places of a piece's word, without the punctuation around it."""
     (span,) = (span for _, span in words(pieces) if place in span)
-    apart = punctuation(pieces)
-    return tuple(other for other in span if other == place or other not in apart)
+    marks = punctuation(pieces)
+    return tuple(member for member in span if member == place or member not in marks)
 
 
 def core(word: str) -> str:
