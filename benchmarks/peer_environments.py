@@ -55,12 +55,15 @@ class Environments:
 
 def files(name: str) -> list[tuple[Path, tuple[str, ...]]]:
     """Requirement files of an environment, in order, each with pip's further options."""
-    whole, alone = REQUIREMENTS / f"{name}.txt", REQUIREMENTS / f"{name}.alone.txt"
-    return [(whole, ()), *([(alone, ("--no-deps",))] if alone.exists() else [])]
+    requirements = REQUIREMENTS / f"{name}.txt"
+    without_dependencies = REQUIREMENTS / f"{name}.alone.txt"
+    if not without_dependencies.exists():
+        return [(requirements, ())]
+    return [(requirements, ()), (without_dependencies, ("--no-deps",))]
 
 
 def digest(name: str) -> str:
-    """What an environment is made of: its requirements and this Python."""
+    """The digest of an environment's requirements and this Python's version."""
     text = "".join(path.read_text(encoding="utf-8") for path, _ in files(name))
     return hashlib.sha256(f"{sys.version_info[:2]}{text}".encode()).hexdigest()
 
@@ -79,11 +82,12 @@ def _make(name: str, place: Path) -> str:
         ),
     ]
     for command in steps:
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-            said = [*errors, *done.stderr.strip().splitlines()[-1:], "pip said nothing"]
-            return f"the environment '{name}' could not be made: {said[0]}"
+        completed = subprocess.run(command, capture_output=True, text=True)
+        if completed.returncode:
+            errors = [line for line in completed.stderr.splitlines() if line.startswith("ERROR")]
+            last = completed.stderr.strip().splitlines()[-1:]
+            reason = [*errors, *last, "pip said nothing"][0]
+            return f"the environment '{name}' could not be made: {reason}"
     (place / _MADE).write_text(digest(name), encoding="utf-8")
     return ""
 
