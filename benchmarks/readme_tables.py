@@ -1,4 +1,5 @@
-"""Writes what `benchmarks/results/*.json` say: docs/results.md in full, the README in six rows.
+"""Writes the results in `benchmarks/results` into documents: all of them into docs/results.md, and
+those of ROWS into the README.
 
 python -m benchmarks.readme_tables            rewrites docs/results.md, the README's table and
                                               chart, and the table of docs/deviations.md
@@ -157,8 +158,10 @@ def render_table(results: Sequence[Result]) -> str:
     """
     lines = ["| what | measured | on | command |", "|---|---|---|---|"]
     named = {result.name: result for result in results}
-    for name in (name for name in ROWS if name in named):
-        result, (what, figures) = named[name], ROWS[name]
+    for name, (title, figures) in ROWS.items():
+        if name not in named:
+            continue
+        result = named[name]
         try:
             measured = figures.format_map(result.metrics)
         except KeyError as error:
@@ -167,14 +170,14 @@ def render_table(results: Sequence[Result]) -> str:
                 "benchmarks/readme_tables.py names"
             ) from error
         command = re.split(r";| --peers| --config\.", result.command)[0]
-        more = "" if command == result.command else " …"
+        ellipsis = "" if command == result.command else " …"
         lines.append(
-            f"| [{what}](docs/results.md#{name}) | {measured} | {show_machine(result.machine)}, "
-            f"{show_seconds(result.seconds)} | `{command}`{more} |"
+            f"| [{title}](docs/results.md#{name}) | {measured} | {show_machine(result.machine)}, "
+            f"{show_seconds(result.seconds)} | `{command}`{ellipsis} |"
         )
-    if leads := speed_table.leads(results):
-        said = "Training speed relative to the fastest other package"
-        lines += ["", f"{said}: {leads}."]
+    leads = speed_table.leads(results)
+    if leads:
+        lines += ["", f"Training speed relative to the fastest other package: {leads}."]
     return "\n".join(lines)
 
 
@@ -187,12 +190,12 @@ def render_page(results: Sequence[Result]) -> str:
         "`python -m benchmarks.readme_tables` writes this page from [benchmarks/results]"
         "(../benchmarks/results), whose files have every metric."
     )
-    rest = {result.name: result for result in results}
+    remaining = {result.name: result for result in results}
     for topic, prefixes in TOPICS.items():
-        names = [name for prefix in prefixes for name in rest if name.startswith(prefix)]
-        found = [rest.pop(name) for name in dict.fromkeys(names)]
-        if found:
-            sections += [f"## {topic}", _overview(found), *map(render_section, found)]
+        names = [name for prefix in prefixes for name in remaining if name.startswith(prefix)]
+        members = [remaining.pop(name) for name in dict.fromkeys(names)]
+        if members:
+            sections += [f"## {topic}", _overview(members), *map(render_section, members)]
     return "\n\n".join(sections) + "\n"
 
 
@@ -201,10 +204,10 @@ def _overview(results: Sequence[Result]) -> str:
     rows = ["| result | measured | machine | time |", "|---|---|---|---|"]
     for result in results:
         if not speed_table.is_contest(result):
-            first = _headline_first(result)[:SHOWN]
-            shown = (f"{called(result, name)} {show_value(name, x)}" for name, x in first)
+            headlines = _headline_first(result)[:SHOWN]
+            metrics = (f"{called(result, name)} {show_value(name, x)}" for name, x in headlines)
             rows.append(
-                f"| [{result.name}](#{result.name}) | {'; '.join(shown)} "
+                f"| [{result.name}](#{result.name}) | {'; '.join(metrics)} "
                 f"| {show_machine(result.machine)} | {show_seconds(result.seconds)} |"
             )
     contests = speed_table.render(results)
@@ -239,27 +242,37 @@ def render_section(result: Result) -> str:
     ]
     metrics = _headline_first(result)
     lines += [f"| {called(result, name)} | {show_value(name, x)} |" for name, x in metrics[:LISTED]]
-    if left := metrics[LISTED:]:
-        lines += ["", f"{len(left)} more are in the file."]
+    unlisted = len(metrics[LISTED:])
+    if unlisted:
+        lines += ["", f"{unlisted} more are in the file."]
     if result.signatures:
         # Below the table: in it, their bars would divide cells.
-        lines += ["", "Signatures:", ""]
-        for text in dict.fromkeys(result.signatures.values()):
-            same = (label(name) for name, found in result.signatures.items() if found == text)
-            lines.append(f"- `{text}`: {', '.join(same)}")
+        lines += ["", "Signatures:", "", *_signatures(result)]
     return "\n".join(lines)
 
 
+def _signatures(result: Result) -> list[str]:
+    """Each signature with the metrics that have it."""
+    labels: dict[str, list[str]] = {}
+    for name, signature in result.signatures.items():
+        labels.setdefault(signature, []).append(label(name))
+    return [f"- `{signature}`: {', '.join(metrics)}" for signature, metrics in labels.items()]
+
+
 def _training(result: Result) -> list[str]:
-    told = {name: result.details.get(name) for name in ("training", "compiled")}
-    said = [f"{name.capitalize()}: {text}." for name, text in told.items() if text]
-    if mixed := mixture(result):
-        said.insert(0, f"{mixed[:1].upper()}{mixed[1:]}.")
-    return [" ".join(said), ""] if said else []
+    sentences: list[str] = []
+    other_code = mixture(result)
+    if other_code:
+        sentences.append(f"{other_code[:1].upper()}{other_code[1:]}.")
+    for name in ("training", "compiled"):
+        text = result.details.get(name)
+        if text:
+            sentences.append(f"{name.capitalize()}: {text}.")
+    return [" ".join(sentences), ""] if sentences else []
 
 
 def label(name: str) -> str:
-    """What a metric is called: by itself it says its unit, or that of its number."""
+    """A metric's label, or its name in words if it has none."""
     if name in LABELS:
         return LABELS[name]
     return name.removesuffix("_seconds").replace("_", " ")
@@ -284,10 +297,10 @@ def show_value(name: str, value: float) -> str:
 
 
 def replace_between_markers(text: str, content: str) -> str:
-    """`text` with what stands between the two markers exchanged. Raises ValueError without them."""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end or BEGIN in rest or END in after:
+    """`text` with `content` between the two markers. Raises ValueError without them."""
+    before, begin, remainder = text.partition(BEGIN)
+    _, end, after = remainder.partition(END)
+    if not begin or not end or BEGIN in remainder or END in after:
         raise ValueError(f"the lines {BEGIN} and {END} must stand in it once each, in this order")
     return f"{before}{BEGIN}\n\n{content}\n\n{END}{after}"
 
@@ -300,26 +313,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--deviations", type=Path, default=DEVIATIONS)
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
-    where = ""
     try:
-        results = read_results(options.results)
-        measured = next((result for result in results if result.name == "deviations"), None)
-        documents = {options.page: render_page(results)}
-        for contest in (result for result in results if result.name == CHART):
-            documents[options.page.with_name(f"{CHART}.svg")] = speed_table.draw(contest)
-        tables = {
-            options.readme: render_table(results),
-            options.deviations: deviations.render(measured),
-        }
-        for path, table in tables.items():
-            where = f"{path}: "
-            old = path.read_text(encoding="utf-8")
-            documents[path] = replace_between_markers(old, table)
+        contents = documents(options, read_results(options.results))
     except (ResultError, ValueError) as error:
-        where = "" if isinstance(error, ResultError) else where
-        print(f"{where}{error}", file=sys.stderr)
+        print(error, file=sys.stderr)
         return 1
-    stale = [path for path, text in documents.items() if _text(path) != text]
+
+    stale = [path for path, text in contents.items() if _text(path) != text]
     for path in stale:
         if options.check:
             print(
@@ -328,9 +328,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 file=sys.stderr,
             )
             continue
-        path.write_text(documents[path], encoding="utf-8")
+        path.write_text(contents[path], encoding="utf-8")
         print(f"{path}: results rewritten", file=sys.stderr)
     return 1 if options.check and stale else 0
+
+
+def documents(options: argparse.Namespace, results: Sequence[Result]) -> dict[Path, str]:
+    """The text of each document. Raises ResultError, and ValueError for a document without the
+    markers."""
+    named = {result.name: result for result in results}
+    contents = {options.page: render_page(results)}
+    if CHART in named:
+        contents[options.page.with_name(f"{CHART}.svg")] = speed_table.draw(named[CHART])
+    tables = {
+        options.readme: render_table(results),
+        options.deviations: deviations.render(named.get("deviations")),
+    }
+    for path, table in tables.items():
+        try:
+            contents[path] = replace_between_markers(path.read_text(encoding="utf-8"), table)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+    return contents
 
 
 def _text(path: Path) -> str | None:
