@@ -102,7 +102,7 @@ def outcome(part: Part, work: Path) -> tuple[dict[str, float], dict[str, str]]:
         return name if name.startswith(f"{part.name}_") else f"{part.name}_{name}"
 
     return (
-        {named(name): value for name, value in numbers.items()},
+        {named(name): number for name, number in numbers.items()},
         {named(name): text for name, text in texts.items() if name in numbers},
     )
 

@@ -16,10 +16,13 @@ class NoBrowser(Exception):
 def find_chromium() -> str:
     """The path of the system's Chromium, or FLAXFORMER_CHROMIUM. Raises NoBrowser."""
     named = os.environ.get("FLAXFORMER_CHROMIUM")
-    found = named or next((path for name in NAMES if (path := shutil.which(name))), None)
-    if found is None:
-        raise NoBrowser("needs a Chromium: apt-get install chromium, or set FLAXFORMER_CHROMIUM")
-    return found
+    if named:
+        return named
+    for name in NAMES:
+        path = shutil.which(name)
+        if path:
+            return path
+    raise NoBrowser("needs a Chromium: apt-get install chromium, or set FLAXFORMER_CHROMIUM")
 
 
 @contextlib.contextmanager

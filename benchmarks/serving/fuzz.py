@@ -35,14 +35,14 @@ def fuzz(url: str, *options: str, examples: int, seed: int = 1, seconds: float =
         # Longer than the server takes to give a request up.
         patience = ["--request-timeout", "60", "--max-response-time", "60"]
         checks = ["--checks", "all", "--max-examples", str(examples), "--seed", str(seed)]
-        ways = ["--no-color", "--no-shrink", *patience, *checks, *options]
-        done = subprocess.run(
-            [sys.executable, "-c", _COMMAND, "run", f"{url}/openapi.json", *ways],
+        flags = ["--no-color", "--no-shrink", *patience, *checks, *options]
+        completed = subprocess.run(
+            [sys.executable, "-c", _COMMAND, "run", f"{url}/openapi.json", *flags],
             cwd=folder,
             capture_output=True,
             text=True,
             timeout=seconds,
         )
-    if done.returncode != 0:
-        raise Broken(done.stdout[-8000:] + done.stderr[-2000:])
-    return done.stdout
+    if completed.returncode != 0:
+        raise Broken(completed.stdout[-8000:] + completed.stderr[-2000:])
+    return completed.stdout

@@ -94,7 +94,7 @@ class Rows:
         return bool((self.src != PAD).all() and (self.tgt_out != PAD).all())
 
     def trimmed(self) -> Rows:
-        """Cut to its longest sentences: what a library that compiles no shapes would be given."""
+        """Cut to its longest sentences, as for a library that compiles no shapes."""
         src = (self.src != PAD).any(axis=0).sum()
         tgt = (self.tgt_out != PAD).any(axis=0).sum()
         return Rows(self.src[:, :src], self.tgt_in[:, :tgt], self.tgt_out[:, :tgt])
@@ -110,12 +110,12 @@ def write_batches(path: Path, batches: Sequence[dict[str, np.ndarray]]) -> None:
 
 def read_batches(path: str) -> list[dict[str, np.ndarray]]:
     """The batches in order, each its arrays by name."""
-    found: dict[int, dict[str, np.ndarray]] = {}
+    batches: dict[int, dict[str, np.ndarray]] = {}
     with np.load(path) as arrays:
         for key in arrays:
             number, _, name = key.partition(".")
-            found.setdefault(int(number), {})[name] = arrays[key]
-    return [found[number] for number in sorted(found)]
+            batches.setdefault(int(number), {})[name] = arrays[key]
+    return [batches[number] for number in sorted(batches)]
 
 
 def read_rows(path: str) -> list[Rows]:

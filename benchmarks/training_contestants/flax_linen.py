@@ -170,12 +170,12 @@ def smoothed_loss(logits: jax.Array, targets: jax.Array, smoothing: float) -> ja
     log_sums = jax.nn.logsumexp(logits, axis=-1)
     picked = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
     losses = log_sums - (1 - smoothing) * picked - smoothing * logits.mean(axis=-1)
-    kept = targets != PAD
-    return (losses * kept).sum() / kept.sum()
+    is_token = targets != PAD
+    return (losses * is_token).sum() / is_token.sum()
 
 
 def _tokens(rows: Rows) -> Tokens:
-    """A batch's arrays, with what is no padding where there is any."""
+    """A batch's arrays, with masks of its tokens if it has padding."""
     arrays = {"src": rows.src, "tgt_in": rows.tgt_in, "tgt_out": rows.tgt_out}
     if not rows.is_full:
         arrays |= {"src_kept": rows.src != PAD, "tgt_kept": rows.tgt_out != PAD}

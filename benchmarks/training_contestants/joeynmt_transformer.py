@@ -40,7 +40,10 @@ class JoeyTrainer:
             if isinstance(module, MultiHeadedAttention):
                 module.dropout.p = 0.0
             elif isinstance(module, PositionwiseFeedForward):
-                next(each for each in module.pwff_layer if isinstance(each, torch.nn.Dropout)).p = 0
+                dropouts = (
+                    layer for layer in module.pwff_layer if isinstance(layer, torch.nn.Dropout)
+                )
+                next(dropouts).p = 0
         model.loss_function = ("crossentropy", job.label_smoothing)
         for_tensorboard = Path(tempfile.mkdtemp(prefix="joeynmt-"))
         self._manager = TrainManager(

@@ -105,18 +105,18 @@ def warmed_up(step: int, warmup_steps: int) -> float:
 
 def rows_of(job: Job) -> list[Rows]:
     rows = read_rows(job.batches)
-    return rows if job.compiled else [each.trimmed() for each in rows]
+    return rows if job.compiled else [batch.trimmed() for batch in rows]
 
 
 def count(module: torch.nn.Module) -> int:
     """Parameters that train, a tied one once."""
-    return sum(each.numel() for each in module.parameters() if each.requires_grad)
+    return sum(tensor.numel() for tensor in module.parameters() if tensor.requires_grad)
 
 
 def fused_adam(module: torch.nn.Module, job: Job) -> torch.optim.Optimizer:
     """PyTorch's quickest Adam, on CPUs as on GPUs."""
     return torch.optim.Adam(
-        [each for each in module.parameters() if each.requires_grad],
+        [tensor for tensor in module.parameters() if tensor.requires_grad],
         lr=job.learning_rate,
         betas=(job.beta1, job.beta2),
         eps=job.epsilon,

@@ -21,7 +21,7 @@ from flaxformer_mt.reproduction.planned import (
 )
 from flaxformer_mt.reproduction.records import MEANING, Records, RowRecords, row_records, stale
 from flaxformer_mt.reproduction.result_file import Result, mixture, short, training_commits
-from flaxformer_mt.reproduction.settings import RULE, ReproductionSettings
+from flaxformer_mt.reproduction.settings import RULE, ReproductionSettings, Text
 from flaxformer_mt.text_table import markdown
 
 _HEAD = """\
@@ -163,7 +163,7 @@ def _ours(metric: str) -> Callable[[RowRecords], str]:
     """A column of means at full scale, one per form of the text and protocol."""
 
     def cell(row: RowRecords) -> str:
-        scores: dict[tuple[str, str], list[float]] = {}
+        scores: dict[tuple[Text, str], list[float]] = {}
         for result in row.full:
             if metric in result.metrics:
                 form = ReproductionSettings.from_json(result.details["settings"]).text
