@@ -1,4 +1,4 @@
-"""Averages a run from many processes at once while others read it, and counts what fails.
+"""Averages a run from many processes at once while others read it, and counts failures.
 
     python -m benchmarks.average_at_once --workdir DIR [--calls 16] [--reads 5000]
 
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def make_run(folder: str) -> None:
-    """A run of three checkpoints, whose parameters are their step throughout, and an average."""
+    """Makes a run of three checkpoints, whose parameters all equal their step, and an average."""
     import flaxformer_mt as fm
     from flaxformer_mt.config import ExperimentConfig, TrainingConfig, to_dict
     from flaxformer_mt.rundir import layout

@@ -19,11 +19,11 @@ WHEELS = (
     *("portpicker", "regex", "sacrebleu", "sacremoses", "tabulate", "tensorboardX", "tqdm"),
     *("wadler-lindig", "wrapt"),
 )
-# pip takes each as it stands, without those that it includes.
+# pip doesn't add the older platforms that each of these includes.
 PLATFORMS = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_17", "manylinux2014", "manylinux1")
 MOST_WHEELS, MOST_TEXT = 30, 20  # MB
-# Pairs of each part of the corpus; what is scored has sentences of at most SHORT words, so that the
-# search is compiled for one length.
+# Pairs of each part of the corpus. Sentences to score have at most SHORT words, so that the search
+# is compiled for one length.
 PAIRS = {"train-500k": 250_000, "dev": 300, "test": 500}
 SHORT = 30
 

@@ -24,11 +24,11 @@ CURVE = 12  # points of the loss curve
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Part:
-    """A command (what follows `python -m`), given the seconds that it has.
+    """A command (the words after `python -m`) for the number of seconds that it may take.
 
-    It has `most` at most, and does not begin with less than `least`. One that is `beside` starts
-    with the first part, and ends before the second one starts or the last. Its results are read
-    from `results`; processes that it asks have their logs in `logs`.
+    It takes `most` seconds at most, and doesn't start with less than `least`. A part that is
+    `beside` the others starts with the first one, and ends before the second or the last starts.
+    Its results are read from `results`; its processes have their logs in `logs`.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Running:
                 stderr=log,
                 cwd=ROOT,
                 env={**os.environ, **part.environment},
-                process_group=0,  # what it starts ends with it
+                process_group=0,  # so that its own processes end with it
             )
 
     def end(self) -> tuple[str, float]:

@@ -168,7 +168,7 @@ def random_weights(folder: Path, work: Work) -> list[list[str]]:
             config=DecodingConfig(),
         )
         write(stand_in, place, quantization="float32")  # type: ignore[arg-type]
-        # Fields: a source piece and its candidates; none of them stands for candidates of all.
+        # A line has a source piece and its candidates; no line has candidates for all sources.
         (place / "vmap.txt").write_text(
             "".join(
                 f"{piece}\t{' '.join(pieces[candidate] for candidate in candidates)}\n"

@@ -28,7 +28,7 @@ from flaxformer_mt.reproduction.result_file import write_result
 
 BEAM, BATCH = 4, 64
 DTYPES: tuple[Literal["float32", "bfloat16"], ...] = ("float32", "bfloat16")
-# XLA's CPU backend gives products to YNN, with what it can fuse into them, or to Eigen.
+# XLA's CPU backend gives products, with operations fused into them, to YNN or to Eigen.
 KINDS = {
     "products": re.compile(r"ynn|dot"),
     "cache": re.compile(r"dynamic-update-slice"),
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def traced(run: Callable[[], object]) -> collections.Counter[str]:
-    """Seconds of each operation of what `run` computes, by its name without its number."""
+    """Seconds of each operation that `run` computes, by its name without its number."""
     seconds: collections.Counter[str] = collections.Counter()
     with tempfile.TemporaryDirectory() as folder:
         with jax.profiler.trace(folder):

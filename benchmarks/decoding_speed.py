@@ -56,7 +56,8 @@ SECONDS = 1800.0  # for one answer
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Work:
-    """What is translated, and by how many layers; of `batches`, in sentences, the quickest wins."""
+    """The sentences to translate, and the model's layers; the quickest of `batches`, in sentences,
+    counts."""
 
     sentences: int = 128
     batches: tuple[int, ...] = (32, 64, 128)

@@ -1,4 +1,4 @@
-"""Everything that a GPU should be asked in its first minutes, each part a process with a limit.
+"""All measurements for a GPU's first minutes, each part a process with a time limit.
 
     python -m benchmarks.first_contact [--minutes 8] [--data FOLDER] [--parts NAME ...]
         [--output FOLDER] [--commit HASH] [--toy]
@@ -7,9 +7,9 @@
 The parts, by worth: `doctor`; `paper_base`, training speed with the paper's batch against compiled
 PyTorch, and the shares of the measured matrix rate; `decoding` of base, beam 4 and greedy;
 `paper_big`; `attention` by einsums, XLA and cuDNN; and `text`: base on a cut of Europarl for the
-time that is left, with its loss curve and scores. A part that fails or takes too long is in
-the result with its reason, and the next one runs. The result, first_contact.json, is written again
-after each part; with --output a page of it and all that the parts have said lie beside it.
+remaining time, with its loss curve and scores. If a part fails or takes too long, the result has
+the reason, and the next part runs. The result, first_contact.json, is written again after each
+part; with --output a page of it and the parts' logs are written beside it.
 
 `--collect` fills a folder for a machine without a network: wheels of what an image with JAX, Flax,
 Optax, Orbax, SentencePiece and PyTorch lacks (at most 30 MB), and the text (at most 20 MB):
@@ -96,7 +96,7 @@ class Plan:
     toy: bool
 
     def parts(self) -> list[Part]:
-        """In the order of their worth; `prepare` is what `text` needs, and no GPU."""
+        """In the order of their worth; `text` needs `prepare`, which needs no GPU."""
         parts = [
             self._doctor(),
             self._prepare(),
@@ -310,9 +310,9 @@ def _complaint(options: argparse.Namespace) -> str | None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Contact:
-    """Runs parts, and writes what they give to `output`/first_contact.json after each.
+    """Runs parts, and writes their figures to `output`/first_contact.json after each.
 
-    `end` is when the last one has to be done, by `time.perf_counter`.
+    The last one has to be done at `end`, by `time.perf_counter`.
     """
 
     parts: Sequence[Part]

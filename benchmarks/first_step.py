@@ -1,4 +1,4 @@
-"""How long `flaxformer-mt train` takes from the shell to its first step, cold and warm."""
+"""The time from the shell to the first step of `flaxformer-mt train`, cold and warm."""
 
 import os
 import shutil
@@ -20,8 +20,8 @@ _FIRST = "step 1/"
 def command_seconds(workload: Workload, folder: Path, *, seconds: float) -> dict[str, float]:
     """Seconds until the first step's loss is on the screen: "cold" and "warm".
 
-    The corpus in `folder`/run is prepared already. Both start a new run on a copy of it: first with
-    an empty compilation cache, then with what that one has left there. Raises ProcessFailed.
+    The corpus in `folder`/run is prepared already. Both start a new run on a copy of it: the first
+    with an empty compilation cache, the second with the cache of the first. Raises ProcessFailed.
     """
     cache = folder / "command-cache"
     shutil.rmtree(cache, ignore_errors=True)

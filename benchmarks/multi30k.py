@@ -7,8 +7,8 @@ multi30k/dataset repository. Continues a stopped run; on a finished one it only 
 checkpoints' mean is scored; how the length penalty was chosen is told in configs/multi30k.py.
 `--penalty` scores the same weights by another rule of search into a result of its own.
 
-`--seed` and `--dtype` begin runs of their own, where they are not the config's: other initial
-weights, other batches, other dropout; products of other precision. Once several of a variant are
+`--seed` and `--dtype` begin other runs, unless they are the config's own: with other initial
+weights, batches and dropout, or products of another precision. Once several seeds of a variant are
 recorded, `multi30k_VARIANT_seeds` has their mean, lowest and highest, too; a seed counts once.
 """
 
@@ -89,9 +89,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def write_seeds(name: str, spec: str, folder: Path) -> None:
     """The result `NAME_seeds` of all seeds of a variant, if there are several. Raises ResultError.
 
-    A seed counts once: of runs with both number types the one with the config's own, whose name has
-    none. Its details say which these are, of what commit and machine, and which are left out. Its
-    machine is that of most seeds.
+    A seed counts once: if it was run with several number types, by the config's own, whose name has
+    no number type. The details name the runs that count, with commit and machine, and those that
+    are left out. The result's machine is that of most seeds.
     """
     seeds = _results_by_seed(name, spec, folder)
     if len(seeds) < 2:

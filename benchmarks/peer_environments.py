@@ -1,7 +1,7 @@
-"""Environments of packages that a benchmark compares with, made when they are asked for.
+"""Environments of packages that a benchmark compares with, made when they are first needed.
 
-`peers/NAME.txt` has an environment's requirements, and `peers/NAME.alone.txt`, where there is one,
-those installed without what they depend on. Nothing of this project is in them.
+`peers/NAME.txt` has an environment's requirements, and `peers/NAME.alone.txt`, if it exists, those
+installed without their dependencies. None of them contains this project.
 """
 
 import hashlib
@@ -12,18 +12,18 @@ from collections.abc import Mapping
 from pathlib import Path
 
 REQUIREMENTS = Path(__file__).parent / "peers"
-_MADE = "made-of.txt"  # in an environment that is complete: the digest of its requirements
+_MADE = "made-of.txt"  # in a complete environment: the digest of its requirements
 
 
 class EnvironmentMissing(RuntimeError):
-    """An environment that is not there, or could not be made; says what to do."""
+    """An environment that doesn't exist, or couldn't be made; the message says what to do."""
 
 
 class Environments:
     """Those below `folder`, by name.
 
-    `present` names interpreters of environments that are there already and are taken as they are.
-    `install` says whether one that is missing, or whose requirements have changed, is made.
+    `present` has interpreters of existing environments, which are used as they are. `install` says
+    whether to make an environment that is missing or whose requirements have changed.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ def digest(name: str) -> str:
 
 
 def _make(name: str, place: Path) -> str:
-    """Makes the environment; returns what went wrong, or nothing."""
+    """Makes the environment; returns an error message, empty if that succeeded."""
     print(f"making the environment '{name}'", file=sys.stderr, flush=True)
     shutil.rmtree(place, ignore_errors=True)
     # This environment's pip installs into that one, which then holds nothing but the peer.

@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None, planner: Planner = plan.plan) -
 
 
 class Plans:
-    """Plans in a folder, made where they are missing; `seconds` is what each asked for took."""
+    """Plans in a folder, made if they are missing; `seconds` has the time of each that was used."""
 
     def __init__(self, folder: Path, planner: Planner) -> None:
         self._folder, self._planner = folder, planner
@@ -87,7 +87,7 @@ class Plans:
 
 @dataclasses.dataclass(frozen=True)
 class Points:
-    """A row's step, and the commits of the programs that asked for it."""
+    """A row's step, and the commits of the programs that planned it."""
 
     step_ms: float
     gib: float

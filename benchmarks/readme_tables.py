@@ -25,7 +25,7 @@ BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 
 # The README's picture.
 CHART = "training_speed_base"
-# The README's rows: the result, what it measures, and its figures. The best and most telling first.
+# The README's rows by name of the result: a title and its figures. The most telling come first.
 ROWS = {
     "multi30k_tiny_seeds": (
         "Multi30k English-German, test 2016: BLEU, mean of five seeds",
@@ -152,7 +152,7 @@ LABELS = {
 
 
 def render_table(results: Sequence[Result]) -> str:
-    """The README's table, one row per result of ROWS that is there, and the leads in training.
+    """The README's table, with a row per result of ROWS if it exists, and the leads in training.
 
     Raises ResultError for a metric that its result does not have.
     """
@@ -223,7 +223,7 @@ def _headline_first(result: Result) -> list[tuple[str, float]]:
 def render_section(result: Result) -> str:
     """Command, commit and machine of a result, a table of its metrics, and their signatures.
 
-    Of one that was trained also when, and by which code where that is not what scored it.
+    If it has a training, also when that was, and its code if other code scored it.
     """
     files = (f"{result.name}.json", *result.hypotheses)
     dirty = "-dirty" if result.commit.endswith("-dirty") else ""
@@ -281,7 +281,7 @@ def label(name: str) -> str:
 def called(result: Result, name: str) -> str:
     """A metric's label, with the protocol of a score whose protocol is no longer the current one.
 
-    What is scored on the validation set is scored like the test set, whose signature is kept.
+    Scores on the validation set have the signature of those on the test set.
     """
     return label(name) + protocol_note(result.signatures.get(name.removeprefix("valid_"), ""))
 

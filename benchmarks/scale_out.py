@@ -1,4 +1,4 @@
-"""Two Ray nodes of one core against one: `prepare`, `translate`, kills, and what follows for TPUs.
+"""Two Ray nodes of one core against one: `prepare`, `translate`, kills, and an estimate for TPUs.
 
     python -m benchmarks.scale_out --europarl FOLDER --run DIR --workdir DIR --step-ms 1.0
 

@@ -1,4 +1,4 @@
-"""From a config to a trained run directory, and from that to the one form of a result."""
+"""Trains a run from a config, and writes its result."""
 
 import argparse
 import contextlib
@@ -48,7 +48,7 @@ def trained(
 
 @contextlib.contextmanager
 def stopped_after(seconds: float) -> Iterator[None]:
-    """Stops training in this block as a cluster does, but not what comes before its steps."""
+    """Stops training in this block as a cluster does, but not the preparations before its steps."""
     ended = threading.Event()
 
     def ask_to_stop() -> None:

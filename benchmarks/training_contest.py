@@ -32,7 +32,7 @@ DTYPES = {False: "float32", True: "bfloat16"}  # by whether it is bfloat16
 HERE = "here"  # the environment that this process runs in
 # Whose matrix products are measured, and the environments that have them.
 PACKAGES = {"jax": HERE, "torch": "torch"}
-SECONDS = 1800.0  # for any one answer: what takes longer has failed
+SECONDS = 1800.0  # for one answer: a contestant that takes longer has failed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +92,7 @@ def command_of(contestant: Contestant, environments: Environments, job: Path) ->
 def accelerator() -> str:
     """The device that contestants will find, "none" for a CPU; this process keeps off it from now.
 
-    A process that has once asked JAX for a GPU holds most of its memory.
+    A process in which JAX has used a GPU holds most of its memory.
     """
     program = "import jax; d = jax.devices()[0]; print(d.platform, d.device_kind, sep='|')"
     command = [sys.executable, "-c", program]
@@ -107,7 +107,7 @@ def python_of(environment: str, environments: Environments) -> Path:
 
 
 class Contest:
-    """The contestants of a machine, and what its matrix products reached in `packages`."""
+    """The contestants of a machine, and the speed of its matrix products in `packages`."""
 
     def __init__(
         self,
@@ -219,7 +219,7 @@ class Contest:
         return min(SECONDS, remaining)
 
     def measure_ceilings(self, bfloat16: Collection[bool]) -> None:
-        """Matrix products of both packages, where they are there, in the types that are used."""
+        """Measures matrix products of the installed packages, in the types that are used."""
         for package, environment in list(self._packages.items()):
             try:
                 command = [str(python_of(environment, self._environments)), "-m"]

@@ -1,4 +1,4 @@
-"""From what contestants have measured to the numbers of a result: medians, ratios, shares."""
+"""Turns contestants' measurements into the numbers of a result: medians, ratios, shares."""
 
 import dataclasses
 import re
@@ -53,8 +53,8 @@ def workload_metrics(
 ) -> tuple[dict[str, float], dict[str, str]]:
     """Metrics of one workload, and the signatures that say how each contestant was set up.
 
-    `ceilings` are FLOP/s by number type; where one is unknown there is no share of it. A contestant
-    that has failed is in the result with its reason, and in no ratio.
+    `ceilings` are FLOP/s by number type; without one, a contestant has no share of it. A contestant
+    that failed is in the result with its reason, and in no ratio.
     """
     metrics: dict[str, float] = {
         f"{workload}_gflops_a_token": work.flops / work.tgt_tokens / 1e9,
@@ -87,7 +87,7 @@ def workload_metrics(
 def _contestant_metrics(
     contestant: Measured, work: Work, rates: Sequence[float], ceiling: float | None
 ) -> dict[str, float]:
-    """Metrics of one contestant, of whose runs `rates` are the target tokens per second."""
+    """Metrics of one contestant; `rates` are its runs' target tokens per second."""
     median = statistics.median(rates)
     metrics = {
         "tokens_per_second": median,
@@ -110,7 +110,7 @@ def _contestant_metrics(
 
 
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """The median of the rounds' ratios: what slows a machine for a while slows both of a round."""
+    """The median of the rounds' ratios: a slow machine slows both contestants of a round."""
     return statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
 
 

@@ -1,4 +1,4 @@
-"""What `training_speed` trains: models of several sizes, and batches that all contestants share."""
+"""The workloads of `training_speed`: models of several sizes, and batches for all contestants."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ ON_CPU, ON_GPU = ("tiny", "base"), ("paper_base", "paper_big")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Work:
-    """What a timed run does: its steps, the target tokens that are no padding, the model's FLOPs.
+    """The work of a timed run: its steps, target tokens and FLOPs.
 
-    FLOPs are those of the formula (`model/flops.py`), for tokens that are no padding.
+    Tokens don't include padding, nor do FLOPs, which are those of the formula (`model/flops.py`).
     """
 
     vocabulary: int

@@ -17,7 +17,7 @@ PEAK, WARMUP = _QUICKSTART.schedule.peak, _QUICKSTART.schedule.warmup_steps
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Trained:
-    """A deviation that a model is trained with; `name` is what its metrics begin with."""
+    """A deviation that a model is trained with; its metrics begin with `name`."""
 
     name: str
     what: str

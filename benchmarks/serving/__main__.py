@@ -111,7 +111,7 @@ def measure_hostility(server: ServerProcess, requests: int) -> dict[str, float]:
     phases = ("--phases", "examples,coverage,fuzzing")
     examples = max(1, requests // 2 // OPERATIONS)
     counted_before = _counted(server)
-    # Texts of odd lengths compile what the warm-up left out, which takes memory once.
+    # Texts of odd lengths compile programs that the warm-up left out; that takes memory once.
     settling = attack(server, requests=requests // 8, seed=0)
     fuzz(server.url, *phases, examples=max(1, examples // 4), seed=0)
     memory, compiled = server.memory_mib(), server.metrics()["flaxformer_compiled_programs"]

@@ -10,7 +10,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 
 
 class NoBrowser(Exception):
-    """Nothing to drive, or nothing to drive it with; the message says what to install."""
+    """A missing browser or driver; the message says what to install."""
 
 
 def find_chromium() -> str:
@@ -34,7 +34,7 @@ def chromium() -> Iterator[Any]:
         raise NoBrowser("needs playwright: pip install -e '.[dev]'") from error
     path = find_chromium()
     with sync_playwright() as playwright:
-        # Chromium's sandbox does not work for root, as which containers run.
+        # Chromium's sandbox doesn't work for root, the user in most containers.
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         try:
             yield browser

@@ -5,7 +5,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-# 413 is an answer to data that the document does not allow, too; a busy server is no broken one.
+# 413 may also answer data that the document doesn't allow, and a busy server isn't a broken one.
 _SETTINGS = """
 [checks.negative_data_rejection]
 expected-statuses = [400, 401, 403, 404, 405, 406, 413, 415, 503]
@@ -22,7 +22,7 @@ _COMMAND = "from schemathesis.cli import schemathesis; schemathesis()"
 
 
 class Broken(Exception):
-    """A server that does not do what its document says; the message is the report."""
+    """A server that doesn't follow its document; the message is the report."""
 
 
 def fuzz(url: str, *options: str, examples: int, seed: int = 1, seconds: float = 3600) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.survival.runs import SAVE_EVERY, STEPS, Ending, Group, ending, train_arguments
 from flaxformer_mt.cli.main import main as command
 
-NEWEST = STEPS - SAVE_EVERY  # the step from which a restart would go on
+NEWEST = STEPS - SAVE_EVERY  # the step from which a restart would resume
 
 
 def _cut(path: Path) -> None:
@@ -61,11 +61,11 @@ class Damages:
 
 
 def damage_each(folder: Path, *, cases: int, chance: random.Random) -> Damages:
-    """Every kind of file at least once, in as many cases as asked for or there are.
+    """Damages every kind of file at least once, in `cases` cases or as many as there are.
 
     An outcome is "recovered" (the run ended bit-equal), "refused" (an error that names the file or
-    its step), "told" (reports are lost, which a warning says by name; all else is bit-equal), or a
-    fault: another end, or an error that does not say what is wrong.
+    its step), "told" (reports are lost, and a warning names their file; the rest is bit-equal), or
+    a fault: another end, or an error that doesn't name the problem.
     """
     origin = folder / "whole"
     if Group(origin, 1, folder / "said").wait(600) != [0]:

@@ -1,4 +1,4 @@
-"""Flax's own layers for the paper's model: what `flax.linen` gives to those who write a trainer.
+"""The paper's model in Flax's own layers, as someone would write a trainer with `flax.linen`.
 
 Attention is `nn.MultiHeadDotProductAttention`, dropout `nn.Dropout`, and the softmax sees all
 logits at once; one jitted step whose state is donated. Flax's translation example, which is in no

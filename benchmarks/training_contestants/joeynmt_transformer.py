@@ -69,7 +69,7 @@ class JoeyTrainer:
 
     def step(self, number: int) -> None:
         rows, manager = self._rows[number], self._manager
-        # One row of the target holds BOS and EOS: what its own data pipeline gives.
+        # As from its own data pipeline, the target has both BOS and EOS.
         begin = torch.full((len(rows.tgt_out), 1), BOS)
         tgt = torch.cat([begin, torch.from_numpy(rows.tgt_out).long()], dim=1)
         src = torch.from_numpy(rows.src).long()
@@ -102,7 +102,7 @@ class JoeyTrainer:
 
 
 def vocabulary_of(job: Job) -> Vocabulary:
-    """Types whose ids are those of the batches."""
+    """A vocabulary with the ids of the batches."""
     pad, bos, eos, unk = SPECIALS
     settings = SimpleNamespace(
         unk_token=unk, pad_token=pad, bos_token=bos, eos_token=eos, sep_token=None,

@@ -1,4 +1,4 @@
-"""What the contestants that are PyTorch modules share: device, batches, precision, an update."""
+"""Shared by the contestants in PyTorch: device, batches, precision, an update."""
 
 import os
 import platform
@@ -14,10 +14,9 @@ Loss = Callable[["Tokens"], torch.Tensor]
 
 
 class Tokens:
-    """A batch on the device: ids as int64 tensors, and what a mask needs.
+    """A batch on the device: ids as int64 tensors, and masks of its padding.
 
-    `src_padding` and `tgt_padding` are True where there is no token, or None where a batch has no
-    padding on either side.
+    `src_padding` and `tgt_padding` are True at padding; both are None for a batch without any.
     """
 
     def __init__(self, rows: Rows, device: torch.device) -> None:
@@ -33,8 +32,8 @@ class Tokens:
 class TorchTrainer:
     """A module, its loss and its optimizer as a contestant (`contest.Trainer`).
 
-    The batches are those of the job, cut to their longest sentences unless the module is compiled,
-    when few shapes are worth more. They come from the host in each step, as they would.
+    The batches are those of the job, cut to their longest sentences unless the module is compiled:
+    then fewer shapes are better. They come from the host in each step, as in a real training.
     """
 
     def __init__(

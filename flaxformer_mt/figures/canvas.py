@@ -29,7 +29,7 @@ INK, QUIET, PAPER, GRID = "#1b2130", "#5d6577", "#ffffff", "#e7e4dc"
 
 _MOST_PIXELS = 80_000_000
 _SMALLEST_SCALE = 0.4  # of the layout: below, type is smaller than five pixels
-# Okabe and Ito's, told apart by colour-blind readers too, but for black and yellow.
+# Okabe and Ito's, without black and yellow: colour-blind readers can tell them apart, too.
 _EIGHT = (
     "#0072b2",
     "#d55e00",
@@ -229,7 +229,7 @@ def _fonts(texts: Iterable[str]) -> tuple[list[str], set[str]]:
     missing = set("".join("".join(texts).split()))
     entries = [entry for entry in fontManager.ttflist if entry.style == "normal"]
     for entry in sorted(entries, key=lambda entry: (entry.name != FONT, entry.name, entry.fname)):
-        # The last resort has a box for every character, and comes last without being asked.
+        # The last resort has a box for every character; matplotlib adds it by itself.
         if not missing or entry.name.startswith("Last Resort"):
             continue
         try:

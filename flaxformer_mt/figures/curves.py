@@ -48,7 +48,7 @@ Series = Mapping[str, Float64[np.ndarray, " reports"]]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunLog:
-    """What a run has reported, and notes for readers of its curves."""
+    """A run's reports, and notes for readers of its curves."""
 
     name: str
     state: str

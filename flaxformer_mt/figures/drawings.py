@@ -36,15 +36,15 @@ _HERE = "flaxformer_mt.figures"
 
 
 def attention_page(
-    found: Attention, opens: Picked, *, src: str, tgt: str, origin: str, whose: str
+    attention: Attention, opens: Picked, *, src: str, tgt: str, origin: str, whose: str
 ) -> str:
     """The file's text, with all weights of all kinds; it opens with `opens`. `whose` says whose the
     translation is, and `origin` which model it comes from."""
-    heads = max(weights_of(found, kind).shape[1] for kind in KINDS)
+    heads = max(weights_of(attention, kind).shape[1] for kind in KINDS)
     data = {
         "units": UNITS,
         "colours": head_colours(heads),
-        "kinds": [_kind(found, kind) for kind in KINDS],
+        "kinds": [_kind(attention, kind) for kind in KINDS],
         "opens": {
             "kind": opens.kind,
             "layer": opens.layer - 1,
@@ -83,26 +83,26 @@ def attention_page(
     )
 
 
-def framed(found: Attention) -> str:
+def framed(attention: Attention) -> str:
     """The page in a frame, for a cell of a notebook; it opens with the decoder's last layer."""
     src, tgt = (
         " ".join(word for word, _ in words(pieces) if word not in MARKS)
-        for pieces in (found.src_pieces, found.tgt_pieces)
+        for pieces in (attention.src_pieces, attention.tgt_pieces)
     )
-    layers, heads = found.cross.shape[:2]
+    layers, heads = attention.cross.shape[:2]
     origin = f"{layers} layers of {heads} heads"
-    opens = pick(found, kind="cross")
-    page = attention_page(found, opens, src=src, tgt=tgt, origin=origin, whose="given")
+    opens = pick(attention, kind="cross")
+    page = attention_page(attention, opens, src=src, tgt=tgt, origin=origin, whose="given")
     style = "width: 100%; height: 42em; border: 0"
     return f'<iframe srcdoc="{html.escape(page)}" style="{style}"></iframe>'
 
 
-def _kind(found: Attention, kind: Kind) -> dict[str, Any]:
-    weights = weights_of(found, kind)
-    rows, columns = sides(found, kind)
-    # Base64 of little-endian 16-bit numbers, off by at most 1/131070: a tenth of what four decimals
-    # would take away, at a third of the size.
-    whole = np.rint(np.clip(weights, 0.0, 1.0).astype(np.float64) * UNITS).astype("<u2")
+def _kind(attention: Attention, kind: Kind) -> dict[str, Any]:
+    weights = weights_of(attention, kind)
+    rows, columns = sides(attention, kind)
+    # Base64 of little-endian 16-bit numbers, off by at most 1/131070: a tenth of the error of four
+    # decimals, at a third of the size.
+    units = np.rint(np.clip(weights, 0.0, 1.0).astype(np.float64) * UNITS).astype("<u2")
     return {
         "kind": kind,
         "name": NAMES[kind],
@@ -110,7 +110,7 @@ def _kind(found: Attention, kind: Kind) -> dict[str, Any]:
         "rows": [*map(shown, rows)],
         "columns": [*map(shown, columns)],
         "shape": weights.shape,
-        "weights": base64.b64encode(whole.tobytes()).decode("ascii"),
+        "weights": base64.b64encode(units.tobytes()).decode("ascii"),
     }
 
 
@@ -162,7 +162,7 @@ def _side_labels(picked: Picked) -> tuple[list[str], list[str]]:
 
 
 def _squares_width(picked: Picked) -> float:
-    """0 if all queries are shown, and there are no squares."""
+    """The width of the squares beside the keys: 0 without them, when all queries are shown."""
     return 0.0 if picked.queries is None else len(picked.heads) * _SQUARE + 6
 
 

@@ -54,8 +54,8 @@ def sentences_of(
     say: Callable[[str], None] = lambda note: None,
 ) -> list[AttendedSentence]:
     """The first `most` usable lines, with their `targets` or the model's translations (without
-    `translated`, empty ones, enough for encoder attention). `say` gets what is left out. Raises
-    FigureError."""
+    `translated`, empty ones, enough for encoder attention). `say` gets notes on lines left out.
+    Raises FigureError."""
     if targets is not None and len(targets) != len(sources):
         raise FigureError(f"{len(sources):,} source lines but {len(targets):,} translations")
     lines = _Lines.of(translator, sources, targets, most=most)
@@ -159,8 +159,8 @@ _SHOWN = "distance entropy diagonal previous next mark far reach structure".spli
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Example:
-    """A sentence in which a head does what it was found for, and its strongest such link, from
-    1."""
+    """A sentence that shows what a head was found for, with the strongest such link; `row` and
+    `column` count from 1."""
 
     sentence: AttendedSentence
     value: float
@@ -315,9 +315,9 @@ def _candidates(
         is_pronoun = np.isin(np.array(queries), places)  # [queries]
         return (away <= -2) & is_pronoun[:, None] & is_word
 
-    # Neighbours tell little of structure, where there are others.
-    apart = np.abs(away) >= 2
-    return apart if apart.any() else ~apart
+    # Neighbours tell little of structure.
+    beyond_neighbours = np.abs(away) >= 2
+    return beyond_neighbours if beyond_neighbours.any() else ~beyond_neighbours
 
 
 def described(findings: HeadFindings, *, model: Sequence[str], decoding: Sequence[str]) -> str:

@@ -24,7 +24,7 @@ REACH = 32  # offsets beyond count as this one, where their variety is measured
 FAR = 5  # pieces
 _PLACES = (("previous", -1), ("diagonal", 0), ("next", 1))
 
-# Pronouns that stand for something said before, by language. Lists of words and no grammar: some
+# Pronouns that refer to something earlier, by language. Lists of words and no grammar: some
 # are other words elsewhere ("sie" is "you" as well; "sein", mostly the verb, is left out).
 PRONOUNS = {
     "en": "he him his himself she her hers herself it its itself they them their theirs themselves",

@@ -1,4 +1,4 @@
-"""A row of the paper with a call's settings: what is trained, and its name."""
+"""A row of the paper with a call's settings: the config to train, and names for its files."""
 
 import dataclasses
 import fractions

@@ -254,10 +254,8 @@ def overrides_note(group: str) -> str:
 def still_compared(
     orderings: Result, digests: Mapping[str, str]
 ) -> tuple[Result | None, list[str]]:
-    """The comparisons whose runs are as in `digests`, by name, and the rows whose runs are not.
-
-    Without the base's runs, none is left.
-    """
+    """The comparisons of runs whose digest is still that in `digests`, by name of the run, and the
+    rows with changed runs. If the base's runs have changed, no comparison is left."""
     outdated = _outdated_rows(json.loads(orderings.details["experiments"]), digests)
     names = [f"`{row.name}`" for row in outdated]
     if _BASE in outdated:

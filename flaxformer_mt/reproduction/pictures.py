@@ -22,7 +22,7 @@ from flaxformer_mt.rundir.checkpoint_choice import list_steps
 from flaxformer_mt.rundir.layout import RunDirectory, read_record
 from flaxformer_mt.rundir.paths import write_bytes
 
-# By the search that finds what each shows; of the encoder's self-attention all three.
+# By the search for their heads. All three show the encoder's self-attention.
 FIGURES = {"long distance": "figure3", "anaphora": "figure4", "structure": "figure5"}
 SENTENCES = 500
 Say = Callable[[str], None]
@@ -60,11 +60,11 @@ def draw_attention(
     pronouns: Collection[str],
     say: Say,
 ) -> None:
-    """Replaces figures 3 to 5: the encoder's heads that best show what the paper's showed.
+    """Replaces figures 3 to 5: the encoder's heads that behave most like the paper's.
 
-    Figure 3 is what one word looks at, by all heads of a layer; figure 4 a head's map, and what it
-    and the layer's next best make of the pronoun; figure 5 two heads' maps. `say` gets the names of
-    figures without a head. Raises FigureError if no sentence can be used.
+    Figure 3 shows one word's attention in all heads of a layer; figure 4 a head's map, and the
+    pronoun's attention in it and in the layer's next best head; figure 5 two heads' maps. `say`
+    gets the names of figures without a head. Raises FigureError if no sentence can be used.
     """
     sentences = sentences_of(translator, sources, most=SENTENCES, translated=False)
     findings = find_heads(
@@ -85,7 +85,7 @@ def draw_attention(
 
 
 class _View(NamedTuple):
-    """What a picture shows: these heads (none: all), of every word or of the example's alone."""
+    """A picture of these heads (none: all), with every word's attention or the example's alone."""
 
     heads: tuple[int, ...]
     one_word: bool

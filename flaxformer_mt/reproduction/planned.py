@@ -1,7 +1,7 @@
-"""What training a row would take: by formula, and by the TPU's own compiler.
+"""The cost of training a row: by formula, and by the TPU's own compiler.
 
-`benchmarks.plan` compiles whole steps of base and big; `plan_rows` compiles every row's step with
-one and two layers, which gives the line that more layers lie on.
+`benchmarks.plan` compiles whole steps of base and big. `plan_rows` compiles every row's step with
+one and two layers, and extrapolates linearly to more.
 """
 
 import dataclasses
@@ -74,7 +74,7 @@ class PlannedStep:
     whole: bool
     of_row: bool
     command: str
-    commits: tuple[str, ...]  # of the programs that asked the compiler
+    commits: tuple[str, ...]  # of the programs that called the compiler
 
     def chip_hours(self, steps: int) -> float:
         return self.step_ms * steps * self.chips / 3.6e6
@@ -126,7 +126,7 @@ def key_of(row: Row) -> str:
 
 
 def step_digest(config: ExperimentConfig) -> str:
-    """Sixteen digits of what decides the step's program."""
+    """Sixteen digits of a digest of the settings that decide the step's program."""
     text = json.dumps(_step(config), sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -28,8 +28,15 @@ ABSOLUTE_PATH = re.compile(r"(?:^|[\s=:'\"])(?:/|~/|[A-Za-z]:\\)")
 
 # Linux's names of x86's and Arm's instructions for matrix products, best first.
 _PRODUCT_INSTRUCTIONS = (
-    *("amx_bf16", "avx512_bf16", "avx512f", "avx2"),
-    *("svebf16", "bf16", "sve2", "sve", "asimd"),
+    "amx_bf16",
+    "avx512_bf16",
+    "avx512f",
+    "avx2",
+    "svebf16",
+    "bf16",
+    "sve2",
+    "sve",
+    "asimd",
 )
 OPTIONAL = {"details", "hypotheses", "cpu", "instructions"}
 
@@ -40,8 +47,8 @@ class ResultError(UserError):
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """What a result was measured on. `accelerator` is "none" on a CPU; `instructions` are the
-    fastest for matrix products. `cpu` and they are empty if unknown."""
+    """The machine of a measurement. `accelerator` is "none" on a CPU; `instructions` are the
+    fastest for matrix products. `cpu` and `instructions` are empty if unknown."""
 
     cores: int
     memory_gib: float

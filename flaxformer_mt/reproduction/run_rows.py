@@ -71,7 +71,7 @@ class RowRunner:
         return RunDirectory(self.workdir / "runs" / experiment.run_name)
 
     def run(self, experiments: Iterable[Experiment]) -> list[RunOutcome]:
-        """Runs what isn't done yet. Failures are recorded; a stop ends the loop."""
+        """Runs experiments that aren't done yet. Failures are recorded; a stop ends the loop."""
         outcomes: list[RunOutcome] = []
         for experiment in experiments:
             self.say(f"\n== {experiment.row.label}, seed {experiment.seed}")
@@ -179,7 +179,7 @@ def _listing_line(experiment: Experiment, state: str, flops: float) -> list[str]
         str(experiment.seed),
         state,
         f"{training.steps:,}",
-        # The paper's counts, of which a corpus of one's own may have fewer.
+        # The user's own corpus may have fewer pairs than the paper's.
         pairs if experiment.settings.corpus is None else f"<= {pairs}",
         str(training.keep_for_average or "last only"),
         f"{planned_parameters(experiment.config) / 1e6:.2f}",
@@ -232,7 +232,7 @@ PARSE_SIGNATURE = "EVALB, COLLINS.prm; malformed outputs repaired, none left out
 
 
 class TestSet(NamedTuple):
-    """What a row is scored on. Read before training, so that a wrong name doesn't cost days."""
+    """The test set of a row. It is read before training, so that a wrong name doesn't cost days."""
 
     pairs: Sequence[Pair]
     gold: Sequence[Tree] = ()  # where the target is trees
@@ -369,7 +369,7 @@ def _corpora(experiment: Experiment) -> str:
 
 
 def _counts(experiment: Experiment, run: RunDirectory) -> dict[str, float]:
-    """What was trained, on how much, and at what speed."""
+    """Metrics of the training: its size, its data, its cost and its speed."""
     model = experiment.config.model
     manifest = read_manifest(run.data)
     sizes = manifest["vocabulary"]["sizes"]

@@ -53,7 +53,7 @@ class Corpus:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReproductionSettings:
-    """What a call asks for besides the row. `overrides` are `a.b=value`, of the row's base."""
+    """The settings of a call besides the row. `overrides` are `a.b=value`, of the row's base."""
 
     scale: float = 1.0
     seed: int = 1
