@@ -65,7 +65,7 @@ def _row(form: Trained | Searched, settings: str, metrics: Mapping[str, float]) 
     score = _score(metrics, form.name, form.name if isinstance(form, Trained) else PAPER)
     bleu, paper_bleu = (metrics.get(f"{name}_{BLEU}") for name in (form.name, PAPER))
     difference = "" if bleu is None or paper_bleu is None else f" {bleu - paper_bleu:+.2f}"
-    return f"| {form.what} | {settings} | {form.found_in} | {score} |{difference} |"
+    return f"| {form.description} | {settings} | {form.found_in} | {score} |{difference} |"
 
 
 def _score(metrics: Mapping[str, float], name: str, trained: str) -> str:

@@ -56,28 +56,28 @@ DEFINITIONS = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HeadSums:
-    """Sums over queries. `of` has the sums by the names of DEFINITIONS, and "pieces", the weight on
-    pieces, and "links", the largest weights."""
+    """Sums over queries. `by_name` has those of DEFINITIONS, "pieces" (the weight on pieces) and
+    "links" (the largest weights)."""
 
     queries: int
     pronouns: int
-    of: Mapping[str, Float64[np.ndarray, "layers heads"]]
+    by_name: Mapping[str, Float64[np.ndarray, "layers heads"]]
     offsets: Float64[np.ndarray, "layers heads offsets"]  # largest weights by offset, from -REACH
 
     def __add__(self, other: HeadSums) -> HeadSums:
         return HeadSums(
             queries=self.queries + other.queries,
             pronouns=self.pronouns + other.pronouns,
-            of={name: sums + other.of[name] for name, sums in self.of.items()},
+            by_name={name: sums + other.by_name[name] for name, sums in self.by_name.items()},
             offsets=self.offsets + other.offsets,
         )
 
     def values(self) -> dict[str, Float64[np.ndarray, "layers heads"]]:
         """The statistics of DEFINITIONS by name; NaN for the mean of nothing."""
         shares = self.offsets / _or_nan(self.offsets.sum(axis=-1, keepdims=True))
-        means = {name: sums / _or_nan(self.queries) for name, sums in self.of.items()}
-        means["distance"] = self.of["distance"] / _or_nan(self.of["pieces"])
-        means["anaphora"] = self.of["anaphora"] / _or_nan(self.pronouns)
+        means = {name: sums / _or_nan(self.queries) for name, sums in self.by_name.items()}
+        means["distance"] = self.by_name["distance"] / _or_nan(self.by_name["pieces"])
+        means["anaphora"] = self.by_name["anaphora"] / _or_nan(self.pronouns)
         means["sharpness"] = means["links"]
         means["variety"] = _entropy(shares)
         means["structure"] = means["sharpness"] * means["variety"]
@@ -110,7 +110,7 @@ def measure(
     return HeadSums(
         queries=len(rows),
         pronouns=len(pronoun_queries),
-        of={  # each [layers, heads]
+        by_name={  # each [layers, heads]
             **at_offset,
             "entropy": _entropy(weights).sum(axis=-1),
             "mark": mark.sum(axis=-1),

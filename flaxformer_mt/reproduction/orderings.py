@@ -21,7 +21,7 @@ from flaxformer_mt.evaluation.significance import (
 )
 from flaxformer_mt.reproduction.experiment import Experiment, resolve
 from flaxformer_mt.reproduction.paper import Row, RowError, row_of, rows_of
-from flaxformer_mt.reproduction.records import known, read_records
+from flaxformer_mt.reproduction.records import experiment_state, read_records
 from flaxformer_mt.reproduction.result_file import (
     Result,
     ResultError,
@@ -147,7 +147,7 @@ def _measured_runs(
             experiment = resolve(row, dataclasses.replace(settings, seed=seed))
         except RowError:  # the row doesn't apply to these settings
             break
-        recorded = known(experiment, results)
+        recorded = experiment_state(experiment, results)
         if recorded.state == "done" and recorded.result is not None:
             runs[seed] = MeasuredRun(experiment, recorded.result)
     return runs

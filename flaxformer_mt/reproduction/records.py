@@ -122,7 +122,7 @@ def stale(result: Result) -> str | None:
     return None
 
 
-def known(experiment: Experiment, folder: Path) -> ExperimentState:
+def experiment_state(experiment: Experiment, folder: Path) -> ExperimentState:
     """An experiment's state by its files. Raises ResultError, RunDirectoryError."""
     path = folder / f"{experiment.name}.json"
     if path.exists():

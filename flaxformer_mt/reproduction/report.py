@@ -138,7 +138,7 @@ def _table(table: Table, rows: Sequence[RowRecords]) -> str:
     lines = [
         [
             f"`{row.paper.name}`",
-            row.paper.what,
+            row.paper.description,
             f"`{row.paper.spec}`",
             *(cell(row) for cell in columns.values()),
             f"{planned_flops(row.config):.1e}",

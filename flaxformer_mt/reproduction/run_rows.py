@@ -31,7 +31,13 @@ from flaxformer_mt.parsing.linearization import rebuild
 from flaxformer_mt.parsing.trees import Tree, TreeError, read
 from flaxformer_mt.reproduction.experiment import Experiment
 from flaxformer_mt.reproduction.planned import planned_flops, planned_parameters
-from flaxformer_mt.reproduction.records import FULL, REDUCED, known, remove_failure, write_failure
+from flaxformer_mt.reproduction.records import (
+    FULL,
+    REDUCED,
+    experiment_state,
+    remove_failure,
+    write_failure,
+)
 from flaxformer_mt.reproduction.result_file import Result, trained_by, write_result
 from flaxformer_mt.rundir.checkpoint_choice import average_checkpoints, write_average
 from flaxformer_mt.rundir.layout import RunDirectory, create, has_record, read_record
@@ -83,7 +89,7 @@ class RowRunner:
         return outcomes
 
     def _run_experiment(self, experiment: Experiment) -> RunOutcome:
-        recorded = known(experiment, self.results)
+        recorded = experiment_state(experiment, self.results)
         if recorded.state == "done":
             return RunOutcome(experiment=experiment, kind="kept")
         if recorded.state == "stale":
@@ -156,7 +162,7 @@ def listing(experiments: Iterable[Experiment], results: Path) -> str:
     notes: list[str] = []
     total, remaining = 0.0, 0.0
     for experiment in experiments:
-        recorded = known(experiment, results)
+        recorded = experiment_state(experiment, results)
         flops = planned_flops(experiment.config)
         total += flops
         if recorded.state != "done":

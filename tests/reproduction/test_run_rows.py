@@ -14,7 +14,7 @@ from flaxformer_mt.config import freeze
 from flaxformer_mt.data.corpus import CorpusError
 from flaxformer_mt.data.synthetic import pairs
 from flaxformer_mt.reproduction.experiment import Experiment
-from flaxformer_mt.reproduction.records import known, read_records
+from flaxformer_mt.reproduction.records import experiment_state, read_records
 from flaxformer_mt.reproduction.run_rows import Ending, RowRunner, gold_trees, parse_f1
 from flaxformer_mt.rundir.layout import RunDirectory, read_record
 from tests.data.prepare import corpora
@@ -133,7 +133,7 @@ def test_what_is_done_is_kept_and_what_is_stale_is_not(tmp_path, folder):
     talking = dataclasses.replace(running, say=said.append)
     assert [one.kind for one in talking.run([done])] == ["stopped"]
     assert any(line.startswith(f"stale: {path} has different settings") for line in said)
-    assert known(done, running.results).state == "stale"
+    assert experiment_state(done, running.results).state == "stale"
     # Missing text is named before anything is trained.
     for files in ({"train": ("gone", "train.de")}, {"valid": ("valid.en", "gone")}):
         train = Training()
