@@ -61,7 +61,8 @@ def urls(repository: str, ref: str) -> dict[str, str]:
 
 
 def _repository(root: Path) -> str:
-    if named := os.environ.get("GITHUB_REPOSITORY"):
+    named = os.environ.get("GITHUB_REPOSITORY")
+    if named:
         return named
     if not (root / ".git").exists():  # else git would look for a repository around an unpacked one
         return ""
@@ -70,5 +71,5 @@ def _repository(root: Path) -> str:
         origin = subprocess.run(command, capture_output=True, text=True).stdout.strip()
     except OSError:  # no git
         return ""
-    found = re.search(r"github\.com[:/]([\w.-]+/[\w.-]+?)(?:\.git)?/?$", origin)
-    return found[1] if found else ""
+    address = re.search(r"github\.com[:/]([\w.-]+/[\w.-]+?)(?:\.git)?/?$", origin)
+    return address[1] if address else ""

@@ -1,7 +1,7 @@
-"""A process that answers lines: what a benchmark measures stands in one of its own.
+"""A process that answers questions: each contestant of a benchmark runs in a process of its own.
 
-Each line of its standard input is a question, each line of its standard output a JSON object. What
-else it says goes into a log, of which the last line is quoted when it fails.
+Each line of its standard input is a question, each line of its standard output a JSON object. Its
+standard error goes into a log; an error quotes the log's last line.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class AskedProcess:
     ) -> None:
         self.log = log
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("wb") as said:
+        with log.open("wb") as log_file:
             try:
                 self._process = subprocess.Popen(
                     command,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
-                    stderr=said,
+                    stderr=log_file,
                     text=True,
                     cwd=folder,
                     env={**os.environ, **(environment or {})},
@@ -70,12 +70,12 @@ class AskedProcess:
         if not line.endswith("\n"):
             raise ProcessFailed(self._why(self._process.wait()))
         try:
-            found = json.loads(line)
+            answer = json.loads(line)
         except json.JSONDecodeError as error:
             raise ProcessFailed(f"answered {line.strip()[:80]!r}, which is no JSON") from error
-        if not isinstance(found, dict):
+        if not isinstance(answer, dict):
             raise ProcessFailed(f"answered {line.strip()[:80]!r}, which is no JSON object")
-        return found
+        return answer
 
     def close(self) -> None:
         """Ends its input, and it with that; kills it if it does not end."""
@@ -118,5 +118,5 @@ class AskedProcess:
             timer.cancel()
 
     def _why(self, status: int) -> str:
-        said = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        return said[-1].strip() if said else f"ended with status {status} and said nothing"
+        lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        return lines[-1].strip() if lines else f"ended with status {status} and said nothing"

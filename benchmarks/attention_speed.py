@@ -20,7 +20,7 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -60,9 +60,8 @@ class CannotDo(Exception):
 def works(rows_of_256: int) -> dict[str, Work]:
     """The paper's kinds of self-attention: the encoder's, the decoder's, and a packed decoder's."""
     draw = np.random.default_rng(0)
-    uneven = (
-        np.arange(256)[None] < draw.integers(128, 257, rows_of_256)[:, None]
-    )  # as a bucket is filled
+    # As a bucket is filled.
+    uneven = np.arange(256)[None] < draw.integers(128, 257, rows_of_256)[:, None]
     packed = np.arange(256)[None] // draw.integers(24, 40, rows_of_256)[:, None] + 1
     return {
         "short": Work(segment_ids=np.ones((rows_of_256 * 8, 32), np.int32), causal=False),
@@ -76,7 +75,7 @@ def ours(queries: Array, keys: Array, values: Array, mask: Array, work: Work) ->
     del work
     dtype = str(queries.dtype)
     # The model's projections are float32, and rounded where a product takes them.
-    queries, keys, values = (each.astype(jnp.float32) for each in (queries, keys, values))
+    queries, keys, values = (part.astype(jnp.float32) for part in (queries, keys, values))
     return attention(queries * queries.shape[-1] ** -0.5, keys, values, mask, dtype)
 
 
@@ -130,14 +129,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--rows and --rounds are at least 1")
     start, machine = time.perf_counter(), this_machine()
     metrics: dict[str, float] = {"rows": options.rows}
-    reasons: dict[str, dict[str, list[str]]] = {}
+    reasons: dict[str, dict[str, list[str]]] = {}  # works by form and reason
     suffix = "" if machine.accelerator == "none" else "_gpu"
     only = "" if options.models == list(MODELS) else f" --models {' '.join(options.models)}"
     for model, (name, work) in itertools.product(options.models, works(options.rows).items()):
-        found, cannot = contest(work, *MODELS[model], options.dtype, options.rounds)
-        metrics |= {f"{model}_{name}_{key}": value for key, value in found.items()}
-        for form, why in cannot.items():
-            reasons.setdefault(form, {}).setdefault(why, []).append(f"{model}_{name}")
+        numbers, refusals = contest(work, *MODELS[model], options.dtype, options.rounds)
+        metrics |= {f"{model}_{name}_{key}": number for key, number in numbers.items()}
+        for form, reason in refusals.items():
+            reasons.setdefault(form, {}).setdefault(reason, []).append(f"{model}_{name}")
         print(json.dumps(metrics, indent=2), file=sys.stderr, flush=True)
         write_result(
             options.output or RESULTS / f"attention_speed{suffix}.json",
@@ -149,8 +148,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             metrics=metrics,
             signatures={},
             details={
-                form: "; ".join(f"{why} ({', '.join(where)})" for why, where in told.items())
-                for form, told in reasons.items()
+                form: "; ".join(f"{reason} ({', '.join(names)})" for reason, names in works.items())
+                for form, works in reasons.items()
             },
         )
     return 0
@@ -168,29 +167,38 @@ def contest(
     for name, form in FORMS.items():
         try:
             compiled = _step(form, work).lower(*inputs).compile()
-            outputs = [np.asarray(each, np.float32) for each in compiled(*inputs)]
-        # A kernel that is not there is told in many ways: by JAX, by XLA, by the plugin.
+            outputs = [np.asarray(output, np.float32) for output in compiled(*inputs)]
+        # JAX, XLA and the plugin report a missing kernel in many ways.
         except (CannotDo, RuntimeError, ValueError, NotImplementedError) as error:
             if expected is None:
                 raise  # ours comes first, and can do everything
             reasons[name] = str(error).splitlines()[0][:200] or type(error).__name__
             continue
         expected = outputs if expected is None else expected
-        metrics[f"{name}_difference"] = max(
-            float(np.abs(found - wanted).max())
-            for found, wanted in zip(outputs, expected, strict=True)
-        )
-        if (memory := compiled.memory_analysis()) is not None:
+        metrics[f"{name}_difference"] = _largest_difference(outputs, expected)
+        memory = compiled.memory_analysis()
+        if memory is not None:
             metrics[f"{name}_mib"] = memory.temp_size_in_bytes / 2**20
         steps[name] = functools.partial(_done, compiled, inputs)
-    times: dict[str, list[float]] = {name: [] for name in steps}
+
+    for name, milliseconds in _medians(steps, rounds).items():
+        metrics[f"{name}_ms"] = milliseconds
+    return metrics, reasons
+
+
+def _largest_difference(outputs: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> float:
+    return max(float(np.abs(a - b).max()) for a, b in zip(outputs, expected, strict=True))
+
+
+def _medians(steps: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """The median milliseconds of steps that take turns."""
+    seconds: dict[str, list[float]] = {name: [] for name in steps}
     for _ in range(rounds):
         for name, step in steps.items():
             start = time.perf_counter()
             step()
-            times[name].append(time.perf_counter() - start)
-    metrics |= {f"{name}_ms": 1000 * statistics.median(taken) for name, taken in times.items()}
-    return metrics, reasons
+            seconds[name].append(time.perf_counter() - start)
+    return {name: 1000 * statistics.median(turns) for name, turns in seconds.items()}
 
 
 def drawn(work: Work, heads: int, width: int, dtype: str) -> tuple[Array, ...]:
@@ -201,7 +209,7 @@ def drawn(work: Work, heads: int, width: int, dtype: str) -> tuple[Array, ...]:
         jax.random.normal(key, (rows, positions, heads, width), jnp.dtype(dtype)) for key in keys
     ]
     ids = jnp.asarray(work.segment_ids)
-    # What stands at padding is no one's business, and forms differ there.
+    # Outputs at padding don't matter, and forms differ there.
     above = tensors[3] * (ids > 0)[:, :, None, None].astype(dtype)
     return (*tensors[:3], attention_mask(ids, ids, causal=work.causal), above)
 
@@ -218,8 +226,8 @@ def _step(form: Form, work: Work) -> jax.stages.Wrapped:
             return (out.astype(jnp.float32) * above.astype(jnp.float32)).sum(), out
 
         gradients, out = jax.grad(loss, argnums=(0, 1, 2), has_aux=True)(queries, keys, values)
-        there = (jnp.asarray(work.segment_ids) > 0)[:, :, None, None]
-        return (jnp.where(there, out.astype(jnp.float32), 0.0), *gradients)
+        is_token = (jnp.asarray(work.segment_ids) > 0)[:, :, None, None]  # [rows, positions, 1, 1]
+        return (jnp.where(is_token, out.astype(jnp.float32), 0.0), *gradients)
 
     return step
 

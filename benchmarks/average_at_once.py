@@ -1,10 +1,10 @@
-"""Averages a run from many processes at once while others read it, and counts what fails.
+"""Averages a run from many processes at once while others read it, and counts failures.
 
     python -m benchmarks.average_at_once --workdir DIR [--calls 16] [--reads 5000]
 
 Two processes call `average` in turns with different numbers of checkpoints until two others have
-loaded the average often enough. Every load must give the mean that its name tells, and the whole
-one: `damaged` counts errors, `other` weights that belong to another name.
+loaded the average often enough. Every load must give the mean of the steps in its name, complete:
+`damaged` counts errors, `other` weights that belong to another name.
 """
 
 import argparse
@@ -36,16 +36,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     begin = time.perf_counter()
     with processes.Manager() as manager, processes.Pool(READERS + WRITERS) as pool:
-        done = manager.Event()
+        readers_done = manager.Event()
         folder = str(options.workdir)
         writers = [
-            pool.apply_async(write, (folder, number, options.calls // WRITERS, done))
+            pool.apply_async(write, (folder, number, options.calls // WRITERS, readers_done))
             for number in range(WRITERS)
         ]
         reads = [options.reads // READERS] * READERS
         readers = pool.starmap_async(read, [(folder, count) for count in reads])
         read_results = readers.get()
-        done.set()
+        readers_done.set()
         results: dict[str, Any] = {
             **summed(read_results),
             **summed([writer.get() for writer in writers]),
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def make_run(folder: str) -> None:
-    """A run of three checkpoints, whose parameters are their step throughout, and an average."""
+    """Makes a run of three checkpoints, whose parameters all equal their step, and an average."""
     import flaxformer_mt as fm
     from flaxformer_mt.config import ExperimentConfig, TrainingConfig, to_dict
     from flaxformer_mt.rundir import layout
@@ -73,43 +73,43 @@ def make_run(folder: str) -> None:
     fm.average(folder, last=1)
 
 
-def write(folder: str, number: int, calls: int, done: Event) -> dict[str, int]:
-    """Averages at least so often, and until `done`."""
+def write(folder: str, number: int, calls: int, readers_done: Event) -> dict[str, int]:
+    """Averages at least so often, and until `readers_done`."""
     import flaxformer_mt as fm
 
-    made = failed = 0
-    while made < calls or not done.is_set():
-        made += 1
+    count = failed = 0
+    while count < calls or not readers_done.is_set():
+        count += 1
         try:
-            fm.average(folder, last=1 + (number + made) % len(STEPS))
-        except Exception as error:  # whatever it may be is counted
+            fm.average(folder, last=1 + (number + count) % len(STEPS))
+        except Exception as error:  # any error counts
             print(f"average: {error!r}", file=sys.stderr)
             failed += 1
-    return {"calls": made, "failed_calls": failed}
+    return {"calls": count, "failed_calls": failed}
 
 
 def read(folder: str, count: int) -> dict[str, int]:
-    """Loads what `translate` would so often."""
+    """Loads so often the weights that `translate` would."""
     from flaxformer_mt.rundir.checkpoints import load_chosen
     from flaxformer_mt.rundir.layout import RunDirectory
 
     run = RunDirectory(Path(folder))
-    damaged = other = 0
+    damaged = mismatched = 0
     for _ in range(count):
         try:
             chosen, params = load_chosen(run, "auto")
-        except Exception as error:  # whatever it may be is counted
+        except Exception as error:  # any error counts
             print(f"read: {error!r}", file=sys.stderr)
             damaged += 1
             continue
         steps = [int(step) for step in chosen.name.removeprefix("average of steps ").split(", ")]
-        value = np.float32(np.mean(steps))
-        other += not all(np.all(layer["kernel"] == value) for layer in params.values())
-    return {"reads": count, "damaged": damaged, "other": other}
+        mean = np.float32(np.mean(steps))
+        mismatched += not all(np.all(layer["kernel"] == mean) for layer in params.values())
+    return {"reads": count, "damaged": damaged, "other": mismatched}
 
 
-def summed(results: Sequence[dict[str, int]]) -> dict[str, int]:
-    return {name: sum(each[name] for each in results) for name in results[0]}
+def summed(counts: Sequence[dict[str, int]]) -> dict[str, int]:
+    return {name: sum(process[name] for process in counts) for name in counts[0]}
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What tagged back-translation brings a small corpus: BLEU with it and without, by seed.
+"""The gain of tagged back-translation on a small corpus: BLEU with it and without, by seed.
 
     python -m benchmarks.back_translation --data FOLDER --workdir DIR [--sample]
 
@@ -47,13 +47,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     text = options.workdir / "text"
     cut(options.data, text)
-    how = ["--sample", "--beam-size", "1"] if options.sample else []
     name = "sampled" if options.sample else "beam"
     reverse = run_of(options.workdir / "reverse", text, "de", "en", 1)
     synthetic = text / f"synthetic.{name}.en"
     if not (options.workdir / f"{name}-{SEEDS[0]}").exists():  # none has begun with it
-        output = ["--input", str(text / "more.de"), "--output", str(synthetic)]
-        translate.main(["--workdir", str(reverse), *output, *how], "translate", "")
+        back_translate(reverse, text / "more.de", synthetic, sample=options.sample)
 
     runs = [reverse]
     metrics: dict[str, float] = {}
@@ -65,16 +63,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
             run_of(options.workdir / f"{name}-{seed}", text, "en", "de", seed, synthetic),
         ]
         runs += pair
-        found = compare(pair, methods=["randomization"])
-        for metric, test in found.systems[1].tests["randomization"].items():
+        comparison = compare(pair, methods=["randomization"])
+        for metric, test in comparison.systems[1].tests["randomization"].items():
             metrics[f"{metric}_p_value_seed_{seed}"] = test.p_value
-        for side, system in zip(("_without", ""), found.systems, strict=True):
+        for side, system in zip(("_without", ""), comparison.systems, strict=True):
             for metric, score in system.assessment.scores.metrics.items():
-                scores[metric + side].append(score)
+                scores[f"{metric}{side}"].append(score)
                 metrics[f"{metric}{side}_seed_{seed}"] = score
             signatures |= system.assessment.scores.signatures
-    for of, values in scores.items():
-        metrics |= {of: statistics.fmean(values), f"{of}_deviation": statistics.stdev(values)}
+    for metric, seeds in scores.items():
+        metrics[metric] = statistics.fmean(seeds)
+        metrics[f"{metric}_deviation"] = statistics.stdev(seeds)
+
     command = "python -m benchmarks.back_translation --data FOLDER --workdir DIR"
     write_result(
         RESULTS / f"back_translation_{name}.json",
@@ -85,20 +85,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signatures=signatures,
         details=training_details(*runs),
     )
-    for each, value in metrics.items():
-        print(f"{each}: {value:.4g}")
+    for metric, number in metrics.items():
+        print(f"{metric}: {number:.4g}")
     return 0
 
 
+def back_translate(reverse: RunDirectory, german: Path, synthetic: Path, *, sample: bool) -> None:
+    search = ["--sample", "--beam-size", "1"] if sample else []
+    files = ["--input", str(german), "--output", str(synthetic)]
+    translate.main(["--workdir", str(reverse), *files, *search], "translate", "")
+
+
 def cut(data: Path, text: Path) -> None:
-    """The parallel pairs, the other German lines, and the validation and test text."""
+    """Writes the parallel pairs, the other German lines, and the validation and test text."""
+
+    def unpacked(name: str) -> bytes:
+        return gzip.decompress((data / f"{name}.gz").read_bytes())
+
     text.mkdir(parents=True, exist_ok=True)
     for side in ("en", "de"):
-        for name, of in (("valid", "val"), ("test", TEST)):
-            (text / f"{name}.{side}").write_bytes(
-                gzip.decompress((data / f"{of}.{side}.gz").read_bytes())
-            )
-        lines = gzip.decompress((data / f"train.{side}.gz").read_bytes()).splitlines(keepends=True)
+        (text / f"valid.{side}").write_bytes(unpacked(f"val.{side}"))
+        (text / f"test.{side}").write_bytes(unpacked(f"{TEST}.{side}"))
+        lines = unpacked(f"train.{side}").splitlines(keepends=True)
         (text / f"train.{side}").write_bytes(b"".join(lines[:PAIRS]))
         if side == "de":
             (text / "more.de").write_bytes(b"".join(lines[PAIRS:]))
@@ -108,9 +116,10 @@ def run_of(
     workdir: Path, text: Path, src: str, tgt: str, seed: int, synthetic: Path | None = None
 ) -> RunDirectory:
     """A trained, averaged and, from English, scored run."""
+    corpora = {"train.multi30k": "train", "valid": "valid", f"test.{TEST}": "test"}
     overrides = [f"data.folder={text}", f"data.src_lang={src}", f"data.tgt_lang={tgt}"]
-    for of, name in (("train.multi30k", "train"), ("valid", "valid"), (f"test.{TEST}", "test")):
-        overrides += [f"data.{of}.src={name}.{src}", f"data.{of}.tgt={name}.{tgt}"]
+    for corpus, name in corpora.items():
+        overrides += [f"data.{corpus}.src={name}.{src}", f"data.{corpus}.tgt={name}.{tgt}"]
     overrides += [*RECIPE, f"training.seed={seed}"]
     if synthetic is not None:
         overrides += ["data.train.multi30k.weight=1.0", "data.train.synthetic.weight=1.0"]

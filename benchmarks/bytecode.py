@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-# compileall passes over what is up to date, and over what is no Python of this version.
+# compileall skips files that are up to date, and those that aren't Python of this version.
 _COMPILE = """\
 import compileall, sys
 for folder in sys.argv[1:]:
@@ -26,14 +26,14 @@ print(sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), sep="\\n")
 def packages_of(python: Path) -> list[Path]:
     """Where an interpreter has its packages."""
     command = [str(python), "-c", _PACKAGES]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    return [Path(each) for each in dict.fromkeys(done.stdout.splitlines())]
+    completed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return [Path(folder) for folder in dict.fromkeys(completed.stdout.splitlines())]
 
 
 def keep_bytecode(python: Path, folders: Sequence[Path]) -> None:
-    """Compiles what lies in these folders and is not yet, for this interpreter.
+    """Compiles the files of these folders for this interpreter, unless they already are.
 
-    Says which it may not write: there, starting takes what it takes.
+    Names the folders that it may not write.
     """
     for folder in folders:
         if not os.access(folder, os.W_OK):

@@ -1,7 +1,7 @@
-"""What first_contact takes along to a machine that has no network: wheels and a cut of Europarl.
+"""Files of first_contact for a machine without a network: wheels and a cut of Europarl.
 
 The image there has Python 3.12, JAX 0.11, Flax, Optax, Orbax, SentencePiece and PyTorch. `WHEELS`
-are what this project imports beyond these, in the versions of constraints.txt.
+are the other packages that this project imports, in the versions of constraints.txt.
 """
 
 import itertools
@@ -19,11 +19,11 @@ WHEELS = (
     *("portpicker", "regex", "sacrebleu", "sacremoses", "tabulate", "tensorboardX", "tqdm"),
     *("wadler-lindig", "wrapt"),
 )
-# pip takes each as it stands, without those that it includes.
+# pip doesn't add the older platforms that each of these includes.
 PLATFORMS = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_17", "manylinux2014", "manylinux1")
 MOST_WHEELS, MOST_TEXT = 30, 20  # MB
-# Pairs of each part of the corpus; what is scored has sentences of at most SHORT words, so that the
-# search is compiled for one length.
+# Pairs of each part of the corpus. Sentences to score have at most SHORT words, so that the search
+# is compiled for one length.
 PAIRS = {"train-500k": 250_000, "dev": 300, "test": 500}
 SHORT = 30
 
@@ -44,10 +44,10 @@ def collect_wheels(folder: Path) -> None:
     command += ["--no-deps", "--only-binary=:all:", "--python-version=3.12", "--implementation=cp"]
     command += [f"--platform={platform}_x86_64" for platform in PLATFORMS]
     command += [f"--constraint={CONSTRAINTS}", f"--dest={folder}", *WHEELS]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-        raise CannotCollect(f"pip download: {(said or ['ended without an error message'])[-1]}")
+    completed = subprocess.run(command, capture_output=True, text=True)
+    if completed.returncode:
+        errors = [line for line in completed.stderr.splitlines() if line.startswith("ERROR")]
+        raise CannotCollect(f"pip download: {(errors or ['ended without an error message'])[-1]}")
     _check_size(folder, MOST_WHEELS)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks.training_contest import ROOT
 from benchmarks.training_report import without_paths
-from flaxformer_mt.reproduction.result_file import read_results
+from flaxformer_mt.reproduction.result_file import Result, read_results
 from flaxformer_mt.rundir.metrics_log import read_metrics
 
 CURVE = 12  # points of the loss curve
@@ -24,11 +24,11 @@ CURVE = 12  # points of the loss curve
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Part:
-    """A command (what follows `python -m`), given the seconds that it has.
+    """A command (the words after `python -m`) for the number of seconds that it may take.
 
-    It has `most` at most, and does not begin with less than `least`. One that is `beside` starts
-    with the first part, and ends before the second one starts or the last. Its results are read
-    from `results`; processes that it asks have their logs in `logs`.
+    It takes `most` seconds at most, and doesn't start with less than `least`. A part that is
+    `beside` the others starts with the first one, and ends before the second or the last starts.
+    Its results are read from `results`; its processes have their logs in `logs`.
     """
 
     name: str
@@ -56,17 +56,18 @@ class Running:
                 stderr=log,
                 cwd=ROOT,
                 env={**os.environ, **part.environment},
-                process_group=0,  # what it starts ends with it
+                process_group=0,  # so that its own processes end with it
             )
 
     def end(self) -> tuple[str, float]:
         """The reason, "" if there is none, and the seconds that it has taken."""
         reason = ""
         try:
-            left = self._start + self._seconds - time.perf_counter()
-            if status := self._process.wait(max(0.0, left)):
-                lines = self._log.read_text(encoding="utf-8", errors="replace").strip()
-                reason = f"status {status}: {lines.rpartition(chr(10))[2].strip()}"
+            remaining = self._start + self._seconds - time.perf_counter()
+            status = self._process.wait(max(0.0, remaining))
+            if status:
+                log = self._log.read_text(encoding="utf-8", errors="replace").strip()
+                reason = f"status {status}: {log.rpartition(chr(10))[2].strip()}"
         except subprocess.TimeoutExpired:
             reason = f"stopped after {self._seconds:.0f} s"
         finally:
@@ -77,67 +78,88 @@ class Running:
 
 
 def outcome(part: Part, work: Path) -> tuple[dict[str, float], dict[str, str]]:
-    """What a part has left, also where it failed: metrics and signatures under its own name."""
+    """The metrics and signatures that a part has left, even if it failed, under its own name."""
     numbers: dict[str, float] = {}
     texts: dict[str, str] = {}
     if part.standard_output:
         with contextlib.suppress(json.JSONDecodeError):
             numbers, texts = findings(json.loads((work / f"{part.name}.out").read_text()))
-    for result in [] if part.results is None else read_results(part.results):
-        numbers |= result.metrics
-        texts |= result.signatures
-        # A form of attention that cannot do something says so in words alone.
-        for name, told in result.details.items():
+    if part.results is not None:
+        for result in read_results(part.results):
+            numbers |= result.metrics
+            texts |= result.signatures
             if part.name == "attention":
-                numbers[f"{name}_cannot"], texts[f"{name}_cannot"] = 1, without_paths(told)
+                refused = refusals(result)
+                numbers |= dict.fromkeys(refused, 1)
+                texts |= refused
     if part.name == "text":
         with contextlib.suppress(FileNotFoundError):
             numbers |= curve(work / "run" / "metrics.jsonl")
-    for name in [name for name, value in numbers.items() if not math.isfinite(value)]:
-        texts[f"{name}_not_finite"] = str(numbers.pop(name))
-        numbers[f"{name}_not_finite"] = 1
+    numbers, not_finite = without_non_finite(numbers)
+    texts |= not_finite
 
     def named(name: str) -> str:
         return name if name.startswith(f"{part.name}_") else f"{part.name}_{name}"
 
     return (
-        {named(name): value for name, value in numbers.items()},
+        {named(name): number for name, number in numbers.items()},
         {named(name): text for name, text in texts.items() if name in numbers},
     )
 
 
-def findings(found: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float], dict[str, str]]:
-    """The doctor's: how many of each kind, every number, and what is not in order in words."""
+def refusals(result: Result) -> dict[str, str]:
+    """The reasons, in words alone, of forms of attention that cannot do something."""
+    return {f"{form}_cannot": without_paths(reason) for form, reason in result.details.items()}
+
+
+def without_non_finite(numbers: Mapping[str, float]) -> tuple[dict[str, float], dict[str, str]]:
+    """A result has only finite numbers: the others become a 1 and a text that says which."""
+    finite = {name: number for name, number in numbers.items() if math.isfinite(number)}
+    texts = {
+        f"{name}_not_finite": str(number)
+        for name, number in numbers.items()
+        if not math.isfinite(number)
+    }
+    return finite | dict.fromkeys(texts, 1), texts
+
+
+def findings(
+    diagnosis: Sequence[Mapping[str, Any]],
+) -> tuple[dict[str, float], dict[str, str]]:
+    """The doctor's findings: how many there are of each state, all numbers, and the problems as
+    text."""
     numbers: dict[str, float] = {}
     texts: dict[str, str] = {}
     for state in ("ok", "warn", "FAIL"):
-        those = [each for each in found if each["state"] == state]
-        numbers[f"findings_{state.lower()}"] = len(those)
-        if those and state != "ok":
-            told = (f"{each['name']}: {each['text']}" for each in those)
-            texts[f"findings_{state.lower()}"] = without_paths("; ".join(told))
-    for each in found:
-        for key, value in each["values"].items():
-            if isinstance(value, int | float):
-                name = re.sub(r"\W+", "_", f"{each['name']} {key}".lower())
-                numbers[name] = value
+        members = [finding for finding in diagnosis if finding["state"] == state]
+        numbers[f"findings_{state.lower()}"] = len(members)
+        if members and state != "ok":
+            problems = (f"{finding['name']}: {finding['text']}" for finding in members)
+            texts[f"findings_{state.lower()}"] = without_paths("; ".join(problems))
+    for finding in diagnosis:
+        for key, number in finding["values"].items():
+            if isinstance(number, int | float):
+                name = re.sub(r"\W+", "_", f"{finding['name']} {key}".lower())
+                numbers[name] = number
     return numbers, texts
 
 
 def curve(log: Path) -> dict[str, float]:
-    """The training loss at some steps, the first report's and the last one's among them."""
-    lines = [line for line in read_metrics(log) if line["kind"] == "train"]
-    places = (round(place * (len(lines) - 1) / (CURVE - 1)) for place in range(CURVE))
-    chosen = [lines[place] for place in places if lines]
-    return {f"loss_after_{line['step']}_steps": line["loss"] for line in chosen}
+    """The training loss at some steps, among them those of the first and of the last report."""
+    reports = [report for report in read_metrics(log) if report["kind"] == "train"]
+    if not reports:
+        return {}
+    places = (round(point * (len(reports) - 1) / (CURVE - 1)) for point in range(CURVE))
+    points = [reports[place] for place in places]
+    return {f"loss_after_{report['step']}_steps": report["loss"] for report in points}
 
 
-def said(work: Path, part: Part) -> str:
-    """The end of what a part and its processes have said."""
-    asked = [] if part.logs is None else sorted(part.logs.glob("*.log"))
+def logs(work: Path, part: Part) -> str:
+    """The ends of the logs of a part and of its processes."""
+    process_logs = [] if part.logs is None else sorted(part.logs.glob("*.log"))
     texts = {
         path.name: path.read_text(encoding="utf-8", errors="replace")[-20_000:]
-        for path in (work / f"{part.name}.log", work / f"{part.name}.out", *asked)
+        for path in (work / f"{part.name}.log", work / f"{part.name}.out", *process_logs)
         if path.exists()
     }
     return "\n".join(f"-- {name}\n{text}" for name, text in texts.items() if text)

@@ -68,7 +68,7 @@ def linearized(treebank: Path, text: Path, *, valid: int = VALID) -> None:
 
 
 def parsed(run: RunDirectory, text: Path) -> dict[str, float]:
-    """Scores of the test set in percent, and how many outputs were no tree."""
+    """Scores of the test set in percent, and how many outputs weren't trees."""
     source, output = text / "test.src", text / "test.out"
     output.unlink(missing_ok=True)
     translate.main(
@@ -76,11 +76,13 @@ def parsed(run: RunDirectory, text: Path) -> dict[str, float]:
     )
     metrics: dict[str, float] = {}
     for malformed, prefix in (("repair", ""), ("flat", "unrepaired_")):
-        found, counts = text / f"test.{malformed}.trees", text / f"repairs.{malformed}.json"
-        how = ["--malformed", malformed, "--json", str(counts)]
-        trees.main(["rebuild", str(source), str(output), "--output", str(found), *how], "trees", "")
+        rebuilt, counts = text / f"test.{malformed}.trees", text / f"repairs.{malformed}.json"
+        outputs = ["--output", str(rebuilt), "--json", str(counts)]
+        trees.main(
+            ["rebuild", str(source), str(output), *outputs, "--malformed", malformed], "trees", ""
+        )
         path = text / f"scores.{malformed}.json"
-        files = [str(text / "test.trees"), str(found)]
+        files = [str(text / "test.trees"), str(rebuilt)]
         trees.main(["score", *files, "--output", str(path)], "trees", "")
         scores = _read(path)
         metrics |= {f"{prefix}{name}": scores["all"][name] for name in SCORES}

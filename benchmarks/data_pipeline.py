@@ -64,9 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metrics[f"europarl_{form}_pairs_per_second"] = statistics.median(
             one_core(europarl.train, batch) for _ in range(REPEATS)
         )
-    one, two = (workers(europarl.train, count) for count in (1, 2))
-    metrics["europarl_one_worker_pairs_per_second"] = one
-    metrics["europarl_two_workers_pairs_per_second"] = two
+    metrics["europarl_one_worker_pairs_per_second"] = workers(europarl.train, 1)
+    metrics["europarl_two_workers_pairs_per_second"] = workers(europarl.train, 2)
     write_large_corpus(workdir / "41m")
     # A process of its own, since the memory is the process's.
     command = [sys.executable, "-m", "benchmarks.data_pipeline", *sys.argv[1:], "--pairs-of-41m"]
@@ -122,13 +121,13 @@ def one_core(pairs: TokenPairs, batch: BatchConfig) -> float:
     """Pairs a second from an open store to batches, planning included, on this thread alone."""
     part = dataclasses.replace(batch, window=PAIRS)
     planner = Planner(pairs, part, 1)
-    begin, done = time.thread_time(), 0
+    begin, assembled = time.thread_time(), 0
     window = planner.window(0, 0)
     for index in range(len(window.plan)):
         shape, rows = window.plan[index]
         assemble(window.pairs, rows.pairs, shape, rows.counts)
-        done += len(rows.pairs)
-    return done / (time.thread_time() - begin)
+        assembled += len(rows.pairs)
+    return assembled / (time.thread_time() - begin)
 
 
 def workers(pairs: TokenPairs, count: int) -> float:
@@ -137,10 +136,10 @@ def workers(pairs: TokenPairs, count: int) -> float:
     with Batches(Planner(pairs, batch, 1), workers=count) as batches:
         for _ in range(20):
             next(batches)
-        begin, done = time.perf_counter(), 0
-        while done < PAIRS:
-            done += int(next(batches)[0].sentences)
-        return done / (time.perf_counter() - begin)
+        begin, delivered = time.perf_counter(), 0
+        while delivered < PAIRS:
+            delivered += int(next(batches)[0].sentences)
+        return delivered / (time.perf_counter() - begin)
 
 
 def large_corpus(folder: Path) -> dict[str, float]:
@@ -150,15 +149,17 @@ def large_corpus(folder: Path) -> dict[str, float]:
     stream = planned_batches(Planner(pairs, BatchConfig(tokens=25_000), 1), Position())
     next(stream).batch()
     first = time.perf_counter() - begin
-    slowest, memory = 0.0, _own_memory()
-    at = Position()
-    while at.window < 3:
+
+    slowest, memory = 0.0, _process_memory()
+    position = Position()
+    while position.window < 3:
         begin = time.perf_counter()
-        item = next(stream)
-        item.batch()
-        slowest, at = max(slowest, time.perf_counter() - begin), item.position
-        if at.index % 100 == 0:
-            memory = max(memory, _own_memory())
+        planned = next(stream)
+        planned.batch()
+        slowest = max(slowest, time.perf_counter() - begin)
+        position = planned.position
+        if position.index % 100 == 0:
+            memory = max(memory, _process_memory())
     return {
         "first_batch_of_41m_seconds": first,
         "slowest_batch_of_41m_seconds": slowest,
@@ -190,8 +191,8 @@ def _mapped(folder: Path, side: str) -> Tokens:
     )
 
 
-def _own_memory() -> float:
-    """MiB that the process holds; pages of mapped files, which the system may take back, aside."""
+def _process_memory() -> float:
+    """MiB that the process holds, without pages of mapped files: the system may take these back."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) / 1024

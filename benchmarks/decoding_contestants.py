@@ -1,4 +1,4 @@
-"""The processes of `decoding_speed`: each loads its model and decodes whenever it is told a beam.
+"""The processes of `decoding_speed`: each loads its model and decodes for each beam size it reads.
 
 Each tries a few batch sizes first and keeps the quickest: a runtime is measured at its best.
 """
@@ -78,12 +78,12 @@ def ours(name: str, work: Work) -> Decode:
         shortlist = Shortlist(likely(), types, "") if with_shortlist else None
         usual = DecodingConfig(max_ratio=0.0, max_extra_tokens=OUTPUT)
         ids = [[*source, EOS] for source in sources(work.sentences)]
-    longest = 1 << (max(map(len, ids)) - 1).bit_length()
+    longest = 1 << (max(map(len, ids)) - 1).bit_length()  # as a power of two
 
     def decode(beam: int, batch: int) -> int:
         config = dataclasses.replace(usual, beam_size=beam, batch_tokens=batch * beam * longest)
         decoder = BatchDecoder((params,), (model,), config, shortlist=shortlist)
-        decoded = decoder.decode([Source(each, (n, 0)) for n, each in enumerate(ids)])
+        decoded = decoder.decode([Source(line, (n, 0)) for n, line in enumerate(ids)])
         return sum(len(hypotheses[0].tokens) + 1 for hypotheses in decoded)
 
     return decode
@@ -168,11 +168,11 @@ def random_weights(folder: Path, work: Work) -> list[list[str]]:
             config=DecodingConfig(),
         )
         write(stand_in, place, quantization="float32")  # type: ignore[arg-type]
-        # Fields: a source piece and its candidates; none of them stands for candidates of all.
+        # A line has a source piece and its candidates; no line has candidates for all sources.
         (place / "vmap.txt").write_text(
             "".join(
-                f"{piece}\t{' '.join(pieces[each] for each in row)}\n"
-                for piece, row in zip(pieces, likely(), strict=True)
+                f"{piece}\t{' '.join(pieces[candidate] for candidate in candidates)}\n"
+                for piece, candidates in zip(pieces, likely(), strict=True)
             )
         )
 

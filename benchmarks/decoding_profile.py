@@ -1,4 +1,4 @@
-"""Where the time of a search goes on a CPU: matrix products, the cache, all else.
+"""The time that a search on a CPU spends in matrix products, in the cache, and elsewhere.
 
 python -m benchmarks.decoding_profile
 
@@ -14,9 +14,9 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 from jax.profiler import ProfileData
@@ -28,7 +28,7 @@ from flaxformer_mt.reproduction.result_file import write_result
 
 BEAM, BATCH = 4, 64
 DTYPES: tuple[Literal["float32", "bfloat16"], ...] = ("float32", "bfloat16")
-# XLA's CPU backend gives products to YNN, with what it can fuse into them, or to Eigen.
+# XLA's CPU backend gives products, with operations fused into them, to YNN or to Eigen.
 KINDS = {
     "products": re.compile(r"ynn|dot"),
     "cache": re.compile(r"dynamic-update-slice"),
@@ -67,29 +67,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def traced(run: Callable[[], object]) -> collections.Counter[str]:
-    """Seconds of each operation of what `run` computes, by its name without its number."""
+    """Seconds of each operation that `run` computes, by its name without its number."""
     seconds: collections.Counter[str] = collections.Counter()
     with tempfile.TemporaryDirectory() as folder:
         with jax.profiler.trace(folder):
             run()
         (file,) = Path(folder).rglob("*.xplane.pb")
-        for plane in ProfileData.from_file(str(file)).planes:
-            for line in plane.lines:
-                for event in line.events:
-                    if "hlo_op" in dict(event.stats) and not event.name.startswith("end:"):
-                        name = re.sub(r"[.\d]+$", "", event.name)
-                        if not CONTAINERS.fullmatch(name):
-                            seconds[name] += event.duration_ns / 1e9
+        for event in events(file):
+            if "hlo_op" in dict(event.stats) and not event.name.startswith("end:"):
+                name = re.sub(r"[.\d]+$", "", event.name)
+                if not CONTAINERS.fullmatch(name):
+                    seconds[name] += event.duration_ns / 1e9
     return seconds
+
+
+def events(trace: Path) -> Iterator[Any]:
+    for plane in ProfileData.from_file(str(trace)).planes:
+        for line in plane.lines:
+            yield from line.events
 
 
 def by_kind(seconds: collections.Counter[str]) -> dict[str, float]:
     """The same in KINDS, and the rest as "other"."""
-    found = dict.fromkeys([*KINDS, "other"], 0.0)
+    sums = dict.fromkeys([*KINDS, "other"], 0.0)
     for name, spent in seconds.items():
         kind = next((kind for kind, names in KINDS.items() if names.search(name)), "other")
-        found[kind] += spent
-    return found
+        sums[kind] += spent
+    return sums
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +45,10 @@ OURS = {
     "ours_bfloat16_shortlist": "bfloat16_shortlist_",
 }
 PEERS = (
-    *("ctranslate2_float32", "ctranslate2_int8"),
-    *("ctranslate2_float32_vmap", "ctranslate2_int8_vmap"),
+    "ctranslate2_float32",
+    "ctranslate2_int8",
+    "ctranslate2_float32_vmap",
+    "ctranslate2_int8_vmap",
 )
 BEAMS = (4, 1)
 SECONDS = 1800.0  # for one answer
@@ -54,7 +56,8 @@ SECONDS = 1800.0  # for one answer
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Work:
-    """What is translated, and by how many layers; of `batches`, in sentences, the quickest wins."""
+    """The sentences to translate, and the model's layers; the quickest of `batches`, in sentences,
+    counts."""
 
     sentences: int = 128
     batches: tuple[int, ...] = (32, 64, 128)
@@ -64,26 +67,9 @@ class Work:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.decoding_speed")
-    parser.add_argument("--workdir", required=True, type=Path, metavar="DIR")
-    parser.add_argument("--ours", nargs="+", default=list(OURS), choices=OURS, metavar="NAME")
-    parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=PEERS, metavar="NAME")
-    parser.add_argument("--rounds", type=int, default=5, metavar="N")
-    usual = Work()
-    parser.add_argument("--sentences", type=int, default=usual.sentences, metavar="N")
-    parser.add_argument("--batches", type=int, nargs="+", default=usual.batches, metavar="N")
-    parser.add_argument("--layers", type=int, default=usual.layers, metavar="N")
-    parser.add_argument("--beams", type=int, nargs="+", default=list(BEAMS), metavar="N")
-    parser.add_argument("--run", type=Path, metavar="RUN")
-    parser.add_argument("--input", type=Path, metavar="FILE")
-    parser.add_argument("--result", type=Path, default=RESULTS, help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
+    options = parse(arguments)
     options.workdir.mkdir(parents=True, exist_ok=True)
     start, machine = time.perf_counter(), this_machine(accelerator())
-    if bool(options.run) != bool(options.input):
-        parser.error("--run and --input go together")
-    if options.run and any("vmap" in peer for peer in options.peers):
-        parser.error("--run has no vocabulary map: name other --peers")
     work = Work(
         sentences=options.sentences,
         batches=tuple(options.batches),
@@ -91,26 +77,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         run=str(options.run.absolute()) if options.run else "",
         input=str(options.input.absolute()) if options.input else "",
     )
+
     contestants = {
         name: Contestant(name, options.workdir, work) for name in (*options.ours, *options.peers)
     }
     metrics: dict[str, float] = {}
     for beam in options.beams:
-        rates: dict[str, list[float]] = {name: [] for name in contestants}
-        for _ in range(options.rounds):
-            for name, contestant in contestants.items():
-                rates[name].append(contestant.tokens_per_second(beam))
-        for name, values in rates.items():
-            middle = statistics.median(values)
-            print(
-                f"beam {beam}  {name:<20} {middle:,.0f} target tokens/s "
-                f"({min(values):,.0f} to {max(values):,.0f})",
-                flush=True,
-            )
-            metrics[f"{name}_beam_{beam}_tokens_per_second"] = middle
-        for own, name in itertools.product(options.ours, options.peers):
-            ratios = [a / b for a, b in zip(rates[own], rates[name], strict=True)]
-            metrics[f"{OURS[own]}beam_{beam}_times_{name}"] = statistics.median(ratios)
+        rates = contest(contestants, beam, options.rounds)
+        print_rates(rates, beam)
+        for name, rounds in rates.items():
+            metrics[f"{name}_beam_{beam}_tokens_per_second"] = statistics.median(rounds)
+        for ours, peer in itertools.product(options.ours, options.peers):
+            ratios = [a / b for a, b in zip(rates[ours], rates[peer], strict=True)]
+            metrics[f"{OURS[ours]}beam_{beam}_times_{peer}"] = statistics.median(ratios)
+
     config, suffix = f"base, vocabulary {VOCAB:,}, random weights", ""
     if options.run:
         config = read_record(open_run(options.run)).config["name"]
@@ -130,18 +110,61 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.decoding_speed")
+    parser.add_argument("--workdir", required=True, type=Path, metavar="DIR")
+    parser.add_argument("--ours", nargs="+", default=list(OURS), choices=OURS, metavar="NAME")
+    parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=PEERS, metavar="NAME")
+    parser.add_argument("--rounds", type=int, default=5, metavar="N")
+    usual = Work()
+    parser.add_argument("--sentences", type=int, default=usual.sentences, metavar="N")
+    parser.add_argument("--batches", type=int, nargs="+", default=usual.batches, metavar="N")
+    parser.add_argument("--layers", type=int, default=usual.layers, metavar="N")
+    parser.add_argument("--beams", type=int, nargs="+", default=list(BEAMS), metavar="N")
+    parser.add_argument("--run", type=Path, metavar="RUN")
+    parser.add_argument("--input", type=Path, metavar="FILE")
+    parser.add_argument("--result", type=Path, default=RESULTS, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if bool(options.run) != bool(options.input):
+        parser.error("--run and --input go together")
+    if options.run and any("vmap" in peer for peer in options.peers):
+        parser.error("--run has no vocabulary map: name other --peers")
+    return options
+
+
+def contest(
+    contestants: Mapping[str, "Contestant"], beam: int, rounds: int
+) -> dict[str, list[float]]:
+    """The target tokens per second of each round, in which the contestants take turns."""
+    rates: dict[str, list[float]] = {name: [] for name in contestants}
+    for _ in range(rounds):
+        for name, contestant in contestants.items():
+            rates[name].append(contestant.tokens_per_second(beam))
+    return rates
+
+
+def print_rates(rates: Mapping[str, Sequence[float]], beam: int) -> None:
+    for name, rounds in rates.items():
+        print(
+            f"beam {beam}  {name:<20} {statistics.median(rounds):,.0f} target tokens/s "
+            f"({min(rounds):,.0f} to {max(rounds):,.0f})",
+            flush=True,
+        )
+
+
 def as_typed(options: argparse.Namespace, work: Work) -> str:
     """The command, without paths of this machine."""
-    parts = [f"python -m benchmarks.decoding_speed --workdir DIR --rounds {options.rounds}"]
-    parts += ["--ours", *options.ours] if options.ours != list(OURS) else []
-    parts += ["--peers", *options.peers] if options.peers != list(PEERS) else []
-    parts += ["--beams", *map(str, options.beams)] if options.beams != list(BEAMS) else []
-    parts += ["--run RUN --input FILE"] if options.run else []
+    words = [f"python -m benchmarks.decoding_speed --workdir DIR --rounds {options.rounds}"]
+    words += ["--ours", *options.ours] if options.ours != list(OURS) else []
+    words += ["--peers", *options.peers] if options.peers != list(PEERS) else []
+    words += ["--beams", *map(str, options.beams)] if options.beams != list(BEAMS) else []
+    words += ["--run RUN --input FILE"] if options.run else []
     for name in ("sentences", "batches", "layers"):
-        value = getattr(work, name)
-        if value != getattr(Work, name):
-            parts += [f"--{name}", *map(str, value if isinstance(value, tuple) else [value])]
-    return " ".join(parts)
+        setting = getattr(work, name)
+        if setting != getattr(Work, name):
+            numbers = setting if isinstance(setting, tuple) else [setting]
+            words += [f"--{name}", *map(str, numbers)]
+    return " ".join(words)
 
 
 class Contestant:

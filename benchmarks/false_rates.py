@@ -37,26 +37,29 @@ def false_rates(sentences: int, count: int) -> dict[str, tuple[float, float]]:
     find a difference."""
     references = [target for _, target in pairs("test", sentences)]
     systems = [measured(references, seed) for seed in (1, 2)]
-    found: dict[str, list[tuple[bool, bool]]] = {}
+    hits: dict[str, list[tuple[bool, bool]]] = {}
     for seed in range(count):
         exchange = np.random.default_rng(seed).integers(2, size=(sentences, 1), dtype=bool)
-        ones, others = (
+        baseline, system = (
             [
-                Measured(one.metric, np.where(exchange == swapped, one.counts, other.counts))
-                for one, other in zip(*systems, strict=True)
+                Measured(first.metric, np.where(exchange == swapped, first.counts, second.counts))
+                for first, second in zip(*systems, strict=True)
             ]
             for swapped in (False, True)
         )
         tests = zip(
-            paired_bootstrap(ones, others, samples=DRAWS, seed=seed),
-            approximate_randomization(ones, others, trials=DRAWS, seed=seed),
+            paired_bootstrap(baseline, system, samples=DRAWS, seed=seed),
+            approximate_randomization(baseline, system, trials=DRAWS, seed=seed),
             strict=True,
         )
-        for drawn, exchanged in tests:
-            hits = drawn.p_value < LEVEL, exchanged.p_value < LEVEL
-            found.setdefault(drawn.metric, []).append(hits)
-    rates = {name: np.mean(hits, axis=0) for name, hits in found.items()}
-    return {name: (float(drawn), float(exchanged)) for name, (drawn, exchanged) in rates.items()}
+        for bootstrap, randomization in tests:
+            significant = bootstrap.p_value < LEVEL, randomization.p_value < LEVEL
+            hits.setdefault(bootstrap.metric, []).append(significant)
+    rates = {metric: np.mean(significant, axis=0) for metric, significant in hits.items()}
+    return {
+        metric: (float(bootstrap), float(randomization))
+        for metric, (bootstrap, randomization) in rates.items()
+    }
 
 
 def measured(references: Sequence[str], seed: int) -> tuple[Measured, ...]:

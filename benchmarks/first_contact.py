@@ -1,4 +1,4 @@
-"""Everything that a GPU should be asked in its first minutes, each part a process with a limit.
+"""All measurements for a GPU's first minutes, each part a process with a time limit.
 
     python -m benchmarks.first_contact [--minutes 8] [--data FOLDER] [--parts NAME ...]
         [--output FOLDER] [--commit HASH] [--toy]
@@ -7,9 +7,9 @@
 The parts, by worth: `doctor`; `paper_base`, training speed with the paper's batch against compiled
 PyTorch, and the shares of the measured matrix rate; `decoding` of base, beam 4 and greedy;
 `paper_big`; `attention` by einsums, XLA and cuDNN; and `text`: base on a cut of Europarl for the
-time that is left, with its loss curve and scores. A part that fails or takes too long is in
-the result with its reason, and the next one runs. The result, first_contact.json, is written again
-after each part; with --output a page of it and all that the parts have said lie beside it.
+remaining time, with its loss curve and scores. If a part fails or takes too long, the result has
+the reason, and the next part runs. The result, first_contact.json, is written again after each
+part; with --output a page of it and the parts' logs are written beside it.
 
 `--collect` fills a folder for a machine without a network: wheels of what an image with JAX, Flax,
 Optax, Orbax, SentencePiece and PyTorch lacks (at most 30 MB), and the text (at most 20 MB):
@@ -36,15 +36,15 @@ from pathlib import Path
 
 from benchmarks import RESULTS
 from benchmarks.carried import CannotCollect, collect
-from benchmarks.contact_parts import Part, Running, outcome, said
+from benchmarks.contact_parts import Part, Running, logs, outcome
 from benchmarks.readme_tables import render_page
 from benchmarks.training_contest import accelerator
 from benchmarks.training_report import without_paths
-from flaxformer_mt.reproduction.result_file import COMMIT, this_machine, write_result
+from flaxformer_mt.reproduction.result_file import COMMIT, Machine, this_machine, write_result
 from flaxformer_mt.versions import git_commit
 
 SCORING = 90.0  # seconds that are kept for scoring what was trained
-# What the README shows comes first.
+# The README's metrics come first.
 FIRST = (
     "paper_base_ours_bfloat16_tokens_per_second",
     "paper_base_ours_bfloat16_share_of_ceiling",
@@ -56,100 +56,155 @@ FIRST = (
 )
 # One shape of batch, one slice of the loss, a warm-up of minutes, and a search in one shape.
 TEXT = (
-    *("data.batch.form=pack", "data.filter.max_length=128", "training.loss_chunk=0"),
-    *("training.schedule.kind=peak", "training.schedule.peak=7e-4"),
-    *("training.schedule.warmup_steps=500", "training.steps=100000", "training.log_every=20"),
-    *("training.validate_every=1000", "training.save_every=100000"),
-    *("training.validate_bleu=false", "training.best_metric=loss"),
-    *("decoding.beam_size=1", "decoding.batch_tokens=65536"),
+    "data.batch.form=pack",
+    "data.filter.max_length=128",
+    "training.loss_chunk=0",
+    "training.schedule.kind=peak",
+    "training.schedule.peak=7e-4",
+    "training.schedule.warmup_steps=500",
+    "training.steps=100000",
+    "training.log_every=20",
+    "training.validate_every=1000",
+    "training.save_every=100000",
+    "training.validate_bleu=false",
+    "training.best_metric=loss",
+    "decoding.beam_size=1",
+    "decoding.batch_tokens=65536",
 )
 TOY_TEXT = (
-    *("model.encoder_layers=1", "model.decoder_layers=1", "model.d_model=32", "model.d_ff=64"),
-    *("model.num_heads=2", "model.d_k=16", "model.d_v=16", "data.vocabulary.size=300"),
-    *("data.batch.tokens=4096", "training.log_every=1", "training.validate_every=20"),
+    "model.encoder_layers=1",
+    "model.decoder_layers=1",
+    "model.d_model=32",
+    "model.d_ff=64",
+    "model.num_heads=2",
+    "model.d_k=16",
+    "model.d_v=16",
+    "data.vocabulary.size=300",
+    "data.batch.tokens=4096",
+    "training.log_every=1",
+    "training.validate_every=20",
     "decoding.max_extra_tokens=5",
 )
 
 
-def all_parts(work: Path, data: Path | None, *, toy: bool) -> list[Part]:
-    """In the order of their worth; `prepare` is what `text` needs, and no GPU."""
-    same = f"torch={sys.executable}"  # the image has both
-    # For CPUs PyTorch compiles C++, which takes many minutes.
-    peer = "torch_bfloat16" if toy else "torch_compile_bfloat16"
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """Makes the parts, which work in the folder `work` and read the text in `data`."""
 
-    def training(name: str, most: float, least: float) -> Part:
-        config = ["--config", "tiny", "--steps", "2"] if toy else ["--config", name]
+    work: Path
+    data: Path | None
+    toy: bool
+
+    def parts(self) -> list[Part]:
+        """In the order of their worth; `text` needs `prepare`, which needs no GPU."""
+        parts = [
+            self._doctor(),
+            self._prepare(),
+            self._training("paper_base", most=150, least=40),
+            self._decoding(),
+            self._training("paper_big", most=160, least=60),
+            self._attention(),
+            self._text(),
+        ]
+        if self.toy:
+            # The limits aren't meant for this machine, whatever it is.
+            parts = [dataclasses.replace(part, most=math.inf, least=0.0) for part in parts]
+        if self.data is None:
+            return [part for part in parts if part.name not in ("prepare", "text")]
+        return parts
+
+    def _doctor(self) -> Part:
         return Part(
-            name=name,
-            command=lambda seconds: [
-                *("benchmarks.training_speed", "--workdir", str(work / "training"), *config),
-                *("--ours", "ours_bfloat16", "--peers", peer, "--python", same, "--once"),
-                *("--minutes", f"{(seconds - 20) / 60:.2f}", "--result", str(work / name)),
-            ],
-            most=most,
-            least=least,
-            results=work / name,
-            logs=work / "training" / config[1],
-        )
-
-    attention = ["--rows", "1", "--rounds", "1"] if toy else []
-    sizes = ("8", "1", "1") if toy else ("512", "2", "6")
-    settings = [f"--config.{each}" for each in (*TEXT, *(TOY_TEXT if toy else ()))]
-    run = ["--workdir", str(work / "run")]
-    prepare = ["prepare", "--config", "europarl", *run, *settings]
-    found = [
-        Part(
             name="doctor",
             command=lambda _: ["flaxformer_mt", "doctor", "--json"],
             most=100,
             standard_output=True,
-        ),
-        Part(
+        )
+
+    def _prepare(self) -> Part:
+        return Part(
             name="prepare",
-            command=lambda _: ["flaxformer_mt", *prepare, f"--config.data.folder={data}"],
+            command=lambda _: [
+                *("flaxformer_mt", "prepare", "--config", "europarl", *self._run_settings()),
+                f"--config.data.folder={self.data}",
+            ],
             most=120,
             beside=True,
             environment={"JAX_PLATFORMS": "cpu"},
-        ),
-        training("paper_base", 150, 40),
-        Part(
+        )
+
+    def _training(self, name: str, *, most: float, least: float) -> Part:
+        config = ["--config", "tiny", "--steps", "2"] if self.toy else ["--config", name]
+        # For CPUs PyTorch compiles C++, which takes many minutes.
+        peer = "torch_bfloat16" if self.toy else "torch_compile_bfloat16"
+        python = f"torch={sys.executable}"  # the image has both
+        folder = self.work / "training"
+        return Part(
+            name=name,
+            command=lambda seconds: [
+                *("benchmarks.training_speed", "--workdir", str(folder), *config),
+                *("--ours", "ours_bfloat16", "--peers", peer, "--python", python, "--once"),
+                *("--minutes", f"{(seconds - 20) / 60:.2f}", "--result", str(self.work / name)),
+            ],
+            most=most,
+            least=least,
+            results=self.work / name,
+            logs=folder / config[1],
+        )
+
+    def _decoding(self) -> Part:
+        sentences, rounds, layers = ("8", "1", "1") if self.toy else ("512", "2", "6")
+        folder, results = self.work / "decoder", self.work / "decoding"
+        return Part(
             name="decoding",
             command=lambda _: [
-                *("benchmarks.decoding_speed", "--workdir", str(work / "decoder"), "--peers"),
-                *("--ours", "ours_bfloat16", "--sentences", sizes[0], "--batches", sizes[0]),
-                *("--rounds", sizes[1], "--layers", sizes[2], "--result", str(work / "decoding")),
+                *("benchmarks.decoding_speed", "--workdir", str(folder), "--peers"),
+                *("--ours", "ours_bfloat16", "--sentences", sentences, "--batches", sentences),
+                *("--rounds", rounds, "--layers", layers, "--result", str(results)),
             ],
             most=120,
             least=20,
-            results=work / "decoding",
-            logs=work / "decoder",
-        ),
-        training("paper_big", 160, 60),
-        Part(
+            results=results,
+            logs=folder,
+        )
+
+    def _attention(self) -> Part:
+        sizes = ["--rows", "1", "--rounds", "1"] if self.toy else []
+        results = self.work / "attention"
+        return Part(
             name="attention",
             command=lambda _: [
-                *("benchmarks.attention_speed", "--models", "base", *attention),
-                *("--output", str(work / "attention" / "attention.json")),
+                *("benchmarks.attention_speed", "--models", "base", *sizes),
+                *("--output", str(results / "attention.json")),
             ],
             most=60,
             least=20,
-            results=work / "attention",
-        ),
-        Part(
+            results=results,
+        )
+
+    def _text(self) -> Part:
+        results = self.work / "text"
+
+        def command(seconds: float) -> list[str]:
+            training_seconds = "5" if self.toy else f"{seconds - SCORING:.0f}"
+            return [
+                *("benchmarks.europarl", "--data", str(self.data), *self._run_settings()),
+                *("--seconds", training_seconds, "--sets", "europarl", "--result", str(results)),
+            ]
+
+        return Part(
             name="text",
-            command=lambda seconds: [
-                *("benchmarks.europarl", "--data", str(data), *run, *settings),
-                *("--seconds", "5" if toy else f"{seconds - SCORING:.0f}", "--sets", "europarl"),
-                *("--result", str(work / "text")),
-            ],
+            command=command,
             most=3600,
             least=SCORING + 60,
-            results=work / "text",
-        ),
-    ]
-    if toy:  # whatever the machine is, it is not what the limits are for
-        found = [dataclasses.replace(part, most=math.inf, least=0.0) for part in found]
-    return found if data is not None else [x for x in found if x.name not in ("prepare", "text")]
+            results=results,
+        )
+
+    def _run_settings(self) -> list[str]:
+        """Flags that `prepare` and `text` share: the run's folder and its settings."""
+        settings = (*TEXT, *TOY_TEXT) if self.toy else TEXT
+        flags = [f"--config.{setting}" for setting in settings]
+        return ["--workdir", str(self.work / "run"), *flags]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -160,29 +215,47 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except CannotCollect as error:
             sys.exit(str(error))
         return 0
+
     # Every part writes a result, and a copy of a checkout has no commit of its own.
     os.environ["FLAXFORMER_COMMIT"] = options.commit or git_commit() or ""
     device = accelerator()
     if device == "none" and not options.toy:
         print("JAX finds no accelerator: --toy tries this command on a CPU", file=sys.stderr)
         return 2
-    typed = [f"python -m benchmarks.first_contact --minutes {options.minutes:g}"]
-    typed += ["--data FOLDER"] if options.data else []
-    typed += ["--parts", *options.parts] if options.parts else []
-    typed += ["--toy"] if options.toy else []
+
     with tempfile.TemporaryDirectory(prefix="first-contact-") as folder:
         work = Path(folder)
-        data = None if options.data is None else options.data.resolve()
-        parts = all_parts(work, data, toy=options.toy)
-        wanted = options.parts or [part.name for part in parts]
-        wanted += ["prepare"] if "text" in wanted else []
-        chosen = [part for part in parts if part.name in wanted]
-        end = start + 60 * options.minutes
-        contact(chosen, work, options.output, end, " ".join(typed), device)
+        contact = Contact(
+            parts=chosen_parts(options, work),
+            work=work,
+            output=options.output,
+            end=start + 60 * options.minutes,
+            command=as_typed(options),
+            machine=this_machine(device),
+        )
+        contact.run()
         with contextlib.suppress(FileNotFoundError):
             if options.output != RESULTS:
                 shutil.copy(work / "run" / "metrics.jsonl", options.output / "text_metrics.jsonl")
     return 0
+
+
+def chosen_parts(options: argparse.Namespace, work: Path) -> list[Part]:
+    data = None if options.data is None else options.data.resolve()
+    parts = Plan(work, data, options.toy).parts()
+    names = options.parts or [part.name for part in parts]
+    if "text" in names:
+        names = [*names, "prepare"]
+    return [part for part in parts if part.name in names]
+
+
+def as_typed(options: argparse.Namespace) -> str:
+    """The command, without paths of this machine."""
+    words = [f"python -m benchmarks.first_contact --minutes {options.minutes:g}"]
+    words += ["--data FOLDER"] if options.data else []
+    words += ["--parts", *options.parts] if options.parts else []
+    words += ["--toy"] if options.toy else []
+    return " ".join(words)
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -192,87 +265,123 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--minutes", type=float, default=8.0, metavar="N", help="in all")
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="Europarl, for the part text")
-    names = [part.name for part in all_parts(Path(), Path(), toy=False) if not part.beside]
+    names = [part.name for part in Plan(Path(), Path(), False).parts() if not part.beside]
     parser.add_argument("--parts", nargs="+", choices=names, help="these alone (default: all)")
-    where = "where first_contact.json goes (default: benchmarks/results)"
-    parser.add_argument("--output", type=Path, default=RESULTS, metavar="FOLDER", help=where)
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=RESULTS,
+        metavar="FOLDER",
+        help="where first_contact.json goes (default: benchmarks/results)",
+    )
     parser.add_argument("--commit", metavar="HASH", help="of what this is a copy of, without git")
     parser.add_argument("--toy", action="store_true", help="small sizes, for a machine with no GPU")
-    filled = "fill it with wheels and text, and end"
-    parser.add_argument("--collect", type=Path, metavar="FOLDER", help=filled)
+    parser.add_argument(
+        "--collect", type=Path, metavar="FOLDER", help="fill it with wheels and text, and end"
+    )
     parser.add_argument(
         "--europarl", type=Path, metavar="FOLDER", help="as in configs/europarl.py, for --collect"
     )
     options = parser.parse_args(arguments)
-    if options.collect and options.europarl is None:
-        parser.error("--collect cuts its text from a corpus: --europarl names its folder")
     if options.collect:
+        if options.europarl is None:
+            parser.error("--collect cuts its text from a corpus: --europarl names its folder")
         return options
-    commit = options.commit or git_commit()
-    if commit is None or not COMMIT.fullmatch(commit):
-        parser.error("--commit: a result names its code: give the hash, `git rev-parse HEAD`")
-    if commit != (here := git_commit() or commit):
-        parser.error(f"--commit: git says that this is {here}: leave it out, or remove .git here")
-    if options.toy and options.output == RESULTS:
-        parser.error("--toy: --output says where its figures go, which are no results")
-    if "text" in (options.parts or ()) and options.data is None:
-        parser.error("--parts text: --data names the folder of its text")
+    complaint = _complaint(options)
+    if complaint:
+        parser.error(complaint)
     return options
 
 
-def contact(
-    parts: Sequence[Part], work: Path, output: Path, end: float, command: str, device: str
-) -> None:
-    """Runs the parts and writes what they give, after each, to `output`/first_contact.json.
+def _complaint(options: argparse.Namespace) -> str | None:
+    """The first thing wrong with options that measure, if any."""
+    commit = options.commit or git_commit()
+    if commit is None or not COMMIT.fullmatch(commit):
+        return "--commit: a result names its code: give the hash, `git rev-parse HEAD`"
+    checkout = git_commit() or commit
+    if commit != checkout:
+        return f"--commit: git says that this is {checkout}: leave it out, or remove .git here"
+    if options.toy and options.output == RESULTS:
+        return "--toy: --output says where its figures go, which are no results"
+    if "text" in (options.parts or ()) and options.data is None:
+        return "--parts text: --data names the folder of its text"
+    return None
 
-    `end` is when the last one has to be done, by `time.perf_counter`.
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Contact:
+    """Runs parts, and writes their figures to `output`/first_contact.json after each.
+
+    The last one has to be done at `end`, by `time.perf_counter`.
     """
-    start, machine = time.perf_counter(), this_machine(device)
-    output.mkdir(parents=True, exist_ok=True)
-    metrics: dict[str, float] = {}
-    signatures: dict[str, str] = {}
 
-    def left() -> float:
-        return end - time.perf_counter()
+    parts: Sequence[Part]
+    work: Path
+    output: Path
+    end: float
+    command: str
+    machine: Machine
+    start: float = dataclasses.field(default_factory=time.perf_counter)
+    metrics: dict[str, float] = dataclasses.field(default_factory=dict)
+    signatures: dict[str, str] = dataclasses.field(default_factory=dict)
 
-    def tell(part: Part, reason: str, taken: float) -> None:
-        metrics[f"{part.name}_seconds"] = taken
+    def run(self) -> None:
+        """Raises ResultError."""
+        self.output.mkdir(parents=True, exist_ok=True)
+        beside = [
+            Running(part, self.work, min(part.most, self._remaining()))
+            for part in self.parts
+            if part.beside
+        ]
+        for number, part in enumerate(part for part in self.parts if not part.beside):
+            is_last = part is self.parts[-1]
+            while beside and (number or is_last):
+                running = beside.pop()
+                self._report(running.part, *running.end())
+            reserved = 0 if is_last else max(0.0, self.parts[-1].least)
+            room = self._remaining() - reserved
+            if room < part.least:
+                reason = f"no time was left for it: {room:.0f} of {part.least:.0f} s"
+                self._report(part, reason, 0.0)
+                continue
+            running = Running(part, self.work, min(part.most, room))
+            self._report(part, *running.end())
+
+    def _remaining(self) -> float:
+        return self.end - time.perf_counter()
+
+    def _report(self, part: Part, reason: str, seconds: float) -> None:
+        """Adds a part's figures to the result. It took `seconds`; with a `reason` it failed."""
+        self.metrics[f"{part.name}_seconds"] = seconds
         try:
-            numbers, texts = outcome(part, work)
-            metrics.update(numbers)
-            signatures.update(texts)
+            numbers, texts = outcome(part, self.work)
+            self.metrics.update(numbers)
+            self.signatures.update(texts)
         except Exception as error:  # the next part is worth more than this one's figures
             reason = f"{reason or 'its figures cannot be read'}: {type(error).__name__}: {error}"
         if reason:
-            metrics[f"{part.name}_failed"] = 1
-            signatures[f"{part.name}_failed"] = without_paths(reason)[:300]
-        print(f"{part.name}: {reason or 'done'}, {taken:.0f} s", file=sys.stderr, flush=True)
-        result = write_result(
-            output / "first_contact.json",
-            command=command,
-            config="wmt14_en_de, europarl",
-            machine=machine,
-            seconds=time.perf_counter() - start,
-            metrics={name: metrics[name] for name in FIRST if name in metrics} | metrics,
-            signatures=signatures,
-        )
-        if output != RESULTS:
-            (output / "first_contact.md").write_text(render_page([result]), encoding="utf-8")
-            with (output / "first_contact.log").open("a", encoding="utf-8") as log:
-                log.write(f"== {part.name}\n{said(work, part)}\n")
+            self.metrics[f"{part.name}_failed"] = 1
+            self.signatures[f"{part.name}_failed"] = without_paths(reason)[:300]
+        print(f"{part.name}: {reason or 'done'}, {seconds:.0f} s", file=sys.stderr, flush=True)
+        self._write(part)
 
-    waiting = [Running(part, work, min(part.most, left())) for part in parts if part.beside]
-    for number, part in enumerate(part for part in parts if not part.beside):
-        last = part is parts[-1]
-        while waiting and (number or last):
-            beside = waiting.pop()
-            tell(beside.part, *beside.end())
-        room = left() - (0 if last else max(0.0, parts[-1].least))
-        if room < part.least:
-            tell(part, f"no time was left for it: {room:.0f} of {part.least:.0f} s", 0.0)
-            continue
-        running = Running(part, work, min(part.most, room))
-        tell(part, *running.end())
+    def _write(self, part: Part) -> None:
+        """Writes the result, and beside it a page and the log, which `part` is added to."""
+        first = {name: self.metrics[name] for name in FIRST if name in self.metrics}
+        result = write_result(
+            self.output / "first_contact.json",
+            command=self.command,
+            config="wmt14_en_de, europarl",
+            machine=self.machine,
+            seconds=time.perf_counter() - self.start,
+            metrics=first | self.metrics,
+            signatures=self.signatures,
+        )
+        if self.output != RESULTS:
+            page = render_page([result])
+            (self.output / "first_contact.md").write_text(page, encoding="utf-8")
+            with (self.output / "first_contact.log").open("a", encoding="utf-8") as log:
+                log.write(f"== {part.name}\n{logs(self.work, part)}\n")
 
 
 if __name__ == "__main__":

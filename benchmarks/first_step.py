@@ -1,4 +1,4 @@
-"""How long `flaxformer-mt train` takes from the shell to its first step, cold and warm."""
+"""The time from the shell to the first step of `flaxformer-mt train`, cold and warm."""
 
 import os
 import shutil
@@ -20,8 +20,8 @@ _FIRST = "step 1/"
 def command_seconds(workload: Workload, folder: Path, *, seconds: float) -> dict[str, float]:
     """Seconds until the first step's loss is on the screen: "cold" and "warm".
 
-    The corpus in `folder`/run is prepared already. Both start a new run on a copy of it: first with
-    an empty compilation cache, then with what that one has left there. Raises ProcessFailed.
+    The corpus in `folder`/run is prepared already. Both start a new run on a copy of it: the first
+    with an empty compilation cache, the second with the cache of the first. Raises ProcessFailed.
     """
     cache = folder / "command-cache"
     shutil.rmtree(cache, ignore_errors=True)
@@ -31,7 +31,7 @@ def command_seconds(workload: Workload, folder: Path, *, seconds: float) -> dict
 
 
 def _once(workload: Workload, prepared: Path, cache: Path, *, seconds: float) -> float:
-    settings = [f"--config.{each}" for each in workload.settings(bfloat16=False)]
+    settings = [f"--config.{setting}" for setting in workload.settings(bfloat16=False)]
     with tempfile.TemporaryDirectory() as scratch:
         run = Path(scratch) / "run"
         run.mkdir()
@@ -52,18 +52,18 @@ def _once(workload: Workload, prepared: Path, cache: Path, *, seconds: float) ->
         )
         timer = threading.Timer(seconds, process.kill)
         timer.start()
-        said = ""
+        last_line = ""
         try:
             assert process.stderr is not None
             for text in process.stderr:
                 if text.startswith(_FIRST):
                     return time.perf_counter() - start
-                said = text.strip() or said
+                last_line = text.strip() or last_line
         finally:
             timer.cancel()
-            # What it keeps as it stops is no one's.
+            # Nobody needs the checkpoint that it would write as it stops.
             process.send_signal(signal.SIGKILL)
             process.wait()
             assert process.stderr is not None
             process.stderr.close()
-    raise ProcessFailed(f"train: ended before its first step: {said}")
+    raise ProcessFailed(f"train: ended before its first step: {last_line}")

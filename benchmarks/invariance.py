@@ -72,18 +72,16 @@ def translated(
 def differences(
     name: str, one: Sequence[Translation], other: Sequence[Translation]
 ) -> dict[str, float]:
-    """How many outputs differ, how many of them by a near-tie, and by how much scores do at most.
-
-    The scores compared are those of equal outputs.
-    """
+    """How many outputs differ, how many of them by a near-tie, and the largest difference between
+    scores of equal outputs."""
     pairs = list(zip(one, other, strict=True))
     changed = [(a, b) for a, b in pairs if a.tokens != b.tokens]
-    same = [(a, b) for a, b in pairs if a.tokens == b.tokens]
+    equal = [(a, b) for a, b in pairs if a.tokens == b.tokens]
     return {
         f"{name}_changed": len(changed),
         f"{name}_near_ties": sum(abs(a.score - b.score) <= TIE for a, b in changed),
         f"{name}_largest_score_difference": max(
-            (abs(a.score - b.score) for a, b in same), default=0.0
+            (abs(a.score - b.score) for a, b in equal), default=0.0
         ),
     }
 

@@ -66,12 +66,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tokens=options.tokens,
     )
     tokens = np.cumsum([rows.tgt_tokens for rows in read_rows(str(folder / "batches.npz"))])
-    learnt, setups = {}, {}
+    step_losses, setups = {}, {}
     for name in names:
-        learnt[name], setups[name] = losses(
+        step_losses[name], setups[name] = losses(
             name, CONTESTANTS[name], folder, environments, jobs.parameters
         )
-    metrics, signatures = table(tokens, learnt, setups)
+    metrics, signatures = table(tokens, step_losses, setups)
     write_result(
         options.result / "learning_curves.json",
         command="python -m benchmarks.learning_curves --workdir DIR --data FOLDER --install"
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metrics=metrics,
         signatures=signatures,
     )
-    runs = [curve(name, tokens, learnt[name]) for name in names]
+    runs = [curve(name, tokens, step_losses[name]) for name in names]
     picture = rendered(curves(runs, panels(runs, ["loss"]), axis="tokens"), "svg")
     options.picture.write_bytes(picture)
     print(json.dumps(metrics, indent=2))
@@ -110,7 +110,7 @@ def losses(
 
 
 def table(
-    tokens: np.ndarray, learnt: Mapping[str, Sequence[float]], setups: Mapping[str, str]
+    tokens: np.ndarray, step_losses: Mapping[str, Sequence[float]], setups: Mapping[str, str]
 ) -> tuple[dict[str, float], dict[str, str]]:
     """Losses after each third of the tokens (means of the last steps), and how far peers lag."""
     metrics: dict[str, float] = {"steps": len(tokens), "target_tokens": int(tokens[-1])}
@@ -118,11 +118,11 @@ def table(
     for third in (1, 2, 3):
         until = int(np.searchsorted(tokens, tokens[-1] * third / 3)) + 1
         first = max(until - WINDOW, 0)
-        for name, values in learnt.items():
+        for name, contestant_losses in step_losses.items():
             key = f"{name}_loss_after_{third}_thirds"
-            metrics[key] = float(np.mean(values[first:until]))
+            metrics[key] = float(np.mean(contestant_losses[first:until]))
             signatures[key] = setups[name]
-    for name in learnt:
+    for name in step_losses:
         if name != "ours":
             metrics[f"loss_below_{name}"] = (
                 metrics[f"{name}_loss_after_3_thirds"] - metrics["ours_loss_after_3_thirds"]
@@ -130,18 +130,18 @@ def table(
     return metrics, signatures
 
 
-def curve(name: str, tokens: np.ndarray, values: Sequence[float]) -> RunLog:
+def curve(name: str, tokens: np.ndarray, step_losses: Sequence[float]) -> RunLog:
     """A contestant's losses as the figures draw a run's: means of `WINDOW` steps."""
-    ends: np.ndarray = np.arange(min(WINDOW, len(values)), len(values) + 1, WINDOW)
-    means = np.array([np.mean(values[max(end - WINDOW, 0) : end]) for end in ends])
+    steps = len(step_losses)
+    ends: np.ndarray = np.arange(min(WINDOW, steps), steps + 1, WINDOW)
+    means = np.array([np.mean(step_losses[max(end - WINDOW, 0) : end]) for end in ends])
     train = {
         "steps": ends.astype(np.float64),
         "tokens": tokens[ends - 1].astype(np.float64),
         "hours": np.full(len(ends), np.nan),
         "loss": means,
     }
-    state = f"{len(values):,} steps"
-    return RunLog(name=name, state=state, series={"train": train, "valid": {}})
+    return RunLog(name=name, state=f"{steps:,} steps", series={"train": train, "valid": {}})
 
 
 if __name__ == "__main__":

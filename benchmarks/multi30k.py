@@ -7,8 +7,8 @@ multi30k/dataset repository. Continues a stopped run; on a finished one it only 
 checkpoints' mean is scored; how the length penalty was chosen is told in configs/multi30k.py.
 `--penalty` scores the same weights by another rule of search into a result of its own.
 
-`--seed` and `--dtype` begin runs of their own, where they are not the config's: other initial
-weights, other batches, other dropout; products of other precision. Once several of a variant are
+`--seed` and `--dtype` begin other runs, unless they are the config's own: with other initial
+weights, batches and dropout, or products of another precision. Once several seeds of a variant are
 recorded, `multi30k_VARIANT_seeds` has their mean, lowest and highest, too; a seed counts once.
 """
 
@@ -48,32 +48,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     norm, alpha = options.penalty
     spec = f"multi30k:{options.variant}"
-    overrides = [f"data.folder={options.data}"]
     usual = load_config(spec)
-    seed = None if options.seed == usual.training.seed else options.seed
-    dtype = None if options.dtype == usual.model.dtype else options.dtype
-    if seed is not None:
-        overrides.append(f"training.seed={seed}")
-    if dtype is not None:
-        overrides.append(f"model.dtype={dtype}")
-    run = trained(options.workdir, spec, overrides, benchmark="benchmarks.multi30k")
-    how = ["--workdir", str(run)]
+
     name = f"multi30k_{options.variant}"
     command = (
         f"python -m benchmarks.multi30k --data FOLDER --variant {options.variant} --workdir DIR"
     )
-    if seed is not None:
-        name += f"_seed_{seed}"
-        command += f" --seed {seed}"
-    if dtype is not None:
-        name += f"_{dtype}"
-        command += f" --dtype {dtype}"
+    overrides = [f"data.folder={options.data}"]
+    search: list[str] = []
+    if options.seed not in (None, usual.training.seed):
+        overrides.append(f"training.seed={options.seed}")
+        name += f"_seed_{options.seed}"
+        command += f" --seed {options.seed}"
+    if options.dtype not in (None, usual.model.dtype):
+        overrides.append(f"model.dtype={options.dtype}")
+        name += f"_{options.dtype}"
+        command += f" --dtype {options.dtype}"
     if norm is not None:
-        how += ["--length-norm", norm, "--length-penalty", alpha]
+        search = ["--length-norm", norm, "--length-penalty", alpha]
         name += f"_{norm}_{alpha.replace('.', '_')}"
         command += f" --penalty {norm}:{alpha}"
-    evaluate.main([*how, "--set", "valid"], "evaluate", "")
-    evaluate.main([*how, "--set", TEST, "--folder", options.data], "evaluate", "")
+
+    run = trained(options.workdir, spec, overrides, benchmark="benchmarks.multi30k")
+    scored = ["--workdir", str(run), *search]
+    evaluate.main([*scored, "--set", "valid"], "evaluate", "")
+    evaluate.main([*scored, "--set", TEST, "--folder", options.data], "evaluate", "")
     result = record(
         run,
         RESULTS / f"{name}.json",
@@ -90,57 +89,79 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def write_seeds(name: str, spec: str, folder: Path) -> None:
     """The result `NAME_seeds` of all seeds of a variant, if there are several. Raises ResultError.
 
-    A seed counts once: of runs with both number types the one with the config's own, whose name has
-    none. Its details say which these are, of what commit and machine, and which are left out. Its
-    machine is that of most seeds.
+    A seed counts once: if it was run with several number types, by the config's own, whose name has
+    no number type. The details name the runs that count, with commit and machine, and those that
+    are left out. The result's machine is that of most seeds.
     """
-    of_seed = re.compile(rf"{name}(?:_seed_(\d+))?(_float32|_bfloat16)?")
-    usual = str(load_config(spec).training.seed)
-    runs: dict[str, list[tuple[str, str, Result]]] = {}
-    for result in read_results(folder):
-        if match := of_seed.fullmatch(result.name):
-            run = (match[2] or "", match[1] or "", result)
-            runs.setdefault(match[1] or usual, []).append(run)
-    if len(runs) < 2:
+    seeds = _results_by_seed(name, spec, folder)
+    if len(seeds) < 2:
         return
-    found: list[Result] = []
+
+    counted: list[Result] = []
     details: dict[str, str] = {}
-    for seed, of_one in runs.items():
-        counted, *others = (run[-1] for run in sorted(of_one, key=lambda run: run[:2]))
-        found.append(counted)
-        details[counted.name] = _origin(counted)
-        for result in others:
-            details[result.name] = f"left out: seed {seed} counts once, by {counted.name}"
-    metrics: dict[str, float] = {"seeds": len(found)}
+    for seed, (result, *left_out) in seeds.items():
+        counted.append(result)
+        details[result.name] = _origin(result)
+        for second in left_out:
+            details[second.name] = f"left out: seed {seed} counts once, by {result.name}"
+
+    metrics: dict[str, float] = {"seeds": len(counted)}
     signatures: dict[str, str] = {}
     for metric in SCORES:
-        if all(metric in result.metrics for result in found):
-            values = [result.metrics[metric] for result in found]
-            metrics[metric] = statistics.fmean(values)
-            metrics |= {f"{metric}_lowest": min(values), f"{metric}_highest": max(values)}
-            metrics[f"{metric}_deviation"] = statistics.stdev(values)
-            if said := {
-                result.signatures[metric] for result in found if metric in result.signatures
-            }:
-                # Of different versions of the scorer all are told.
-                signatures[metric] = " and ".join(sorted(said))
+        if all(metric in result.metrics for result in counted):
+            metrics |= _spread(metric, [result.metrics[metric] for result in counted])
+            signatures |= _signature(metric, counted)
     write_result(
         folder / f"{name}_seeds.json",
-        command="; ".join(result.command for result in found),
+        command="; ".join(result.command for result in counted),
         config=spec,
-        seconds=sum(result.seconds for result in found),
-        machine=statistics.mode(result.machine for result in found),
+        seconds=sum(result.seconds for result in counted),
+        machine=statistics.mode(result.machine for result in counted),
         metrics=metrics,
         signatures=signatures,
         details=details,
     )
 
 
+def _results_by_seed(name: str, spec: str, folder: Path) -> dict[str, list[Result]]:
+    """The results of a variant; of each seed the one that counts comes first."""
+    names = re.compile(rf"{name}(?:_seed_(\d+))?(_float32|_bfloat16)?")
+    usual = str(load_config(spec).training.seed)
+    # With the named dtype and seed, which are empty for the config's own, to sort by.
+    runs: dict[str, list[tuple[str, str, Result]]] = {}
+    for result in read_results(folder):
+        match = names.fullmatch(result.name)
+        if match:
+            seed, dtype = match[1] or "", match[2] or ""
+            runs.setdefault(seed or usual, []).append((dtype, seed, result))
+    return {
+        seed: [result for _, _, result in sorted(members, key=lambda run: run[:2])]
+        for seed, members in runs.items()
+    }
+
+
+def _spread(metric: str, scores: Sequence[float]) -> dict[str, float]:
+    return {
+        metric: statistics.fmean(scores),
+        f"{metric}_lowest": min(scores),
+        f"{metric}_highest": max(scores),
+        f"{metric}_deviation": statistics.stdev(scores),
+    }
+
+
+def _signature(metric: str, results: Sequence[Result]) -> dict[str, str]:
+    """A metric's signature, and with different versions of the scorer all of them."""
+    distinct = {result.signatures[metric] for result in results if metric in result.signatures}
+    return {metric: " and ".join(sorted(distinct))} if distinct else {}
+
+
 def _origin(result: Result) -> str:
-    machine, mixed = result.machine, mixture(result)
-    told = f"{result.commit}, {machine.cores} core{'s' * (machine.cores > 1)}, "
-    told += machine.instructions or "instructions unknown"
-    return told if mixed is None else f"{told}; {mixed}"
+    """Commit and machine of a result, and other code that trained it."""
+    machine, other_code = result.machine, mixture(result)
+    cores = f"{machine.cores} core{'s' * (machine.cores > 1)}"
+    instructions = machine.instructions or "instructions unknown"
+    origin = f"{result.commit}, {cores}, {instructions}"
+    return origin if other_code is None else f"{origin}; {other_code}"
 
 
 def _penalty(text: str) -> tuple[str, str]:

@@ -1,7 +1,7 @@
-"""Environments of packages that a benchmark compares with, made when they are asked for.
+"""Environments of packages that a benchmark compares with, made when they are first needed.
 
-`peers/NAME.txt` has an environment's requirements, and `peers/NAME.alone.txt`, where there is one,
-those installed without what they depend on. Nothing of this project is in them.
+`peers/NAME.txt` has an environment's requirements, and `peers/NAME.alone.txt`, if it exists, those
+installed without their dependencies. None of them contains this project.
 """
 
 import hashlib
@@ -12,18 +12,18 @@ from collections.abc import Mapping
 from pathlib import Path
 
 REQUIREMENTS = Path(__file__).parent / "peers"
-_MADE = "made-of.txt"  # in an environment that is complete: the digest of its requirements
+_MADE = "made-of.txt"  # in a complete environment: the digest of its requirements
 
 
 class EnvironmentMissing(RuntimeError):
-    """An environment that is not there, or could not be made; says what to do."""
+    """An environment that doesn't exist, or couldn't be made; the message says what to do."""
 
 
 class Environments:
     """Those below `folder`, by name.
 
-    `present` names interpreters of environments that are there already and are taken as they are.
-    `install` says whether one that is missing, or whose requirements have changed, is made.
+    `present` has interpreters of existing environments, which are used as they are. `install` says
+    whether to make an environment that is missing or whose requirements have changed.
     """
 
     def __init__(
@@ -55,18 +55,21 @@ class Environments:
 
 def files(name: str) -> list[tuple[Path, tuple[str, ...]]]:
     """Requirement files of an environment, in order, each with pip's further options."""
-    whole, alone = REQUIREMENTS / f"{name}.txt", REQUIREMENTS / f"{name}.alone.txt"
-    return [(whole, ()), *([(alone, ("--no-deps",))] if alone.exists() else [])]
+    requirements = REQUIREMENTS / f"{name}.txt"
+    without_dependencies = REQUIREMENTS / f"{name}.alone.txt"
+    if not without_dependencies.exists():
+        return [(requirements, ())]
+    return [(requirements, ()), (without_dependencies, ("--no-deps",))]
 
 
 def digest(name: str) -> str:
-    """What an environment is made of: its requirements and this Python."""
+    """The digest of an environment's requirements and this Python's version."""
     text = "".join(path.read_text(encoding="utf-8") for path, _ in files(name))
     return hashlib.sha256(f"{sys.version_info[:2]}{text}".encode()).hexdigest()
 
 
 def _make(name: str, place: Path) -> str:
-    """Makes the environment; returns what went wrong, or nothing."""
+    """Makes the environment; returns an error message, empty if that succeeded."""
     print(f"making the environment '{name}'", file=sys.stderr, flush=True)
     shutil.rmtree(place, ignore_errors=True)
     # This environment's pip installs into that one, which then holds nothing but the peer.
@@ -79,11 +82,12 @@ def _make(name: str, place: Path) -> str:
         ),
     ]
     for command in steps:
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-            said = [*errors, *done.stderr.strip().splitlines()[-1:], "pip said nothing"]
-            return f"the environment '{name}' could not be made: {said[0]}"
+        completed = subprocess.run(command, capture_output=True, text=True)
+        if completed.returncode:
+            errors = [line for line in completed.stderr.splitlines() if line.startswith("ERROR")]
+            last = completed.stderr.strip().splitlines()[-1:]
+            reason = [*errors, *last, "pip said nothing"][0]
+            return f"the environment '{name}' could not be made: {reason}"
     (place / _MADE).write_text(digest(name), encoding="utf-8")
     return ""
 

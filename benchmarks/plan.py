@@ -1,13 +1,14 @@
-"""What the TPU's own compiler makes of the paper's models, on chips that are not there.
+"""Costs of the paper's models by the TPU's own compiler, for chips that you don't have.
 
 python -m benchmarks.plan --workdir DIR [--cases NAME ...]
 
-Each case takes minutes and some gigabytes, and is kept in DIR with its commit: a second call goes
-on with what is missing. The result has those that were recorded before, too: its details say at
-which commit each case was compiled. Its seconds are those of the cases in DIR.
+Each case takes minutes and some gigabytes, and is kept in DIR with its commit: a second call
+compiles only those that are missing. The result has those that were recorded before, too: its
+details say at which commit each case was compiled. Its seconds are those of the cases in DIR.
 """
 
 import argparse
+import dataclasses
 import importlib.metadata
 import json
 import subprocess
@@ -22,7 +23,13 @@ import numpy as np
 from benchmarks import RESULTS
 from flaxformer_mt.data.pack import plan_packed
 from flaxformer_mt.data.plan import Shape, stream
-from flaxformer_mt.reproduction.result_file import read_result, short, this_machine, write_result
+from flaxformer_mt.reproduction.result_file import (
+    Result,
+    read_result,
+    short,
+    this_machine,
+    write_result,
+)
 from flaxformer_mt.rundir.paths import write_json
 from flaxformer_mt.versions import git_commit
 
@@ -41,13 +48,19 @@ PLACES: dict[str, tuple[str, tuple[str, ...]]] = {
     "v6e_8_paper": ("v6e:2x4", PAPER),
 }
 CASES = {
-    f"{variant}_{place}": (f"wmt14_en_de:{variant}", *rest)
-    for place, rest in PLACES.items()
+    f"{variant}_{place}": (f"wmt14_en_de:{variant}", topology, settings)
+    for place, (topology, settings) in PLACES.items()
     for variant in ("base", "big")
 }
 KEYS = (
-    *("fits", "gib", "replications", "compute_ms", "step_ms"),
-    *("compute_peak_share", "step_peak_share", "traffic_to_formula"),
+    "fits",
+    "gib",
+    "replications",
+    "compute_ms",
+    "step_ms",
+    "compute_peak_share",
+    "step_peak_share",
+    "traffic_to_formula",
 )
 
 
@@ -62,74 +75,93 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not path.exists():
             print(name, flush=True)
             write_json(path, {"commit": git_commit(), "values": plan(*CASES[name])})
-    result = RESULTS / "plan.json"
-    before = read_result(result) if result.exists() else None
-    metrics: dict[str, float] = {}
-    commits: dict[str, str] = {}
-    seconds = 0.0
-    for name in CASES:
-        path = options.workdir / f"{name}.json"
-        if path.exists():
-            kept = json.loads(path.read_text(encoding="utf-8"))
-            metrics |= {f"{name}_{key}": value for key, value in summary(kept["values"]).items()}
-            commits[name] = kept["commit"]
-            seconds += kept["values"]["compile_seconds"]
-        elif before is not None and f"{name}_fits" in before.metrics:
-            keys = [f"{name}_{key}" for key in KEYS]
-            metrics |= {key: before.metrics[key] for key in keys if key in before.metrics}
-            commits[name] = before.details.get(name, before.commit)
-    by_commit: dict[str, list[str]] = defaultdict(list)
-    for name, commit in commits.items():
-        by_commit[short(commit)].append(name)
-    told = (f"{', '.join(names)} at {commit}" for commit, names in by_commit.items())
-    metrics["packed_rate_to_full_rows"] = packed_rate()
-    cases = [] if commits.keys() == CASES.keys() else ["--cases", *commits]
+
+    result_file = RESULTS / "plan.json"
+    record = record_of(options.workdir, read_result(result_file) if result_file.exists() else None)
+    cases = [] if record.commits.keys() == CASES.keys() else ["--cases", *record.commits]
     libtpu = importlib.metadata.version("libtpu")
+    metrics = record.metrics | {"packed_rate_to_full_rows": packed_rate()}
     write_result(
-        result,
+        result_file,
         command=" ".join(["python -m benchmarks.plan --workdir DIR", *cases]),
         config="wmt14_en_de:base wmt14_en_de:big",
-        seconds=seconds,
+        seconds=record.seconds,
         metrics=metrics,
         signatures={},
-        details=commits | {"compiled": "; ".join(told)},
+        details=record.commits | {"compiled": record.compiled()},
         machine=this_machine(accelerator=f"none: TPUs planned for (libtpu {libtpu}), not used"),
     )
     print(json.dumps(metrics, indent=2))
     return 0
 
 
+@dataclasses.dataclass
+class Record:
+    """Metrics and commits of all cases that were ever compiled, and the seconds of those in the
+    folder."""
+
+    metrics: dict[str, float] = dataclasses.field(default_factory=dict)
+    commits: dict[str, str] = dataclasses.field(default_factory=dict)
+    seconds: float = 0.0
+
+    def compiled(self) -> str:
+        """The names of the cases compiled at each commit, as text."""
+        names: dict[str, list[str]] = defaultdict(list)
+        for name, commit in self.commits.items():
+            names[short(commit)].append(name)
+        return "; ".join(f"{', '.join(cases)} at {commit}" for commit, cases in names.items())
+
+
+def record_of(folder: Path, recorded: Result | None) -> Record:
+    """The cases in a folder, and of those that it lacks the ones `recorded` earlier."""
+    record = Record()
+    for name in CASES:
+        path = folder / f"{name}.json"
+        if path.exists():
+            case = json.loads(path.read_text(encoding="utf-8"))
+            for key, number in summary(case["values"]).items():
+                record.metrics[f"{name}_{key}"] = number
+            record.commits[name] = case["commit"]
+            record.seconds += case["values"]["compile_seconds"]
+        elif recorded is not None and f"{name}_fits" in recorded.metrics:
+            for key in (f"{name}_{key}" for key in KEYS):
+                if key in recorded.metrics:
+                    record.metrics[key] = recorded.metrics[key]
+            record.commits[name] = recorded.details.get(name, recorded.commit)
+    return record
+
+
 def plan(config: str, topology: str, settings: tuple[str, ...]) -> Any:
     """The report of the command as a user calls it; it ends with 1 where the step does not fit."""
     command = [sys.executable, "-m", "flaxformer_mt.cli.main", "plan", "--json"]
-    done = subprocess.run(
+    completed = subprocess.run(
         [*command, "--config", config, "--topology", topology, *settings],
         stdout=subprocess.PIPE,
         text=True,
     )
-    if not done.stdout:
+    if not completed.stdout:
         raise RuntimeError(f"plan of {config} for {topology} has failed")
-    return json.loads(done.stdout)
+    return json.loads(completed.stdout)
 
 
-def summary(values: dict[str, Any]) -> dict[str, float]:
+def summary(report: dict[str, Any]) -> dict[str, float]:
     """The numbers that the README shows; shares lie between 0 and 1."""
-    found = {
-        "fits": float(values["fits"]),
-        "gib": values["needed_bytes"] / 2**30,
-        "replications": len(values["replications"]),
+    numbers = {
+        "fits": float(report["fits"]),
+        "gib": report["needed_bytes"] / 2**30,
+        "replications": len(report["replications"]),
     }
-    if values["compute"] is not None:
-        found |= {
-            "compute_ms": 1e3 * values["compute"]["seconds"],
-            "step_ms": 1e3 * values["step_seconds"],
-            "compute_peak_share": values["compute_peak_share"],
-            "step_peak_share": values["peak_share"],
+    if report["compute"] is not None:
+        numbers |= {
+            "compute_ms": 1e3 * report["compute"]["seconds"],
+            "step_ms": 1e3 * report["step_seconds"],
+            "compute_peak_share": report["compute_peak_share"],
+            "step_peak_share": report["peak_share"],
             "traffic_to_formula": (
-                values["collective_bytes"] / values["expected_collective_bytes"]
+                report["collective_bytes"] / report["expected_collective_bytes"]
             ),
         }
-    return found
+    return numbers
 
 
 def packed_rate() -> float:

@@ -1,14 +1,15 @@
-"""What the TPU's own compiler makes of the step of every row of the paper's tables, on 8 v5e chips.
+"""Costs of the step of every row of the paper's tables, by the TPU's own compiler for 8 v5e chips.
 
     python -m benchmarks.plan_rows --workdir DIR [--rows TABLE/ROW ...]
 
 A whole step takes the compiler many minutes, and layers are alike: each is compiled with one and
-with two layers in a stack, and the row's number of them is a line through the two. How far the line
-is off says docs/reproduction.md, by the whole steps of base and big that `benchmarks.plan` has.
+with two layers in a stack, and the line through the two gives the cost of the row's number of
+layers. docs/reproduction.md compares the line with the whole steps of base and big that
+`benchmarks.plan` has.
 
-What is compiled is kept in DIR with its commit, and a call that was stopped goes on. The result has
+Plans are kept in DIR with their commit, so that a stopped call can be repeated. The result has
 the rows that were recorded before, too, as long as their steps are still the same. Its seconds are
-those of the compilations behind its rows, each counted once, however often it was asked for.
+those of the compilations behind its rows, each counted once.
 """
 
 import argparse
@@ -49,17 +50,17 @@ def main(arguments: Sequence[str] | None = None, planner: Planner = plan.plan) -
     options = parser.parse_args(arguments)
     options.workdir.mkdir(parents=True, exist_ok=True)
     plans = Plans(options.workdir, planner)
-    found = {}
+    compiled: dict[str, Points] = {}
     for label in options.rows:
         row = row_of(label)
-        found[row.label] = points(row, load_config(row.spec), plans)
-        print(f"{label}: {found[row.label]}", flush=True)
-    record(found, plans.seconds, options.output)
+        compiled[label] = points(row, load_config(row.spec), plans)
+        print(f"{label}: {compiled[label]}", flush=True)
+    record(compiled, plans.seconds, options.output)
     return 0
 
 
 class Plans:
-    """Plans in a folder, made where they are missing; `seconds` is what each asked for took."""
+    """Plans in a folder, made if they are missing; `seconds` has the time of each that was used."""
 
     def __init__(self, folder: Path, planner: Planner) -> None:
         self._folder, self._planner = folder, planner
@@ -75,50 +76,53 @@ class Plans:
         path = self._folder / f"{digest}.json"
         if not path.exists():
             stacks = (f"--config.model.{stack}_layers={layers}" for stack in ("encoder", "decoder"))
-            values = self._planner(row.spec, TOPOLOGY, tuple(stacks))
-            write_json(path, {"commit": self._commit, "values": values})
-        kept = json.loads(path.read_text(encoding="utf-8"))
-        if kept["values"]["compute"] is None:
+            report = self._planner(row.spec, TOPOLOGY, tuple(stacks))
+            write_json(path, {"commit": self._commit, "values": report})
+        recorded = json.loads(path.read_text(encoding="utf-8"))
+        if recorded["values"]["compute"] is None:
             raise DoesNotFit(f"{row.label} with {layers} layers: the compiler refuses its step")
-        self.seconds[digest] = kept["values"]["compile_seconds"]
-        return kept
+        self.seconds[digest] = recorded["values"]["compile_seconds"]
+        return recorded
 
 
 @dataclasses.dataclass(frozen=True)
 class Points:
-    """A row's step, and the commits of the programs that asked for it."""
+    """A row's step, and the commits of the programs that planned it."""
 
     step_ms: float
     gib: float
     commits: tuple[str, ...]
 
 
-def at_layers(values: Sequence[float], layers: Sequence[int], wanted: int) -> float:
-    """The line through one or two points, at `wanted` layers."""
+def at_layers(costs: Sequence[float], layers: Sequence[int], depth: int) -> float:
+    """The line through one or two points, at `depth` layers."""
     if len(layers) == 1:
-        return values[0]
-    slope = (values[1] - values[0]) / (layers[1] - layers[0])
-    return values[0] + slope * (wanted - layers[0])
+        return costs[0]
+    slope = (costs[1] - costs[0]) / (layers[1] - layers[0])
+    return costs[0] + slope * (depth - layers[0])
 
 
 def points(row: Row, config: ExperimentConfig, plans: Plans) -> Points:
     """Raises DoesNotFit."""
-    layers, wanted = compiled_layers(config), config.model.encoder_layers
-    kept = [plans.plan(row, config, number) for number in layers]
-    values = [each["values"] for each in kept]
-    needed = at_layers([each["needed_bytes"] for each in values], layers, wanted)
-    if needed > values[0]["hbm_bytes"]:
-        has = values[0]["hbm_bytes"] / 2**30
-        raise DoesNotFit(f"{row.label}: takes {needed / 2**30:.1f} GiB of a chip's {has:.1f}")
+    layers, depth = compiled_layers(config), config.model.encoder_layers
+    recorded = [plans.plan(row, config, number) for number in layers]
+    reports = [plan["values"] for plan in recorded]
+    needed = at_layers([report["needed_bytes"] for report in reports], layers, depth)
+    memory = reports[0]["hbm_bytes"]
+    if needed > memory:
+        raise DoesNotFit(
+            f"{row.label}: takes {needed / 2**30:.1f} GiB of a chip's {memory / 2**30:.1f}"
+        )
     return Points(
-        at_layers([1e3 * each["step_seconds"] for each in values], layers, wanted),
-        needed / 2**30,
-        tuple(sorted({each["commit"] for each in kept})),
+        step_ms=at_layers([1e3 * report["step_seconds"] for report in reports], layers, depth),
+        gib=needed / 2**30,
+        commits=tuple(sorted({plan["commit"] for plan in recorded})),
     )
 
 
 def _program(config: ExperimentConfig, layers: int) -> ExperimentConfig:
-    """What rows share where they differ in layers, or in a constant: a rate above 0 as another."""
+    """The config that rows share if they differ in layers alone, or in a rate above 0, which is
+    a constant of the program."""
     model = dataclasses.replace(
         config.model,
         encoder_layers=layers,
@@ -136,36 +140,33 @@ def _programs(row: Row) -> set[str]:
     return {step_digest(_program(config, layers)) for layers in compiled_layers(config)}
 
 
-def record(found: Mapping[str, Points], seconds: Mapping[str, float], path: Path) -> Result:
-    """The result with these rows, and with those before them whose step is still theirs.
+def record(compiled: Mapping[str, Points], seconds: Mapping[str, float], path: Path) -> Result:
+    """The result with these rows by label, and with earlier ones whose step is still the same.
 
     `seconds` are of plans, by digest. Raises ResultError.
     """
-    before = read_result(path) if path.exists() else None
+    former = read_result(path) if path.exists() else None
     metrics: dict[str, float] = {}
     details: dict[str, str] = {}
     for row in ROWS:
         key, digest = key_of(row), step_digest(load_config(row.spec))
-        names = [f"{key}_{PLACE}_{each}" for each in ("step_ms", "gib")]
-        if row.label in found:
-            it = found[row.label]
-            metrics |= dict(zip(names, (it.step_ms, it.gib), strict=True))
-            details[key] = " ".join([digest, *it.commits])
-        elif before is not None and before.details.get(key, "").startswith(digest):
-            metrics |= {name: before.metrics[name] for name in names}
-            details[key] = before.details[key]
-    recorded = [row for row in ROWS if key_of(row) in details]
-    behind = set[str]().union(*map(_programs, recorded))
-    known = {**_known(before), **seconds}
-    told = {digest: known[digest] for digest in sorted(behind & known.keys())}
-    details[SECONDS] = json.dumps(told)
-    has = [row.label for row in recorded]
+        step_ms, gib = f"{key}_{PLACE}_step_ms", f"{key}_{PLACE}_gib"
+        if row.label in compiled:
+            point = compiled[row.label]
+            metrics |= {step_ms: point.step_ms, gib: point.gib}
+            details[key] = " ".join([digest, *point.commits])
+        elif former is not None and former.details.get(key, "").startswith(digest):
+            metrics |= {step_ms: former.metrics[step_ms], gib: former.metrics[gib]}
+            details[key] = former.details[key]
+
+    rows = [row for row in ROWS if key_of(row) in details]
+    plan_seconds = _seconds_behind(rows, {**_recorded_seconds(former), **seconds})
+    details[SECONDS] = json.dumps(plan_seconds)
     return write_result(
         path,
-        command="python -m benchmarks.plan_rows --workdir DIR"
-        + ("" if len(has) == len(ROWS) else f" --rows {' '.join(has)}"),
-        config=" ".join(dict.fromkeys(each.spec.partition(":")[0] for each in ROWS)),
-        seconds=sum(told.values()),
+        command=_command(rows),
+        config=" ".join(dict.fromkeys(row.spec.partition(":")[0] for row in ROWS)),
+        seconds=sum(plan_seconds.values()),
         metrics=metrics,
         signatures={},
         details=details,
@@ -173,9 +174,22 @@ def record(found: Mapping[str, Points], seconds: Mapping[str, float], path: Path
     )
 
 
-def _known(before: Result | None) -> dict[str, float]:
-    """Seconds of the plans behind a result, as far as it tells them apart."""
-    return {} if before is None else json.loads(before.details.get(SECONDS, "{}"))
+def _command(rows: Sequence[Row]) -> str:
+    command = "python -m benchmarks.plan_rows --workdir DIR"
+    if len(rows) == len(ROWS):
+        return command
+    return f"{command} --rows {' '.join(row.label for row in rows)}"
+
+
+def _seconds_behind(rows: Sequence[Row], seconds: Mapping[str, float]) -> dict[str, float]:
+    """The seconds, of those given by digest, of the plans behind these rows."""
+    digests = set[str]().union(*map(_programs, rows))
+    return {digest: seconds[digest] for digest in sorted(digests & seconds.keys())}
+
+
+def _recorded_seconds(result: Result | None) -> dict[str, float]:
+    """Seconds of the plans behind a result, if it lists them."""
+    return {} if result is None else json.loads(result.details.get(SECONDS, "{}"))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Writes what `benchmarks/results/*.json` say: docs/results.md in full, the README in six rows.
+"""Writes the results in `benchmarks/results` into documents: all of them into docs/results.md, and
+those of ROWS into the README.
 
 python -m benchmarks.readme_tables            rewrites docs/results.md, the README's table and
                                               chart, and the table of docs/deviations.md
@@ -24,7 +25,7 @@ BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 
 # The README's picture.
 CHART = "training_speed_base"
-# The README's rows: the result, what it measures, and its figures. The best and most telling first.
+# The README's rows by name of the result: a title and its figures. The most telling come first.
 ROWS = {
     "multi30k_tiny_seeds": (
         "Multi30k English-German, test 2016: BLEU, mean of five seeds",
@@ -151,14 +152,16 @@ LABELS = {
 
 
 def render_table(results: Sequence[Result]) -> str:
-    """The README's table, one row per result of ROWS that is there, and the leads in training.
+    """The README's table, with a row per result of ROWS if it exists, and the leads in training.
 
     Raises ResultError for a metric that its result does not have.
     """
     lines = ["| what | measured | on | command |", "|---|---|---|---|"]
     named = {result.name: result for result in results}
-    for name in (name for name in ROWS if name in named):
-        result, (what, figures) = named[name], ROWS[name]
+    for name, (title, figures) in ROWS.items():
+        if name not in named:
+            continue
+        result = named[name]
         try:
             measured = figures.format_map(result.metrics)
         except KeyError as error:
@@ -167,14 +170,14 @@ def render_table(results: Sequence[Result]) -> str:
                 "benchmarks/readme_tables.py names"
             ) from error
         command = re.split(r";| --peers| --config\.", result.command)[0]
-        more = "" if command == result.command else " …"
+        ellipsis = "" if command == result.command else " …"
         lines.append(
-            f"| [{what}](docs/results.md#{name}) | {measured} | {show_machine(result.machine)}, "
-            f"{show_seconds(result.seconds)} | `{command}`{more} |"
+            f"| [{title}](docs/results.md#{name}) | {measured} | {show_machine(result.machine)}, "
+            f"{show_seconds(result.seconds)} | `{command}`{ellipsis} |"
         )
-    if leads := speed_table.leads(results):
-        said = "Training speed relative to the fastest other package"
-        lines += ["", f"{said}: {leads}."]
+    leads = speed_table.leads(results)
+    if leads:
+        lines += ["", f"Training speed relative to the fastest other package: {leads}."]
     return "\n".join(lines)
 
 
@@ -187,12 +190,12 @@ def render_page(results: Sequence[Result]) -> str:
         "`python -m benchmarks.readme_tables` writes this page from [benchmarks/results]"
         "(../benchmarks/results), whose files have every metric."
     )
-    rest = {result.name: result for result in results}
+    remaining = {result.name: result for result in results}
     for topic, prefixes in TOPICS.items():
-        names = [name for prefix in prefixes for name in rest if name.startswith(prefix)]
-        found = [rest.pop(name) for name in dict.fromkeys(names)]
-        if found:
-            sections += [f"## {topic}", _overview(found), *map(render_section, found)]
+        names = [name for prefix in prefixes for name in remaining if name.startswith(prefix)]
+        members = [remaining.pop(name) for name in dict.fromkeys(names)]
+        if members:
+            sections += [f"## {topic}", _overview(members), *map(render_section, members)]
     return "\n\n".join(sections) + "\n"
 
 
@@ -201,10 +204,10 @@ def _overview(results: Sequence[Result]) -> str:
     rows = ["| result | measured | machine | time |", "|---|---|---|---|"]
     for result in results:
         if not speed_table.is_contest(result):
-            first = _headline_first(result)[:SHOWN]
-            shown = (f"{called(result, name)} {show_value(name, x)}" for name, x in first)
+            headlines = _headline_first(result)[:SHOWN]
+            metrics = (f"{called(result, name)} {show_value(name, x)}" for name, x in headlines)
             rows.append(
-                f"| [{result.name}](#{result.name}) | {'; '.join(shown)} "
+                f"| [{result.name}](#{result.name}) | {'; '.join(metrics)} "
                 f"| {show_machine(result.machine)} | {show_seconds(result.seconds)} |"
             )
     contests = speed_table.render(results)
@@ -220,7 +223,7 @@ def _headline_first(result: Result) -> list[tuple[str, float]]:
 def render_section(result: Result) -> str:
     """Command, commit and machine of a result, a table of its metrics, and their signatures.
 
-    Of one that was trained also when, and by which code where that is not what scored it.
+    If it has a training, also when that was, and its code if other code scored it.
     """
     files = (f"{result.name}.json", *result.hypotheses)
     dirty = "-dirty" if result.commit.endswith("-dirty") else ""
@@ -239,27 +242,37 @@ def render_section(result: Result) -> str:
     ]
     metrics = _headline_first(result)
     lines += [f"| {called(result, name)} | {show_value(name, x)} |" for name, x in metrics[:LISTED]]
-    if left := metrics[LISTED:]:
-        lines += ["", f"{len(left)} more are in the file."]
+    unlisted = len(metrics[LISTED:])
+    if unlisted:
+        lines += ["", f"{unlisted} more are in the file."]
     if result.signatures:
         # Below the table: in it, their bars would divide cells.
-        lines += ["", "Signatures:", ""]
-        for text in dict.fromkeys(result.signatures.values()):
-            same = (label(name) for name, found in result.signatures.items() if found == text)
-            lines.append(f"- `{text}`: {', '.join(same)}")
+        lines += ["", "Signatures:", "", *_signatures(result)]
     return "\n".join(lines)
 
 
+def _signatures(result: Result) -> list[str]:
+    """Each signature with the metrics that have it."""
+    labels: dict[str, list[str]] = {}
+    for name, signature in result.signatures.items():
+        labels.setdefault(signature, []).append(label(name))
+    return [f"- `{signature}`: {', '.join(metrics)}" for signature, metrics in labels.items()]
+
+
 def _training(result: Result) -> list[str]:
-    told = {name: result.details.get(name) for name in ("training", "compiled")}
-    said = [f"{name.capitalize()}: {text}." for name, text in told.items() if text]
-    if mixed := mixture(result):
-        said.insert(0, f"{mixed[:1].upper()}{mixed[1:]}.")
-    return [" ".join(said), ""] if said else []
+    sentences: list[str] = []
+    other_code = mixture(result)
+    if other_code:
+        sentences.append(f"{other_code[:1].upper()}{other_code[1:]}.")
+    for name in ("training", "compiled"):
+        text = result.details.get(name)
+        if text:
+            sentences.append(f"{name.capitalize()}: {text}.")
+    return [" ".join(sentences), ""] if sentences else []
 
 
 def label(name: str) -> str:
-    """What a metric is called: by itself it says its unit, or that of its number."""
+    """A metric's label, or its name in words if it has none."""
     if name in LABELS:
         return LABELS[name]
     return name.removesuffix("_seconds").replace("_", " ")
@@ -268,7 +281,7 @@ def label(name: str) -> str:
 def called(result: Result, name: str) -> str:
     """A metric's label, with the protocol of a score whose protocol is no longer the current one.
 
-    What is scored on the validation set is scored like the test set, whose signature is kept.
+    Scores on the validation set have the signature of those on the test set.
     """
     return label(name) + protocol_note(result.signatures.get(name.removeprefix("valid_"), ""))
 
@@ -284,10 +297,10 @@ def show_value(name: str, value: float) -> str:
 
 
 def replace_between_markers(text: str, content: str) -> str:
-    """`text` with what stands between the two markers exchanged. Raises ValueError without them."""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end or BEGIN in rest or END in after:
+    """`text` with `content` between the two markers. Raises ValueError without them."""
+    before, begin, remainder = text.partition(BEGIN)
+    _, end, after = remainder.partition(END)
+    if not begin or not end or BEGIN in remainder or END in after:
         raise ValueError(f"the lines {BEGIN} and {END} must stand in it once each, in this order")
     return f"{before}{BEGIN}\n\n{content}\n\n{END}{after}"
 
@@ -300,26 +313,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--deviations", type=Path, default=DEVIATIONS)
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
-    where = ""
     try:
-        results = read_results(options.results)
-        measured = next((result for result in results if result.name == "deviations"), None)
-        documents = {options.page: render_page(results)}
-        for contest in (result for result in results if result.name == CHART):
-            documents[options.page.with_name(f"{CHART}.svg")] = speed_table.draw(contest)
-        tables = {
-            options.readme: render_table(results),
-            options.deviations: deviations.render(measured),
-        }
-        for path, table in tables.items():
-            where = f"{path}: "
-            old = path.read_text(encoding="utf-8")
-            documents[path] = replace_between_markers(old, table)
+        contents = documents(options, read_results(options.results))
     except (ResultError, ValueError) as error:
-        where = "" if isinstance(error, ResultError) else where
-        print(f"{where}{error}", file=sys.stderr)
+        print(error, file=sys.stderr)
         return 1
-    stale = [path for path, text in documents.items() if _text(path) != text]
+
+    stale = [path for path, text in contents.items() if _text(path) != text]
     for path in stale:
         if options.check:
             print(
@@ -328,9 +328,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 file=sys.stderr,
             )
             continue
-        path.write_text(documents[path], encoding="utf-8")
+        path.write_text(contents[path], encoding="utf-8")
         print(f"{path}: results rewritten", file=sys.stderr)
     return 1 if options.check and stale else 0
+
+
+def documents(options: argparse.Namespace, results: Sequence[Result]) -> dict[Path, str]:
+    """The text of each document. Raises ResultError, and ValueError for a document without the
+    markers."""
+    named = {result.name: result for result in results}
+    contents = {options.page: render_page(results)}
+    if CHART in named:
+        contents[options.page.with_name(f"{CHART}.svg")] = speed_table.draw(named[CHART])
+    tables = {
+        options.readme: render_table(results),
+        options.deviations: deviations.render(named.get("deviations")),
+    }
+    for path, table in tables.items():
+        try:
+            contents[path] = replace_between_markers(path.read_text(encoding="utf-8"), table)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+    return contents
 
 
 def _text(path: Path) -> str | None:

@@ -1,4 +1,4 @@
-"""Compares a commit with the working tree, to the bit: for rebuildings that must change no number.
+"""Compares a commit with the working tree, to the bit: for refactorings that must change no number.
 
     python -m benchmarks.same_bits --old COMMIT --run RUN --workdir DIR
 
@@ -52,66 +52,79 @@ SEARCHES = {
     "jsonl": ("--output-format", "jsonl", "--tokens"),
 }
 CONFIGS = (
-    *("quickstart", "files:small", "files:base", "multi30k:tiny", "tatoeba", "parsing"),
-    *("wmt14_en_de", "wmt14_en_de:big", "wmt14_en_fr", "wmt14_en_fr:big", "europarl:base"),
+    "quickstart",
+    "files:small",
+    "files:base",
+    "multi30k:tiny",
+    "tatoeba",
+    "parsing",
+    "wmt14_en_de",
+    "wmt14_en_de:big",
+    "wmt14_en_fr",
+    "wmt14_en_fr:big",
+    "europarl:base",
 )
-# Of a report: what depends on the machine's time, not on the numbers.
+# In names of a report's fields that depend on the machine's speed.
 TIMED = ("time", "second", "per_", "goodput", "mfu", "memory", "share", "wait", "hours", "load")
 
 
-def made(tree: Path, folder: Path, trained: Path) -> dict[str, str]:
-    """What `tree` makes in `folder`: a digest of each thing that must not change."""
+def digests(tree: Path, folder: Path, trained: Path) -> dict[str, str]:
+    """Runs the code of `tree` in `folder`: a digest of each output that must not change."""
     folder.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, "PYTHONPATH": str(tree), "JAX_PLATFORMS": "cpu"}
-    found: dict[str, str] = {}
+    outputs: dict[str, str] = {}
 
     def call(*arguments: str) -> str:
-        done = subprocess.run(
+        completed = subprocess.run(
             [sys.executable, "-m", "flaxformer_mt", *arguments],
             cwd=folder,
             env=environment,
             capture_output=True,
             text=True,
         )
-        if done.returncode:
-            sys.exit(f"{tree}: {' '.join(arguments)} ended with {done.returncode}\n{done.stderr}")
-        return done.stdout
+        if completed.returncode:
+            sys.exit(
+                f"{tree}: {' '.join(arguments)} ended with {completed.returncode}\n"
+                f"{completed.stderr}"
+            )
+        return completed.stdout
 
     for name in CONFIGS:
-        found[f"config {name}"] = digest(call("config", "--config", name).encode())
+        outputs[f"config {name}"] = digest(call("config", "--config", name).encode())
     for name, settings in RUNS.items():
         overrides = [f"--config.{setting}" for setting in (*TRAIN, *settings)]
         call("train", "--config", "quickstart", "--workdir", name, *overrides)
-        found |= {f"{name} {key}": value for key, value in of_run(folder / name)}
+        outputs |= {f"{name} {key}": text for key, text in run_digests(folder / name)}
+
     run = folder / "trained"
     shutil.copytree(trained, run)
     valid = folder / "bucketed" / "data"
     texts = ["--src", f"{valid}/valid.src.txt", "--tgt", f"{valid}/valid.tgt.txt"]
     for name, flags in SEARCHES.items():
-        out = call("translate", "--workdir", str(run), "--input", texts[1], *flags)
-        found[f"translate {name}"] = digest(out.encode())
-    out = call("score", "--workdir", str(run), *texts, "--per-token")
-    found["score"] = digest(out.encode())
+        translations = call("translate", "--workdir", str(run), "--input", texts[1], *flags)
+        outputs[f"translate {name}"] = digest(translations.encode())
+    token_scores = call("score", "--workdir", str(run), *texts, "--per-token")
+    outputs["score"] = digest(token_scores.encode())
     call("evaluate", "--workdir", str(run), "--set", "grammar")
     scores = json.loads((run / "evaluation" / "grammar.json").read_text())
     scores.pop("seconds")
-    found["evaluate"] = digest(json.dumps(scores, sort_keys=True).encode())
-    return found
+    outputs["evaluate"] = digest(json.dumps(scores, sort_keys=True).encode())
+    return outputs
 
 
-def of_run(run: Path) -> Iterator[tuple[str, str]]:
+def run_digests(run: Path) -> Iterator[tuple[str, str]]:
     """Digests of a run's losses, checkpoints and token store."""
     for place, line in enumerate((run / "metrics.jsonl").read_text().splitlines()):
         report = json.loads(line)
-        kept = {key: report[key] for key in report if not any(word in key for word in TIMED)}
-        yield f"report {place}", digest(json.dumps(kept, sort_keys=True).encode())
+        numbers = {key: report[key] for key in report if not any(word in key for word in TIMED)}
+        yield f"report {place}", digest(json.dumps(numbers, sort_keys=True).encode())
     for step in sorted((run / "checkpoints").glob("[0-9]*")):
         import orbax.checkpoint as ocp
 
         with ocp.PyTreeCheckpointer() as reader:
-            for item in ("params", "opt_state", "ema"):
-                if (step / item).is_dir():
-                    yield f"checkpoint {step.name} {item}", digest_tree(reader.restore(step / item))
+            for part in ("params", "opt_state", "ema"):
+                if (step / part).is_dir():
+                    yield f"checkpoint {step.name} {part}", digest_tree(reader.restore(step / part))
     for file in sorted((run / "data").rglob("*")):
         if file.is_file() and file.suffix not in (".json", ".svg"):
             yield str(file.relative_to(run)), digest(file.read_bytes())
@@ -121,11 +134,11 @@ def digest_tree(tree: object) -> str:
     import jax
     import numpy as np
 
-    whole = hashlib.sha256()
+    sha256 = hashlib.sha256()
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
-        whole.update(f"{jax.tree_util.keystr(path)} {np.asarray(leaf).dtype}".encode())
-        whole.update(np.ascontiguousarray(leaf).tobytes())
-    return whole.hexdigest()[:16]
+        sha256.update(f"{jax.tree_util.keystr(path)} {np.asarray(leaf).dtype}".encode())
+        sha256.update(np.ascontiguousarray(leaf).tobytes())
+    return sha256.hexdigest()[:16]
 
 
 def digest(data: bytes) -> str:
@@ -145,8 +158,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         subprocess.run(git, check=True, capture_output=True)
     results = place / "old.json"
     if not results.exists():
-        results.write_text(json.dumps(made(old, place / "old", options.run), indent=1))
-    before, after = json.loads(results.read_text()), made(ROOT, place / "new", options.run)
+        results.write_text(json.dumps(digests(old, place / "old", options.run), indent=1))
+    before = json.loads(results.read_text())
+    after = digests(ROOT, place / "new", options.run)
     differing = [key for key in {**before, **after} if before.get(key) != after.get(key)]
     for key in differing:
         print(f"{key}: {before.get(key, 'missing')} -> {after.get(key, 'missing')}")

@@ -1,4 +1,4 @@
-"""Two Ray nodes of one core against one: `prepare`, `translate`, kills, and what follows for TPUs.
+"""Two Ray nodes of one core against one: `prepare`, `translate`, kills, and an estimate for TPUs.
 
     python -m benchmarks.scale_out --europarl FOLDER --run DIR --workdir DIR --step-ms 1.0
 
@@ -111,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     metrics: dict[str, float] = {"planned_step_ms": options.step_ms, "tokens_a_sentence": tokens}
     for count in (1, 2):
         nodes = Nodes(count)
-        for name, rate in measured(folder, config.data, options.run, nodes, count).items():
+        for name, rate in rates(folder, config.data, options.run, nodes, count).items():
             metrics[f"{name}_{count}"] = rate
             print(f"{name}_{count}: {rate:,.1f}", flush=True)
         if count == 2:
@@ -133,13 +133,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metrics=metrics,
         signatures={},
     )
-    for name, value in metrics.items():
-        print(f"{name}: {value:,.3f}")
+    for name, number in metrics.items():
+        print(f"{name}: {number:,.3f}")
     return int(metrics["kills_lost"] + metrics["kills_doubled"] + metrics["kills_unequal"] > 0)
 
 
 def cut(europarl: Path, folder: Path, pairs: int, lines: int) -> None:
-    """Plain text, which workers can read: train and valid, and what to translate."""
+    """Writes plain text, which workers can read: train and valid, and lines to translate."""
     for side in ("en", "fr"):
         for part, name in (("train-500k", "train"), ("dev", "valid")):
             with lzma.open(europarl / f"{part}.{side}.xz", "rb") as file:
@@ -154,16 +154,16 @@ def cut(europarl: Path, folder: Path, pairs: int, lines: int) -> None:
 
 def settings(folder: Path) -> list[str]:
     sides = [
-        f"data.{of}.{side}={name}.{language}"
-        for of, name in (("train.europarl", "train"), ("valid", "valid"))
+        f"data.{corpus}.{side}={name}.{language}"
+        for corpus, name in (("train.europarl", "train"), ("valid", "valid"))
         for side, language in (("src", "en"), ("tgt", "fr"))
     ]
     vocabulary = ["data.vocabulary.size=8000", "data.vocabulary.sample=20000"]
     return [f"data.folder={folder}", "data.tgt_lang=fr", *sides, *vocabulary]
 
 
-def measured(folder: Path, data: Any, run: Path, nodes: Nodes, count: int) -> dict[str, float]:
-    """Rates from the moment when workers are there; of `prepare` where its vocabulary is there."""
+def rates(folder: Path, data: Any, run: Path, nodes: Nodes, count: int) -> dict[str, float]:
+    """Rates once workers have started; that of `prepare` with its vocabulary already made."""
     place, output = folder / f"nodes-{count}", folder / f"output-{count}"
     shutil.copytree(folder / "alone" / "vocabulary", place / "vocabulary")
     began: list[float] = []
@@ -171,20 +171,22 @@ def measured(folder: Path, data: Any, run: Path, nodes: Nodes, count: int) -> di
     @contextlib.contextmanager
     def timed(begin: Any) -> Iterator[Workers]:
         call = functools.partial(workers, address=nodes.address, say=print, chips=1, kinds=("CPU",))
-        with call(begin) as found:
+        with call(begin) as started:
             time.sleep(WARM)  # until the other node's worker is there too
             began.extend((time.perf_counter(), time.process_time()))
-            yield found
+            yield started
 
     store = prepare(data, seed=1, directory=place, cluster=timed)
-    wall, own = time.perf_counter() - began[0], time.process_time() - began[1]
+    wall_seconds = time.perf_counter() - began[0]
+    driver_seconds = time.process_time() - began[1]
+
     command = translate(run, folder / "source", output, nodes)
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    rate = re.search(r"([\d,.]+) lines/s", done.stderr.splitlines()[-1])
-    assert rate and made_by(place) == made_by(folder / "alone"), done.stderr
+    completed = subprocess.run(command, capture_output=True, text=True, check=True)
+    rate = re.search(r"([\d,.]+) lines/s", completed.stderr.splitlines()[-1])
+    assert rate and outputs(place) == outputs(folder / "alone"), completed.stderr
     return {
-        "prepare_pairs_per_second": len(store.train) / wall,
-        "prepare_pairs_per_driver_second": len(store.train) / own,
+        "prepare_pairs_per_second": len(store.train) / wall_seconds,
+        "prepare_pairs_per_driver_second": len(store.train) / driver_seconds,
         "translate_lines_per_second": float(rate[1].replace(",", "")),
     }
 
@@ -197,7 +199,7 @@ def translate(run: Path, source: Path, output: Path, nodes: Nodes | None) -> lis
 
 def preparing(folder: Path, place: Path, nodes: Nodes | None) -> list[str]:
     command = [sys.executable, "-m", "flaxformer_mt", "prepare", "--config", "files:base"]
-    command += ["--workdir", str(place), *(f"--config.{each}" for each in settings(folder))]
+    command += ["--workdir", str(place), *(f"--config.{setting}" for setting in settings(folder))]
     return command + on(nodes)
 
 
@@ -205,20 +207,20 @@ def on(nodes: Nodes | None) -> list[str]:
     return ["--engine", "ray", "--ray-address", nodes.address] if nodes else []
 
 
-def made_by(place: Path) -> list[bytes]:
+def outputs(place: Path) -> list[bytes]:
     """Every file of a store, or the lines of an output."""
     if place.is_dir():
-        found = (
+        files = (
             path for path in (place / "data").rglob("*") if path.suffix not in (".json", ".svg")
         )
-        return [path.read_bytes() for path in sorted(found)]
+        return [path.read_bytes() for path in sorted(files)]
     return place.read_bytes().splitlines(keepends=True)
 
 
 def kill_in_turn(folder: Path, run: Path, nodes: Nodes, kills: int) -> dict[str, float]:
-    """`prepare` and `translate` with half of the kills each, at random moments; where a kill ends
-    the command it is begun again. What differs is counted in files of a store, and in lines."""
-    chance, found = random.Random(0), Counter[str]()
+    """`prepare` and `translate` with half of the kills each, at random moments; if a kill ends the
+    command, it starts again. Differences are counted in files of a store, and in lines."""
+    chance, counts = random.Random(0), Counter[str]()
     commands: dict[str, Callable[[Path, Nodes | None], list[str]]] = {
         "prepare": lambda place, nodes: preparing(folder, place, nodes),
         "translate": lambda place, nodes: [
@@ -226,32 +228,39 @@ def kill_in_turn(folder: Path, run: Path, nodes: Nodes, kills: int) -> dict[str,
             *"--beam-size 1 --max-ratio 0 --max-extra-tokens 2 --window 2048".split(),
         ],
     }
-    for what, command in commands.items():
-        whole, victims = folder / f"{what}-whole", islice(cycle(VICTIMS), kills // 2)
-        subprocess.run(command(whole, None), check=True, capture_output=True)
+    for name, command in commands.items():
+        undisturbed, victims = folder / f"{name}-whole", islice(cycle(VICTIMS), kills // 2)
+        subprocess.run(command(undisturbed, None), check=True, capture_output=True)
         victim = next(victims, None)
         while victim:
-            place = folder / f"{what}-{found[f'kills_{what}s']}"
+            place = folder / f"{name}-{counts[f'kills_{name}s']}"
             process = subprocess.Popen(command(place, nodes))
             while victim:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(chance.uniform(*SECONDS))
                     break
                 if nodes.kill(victim, process):
-                    found.update(("kills", f"kills_of_{victim}"))
+                    counts.update(("kills", f"kills_of_{victim}"))
                     if victim == "driver":
                         process = subprocess.Popen(command(place, nodes))
                     victim = next(victims, None)
             if process.wait():
-                raise RuntimeError(f"{what} ended with {process.returncode}")
-            made, wanted = Counter(made_by(place)), Counter(made_by(whole))
-            assert wanted, f"{what} made nothing"
-            found["kills_lost"] += (wanted - made).total()
-            found["kills_doubled"] += (made - wanted).total()
-            found["kills_unequal"] += made_by(place) != made_by(whole)
-            found[f"kills_{what}s"] += 1
-            print(f"{what}: {dict(found)}", flush=True)
-    return {name: float(number) for name, number in found.items()}
+                raise RuntimeError(f"{name} ended with {process.returncode}")
+            expected = outputs(undisturbed)
+            assert expected, f"{name} made nothing"
+            counts.update(differences(outputs(place), expected))
+            counts[f"kills_{name}s"] += 1
+            print(f"{name}: {dict(counts)}", flush=True)
+    return {name: float(number) for name, number in counts.items()}
+
+
+def differences(actual: Sequence[bytes], expected: Sequence[bytes]) -> dict[str, int]:
+    """How many outputs were lost and doubled, and whether any differs, order included."""
+    return {
+        "kills_lost": (Counter(expected) - Counter(actual)).total(),
+        "kills_doubled": (Counter(actual) - Counter(expected)).total(),
+        "kills_unequal": int(actual != expected),
+    }
 
 
 def driver_rate(folder: Path) -> float:
@@ -260,8 +269,8 @@ def driver_rate(folder: Path) -> float:
     def sent(windows: Iterable[Window]) -> Iterator[tuple[Window, Made]]:
         for window in windows:
             arrived = pickle.loads(pickle.dumps(window))
-            made = Made(output=b"".join(line + b"\n" for line in arrived.lines))
-            yield window, pickle.loads(pickle.dumps(made))
+            output = Made(output=b"".join(line + b"\n" for line in arrived.lines))
+            yield window, pickle.loads(pickle.dumps(output))
 
     begin = time.process_time()
     with open_lines(str(folder / "train.en")) as lines:
@@ -273,14 +282,14 @@ def driver_rate(folder: Path) -> float:
 
 def billion(step_ms: float, tokens: float, driver: float) -> dict[str, float]:
     """Hours and chip-hours for 10^9 sentences of so many tokens, at that step and full batches."""
-    a_chip = ROWS / (tokens * step_ms / 1e3)
-    found = {"v5e_sentences_per_second_and_chip": a_chip}
+    per_chip = ROWS / (tokens * step_ms / 1e3)  # sentences per second
+    metrics = {"v5e_sentences_per_second_and_chip": per_chip}
     for chips in (8, 256):
-        hours = BILLION / (a_chip * chips) / 3600
-        found[f"v5e_{chips}_hours"] = hours
-        found[f"v5e_{chips}_chip_hours"] = hours * chips
-        found[f"v5e_{chips}_callers"] = math.ceil(a_chip * chips / driver)
-    return found
+        hours = BILLION / (per_chip * chips) / 3600
+        metrics[f"v5e_{chips}_hours"] = hours
+        metrics[f"v5e_{chips}_chip_hours"] = hours * chips
+        metrics[f"v5e_{chips}_callers"] = math.ceil(per_chip * chips / driver)
+    return metrics
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from flaxformer_mt.reproduction.result_file import Machine, Result
 
 PREFIX = "training_speed_"
-# A README's reader wants the package's name, and what products take.
+# For a README's reader: the package's name, and the number type of its matrix products.
 NAMES = {
     "ours_bfloat16": "**flaxformer_mt**, bfloat16 operands",
     "ours": "**flaxformer_mt**, float32",
@@ -43,10 +43,10 @@ def render(results: Sequence[Result]) -> str:
         "| training, target tokens/s (lowest to highest) | " + " | ".join(heads) + " |",
         "|---|" + "---:|" * len(contests),
     ]
-    for name, shown in NAMES.items():
+    for name, title in NAMES.items():
         cells = [_cell(result, name) for result in contests]
         if set(cells) != {_ABSENT}:
-            rows.append(f"| {shown} | " + " | ".join(cells) + " |")
+            rows.append(f"| {title} | " + " | ".join(cells) + " |")
     rows.append(
         "| JAX's float32 matrix product alone, GFLOP/s | "
         + " | ".join(_ceiling(result) for result in contests)
@@ -55,7 +55,8 @@ def render(results: Sequence[Result]) -> str:
     rows.append(
         "| machine, time of the comparison | "
         + " | ".join(
-            f"{show_machine(each.machine)}, {show_seconds(each.seconds)}" for each in contests
+            f"{show_machine(contest.machine)}, {show_seconds(contest.seconds)}"
+            for contest in contests
         )
         + " |"
     )
@@ -64,23 +65,23 @@ def render(results: Sequence[Result]) -> str:
 
 def leads(results: Sequence[Result]) -> str:
     """How many times as fast as the fastest other package this one trains, contest by contest."""
-    found = []
+    ratios = []
     for result in filter(is_contest, results):
         prefix = result.name.removeprefix(PREFIX)
         rates = {name: result.metrics.get(f"{prefix}_{name}{_RATE}", 0.0) for name in NAMES}
         ours = max(rate for name, rate in rates.items() if name.startswith("ours"))
-        others = max(rate for name, rate in rates.items() if not name.startswith("ours"))
-        if others:
-            found.append(f"{prefix} {ours / others:.2f}")
-    return ", ".join(found)
+        fastest_peer = max(rate for name, rate in rates.items() if not name.startswith("ours"))
+        if fastest_peer:
+            ratios.append(f"{prefix} {ours / fastest_peer:.2f}")
+    return ", ".join(ratios)
 
 
 def draw(result: Result) -> str:
     """An SVG with a bar per contestant, the fastest first: its median in target tokens/s."""
     prefix = result.name.removeprefix(PREFIX)
     rates = {
-        shown.replace("*", "").replace("`", ""): result.metrics[key]
-        for name, shown in NAMES.items()
+        contestant.replace("*", "").replace("`", ""): result.metrics[key]
+        for name, contestant in NAMES.items()
         if (key := f"{prefix}_{name}{_RATE}") in result.metrics
     }
     rows, fastest = sorted(rates.items(), key=lambda row: -row[1]), max(rates.values())
@@ -91,11 +92,11 @@ def draw(result: Result) -> str:
         '<rect width="100%" height="100%" fill="#fff"/>',
         f'<text x="12" y="22" font-weight="bold">{title}</text>',
     ]
-    for place, (shown, rate) in enumerate(rows):
+    for place, (contestant, rate) in enumerate(rows):
         y, width = 36 + 24 * place, 360 * rate / fastest
-        color = "#0969da" if shown.startswith("flaxformer_mt") else "#afb8c1"
+        color = "#0969da" if contestant.startswith("flaxformer_mt") else "#afb8c1"
         lines += [
-            f'<text x="300" y="{y + 14}" text-anchor="end">{shown}</text>',
+            f'<text x="300" y="{y + 14}" text-anchor="end">{contestant}</text>',
             f'<rect x="310" y="{y}" width="{width:.1f}" height="18" fill="{color}"/>',
             f'<text x="{316 + width:.1f}" y="{y + 14}">{rate:,.0f}</text>',
         ]

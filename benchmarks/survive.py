@@ -1,4 +1,4 @@
-"""Kills and damages small runs in every phase, and counts those that did not come out the same.
+"""Kills and damages small runs in every phase, and counts those that end with another result.
 
 python -m benchmarks.survive --workdir DIR [--kills 60] [--damages 60]
 """
@@ -34,16 +34,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for count, kills in ((1, options.kills - two), (2, two))
     ]
     damages = damage_each(folder, cases=options.damages, chance=chance)
-    faults = [fault for found in groups for fault in found.faults] + damages.faults
+    faults = [fault for group in groups for fault in group.faults] + damages.faults
     metrics: dict[str, float] = {"faults": len(faults)}
     for name in ("SIGKILL", "SIGTERM"):
-        metrics[f"{name.lower()}s"] = sum(found.by_signal[name] for found in groups)
+        metrics[f"{name.lower()}s"] = sum(group.by_signal[name] for group in groups)
     for phase in PHASES:
-        metrics[f"kills_while_{phase}"] = sum(found.by_phase[phase] for found in groups)
-    for found in groups:
-        metrics[f"runs_of_{found.processes}"] = found.runs
-        metrics[f"bit_equal_runs_of_{found.processes}"] = found.equal
-        metrics[f"kills_of_{found.processes}"] = found.total
+        metrics[f"kills_while_{phase}"] = sum(group.by_phase[phase] for group in groups)
+    for group in groups:
+        metrics[f"runs_of_{group.processes}"] = group.runs
+        metrics[f"bit_equal_runs_of_{group.processes}"] = group.equal
+        metrics[f"kills_of_{group.processes}"] = group.total
     metrics["damaged_files"] = damages.total
     metrics["kinds_of_files"] = len(damages.kinds)
     for outcome in OUTCOMES:

@@ -1,4 +1,4 @@
-"""From a config to a trained run directory, and from that to the one form of a result."""
+"""Trains a run from a config, and writes its result."""
 
 import argparse
 import contextlib
@@ -48,24 +48,24 @@ def trained(
 
 @contextlib.contextmanager
 def stopped_after(seconds: float) -> Iterator[None]:
-    """Stops training in this block as a cluster does, but not what comes before its steps."""
-    done = threading.Event()
+    """Stops training in this block as a cluster does, but not the preparations before its steps."""
+    ended = threading.Event()
 
-    def ask() -> None:
+    def ask_to_stop() -> None:
         # Again and again: only training listens.
-        if not done.wait(seconds):
-            while not done.wait(0.2):
+        if not ended.wait(seconds):
+            while not ended.wait(0.2):
                 os.kill(os.getpid(), signal.SIGTERM)
 
-    before = signal.signal(signal.SIGTERM, lambda *_: None)
-    asking = threading.Thread(target=ask, daemon=True)
-    asking.start()
+    handler = signal.signal(signal.SIGTERM, lambda *_: None)
+    thread = threading.Thread(target=ask_to_stop, daemon=True)
+    thread.start()
     try:
         yield
     finally:
-        done.set()
-        asking.join()
-        signal.signal(signal.SIGTERM, before)
+        ended.set()
+        thread.join()
+        signal.signal(signal.SIGTERM, handler)
 
 
 def train_and_score(
@@ -83,7 +83,7 @@ def train_and_score(
     cannot be read, before anything is trained.
     """
     start = time.perf_counter()
-    rest, overrides = take_overrides(sys.argv[1:] if arguments is None else arguments)
+    flags, overrides = take_overrides(sys.argv[1:] if arguments is None else arguments)
     parser = argparse.ArgumentParser(
         prog=f"python -m {benchmark}", epilog="--config.KEY=VALUE changes a setting, as in `train`"
     )
@@ -95,12 +95,13 @@ def train_and_score(
         help=f"the test sets that are scored (default: {' '.join(dict(tests))})",
     )  # fmt: skip
     parser.add_argument("--result", type=Path, default=RESULTS, help=argparse.SUPPRESS)
-    options = parser.parse_args(rest)
+    options = parser.parse_args(flags)
     data, workdir, seconds = options.data, options.workdir, options.seconds
     command = f"python -m {benchmark} --data FOLDER --workdir DIR"
     command += "" if seconds is None else f" --seconds {seconds:.0f}"
     command += "" if len(options.sets) == len(tests) else f" --sets {' '.join(options.sets)}"
-    command += "".join(f" --config.{each}" for each in overrides)
+    command += "".join(f" --config.{override}" for override in overrides)
+
     tests = [(test, name) for test, name in tests if test in options.sets]
     corpora = {corpus.name: corpus for corpus in load_config(spec).data.test}
     for test, _ in tests:
@@ -109,10 +110,10 @@ def train_and_score(
     run = trained(
         workdir, spec, [f"data.folder={data}", *overrides], benchmark=benchmark, seconds=seconds
     )
-    how = ["--workdir", str(run)]
-    evaluate.main([*how, "--set", "valid"], "evaluate", "")
+    scored = ["--workdir", str(run)]
+    evaluate.main([*scored, "--set", "valid"], "evaluate", "")
     for test, name in tests:
-        evaluate.main([*how, "--set", test, "--folder", data], "evaluate", "")
+        evaluate.main([*scored, "--set", test, "--folder", data], "evaluate", "")
         result = record(
             run,
             options.result / f"{name}.json",
@@ -132,7 +133,7 @@ def seconds_trained(run: RunDirectory) -> float:
 
 
 def training_metrics(run: RunDirectory) -> dict[str, float]:
-    """What a result says of the training itself."""
+    """A result's metrics of the training itself."""
     reports = read_metrics(run.metrics)
     training = [line for line in reports if line["kind"] == "train"]
     validations = [line for line in reports if line["kind"] == "valid"]
@@ -187,10 +188,10 @@ def record(
         seconds=seconds_trained(run) if seconds is None else seconds,
         metrics={
             **scores["metrics"],
-            **{f"valid_{metric}": value for metric, value in valid["metrics"].items()},
+            **{f"valid_{metric}": score for metric, score in valid["metrics"].items()},
             **training_metrics(run),
         },
         signatures=scores["signatures"],
         details=training_details(run),
-        hypotheses={of: read_kept(run.evaluation, of).hypotheses for of in (test, "valid")},
+        hypotheses={name: read_kept(run.evaluation, name).hypotheses for name in (test, "valid")},
     )

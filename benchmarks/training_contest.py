@@ -32,7 +32,7 @@ DTYPES = {False: "float32", True: "bfloat16"}  # by whether it is bfloat16
 HERE = "here"  # the environment that this process runs in
 # Whose matrix products are measured, and the environments that have them.
 PACKAGES = {"jax": HERE, "torch": "torch"}
-SECONDS = 1800.0  # for any one answer: what takes longer has failed
+SECONDS = 1800.0  # for one answer: a contestant that takes longer has failed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Contestant:
 
 @dataclasses.dataclass(frozen=True)
 class Jobs:
-    """What files in a folder ask contestants to do: the work, and the parameters of the model."""
+    """Jobs for contestants, in files of a folder: their work, and the model's parameters."""
 
     work: Work
     parameters: int
@@ -84,7 +84,7 @@ def write_jobs(
 
 
 def command_of(contestant: Contestant, environments: Environments, job: Path) -> list[str]:
-    """What starts a contestant. Raises EnvironmentMissing."""
+    """The command line that starts a contestant. Raises EnvironmentMissing."""
     module = f"benchmarks.training_contestants.{contestant.module}"
     return [str(python_of(contestant.environment, environments)), "-m", module, str(job.resolve())]
 
@@ -92,12 +92,12 @@ def command_of(contestant: Contestant, environments: Environments, job: Path) ->
 def accelerator() -> str:
     """The device that contestants will find, "none" for a CPU; this process keeps off it from now.
 
-    A process that has once asked JAX for a GPU holds most of its memory.
+    A process in which JAX has used a GPU holds most of its memory.
     """
     program = "import jax; d = jax.devices()[0]; print(d.platform, d.device_kind, sep='|')"
     command = [sys.executable, "-c", program]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=180)
-    platform, _, kind = done.stdout.strip().splitlines()[-1].partition("|")
+    completed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=180)
+    platform, _, kind = completed.stdout.strip().splitlines()[-1].partition("|")
     jax.config.update("jax_platforms", "cpu")
     return "none" if platform == "cpu" else kind
 
@@ -107,7 +107,7 @@ def python_of(environment: str, environments: Environments) -> Path:
 
 
 class Contest:
-    """The contestants of a machine, and what its matrix products reached in `packages`."""
+    """The contestants of a machine, and the speed of its matrix products in `packages`."""
 
     def __init__(
         self,
@@ -143,33 +143,40 @@ class Contest:
         if workload.shape is None:
             assert data is not None
             workload = workload.of_corpus(data)
-        contestants = {each: self._contestants[each] for each in entered}
+        contestants = {contestant: self._contestants[contestant] for contestant in entered}
         jobs = write_jobs(workload, folder, contestants)
         work = jobs.work
         print(f"{name}: {work.steps} batches, {work.tgt_tokens:,} target tokens", flush=True)
-        measured = {each: Measured(bfloat16=it.bfloat16) for each, it in contestants.items()}
-        for number in range(0 if self._cold_starts else 1, rounds + 1):
-            if number:
-                self.measure_ceilings({each.bfloat16 for each in contestants.values()})
-            for each in entered:
-                if not measured[each].failure:
-                    self._turn(each, measured[each], folder, jobs.parameters, alone=number == 0)
-        for each in entered:
-            print(line(each, work, measured[each]), flush=True)
+
+        measured = self._rounds(contestants, folder, jobs.parameters, rounds)
+        for contestant in entered:
+            print(line(contestant, work, measured[contestant]), flush=True)
         metrics, signatures = workload_metrics(name, work, measured, self.ceilings())
         if workload.shape is None:
-            try:
-                for state, seconds in command_seconds(workload, folder, seconds=SECONDS).items():
-                    metrics[f"{name}_train_command_{state}_first_step_seconds"] = seconds
-            except ProcessFailed as error:
-                metrics[f"{name}_train_command_failed"] = 1
-                signatures[f"{name}_train_command_failed"] = without_paths(str(error))
+            command_metrics, command_signatures = _command_metrics(name, workload, folder)
+            metrics |= command_metrics
+            signatures |= command_signatures
         return metrics, signatures
+
+    def _rounds(
+        self, contestants: Mapping[str, Contestant], folder: Path, parameters: int, rounds: int
+    ) -> dict[str, Measured]:
+        """Round 0 is the cold start of each; the others begin with the matrix products."""
+        measured = {
+            name: Measured(bfloat16=contestant.bfloat16) for name, contestant in contestants.items()
+        }
+        for number in range(0 if self._cold_starts else 1, rounds + 1):
+            if number:
+                self.measure_ceilings({contestant.bfloat16 for contestant in contestants.values()})
+            for name in contestants:
+                if not measured[name].failure:
+                    self._turn(name, measured[name], folder, parameters, alone=number == 0)
+        return measured
 
     def _turn(
         self, name: str, measured: Measured, folder: Path, expected: int, *, alone: bool
     ) -> None:
-        """One run of a contestant: the first step, and unless that is to be alone all batches."""
+        """One run of a contestant: the first step, and all batches unless that's to be `alone`."""
         contestant, cache = self._contestants[name], (folder / f"{name}-cache").resolve()
         cold = measured.cold_seconds is None
         if cold:
@@ -206,20 +213,20 @@ class Contest:
 
     def _left(self) -> float:
         """Seconds for the next answer. Raises ProcessFailed."""
-        left = self._end - time.perf_counter()
-        if left <= 0:
+        remaining = self._end - time.perf_counter()
+        if remaining <= 0:
             raise ProcessFailed("no time was left for it")
-        return min(SECONDS, left)
+        return min(SECONDS, remaining)
 
     def measure_ceilings(self, bfloat16: Collection[bool]) -> None:
-        """Matrix products of both packages, where they are there, in the types that are used."""
+        """Measures matrix products of the installed packages, in the types that are used."""
         for package, environment in list(self._packages.items()):
             try:
                 command = [str(python_of(environment, self._environments)), "-m"]
                 command += ["benchmarks.training_contestants.ceiling", package]
                 log = self._workdir / f"ceiling-{package}.log"
                 with AskedProcess(command, log=log, folder=ROOT) as process:
-                    for dtype in (DTYPES[each] for each in sorted(bfloat16)):
+                    for dtype in (DTYPES[is_bfloat16] for is_bfloat16 in sorted(bfloat16)):
                         answer = process.ask(dtype, seconds=self._left())
                         self._ceilings.setdefault((package, dtype), []).append(answer["flops"])
             except (ProcessFailed, EnvironmentMissing) as error:
@@ -227,17 +234,32 @@ class Contest:
                 print(f"matrix products of {package}: {error}", file=sys.stderr, flush=True)
 
     def ceilings(self) -> dict[str, float]:
-        """By number type, what the better of the packages reached: the median of rounds."""
-        found: dict[str, float] = {}
-        for (_, dtype), values in self._ceilings.items():
-            found[dtype] = max(found.get(dtype, 0.0), statistics.median(values))
-        return found
+        """The FLOP/s of the better package by number type: the median of rounds."""
+        ceilings: dict[str, float] = {}
+        for (_, dtype), rounds in self._ceilings.items():
+            ceilings[dtype] = max(ceilings.get(dtype, 0.0), statistics.median(rounds))
+        return ceilings
 
     def ceiling_metrics(self) -> dict[str, float]:
         return {
-            f"ceiling_{package}_{dtype}_gflops": statistics.median(values) / 1e9
-            for (package, dtype), values in self._ceilings.items()
+            f"ceiling_{package}_{dtype}_gflops": statistics.median(rounds) / 1e9
+            for (package, dtype), rounds in self._ceilings.items()
         }
+
+
+def _command_metrics(
+    name: str, workload: Workload, folder: Path
+) -> tuple[dict[str, float], dict[str, str]]:
+    """Metrics and signatures of the first step that a user of `train` waits for."""
+    metrics: dict[str, float] = {}
+    signatures: dict[str, str] = {}
+    try:
+        for state, seconds in command_seconds(workload, folder, seconds=SECONDS).items():
+            metrics[f"{name}_train_command_{state}_first_step_seconds"] = seconds
+    except ProcessFailed as error:
+        metrics[f"{name}_train_command_failed"] = 1
+        signatures[f"{name}_train_command_failed"] = without_paths(str(error))
+    return metrics, signatures
 
 
 def kept_in(cache: Path) -> dict[str, str]:

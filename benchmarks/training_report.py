@@ -1,4 +1,4 @@
-"""From what contestants have measured to the numbers of a result: medians, ratios, shares."""
+"""Turns contestants' measurements into the numbers of a result: medians, ratios, shares."""
 
 import dataclasses
 import re
@@ -8,21 +8,22 @@ from collections.abc import Mapping, Sequence
 from benchmarks.training_workloads import Work
 
 TOLERANCE = 0.02
-"""How far a contestant's parameters may be from ours: biases and norms that one has and the other
-has not. What is farther off is another model."""
+"""The share by which a contestant's parameters may differ from ours: one has biases and norms that
+the other lacks. A larger difference means another model."""
 
 OURS = ("ours", "ours_bfloat16")
-# A path is one machine's. Kept are its last parts, which say what is meant.
+# A path belongs to one machine. Its last part is kept: it says which file is meant.
 _PATH = re.compile(r"(?:/[\w.+@=-]+){2,}/([\w.+@=-]+)")
 
 
 class Disqualified(RuntimeError):
-    """A contestant that does not do what it is compared in; says why."""
+    """A contestant that doesn't do the work of the others; says why."""
 
 
 @dataclasses.dataclass(kw_only=True)
 class Measured:
-    """What one contestant has shown in one workload. Seconds and bytes; lists are of rounds."""
+    """The measurements of one contestant in one workload, in seconds and bytes; lists are of
+    rounds."""
 
     bfloat16: bool = False
     setup: str = ""
@@ -52,8 +53,8 @@ def workload_metrics(
 ) -> tuple[dict[str, float], dict[str, str]]:
     """Metrics of one workload, and the signatures that say how each contestant was set up.
 
-    `ceilings` are FLOP/s by number type; where one is unknown there is no share of it. A contestant
-    that has failed is in the result with its reason, and in no ratio.
+    `ceilings` are FLOP/s by number type; without one, a contestant has no share of it. A contestant
+    that failed is in the result with its reason, and in no ratio.
     """
     metrics: dict[str, float] = {
         f"{workload}_gflops_a_token": work.flops / work.tgt_tokens / 1e9,
@@ -61,34 +62,21 @@ def workload_metrics(
     }
     signatures: dict[str, str] = {}
     rates = {
-        name: [work.tgt_tokens / seconds for seconds in each.run_seconds]
-        for name, each in measured.items()
-        if not each.failure
+        name: [work.tgt_tokens / seconds for seconds in contestant.run_seconds]
+        for name, contestant in measured.items()
+        if not contestant.failure
     }
-    for name, each in measured.items():
+    for name, contestant in measured.items():
         key = f"{workload}_{name}"
-        if each.failure:
+        if contestant.failure:
             metrics[f"{key}_failed"] = 1
-            signatures[f"{key}_failed"] = without_paths(each.failure)
+            signatures[f"{key}_failed"] = without_paths(contestant.failure)
             continue
-        middle = statistics.median(rates[name])
-        metrics[f"{key}_tokens_per_second"] = middle
-        metrics[f"{key}_tokens_per_second_lowest"] = min(rates[name])
-        metrics[f"{key}_tokens_per_second_highest"] = max(rates[name])
-        signatures[f"{key}_tokens_per_second"] = each.setup
-        ceiling = ceilings.get("bfloat16" if each.bfloat16 else "float32")
-        if ceiling is not None:
-            rate = work.flops * middle / work.tgt_tokens
-            metrics[f"{key}_share_of_ceiling"] = rate / ceiling
-        if each.peak_bytes:
-            metrics[f"{key}_peak_memory_mib"] = each.peak_bytes / 2**20
-        if each.device_bytes is not None:
-            metrics[f"{key}_device_memory_mib"] = each.device_bytes / 2**20
-        if each.cold_seconds is not None:
-            metrics[f"{key}_cold_first_step_seconds"] = each.cold_seconds
-        if each.warm_seconds:
-            metrics[f"{key}_warm_first_step_seconds"] = statistics.median(each.warm_seconds)
-        metrics[f"{key}_parameters"] = each.parameters
+        ceiling = ceilings.get("bfloat16" if contestant.bfloat16 else "float32")
+        for metric, number in _contestant_metrics(contestant, work, rates[name], ceiling).items():
+            metrics[f"{key}_{metric}"] = number
+        signatures[f"{key}_tokens_per_second"] = contestant.setup
+
     for ours in OURS:
         for name in rates:
             if ours in rates and name not in OURS:
@@ -96,8 +84,33 @@ def workload_metrics(
     return metrics, signatures
 
 
+def _contestant_metrics(
+    contestant: Measured, work: Work, rates: Sequence[float], ceiling: float | None
+) -> dict[str, float]:
+    """Metrics of one contestant; `rates` are its runs' target tokens per second."""
+    median = statistics.median(rates)
+    metrics = {
+        "tokens_per_second": median,
+        "tokens_per_second_lowest": min(rates),
+        "tokens_per_second_highest": max(rates),
+    }
+    if ceiling is not None:
+        flops_per_second = work.flops * median / work.tgt_tokens
+        metrics["share_of_ceiling"] = flops_per_second / ceiling
+    if contestant.peak_bytes:
+        metrics["peak_memory_mib"] = contestant.peak_bytes / 2**20
+    if contestant.device_bytes is not None:
+        metrics["device_memory_mib"] = contestant.device_bytes / 2**20
+    if contestant.cold_seconds is not None:
+        metrics["cold_first_step_seconds"] = contestant.cold_seconds
+    if contestant.warm_seconds:
+        metrics["warm_first_step_seconds"] = statistics.median(contestant.warm_seconds)
+    metrics["parameters"] = contestant.parameters
+    return metrics
+
+
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """The median of the rounds' ratios: what slows a machine for a while slows both of a round."""
+    """The median of the rounds' ratios: a slow machine slows both contestants of a round."""
     return statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
 
 

@@ -148,10 +148,11 @@ def add_environments(parser: argparse.ArgumentParser) -> None:
 
 
 def environments_of(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Environments:
-    """Those that `add_environments` asks for, below the working directory."""
-    named = [each.partition("=") for each in options.python]
-    known = {each.environment for each in CONTESTANTS.values()} - {HERE}
-    if wrong := [name for name, _, path in named if name not in known or not path]:
+    """Those of the options of `add_environments`, below the working directory."""
+    named = [assignment.partition("=") for assignment in options.python]
+    known = {contestant.environment for contestant in CONTESTANTS.values()} - {HERE}
+    wrong = [name for name, _, path in named if name not in known or not path]
+    if wrong:
         parser.error(f"--python {wrong[0]}: write one of {', '.join(sorted(known))} = PYTHON")
     return Environments(
         options.workdir / "environments",
@@ -165,20 +166,20 @@ def file_name(workload: str, accelerator: str) -> str:
 
 
 def workloads(accelerator: str, data: Path | None) -> list[str]:
-    """What is trained where nothing is named: on a CPU the paper's batch takes minutes a step."""
+    """The default workloads: on a CPU the paper's batch takes minutes a step."""
     return [*(ON_CPU if accelerator == "none" else ON_GPU), *(["multi30k"] if data else [])]
 
 
 def as_typed(options: argparse.Namespace, workload: str) -> str:
     """The command for one workload, without paths of this machine."""
-    parts = [f"python -m benchmarks.training_speed --workdir DIR --config {workload}"]
-    parts += ["--data FOLDER"] if workload == "multi30k" else []
-    parts += ["--ours", *options.ours] if options.ours != list(ALWAYS) else []
-    parts += ["--peers", *options.peers] if options.peers != list(PEERS) else []
-    parts += [f"--steps {options.steps}"] if options.steps else []
-    parts += [f"--minutes {options.minutes:g}"] if math.isfinite(options.minutes) else []
-    parts += ["--once"] if options.once else [f"--rounds {options.rounds}", "--install"]
-    return " ".join(parts)
+    words = [f"python -m benchmarks.training_speed --workdir DIR --config {workload}"]
+    words += ["--data FOLDER"] if workload == "multi30k" else []
+    words += ["--ours", *options.ours] if options.ours != list(ALWAYS) else []
+    words += ["--peers", *options.peers] if options.peers != list(PEERS) else []
+    words += [f"--steps {options.steps}"] if options.steps else []
+    words += [f"--minutes {options.minutes:g}"] if math.isfinite(options.minutes) else []
+    words += ["--once"] if options.once else [f"--rounds {options.rounds}", "--install"]
+    return " ".join(words)
 
 
 if __name__ == "__main__":

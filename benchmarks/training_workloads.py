@@ -1,4 +1,4 @@
-"""What `training_speed` trains: models of several sizes, and batches that all contestants share."""
+"""The workloads of `training_speed`: models of several sizes, and batches for all contestants."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ ON_CPU, ON_GPU = ("tiny", "base"), ("paper_base", "paper_big")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Work:
-    """What a timed run does: its steps, the target tokens that are no padding, the model's FLOPs.
+    """The work of a timed run: its steps, target tokens and FLOPs.
 
-    FLOPs are those of the formula (`model/flops.py`), for tokens that are no padding.
+    Tokens don't include padding, nor do FLOPs, which are those of the formula (`model/flops.py`).
     """
 
     vocabulary: int
@@ -115,23 +115,23 @@ def synthetic(shape: Shape, vocabulary: int, count: int) -> list[Batch]:
 def real(
     config: ExperimentConfig, folder: Path, *, steps: int | None = None, tokens: int = 0
 ) -> tuple[list[Batch], int]:
-    """The first batches that `train` would see of a corpus, prepared in `folder`; its types.
+    """The first batches that `train` would see of a corpus, prepared in `folder`, and its types.
 
-    So many, or as many as hold so many target tokens. A batch that lacks rows, of which a window
-    has one, is left out: attention over a row of nothing but padding is not defined in every
-    package.
+    There are `steps` batches, or as many as hold `tokens` target tokens. A batch that lacks rows,
+    of which a window has one, is left out: some packages don't define attention over a row of
+    padding.
     """
     store = prepare(config.data, seed=config.training.seed, directory=folder)
     vocabulary = Vocabularies.load(folder / "vocabulary").tgt.size
-    found: list[Batch] = []
+    full_batches: list[Batch] = []
     seen = 0
     with Batches(Planner(store.train, config.data.batch, config.training.seed)) as batches:
-        while len(found) < steps if steps is not None else seen < tokens:
+        while len(full_batches) < steps if steps is not None else seen < tokens:
             batch, _ = next(batches)
             if (batch.src_segment_ids[:, 0] > 0).all():
-                found.append(batch)
+                full_batches.append(batch)
                 seen += int(batch.tgt_tokens)
-    return found, vocabulary
+    return full_batches, vocabulary
 
 
 def work_of(config: ExperimentConfig, vocabulary: int, batches: list[Batch]) -> Work:

@@ -1,1 +1,1 @@
-"""What deviations of other programs from the paper cost, where they are settings here."""
+"""The cost of other programs' deviations from the paper, as far as they are settings here."""

@@ -2,9 +2,9 @@
 
 python -m benchmarks.deviations --workdir DIR
 
-18 times the quickstart's training, which takes four minutes on two CPU cores. DIR gets a run a form
-and seed; stopped, the same command goes on. The paper's form is trained from several seeds: what
-these differ by is what chance does. Deviations of the search are measured on the same runs.
+18 times the quickstart's training, which takes four minutes on two CPU cores. DIR gets a run for
+each form and seed; the same command resumes after a stop. The paper's form is trained from several
+seeds: their differences are due to chance. Deviations of the search are measured on the same runs.
 `--steps N` is for trying the command, with `--output FILE`.
 """
 
@@ -36,7 +36,7 @@ Measured = dict[str, list[float]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    rest, overrides = take_overrides(sys.argv[1:] if arguments is None else arguments)
+    flags, overrides = take_overrides(sys.argv[1:] if arguments is None else arguments)
     parser = argparse.ArgumentParser(prog="python -m benchmarks.deviations")
     parser.add_argument("--workdir", required=True, metavar="DIR", help="the runs' folder")
     parser.add_argument("--steps", type=int, default=STEPS, metavar="N", help="of each training")
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = [form.name for form in TRAINED]
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME")
     parser.add_argument("--output", type=Path, default=RESULTS / "deviations.json", metavar="FILE")
-    options = parser.parse_args(rest)
+    options = parser.parse_args(flags)
     if min(options.steps, options.seeds, options.paper_seeds) < 1:
         parser.error("--steps, --seeds and --paper-seeds are at least 1")
 
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for form in TRAINED:
         if form.name in options.only:
             trainings[form.name] = (form.settings, options.seeds)
-    found: Measured = {}
+    scores: Measured = {}
     runs: list[RunDirectory] = []
     signatures: dict[str, str] = {}
     hypotheses: dict[str, list[str]] = {}
@@ -64,24 +64,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for seed in range(1, seeds + 1):
             workdir = Path(options.workdir) / f"{name}-{seed}"
             runs.append(RunDirectory(workdir))
-            given = [f"{key}={value}" for key, value in settings.items()]
+            form_settings = [f"{key}={setting}" for key, setting in settings.items()]
             try:
-                status = trained(workdir, options.steps, seed, [*given, *overrides])
+                status = trained(workdir, options.steps, seed, [*form_settings, *overrides])
             except DivergenceError as error:
                 print(f"{workdir}: {error}", file=sys.stderr)
-                found.setdefault(f"{name}_diverged", []).append(1)
+                scores.setdefault(f"{name}_diverged", []).append(1)
                 continue
             if status:
                 return status
-            for metric, value in measured(workdir, name, signatures, hypotheses):
-                found.setdefault(metric, []).append(value)
-            print(json.dumps(found, indent=2), file=sys.stderr)
+            for metric, score in measured(workdir, name, signatures, hypotheses):
+                scores.setdefault(metric, []).append(score)
+            print(json.dumps(scores, indent=2), file=sys.stderr)
+
     write_result(
         options.output,
-        command=" ".join(["python -m benchmarks.deviations --workdir DIR", *asked(options)]),
+        command=" ".join(["python -m benchmarks.deviations --workdir DIR", *typed(options)]),
         config="quickstart",
         seconds=time.perf_counter() - start,
-        metrics=summary(found, options.steps, options.paper_seeds, options.seeds),
+        metrics=summary(scores, options.steps, options.paper_seeds, options.seeds),
         signatures=signatures,
         details=training_details(*runs),
         hypotheses=hypotheses,
@@ -90,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def trained(workdir: Path, steps: int, seed: int, settings: Sequence[str]) -> int:
-    """Trains a form or goes on with it, and averages: the exit status. Raises DivergenceError."""
+    """Trains or resumes a form, and averages; the exit status. Raises DivergenceError."""
     common = [
         f"training.seed={seed}",
         f"training.steps={steps}",
@@ -121,17 +122,17 @@ def measured(
     signatures[f"{name}_{BLEU}"] = scores.signatures[BLEU]
     if name != PAPER:
         return
-    for other in ("bleu_paper", "chrf"):
-        yield f"{PAPER}_{other}", scores.metrics[other]
-        signatures[f"{PAPER}_{other}"] = scores.signatures[other]
+    for metric in ("bleu_paper", "chrf"):
+        yield f"{PAPER}_{metric}", scores.metrics[metric]
+        signatures[f"{PAPER}_{metric}"] = scores.signatures[metric]
     for search in SEARCHED:
-        found, hypotheses[f"{workdir.name}-{search.name}"] = translated(run, search)
-        yield f"{search.name}_{BLEU}", found.bleu
+        search_scores, hypotheses[f"{workdir.name}-{search.name}"] = translated(run, search)
+        yield f"{search.name}_{BLEU}", search_scores.bleu
         signatures[f"{search.name}_{BLEU}"] = scores.signatures[BLEU]
 
 
 def translated(run: RunDirectory, search: Searched | None = None) -> tuple[Scores, list[str]]:
-    """Scores on the run's test set, and what was scored."""
+    """Scores on the run's test set, and the outputs."""
     data = freeze(read_record(run).config, str(run.config_file)).data
     (corpus,) = data.test
     pairs = list(read_pairs(corpus, data.folder, key=f"data.test.{corpus.name}"))
@@ -140,28 +141,30 @@ def translated(run: RunDirectory, search: Searched | None = None) -> tuple[Score
     if search is not None:
         settings = dataclasses.replace(translator.config, **dict(search.settings))  # type: ignore[arg-type]
         translator = translator.with_config(**dataclasses.asdict(settings))
-    hypotheses = [found.text for found in translator.translate([pair.src for pair in pairs])]
+    translations = translator.translate([pair.src for pair in pairs])
+    hypotheses = [translation.text for translation in translations]
     scoring = Scoring(language=data.tgt_lang, ter=False, resamples=0)
-    found = assess(hypotheses, [pair.tgt for pair in pairs], scoring=scoring)
-    return found.scores, hypotheses
+    assessment = assess(hypotheses, [pair.tgt for pair in pairs], scoring=scoring)
+    return assessment.scores, hypotheses
 
 
-def summary(found: Measured, steps: int, paper_seeds: int, seeds: int) -> dict[str, float]:
-    """Means over the seeds scored, of the paper's form the lowest and the highest, counts.
+def summary(scores: Measured, steps: int, paper_seeds: int, seeds: int) -> dict[str, float]:
+    """Means over the seeds scored, the lowest and the highest of the paper's form, and counts.
 
-    `FORM_seeds_scored` and `FORM_diverged` say of how many a mean is, and how many are not in it.
+    `FORM_seeds_scored` counts the seeds in a mean, and `FORM_diverged` those that aren't.
     """
     metrics: dict[str, float] = {}
-    if of_paper := found.get(f"{PAPER}_{BLEU}"):
-        metrics[f"{PAPER}_{BLEU}"] = statistics.fmean(of_paper)
-        metrics[f"{PAPER}_{BLEU}_lowest"] = min(of_paper)
-        metrics[f"{PAPER}_{BLEU}_highest"] = max(of_paper)
+    paper_scores = scores.get(f"{PAPER}_{BLEU}")
+    if paper_scores:
+        metrics[f"{PAPER}_{BLEU}"] = statistics.fmean(paper_scores)
+        metrics[f"{PAPER}_{BLEU}_lowest"] = min(paper_scores)
+        metrics[f"{PAPER}_{BLEU}_highest"] = max(paper_scores)
     metrics |= {"paper_seeds": paper_seeds, "seeds": seeds, "steps": steps}
-    for name, values in found.items():
+    for name, by_seed in scores.items():
         if not name.endswith("_diverged"):
-            metrics.setdefault(name, statistics.fmean(values))
+            metrics.setdefault(name, statistics.fmean(by_seed))
     for name in (PAPER, *(form.name for form in TRAINED)):
-        scored, diverged = found.get(f"{name}_{BLEU}", []), found.get(f"{name}_diverged", [])
+        scored, diverged = scores.get(f"{name}_{BLEU}", []), scores.get(f"{name}_diverged", [])
         if scored or diverged:
             metrics[f"{name}_seeds_scored"] = len(scored)
         if diverged:
@@ -169,15 +172,15 @@ def summary(found: Measured, steps: int, paper_seeds: int, seeds: int) -> dict[s
     return metrics
 
 
-def asked(options: argparse.Namespace) -> Iterator[str]:
-    """The options that make this another measurement than the whole one."""
-    for name, value, default in (
+def typed(options: argparse.Namespace) -> Iterator[str]:
+    """The options that differ from those of the whole measurement."""
+    for name, number, default in (
         ("--steps", options.steps, STEPS),
         ("--seeds", options.seeds, SEEDS),
         ("--paper-seeds", options.paper_seeds, PAPER_SEEDS),
     ):
-        if value != default:
-            yield f"{name} {value}"
+        if number != default:
+            yield f"{name} {number}"
     if len(options.only) < len(TRAINED):
         yield f"--only {' '.join(options.only)}"
 

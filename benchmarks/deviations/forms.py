@@ -17,10 +17,10 @@ PEAK, WARMUP = _QUICKSTART.schedule.peak, _QUICKSTART.schedule.warmup_steps
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Trained:
-    """A deviation that a model is trained with; `name` is what its metrics begin with."""
+    """A deviation that a model is trained with; its metrics begin with `name`."""
 
     name: str
-    what: str
+    description: str
     found_in: str
     settings: Mapping[str, object]
 
@@ -30,7 +30,7 @@ class Searched:
     """A deviation that needs no training: settings under `decoding`, and which weights are used."""
 
     name: str
-    what: str
+    description: str
     found_in: str
     settings: Mapping[str, object]
     averaged: bool = True
@@ -44,97 +44,97 @@ SHORT_WARMUP: Mapping[str, object] = {
 TRAINED = (
     Trained(
         name="norm_pre",
-        what="layer normalisation before each sub-layer",
+        description="layer normalisation before each sub-layer",
         found_in="tensor2tensor's later defaults; most models since",
         settings={"model.norm": "pre"},
     ),
     Trained(
         name="warmup_short",
-        what="a tenth of the warm-up, the same rates after it",
+        description="a tenth of the warm-up, the same rates after it",
         found_in="recipes for pre-LN models",
         settings=SHORT_WARMUP,
     ),
     Trained(
         name="norm_pre_warmup_short",
-        what="the two together",
+        description="the two together",
         found_in="the same",
         settings={"model.norm": "pre", **SHORT_WARMUP},
     ),
     Trained(
         name="rate_doubled",
-        what="twice the learning rate",
+        description="twice the learning rate",
         found_in="tensor2tensor's `transformer_base_v3`",
         settings={"training.schedule.peak": 2 * PEAK},
     ),
     Trained(
         name="positions_learned",
-        what="learned positions without the tokens' factor",
+        description="learned positions without the tokens' factor",
         found_in="BERT, BART",
         settings={"model.positions": "learned", "model.position_scale": "one"},
     ),
     Trained(
         name="positions_learned_scaled",
-        what="learned positions",
+        description="learned positions",
         found_in="the paper's own Table 3 (E)",
         settings={"model.positions": "learned"},
     ),
     Trained(
         name="tie_target",
-        what="source embedding apart",
+        description="source embedding apart",
         found_in="fairseq's `--share-decoder-input-output-embed`",
         settings={"model.tie": "target"},
     ),
     Trained(
         name="untied",
-        what="three matrices for source, target and softmax",
+        description="three matrices for source, target and softmax",
         found_in="the defaults of fairseq and OpenNMT-py",
         settings={"model.tie": "none"},
     ),
     Trained(
         name="inner_dropout",
-        what="dropout 0.1 on attention weights and after the ReLU",
+        description="dropout 0.1 on attention weights and after the ReLU",
         found_in="tensor2tensor's `transformer_base_v3`, `torch.nn.Transformer`",
         settings={"model.attention_dropout": 0.1, "model.ffn_dropout": 0.1},
     ),
     Trained(
         name="attention_bias",
-        what="biases in attention's projections",
+        description="biases in attention's projections",
         found_in="PyTorch, fairseq, Marian",
         settings={"model.attention_bias": "true"},
     ),
     Trained(
         name="silu",
-        what="SiLU instead of ReLU",
+        description="SiLU instead of ReLU",
         found_in="OPUS-MT's Marian models",
         settings={"model.activation": "silu"},
     ),
     Trained(
         name="no_smoothing",
-        what="no label smoothing",
+        description="no label smoothing",
         found_in="tutorials; Table 3 (D)",
         settings={"training.label_smoothing": 0.0},
     ),
     Trained(
         name="adam_epsilon",
-        what="Adam's epsilon 1e-8",
+        description="Adam's epsilon 1e-8",
         found_in="the default of PyTorch and Optax",
         settings={"training.optimizer.epsilon": 1e-8},
     ),
     Trained(
         name="adam_beta2",
-        what="Adam's second decay 0.999",
+        description="Adam's second decay 0.999",
         found_in="the default of PyTorch and Optax",
         settings={"training.optimizer.beta2": 0.999},
     ),
     Trained(
         name="clip_norm",
-        what="gradients clipped to a norm of 1",
+        description="gradients clipped to a norm of 1",
         found_in="Marian's default",
         settings={"training.optimizer.clip_norm": 1.0},
     ),
     Trained(
         name="norm_epsilon",
-        what="layer normalisation with epsilon 1e-5",
+        description="layer normalisation with epsilon 1e-5",
         found_in="PyTorch's default; OPUS-MT",
         settings={"model.norm_epsilon": 1e-5},
     ),
@@ -142,27 +142,29 @@ TRAINED = (
 SEARCHED = (
     Searched(
         name="no_averaging",
-        what="the last checkpoint alone",
+        description="the last checkpoint alone",
         found_in="nearly every default",
         settings={},
         averaged=False,
     ),
-    Searched(name="greedy", what="greedy search", found_in="tutorials", settings={"beam_size": 1}),
+    Searched(
+        name="greedy", description="greedy search", found_in="tutorials", settings={"beam_size": 1}
+    ),
     Searched(
         name="no_length_penalty",
-        what="no length penalty",
+        description="no length penalty",
         found_in="tutorials",
         settings={"length_penalty": 0.0},
     ),
     Searched(
         name="length_norm_average",
-        what="log P / \\|Y\\|, the mean of the tokens'",
+        description="log P / \\|Y\\|, the mean of the tokens'",
         found_in="CTranslate2, Hugging Face, fairseq",
         settings={"length_penalty": 1.0, "length_norm": "average"},
     ),
     Searched(
         name="ends_among_beam",
-        what="only the beam's best continuations may end",
+        description="only the beam's best continuations may end",
         found_in="CTranslate2, Hugging Face",
         settings={"ends_among": "beam"},
     ),

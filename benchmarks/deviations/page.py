@@ -12,12 +12,12 @@ UNKNOWN = "not measured yet"
 def render(result: Result | None) -> str:
     """Tables of both kinds of deviations; without a result they say that none was measured."""
     metrics: Mapping[str, float] = {} if result is None else result.metrics
-    lines = [_explained(result), "", *_head("trained with", "perplexity")]
-    of_paper = _score(metrics, PAPER, PAPER)
+    lines = [_introduction(result), "", *_head("trained with", "perplexity")]
+    paper_score = _score(metrics, PAPER, PAPER)
     perplexity = _number(metrics, f"{PAPER}_perplexity")
-    lines.append(f"| the paper's form | | | **{of_paper}** | | {perplexity} |")
+    lines.append(f"| the paper's form | | | **{paper_score}** | | {perplexity} |")
     for trained in TRAINED:
-        settings = "<br>".join(f"`{key} = {value}`" for key, value in trained.settings.items())
+        settings = "<br>".join(f"`{key} = {setting}`" for key, setting in trained.settings.items())
         perplexity = _number(metrics, f"{trained.name}_perplexity")
         lines.append(f"{_row(trained, settings, metrics)} {perplexity} |")
     lines += ["", *_head("translated with", "")]
@@ -29,7 +29,7 @@ def render(result: Result | None) -> str:
     return "\n".join(lines)
 
 
-def _explained(result: Result | None) -> str:
+def _introduction(result: Result | None) -> str:
     if result is None:
         return (
             f"The numbers are **{UNKNOWN}**: `python -m benchmarks.deviations --workdir DIR` "
@@ -37,41 +37,42 @@ def _explained(result: Result | None) -> str:
         )
     metrics = result.metrics
     diverged = _diverged(PAPER, metrics)
-    told = (
+    training = (
         f"By `{result.command}` ({metrics['steps']:,.0f} steps a training; "
         "[deviations.json](../benchmarks/results/deviations.json)). The paper's form, trained from "
         f"{metrics['paper_seeds']:.0f} seeds{diverged and f' ({diverged})'}, "
     )
-    each = f"Each deviation was trained from {metrics['seeds']:.0f} of these seeds."
+    seeds = f"Each deviation was trained from {metrics['seeds']:.0f} of these seeds."
     if f"{PAPER}_{BLEU}" not in metrics:
-        return f"{told}has no score: **there is nothing to compare with.** {each}"
+        return f"{training}has no score: **there is nothing to compare with.** {seeds}"
     lowest, highest = (metrics[f"{PAPER}_{BLEU}_{end}"] for end in ("lowest", "highest"))
     return (
-        f"{told}has a mean BLEU of {metrics[f'{PAPER}_{BLEU}']:.2f}, the lowest {lowest:.2f} and "
-        f"the highest {highest:.2f}: **a smaller difference than between these means nothing.** "
-        f"{each} The same outputs score {metrics[f'{PAPER}_bleu_paper']:.2f} by the "
+        f"{training}has a mean BLEU of {metrics[f'{PAPER}_{BLEU}']:.2f}, the lowest {lowest:.2f} "
+        f"and the highest {highest:.2f}: "
+        "**a smaller difference than between these means nothing.** "
+        f"{seeds} The same outputs score {metrics[f'{PAPER}_bleu_paper']:.2f} by the "
         f"paper's own BLEU{protocol_note(result.signatures.get(f'{PAPER}_bleu_paper', ''))}."
     )
 
 
-def _head(what: str, last: str) -> list[str]:
-    cells = [what, "setting", "found in", "BLEU", "difference", *([last] if last else [])]
+def _head(first: str, last: str) -> list[str]:
+    cells = [first, "setting", "found in", "BLEU", "difference", *([last] if last else [])]
     return [f"| {' | '.join(cells)} |", "|---|---|---|---:|---:|" + "---:|" * bool(last)]
 
 
 def _row(form: Trained | Searched, settings: str, metrics: Mapping[str, float]) -> str:
     # Another search has no runs of its own.
     score = _score(metrics, form.name, form.name if isinstance(form, Trained) else PAPER)
-    found, of_paper = (metrics.get(f"{name}_{BLEU}") for name in (form.name, PAPER))
-    difference = "" if found is None or of_paper is None else f" {found - of_paper:+.2f}"
-    return f"| {form.what} | {settings} | {form.found_in} | {score} |{difference} |"
+    bleu, paper_bleu = (metrics.get(f"{name}_{BLEU}") for name in (form.name, PAPER))
+    difference = "" if bleu is None or paper_bleu is None else f" {bleu - paper_bleu:+.2f}"
+    return f"| {form.description} | {settings} | {form.found_in} | {score} |{difference} |"
 
 
 def _score(metrics: Mapping[str, float], name: str, trained: str) -> str:
-    """The mean BLEU, and how many of the runs it is not of: they diverged."""
-    found, diverged = _number(metrics, f"{name}_{BLEU}"), _diverged(trained, metrics)
-    if found:
-        return f"{found} ({diverged})" if diverged else found
+    """The mean BLEU, and how many runs diverged, which it leaves out."""
+    bleu, diverged = _number(metrics, f"{name}_{BLEU}"), _diverged(trained, metrics)
+    if bleu:
+        return f"{bleu} ({diverged})" if diverged else bleu
     return diverged or UNKNOWN
 
 

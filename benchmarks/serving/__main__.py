@@ -50,14 +50,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(json.dumps(metrics, indent=2))
     if not options.no_result:
         record = read_record(open_run(options.workdir))
-        given, name = "", "serving"
+        flags, name = "", "serving"
         if options.beam_size is not None:
-            given, name = f" --beam-size {options.beam_size}", f"serving_beam_{options.beam_size}"
+            flags, name = f" --beam-size {options.beam_size}", f"serving_beam_{options.beam_size}"
         if options.requests != REQUESTS:
-            given += f" --requests {options.requests}"
+            flags += f" --requests {options.requests}"
         write_result(
             RESULTS / f"{name}.json",
-            command=f"python -m benchmarks.serving --workdir RUN{given}",
+            command=f"python -m benchmarks.serving --workdir RUN{flags}",
             config=str(record.config["name"]),
             seconds=time.perf_counter() - begin,
             metrics=metrics,
@@ -80,22 +80,22 @@ def measure_load(
     load = drive(server, sentences, clients=clients, requests=requests, watch=watch)
     memory.append(server.memory_mib())
     after = server.metrics()
-    batches, items = (
-        after[name] - before[name]
-        for name in ("flaxformer_batch_sentences_count", "flaxformer_batch_sentences_sum")
-    )
-    compiled = "flaxformer_compiled_programs"
-    return shown(load) | {
+
+    def increase(name: str) -> float:
+        return after[name] - before[name]
+
+    batches = increase("flaxformer_batch_sentences_count")
+    return load_metrics(load) | {
         "clients": clients,
-        "sentences_per_batch": items / batches,
-        "compiled_under_load": after[compiled] - before[compiled],
+        "sentences_per_batch": increase("flaxformer_batch_sentences_sum") / batches,
+        "compiled_under_load": increase("flaxformer_compiled_programs"),
         "memory_before_mib": memory[0],
         "memory_after_mib": memory[-1],
         "memory_peak_mib": max(memory),
     }
 
 
-def shown(load: Load) -> dict[str, float]:
+def load_metrics(load: Load) -> dict[str, float]:
     return {
         "requests": len(load.milliseconds),
         "requests_per_second": load.per_second,
@@ -110,8 +110,8 @@ def measure_hostility(server: ServerProcess, requests: int) -> dict[str, float]:
     """Half of them by hand, the other half made up from the OpenAPI document."""
     phases = ("--phases", "examples,coverage,fuzzing")
     examples = max(1, requests // 2 // OPERATIONS)
-    begun = _counted(server)
-    # Texts of odd lengths compile what the warm-up left out, which takes memory once.
+    counted_before = _counted(server)
+    # Texts of odd lengths compile programs that the warm-up left out; that takes memory once.
     settling = attack(server, requests=requests // 8, seed=0)
     fuzz(server.url, *phases, examples=max(1, examples // 4), seed=0)
     memory, compiled = server.memory_mib(), server.metrics()["flaxformer_compiled_programs"]
@@ -120,13 +120,13 @@ def measure_hostility(server: ServerProcess, requests: int) -> dict[str, float]:
     print(fuzz(server.url, *phases, examples=examples), file=sys.stderr)
     counts = server.metrics()
     errors = sum(
-        value
-        for name, value in counts.items()
+        count
+        for name, count in counts.items()
         if name.startswith("flaxformer_requests_total") and 'status="500"' in name
     )
     return {
         # Those that were no HTTP reached no counter of the server's.
-        "hostile_requests": _counted(server) - begun + outcome.statuses["closed"],
+        "hostile_requests": _counted(server) - counted_before + outcome.statuses["closed"],
         "hostile_errors": max(errors, outcome.errors + settling.errors),
         "hostile_hung": outcome.statuses["hung"] + settling.statuses["hung"],
         "hostile_slowest_seconds": max(outcome.slowest, settling.slowest),
@@ -138,7 +138,9 @@ def measure_hostility(server: ServerProcess, requests: int) -> dict[str, float]:
 
 def _counted(server: ServerProcess) -> float:
     counts = server.metrics()
-    return sum(v for name, v in counts.items() if name.startswith("flaxformer_requests_total"))
+    return sum(
+        count for name, count in counts.items() if name.startswith("flaxformer_requests_total")
+    )
 
 
 if __name__ == "__main__":

@@ -10,16 +10,19 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 
 
 class NoBrowser(Exception):
-    """Nothing to drive, or nothing to drive it with; the message says what to install."""
+    """A missing browser or driver; the message says what to install."""
 
 
 def find_chromium() -> str:
     """The path of the system's Chromium, or FLAXFORMER_CHROMIUM. Raises NoBrowser."""
     named = os.environ.get("FLAXFORMER_CHROMIUM")
-    found = named or next((path for name in NAMES if (path := shutil.which(name))), None)
-    if found is None:
-        raise NoBrowser("needs a Chromium: apt-get install chromium, or set FLAXFORMER_CHROMIUM")
-    return found
+    if named:
+        return named
+    for name in NAMES:
+        path = shutil.which(name)
+        if path:
+            return path
+    raise NoBrowser("needs a Chromium: apt-get install chromium, or set FLAXFORMER_CHROMIUM")
 
 
 @contextlib.contextmanager
@@ -31,7 +34,7 @@ def chromium() -> Iterator[Any]:
         raise NoBrowser("needs playwright: pip install -e '.[dev]'") from error
     path = find_chromium()
     with sync_playwright() as playwright:
-        # Chromium's sandbox does not work for root, as which containers run.
+        # Chromium's sandbox doesn't work for root, the user in most containers.
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         try:
             yield browser

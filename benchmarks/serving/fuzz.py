@@ -5,7 +5,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-# 413 is an answer to data that the document does not allow, too; a busy server is no broken one.
+# 413 may also answer data that the document doesn't allow, and a busy server isn't a broken one.
 _SETTINGS = """
 [checks.negative_data_rejection]
 expected-statuses = [400, 401, 403, 404, 405, 406, 413, 415, 503]
@@ -22,7 +22,7 @@ _COMMAND = "from schemathesis.cli import schemathesis; schemathesis()"
 
 
 class Broken(Exception):
-    """A server that does not do what its document says; the message is the report."""
+    """A server that doesn't follow its document; the message is the report."""
 
 
 def fuzz(url: str, *options: str, examples: int, seed: int = 1, seconds: float = 3600) -> str:
@@ -35,14 +35,14 @@ def fuzz(url: str, *options: str, examples: int, seed: int = 1, seconds: float =
         # Longer than the server takes to give a request up.
         patience = ["--request-timeout", "60", "--max-response-time", "60"]
         checks = ["--checks", "all", "--max-examples", str(examples), "--seed", str(seed)]
-        ways = ["--no-color", "--no-shrink", *patience, *checks, *options]
-        done = subprocess.run(
-            [sys.executable, "-c", _COMMAND, "run", f"{url}/openapi.json", *ways],
+        flags = ["--no-color", "--no-shrink", *patience, *checks, *options]
+        completed = subprocess.run(
+            [sys.executable, "-c", _COMMAND, "run", f"{url}/openapi.json", *flags],
             cwd=folder,
             capture_output=True,
             text=True,
             timeout=seconds,
         )
-    if done.returncode != 0:
-        raise Broken(done.stdout[-8000:] + done.stderr[-2000:])
-    return done.stdout
+    if completed.returncode != 0:
+        raise Broken(completed.stdout[-8000:] + completed.stderr[-2000:])
+    return completed.stdout

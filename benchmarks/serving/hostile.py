@@ -67,18 +67,19 @@ def broken(chance: random.Random) -> tuple[bytes, bool]:
     method = chance.choices(("POST", "GET", "PUT", "XXXX"), weights=(20, 2, 1, 1))[0]
     length = chance.choices((len(body), len(body) // 2, 10**12, -1), weights=(40, 2, 1, 1))[0]
     head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\n"
-    data = f"{head}Content-Length: {length}\r\nConnection: close\r\n\r\n".encode("latin-1") + body
+    head += f"Content-Length: {length}\r\nConnection: close\r\n\r\n"
+    request = head.encode("latin-1") + body
     match chance.randrange(20):
         case 0:  # cut off
-            data = data[: chance.randrange(len(data))]
+            request = request[: chance.randrange(len(request))]
         case 1:  # some bytes changed, anywhere
-            damaged = bytearray(data)
+            damaged = bytearray(request)
             for _ in range(chance.randrange(1, 9)):
                 damaged[chance.randrange(len(damaged))] = chance.randrange(256)
-            data = bytes(damaged)
+            request = bytes(damaged)
         case 2:
-            data = chance.randbytes(chance.randrange(1, 2000)) + b"\r\n\r\n"
-    return data, chance.random() < 0.1
+            request = chance.randbytes(chance.randrange(1, 2000)) + b"\r\n\r\n"
+    return request, chance.random() < 0.1
 
 
 def _body(chance: random.Random) -> bytes:
@@ -96,19 +97,20 @@ def _body(chance: random.Random) -> bytes:
     for _ in range(chance.randrange(3)):
         key = chance.choice([*payload, "text", "q", "api_key", "format", "unknown", "\x00" * 99])
         payload[key] = chance.choice(_ODD)
-    data = json.dumps(payload, ensure_ascii=chance.random() < 0.5).encode("utf-8", "surrogatepass")
+    text = json.dumps(payload, ensure_ascii=chance.random() < 0.5)
+    body = text.encode("utf-8", "surrogatepass")
     if chance.random() < 0.2:
-        place = chance.randrange(len(data) + 1)
-        data = data[:place] + chance.randbytes(3) + data[place:]
-    return data
+        place = chance.randrange(len(body) + 1)
+        body = body[:place] + chance.randbytes(3) + body[place:]
+    return body
 
 
 def _one(port: int, request: tuple[bytes, bool], patience: float) -> tuple[str, float]:
-    data, leaves = request
+    content, leaves = request
     begin = time.perf_counter()
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=patience) as client:
-            client.sendall(data)
+            client.sendall(content)
             if leaves:
                 return "left", 0.0
             answer = client.recv(65536)

@@ -11,7 +11,7 @@ from benchmarks.serving.process import ServerProcess
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Load:
-    """What clients saw. Times are from the first byte sent to the last received."""
+    """The answers that clients got. Times are from the first byte sent to the last received."""
 
     seconds: float
     milliseconds: tuple[float, ...]  # sorted

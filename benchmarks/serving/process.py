@@ -1,4 +1,4 @@
-"""The server as a process of its own, and what it says of itself."""
+"""The server as a process of its own, and its metrics."""
 
 import contextlib
 import http.client
@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 class ServerFailed(Exception):
-    """A server that did not start, or did not end as it should; the message has what it said."""
+    """A server that did not start, or did not end as it should; the message has its log."""
 
 
 class ServerProcess:
@@ -40,7 +40,7 @@ class ServerProcess:
         """Each value by its name with its labels."""
         lines = self.get("/metrics")[1].decode().splitlines()
         pairs = (line.rpartition(" ") for line in lines if not line.startswith("#"))
-        return {name: float(value) for name, _, value in pairs}
+        return {name: float(number) for name, _, number in pairs}
 
     def memory_mib(self) -> float:
         return self.metrics()["process_resident_memory_bytes"] / 2**20
@@ -55,9 +55,9 @@ def serving(
     Raises ServerFailed if it is not ready in time, or if it does not end well.
     """
     command = [sys.executable, "-m", "flaxformer_mt.cli.main", "serve", "--workdir", str(workdir)]
-    with tempfile.NamedTemporaryFile(prefix="serve-", suffix=".log") as said:
-        log = Path(said.name)
-        process = subprocess.Popen([*command, "--port", "0", *options], stderr=said)
+    with tempfile.NamedTemporaryFile(prefix="serve-", suffix=".log") as log_file:
+        log = Path(log_file.name)
+        process = subprocess.Popen([*command, "--port", "0", *options], stderr=log_file)
         yield from _lifetime(process, log, seconds)
 
 
@@ -72,7 +72,8 @@ def _lifetime(
             time.sleep(0.2)
         yield server
         process.send_signal(signal.SIGTERM)
-        if (status := process.wait(60)) != 0:
+        status = process.wait(60)
+        if status != 0:
             raise ServerFailed(f"it ended with status {status}:\n{log.read_text()}")
     finally:
         process.kill()
@@ -81,8 +82,9 @@ def _lifetime(
 
 def _port(process: subprocess.Popen[bytes], log: Path, end: float) -> int:
     while time.monotonic() < end and process.poll() is None:
-        if found := re.search(r"http://127\.0\.0\.1:(\d+)", log.read_text()):
-            return int(found[1])
+        address = re.search(r"http://127\.0\.0\.1:(\d+)", log.read_text())
+        if address:
+            return int(address[1])
         time.sleep(0.1)
     raise ServerFailed(log.read_text())
 

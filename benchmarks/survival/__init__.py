@@ -1,1 +1,1 @@
-"""Runs that are killed and damaged on purpose, and what becomes of them."""
+"""Runs that are killed and damaged on purpose, and their outcomes."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.survival.runs import SAVE_EVERY, STEPS, Ending, Group, ending, train_arguments
 from flaxformer_mt.cli.main import main as command
 
-NEWEST = STEPS - SAVE_EVERY  # the step from which a restart would go on
+NEWEST = STEPS - SAVE_EVERY  # the step from which a restart would resume
 
 
 def _cut(path: Path) -> None:
@@ -23,8 +23,8 @@ def _cut(path: Path) -> None:
 def _flip(path: Path) -> None:
     content = bytearray(path.read_bytes())
     middle = len(content) // 2
-    for at in range(middle, min(middle + 64, len(content))):
-        content[at] ^= 0x55
+    for place in range(middle, min(middle + 64, len(content))):
+        content[place] ^= 0x55
     path.write_bytes(bytes(content))
 
 
@@ -49,7 +49,7 @@ OUTCOMES = ("recovered", "refused", "told")
 
 @dataclasses.dataclass
 class Damages:
-    """What became of runs of which one file was damaged."""
+    """The outcomes of runs after one of their files was damaged."""
 
     outcomes: Counter[str] = dataclasses.field(default_factory=Counter)
     kinds: set[str] = dataclasses.field(default_factory=set)  # of files
@@ -61,46 +61,46 @@ class Damages:
 
 
 def damage_each(folder: Path, *, cases: int, chance: random.Random) -> Damages:
-    """Every kind of file at least once, in as many cases as asked for or there are.
+    """Damages every kind of file at least once, in `cases` cases or as many as there are.
 
     An outcome is "recovered" (the run ended bit-equal), "refused" (an error that names the file or
-    its step), "told" (reports are lost, which a warning says by name; all else is bit-equal), or a
-    fault: another end, or an error that does not say what is wrong.
+    its step), "told" (reports are lost, and a warning names their file; the rest is bit-equal), or
+    a fault: another end, or an error that doesn't name the problem.
     """
     origin = folder / "whole"
     if Group(origin, 1, folder / "said").wait(600) != [0]:
         raise RuntimeError(f"{origin}: the undisturbed run has failed")
-    wanted = ending(origin)
+    undisturbed = ending(origin)
     shutil.rmtree(origin / "checkpoints" / str(STEPS))
     status = json.loads((origin / "status.json").read_text())
     (origin / "status.json").write_text(json.dumps(status | {"state": "stopped", "step": NEWEST}))
 
-    found = Damages()
+    damages = Damages()
     for relative, name in _cases(origin, cases, chance):
         workdir = folder / "damaged"
         shutil.rmtree(workdir, ignore_errors=True)
         shutil.copytree(origin, workdir)
         DAMAGES[name](workdir / relative)
-        found.kinds.add(_kind(relative))
-        outcome, message = _go_on(workdir, wanted, relative)
-        found.outcomes[outcome] += 1
+        damages.kinds.add(_kind(relative))
+        outcome, message = _resume(workdir, undisturbed, relative)
+        damages.outcomes[outcome] += 1
         if outcome not in OUTCOMES:
-            found.faults.append(f"{relative} {name}: {outcome}: {message}")
-        print(f"{found.total}: {relative} {name}: {outcome}")
-    return found
+            damages.faults.append(f"{relative} {name}: {outcome}: {message}")
+        print(f"{damages.total}: {relative} {name}: {outcome}")
+    return damages
 
 
 def _cases(origin: Path, cases: int, chance: random.Random) -> list[tuple[Path, str]]:
-    """Files with a damage each: a first round over all kinds of files, then whatever comes."""
+    """Files and names of damages: one of each kind of file, then others in random order."""
     newest = origin / "checkpoints" / str(NEWEST)
     folders = [newest, origin / "vocabulary", origin / "data"]
-    files = [file for each in folders for file in sorted(each.rglob("*")) if file.is_file()]
+    files = [file for folder in folders for file in sorted(folder.rglob("*")) if file.is_file()]
     files += [origin / name for name in ("config.json", "status.json", "metrics.jsonl")]
-    everything = [(file.relative_to(origin), name) for file in files for name in DAMAGES]
-    chance.shuffle(everything)
-    first = list({_kind(relative): (relative, name) for relative, name in everything}.values())
-    rest = [case for case in everything if case not in first]
-    return [*first, *rest][: max(cases, len(first))]
+    all_cases = [(file.relative_to(origin), name) for file in files for name in DAMAGES]
+    chance.shuffle(all_cases)
+    first = list({_kind(relative): (relative, name) for relative, name in all_cases}.values())
+    others = [case for case in all_cases if case not in first]
+    return [*first, *others][: max(cases, len(first))]
 
 
 def _kind(relative: Path) -> str:
@@ -112,14 +112,16 @@ def _kind(relative: Path) -> str:
     return "/".join([*parts[:-1], name])
 
 
-def _go_on(workdir: Path, wanted: Ending, relative: Path) -> tuple[str, str]:
-    said = io.StringIO()
+def _resume(workdir: Path, undisturbed: Ending, relative: Path) -> tuple[str, str]:
+    """The outcome of resuming a run whose file `relative` is damaged, and a message for a fault."""
+    stderr = io.StringIO()
     try:
-        with contextlib.redirect_stderr(said):
+        with contextlib.redirect_stderr(stderr):
             status = command(train_arguments(workdir))
     except Exception as error:
         return "traceback", f"{type(error).__name__}: {error}"
-    text = said.getvalue()
+
+    text = stderr.getvalue()
     if status:
         [*_, last] = [line for line in text.splitlines() if "error:" in line] or [""]
         place = str(workdir / relative.parent)
@@ -127,10 +129,10 @@ def _go_on(workdir: Path, wanted: Ending, relative: Path) -> tuple[str, str]:
         return ("refused" if named else "unclear", text[-300:])
     try:
         end = ending(workdir)
-        if end == wanted:
+        if end == undisturbed:
             return "recovered", ""
-        told = f"warning: {workdir / relative}" in text
-        same = dataclasses.replace(end, reports=wanted.reports) == wanted
-        return ("told" if told and same else "wrong", text[-300:])
+        has_warning = f"warning: {workdir / relative}" in text
+        lacks_only_reports = dataclasses.replace(end, reports=undisturbed.reports) == undisturbed
+        return ("told" if has_warning and lacks_only_reports else "wrong", text[-300:])
     except Exception as error:
         return "wrong", str(error)

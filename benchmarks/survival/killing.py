@@ -17,13 +17,13 @@ PATIENCE = 600.0  # seconds for a group to end; a loaded machine is slow
 
 @dataclasses.dataclass
 class Kills:
-    """What was done to the runs of one number of processes, and what came of it."""
+    """The kills of runs of one number of processes, and how these runs ended."""
 
     processes: int
     by_phase: Counter[str] = dataclasses.field(default_factory=Counter)
     by_signal: Counter[str] = dataclasses.field(default_factory=Counter)
     runs: int = 0
-    equal: int = 0  # of these, such as ended bit-equal to the undisturbed one
+    equal: int = 0  # runs that ended bit-equal to the undisturbed one
     faults: list[str] = dataclasses.field(default_factory=list)
 
     @property
@@ -33,52 +33,53 @@ class Kills:
 
 def kill_until(folder: Path, *, processes: int, kills: int, chance: random.Random) -> Kills:
     """Runs, each killed a few times and brought to its end, until there were so many kills."""
-    found = Kills(processes)
+    record = Kills(processes)
     undisturbed = folder / f"undisturbed-{processes}"
     if Group(undisturbed, processes, folder / "said").wait(PATIENCE) != [0] * processes:
         raise RuntimeError(f"{undisturbed}: the undisturbed run has failed")
-    wanted = ending(undisturbed)
-    while found.total < kills:
-        workdir = folder / f"killed-{processes}-{found.runs}"
-        _one_run(workdir, processes, found, kills, chance, folder / "said")
-        found.runs += 1
+    expected = ending(undisturbed)
+    while record.total < kills:
+        workdir = folder / f"killed-{processes}-{record.runs}"
+        _one_run(workdir, processes, record, kills, chance, folder / "said")
+        record.runs += 1
         try:
-            same = ending(workdir) == wanted
+            is_equal = ending(workdir) == expected
         except Exception as error:
-            same = False
-            found.faults.append(f"{workdir.name}: {error}")
-        found.equal += same
-        if not same:
-            found.faults.append(f"{workdir.name}: ended otherwise than the undisturbed run")
+            is_equal = False
+            record.faults.append(f"{workdir.name}: {error}")
+        record.equal += is_equal
+        if not is_equal:
+            record.faults.append(f"{workdir.name}: ended otherwise than the undisturbed run")
         print(
-            f"{processes} process(es): {found.total} kills, {found.equal}/{found.runs} runs equal"
+            f"{processes} process(es): {record.total} kills, "
+            f"{record.equal}/{record.runs} runs equal"
         )
-    return found
+    return record
 
 
 def _one_run(
-    workdir: Path, processes: int, found: Kills, kills: int, chance: random.Random, said: Path
+    workdir: Path, processes: int, record: Kills, kills: int, chance: random.Random, said: Path
 ) -> None:
     budget = chance.randint(3, 8)  # kills of this run; then it may come to its end
     while True:
         group = Group(workdir, processes, said)
-        hit = budget > 0 and found.total < kills and _strike(workdir, group, found, chance)
+        hit = budget > 0 and record.total < kills and _strike(workdir, group, record, chance)
         budget -= hit
         try:
             statuses = group.wait(PATIENCE)
         except subprocess.TimeoutExpired:
-            found.faults.append(f"{workdir.name}: hung: {group.said()[-500:]}")
+            record.faults.append(f"{workdir.name}: hung: {group.said()[-500:]}")
             return
         if statuses == [0] * processes:
             return
         if not hit:
-            found.faults.append(
+            record.faults.append(
                 f"{workdir.name}: failed by itself {statuses}: {group.said()[-500:]}"
             )
             return
 
 
-def _strike(workdir: Path, group: Group, found: Kills, chance: random.Random) -> bool:
+def _strike(workdir: Path, group: Group, record: Kills, chance: random.Random) -> bool:
     """Waits for a moment of a random phase and sends the signal; False if the run ended before."""
     aim = chance.choice(PHASES)
     # Once it speaks: processes that still wait for a dead one do so for minutes.
@@ -90,8 +91,8 @@ def _strike(workdir: Path, group: Group, found: Kills, chance: random.Random) ->
     phase = next((phase for phase in ("saving", "training") if _is(phase, workdir)), "preparing")
     number = chance.choice([signal.SIGKILL, signal.SIGTERM])
     chance.choice(group.processes).send_signal(number)
-    found.by_phase[phase] += 1
-    found.by_signal[number.name] += 1
+    record.by_phase[phase] += 1
+    record.by_signal[number.name] += 1
     return True
 
 

@@ -1,4 +1,4 @@
-"""The small run that is disturbed, started as a user starts it, and when two of it are the same."""
+"""The small run that is disturbed, started as a user starts it, and a comparison of two of them."""
 
 import dataclasses
 import os
@@ -43,12 +43,12 @@ SETTINGS = {
 
 
 def train_arguments(workdir: Path) -> list[str]:
-    settings = [f"--config.{key}={value}" for key, value in SETTINGS.items()]
+    settings = [f"--config.{key}={setting}" for key, setting in SETTINGS.items()]
     return ["train", "--config", "quickstart", "--workdir", str(workdir), *settings]
 
 
 class Group:
-    """`train` in one or several processes, with what each of them has said."""
+    """`train` in one or several processes, with a log of each."""
 
     def __init__(self, workdir: Path, count: int, said: Path) -> None:
         flags: list[str] = []
@@ -61,11 +61,11 @@ class Group:
         self.files = [said / f"{number}.txt" for number in range(count)]
         self.processes = []
         for number, file in enumerate(self.files):
-            own = ["--process-id", str(number)] if count > 1 else []
+            process_id = ["--process-id", str(number)] if count > 1 else []
             with file.open("w") as stream:
                 command = [sys.executable, "-m", "flaxformer_mt.cli.main"]
                 process = subprocess.Popen(
-                    [*command, *train_arguments(workdir), *flags, *own],
+                    [*command, *train_arguments(workdir), *flags, *process_id],
                     stdout=subprocess.DEVNULL,  # where Gloo greets
                     stderr=stream,
                     env=os.environ | {"JAX_PLATFORMS": "cpu"},
@@ -86,13 +86,13 @@ class Group:
                 process.wait()
 
     def said(self) -> str:
-        """What all have said; the first does so when all have met."""
+        """All logs; the first process writes its own once all have connected."""
         return "\n".join(file.read_text(errors="replace") for file in self.files)
 
 
 @dataclasses.dataclass(frozen=True)
 class Ending:
-    """What must be the same of two runs, whatever happened to one of them on the way."""
+    """The parts of a run's end that must be equal, whatever happened to it on the way."""
 
     leaves: dict[str, Any]  # digest of every parameter and moment, as saved
     params: dict[str, str]  # digests of the parameters, as read back
@@ -107,14 +107,12 @@ def ending(workdir: Path, *, step: int = STEPS) -> Ending:
     meta = checkpoint_format.read_meta(folder)
     progress = checkpoint_format.read_document(folder, meta, "position")
     reports = [
-        {key: value for key, value in line.items() if key not in TIMES}
-        for line in read_metrics(run.metrics)
+        {key: report[key] for key in report if key not in TIMES}
+        for report in read_metrics(run.metrics)
     ]
     return Ending(
         leaves=meta["leaves"],
         params=tree_digest(load_params(run, step)),
-        position={
-            key: value for key, value in progress.items() if key not in ("seconds", "window")
-        },
+        position={key: progress[key] for key in progress if key not in ("seconds", "window")},
         reports=reports,
     )

@@ -1,4 +1,4 @@
-"""What a machine's matrix products reach at best, in one package: `jax` or `torch`.
+"""The best speed of a machine's matrix products in one package: `jax` or `torch`.
 
     python -m benchmarks.training_contestants.ceiling jax|torch
 

@@ -1,4 +1,4 @@
-"""What a contestant is: a process that trains on given batches when it is told to.
+"""A contestant: a process that trains on given batches on demand.
 
     python -m benchmarks.training_contestants.NAME JOB.json
 
@@ -24,14 +24,14 @@ import numpy as np
 PAD, BOS, EOS, UNK = 0, 1, 2, 3  # the ids in the batches
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
 FIELDS = ("src", "tgt_in", "tgt_out")
-# Steps beyond one of each shape. Until then a heap grows whose process keeps what it frees, which
-# can make a step more than twice as long (docs/performance.md).
+# Warm-up steps beyond one of each shape. While the heap of a process grows, a step can take more
+# than twice as long (docs/performance.md).
 WARM = 10
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Job:
-    """What to train: sizes of the model, its regularisation, Adam's settings and the batches.
+    """A training: sizes of the model, its regularisation, Adam's settings and the batches.
 
     `precision` is that of matrix products' operands, "float32" or "bfloat16"; parameters, softmax
     and loss are float32. `compiled` asks for the package's compiler, where it has one. `experiment`
@@ -70,7 +70,7 @@ class Job:
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """Token ids of a batch, int32, PAD where there is no token.
+    """Token ids of a batch, int32, with PAD for padding.
 
     `src` is `[rows, src_length]`, each sentence with its EOS; `tgt_in` and `tgt_out` are
     `[rows, tgt_length]`, the target behind BOS and the target with EOS.
@@ -90,11 +90,11 @@ class Rows:
 
     @property
     def is_full(self) -> bool:
-        """Whether there is no padding at all, so that no mask is needed for it."""
+        """Whether it has no padding, and needs no mask."""
         return bool((self.src != PAD).all() and (self.tgt_out != PAD).all())
 
     def trimmed(self) -> Rows:
-        """Cut to its longest sentences: what a library that compiles no shapes would be given."""
+        """Cut to its longest sentences, as for a library that compiles no shapes."""
         src = (self.src != PAD).any(axis=0).sum()
         tgt = (self.tgt_out != PAD).any(axis=0).sum()
         return Rows(self.src[:, :src], self.tgt_in[:, :tgt], self.tgt_out[:, :tgt])
@@ -110,12 +110,12 @@ def write_batches(path: Path, batches: Sequence[dict[str, np.ndarray]]) -> None:
 
 def read_batches(path: str) -> list[dict[str, np.ndarray]]:
     """The batches in order, each its arrays by name."""
-    found: dict[int, dict[str, np.ndarray]] = {}
+    batches: dict[int, dict[str, np.ndarray]] = {}
     with np.load(path) as arrays:
         for key in arrays:
             number, _, name = key.partition(".")
-            found.setdefault(int(number), {})[name] = arrays[key]
-    return [found[number] for number in sorted(found)]
+            batches.setdefault(int(number), {})[name] = arrays[key]
+    return [batches[number] for number in sorted(batches)]
 
 
 def read_rows(path: str) -> list[Rows]:
@@ -143,7 +143,7 @@ class Trainer(Protocol):
 
 
 def serve(build: Callable[[Job], Trainer]) -> None:
-    """The whole of a contestant's process: builds what the job asks for, then answers."""
+    """The program of a contestant's process: builds the trainer of the job, then answers."""
     answers = _private_output()
     trainer = build(Job.read(Path(sys.argv[1])))
     trainer.step(0)
@@ -177,9 +177,9 @@ def timed(trainer: Trainer) -> dict[str, Any]:
 
 
 def peak_bytes() -> int:
-    """Memory that was resident at most; 0 where the system does not tell, which Linux does.
+    """The most memory that was resident; 0 on systems other than Linux.
 
-    Not `getrusage`'s: that begins with what the process had that started this one.
+    `getrusage` wouldn't do: its maximum includes that of the parent before it started this process.
     """
     try:
         lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
@@ -201,7 +201,7 @@ def learnt(trainer: Trainer) -> dict[str, Any]:
 
 
 def _private_output() -> TextIO:
-    """Standard output for answers alone: what libraries print goes to standard error."""
+    """Standard output for answers alone; libraries print to standard error from now on."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     return answers

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Sequence
 from importlib.metadata import version
 
-# It says what it was built without each time it is imported.
+# Each import of eole warns about optional packages that are missing.
 warnings.filterwarnings("ignore", category=RuntimeWarning, module="eole")
 
 import torch  # noqa: E402
@@ -94,7 +94,7 @@ def vocabularies_of(job: Job) -> dict[str, object]:
 
 
 class Types(dict[str, int]):
-    """What eole asks of a vocabulary."""
+    """A vocabulary with the interface that eole expects."""
 
     def lookup_index(self, number: int) -> str:
         return [*self][number]

@@ -1,4 +1,4 @@
-"""Flax's own layers for the paper's model: what `flax.linen` gives to those who write a trainer.
+"""The paper's model in Flax's own layers, as someone would write a trainer with `flax.linen`.
 
 Attention is `nn.MultiHeadDotProductAttention`, dropout `nn.Dropout`, and the softmax sees all
 logits at once; one jitted step whose state is donated. Flax's translation example, which is in no
@@ -170,12 +170,12 @@ def smoothed_loss(logits: jax.Array, targets: jax.Array, smoothing: float) -> ja
     log_sums = jax.nn.logsumexp(logits, axis=-1)
     picked = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
     losses = log_sums - (1 - smoothing) * picked - smoothing * logits.mean(axis=-1)
-    kept = targets != PAD
-    return (losses * kept).sum() / kept.sum()
+    is_token = targets != PAD
+    return (losses * is_token).sum() / is_token.sum()
 
 
 def _tokens(rows: Rows) -> Tokens:
-    """A batch's arrays, with what is no padding where there is any."""
+    """A batch's arrays, with masks of its tokens if it has padding."""
     arrays = {"src": rows.src, "tgt_in": rows.tgt_in, "tgt_out": rows.tgt_out}
     if not rows.is_full:
         arrays |= {"src_kept": rows.src != PAD, "tgt_kept": rows.tgt_out != PAD}

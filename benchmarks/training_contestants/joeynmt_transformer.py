@@ -40,7 +40,10 @@ class JoeyTrainer:
             if isinstance(module, MultiHeadedAttention):
                 module.dropout.p = 0.0
             elif isinstance(module, PositionwiseFeedForward):
-                next(each for each in module.pwff_layer if isinstance(each, torch.nn.Dropout)).p = 0
+                dropouts = (
+                    layer for layer in module.pwff_layer if isinstance(layer, torch.nn.Dropout)
+                )
+                next(dropouts).p = 0
         model.loss_function = ("crossentropy", job.label_smoothing)
         for_tensorboard = Path(tempfile.mkdtemp(prefix="joeynmt-"))
         self._manager = TrainManager(
@@ -66,7 +69,7 @@ class JoeyTrainer:
 
     def step(self, number: int) -> None:
         rows, manager = self._rows[number], self._manager
-        # One row of the target holds BOS and EOS: what its own data pipeline gives.
+        # As from its own data pipeline, the target has both BOS and EOS.
         begin = torch.full((len(rows.tgt_out), 1), BOS)
         tgt = torch.cat([begin, torch.from_numpy(rows.tgt_out).long()], dim=1)
         src = torch.from_numpy(rows.src).long()
@@ -99,7 +102,7 @@ class JoeyTrainer:
 
 
 def vocabulary_of(job: Job) -> Vocabulary:
-    """Types whose ids are those of the batches."""
+    """A vocabulary with the ids of the batches."""
     pad, bos, eos, unk = SPECIALS
     settings = SimpleNamespace(
         unk_token=unk, pad_token=pad, bos_token=bos, eos_token=eos, sep_token=None,

@@ -1,4 +1,4 @@
-"""What the contestants that are PyTorch modules share: device, batches, precision, an update."""
+"""Shared by the contestants in PyTorch: device, batches, precision, an update."""
 
 import os
 import platform
@@ -14,10 +14,9 @@ Loss = Callable[["Tokens"], torch.Tensor]
 
 
 class Tokens:
-    """A batch on the device: ids as int64 tensors, and what a mask needs.
+    """A batch on the device: ids as int64 tensors, and masks of its padding.
 
-    `src_padding` and `tgt_padding` are True where there is no token, or None where a batch has no
-    padding on either side.
+    `src_padding` and `tgt_padding` are True at padding; both are None for a batch without any.
     """
 
     def __init__(self, rows: Rows, device: torch.device) -> None:
@@ -33,8 +32,8 @@ class Tokens:
 class TorchTrainer:
     """A module, its loss and its optimizer as a contestant (`contest.Trainer`).
 
-    The batches are those of the job, cut to their longest sentences unless the module is compiled,
-    when few shapes are worth more. They come from the host in each step, as they would.
+    The batches are those of the job, cut to their longest sentences unless the module is compiled:
+    then fewer shapes are better. They come from the host in each step, as in a real training.
     """
 
     def __init__(
@@ -105,18 +104,18 @@ def warmed_up(step: int, warmup_steps: int) -> float:
 
 def rows_of(job: Job) -> list[Rows]:
     rows = read_rows(job.batches)
-    return rows if job.compiled else [each.trimmed() for each in rows]
+    return rows if job.compiled else [batch.trimmed() for batch in rows]
 
 
 def count(module: torch.nn.Module) -> int:
     """Parameters that train, a tied one once."""
-    return sum(each.numel() for each in module.parameters() if each.requires_grad)
+    return sum(tensor.numel() for tensor in module.parameters() if tensor.requires_grad)
 
 
 def fused_adam(module: torch.nn.Module, job: Job) -> torch.optim.Optimizer:
     """PyTorch's quickest Adam, on CPUs as on GPUs."""
     return torch.optim.Adam(
-        [each for each in module.parameters() if each.requires_grad],
+        [tensor for tensor in module.parameters() if tensor.requires_grad],
         lr=job.learning_rate,
         betas=(job.beta1, job.beta2),
         eps=job.epsilon,

@@ -22,8 +22,8 @@ from flaxformer_mt.figures import FigureError
 from flaxformer_mt.figures.canvas import Layout, check_form, require_matplotlib
 from flaxformer_mt.figures.drawings import STYLES, attention_page
 from flaxformer_mt.figures.find import (
-    Found,
-    Sentence,
+    AttendedSentence,
+    HeadFindings,
     attend,
     described,
     find_heads,
@@ -99,7 +99,7 @@ def draw(options: Namespace) -> int:
         raise FigureError("--src is empty: give a sentence")
     kind: Kind = options.kind or "cross"
     translator = as_asked(options, fm.Translator.load(options.workdir, which=options.weights))
-    sentence = Sentence(number=1, src=options.src, tgt=options.tgt or "")
+    sentence = AttendedSentence(number=1, src=options.src, tgt=options.tgt or "")
     # A picture of the encoder's attention needs no translation.
     translates = options.tgt is None and (form == "html" or kind != "encoder")
     if translates:
@@ -180,7 +180,7 @@ def _check_outputs(options: Namespace) -> None:
         check_output(str(make_folder(options.draw) / "any.svg"))
 
 
-def _draw_examples(options: Namespace, translator: fm.Translator, findings: Found) -> None:
+def _draw_examples(options: Namespace, translator: fm.Translator, findings: HeadFindings) -> None:
     folder = as_path(options.draw)
     for head in findings.heads:
         for example in head.examples:

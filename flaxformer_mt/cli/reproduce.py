@@ -18,7 +18,7 @@ from flaxformer_mt.reproduction.paper import TABLES, Row, RowError, rows_of
 from flaxformer_mt.reproduction.planned import is_plan
 from flaxformer_mt.reproduction.records import read_records
 from flaxformer_mt.reproduction.result_file import ResultError, read_result
-from flaxformer_mt.reproduction.settings import RULE, TEXTS, Corpus, Settings
+from flaxformer_mt.reproduction.settings import RULE, TEXTS, Corpus, ReproductionSettings
 from flaxformer_mt.rundir.layout import RunDirectory, open_run
 from flaxformer_mt.rundir.paths import as_path, check_output, is_remote, write_text
 
@@ -91,13 +91,13 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 
 def _run(options: Namespace, experiments: Sequence[Experiment]) -> int:
     from flaxformer_mt.cli.main import explained  # which imports the commands
-    from flaxformer_mt.reproduction.run_rows import Ending, Rows
+    from flaxformer_mt.reproduction.run_rows import Ending, RowRunner
 
     def trained(run: RunDirectory, changes: Sequence[str]) -> Ending:
         endings: dict[int, Ending] = {0: "finished", STOPPED: "stopped"}
         return endings[train.train_run(str(run), None, changes, options.command)]
 
-    rows = Rows(
+    rows = RowRunner(
         workdir=Path(options.workdir),
         results=options.results,
         train=trained,
@@ -198,7 +198,7 @@ def _check_local(options: Namespace, parser: ArgumentParser) -> None:
 
 def _experiments(options: Namespace) -> tuple[list[Experiment], list[str]]:
     """The experiments of the chosen rows, and a message for each row that can't be run."""
-    settings = Settings(
+    settings = ReproductionSettings(
         scale=options.scale or 1.0,
         text=options.text or "files",
         folder=options.folder,

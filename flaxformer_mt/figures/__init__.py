@@ -4,4 +4,4 @@ from flaxformer_mt.errors import UserError
 
 
 class FigureError(UserError):
-    """A picture that cannot be drawn as asked; says what there is and what to do."""
+    """A picture that can't be drawn; the message lists valid choices, or says what to do."""

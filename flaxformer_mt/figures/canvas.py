@@ -29,10 +29,16 @@ INK, QUIET, PAPER, GRID = "#1b2130", "#5d6577", "#ffffff", "#e7e4dc"
 
 _MOST_PIXELS = 80_000_000
 _SMALLEST_SCALE = 0.4  # of the layout: below, type is smaller than five pixels
-# Okabe and Ito's, told apart by colour-blind readers too, but for black and yellow.
+# Okabe and Ito's, without black and yellow: colour-blind readers can tell them apart, too.
 _EIGHT = (
-    *("#0072b2", "#d55e00", "#009e73", "#cc79a7"),
-    *("#e69f00", "#56b4e9", "#7a4ea3", "#8a6d3b"),
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#cc79a7",
+    "#e69f00",
+    "#56b4e9",
+    "#7a4ea3",
+    "#8a6d3b",
 )
 
 
@@ -55,7 +61,7 @@ def check_form(name: str, *, others: Collection[str] = ()) -> str:
     form = Path(name).suffix.lower().removeprefix(".")
     known = (*PICTURES, *others)
     if form not in known:
-        listed = ", ".join(f".{each}" for each in known[:-1])
+        listed = ", ".join(f".{ending}" for ending in known[:-1])
         raise FigureError(f"{name}: the name must end in {listed} or .{known[-1]}")
     if form in PICTURES:
         require_matplotlib()
@@ -85,35 +91,22 @@ def rendered(
     size that is too small to read or too large to draw.
     """
     matplotlib = require_matplotlib()
-    natural = layout.natural
     if size is None:
-        sharp = 1.0
-        if form == "png":
-            longest = max(natural.width, natural.height)
-            least = (_MOST_PIXELS / (natural.width * natural.height)) ** 0.5
-            sharp = min(SHARP, least, (2**16 - 2) / longest)
-        size = Size(math.floor(natural.width * sharp), math.floor(natural.height * sharp))
-    scale = min(size.width / natural.width, size.height / natural.height)
-    asked = f"{size.width:.0f}x{size.height:.0f} pixels"
-    if scale < _SMALLEST_SCALE:
-        least = (math.ceil(side * _SMALLEST_SCALE) for side in (natural.width, natural.height))
-        raise FigureError(f"{asked} is too small to read: use at least {'x'.join(map(str, least))}")
-    if size.width * size.height > _MOST_PIXELS or max(size.width, size.height) > 2**16 - 1:
-        raise FigureError(f"{asked} is too large: at most {_MOST_PIXELS:,}, 65,535 per side")
+        size = _default_size(layout.natural, form)
+    pixel = _scale(layout.natural, size) * 72 / INCH
     with warnings.catch_warnings(), matplotlib.rc_context():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         matplotlib.rcdefaults()  # whatever style the user's own pictures have
-        pixel = scale * 72 / INCH
         matplotlib.rcParams.update(_style(pixel))
         from matplotlib.figure import Figure
         from matplotlib.text import Text
 
         figure = Figure(figsize=(size.width / INCH, size.height / INCH), dpi=INCH, facecolor=PAPER)
         layout.draw(figure, pixel)
-        texts = [each for each in figure.findobj(Text) if isinstance(each, Text)]
-        families, missing = _fonts(each.get_text() for each in texts)
-        for each in texts:
-            each.set_fontfamily(families)
+        texts = [artist for artist in figure.findobj(Text) if isinstance(artist, Text)]
+        families, missing = _fonts(artist.get_text() for artist in texts)
+        for artist in texts:
+            artist.set_fontfamily(families)
         if missing and form != "svg":
             say(
                 f"no font here has {' '.join(sorted(missing)[:20])}, which appear as boxes: "
@@ -123,6 +116,29 @@ def rendered(
         metadata = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
         figure.savefig(buffer, format=form, dpi=INCH, metadata=metadata[form])
     return buffer.getvalue()
+
+
+def _default_size(natural: Size, form: Form) -> Size:
+    """The natural size; for a PNG SHARP times that, or as much as the limits allow."""
+    sharpness = 1.0
+    if form == "png":
+        most_by_area = (_MOST_PIXELS / (natural.width * natural.height)) ** 0.5
+        most_by_side = (2**16 - 2) / max(natural.width, natural.height)
+        sharpness = min(SHARP, most_by_area, most_by_side)
+    return Size(math.floor(natural.width * sharpness), math.floor(natural.height * sharpness))
+
+
+def _scale(natural: Size, size: Size) -> float:
+    """Of a layout that fits into `size`. Raises FigureError for one too small or too large."""
+    scale = min(size.width / natural.width, size.height / natural.height)
+    pixels = f"{size.width:.0f}x{size.height:.0f} pixels"
+    if scale < _SMALLEST_SCALE:
+        width = math.ceil(natural.width * _SMALLEST_SCALE)
+        height = math.ceil(natural.height * _SMALLEST_SCALE)
+        raise FigureError(f"{pixels} is too small to read: use at least {width}x{height}")
+    if size.width * size.height > _MOST_PIXELS or max(size.width, size.height) > 2**16 - 1:
+        raise FigureError(f"{pixels} is too large: at most {_MOST_PIXELS:,}, 65,535 per side")
+    return scale
 
 
 def _style(pixel: float) -> dict[str, Any]:
@@ -213,14 +229,14 @@ def _fonts(texts: Iterable[str]) -> tuple[list[str], set[str]]:
     missing = set("".join("".join(texts).split()))
     entries = [entry for entry in fontManager.ttflist if entry.style == "normal"]
     for entry in sorted(entries, key=lambda entry: (entry.name != FONT, entry.name, entry.fname)):
-        # The last resort has a box for every character, and comes last without being asked.
+        # The last resort has a box for every character; matplotlib adds it by itself.
         if not missing or entry.name.startswith("Last Resort"):
             continue
         try:
-            found = missing & set(map(chr, get_font(entry.fname).get_charmap()))
+            covered = missing & set(map(chr, get_font(entry.fname).get_charmap()))
         except (OSError, RuntimeError):  # a font file that is gone or broken
             continue
-        if found:
+        if covered:
             families.append(entry.name)
-            missing -= found
+            missing -= covered
     return [*dict.fromkeys(families), "sans-serif"], missing

@@ -7,7 +7,7 @@ import dataclasses
 import itertools
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
@@ -16,8 +16,10 @@ from jaxtyping import Float64
 from flaxformer_mt.figures import FigureError, canvas
 from flaxformer_mt.figures.canvas import Layout, Size
 from flaxformer_mt.pages import asset, standalone, table, text
-from flaxformer_mt.rundir.layout import open_run, read_record, read_status
+from flaxformer_mt.rundir.layout import Status, open_run, read_record, read_status
 from flaxformer_mt.rundir.metrics_log import (
+    LoggedProgress,
+    Report,
     column,
     is_number,
     progress,
@@ -46,7 +48,7 @@ Series = Mapping[str, Float64[np.ndarray, " reports"]]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunLog:
-    """What a run has reported, and notes for readers of its curves."""
+    """A run's reports, and notes for readers of its curves."""
 
     name: str
     state: str
@@ -90,17 +92,29 @@ KNOWN = (
 def read_runs(named: Sequence[str]) -> list[RunLog]:
     """The logs of `RUN` or `NAME=RUN`, local or `gs://`; runs of one name also get their folders'.
     Raises FigureError and RunDirectoryError."""
-    paths = []
-    for each in named:
-        name, equals, path = each.partition("=")
-        # A path may have an equals sign of its own.
-        is_named = equals and name and "/" not in name and not os.path.exists(each)
-        paths.append((name, path) if is_named else ("", each))
-    parts = [os.path.normpath(path).split(os.sep) for _, path in paths]
-    for deep in range(1, max(map(len, parts), default=1) + 1):
-        names = [name or "/".join(of[-deep:]) for (name, _), of in zip(paths, parts, strict=True)]
+    runs = [_name_and_path(argument) for argument in named]
+    names = _distinct_names(runs)
+    return [_read(path, name) for (_, path), name in zip(runs, names, strict=True)]
+
+
+def _name_and_path(argument: str) -> tuple[str, str]:
+    """Of `RUN` the name is empty."""
+    name, equals, path = argument.partition("=")
+    # A path may have an equals sign of its own.
+    if equals and name and "/" not in name and not os.path.exists(argument):
+        return name, path
+    return "", argument
+
+
+def _distinct_names(runs: Sequence[tuple[str, str]]) -> list[str]:
+    """The names, and where they are empty as few of the last folders as tell the runs apart."""
+    folders = [os.path.normpath(path).split(os.sep) for _, path in runs]
+    for depth in range(1, max(map(len, folders), default=1) + 1):
+        names = [
+            name or "/".join(path[-depth:]) for (name, _), path in zip(runs, folders, strict=True)
+        ]
         if len(set(names)) == len(names):
-            return [_read(path, name) for (_, path), name in zip(paths, names, strict=True)]
+            return names
     twice = next(name for name in names if names.count(name) > 1)
     raise FigureError(f"{twice} is given twice: give each run once, or NAME=RUN")
 
@@ -108,28 +122,42 @@ def read_runs(named: Sequence[str]) -> list[RunLog]:
 def panels(runs: Sequence[RunLog], names: Sequence[str] = ()) -> list[Panel]:
     """The panels of these names, or all usual ones that a run has values for. Raises FigureError
     for a name that no run has, and if there is nothing to draw."""
-    there: dict[str, list[Kind]] = {}
+    reported = _reported(runs)
+    if names:
+        return [_panel(name, reported) for name in dict.fromkeys(names)]
+
+    usual = [panel for panel in KNOWN if panel.name in reported]
+    if not usual:
+        raise FigureError(
+            f"{', '.join(run.name for run in runs)}: no report has a finite loss, perplexity, "
+            "BLEU or rate, so there is nothing to draw: has training diverged?"
+        )
+    return usual
+
+
+def _reported(runs: Sequence[RunLog]) -> dict[str, list[Kind]]:
+    """The quantities with a finite value, and the kinds of reports that have one."""
+    reported: dict[str, list[Kind]] = {}
     for kind, run in itertools.product(KINDS, runs):
         for name in run.series[kind]:
-            if name not in AXES and run.has(kind, name) and kind not in there.setdefault(name, []):
-                there[name].append(kind)
-    if not names:
-        usual = [panel for panel in KNOWN if panel.name in there]
-        if not usual:
-            raise FigureError(
-                f"{', '.join(run.name for run in runs)}: no report has a finite loss, perplexity, "
-                "BLEU or rate, so there is nothing to draw: has training diverged?"
-            )
-        return usual
-    found = []
-    for name in dict.fromkeys(names):
-        if name not in there:
-            listed = ", ".join(there) or "none with a finite value"
-            raise FigureError(f"no run has reported {name!r}; there are: {listed}")
-        both = " (line: training, dots: validation)" if len(there[name]) > 1 else ""
-        plain = Panel(name, f"{name.replace('_', ' ')}{both}", tuple(there[name]))
-        found.append(next((panel for panel in KNOWN if panel.name == name), plain))
-    return found
+            if name in AXES or not run.has(kind, name):
+                continue
+            kinds = reported.setdefault(name, [])
+            if kind not in kinds:
+                kinds.append(kind)
+    return reported
+
+
+def _panel(name: str, reported: Mapping[str, Sequence[Kind]]) -> Panel:
+    if name not in reported:
+        listed = ", ".join(reported) or "none with a finite value"
+        raise FigureError(f"no run has reported {name!r}; there are: {listed}")
+    for panel in KNOWN:
+        if panel.name == name:
+            return panel
+    kinds = tuple(reported[name])
+    both = " (line: training, dots: validation)" if len(kinds) > 1 else ""
+    return Panel(name, f"{name.replace('_', ' ')}{both}", kinds)
 
 
 def _read(path: str, name: str) -> RunLog:
@@ -137,38 +165,73 @@ def _read(path: str, name: str) -> RunLog:
     reports = read_metrics(run.metrics)
     if not reports:
         raise FigureError(f"{path}: has no reports yet (metrics.jsonl): train it first")
-    notes = []
+
+    totals = progress(reports)
     series: dict[Kind, Series] = {}
-    done = progress(reports)
+    notes: list[str] = []
     for kind in KINDS:
-        of_kind = [one for one in reports if (one.get("kind") == "valid") == (kind == "valid")]
-        at = np.array([report["step"] for report in of_kind], np.float64)
-        numbers = (name for report in of_kind for name in report if is_number(report[name]))
-        values = {name: column(of_kind, name) for name in dict.fromkeys(numbers) if name != "step"}
-        for quantity, reported in values.items():
-            beyond = np.abs(reported) > _LARGEST
-            if count := int(beyond.sum()):
-                values[quantity] = np.where(beyond, np.nan, reported)
-                notes.append(f"{count} {kind} reports have a {quantity} beyond {_LARGEST:.0e}")
-        # Between two reports in proportion, after the last one unknown.
-        tokens = np.interp(at, done.steps, done.tgt_tokens, right=np.nan)
-        hours = np.interp(at, done.steps, done.seconds, right=np.nan) / 3600
-        series[kind] = values | {"steps": at, "tokens": tokens, "hours": hours}
-        for value in ("loss", "perplexity", "bleu"):
-            if count := int(np.isnan(values.get(value, np.empty(0))).sum()):
-                notes.append(
-                    f"{count} of {len(at)} {kind} reports have no finite {value}: gaps in its curve"
-                )
-    if np.isnan(done.tgt_tokens).any():
+        kind_reports = [
+            report for report in reports if (report.get("kind") == "valid") == (kind == "valid")
+        ]
+        reported = _numbers(kind_reports)
+        drawable = {
+            quantity: np.where(np.abs(numbers) > _LARGEST, np.nan, numbers)
+            for quantity, numbers in reported.items()
+        }
+        notes += _overflows(reported, kind)
+        notes += _gaps(drawable, kind, len(kind_reports))
+        series[kind] = drawable | _places(kind_reports, totals)
+    if np.isnan(totals.tgt_tokens).any():
         notes.append("some reports have no rates: tokens and hours are unknown after them")
-    status = read_status(run)
-    state = f"{status.state} at step {status.step:,}" if status else "state unknown"
-    if status and status.state == "running":
-        state = f"running or killed, step {reports[-1]['step']:,}"
+
+    state = _state(read_status(run), last_step=reports[-1]["step"])
     starts = len(read_record(run).starts)
     if starts > 1:
         notes.append(f"{starts} starts; the log does not show at which steps")
     return RunLog(name=name, state=state, starts=starts, series=series, notes=tuple(notes))
+
+
+def _numbers(reports: Sequence[Report]) -> dict[str, Float64[np.ndarray, " reports"]]:
+    """The numbers in reports of one kind by name, except their steps."""
+    names = dict.fromkeys(name for report in reports for name in report if is_number(report[name]))
+    return {name: column(reports, name) for name in names if name != "step"}
+
+
+def _overflows(reported: Series, kind: Kind) -> Iterator[str]:
+    """A note for each quantity with numbers too large to draw."""
+    for quantity, numbers in reported.items():
+        count = int((np.abs(numbers) > _LARGEST).sum())
+        if count:
+            yield f"{count} {kind} reports have a {quantity} beyond {_LARGEST:.0e}"
+
+
+def _gaps(drawable: Series, kind: Kind, reports: int) -> Iterator[str]:
+    """A note for each score that isn't finite in some of this many reports."""
+    for score in ("loss", "perplexity", "bleu"):
+        count = int(np.isnan(drawable.get(score, np.empty(0))).sum())
+        if count:
+            yield f"{count} of {reports} {kind} reports have no finite {score}: gaps in its curve"
+
+
+def _places(
+    reports: Sequence[Report], totals: LoggedProgress
+) -> dict[str, Float64[np.ndarray, " reports"]]:
+    """Where reports are on each of AXES: between two totals in proportion, after the last one
+    unknown."""
+    steps = np.array([report["step"] for report in reports], np.float64)
+    return {
+        "steps": steps,
+        "tokens": np.interp(steps, totals.steps, totals.tgt_tokens, right=np.nan),
+        "hours": np.interp(steps, totals.steps, totals.seconds, right=np.nan) / 3600,
+    }
+
+
+def _state(status: Status | None, *, last_step: int) -> str:
+    if status is None:
+        return "state unknown"
+    if status.state == "running":
+        return f"running or killed, step {last_step:,}"
+    return f"{status.state} at step {status.step:,}"
 
 
 _WIDTH, _HEIGHT, _LINE, _MARGIN = 412.0, 240.0, 18.0, 36.0  # pixels
@@ -182,7 +245,7 @@ def curves(runs: Sequence[RunLog], panels: Sequence[Panel], *, axis: Axis = "ste
     down = math.ceil(len(panels) / abreast)
     labels = [run.label() for run in runs]
     notes = all_notes(runs, panels)
-    wanted = max(abreast * _WIDTH, canvas.widest([*labels, *notes], 12) + 2 * _MARGIN)
+    width = max(abreast * _WIDTH, canvas.widest([*labels, *notes], 12) + 2 * _MARGIN)
     lines = len(labels) + len(notes)
 
     def draw(figure: Figure, pixel: float) -> None:
@@ -190,7 +253,7 @@ def curves(runs: Sequence[RunLog], panels: Sequence[Panel], *, axis: Axis = "ste
             _draw_panel(figure.add_subplot(down, abreast, number), pixel, runs, panel, axis)
         canvas.legend(figure, pixel, labels, notes)
 
-    return Layout(natural=Size(wanted, down * _HEIGHT + lines * _LINE + _MARGIN), draw=draw)
+    return Layout(natural=Size(width, down * _HEIGHT + lines * _LINE + _MARGIN), draw=draw)
 
 
 def curves_page(runs: Sequence[RunLog], panels: Sequence[Panel], *, axis: Axis = "steps") -> str:
@@ -217,10 +280,11 @@ def curves_page(runs: Sequence[RunLog], panels: Sequence[Panel], *, axis: Axis =
 
 
 def all_notes(runs: Sequence[RunLog], panels: Sequence[Panel]) -> list[str]:
-    """What the curves don't show, one line each."""
+    """Notes on what the curves don't show, one line each."""
     notes = [f"{run.name}: {note}" for run in runs for note in run.notes]
     for panel in panels:
-        if missing := [run.name for run in runs if not panel.shows(run)]:
+        missing = [run.name for run in runs if not panel.shows(run)]
+        if missing:
             notes.append(f"No {panel.name} from {', '.join(missing)}.")
     return notes
 
@@ -258,8 +322,8 @@ def _draw_panel(axes: Axes, pixel: float, runs: Sequence[RunLog], panel: Panel, 
 
 def _last_and_best(run: RunLog, panel: Panel, kind: Kind) -> str:
     values = run.series[kind].get(panel.name, np.empty(0))
-    there = values[np.isfinite(values)]
-    if not len(there):
+    finite = values[np.isfinite(values)]
+    if not len(finite):
         return "–"
     best = _BEST.get(panel.name)
-    return f"{there[-1]:,.4g}" + (f" ({best(there):,.4g})" if best else "")
+    return f"{finite[-1]:,.4g}" + (f" ({best(finite):,.4g})" if best else "")

@@ -26,6 +26,7 @@ from flaxformer_mt.figures.maps import (
 from flaxformer_mt.pages import asset, standalone, text
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from flaxformer_mt.decoding.teacher_forcing import Attention
@@ -35,15 +36,15 @@ _HERE = "flaxformer_mt.figures"
 
 
 def attention_page(
-    found: Attention, opens: Picked, *, src: str, tgt: str, origin: str, whose: str
+    attention: Attention, opens: Picked, *, src: str, tgt: str, origin: str, whose: str
 ) -> str:
     """The file's text, with all weights of all kinds; it opens with `opens`. `whose` says whose the
     translation is, and `origin` which model it comes from."""
-    heads = max(weights_of(found, kind).shape[1] for kind in KINDS)
+    heads = max(weights_of(attention, kind).shape[1] for kind in KINDS)
     data = {
         "units": UNITS,
         "colours": head_colours(heads),
-        "kinds": [_kind(found, kind) for kind in KINDS],
+        "kinds": [_kind(attention, kind) for kind in KINDS],
         "opens": {
             "kind": opens.kind,
             "layer": opens.layer - 1,
@@ -82,26 +83,26 @@ def attention_page(
     )
 
 
-def framed(found: Attention) -> str:
+def framed(attention: Attention) -> str:
     """The page in a frame, for a cell of a notebook; it opens with the decoder's last layer."""
     src, tgt = (
         " ".join(word for word, _ in words(pieces) if word not in MARKS)
-        for pieces in (found.src_pieces, found.tgt_pieces)
+        for pieces in (attention.src_pieces, attention.tgt_pieces)
     )
-    layers, heads = found.cross.shape[:2]
+    layers, heads = attention.cross.shape[:2]
     origin = f"{layers} layers of {heads} heads"
-    opens = pick(found, kind="cross")
-    page = attention_page(found, opens, src=src, tgt=tgt, origin=origin, whose="given")
+    opens = pick(attention, kind="cross")
+    page = attention_page(attention, opens, src=src, tgt=tgt, origin=origin, whose="given")
     style = "width: 100%; height: 42em; border: 0"
     return f'<iframe srcdoc="{html.escape(page)}" style="{style}"></iframe>'
 
 
-def _kind(found: Attention, kind: Kind) -> dict[str, Any]:
-    weights = weights_of(found, kind)
-    rows, columns = sides(found, kind)
-    # Base64 of little-endian 16-bit numbers, off by at most 1/131070: a tenth of what four decimals
-    # would take away, at a third of the size.
-    whole = np.rint(np.clip(weights, 0.0, 1.0).astype(np.float64) * UNITS).astype("<u2")
+def _kind(attention: Attention, kind: Kind) -> dict[str, Any]:
+    weights = weights_of(attention, kind)
+    rows, columns = sides(attention, kind)
+    # Base64 of little-endian 16-bit numbers, off by at most 1/131070: a tenth of the error of four
+    # decimals, at a third of the size.
+    units = np.rint(np.clip(weights, 0.0, 1.0).astype(np.float64) * UNITS).astype("<u2")
     return {
         "kind": kind,
         "name": NAMES[kind],
@@ -109,7 +110,7 @@ def _kind(found: Attention, kind: Kind) -> dict[str, Any]:
         "rows": [*map(shown, rows)],
         "columns": [*map(shown, columns)],
         "shape": weights.shape,
-        "weights": base64.b64encode(whole.tobytes()).decode("ascii"),
+        "weights": base64.b64encode(units.tobytes()).decode("ascii"),
     }
 
 
@@ -132,75 +133,108 @@ def line_drawing(picked: Picked) -> Layout:
     side. If only some queries are shown, each key has a square per head, as opaque as its largest
     weight.
     """
-    # The headings of both sides are labels as well, above the first.
-    left, right = (
-        [heading, *map(shown, side)]
-        for heading, side in zip(SIDES[picked.kind], (picked.rows, picked.columns), strict=True)
-    )
-    title = picked.title()
-    squares = 0.0 if picked.queries is None else len(picked.heads) * _SQUARE + 6
-    wanted = max(
+    left, right = _side_labels(picked)
+    squares = _squares_width(picked)
+    width = max(
         widest(left, _FONT) + _GAP + squares + widest(right, _FONT) + 12,
-        widest([title], 16),
+        widest([picked.title()], 16),
         34 * len(picked.heads) + 40,
     )
     length = max(len(left), len(right))
 
     def draw(figure: Figure, pixel: float) -> None:
-        from matplotlib.collections import LineCollection
-        from matplotlib.colors import to_rgba
-        from matplotlib.patches import Patch
-
-        colours = [head_colours(picked.of_heads)[head - 1] for head in picked.heads]
         axes = figure.add_subplot(xlim=(0, _GAP + squares), ylim=(length - 1.5, -1.5))
-        axes.xaxis.set_visible(False)
-        other = axes.secondary_yaxis("right")
-        for side, labels in ((axes, left), (other, right)):
-            side.grid(visible=False)
-            side.spines[:].set_visible(False)
-            side.set_yticks(range(-1, len(labels) - 1), labels)
-            side.tick_params(left=False, right=False, labelsize=_FONT * pixel, labelcolor="black")
-            side.get_yticklabels()[0].set(color=QUIET, fontsize="small")
-        for place, label in enumerate(axes.get_yticklabels()[1:]):
-            if place not in picked.shown_rows:
-                label.set_color(_UNLIT)
-
-        weights = picked.weights[:, list(picked.shown_rows)]
-        lane = _LANES / len(picked.heads)  # in rows
-        # The strongest last, on top of the others.
-        order = np.argsort(weights, axis=None, kind="stable")
-        segments, inks, widths = [], [], []
-        for head, row, column in zip(*np.unravel_index(order, weights.shape), strict=True):
-            weight = min(float(weights[head, row, column]), 1.0)  # rounding may leave more
-            if weight >= FAINTEST:
-                start, off = picked.shown_rows[row], (head - (len(colours) - 1) / 2) * lane
-                segments.append([(0, start + off), (_GAP, column + off)])
-                inks.append(to_rgba(colours[head], weight))
-                # Lanes are level; steep lines in them are closer to each other.
-                room = lane * _ROW * _GAP / math.hypot(_GAP, (column - start) * _ROW)
-                widths.append(min(_THICKEST, room) * (1 + 6 * weight) / 7 * pixel)
-        axes.add_collection(
-            LineCollection(segments, colors=inks, linewidths=widths, capstyle="butt")
-        )
+        _label_sides(axes, picked, pixel)
+        _draw_lines(axes, picked, pixel)
         if squares:
-            for place, (colour, given) in enumerate(zip(colours, weights.max(axis=1), strict=True)):
-                shades = [to_rgba(colour, min(each, 1.0) * (each >= FAINTEST)) for each in given]
-                start = _GAP + 4 + place * _SQUARE
-                axes.barh(range(len(given)), _SQUARE, left=start, height=0.76, color=shades)
-        figure.legend(
-            [Patch(color=colour) for colour in colours],
-            list(map(str, picked.heads)),
-            title=title,
-            title_fontsize=16 * pixel,
-            alignment="left",
-            loc="outside upper left",
-            ncols=len(picked.heads),
-            handlelength=1,
-            columnspacing=1,
-        )
-        figure.supxlabel(_NOTE, x=0.02, ha="left", fontsize="small", color=QUIET)
+            _draw_squares(axes, picked)
+        _draw_legend(figure, picked, pixel)
 
-    return Layout(natural=Size(wanted + 2 * _MARGIN, length * _ROW + 110), draw=draw)
+    return Layout(natural=Size(width + 2 * _MARGIN, length * _ROW + 110), draw=draw)
+
+
+def _side_labels(picked: Picked) -> tuple[list[str], list[str]]:
+    """Of the rows and of the columns; the headings of both are labels as well, above the first."""
+    rows_heading, columns_heading = SIDES[picked.kind]
+    rows = [rows_heading, *map(shown, picked.rows)]
+    columns = [columns_heading, *map(shown, picked.columns)]
+    return rows, columns
+
+
+def _squares_width(picked: Picked) -> float:
+    """The width of the squares beside the keys: 0 without them, when all queries are shown."""
+    return 0.0 if picked.queries is None else len(picked.heads) * _SQUARE + 6
+
+
+def _colours(picked: Picked) -> list[str]:
+    all_heads = head_colours(picked.of_heads)
+    return [all_heads[head - 1] for head in picked.heads]
+
+
+def _label_sides(axes: Axes, picked: Picked, pixel: float) -> None:
+    axes.xaxis.set_visible(False)
+    right_axis = axes.secondary_yaxis("right")
+    for side, labels in zip((axes, right_axis), _side_labels(picked), strict=True):
+        side.grid(visible=False)
+        side.spines[:].set_visible(False)
+        side.set_yticks(range(-1, len(labels) - 1), labels)
+        side.tick_params(left=False, right=False, labelsize=_FONT * pixel, labelcolor="black")
+        side.get_yticklabels()[0].set(color=QUIET, fontsize="small")
+    for place, label in enumerate(axes.get_yticklabels()[1:]):
+        if place not in picked.shown_rows:
+            label.set_color(_UNLIT)
+
+
+def _draw_lines(axes: Axes, picked: Picked, pixel: float) -> None:
+    from matplotlib.collections import LineCollection
+    from matplotlib.colors import to_rgba
+
+    colours = _colours(picked)
+    lane = _LANES / len(picked.heads)  # in rows
+    weights = picked.weights[:, list(picked.shown_rows)]  # [heads, shown rows, columns]
+    # The strongest last, on top of the others.
+    order = np.argsort(weights, axis=None, kind="stable")
+    segments, inks, widths = [], [], []
+    for head, row, column in zip(*np.unravel_index(order, weights.shape), strict=True):
+        weight = min(float(weights[head, row, column]), 1.0)  # rounding may leave more
+        if weight < FAINTEST:
+            continue
+        start = picked.shown_rows[row]
+        offset = (head - (len(colours) - 1) / 2) * lane
+        segments.append([(0, start + offset), (_GAP, column + offset)])
+        inks.append(to_rgba(colours[head], weight))
+        # Lanes are level; steep lines in them are closer to each other.
+        room = lane * _ROW * _GAP / math.hypot(_GAP, (column - start) * _ROW)
+        widths.append(min(_THICKEST, room) * (1 + 6 * weight) / 7 * pixel)
+    axes.add_collection(LineCollection(segments, colors=inks, linewidths=widths, capstyle="butt"))
+
+
+def _draw_squares(axes: Axes, picked: Picked) -> None:
+    """One per head beside each key, as opaque as the largest weight of the shown queries."""
+    from matplotlib.colors import to_rgba
+
+    weights = picked.weights[:, list(picked.shown_rows)].max(axis=1)  # [heads, columns]
+    for place, (colour, largest) in enumerate(zip(_colours(picked), weights, strict=True)):
+        shades = [to_rgba(colour, min(weight, 1.0) * (weight >= FAINTEST)) for weight in largest]
+        left = _GAP + 4 + place * _SQUARE
+        axes.barh(range(len(largest)), _SQUARE, left=left, height=0.76, color=shades)
+
+
+def _draw_legend(figure: Figure, picked: Picked, pixel: float) -> None:
+    from matplotlib.patches import Patch
+
+    figure.legend(
+        [Patch(color=colour) for colour in _colours(picked)],
+        list(map(str, picked.heads)),
+        title=picked.title(),
+        title_fontsize=16 * pixel,
+        alignment="left",
+        loc="outside upper left",
+        ncols=len(picked.heads),
+        handlelength=1,
+        columnspacing=1,
+    )
+    figure.supxlabel(_NOTE, x=0.02, ha="left", fontsize="small", color=QUIET)
 
 
 def heat_maps(picked: Picked) -> Layout:
@@ -208,7 +242,7 @@ def heat_maps(picked: Picked) -> Layout:
     since most weights are small and none should vanish."""
     rows = [shown(picked.rows[row]) for row in picked.shown_rows]
     columns = [*map(shown, picked.columns)]
-    weights = picked.weights[:, list(picked.shown_rows)]
+    weights = picked.weights[:, list(picked.shown_rows)]  # [heads, shown rows, columns]
     note = f"Rows: {SIDES[picked.kind][0]}; columns: {SIDES[picked.kind][1]}."
     cell = min(18.0, max(9.0, 560.0 / max(len(rows), len(columns))))
     font = min(12.0, cell * 0.82)
@@ -216,17 +250,18 @@ def heat_maps(picked: Picked) -> Layout:
     down = math.ceil(len(picked.heads) / abreast)
     map_width = widest(rows, font) + cell * len(columns) + _BETWEEN
     map_height = widest(columns, font) + cell * len(rows) + _BETWEEN + 20
-    least = max(widest([picked.title()], 16), widest([note], 11), 240.0)
-    natural = Size(max(abreast * map_width, least) + 2 * _MARGIN, down * map_height + 130)
+    text_width = max(widest([picked.title()], 16), widest([note], 11), 240.0)
+    natural = Size(max(abreast * map_width, text_width) + 2 * _MARGIN, down * map_height + 130)
 
     def draw(figure: Figure, pixel: float) -> None:
         from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 
         colours = LinearSegmentedColormap.from_list("weights", [_LIGHT, _DARK])
         scale = PowerNorm(0.5, vmin=0.0, vmax=1.0)
-        for number, (head, values) in enumerate(zip(picked.heads, weights, strict=True), start=1):
+        maps = zip(picked.heads, weights, strict=True)
+        for number, (head, head_weights) in enumerate(maps, start=1):
             axes = figure.add_subplot(down, abreast, number)
-            image = axes.imshow(values, cmap=colours, norm=scale, interpolation="none")
+            image = axes.imshow(head_weights, cmap=colours, norm=scale, interpolation="none")
             axes.set_title(f"head {head}", color=QUIET)
             axes.set_xticks(range(len(columns)), columns, rotation=90)
             axes.set_yticks(range(len(rows)), rows)

@@ -23,7 +23,7 @@ NAMES: dict[Kind, str] = {
     "decoder": "Decoder self-attention",
     "cross": "Decoder-to-source attention",
 }
-# What the rows are and what the columns are, as headings of the two.
+# Headings of the rows and of the columns.
 SIDES: dict[Kind, tuple[str, str]] = {
     "encoder": ("source piece", "attends to"),
     "decoder": ("about to say", "attends to earlier pieces"),
@@ -33,7 +33,7 @@ BOUNDARY = "\u2581"  # SentencePiece's mark of a word's beginning
 MARKS = {"<s>": "‹begin›", "</s>": "‹end›", "<unk>": "‹unknown›"}
 LONGEST = 32  # characters of a label
 
-# C0 controls and DEL as their pictures; what turns the direction of the text around is replaced.
+# C0 controls and DEL as their pictures; characters that turn the text's direction are replaced.
 _VISIBLE = {code: 0x2400 + code for code in range(0x20)} | {0x7F: 0x2421}
 _VISIBLE |= dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFFFD)
 
@@ -69,37 +69,46 @@ class Picked:
         return f"{NAMES[self.kind]}, layer {self.layer} of {self.layers}, {heads}"
 
 
-def sides(found: Attention, kind: Kind) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    rows = found.src_pieces if kind == "encoder" else found.tgt_pieces
-    return rows, found.tgt_inputs if kind == "decoder" else found.src_pieces
+def sides(attention: Attention, kind: Kind) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The pieces of the rows and of the columns."""
+    rows = attention.src_pieces if kind == "encoder" else attention.tgt_pieces
+    columns = attention.tgt_inputs if kind == "decoder" else attention.src_pieces
+    return rows, columns
 
 
-def weights_of(found: Attention, kind: Kind) -> Float32[np.ndarray, "layers heads rows columns"]:
-    return {"encoder": found.encoder, "decoder": found.decoder, "cross": found.cross}[kind]
+def weights_of(
+    attention: Attention, kind: Kind
+) -> Float32[np.ndarray, "layers heads rows columns"]:
+    return {
+        "encoder": attention.encoder,
+        "decoder": attention.decoder,
+        "cross": attention.cross,
+    }[kind]
 
 
 def pick(
-    found: Attention,
+    attention: Attention,
     *,
     kind: Kind,
     layer: int | None = None,
     heads: Sequence[int] = (),
     query: str | None = None,
 ) -> Picked:
-    """What to draw: by default the last layer and all heads; they count from 1. `query` is a row's
-    number, from 1, or a word. Raises FigureError for what doesn't exist."""
-    weights = weights_of(found, kind)
+    """The heads to draw: by default all of the last layer; layers and heads count from 1. `query`
+    is a row's number, from 1, or a word. Raises FigureError for one that doesn't exist."""
+    weights = weights_of(attention, kind)
     layers, count = weights.shape[:2]
     layer = layers if layer is None else layer
     if not 1 <= layer <= layers:
-        stack = "the encoder" if kind == "encoder" else "the decoder"
-        raise FigureError(f"no layer {layer}: {stack} has {_numbers(layers)}")
+        raise FigureError(
+            f"no layer {layer}: the {'encoder' if kind == 'encoder' else 'decoder'} "
+            f"has {_numbers(layers)}"
+        )
     for head in heads:
         if not 1 <= head <= count:
-            there = f"a layer of the {kind} kind has {_numbers(count)}"
-            raise FigureError(f"no head {head}: {there}")
+            raise FigureError(f"no head {head}: a layer of the {kind} kind has {_numbers(count)}")
     chosen = tuple(sorted(set(heads))) or tuple(range(1, count + 1))
-    rows, columns = sides(found, kind)
+    rows, columns = sides(attention, kind)
     return Picked(
         kind=kind,
         layer=layer,
@@ -116,10 +125,11 @@ def pick(
 def _rows_of(query: str, rows: Sequence[str]) -> tuple[int, ...]:
     if re.fullmatch("[0-9]{1,9}", query) and 1 <= int(query) <= len(rows):
         return (int(query) - 1,)
-    there = words(rows)
-    for same in (lambda word: word == query, lambda word: core(word) == core(query)):
-        if places := [place for word, span in there if same(word) for place in span]:
-            # Not the full stop after a word that was asked for without one.
+    # A word as it is written, else without regard to case and punctuation.
+    for matches in (lambda word: word == query, lambda word: core(word) == core(query)):
+        places = [place for word, span in words(rows) if matches(word) for place in span]
+        if places:
+            # Without the full stop after a word, unless the query has one.
             bare = [place for place in places if core(shown(rows[place])) in core(query)]
             return tuple(bare or places)
     listed = ", ".join(f"{number} {shown(piece)}" for number, piece in enumerate(rows, start=1))
@@ -150,14 +160,16 @@ def words(pieces: Sequence[str]) -> list[tuple[str, range]]:
         if place == 0 or piece in MARKS or pieces[place - 1] in MARKS or piece.startswith(BOUNDARY)
     ]
     spans = [range(*ends) for ends in itertools.pairwise([*begins, len(pieces)])]
-    return [("".join(pieces[i] for i in span).replace(BOUNDARY, ""), span) for span in spans]
+    return [
+        ("".join(pieces[place] for place in span).replace(BOUNDARY, ""), span) for span in spans
+    ]
 
 
 def whole_word(pieces: Sequence[str], place: int) -> tuple[int, ...]:
     """The places of a piece's word, without the punctuation around it."""
     (span,) = (span for _, span in words(pieces) if place in span)
-    apart = punctuation(pieces)
-    return tuple(other for other in span if other == place or other not in apart)
+    marks = punctuation(pieces)
+    return tuple(member for member in span if member == place or member not in marks)
 
 
 def core(word: str) -> str:

@@ -22,15 +22,15 @@ _POINTS = 1000
 
 def schedule(warmups: Sequence[int], *, d_model: int, steps: int) -> Layout:
     """The learning rate of section 5.3 over `steps` steps, one curve per warm-up."""
-    at = np.unique(np.linspace(1, steps, min(steps, _POINTS)).astype(np.int64))
+    points = np.unique(np.linspace(1, steps, min(steps, _POINTS)).astype(np.int64))
 
     def draw(figure: Figure, pixel: float) -> None:
         axes = figure.add_subplot()
         for warmup, colour in zip(warmups, head_colours(len(warmups)), strict=True):
             config = ScheduleConfig(kind="paper", warmup_steps=warmup)
             # The schedule counts updates already made: step 1 has none before it.
-            rates = np.asarray(jax.vmap(learning_rate(config, d_model))(at - 1))
-            axes.plot(at, rates, color=colour, linewidth=1.8 * pixel)
+            rates = np.asarray(jax.vmap(learning_rate(config, d_model))(points - 1))
+            axes.plot(points, rates, color=colour, linewidth=1.8 * pixel)
         formula = "d_model^-0.5 · min(step^-0.5, step · warmup^-1.5)"
         axes.set_title(f"learning rate, d_model {d_model}: {formula}")
         axes.set_xlabel("steps")
@@ -54,10 +54,10 @@ def positions(length: int, *, d_model: int) -> Layout:
     )
 
     def draw(figure: Figure, pixel: float) -> None:
-        for number, (values, title, across) in enumerate(pictures, start=1):
+        for number, (matrix, title, across) in enumerate(pictures, start=1):
             axes = figure.add_subplot(1, 2, number)
             axes.grid(visible=False)
-            axes.imshow(values, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto", interpolation="none")
+            axes.imshow(matrix, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto", interpolation="none")
             axes.set_title(f"{title} (blue −1, white 0, red 1)")
             axes.set_xlabel(across)
             axes.set_ylabel("position")

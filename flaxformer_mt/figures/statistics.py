@@ -24,7 +24,7 @@ REACH = 32  # offsets beyond count as this one, where their variety is measured
 FAR = 5  # pieces
 _PLACES = (("previous", -1), ("diagonal", 0), ("next", 1))
 
-# Pronouns that stand for something said before, by language. Lists of words and no grammar: some
+# Pronouns that refer to something earlier, by language. Lists of words and no grammar: some
 # are other words elsewhere ("sie" is "you" as well; "sein", mostly the verb, is left out).
 PRONOUNS = {
     "en": "he him his himself she her hers herself it its itself they them their theirs themselves",
@@ -55,33 +55,33 @@ DEFINITIONS = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Sums:
-    """Sums over queries. `of` has the sums by the names of DEFINITIONS, and "pieces", the weight on
-    pieces, and "links", the largest weights."""
+class HeadSums:
+    """Sums over queries. `by_name` has those of DEFINITIONS, "pieces" (the weight on pieces) and
+    "links" (the largest weights)."""
 
     queries: int
     pronouns: int
-    of: Mapping[str, Float64[np.ndarray, "layers heads"]]
+    by_name: Mapping[str, Float64[np.ndarray, "layers heads"]]
     offsets: Float64[np.ndarray, "layers heads offsets"]  # largest weights by offset, from -REACH
 
-    def __add__(self, other: Sums) -> Sums:
-        return Sums(
+    def __add__(self, other: HeadSums) -> HeadSums:
+        return HeadSums(
             queries=self.queries + other.queries,
             pronouns=self.pronouns + other.pronouns,
-            of={name: sums + other.of[name] for name, sums in self.of.items()},
+            by_name={name: sums + other.by_name[name] for name, sums in self.by_name.items()},
             offsets=self.offsets + other.offsets,
         )
 
     def values(self) -> dict[str, Float64[np.ndarray, "layers heads"]]:
         """The statistics of DEFINITIONS by name; NaN for the mean of nothing."""
         shares = self.offsets / _or_nan(self.offsets.sum(axis=-1, keepdims=True))
-        found = {name: sums / _or_nan(self.queries) for name, sums in self.of.items()}
-        found["distance"] = self.of["distance"] / _or_nan(self.of["pieces"])
-        found["anaphora"] = self.of["anaphora"] / _or_nan(self.pronouns)
-        found["sharpness"] = found["links"]
-        found["variety"] = _entropy(shares)
-        found["structure"] = found["sharpness"] * found["variety"]
-        return {name: found[name] for name in DEFINITIONS}
+        means = {name: sums / _or_nan(self.queries) for name, sums in self.by_name.items()}
+        means["distance"] = self.by_name["distance"] / _or_nan(self.by_name["pieces"])
+        means["anaphora"] = self.by_name["anaphora"] / _or_nan(self.pronouns)
+        means["sharpness"] = means["links"]
+        means["variety"] = _entropy(shares)
+        means["structure"] = means["sharpness"] * means["variety"]
+        return {name: means[name] for name in DEFINITIONS}
 
 
 def measure(
@@ -91,41 +91,54 @@ def measure(
     far: int = FAR,
     pronouns: Sequence[int] = (),
     punctuation: Sequence[int] = (),
-) -> Sums:
+) -> HeadSums:
     """The sums of one sentence, given the rows of `pronouns` and the columns of `punctuation`."""
     rows, columns = inner(kind, weights.shape[2], weights.shape[3])
     weights = np.asarray(weights, np.float64)[:, :, rows.start : rows.stop]
-    pieces = weights[..., columns.start : columns.stop]
-    away = offsets(kind, len(rows), len(columns))
-    # Each query's largest weight on a piece, and its offset.
-    links = pieces.max(axis=-1, initial=0.0)
-    best = pieces.argmax(axis=-1) if len(columns) else np.zeros(links.shape, np.int64)
-    at = away[np.arange(len(rows)), best] if len(columns) else best
-    chosen = [row - rows.start for row in pronouns if row in rows and kind != "cross"]
-    worded = ~np.isin(np.array(columns), punctuation)
-    earlier = np.where((away <= -2) & worded, pieces, 0.0).max(axis=-1, initial=0.0)
-    distant = np.where(np.abs(away) >= far, pieces, 0.0)
-    of_marks = weights[..., 0] if kind == "decoder" else weights[..., -1]
-    bins = np.zeros((*links.shape[:2], 2 * REACH + 1))
-    layer, head, _ = np.indices(links.shape)
-    np.add.at(bins, (layer, head, np.clip(at, -REACH, REACH) + REACH), links)
+    mark = weights[..., 0] if kind == "decoder" else weights[..., -1]  # [layers, heads, queries]
+    pieces = weights[..., columns.start : columns.stop]  # [layers, heads, queries, keys]
+    away = offsets(kind, len(rows), len(columns))  # [queries, keys]
+
+    # Each query's largest weight: on any piece, and on an earlier word for pronouns.
+    links = pieces.max(axis=-1, initial=0.0)  # [layers, heads, queries]
+    is_word = ~np.isin(np.array(columns), punctuation)  # [keys]
+    referents = np.where((away <= -2) & is_word, pieces, 0.0).max(axis=-1, initial=0.0)
+    pronoun_queries = [row - rows.start for row in pronouns if row in rows and kind != "cross"]
+
+    distant = np.where(np.abs(away) >= far, pieces, 0.0)  # [layers, heads, queries, keys]
     at_offset = {name: (pieces * (away == offset)).sum(axis=(-2, -1)) for name, offset in _PLACES}
-    return Sums(
+    return HeadSums(
         queries=len(rows),
-        pronouns=len(chosen),
-        of={
+        pronouns=len(pronoun_queries),
+        by_name={  # each [layers, heads]
             **at_offset,
             "entropy": _entropy(weights).sum(axis=-1),
-            "mark": of_marks.sum(axis=-1),
+            "mark": mark.sum(axis=-1),
             "far": distant.sum(axis=(-2, -1)),
             "reach": distant.max(axis=-1, initial=0.0).sum(axis=-1),
             "distance": (pieces * np.abs(away)).sum(axis=(-2, -1)),
-            "anaphora": earlier[..., chosen].sum(axis=-1),
+            "anaphora": referents[..., pronoun_queries].sum(axis=-1),
             "pieces": pieces.sum(axis=(-2, -1)),
             "links": links.sum(axis=-1),
         },
-        offsets=bins,
+        offsets=_links_by_offset(pieces, away),
     )
+
+
+def _links_by_offset(
+    pieces: Float64[np.ndarray, "layers heads queries keys"],
+    away: Int[np.ndarray, "queries keys"],
+) -> Float64[np.ndarray, "layers heads offsets"]:
+    """Each query's largest weight on a piece, added up by that piece's offset from -REACH."""
+    layers, heads, queries, keys = pieces.shape
+    sums = np.zeros((layers, heads, 2 * REACH + 1))
+    if keys == 0:
+        return sums
+    links = pieces.max(axis=-1, initial=0.0)  # [layers, heads, queries]
+    offset = away[np.arange(queries), pieces.argmax(axis=-1)]  # [layers, heads, queries]
+    layer, head, _ = np.indices(links.shape)
+    np.add.at(sums, (layer, head, np.clip(offset, -REACH, REACH) + REACH), links)
+    return sums
 
 
 def pronouns_of(language: str) -> frozenset[str]:
@@ -151,23 +164,24 @@ def inner(kind: Kind, rows: int, columns: int) -> tuple[range, range]:
 
 def offsets(kind: Kind, rows: int, columns: int) -> Int[np.ndarray, "rows columns"]:
     """How far each key is after the query's own place, for `inner` rows and columns."""
-    own = np.arange(rows)
+    places = np.arange(rows)
     if kind == "decoder":
-        own = own + 1  # the first of these rows says the second piece
+        places = places + 1  # the first of these rows says the second piece
     elif kind == "cross":
-        own = np.floor(own * max(columns - 1, 0) / max(rows - 1, 1) + 0.5).astype(np.int64)
-    return np.arange(columns)[None, :] - own[:, None]
+        places = np.floor(places * max(columns - 1, 0) / max(rows - 1, 1) + 0.5).astype(np.int64)
+    return np.arange(columns)[None, :] - places[:, None]
 
 
 def strongest(
     weights: Float[np.ndarray, "rows columns"],
     kind: Kind,
-    wanted: Bool[np.ndarray, "rows columns"],
+    candidates: Bool[np.ndarray, "queries keys"],
 ) -> tuple[int, int]:
-    """The largest weight where `wanted` (of `inner`), as row and column of the whole map."""
+    """The largest weight among `candidates` (of `inner`), as row and column of the whole map."""
     rows, columns = inner(kind, *weights.shape)
     pieces = weights[rows.start : rows.stop, columns.start : columns.stop]
-    row, column = np.unravel_index(np.where(wanted, pieces, -1.0).argmax(), wanted.shape)
+    place = np.where(candidates, pieces, -1.0).argmax()
+    row, column = np.unravel_index(place, candidates.shape)
     return int(row) + rows.start, int(column) + columns.start
 
 
@@ -175,8 +189,8 @@ def _entropy(shares: Float64[np.ndarray, "*axes keys"]) -> Float64[np.ndarray, "
     """In bits, over the last axis."""
     with np.errstate(divide="ignore", invalid="ignore"):
         terms = np.where(shares > 0, -shares * np.log2(shares), 0.0)
-    found = terms.sum(axis=-1) + 0.0  # not -0
-    return np.where(np.isnan(shares).any(axis=-1), np.nan, found)
+    entropy = terms.sum(axis=-1) + 0.0  # not -0
+    return np.where(np.isnan(shares).any(axis=-1), np.nan, entropy)
 
 
 def _or_nan(

@@ -1,4 +1,4 @@
-"""A row of the paper with a call's settings: what is trained, and its name."""
+"""A row of the paper with a call's settings: the config to train, and names for its files."""
 
 import dataclasses
 import fractions
@@ -10,6 +10,7 @@ from typing import Any
 from flaxformer_mt.config import (
     ConfigError,
     CorpusConfig,
+    DataConfig,
     ExperimentConfig,
     differences,
     flatten,
@@ -21,7 +22,7 @@ from flaxformer_mt.config.schema import Decides
 from flaxformer_mt.evaluation.scoring import Scoring, scoring_of
 from flaxformer_mt.reproduction import settings as options
 from flaxformer_mt.reproduction.paper import Row, RowError, row_of
-from flaxformer_mt.reproduction.settings import Settings
+from flaxformer_mt.reproduction.settings import Corpus, ReproductionSettings
 
 _NUMBERS: tuple[Decides, ...] = ("training", "scoring")  # settings that decide numbers
 # A row scales these of its base.
@@ -40,7 +41,7 @@ class Experiment:
     overrides that decide something."""
 
     row: Row
-    settings: Settings
+    settings: ReproductionSettings
     config: ExperimentConfig
     pairs: Mapping[str, int] | None  # the first pairs to use of each corpus; None: all
     test: str
@@ -51,9 +52,9 @@ class Experiment:
         """Name of its result file: `table3_c_n2_paper_full_seed_1`."""
         return f"{self.stem(self.row.name.lower())}_seed_{self.seed}"
 
-    def stem(self, what: str) -> str:
-        """How names of files about `what` of its table begin, for any seed."""
-        stem = f"{self.row.table}_{what}_{self.settings.extent}"
+    def stem(self, subject: str) -> str:
+        """How names of files about `subject` of its table begin, for any seed."""
+        stem = f"{self.row.table}_{subject}_{self.settings.extent}"
         return f"{stem}_{self.variant}" if self.variant else stem
 
     @property
@@ -97,12 +98,15 @@ class Experiment:
         return self.settings.command(self.row.table, only=[self.row.name])
 
     def details(self) -> dict[str, str]:
-        """What `again` rebuilds it from."""
-        row, settings = self.row.label, self.settings.to_json()
-        return {"row": row, "settings": settings, "digest": self.digest}
+        """The details of its result, from which `again` rebuilds it."""
+        return {
+            "row": self.row.label,
+            "settings": self.settings.to_json(),
+            "digest": self.digest,
+        }
 
 
-def resolve(row: Row, settings: Settings) -> Experiment:
+def resolve(row: Row, settings: ReproductionSettings) -> Experiment:
     """The experiment of a row: overrides change the base, then the row changes it (sizes and step
     counts by their ratio to the paper's base), then scaling. Raises RowError for a row that doesn't
     apply to this base, ConfigError for wrong overrides."""
@@ -111,49 +115,69 @@ def resolve(row: Row, settings: Settings) -> Experiment:
     data, pairs, test = config.data, row.pairs, row.test
     if settings.folder is not None:
         data = options.placed(settings.text, data, settings.folder)
-    if (corpus := settings.corpus) is not None:
-        if corpus.test is None and row.test != "valid":
-            raise RowError(f"{row.label}: needs a test set: give --test SRC TGT")
-        named = {"train": corpus.name, "valid": "valid", "test": corpus.name}
-        files = {part: getattr(corpus, part) for part in named}
-        train, valid, *tests = (
-            CorpusConfig(name=named[part], src=pair[0], tgt=pair[1])
-            for part, pair in files.items()
-            if pair
-        )
-        data = dataclasses.replace(data, train=(train,), valid=valid, test=tuple(tests))
+    corpus = settings.corpus
+    if corpus is not None:
+        data = _on_corpus(corpus, data, row)
         pairs = {corpus.name: sum(row.pairs.values())}
-        test = corpus.name if row.test != "valid" else test
+        test = "valid" if row.test == "valid" else corpus.name
+
     training = dataclasses.replace(config.training, seed=settings.seed)
     config = dataclasses.replace(config, name=row.label, data=data, training=training)
     config = options.validating_at_checkpoints(options.scaled(config, settings.scale))
-    cut = {name: options.share_of(count, settings.scale) for name, count in pairs.items()}
-    overridden = differences(options.load_on(settings.text, row.base), base).items()
-    changed = {key: new for key, (_, new) in overridden if decides(key) != "nothing"}
+    scaled_pairs = {name: options.share_of(count, settings.scale) for name, count in pairs.items()}
     return Experiment(
         row=row,
         settings=settings,
         config=config,
-        pairs=None if settings.scale == 1 else cut,
+        pairs=None if settings.scale == 1 else scaled_pairs,
         test=test,
-        variant=f"with_{_digest(changed)[:8]}" if changed else "",
+        variant=_variant(options.load_on(settings.text, row.base), base),
     )
+
+
+def _on_corpus(corpus: Corpus, data: DataConfig, row: Row) -> DataConfig:
+    """The data of a row with the user's own text instead of the paper's."""
+    if corpus.test is None and row.test != "valid":
+        raise RowError(f"{row.label}: needs a test set: give --test SRC TGT")
+    tests = (_files(corpus.name, corpus.test),) if corpus.test else ()
+    return dataclasses.replace(
+        data,
+        train=(_files(corpus.name, corpus.train),),
+        valid=_files("valid", corpus.valid),
+        test=tests,
+    )
+
+
+def _files(name: str, pair: tuple[str, str]) -> CorpusConfig:
+    return CorpusConfig(name=name, src=pair[0], tgt=pair[1])
+
+
+def _variant(paper_base: ExperimentConfig, base: ExperimentConfig) -> str:
+    """A name for overrides of the base that decide something; empty without any."""
+    changed = {
+        key: new
+        for key, (_, new) in differences(paper_base, base).items()
+        if decides(key) != "nothing"
+    }
+    return f"with_{_digest(changed)[:8]}" if changed else ""
 
 
 def again(details: Mapping[str, str]) -> Experiment:
     """The experiment of a result with today's configs. Raises RowError, ConfigError."""
     if missing := {"row", "settings"} - set(details):
         raise RowError(f"its details lack {', '.join(sorted(missing))}")
-    return resolve(row_of(details["row"]), Settings.from_json(details["settings"]))
+    return resolve(row_of(details["row"]), ReproductionSettings.from_json(details["settings"]))
 
 
 def _with_changes(row: Row, ours: ExperimentConfig) -> ExperimentConfig:
-    base, changed = (flatten(options.paper_config(spec)) for spec in (row.base, row.spec))
-    present = flatten(ours)
+    """Raises RowError for a change that doesn't apply to our base."""
+    paper_base = flatten(options.paper_config(row.base))
+    paper_row = flatten(options.paper_config(row.spec))
+    our_base = flatten(ours)
     changes = {
-        key: _changed(row, key, base[key], value, present[key])
-        for key, value in changed.items()
-        if value != base.get(key) and key != "name"
+        key: _changed(row, key, paper_base[key], new, our_base[key])
+        for key, new in paper_row.items()
+        if new != paper_base.get(key) and key != "name"
     }
     if not changes:
         return ours
@@ -166,6 +190,7 @@ def _with_changes(row: Row, ours: ExperimentConfig) -> ExperimentConfig:
 
 
 def _changed(row: Row, key: str, base: Any, value: Any, ours: Any) -> Any:
+    """The setting of a row on our base, if the row changes `base` to `value` on the paper's."""
     if ours == base:
         return value
     if key in _COUNTS:
@@ -174,13 +199,17 @@ def _changed(row: Row, key: str, base: Any, value: Any, ours: Any) -> Any:
         ratio = fractions.Fraction(value, base)
         exact = ratio * ours
         if exact.denominator != 1:
-            what = f"{row.label}: has {value}/{base} of --config.{key}={ours}"
-            raise RowError(f"{what}: choose a multiple of {ratio.denominator}")
+            raise RowError(
+                f"{row.label}: has {value}/{base} of --config.{key}={ours}: "
+                f"choose a multiple of {ratio.denominator}"
+            )
         return int(exact)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if value == ours or (is_number and (value > base) != (value > ours)):
-        what = f"{row.label}: changes {key} from the paper's {base} to {value}, not from {ours}"
-        raise RowError(f"{what}: leave out --config.{key} or the row")
+        raise RowError(
+            f"{row.label}: changes {key} from the paper's {base} to {value}, not from {ours}: "
+            f"leave out --config.{key} or the row"
+        )
     return value
 
 

@@ -1,9 +1,10 @@
 """Which of Table 3's orderings hold: each row against the base, on the same sentences."""
 
 import dataclasses
+import itertools
 import json
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -20,7 +21,7 @@ from flaxformer_mt.evaluation.significance import (
 )
 from flaxformer_mt.reproduction.experiment import Experiment, resolve
 from flaxformer_mt.reproduction.paper import Row, RowError, row_of, rows_of
-from flaxformer_mt.reproduction.records import known, read_records
+from flaxformer_mt.reproduction.records import experiment_state, read_records
 from flaxformer_mt.reproduction.result_file import (
     Result,
     ResultError,
@@ -28,7 +29,7 @@ from flaxformer_mt.reproduction.result_file import (
     short,
     write_result,
 )
-from flaxformer_mt.reproduction.settings import Settings
+from flaxformer_mt.reproduction.settings import ReproductionSettings
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.text_table import markdown
 
@@ -38,83 +39,132 @@ _ROWS = (_BASE, *(row for row in rows_of("table3") if row != _BASE))
 Verdict = Literal["holds", "does not hold", "cannot be told apart"]
 
 
-class Scored(NamedTuple):
-    """A run's result, and its outputs by the first metric that applies to them."""
+class MeasuredRun(NamedTuple):
+    """A run of a row with one seed, and its recorded result."""
+
+    experiment: Experiment
+    result: Result
+
+
+class ScoredRun(NamedTuple):
+    """A measured run, and its outputs scored by the first metric that applies to them."""
 
     experiment: Experiment
     result: Result
     measured: Measured
 
 
+@dataclasses.dataclass(frozen=True)
+class _References:
+    """The reference translations that a run has kept."""
+
+    path: Path
+    segments: Sequence[str]
+
+    def score(self, run: MeasuredRun, results: Path) -> ScoredRun:
+        """Scores a run's recorded outputs: by the paper's BLEU where that applies, else by
+        sacreBLEU. Raises ScoringError, and ResultError if the score isn't the recorded one."""
+        experiment, result = run
+        outputs = read_hypotheses(result, experiment.test, results)
+
+        metrics = experiment.scoring.metrics(self.segments)
+        metric = next((metric for metric in metrics if isinstance(metric, PaperBleu)), metrics[0])
+        (measured,) = measure([metric], outputs, self.segments)
+
+        is_comparable = result.signatures.get(metric.name) == metric.signature
+        if is_comparable and abs(measured.score - result.metrics[metric.name]) > 1e-6:
+            raise ResultError(
+                f"{result.name}.json: with the references {self.path}, "
+                f"the score is {measured.score:.2f}, not as recorded"
+            )
+        return ScoredRun(experiment, result, measured)
+
+
 def write_orderings(
-    settings: Settings, *, run_of: Callable[[Experiment], RunDirectory], results: Path
+    settings: ReproductionSettings,
+    *,
+    run_of: Callable[[Experiment], RunDirectory],
+    results: Path,
 ) -> Result | None:
     """Compares the recorded outputs of each row of Table 3 with the base's, over all seeds measured
     with these settings, and writes that; None if no row shares a seed with the base, or no run has
     kept references. Raises ConfigError, ScoringError and ResultError."""
-    base, *others = (dict(_done(row, settings, results)) for row in _ROWS)
-    others = [{seed: one for seed, one in row.items() if seed in base} for row in others]
-    base = {seed: one for seed, one in base.items() if any(seed in row for row in others)}
-    runs = [one for row in (base, *others) for one, _ in row.values()]
-    kept = (files_of(run_of(one).evaluation, one.kept_as).references for one in runs)
-    if (path := next(filter(Path.exists, kept), None)) is None:
+    base, rows = _comparable_runs(settings, results)
+    runs = [run for seeds in (base, *rows) for run in seeds.values()]
+    references = _kept_references(runs, run_of)
+    if references is None:
         return None
-    references = read_segments(str(path))
 
-    def scored(experiment: Experiment, result: Result) -> Scored:
-        outputs = read_hypotheses(result, experiment.test, results)
-        # The paper's BLEU where that applies, else sacreBLEU.
-        metrics = experiment.scoring.metrics(references)
-        metric = next((one for one in metrics if isinstance(one, PaperBleu)), metrics[0])
-        (measured,) = measure([metric], outputs, references)
-        same = result.signatures.get(metric.name) == metric.signature
-        if same and abs(measured.score - result.metrics[metric.name]) > 1e-6:
-            why = f"with the references {path}, the score is {measured.score:.2f}, not as recorded"
-            raise ResultError(f"{result.name}.json: {why}")
-        return Scored(experiment, result, measured)
-
-    of_base = {seed: scored(*one) for seed, one in base.items()}
+    scored_base = {seed: references.score(run, results) for seed, run in base.items()}
+    digests: dict[str, str] = {}
     metrics: dict[str, float] = {}
-    used: dict[str, str] = {}
     signatures: dict[str, str] = {}
-    for of_row in others:
-        if not (pairs := [(of_base[seed], scored(*one)) for seed, one in of_row.items()]):
+    for row in rows:
+        pairs = [(scored_base[seed], references.score(run, results)) for seed, run in row.items()]
+        if not pairs:
             continue
-        name = pairs[0][1].experiment.row.name.lower()
-        used |= {one.experiment.name: one.experiment.digest for pair in pairs for one in pair}
-        signatures[f"{name}_difference"] = pairs[0][0].measured.metric.signature
-        metrics |= {f"{name}_{key}": value for key, value in _compared(pairs).items()}
-    if not metrics:
-        return None
-    first, of_first = next(iter(base.values()))
-    details = {"experiments": json.dumps(used), "group": group_of(of_first)}
+        prefix = _prefix(pairs[0][1].experiment.row)
+        for run in itertools.chain.from_iterable(pairs):
+            digests[run.experiment.name] = run.experiment.digest
+        for name, number in _compared(pairs).items():
+            metrics[f"{prefix}{name}"] = number
+        signatures[f"{prefix}difference"] = pairs[0][0].measured.metric.signature
+
+    first = next(iter(base.values()))
     return write_result(
-        results / f"{first.stem('orderings')}.json",
+        results / f"{first.experiment.stem('orderings')}.json",
         command=settings.command("table3", seeds=sorted(base)),
-        config=first.row.spec,
-        seconds=sum(one.seconds for of_row in (base, *others) for _, one in of_row.values()),
+        config=first.experiment.row.spec,
+        seconds=sum(run.result.seconds for run in runs),
         metrics=metrics,
         signatures=signatures,
-        details=details | {"test": of_first.details["test"]},
+        details={
+            "experiments": json.dumps(digests),
+            "group": settings_group(first.result),
+            "test": first.result.details["test"],
+        },
         release=__version__,
     )
 
 
-def _done(
-    row: Row, settings: Settings, results: Path
-) -> Iterator[tuple[int, tuple[Experiment, Result]]]:
-    """A row's measured seeds."""
-    for seed in sorted({int(one.metrics["seed"]) for one in read_records(results).of(row)}):
+def _comparable_runs(
+    settings: ReproductionSettings, results: Path
+) -> tuple[dict[int, MeasuredRun], list[dict[int, MeasuredRun]]]:
+    """The base's runs and each other row's, by seed: only seeds that the base shares with a row."""
+    base, *rows = (_measured_runs(row, settings, results) for row in _ROWS)
+    rows = [{seed: run for seed, run in row.items() if seed in base} for row in rows]
+    base = {seed: run for seed, run in base.items() if any(seed in row for row in rows)}
+    return base, rows
+
+
+def _measured_runs(
+    row: Row, settings: ReproductionSettings, results: Path
+) -> dict[int, MeasuredRun]:
+    """A row's measured runs by seed, in ascending order."""
+    runs: dict[int, MeasuredRun] = {}
+    for seed in sorted({int(result.metrics["seed"]) for result in read_records(results).of(row)}):
         try:
             experiment = resolve(row, dataclasses.replace(settings, seed=seed))
         except RowError:  # the row doesn't apply to these settings
             break
-        before = known(experiment, results)
-        if before.state == "done" and before.result is not None:
-            yield seed, (experiment, before.result)
+        recorded = experiment_state(experiment, results)
+        if recorded.state == "done" and recorded.result is not None:
+            runs[seed] = MeasuredRun(experiment, recorded.result)
+    return runs
 
 
-def group_of(result: Result) -> str:
+def _kept_references(
+    runs: Iterable[MeasuredRun], run_of: Callable[[Experiment], RunDirectory]
+) -> _References | None:
+    """Those of the first run that has kept any: all runs have the same."""
+    for experiment, _ in runs:
+        path = files_of(run_of(experiment).evaluation, experiment.kept_as).references
+        if path.exists():
+            return _References(path, read_segments(str(path)))
+    return None
+
+
+def settings_group(result: Result) -> str:
     """The settings that comparable results share: all except row and seed."""
     settings = json.loads(result.details["settings"])
     settings.pop("seed")
@@ -125,37 +175,46 @@ def verdict(row: Row, metrics: Mapping[str, float]) -> Verdict | None:
     """Whether the paper's order of BLEU holds; None if the paper has none, or none was tested.
     Decided if all seeds agree and approximate randomization gives p < 0.05."""
     expected = row.values["bleu"] - _BASE.values["bleu"]
-    ours = _of_row(row, metrics)
+    ours = _row_metrics(row, metrics)
     if expected == 0 or not ours:
         return None
-    found = ours["difference"]
-    if not found or ours["agreeing"] < ours["seeds"] or ours["p_randomization"] >= SIGNIFICANT:
+
+    difference = ours["difference"]
+    is_significant = ours["p_randomization"] < SIGNIFICANT
+    if difference == 0 or ours["agreeing"] < ours["seeds"] or not is_significant:
         return "cannot be told apart"
-    return "holds" if (found > 0) == (expected > 0) else "does not hold"
+    return "holds" if (difference > 0) == (expected > 0) else "does not hold"
 
 
-def _of_row(row: Row, metrics: Mapping[str, float]) -> dict[str, float]:
-    start = f"{row.name.lower()}_"
-    return {k.removeprefix(start): v for k, v in metrics.items() if k.startswith(start)}
+def _prefix(row: Row) -> str:
+    """Names of the row's metrics begin with this."""
+    return f"{row.name.lower()}_"
 
 
-def _compared(pairs: Sequence[tuple[Scored, Scored]]) -> dict[str, float]:
+def _row_metrics(row: Row, metrics: Mapping[str, float]) -> dict[str, float]:
+    prefix = _prefix(row)
+    return {
+        name.removeprefix(prefix): number
+        for name, number in metrics.items()
+        if name.startswith(prefix)
+    }
+
+
+def _compared(pairs: Sequence[tuple[ScoredRun, ScoredRun]]) -> dict[str, float]:
     """Base and row over all seeds; tests draw or exchange a sentence with all its outputs."""
-    # Per sentence, the counts of all seeds: BLEU of their outputs taken together.
-    together = [
-        [Measured(each[0].measured.metric, np.sum([one.measured.counts for one in each], axis=0))]
-        for each in zip(*pairs, strict=True)
-    ]
-    (outcome,), (exchanged,) = paired_bootstrap(*together), approximate_randomization(*together)
-    assert outcome.interval is not None  # bootstrap has one
-    singly = [np.sign(row.measured.score - base.measured.score) for base, row in pairs]
+    base, row = (_pooled(runs) for runs in zip(*pairs, strict=True))
+    (bootstrap,) = paired_bootstrap([base], [row])
+    (randomization,) = approximate_randomization([base], [row])
+    assert bootstrap.interval is not None  # bootstrap has one
+
+    signs = [np.sign(row.measured.score - base.measured.score) for base, row in pairs]
     return {
         "seeds": len(pairs),
-        "difference": outcome.difference,
-        "low": outcome.interval.low,
-        "high": outcome.interval.high,
-        "p_randomization": exchanged.p_value,
-        "agreeing": singly.count(np.sign(outcome.difference)),
+        "difference": bootstrap.difference,
+        "low": bootstrap.interval.low,
+        "high": bootstrap.interval.high,
+        "p_randomization": randomization.p_value,
+        "agreeing": signs.count(np.sign(bootstrap.difference)),
         "perplexity_difference": statistics.mean(
             row.result.metrics["perplexity"] - base.result.metrics["perplexity"]
             for base, row in pairs
@@ -163,83 +222,115 @@ def _compared(pairs: Sequence[tuple[Scored, Scored]]) -> dict[str, float]:
     }
 
 
-def setting(group: str) -> str:
-    """Text and scale of a group, for a heading."""
+def _pooled(runs: Sequence[ScoredRun]) -> Measured:
+    """The sum of all seeds' counts, sentence by sentence: BLEU of their outputs taken together."""
+    counts = np.sum([run.measured.counts for run in runs], axis=0)
+    return Measured(runs[0].measured.metric, counts)
+
+
+def group_heading(group: str) -> str:
+    """Text and scale of a group."""
     settings = json.loads(group)
     corpus, scale = settings["corpus"], settings["scale"]
-    what = "the paper's text" if corpus is None else f"the text `{corpus['name']}`"
-    what += " as TensorFlow Datasets has it" if settings.get("text") == "tfds" else ""
-    what += ", full length" if scale == 1 else f", scale {scale:g}"
-    return what + (", other settings" if settings["overrides"] else "")
+
+    heading = "the paper's text" if corpus is None else f"the text `{corpus['name']}`"
+    if settings.get("text") == "tfds":
+        heading += " as TensorFlow Datasets has it"
+    heading += ", full length" if scale == 1 else f", scale {scale:g}"
+    if settings["overrides"]:
+        heading += ", other settings"
+    return heading
 
 
-def overrides(group: str) -> str:
-    listed = json.loads(group)["overrides"]
-    return f" The base has {', '.join(f'`{one}`' for one in listed)}." if listed else ""
+def overrides_note(group: str) -> str:
+    """A sentence, after a space, that lists a group's overrides; empty without any."""
+    overrides = json.loads(group)["overrides"]
+    if not overrides:
+        return ""
+    listed = ", ".join(f"`{override}`" for override in overrides)
+    return f" The base has {listed}."
 
 
-def still_compared(found: Result, digests: Mapping[str, str]) -> tuple[Result | None, list[str]]:
-    """The comparisons whose runs are as in `digests`, by name, and the rows whose runs are not.
-
-    Without the base's runs, none is left.
-    """
-    compared: dict[str, str] = json.loads(found.details["experiments"])
-    changed = {name for name, digest in compared.items() if digests.get(name) != digest}
-
-    def runs_of(row: Row) -> set[str]:
-        return {name for name in compared if name.startswith(f"table3_{row.name.lower()}_")}
-
-    outdated = [row for row in _ROWS if runs_of(row) & changed]
+def still_compared(
+    orderings: Result, digests: Mapping[str, str]
+) -> tuple[Result | None, list[str]]:
+    """The comparisons of runs whose digest is still that in `digests`, by name of the run, and the
+    rows with changed runs. If the base's runs have changed, no comparison is left."""
+    outdated = _outdated_rows(json.loads(orderings.details["experiments"]), digests)
     names = [f"`{row.name}`" for row in outdated]
-    metrics = {
-        name: value
-        for name, value in found.metrics.items()
-        if not any(name.startswith(f"{row.name.lower()}_") for row in outdated)
-    }
-    if not metrics or _BASE in outdated:
+    if _BASE in outdated:
         return None, names
-    return dataclasses.replace(found, metrics=metrics), names
+
+    prefixes = tuple(_prefix(row) for row in outdated)
+    metrics = {
+        name: number for name, number in orderings.metrics.items() if not name.startswith(prefixes)
+    }
+    if not metrics:
+        return None, names
+    return dataclasses.replace(orderings, metrics=metrics), names
 
 
-def described(found: Result) -> Iterator[str]:
-    """The comparison, as a section of the page."""
-    header = [
-        *("row", "paper: BLEU against base", "ours", "95% interval", "p", "seeds that agree"),
-        *("the paper's order", "paper: perplexity against base", "ours"),
+def _outdated_rows(compared: Mapping[str, str], digests: Mapping[str, str]) -> list[Row]:
+    """The rows with a compared run, given as names and digests, that isn't as in `digests`."""
+    changed = [name for name, digest in compared.items() if digests.get(name) != digest]
+    return [
+        row for row in _ROWS if any(name.startswith(f"table3_{_prefix(row)}") for name in changed)
     ]
-    lines, verdicts = [], dict[str, list[str]]()
-    for row in rows_of("table3"):
-        ours = _of_row(row, found.metrics)
-        if not ours:
-            continue
-        bleu, perplexity = (row.values[of] - _BASE.values[of] for of in ("bleu", "perplexity"))
-        judged = verdict(row, found.metrics) or "the paper has none"
-        verdicts.setdefault(judged, []).append(f"`{row.name}`")
-        lines.append(
-            [
-                f"`{row.name}`",
-                f"{bleu:+.1f}",
-                f"{ours['difference']:+.2f}",
-                f"{ours['low']:+.2f} to {ours['high']:+.2f}",
-                written(ours["p_randomization"], digits=3),
-                f"{ours['agreeing']:.0f} of {ours['seeds']:.0f}",
-                judged,
-                f"{perplexity:+.2f}",
-                f"{ours['perplexity_difference']:+.2f}",
-            ]
-        )
-    told = "; ".join(f"{what}: {', '.join(names)}" for what, names in verdicts.items())
-    signature = next(iter(found.signatures.values()))
-    group = found.details["group"]
-    yield f"### On {setting(group)}"
+
+
+_HEADER = (
+    "row",
+    "paper: BLEU against base",
+    "ours",
+    "95% interval",
+    "p",
+    "seeds that agree",
+    "the paper's order",
+    "paper: perplexity against base",
+    "ours",
+)
+
+
+def ordering_section(orderings: Result) -> Iterator[str]:
+    """The comparison, as a section of the page."""
+    rows = [row for row in rows_of("table3") if _row_metrics(row, orderings.metrics)]
+    names: dict[str, list[str]] = {}  # by verdict
+    for row in rows:
+        names.setdefault(_judgement(row, orderings), []).append(f"`{row.name}`")
+    summary = "; ".join(f"{judgement}: {', '.join(named)}" for judgement, named in names.items())
+
+    group = orderings.details["group"]
+    yield f"### On {group_heading(group)}"
     yield (
-        f"{told[:1].upper()}{told[1:]}. Scored on {found.details['test']}; "
-        f"commit {short(found.commit)}.{overrides(group)}"
+        f"{summary[:1].upper()}{summary[1:]}. Scored on {orderings.details['test']}; "
+        f"commit {short(orderings.commit)}.{overrides_note(group)}"
     )
-    yield markdown(header, lines, right={1, 2, 4, 5, 7, 8})
+    lines = [_ordering_line(row, orderings) for row in rows]
+    yield markdown(_HEADER, lines, right={1, 2, 4, 5, 7, 8})
+
+    signature = next(iter(orderings.signatures.values()))
     yield (
         "Differences are the row's score minus the base's, over all seeds, with a paired "
         "bootstrap interval over the test set's sentences. p is from approximate randomization, "
         "two-sided; an order holds or fails if p is below 0.05 and every seed agrees. Perplexity "
         f"is shown without a test. BLEU{protocol_note(signature)}: `{signature}`."
     )
+
+
+def _judgement(row: Row, orderings: Result) -> str:
+    return verdict(row, orderings.metrics) or "the paper has none"
+
+
+def _ordering_line(row: Row, orderings: Result) -> list[str]:
+    ours = _row_metrics(row, orderings.metrics)
+    return [
+        f"`{row.name}`",
+        f"{row.values['bleu'] - _BASE.values['bleu']:+.1f}",
+        f"{ours['difference']:+.2f}",
+        f"{ours['low']:+.2f} to {ours['high']:+.2f}",
+        written(ours["p_randomization"], digits=3),
+        f"{ours['agreeing']:.0f} of {ours['seeds']:.0f}",
+        _judgement(row, orderings),
+        f"{row.values['perplexity'] - _BASE.values['perplexity']:+.2f}",
+        f"{ours['perplexity_difference']:+.2f}",
+    ]

@@ -40,7 +40,7 @@ class Row:
     name: str
     spec: str
     base: str
-    what: str
+    description: str
     values: Mapping[str, float]
     pairs: Mapping[str, int]
     average: int
@@ -60,7 +60,7 @@ def _table2(name: str, bleu: float, flops: float, remark: str = "") -> Row:
         name=name,
         spec=f"wmt14_{languages}:{size}",
         base=f"wmt14_{languages}:base",
-        what=f"English to {'German' if german else 'French'}, {size}",
+        description=f"English to {'German' if german else 'French'}, {size}",
         values={"bleu": bleu, "flops": flops},
         pairs=EN_DE if german else EN_FR,
         average={"base": 5, "big": 20}[size],  # "the last 5 checkpoints", "the last 20" (6.1)
@@ -69,14 +69,16 @@ def _table2(name: str, bleu: float, flops: float, remark: str = "") -> Row:
     )
 
 
-def _table3(name: str, what: str, perplexity: float, bleu: float, millions: float = 0) -> Row:
+def _table3(
+    name: str, description: str, perplexity: float, bleu: float, millions: float = 0
+) -> Row:
     values = {"perplexity": perplexity, "bleu": bleu}
     return Row(
         table="table3",
         name=name,
         spec=f"table3:{name}",
         base="table3:base",
-        what=what,
+        description=description,
         values=values | ({"millions": millions} if millions else {}),
         pairs=EN_DE,
         average=0,  # "beam search ..., but no checkpoint averaging"
@@ -84,13 +86,13 @@ def _table3(name: str, what: str, perplexity: float, bleu: float, millions: floa
     )
 
 
-def _table4(name: str, what: str, f1: float, pairs: Mapping[str, int]) -> Row:
+def _table4(name: str, description: str, f1: float, pairs: Mapping[str, int]) -> Row:
     return Row(
         table="table4",
         name=name,
         spec=f"parsing:{name}",
         base=f"parsing:{name}",
-        what=what,
+        description=description,
         values={"f1": f1},
         pairs=pairs,
         average=5,

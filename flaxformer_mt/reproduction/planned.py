@@ -1,7 +1,7 @@
-"""What training a row would take: by formula, and by the TPU's own compiler.
+"""The cost of training a row: by formula, and by the TPU's own compiler.
 
-`benchmarks.plan` compiles whole steps of base and big; `plan_rows` compiles every row's step with
-one and two layers, which gives the line that more layers lie on.
+`benchmarks.plan` compiles whole steps of base and big. `plan_rows` compiles every row's step with
+one and two layers, and extrapolates linearly to more.
 """
 
 import dataclasses
@@ -23,9 +23,15 @@ FILLED = {"bucket": (0.8256, 0.8528), "pack": (0.9352, 0.9656)}
 LAYERS = (1, 2)
 _STEP = re.compile(r"(?P<case>\w+)_(?P<chip>v\w+?)_(?P<chips>\d+)(?P<paper>_paper)?_step_ms")
 # Settings that decide a step's program, with the vocabularies' sizes.
-_OF_A_STEP = (
-    *("model.", "data.batch.", "data.filter.max_length", "mesh.", "training.optimizer."),
-    *("training.freeze", "training.label_smoothing", "training.loss_chunk"),
+_STEP_SETTINGS = (
+    "model.",
+    "data.batch.",
+    "data.filter.max_length",
+    "mesh.",
+    "training.optimizer.",
+    "training.freeze",
+    "training.label_smoothing",
+    "training.loss_chunk",
 )
 
 
@@ -57,7 +63,7 @@ def planned_parameters(config: ExperimentConfig) -> int:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Planned:
+class PlannedStep:
     """A step of the paper's batch; `whole` if it was compiled with all of its layers, `of_row` if
     as one of all rows."""
 
@@ -68,31 +74,34 @@ class Planned:
     whole: bool
     of_row: bool
     command: str
-    commits: tuple[str, ...]  # of the programs that asked the compiler
+    commits: tuple[str, ...]  # of the programs that called the compiler
 
     def chip_hours(self, steps: int) -> float:
         return self.step_ms * steps * self.chips / 3.6e6
 
 
-def planned_steps(row: Row, config: ExperimentConfig, plans: Sequence[Result]) -> Iterator[Planned]:
+def planned_steps(
+    row: Row, config: ExperimentConfig, plans: Sequence[Result]
+) -> Iterator[PlannedStep]:
     """The steps among `plans` that are this config's, and the row's unless it has changed."""
     for plan in plans:
-        for found in _steps(plan):
-            case = found["case"]
-            if whole := found["paper"] is not None:
-                same = _step(paper_config(f"wmt14_en_de:{case}")) == _step(config)
-                commits = [plan.details.get(found[0].removesuffix("_step_ms"), plan.commit)]
+        for metric in _steps(plan):
+            case = metric["case"]
+            is_whole_plan = metric["paper"] is not None
+            if is_whole_plan:
+                matches = _step(paper_config(f"wmt14_en_de:{case}")) == _step(config)
+                commits = [plan.details.get(metric[0].removesuffix("_step_ms"), plan.commit)]
             else:
                 digest, *commits = plan.details.get(case, "none").split()
-                same = case == key_of(row) and digest == step_digest(config)
-            if same:
-                yield Planned(
-                    chip=found["chip"],
-                    chips=int(found["chips"]),
-                    step_ms=plan.metrics[found[0]],
-                    gib=plan.metrics[found[0].replace("_step_ms", "_gib")],
-                    whole=whole or len(compiled_layers(config)) == 1,
-                    of_row=not whole,
+                matches = case == key_of(row) and digest == step_digest(config)
+            if matches:
+                yield PlannedStep(
+                    chip=metric["chip"],
+                    chips=int(metric["chips"]),
+                    step_ms=plan.metrics[metric[0]],
+                    gib=plan.metrics[metric[0].replace("_step_ms", "_gib")],
+                    whole=is_whole_plan or len(compiled_layers(config)) == 1,
+                    of_row=not is_whole_plan,
                     command=plan.command,
                     commits=tuple(commits),
                 )
@@ -104,19 +113,20 @@ def is_plan(result: Result) -> bool:
 
 
 def _steps(plan: Result) -> Iterator[re.Match[str]]:
+    """The metrics of a plan that are a step's time, taken apart by _STEP."""
     rows = {key_of(row) for row in ROWS}
-    for found in filter(None, map(_STEP.fullmatch, plan.metrics)):
-        if found["case"] in (("base", "big") if found["paper"] else rows):
-            yield found
+    for metric in filter(None, map(_STEP.fullmatch, plan.metrics)):
+        if metric["case"] in (("base", "big") if metric["paper"] else rows):
+            yield metric
 
 
 def key_of(row: Row) -> str:
-    """What the row's metrics begin with."""
+    """The row's metrics begin with this."""
     return row.label.replace("/", "_").lower()
 
 
 def step_digest(config: ExperimentConfig) -> str:
-    """Sixteen digits of what decides the step's program."""
+    """Sixteen digits of a digest of the settings that decide the step's program."""
     text = json.dumps(_step(config), sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -134,10 +144,11 @@ _ADDED = {"model.position_scale": "auto"}
 
 
 def _step(config: ExperimentConfig) -> tuple[Any, ...]:
-    of_a_step = {
+    """The settings that decide a step's program, and the vocabularies' sizes."""
+    settings = {
         key: value
         for key, value in flatten(config).items()
-        if key.startswith(_OF_A_STEP) and (key not in _ADDED or value != _ADDED[key])
+        if key.startswith(_STEP_SETTINGS) and (key not in _ADDED or value != _ADDED[key])
     }
-    of_a_step["training.loss_chunk"] = loss_chunk(config.training, "tpu")
-    return of_a_step, expected_types(config.data.vocabulary)
+    settings["training.loss_chunk"] = loss_chunk(config.training, "tpu")
+    return settings, expected_types(config.data.vocabulary)

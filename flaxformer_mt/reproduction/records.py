@@ -8,7 +8,7 @@ from typing import Literal
 from flaxformer_mt.config import ConfigError, ExperimentConfig
 from flaxformer_mt.reproduction.experiment import Experiment, again
 from flaxformer_mt.reproduction.paper import Row, RowError
-from flaxformer_mt.reproduction.planned import Planned, planned_steps
+from flaxformer_mt.reproduction.planned import PlannedStep, planned_steps
 from flaxformer_mt.reproduction.result_file import Result, ResultError, read_result, read_results
 from flaxformer_mt.reproduction.settings import paper_config
 from flaxformer_mt.rundir import RunDirectoryError
@@ -42,7 +42,9 @@ class Failure:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Known:
+class ExperimentState:
+    """An experiment's state, why, and its result where it has one."""
+
     state: Literal["done", "stale", "failed", "not run"]
     note: str = ""
     result: Result | None = None
@@ -50,6 +52,8 @@ class Known:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Records:
+    """The records of a folder: of rows, of comparisons of rows, and of failures."""
+
     rows: tuple[Result, ...] = ()
     orderings: tuple[Result, ...] = ()
     failures: tuple[Failure, ...] = ()
@@ -59,12 +63,14 @@ class Records:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Standing:
-    row: Row
+class RowRecords:
+    """A row of the paper, and all that the records hold of it."""
+
+    paper: Row
     config: ExperimentConfig  # the paper's
-    results: tuple[Result, ...]  # that aren't stale
+    results: tuple[Result, ...]  # those that aren't stale
     failures: tuple[Failure, ...]
-    planned: tuple[Planned, ...]
+    planned: tuple[PlannedStep, ...]
 
     @property
     def full(self) -> list[Result]:
@@ -93,11 +99,11 @@ def read_records(folder: Path) -> Records:
     )
 
 
-def standing(row: Row, records: Records, plans: Sequence[Result]) -> Standing:
+def row_records(row: Row, records: Records, plans: Sequence[Result]) -> RowRecords:
     """Raises ConfigError if the row's own config is broken."""
     config = paper_config(row.spec)
-    return Standing(
-        row=row,
+    return RowRecords(
+        paper=row,
         config=config,
         results=tuple(result for result in records.of(row) if stale(result) is None),
         failures=tuple(failure for failure in records.failures if failure.label == row.label),
@@ -116,26 +122,31 @@ def stale(result: Result) -> str | None:
     return None
 
 
-def known(experiment: Experiment, folder: Path) -> Known:
+def experiment_state(experiment: Experiment, folder: Path) -> ExperimentState:
     """An experiment's state by its files. Raises ResultError, RunDirectoryError."""
     path = folder / f"{experiment.name}.json"
-    failed = _failure_file(experiment, folder)
     if path.exists():
         result = read_result(path)
         if result.details.get("digest") == experiment.digest:
-            return Known(state="done", result=result)
-        return Known(state="stale", note=f"{path} has different settings", result=result)
-    if failed.exists():
-        return Known(state="failed", note=_failure(failed).message)
-    return Known(state="not run")
+            return ExperimentState(state="done", result=result)
+        return ExperimentState(state="stale", note=f"{path} has different settings", result=result)
+
+    failure_file = _failure_file(experiment, folder)
+    if failure_file.exists():
+        return ExperimentState(state="failed", note=_failure(failure_file).message)
+    return ExperimentState(state="not run")
 
 
 def write_failure(experiment: Experiment, message: str, folder: Path) -> None:
     path = _failure_file(experiment, folder)
-    name = experiment.name
     path.parent.mkdir(parents=True, exist_ok=True)
-    content = {"name": name, "command": experiment.command, "message": message}
-    write_json(path, content | {"details": experiment.details()})
+    content = {
+        "name": experiment.name,
+        "command": experiment.command,
+        "message": message,
+        "details": experiment.details(),
+    }
+    write_json(path, content)
 
 
 def remove_failure(experiment: Experiment, folder: Path) -> None:

@@ -6,22 +6,22 @@ from collections.abc import Callable, Iterator, Sequence
 
 from flaxformer_mt.evaluation.paper_protocol import protocol_note
 from flaxformer_mt.reproduction.orderings import (
-    described,
-    group_of,
-    overrides,
-    setting,
+    group_heading,
+    ordering_section,
+    overrides_note,
+    settings_group,
     still_compared,
 )
 from flaxformer_mt.reproduction.paper import ROWS, TABLES, TITLES, Row, Table, row_of, rows_of
 from flaxformer_mt.reproduction.planned import (
     SENTENCE,
-    Planned,
+    PlannedStep,
     planned_flops,
     planned_parameters,
 )
-from flaxformer_mt.reproduction.records import MEANING, Records, Standing, stale, standing
+from flaxformer_mt.reproduction.records import MEANING, Records, RowRecords, row_records, stale
 from flaxformer_mt.reproduction.result_file import Result, mixture, short, training_commits
-from flaxformer_mt.reproduction.settings import RULE, Settings
+from flaxformer_mt.reproduction.settings import RULE, ReproductionSettings, Text
 from flaxformer_mt.text_table import markdown
 
 _HEAD = """\
@@ -49,104 +49,150 @@ def report(records: Records, plans: Sequence[Result] = (), others: Sequence[Resu
 
 
 def _sections(records: Records, plans: Sequence[Result], others: Sequence[Result]) -> Iterator[str]:
-    rows = [standing(row, records, plans) for row in ROWS]
+    rows = [row_records(row, records, plans) for row in ROWS]
+    measured = [result for row in rows for result in row.results]
+    orderings, outdated_orderings = _current_orderings(records, measured)
+
     yield _HEAD
-    has = [(one.status, one.row.table) for one in rows]
-    header = ["status", *(name.replace("table", "Table ") for name in TABLES), "what it means"]
-    counts = [
-        [status, *(str(has.count((status, name))) for name in TABLES), meaning]
-        for status, meaning in MEANING.items()
-    ]
-    yield markdown(header, counts, right={1, 2, 3})
-    for name, title in TITLES.items():
+    yield _status_counts(rows)
+    for table, title in TITLES.items():
         yield f"## {title}"
-        yield _table(name, [one for one in rows if one.row.table == name])
+        yield _table(table, [row for row in rows if row.paper.table == table])
     yield "## Reading the tables"
     yield _REMARKS
     yield from _compiled(rows)
-    measured = [one for each in rows for one in each.results]
     yield from _measurements(measured)
-    digests = {result.name: result.details["digest"] for result in measured}
-    outdated = [(result, reason) for result in records.rows if (reason := stale(result))]
-    compared = []
-    for found in records.orderings:
-        current, changed = still_compared(found, digests)
-        if current is not None:
-            compared.append(current)
-        if changed:
-            outdated.append((found, f"compares runs of {', '.join(changed)} that have changed"))
-    if compared:
+    if orderings:
         yield "## Which of Table 3's orderings hold"
-        for found in compared:
-            yield from described(found)
+    for ordering in orderings:
+        yield from ordering_section(ordering)
     if others:
         yield from _other_text(others)
-    failed = [
-        f"- `{one.row.label}`: {failure.message} (`{failure.command}`)"
-        for one in rows
-        for failure in one.failures
+    yield from _bullets("Failed", _failures(rows))
+    outdated_rows = [(result, reason) for result in records.rows if (reason := stale(result))]
+    unshown = [*_outdated([*outdated_rows, *outdated_orderings]), *_failures_of_no_row(records)]
+    yield from _bullets("Stale", unshown)
+
+
+def _current_orderings(
+    records: Records, measured: Sequence[Result]
+) -> tuple[list[Result], list[tuple[Result, str]]]:
+    """The comparisons of runs as they are now, and those with changed runs and why."""
+    digests = {result.name: result.details["digest"] for result in measured}
+    current: list[Result] = []
+    outdated: list[tuple[Result, str]] = []
+    for ordering in records.orderings:
+        compared, changed = still_compared(ordering, digests)
+        if compared is not None:
+            current.append(compared)
+        if changed:
+            outdated.append((ordering, f"compares runs of {', '.join(changed)} that have changed"))
+    return current, outdated
+
+
+def _status_counts(rows: Sequence[RowRecords]) -> str:
+    """How many rows of each table have each status."""
+    statuses = [(row.status, row.paper.table) for row in rows]
+    header = ["status", *(name.replace("table", "Table ") for name in TABLES), "what it means"]
+    lines = [
+        [status, *(str(statuses.count((status, table))) for table in TABLES), meaning]
+        for status, meaning in MEANING.items()
     ]
-    unknown = [
-        f"- `{result.name}`: stale: {reason}; measured at commit {short(result.commit)}, "
+    return markdown(header, lines, right={1, 2, 3})
+
+
+def _bullets(title: str, lines: Sequence[str]) -> Iterator[str]:
+    if lines:
+        yield f"## {title}"
+        yield "\n".join(f"- {line}" for line in lines)
+
+
+def _failures(rows: Sequence[RowRecords]) -> list[str]:
+    return [
+        f"`{row.paper.label}`: {failure.message} (`{failure.command}`)"
+        for row in rows
+        for failure in row.failures
+    ]
+
+
+def _outdated(results: Sequence[tuple[Result, str]]) -> list[str]:
+    return [
+        f"`{result.name}`: stale: {reason}; measured at commit {short(result.commit)}, "
         "and not shown"
-        for result, reason in outdated
+        for result, reason in results
     ]
-    unknown += [
-        f"- `{failure.name}`: failed, but the paper has no row '{failure.label}': {failure.message}"
+
+
+def _failures_of_no_row(records: Records) -> list[str]:
+    labels = {row.label for row in ROWS}
+    return [
+        f"`{failure.name}`: failed, but the paper has no row '{failure.label}': {failure.message}"
         for failure in records.failures
-        if failure.label not in {row.label for row in ROWS}
+        if failure.label not in labels
     ]
-    for title, lines in {"Failed": failed, "Stale": unknown}.items():
-        if lines:
-            yield f"## {title}"
-            yield "\n".join(lines)
 
 
-def _table(name: Table, standings: Sequence[Standing]) -> str:
-    header = ["row", "", "config", *_COLUMNS[name], "FLOPs, formula", "status"]
-    rows = []
-    for one in standings:
-        cells = (cell(one) for cell in _COLUMNS[name].values())
-        ends = f"{planned_flops(one.config):.1e}", one.status
-        rows.append([f"`{one.row.name}`", one.row.what, f"`{one.row.spec}`", *cells, *ends])
-    return markdown(header, rows, right=set(range(3, len(header) - 1)))
+def _table(table: Table, rows: Sequence[RowRecords]) -> str:
+    columns = _COLUMNS[table]
+    header = ["row", "", "config", *columns, "FLOPs, formula", "status"]
+    lines = [
+        [
+            f"`{row.paper.name}`",
+            row.paper.description,
+            f"`{row.paper.spec}`",
+            *(cell(row) for cell in columns.values()),
+            f"{planned_flops(row.config):.1e}",
+            row.status,
+        ]
+        for row in rows
+    ]
+    return markdown(header, lines, right=set(range(3, len(header) - 1)))
 
 
-def _value(name: str, digits: int) -> Callable[[Standing], str]:
-    return lambda one: f"{one.row.values[name]:.{digits}f}" if name in one.row.values else ""
+def _value(name: str, digits: int) -> Callable[[RowRecords], str]:
+    """A column of the paper's values."""
 
-
-def _ours(metric: str) -> Callable[[Standing], str]:
-
-    def cell(one: Standing) -> str:
-        groups: dict[tuple[str, str], list[float]] = {}
-        for result in one.full:
-            if metric in result.metrics:
-                text = Settings.from_json(result.details["settings"]).text
-                note = protocol_note(result.signatures.get(metric, ""))
-                groups.setdefault((text, note), []).append(result.metrics[metric])
-        shown = []
-        for (form, note), values in sorted(groups.items()):
-            seeds = f" ({len(values)} seeds)" if len(values) > 1 else ""
-            shown.append(_mean(values) + seeds + ("" if form == "files" else f" ({form})") + note)
-        return ", ".join(shown) or "–"
+    def cell(row: RowRecords) -> str:
+        values = row.paper.values
+        return f"{values[name]:.{digits}f}" if name in values else ""
 
     return cell
 
 
-def _mean(values: Sequence[float]) -> str:
-    spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
-    return f"{statistics.mean(values):.2f}{spread}"
+def _ours(metric: str) -> Callable[[RowRecords], str]:
+    """A column of means at full scale, one per form of the text and protocol."""
+
+    def cell(row: RowRecords) -> str:
+        scores: dict[tuple[Text, str], list[float]] = {}
+        for result in row.full:
+            if metric in result.metrics:
+                form = ReproductionSettings.from_json(result.details["settings"]).text
+                note = protocol_note(result.signatures.get(metric, ""))
+                scores.setdefault((form, note), []).append(result.metrics[metric])
+
+        means = []
+        for (form, note), seeds in sorted(scores.items()):
+            count = f" ({len(seeds)} seeds)" if len(seeds) > 1 else ""
+            source = "" if form == "files" else f" ({form})"
+            means.append(_mean(seeds) + count + source + note)
+        return ", ".join(means) or "–"
+
+    return cell
 
 
-_COLUMNS: dict[Table, dict[str, Callable[[Standing], str]]] = {
+def _mean(scores: Sequence[float]) -> str:
+    spread = f" ± {statistics.stdev(scores):.2f}" if len(scores) > 1 else ""
+    return f"{statistics.mean(scores):.2f}{spread}"
+
+
+_COLUMNS: dict[Table, dict[str, Callable[[RowRecords], str]]] = {
     "table2": {
         "BLEU, paper": _value("bleu", 1),
         "ours, the paper's BLEU": _ours("bleu_paper"),
         "ours, sacreBLEU": _ours("sacrebleu_13a"),
-        "steps": lambda one: f"{one.config.training.steps:,}",
-        "checkpoints averaged": lambda one: str(one.row.average),
-        "FLOPs, paper": lambda one: f"{one.row.values['flops']:.1e}",
+        "steps": lambda row: f"{row.config.training.steps:,}",
+        "checkpoints averaged": lambda row: str(row.paper.average),
+        "FLOPs, paper": lambda row: f"{row.paper.values['flops']:.1e}",
     },
     "table3": {
         "perplexity, paper": _value("perplexity", 2),
@@ -154,13 +200,13 @@ _COLUMNS: dict[Table, dict[str, Callable[[Standing], str]]] = {
         "BLEU, paper": _value("bleu", 1),
         "ours, the paper's BLEU": _ours("bleu_paper"),
         "million parameters, paper": _value("millions", 0),
-        "formula": lambda one: f"{planned_parameters(one.config) / 1e6:.1f}",
+        "formula": lambda row: f"{planned_parameters(row.config) / 1e6:.1f}",
     },
     "table4": {
         "F1, paper": _value("f1", 1),
         "ours": _ours("f1"),
-        "training sentences, paper": lambda one: f"{sum(one.row.pairs.values()):,}",
-        "steps": lambda one: f"{one.config.training.steps:,}",
+        "training sentences, paper": lambda row: f"{sum(row.paper.pairs.values()):,}",
+        "steps": lambda row: f"{row.config.training.steps:,}",
     },
 }
 
@@ -189,30 +235,29 @@ _REMARKS = "\n".join(
 )
 
 
-def _compiled(standings: Sequence[Standing]) -> Iterator[str]:
+def _compiled(rows: Sequence[RowRecords]) -> Iterator[str]:
     models = {"table2/en_de_base": "base", "table2/en_de_big": "big"}
-    whole: list[_Step] = []
-    of_rows: list[_Step] = []
-    off: dict[str, str] = {}  # how far the line is off for steps that were also compiled whole
-    for one in standings:
-        row, count = one.row.label, one.config.training.steps
-        for step in one.planned:
+    model_steps: list[_Step] = []
+    row_steps: list[_Step] = []
+    deviations: dict[str, str] = {}  # of extrapolated steps that were also compiled in full
+    for row in rows:
+        label = row.paper.label
+        count = row.config.training.steps
+        for step in row.planned:
             if step.of_row:
-                of_rows.append((f"`{row}`" + (" (whole)" if step.whole else ""), step, count))
-            elif row in models:
-                whole.append((models[row], step, count))
-            for full in one.planned:
-                if (full.chip, full.chips) == (step.chip, step.chips) and full.whole > step.whole:
-                    time = step.step_ms / full.step_ms - 1
-                    memory = step.gib / full.gib - 1
-                    off[f"{time:+.1%} of its time and {memory:+.1%} of its memory"] = row
+                name = f"`{label}` (whole)" if step.whole else f"`{label}`"
+                row_steps.append((name, step, count))
+            elif label in models:
+                model_steps.append((models[label], step, count))
+            deviations |= {text: label for text in _deviations(step, row.planned)}
+
     yield from _steps(
         "Compiled without TPUs",
         "The step on the paper's batch of 25,000 tokens per side, English to German, by the "
         "compiler's estimates, without validation and checkpoints. Table 3's `base` and `big` "
         "have the same step.",
         "model",
-        whole,
+        model_steps,
     )
     yield from _steps(
         "Every row's step",
@@ -221,23 +266,32 @@ def _compiled(standings: Sequence[Standing]) -> Iterator[str]:
         "extrapolated linearly from models compiled with one and with two layers per stack; "
         "(whole) marks steps compiled in full.",
         "row",
-        of_rows,
-        "".join(f" Against the full step, `{label}` is {by}." for by, label in off.items()),
+        row_steps,
+        "".join(f" Against the full step, `{label}` is {by}." for by, label in deviations.items()),
     )
 
 
-_Step = tuple[str, Planned, int]  # its name, what it takes, and how many there are
+_Step = tuple[str, PlannedStep, int]  # its name, what it takes, and how many there are
+
+
+def _deviations(step: PlannedStep, steps: Sequence[PlannedStep]) -> Iterator[str]:
+    """How far an extrapolated step is off the steps compiled in full for the same chips."""
+    for full in steps:
+        if (full.chip, full.chips) == (step.chip, step.chips) and full.whole > step.whole:
+            time = step.step_ms / full.step_ms - 1
+            memory = step.gib / full.gib - 1
+            yield f"{time:+.1%} of its time and {memory:+.1%} of its memory"
 
 
 def _steps(
-    title: str, said: str, what: str, steps: Sequence[_Step], added: str = ""
+    title: str, introduction: str, first_column: str, steps: Sequence[_Step], remark: str = ""
 ) -> Iterator[str]:
     if not steps:
         return
     commands = sorted({f"`{step.command}`" for _, step, _ in steps})
     commits = sorted({short(commit) for _, step, _ in steps for commit in step.commits})
-    header = [what, "chips", "ms per step", "GiB per chip", "steps", "chip-hours"]
-    rows = [
+    header = [first_column, "chips", "ms per step", "GiB per chip", "steps", "chip-hours"]
+    lines = [
         [
             name,
             f"{step.chips} {step.chip}",
@@ -249,22 +303,24 @@ def _steps(
         for name, step, count in steps
     ]
     yield f"## {title}"
-    yield f"{said} {', '.join(commands)}, commit {', '.join(commits)}.{added}"
-    yield markdown(header, rows, right=set(range(2, 6)))
+    yield f"{introduction} {', '.join(commands)}, commit {', '.join(commits)}.{remark}"
+    yield markdown(header, lines, right=set(range(2, 6)))
 
 
 def _measurements(results: Sequence[Result]) -> Iterator[str]:
+    # A heading for each table and group of settings; below it a table for each kind of score.
     groups: dict[tuple[int, str], dict[tuple[str, ...], list[Result]]] = {}
     for result in results:
         table = TABLES.index(row_of(result.details["row"]).table)
-        said = (result.details[key] for key in ("status", "data", "test"))
-        kind = (*said, json.dumps(dict(result.signatures), sort_keys=True))
-        kinds = groups.setdefault((table, group_of(result)), {})
+        details = (result.details[key] for key in ("status", "data", "test"))
+        kind = (*details, json.dumps(dict(result.signatures), sort_keys=True))
+        kinds = groups.setdefault((table, settings_group(result)), {})
         kinds.setdefault(kind, []).append(result)
+
     if groups:
         yield "## Measured"
     for (table, group), kinds in sorted(groups.items()):
-        yield f"### {TABLES[table].replace('table', 'Table ')} on {setting(group)}"
+        yield f"### {TABLES[table].replace('table', 'Table ')} on {group_heading(group)}"
         for _, members in sorted(kinds.items()):
             yield from _measured(rows_of(TABLES[table]), group, members)
 
@@ -272,84 +328,129 @@ def _measurements(results: Sequence[Result]) -> Iterator[str]:
 def _measured(table: Sequence[Row], group: str, results: Sequence[Result]) -> Iterator[str]:
     first = results[0]  # all have its signatures
     names = {
-        metric: name + protocol_note(first.signatures.get(metric, ""))
-        for metric, name in SCORES.items()
-        if any(metric in one.metrics for one in results)
+        metric: SCORES[metric] + protocol_note(first.signatures.get(metric, ""))
+        for metric in _scores_of(results)
     }
     header = [
-        *("row", "seeds", *names.values(), "perplexity", "steps", "pairs"),
-        *("million parameters", "device-hours", "FLOPs", "machine", "commit"),
+        "row",
+        "seeds",
+        *names.values(),
+        "perplexity",
+        "steps",
+        "pairs",
+        "million parameters",
+        "device-hours",
+        "FLOPs",
+        "machine",
+        "commit",
     ]
-    of_rows = ([one for one in results if one.details["row"] == row.label] for row in table)
-    lines = [_line(seeds, [*names, "perplexity"]) for seeds in of_rows if seeds]
+    seeds_of_rows = [
+        [result for result in results if result.details["row"] == row.label] for row in table
+    ]
+    lines = [_line(seeds, [*names, "perplexity"]) for seeds in seeds_of_rows if seeds]
+
     yield (
         f"{first.details['status'].capitalize()}. Trained on {first.details['data']}; scored on "
-        f"{first.details['test']}.{overrides(group)} The first command:"
+        f"{first.details['test']}.{overrides_note(group)} The first command:"
     )
     yield f"<!-- not run: hours of training -->\n```bash\n{first.command}\n```"
     yield markdown(header, lines, right=set(range(1, len(header) - 2)))
     yield "Signatures:"
     signed = [metric for metric in names if metric in first.signatures]
     yield "\n".join(f"- {names[metric]}: `{first.signatures[metric]}`" for metric in signed)
-    if mixed := [f"- `{one.name}`: {told}" for one in results if (told := mixture(one))]:
+    yield from _mixtures(results)
+
+
+def _scores_of(results: Sequence[Result]) -> list[str]:
+    """Metrics among SCORES that a result has."""
+    return [metric for metric in SCORES if any(metric in result.metrics for result in results)]
+
+
+def _mixtures(results: Sequence[Result]) -> Iterator[str]:
+    mixtures = {result.name: mixture(result) for result in results}
+    lines = [f"- `{name}`: {commits}" for name, commits in mixtures.items() if commits]
+    if lines:
         yield "Trained by different code than measured it:"
-        yield "\n".join(mixed)
+        yield "\n".join(lines)
 
 
 def _line(seeds: Sequence[Result], scores: Sequence[str]) -> list[str]:
-    """A row's."""
+    """A row of the table of measurements: one of the paper's rows, with all its seeds."""
 
-    def all_of(metric: str) -> list[float]:
-        return [one.metrics[metric] for one in seeds if metric in one.metrics]
+    def numbers(metric: str) -> list[float]:
+        return [result.metrics[metric] for result in seeds if metric in result.metrics]
 
     def score(metric: str) -> str:
-        values = all_of(metric)
-        ends = [all_of(f"{metric}_{end}") for end in ("low", "high")]
-        alone = len(values) == 1 and all(ends)
-        interval = f" ({ends[0][0]:.2f} to {ends[1][0]:.2f})" if alone else ""
-        return _mean(values) + interval if values else ""
+        scores = numbers(metric)
+        if not scores:
+            return ""
+        low, high = numbers(f"{metric}_low"), numbers(f"{metric}_high")
+        if len(scores) == 1 and low and high:
+            return f"{_mean(scores)} ({low[0]:.2f} to {high[0]:.2f})"
+        return _mean(scores)
 
-    steps, pairs, size = (statistics.mean(all_of(of)) for of in ("steps", "pairs", "parameters"))
-    hours = sum(all_of("device_hours"))
+    hours = sum(numbers("device_hours"))
     return [
         f"`{row_of(seeds[0].details['row']).name}`",
-        ", ".join(f"{seed:.0f}" for seed in all_of("seed")),
+        ", ".join(f"{seed:.0f}" for seed in numbers("seed")),
         *map(score, scores),
-        f"{steps:,.0f}",
-        f"{pairs:,.0f}",
-        f"{size / 1e6:.2f}",
+        f"{statistics.mean(numbers('steps')):,.0f}",
+        f"{statistics.mean(numbers('pairs')):,.0f}",
+        f"{statistics.mean(numbers('parameters')) / 1e6:.2f}",
         f"{hours:,.1f}" if hours >= 10 else f"{hours:.2g}",
-        f"{sum(all_of('training_flops')):.1e}",
-        ", ".join(dict.fromkeys(str(one.machine) for one in seeds)),
-        ", ".join(dict.fromkeys(short(one.commit) for one in seeds)),
+        f"{sum(numbers('training_flops')):.1e}",
+        ", ".join(dict.fromkeys(str(result.machine) for result in seeds)),
+        ", ".join(dict.fromkeys(short(result.commit) for result in seeds)),
     ]
 
 
 def _other_text(results: Sequence[Result]) -> Iterator[str]:
-    shown = [metric for metric in SCORES if any(metric in one.metrics for one in results)]
-    header = ["result", "config", *(SCORES[metric] for metric in shown)]
-    header += ["steps", "machine that scored", "scored by", "trained by", "command"]
-    rows, signatures = [], set()
-    for one in results:
-        scores = []
-        for metric in shown:
-            signature = one.signatures.get(metric, "")
-            score = f"{one.metrics[metric]:.2f}" if metric in one.metrics else ""
-            scores.append(score + (protocol_note(signature) if score else ""))
-            signatures |= {f"- {SCORES[metric]}: `{signature}`"} if signature else set()
-        seeds = one.metrics.get("seeds")
-        steps = one.metrics.get("steps")
-        named = f"`{one.name}`" + (f", mean of {seeds:.0f}" if seeds else "")
-        code = [short(one.commit), ", ".join(training_commits(one)) or "not told"]
-        counted = "" if steps is None else f"{steps:,.0f}"
-        ends = [counted, str(one.machine), *code, f"`{one.command}`"]
-        rows.append([named, f"`{one.config}`", *scores, *ends])
+    metrics = _scores_of(results)
+    header = [
+        "result",
+        "config",
+        *(SCORES[metric] for metric in metrics),
+        "steps",
+        "machine that scored",
+        "scored by",
+        "trained by",
+        "command",
+    ]
     yield "## On other text"
     yield (
         "Other models this project has trained. Each has its own test set: don't compare it with "
         "the paper's values or with another line."
     )
-    yield markdown(header, rows, right=set(range(2, 3 + len(shown))))
+    lines = [_other_text_line(result, metrics) for result in results]
+    yield markdown(header, lines, right=set(range(2, 3 + len(metrics))))
+
+    signatures = {
+        f"- {SCORES[metric]}: `{result.signatures[metric]}`"
+        for result in results
+        for metric in metrics
+        if result.signatures.get(metric)
+    }
     if signatures:
         yield "Signatures:"
         yield "\n".join(sorted(signatures))
+
+
+def _other_text_line(result: Result, metrics: Sequence[str]) -> list[str]:
+    seeds = result.metrics.get("seeds")
+    steps = result.metrics.get("steps")
+    return [
+        f"`{result.name}`" + (f", mean of {seeds:.0f}" if seeds else ""),
+        f"`{result.config}`",
+        *(_other_text_score(result, metric) for metric in metrics),
+        "" if steps is None else f"{steps:,.0f}",
+        str(result.machine),
+        short(result.commit),
+        ", ".join(training_commits(result)) or "not told",
+        f"`{result.command}`",
+    ]
+
+
+def _other_text_score(result: Result, metric: str) -> str:
+    if metric not in result.metrics:
+        return ""
+    return f"{result.metrics[metric]:.2f}{protocol_note(result.signatures.get(metric, ''))}"

@@ -9,6 +9,7 @@ import lzma
 import math
 import os
 import re
+import typing
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -27,8 +28,15 @@ ABSOLUTE_PATH = re.compile(r"(?:^|[\s=:'\"])(?:/|~/|[A-Za-z]:\\)")
 
 # Linux's names of x86's and Arm's instructions for matrix products, best first.
 _PRODUCT_INSTRUCTIONS = (
-    *("amx_bf16", "avx512_bf16", "avx512f", "avx2"),
-    *("svebf16", "bf16", "sve2", "sve", "asimd"),
+    "amx_bf16",
+    "avx512_bf16",
+    "avx512f",
+    "avx2",
+    "svebf16",
+    "bf16",
+    "sve2",
+    "sve",
+    "asimd",
 )
 OPTIONAL = {"details", "hypotheses", "cpu", "instructions"}
 
@@ -39,8 +47,8 @@ class ResultError(UserError):
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """What a result was measured on. `accelerator` is "none" on a CPU; `instructions` are the
-    fastest for matrix products. `cpu` and they are empty if unknown."""
+    """The machine of a measurement. `accelerator` is "none" on a CPU; `instructions` are the
+    fastest for matrix products. `cpu` and `instructions` are empty if unknown."""
 
     cores: int
     memory_gib: float
@@ -86,14 +94,24 @@ def this_machine(accelerator: str | None = None) -> Machine:
         device = jax.devices()[0]
         accelerator = "none" if device.platform == "cpu" else device.device_kind
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    cpu = _first_cpu()
+    flags = (cpu.get("flags") or cpu.get("Features") or "").split()
+    return Machine(
+        cores=processors(),
+        memory_gib=round(memory, 1),
+        accelerator=accelerator,
+        cpu=cpu.get("model name", ""),
+        instructions=next((flag for flag in _PRODUCT_INSTRUCTIONS if flag in flags), ""),
+    )
+
+
+def _first_cpu() -> dict[str, str]:
+    """Linux's description of a CPU by its own keys; empty where there is none."""
     lines: list[str] = []
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text("utf-8").split("\n\n")[0].splitlines()
-    said = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
-    flags = (said.get("flags") or said.get("Features") or "").split()
-    best = next((flag for flag in _PRODUCT_INSTRUCTIONS if flag in flags), "")
-    name = said.get("model name", "")
-    return Machine(processors(), round(memory, 1), accelerator, name, best)
+    fields = (line.partition(":") for line in lines)
+    return {key.strip(): text.strip() for key, _, text in fields}
 
 
 def write_result(
@@ -114,18 +132,15 @@ def write_result(
     The lines of `hypotheses`, by test set, go to `NAME.SET.hyp.xz` beside it. Outside a checkout
     `release` stands for the commit. Raises ResultError, and writes nothing, for a malformed result.
     """
-    commit = git_commit() or (f"release {release}" if release else None)
-    if commit is None:
+    commit = git_commit()
+    if not commit and not release:
         raise ResultError(f"{path}: a result needs its commit: run the benchmark in a git checkout")
-    texts = {
-        f"{path.stem}.{of}.hyp.xz": "".join(f"{line}\n" for line in lines).encode()
-        for of, lines in (hypotheses or {}).items()
-    }
+    texts = _hypothesis_files(path, hypotheses or {})
     result = Result(
         name=path.stem,
         command=command,
         config=config,
-        commit=commit,
+        commit=commit or f"release {release}",
         machine=machine or this_machine(),
         versions=package_versions(),
         seconds=seconds,
@@ -134,17 +149,33 @@ def write_result(
         details=dict(details or {}),
         hypotheses={file: sha256(text).hexdigest() for file, text in texts.items()},
     )
-    told = dataclasses.asdict(result).items()
-    content = {key: value for key, value in told if value or key not in OPTIONAL}
+    content = {
+        key: value
+        for key, value in dataclasses.asdict(result).items()
+        if value or key not in OPTIONAL
+    }
     parse(content, path)
+
     path.parent.mkdir(parents=True, exist_ok=True)
-    for old in path.parent.glob(f"{path.stem}.*.hyp.xz"):
-        if old.name not in texts:
-            remove_file(old)
-    for file, text in texts.items():
-        write_bytes(path.with_name(file), lzma.compress(text))
+    _replace_hypotheses(path, texts)
     write_json(path, content)
     return result
+
+
+def _hypothesis_files(path: Path, hypotheses: Mapping[str, Sequence[str]]) -> dict[str, bytes]:
+    """The text of each test set's lines by the name of its file beside `path`."""
+    return {
+        f"{path.stem}.{test_set}.hyp.xz": "".join(f"{line}\n" for line in lines).encode()
+        for test_set, lines in hypotheses.items()
+    }
+
+
+def _replace_hypotheses(path: Path, texts: Mapping[str, bytes]) -> None:
+    for former in path.parent.glob(f"{path.stem}.*.hyp.xz"):
+        if former.name not in texts:
+            remove_file(former)
+    for name, text in texts.items():
+        write_bytes(path.with_name(name), lzma.compress(text))
 
 
 def read_result(path: Path) -> Result:
@@ -160,10 +191,10 @@ def read_results(folder: Path) -> list[Result]:
     return [read_result(path) for path in sorted(folder.glob("*.json"))]
 
 
-def read_hypotheses(result: Result, of: str, folder: Path) -> list[str]:
+def read_hypotheses(result: Result, test_set: str, folder: Path) -> list[str]:
     """The outputs for a test set that `result`, a file of `folder`, recorded. Raises ResultError
     if they are missing or differ from these."""
-    path = folder / f"{result.name}.{of}.hyp.xz"
+    path = folder / f"{result.name}.{test_set}.hyp.xz"
     try:
         text = lzma.decompress(path.read_bytes())
     except (OSError, lzma.LZMAError) as error:
@@ -175,55 +206,92 @@ def read_hypotheses(result: Result, of: str, folder: Path) -> list[str]:
 
 def parse(content: Any, path: Path) -> Result:
     """The result in the JSON value `content` of `path`. Raises ResultError naming a key."""
+    checks = _Checks(path)
+    checks.types(content, Result, key="")
+    checks.identity(content)
+    checks.metrics(content)
+    checks.hypotheses(content)
+    checks.signatures(content)
+    return Result(**{**content, "machine": Machine(**content["machine"])})
 
-    def check(holds: bool, complaint: str) -> None:
+
+@dataclasses.dataclass(frozen=True)
+class _Checks:
+    """Checks of the content of the file `path`; one that fails raises ResultError."""
+
+    path: Path
+
+    def require(self, holds: bool, complaint: str) -> None:
         if not holds:
-            raise ResultError(f"{path}: {complaint}")
+            raise ResultError(f"{self.path}: {complaint}")
 
-    def typed(value: Any, kind: str, where: str) -> None:
-        if kind in forms or kind.startswith("Mapping"):
-            whole = where or "the result"
-            check(isinstance(value, dict), f"{whole} must be an object")
-            of_each = dict.fromkeys(value, kind.partition(", ")[2].removesuffix("]"))
-            if kind in forms:
-                of_each = {one.name: str(one.type) for one in dataclasses.fields(forms[kind])}
-                missing = sorted(of_each.keys() - OPTIONAL - value.keys())
-                unknown = sorted(value.keys() - of_each.keys())
-                check(not missing, f"{whole} lacks: {', '.join(missing)}")
-                check(not unknown, f"{whole} has unknown keys: {', '.join(unknown)}")
-            for key, each in value.items():
-                typed(each, of_each[key], f"{where}.{key}" if where else key)
-        elif kind == "str":
-            said = isinstance(value, str) and (value != "" or where.startswith("machine."))
-            check(said, f"{where} must be a string, not {value!r}")
+    def types(self, value: Any, kind: Any, *, key: str) -> None:
+        """Checks a JSON value, and all within it, against the type of a field; `key` is dotted,
+        and empty for the whole result."""
+        if dataclasses.is_dataclass(kind):
+            self._fields(value, typing.get_type_hints(kind), key=key)
+        elif typing.get_origin(kind) is Mapping:
+            self.require(isinstance(value, dict), f"{key} must be an object")
+            _, member_kind = typing.get_args(kind)
+            for name, member in value.items():
+                self.types(member, member_kind, key=f"{key}.{name}")
+        elif kind is str:
+            is_text = isinstance(value, str) and (value != "" or key.startswith("machine."))
+            self.require(is_text, f"{key} must be a string, not {value!r}")
         else:
             # Python's JSON also has NaN and Infinity, and True is an int.
-            finite = type(value) in (int, float) and math.isfinite(value)
-            check(finite, f"{where} must be a finite number, not {value!r}")
+            is_finite = type(value) in (int, float) and math.isfinite(value)
+            self.require(is_finite, f"{key} must be a finite number, not {value!r}")
 
-    forms: dict[str, type[Result] | type[Machine]] = {"Result": Result, "Machine": Machine}
-    typed(content, "Result", "")
-    name, commit, machine, metrics = (content[k] for k in ("name", "commit", "machine", "metrics"))
-    check(NAME.fullmatch(name) is not None, f"name '{name}' must match {NAME.pattern}")
-    check(path.name == f"{name}.json", f"holds '{name}': its name must be {name}.json")
-    for key in ("command", "config"):
-        complaint = f"{key} names this machine's paths; use relative ones: {content[key]}"
-        check(ABSOLUTE_PATH.search(content[key]) is None, complaint)
-    complaint = f"commit '{commit}' is neither a full git hash nor a release"
-    check(COMMIT.fullmatch(commit) is not None, complaint)
-    check(type(machine["cores"]) is int and machine["cores"] > 0, "machine.cores must be a count")
-    check(metrics != {}, "metrics must map names to numbers")
-    for key in metrics:
-        check(NAME.fullmatch(key) is not None, f"metric '{key}' must match {NAME.pattern}")
-    for file in content.get("hypotheses", {}):
-        fits = re.fullmatch(rf"{name}\.\w[\w.-]*\.hyp\.xz", file) is not None
-        check(fits, f"hypotheses '{file}': must be named {name}.SET.hyp.xz")
-    strangers = sorted(set(content["signatures"]) - set(metrics))
-    check(not strangers, f"signatures of missing metrics: {', '.join(strangers)}")
-    return Result(**{**content, "machine": Machine(**machine)})
+    def _fields(self, value: Any, kinds: Mapping[str, Any], *, key: str) -> None:
+        subject = key or "the result"
+        self.require(isinstance(value, dict), f"{subject} must be an object")
+        missing = sorted(kinds.keys() - OPTIONAL - value.keys())
+        unknown = sorted(value.keys() - kinds.keys())
+        self.require(not missing, f"{subject} lacks: {', '.join(missing)}")
+        self.require(not unknown, f"{subject} has unknown keys: {', '.join(unknown)}")
+        for name, member in value.items():
+            self.types(member, kinds[name], key=f"{key}.{name}" if key else name)
+
+    def identity(self, content: Mapping[str, Any]) -> None:
+        """Checks which result it is, and how and where it was measured."""
+        name, commit, cores = content["name"], content["commit"], content["machine"]["cores"]
+        self.require(NAME.fullmatch(name) is not None, f"name '{name}' must match {NAME.pattern}")
+        self.require(
+            self.path.name == f"{name}.json", f"holds '{name}': its name must be {name}.json"
+        )
+        for key in ("command", "config"):
+            self.require(
+                ABSOLUTE_PATH.search(content[key]) is None,
+                f"{key} names this machine's paths; use relative ones: {content[key]}",
+            )
+        self.require(
+            COMMIT.fullmatch(commit) is not None,
+            f"commit '{commit}' is neither a full git hash nor a release",
+        )
+        self.require(type(cores) is int and cores > 0, "machine.cores must be a count")
+
+    def metrics(self, content: Mapping[str, Any]) -> None:
+        self.require(content["metrics"] != {}, "metrics must map names to numbers")
+        for name in content["metrics"]:
+            self.require(
+                NAME.fullmatch(name) is not None, f"metric '{name}' must match {NAME.pattern}"
+            )
+
+    def hypotheses(self, content: Mapping[str, Any]) -> None:
+        name = content["name"]
+        for file in content.get("hypotheses", {}):
+            self.require(
+                re.fullmatch(rf"{name}\.\w[\w.-]*\.hyp\.xz", file) is not None,
+                f"hypotheses '{file}': must be named {name}.SET.hyp.xz",
+            )
+
+    def signatures(self, content: Mapping[str, Any]) -> None:
+        strangers = sorted(set(content["signatures"]) - set(content["metrics"]))
+        self.require(not strangers, f"signatures of missing metrics: {', '.join(strangers)}")
 
 
-# Other code than measured a result may have trained it; a run's record has each start's.
+# Other code may have trained a result than measured it; a run's record has each start's.
 _Code = tuple[str, Mapping[str, str]]  # a commit or a release, and versions of packages
 
 
@@ -243,21 +311,27 @@ def training_commits(result: Result) -> list[str]:
 
 
 def mixture(result: Result) -> str | None:
-    """What trained the result's run, unless only what measured it."""
+    """The code that trained the result's run and measured it; None if they are the same."""
     trained = _training_codes(result)
     measured: _Code = (result.commit, dict(result.versions))
     if all(code == measured for code in trained):
         return None
+
     versions = [packages for _, packages in (*trained, measured)]
-    names = sorted(set().union(*versions))
-    mixed = [name for name in names if len({each.get(name) for each in versions}) > 1]
+    packages = sorted(set().union(*versions))
+    mixed = [
+        package
+        for package in packages
+        if len({installed.get(package) for installed in versions}) > 1
+    ]
 
     def described(code: _Code) -> str:
-        shown = ", ".join(f"{name} {code[1].get(name, 'unknown')}" for name in mixed)
-        return f"{short(code[0])} ({shown})" if shown else short(code[0])
+        commit, installed = code
+        differing = ", ".join(f"{name} {installed.get(name, 'unknown')}" for name in mixed)
+        return f"{short(commit)} ({differing})" if differing else short(commit)
 
-    told = ", then by ".join(map(described, trained))
-    return f"trained by {told}; measured by {described(measured)}"
+    trainers = ", then by ".join(map(described, trained))
+    return f"trained by {trainers}; measured by {described(measured)}"
 
 
 def short(commit: str) -> str:
@@ -267,6 +341,9 @@ def short(commit: str) -> str:
 
 
 def _training_codes(result: Result) -> list[_Code]:
-    recorded = json.loads(result.details.get("trained_by", "[]"))
-    codes = [(one["commit"], one["packages"]) for one in recorded]
-    return [(commit or f"release {of.get('flaxformer-mt', 'unknown')}", of) for commit, of in codes]
+    codes: list[_Code] = []
+    for code in json.loads(result.details.get("trained_by", "[]")):
+        packages = code["packages"]
+        commit = code["commit"] or f"release {packages.get('flaxformer-mt', 'unknown')}"
+        codes.append((commit, packages))
+    return codes

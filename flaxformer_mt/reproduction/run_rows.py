@@ -21,7 +21,7 @@ from flaxformer_mt.config.tokenizers import with_tokenizer
 from flaxformer_mt.data.corpus import CorpusError, Drops, Pair, open_source, paths, read_pairs
 from flaxformer_mt.data.prepare.manifest import read_manifest
 from flaxformer_mt.decoding.translator import Translator
-from flaxformer_mt.evaluation.evaluate import evaluate
+from flaxformer_mt.evaluation.evaluate import Evaluation, evaluate
 from flaxformer_mt.files.atomic import replacing
 from flaxformer_mt.model.flops import training_flops
 from flaxformer_mt.model.parameters import count_by_formula
@@ -31,7 +31,13 @@ from flaxformer_mt.parsing.linearization import rebuild
 from flaxformer_mt.parsing.trees import Tree, TreeError, read
 from flaxformer_mt.reproduction.experiment import Experiment
 from flaxformer_mt.reproduction.planned import planned_flops, planned_parameters
-from flaxformer_mt.reproduction.records import FULL, REDUCED, known, remove_failure, write_failure
+from flaxformer_mt.reproduction.records import (
+    FULL,
+    REDUCED,
+    experiment_state,
+    remove_failure,
+    write_failure,
+)
 from flaxformer_mt.reproduction.result_file import Result, trained_by, write_result
 from flaxformer_mt.rundir.checkpoint_choice import average_checkpoints, write_average
 from flaxformer_mt.rundir.layout import RunDirectory, create, has_record, read_record
@@ -46,7 +52,7 @@ Train = Callable[[RunDirectory, Sequence[str]], Ending]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Outcome:
+class RunOutcome:
     """How one experiment ended. `kept`: it was done before."""
 
     experiment: Experiment
@@ -55,7 +61,7 @@ class Outcome:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Rows:
+class RowRunner:
     """Runs below `workdir`, results in `results`. `explain` gives the message of an error that
     isn't a bug, else None. Runs record `command`."""
 
@@ -70,25 +76,27 @@ class Rows:
         """The run's directory; experiments that are trained differently have different ones."""
         return RunDirectory(self.workdir / "runs" / experiment.run_name)
 
-    def run(self, experiments: Iterable[Experiment]) -> list[Outcome]:
-        """Runs what isn't done yet. Failures are recorded; a stop ends the loop."""
-        outcomes: list[Outcome] = []
+    def run(self, experiments: Iterable[Experiment]) -> list[RunOutcome]:
+        """Runs experiments that aren't done yet. Failures are recorded; a stop ends the loop."""
+        outcomes: list[RunOutcome] = []
         for experiment in experiments:
             self.say(f"\n== {experiment.row.label}, seed {experiment.seed}")
-            outcomes.append(self._one(experiment))
-            self.say(f"{experiment.name}: {outcomes[-1].kind} {outcomes[-1].message}".rstrip())
-            if outcomes[-1].kind == "stopped":
+            outcome = self._run_experiment(experiment)
+            outcomes.append(outcome)
+            self.say(f"{experiment.name}: {outcome.kind} {outcome.message}".rstrip())
+            if outcome.kind == "stopped":
                 break
         return outcomes
 
-    def _one(self, experiment: Experiment) -> Outcome:
-        before = known(experiment, self.results)
-        if before.state == "done":
-            return Outcome(experiment=experiment, kind="kept")
-        if before.state == "stale":
-            self.say(f"stale: {before.note}; measuring it again")
+    def _run_experiment(self, experiment: Experiment) -> RunOutcome:
+        recorded = experiment_state(experiment, self.results)
+        if recorded.state == "done":
+            return RunOutcome(experiment=experiment, kind="kept")
+        if recorded.state == "stale":
+            self.say(f"stale: {recorded.note}; measuring it again")
+
         try:
-            ending = self._trained_and_measured(experiment)
+            ending = self._train_and_measure(experiment)
         except Exception as error:
             message = self.explain(error)
             if message is None:
@@ -97,72 +105,92 @@ class Rows:
                 message = f"{type(error).__name__}: {error}"
             message = message.split("\n")[0]
             write_failure(experiment, message, self.results)
-            return Outcome(experiment=experiment, kind="failed", message=message)
+            return RunOutcome(experiment=experiment, kind="failed", message=message)
         finally:
             # Don't hold the programs of twenty models in memory.
             jax.clear_caches()
             gc.collect()
-        if ending == "stopped":
-            return Outcome(experiment=experiment, kind="stopped")
-        remove_failure(experiment, self.results)
-        return Outcome(experiment=experiment, kind="measured")
 
-    def _trained_and_measured(self, experiment: Experiment) -> Ending:
+        if ending == "stopped":
+            return RunOutcome(experiment=experiment, kind="stopped")
+        remove_failure(experiment, self.results)
+        return RunOutcome(experiment=experiment, kind="measured")
+
+    def _train_and_measure(self, experiment: Experiment) -> Ending:
         test = read_test(experiment, say=self.say)
         run = self.run_of(experiment)
         changes: list[str] = []
         if has_record(run):
-            recorded = freeze(read_record(run).config, str(run.config_file))
-            changes = [
-                f"{key}={','.join(map(str, new)) if isinstance(new, list | tuple) else new}"
-                for key, (old, new) in differences(recorded, experiment.config).items()
-                if decides(key) == "nothing" and may_change(key) and None not in (old, new)
-            ]
+            changes = _allowed_changes(experiment, run)
         else:
-            data = experiment.config.data
-            pairs = experiment.pairs
-            folder = self.workdir / "extracts"
-            if pairs is not None:
-                train = (
-                    first_pairs(corpus, pairs.get(corpus.name), data.folder, folder, self.say)
-                    for corpus in data.train
-                )
-                data = dataclasses.replace(data, train=tuple(train))
-            config = dataclasses.replace(experiment.config, data=with_tokenizer(data))
-            create(run.path, to_dict(config), self.command)
+            self._create_run(experiment, run)
+
         ending = self.train(run, changes)
         if ending == "finished":
             measure(experiment, run, test, results=self.results)
         return ending
+
+    def _create_run(self, experiment: Experiment, run: RunDirectory) -> None:
+        data = experiment.config.data
+        pairs = experiment.pairs
+        if pairs is not None:
+            folder = self.workdir / "extracts"
+            extracts = (
+                first_pairs(corpus, pairs.get(corpus.name), data.folder, folder, self.say)
+                for corpus in data.train
+            )
+            data = dataclasses.replace(data, train=tuple(extracts))
+        config = dataclasses.replace(experiment.config, data=with_tokenizer(data))
+        create(run.path, to_dict(config), self.command)
+
+
+def _allowed_changes(experiment: Experiment, run: RunDirectory) -> list[str]:
+    """Settings, as `a.b=value`, that the experiment changes of an existing run: only those that a
+    run may change and that decide no numbers."""
+    recorded = freeze(read_record(run).config, str(run.config_file))
+    changes: list[str] = []
+    for key, (old, new) in differences(recorded, experiment.config).items():
+        if decides(key) == "nothing" and may_change(key) and None not in (old, new):
+            text = ",".join(map(str, new)) if isinstance(new, list | tuple) else new
+            changes.append(f"{key}={text}")
+    return changes
 
 
 def listing(experiments: Iterable[Experiment], results: Path) -> str:
     """A table of experiments, their state and their likely cost. Raises ResultError."""
     rows: list[Sequence[str]] = []
     notes: list[str] = []
-    total, left = 0.0, 0.0
+    total, remaining = 0.0, 0.0
     for experiment in experiments:
-        found = known(experiment, results)
-        config = experiment.config
-        row = experiment.row
-        flops = planned_flops(config)
+        recorded = experiment_state(experiment, results)
+        flops = planned_flops(experiment.config)
         total += flops
-        left += flops if found.state != "done" else 0
-        pairs = f"{sum((experiment.pairs or row.pairs).values()):,}"
-        pairs = pairs if experiment.settings.corpus is None else f"<= {pairs}"
-        averaged = str(config.training.keep_for_average or "last only")
-        parameters = f"{planned_parameters(config) / 1e6:.2f}"
-        rows.append(
-            [
-                *(row.name, row.spec, str(experiment.seed), found.state),
-                *(f"{config.training.steps:,}", pairs, averaged, parameters, f"{flops:.1e}"),
-            ]
-        )
-        if found.note:
-            notes.append(f"{row.name}: {found.state}: {found.note}")
+        if recorded.state != "done":
+            remaining += flops
+        rows.append(_listing_line(experiment, recorded.state, flops))
+        if recorded.note:
+            notes.append(f"{experiment.row.name}: {recorded.state}: {recorded.note}")
+
     header = ["row", "config", "seed", "state", "steps", "pairs", "averaged", "M params", "FLOPs"]
-    costs = f"all: {total:.1e} FLOPs, {left:.1e} still to do (by formula, without padding)"
+    costs = f"all: {total:.1e} FLOPs, {remaining:.1e} still to do (by formula, without padding)"
     return "\n".join([aligned(header, rows, left={0, 1, 3}), costs, *notes])
+
+
+def _listing_line(experiment: Experiment, state: str, flops: float) -> list[str]:
+    row, training = experiment.row, experiment.config.training
+    pairs = f"{sum((experiment.pairs or row.pairs).values()):,}"
+    return [
+        row.name,
+        row.spec,
+        str(experiment.seed),
+        state,
+        f"{training.steps:,}",
+        # The user's own corpus may have fewer pairs than the paper's.
+        pairs if experiment.settings.corpus is None else f"<= {pairs}",
+        str(training.keep_for_average or "last only"),
+        f"{planned_parameters(experiment.config) / 1e6:.2f}",
+        f"{flops:.1e}",
+    ]
 
 
 def first_pairs(
@@ -174,26 +202,34 @@ def first_pairs(
         return corpus
     if corpus.kind == "synthetic":
         return dataclasses.replace(corpus, size=min(corpus.size, count))
+
     key = f"data.train.{corpus.name}"
     files = open_source(corpus, source, key).files
     stamps = {name: [str(path), *paths.stamp(path)] for name, path in files.items()}
     content = json.dumps([dataclasses.asdict(corpus) | {"weight": 0.0}, stamps, count])
-    place = (folder / hashlib.sha256(content.encode()).hexdigest()[:16]).absolute()
-    if not place.exists():
-        drops, written = Drops(), 0
-        with explained(place, "written"), replacing(place) as aside:
-            aside.mkdir(parents=True)
-            with writing(aside / "src") as src_file, writing(aside / "tgt") as tgt_file:
-                read = read_pairs(corpus, source, drops=drops, key=key)
-                for pair in itertools.islice(read, count):
-                    written += 1
-                    src_file.write(f"{pair.src}\n")
-                    tgt_file.write(f"{pair.tgt}\n")
+    extract = (folder / hashlib.sha256(content.encode()).hexdigest()[:16]).absolute()
+    if not extract.exists():
+        drops = Drops()
+        pairs = itertools.islice(read_pairs(corpus, source, drops=drops, key=key), count)
+        written = _write_pairs(pairs, extract)
         say(f"{key}: using the first {written:,} pairs ({count:,} wanted)")
         for example in drops.examples:
             say(f"  left out: {example}")
-    src, tgt = (str(place / side) for side in ("src", "tgt"))
+    src, tgt = (str(extract / side) for side in ("src", "tgt"))
     return CorpusConfig(name=corpus.name, src=src, tgt=tgt, weight=corpus.weight)
+
+
+def _write_pairs(pairs: Iterable[Pair], folder: Path) -> int:
+    """Writes `folder` as a whole, with a file for each side; how many pairs there were."""
+    written = 0
+    with explained(folder, "written"), replacing(folder) as partial:
+        partial.mkdir(parents=True)
+        with writing(partial / "src") as src_file, writing(partial / "tgt") as tgt_file:
+            for pair in pairs:
+                written += 1
+                src_file.write(f"{pair.src}\n")
+                tgt_file.write(f"{pair.tgt}\n")
+    return written
 
 
 # The paper's counts are rounded, and those of the corpora at hand differ a little.
@@ -202,7 +238,7 @@ PARSE_SIGNATURE = "EVALB, COLLINS.prm; malformed outputs repaired, none left out
 
 
 class TestSet(NamedTuple):
-    """What a row is scored on. Read before training, so that a wrong name doesn't cost days."""
+    """The test set of a row. It is read before training, so that a wrong name doesn't cost days."""
 
     pairs: Sequence[Pair]
     gold: Sequence[Tree] = ()  # where the target is trees
@@ -212,12 +248,14 @@ def read_test(experiment: Experiment, *, say: Say) -> TestSet:
     """The row's test set; `say` gets gold trees left out. Raises CorpusError and TreeError."""
     data, name = experiment.config.data, experiment.test
     corpus = {corpus.name: corpus for corpus in data.test}.get(name, data.valid)
-    key = f"data.test.{name}" if corpus is not data.valid else "data.valid"
+    key = "data.valid" if corpus is data.valid else f"data.test.{name}"
+
     pairs = list(read_pairs(corpus, data.folder, key=key))
     if not pairs:
         raise CorpusError(f"{key}: has no sentence to score")
     if "f1" not in experiment.row.values:
         return TestSet(pairs)
+
     files = open_source(corpus, data.folder, key).files
     if "tgt" not in files:
         raise CorpusError(f"{key}: gold trees are expected next to two files: kind 'files'")
@@ -226,16 +264,9 @@ def read_test(experiment: Experiment, *, say: Say) -> TestSet:
 
 def measure(experiment: Experiment, run: RunDirectory, test: TestSet, *, results: Path) -> Result:
     """Scores a finished run and writes `results/NAME.json`. Raises ResultError."""
-    averaged = experiment.config.training.keep_for_average
-    if averaged:
-        params, steps = average_checkpoints(run, averaged, "latest")
-        write_average(run, params, steps)
-    translator = Translator.load(run.path, which="average" if averaged else "latest").with_config(
-        # The run's record may have another experiment's search.
-        **dataclasses.asdict(experiment.config.decoding)
-    )
+    translator = _translator(experiment, run)
     sources = [pair.src for pair in test.pairs]
-    found = evaluate(
+    evaluation = evaluate(
         translator,
         sources,
         [pair.tgt for pair in test.pairs],
@@ -243,40 +274,36 @@ def measure(experiment: Experiment, run: RunDirectory, test: TestSet, *, results
         directory=run.evaluation,
         scoring=experiment.scoring,
     )
-    metrics: dict[str, float] = {}
-    for name in sorted(found.scores.metrics, key=lambda name: name != "bleu_paper"):
-        metrics[name] = found.scores.metrics[name]
-        if spread := found.assessment.intervals.get(name):
-            metrics |= {f"{name}_low": spread.low, f"{name}_high": spread.high}
-    signatures = dict(found.scores.signatures)
-    outputs = [item.text for item in found.translations]
+    outputs = [translation.text for translation in evaluation.translations]
+
+    metrics = _scores(evaluation)
+    signatures = dict(evaluation.scores.signatures)
     if test.gold:
         f1, malformed = parse_f1(sources, outputs, test.gold)
         metrics = {"f1": f1, "malformed": malformed, **metrics}
         signatures = {"f1": PARSE_SIGNATURE, **signatures}
-    goodput, devices = read_json(run.goodput), jax.device_count()
-    wall, starts = goodput["wall_seconds"], goodput["starts"]
-    counted = _counts(experiment, run)
-    hours = wall * devices / 3600
-    metrics |= {**counted, "devices": devices, "device_hours": hours}
-    train = experiment.config.data.train
-    wanted = sum(experiment.row.pairs.values())
-    names = [corpus.path if corpus.kind == "tfds" else corpus.name for corpus in train]
-    enough = counted["pairs"] >= _ENOUGH * wanted
+    cost = _cost(run)
+    counts = _counts(experiment, run)
+
     return write_result(
         results / f"{experiment.name}.json",
         command=experiment.command,
         config=experiment.row.spec,
-        seconds=wall + found.seconds,
-        metrics=metrics | {"averaged_checkpoints": averaged},
+        seconds=cost.wall_seconds + evaluation.seconds,
+        metrics={
+            **metrics,
+            **counts,
+            "devices": cost.devices,
+            "device_hours": cost.device_hours,
+            "averaged_checkpoints": experiment.config.training.keep_for_average,
+        },
         signatures=signatures,
         details={
             **experiment.details(),
             **trained_by(read_record(run)),
-            "device_hours": f"wall time of {starts} start{'' if starts == 1 else 's'}, times the "
-            f"devices of the process that measured: {devices}",
-            "status": FULL if experiment.is_the_paper_s and enough else REDUCED,
-            "data": f"{', '.join(names)}: {counted['pairs']:,.0f} training pairs",
+            "device_hours": str(cost),
+            "status": _status(experiment, counts["pairs"]),
+            "data": f"{_corpora(experiment)}: {counts['pairs']:,.0f} training pairs",
             "test": f"{experiment.test}, {len(sources):,} sentences",
         },
         hypotheses={experiment.test: outputs},
@@ -284,18 +311,84 @@ def measure(experiment: Experiment, run: RunDirectory, test: TestSet, *, results
     )
 
 
+def _translator(experiment: Experiment, run: RunDirectory) -> Translator:
+    """With the mean of the checkpoints that the paper averages, else the last."""
+    averaged = experiment.config.training.keep_for_average
+    if averaged:
+        params, steps = average_checkpoints(run, averaged, "latest")
+        write_average(run, params, steps)
+    translator = Translator.load(run.path, which="average" if averaged else "latest")
+    # The run's record may have another experiment's search.
+    return translator.with_config(**dataclasses.asdict(experiment.config.decoding))
+
+
+def _scores(evaluation: Evaluation) -> dict[str, float]:
+    """Each metric, followed by its interval if it has one; the paper's BLEU comes first."""
+    scores = evaluation.scores.metrics
+    metrics: dict[str, float] = {}
+    for name in sorted(scores, key=lambda name: name != "bleu_paper"):
+        metrics[name] = scores[name]
+        if interval := evaluation.assessment.intervals.get(name):
+            metrics |= {f"{name}_low": interval.low, f"{name}_high": interval.high}
+    return metrics
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Cost:
+    """The time of all starts of a run, and the devices of this process."""
+
+    wall_seconds: float
+    starts: int
+    devices: int
+
+    @property
+    def device_hours(self) -> float:
+        return self.wall_seconds * self.devices / 3600
+
+    def __str__(self) -> str:
+        starts = f"{self.starts} start{'' if self.starts == 1 else 's'}"
+        return (
+            f"wall time of {starts}, times the devices of the process that measured: {self.devices}"
+        )
+
+
+def _cost(run: RunDirectory) -> _Cost:
+    goodput = read_json(run.goodput)
+    return _Cost(
+        wall_seconds=goodput["wall_seconds"],
+        starts=goodput["starts"],
+        devices=jax.device_count(),
+    )
+
+
+def _status(experiment: Experiment, pairs: float) -> str:
+    """A key of MEANING; `pairs` were trained on."""
+    has_enough = pairs >= _ENOUGH * sum(experiment.row.pairs.values())
+    return FULL if experiment.is_the_paper_s and has_enough else REDUCED
+
+
+def _corpora(experiment: Experiment) -> str:
+    return ", ".join(
+        corpus.path if corpus.kind == "tfds" else corpus.name
+        for corpus in experiment.config.data.train
+    )
+
+
 def _counts(experiment: Experiment, run: RunDirectory) -> dict[str, float]:
+    """Metrics of the training: its size, its data, its cost and its speed."""
     model = experiment.config.model
     manifest = read_manifest(run.data)
-    reports = read_metrics(run.metrics)
     sizes = manifest["vocabulary"]["sizes"]
     lengths = manifest["lengths"]["train"]
-    done = progress(reports)
-    src_tokens = float(done.src_tokens[-1])
-    tgt_tokens = float(done.tgt_tokens[-1])
+
+    reports = read_metrics(run.metrics)
     # The last step, as in the paper's table, not the best one.
     last = [report for report in reports if report["kind"] == "valid"][-1]
-    train = [report for report in reports if report["kind"] == "train"]
+    speeds = [report["tgt_tokens_per_second"] for report in reports if report["kind"] == "train"]
+    trained = progress(reports)
+    src_tokens = float(trained.src_tokens[-1])
+    tgt_tokens = float(trained.tgt_tokens[-1])
+
     flops = training_flops(  # without padding
         model,
         sizes["tgt"],
@@ -304,19 +397,18 @@ def _counts(experiment: Experiment, run: RunDirectory) -> dict[str, float]:
         src_keys=lengths["src"]["mean"],
         tgt_keys=lengths["tgt"]["mean"],
     )
+    corpora = [corpus for corpus in manifest["corpora"] if corpus["split"] == "train"]
     return {
         "perplexity": last["perplexity"],
         "steps": last["step"],
-        "pairs": sum(one["kept"] for one in manifest["corpora"] if one["split"] == "train"),
+        "pairs": sum(corpus["kept"] for corpus in corpora),
         "scale": experiment.settings.scale,
         "seed": experiment.seed,
         "parameters": sum(count_by_formula(model, sizes["src"], sizes["tgt"]).values()),
         "source_tokens": round(src_tokens),
         "target_tokens": round(tgt_tokens),
         "training_flops": flops,
-        "target_tokens_per_second": statistics.median(
-            report["tgt_tokens_per_second"] for report in train
-        ),
+        "target_tokens_per_second": statistics.median(speeds),
     }
 
 
@@ -330,12 +422,13 @@ def gold_trees(target: Path, count: int, *, say: Say) -> tuple[Tree, ...]:
     except (OSError, UnicodeDecodeError) as error:
         raise CorpusError(f"{path}: cannot read {target.name}'s gold trees: {error}") from error
     try:
-        of_lines = trees_of_parses(trees, count)
+        line_trees = trees_of_parses(trees, count)
     except TreeError as error:
         raise CorpusError(f"{path} has {error} and {target} has {count:,} lines") from error
-    if told := describe_left_out(trees, of_lines):
-        say(f"{path}: {told}")
-    return of_lines
+    left_out = describe_left_out(trees, line_trees)
+    if left_out:
+        say(f"{path}: {left_out}")
+    return line_trees
 
 
 def parse_f1(

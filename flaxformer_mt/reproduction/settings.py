@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from flaxformer_mt.config import (
+    CorpusConfig,
     DataConfig,
     ExperimentConfig,
     ScheduleConfig,
@@ -51,8 +52,8 @@ class Corpus:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings:
-    """What a call asks for besides the row. `overrides` are `a.b=value`, of the row's base."""
+class ReproductionSettings:
+    """The settings of a call besides the row. `overrides` are `a.b=value`, of the row's base."""
 
     scale: float = 1.0
     seed: int = 1
@@ -82,8 +83,10 @@ class Settings:
         """Text and scale in file names: `paper_full`, `toy_scale_0_05`."""
         text = self.corpus.name if self.corpus else PAPER
         text += "" if self.text == "files" else f"_{self.text}"
-        scale = f"scale_{self.scale!r}".replace(".", "_").replace("-", "m")
-        return f"{text}_{'full' if self.scale == 1 else scale}"
+        if self.scale == 1:
+            return f"{text}_full"
+        scale = f"{self.scale!r}".replace(".", "_").replace("-", "m")
+        return f"{text}_scale_{scale}"
 
     def command(self, table: str, *, only: Sequence[str] = (), seeds: Sequence[int] = ()) -> str:
         """The command for a table's rows (or `only` some), with FOLDER for the text's place."""
@@ -93,34 +96,37 @@ class Settings:
         words += ["--seeds", *map(str, seeds or (self.seed,))]
         words += ["--text", self.text] if self.text != "files" else []
         words += ["--folder", "FOLDER"] if self.folder is not None else []
-        if (corpus := self.corpus) is not None:
+        corpus = self.corpus
+        if corpus is not None:
             words += ["--corpus", corpus.name, "--train", *corpus.train, "--valid", *corpus.valid]
             words += ["--test", *corpus.test] if corpus.test else []
         words += [f"--config.{override}" for override in self.overrides]
         return shlex.join(words)
 
     def to_json(self) -> str:
-        """What `from_json` reads, without the folder, and without `text` as in older results."""
-        plain = dataclasses.asdict(self)
-        del plain["folder"]
+        """JSON for `from_json`, without the folder. Like older results it leaves out `text` if that
+        is "files"."""
+        content = dataclasses.asdict(self)
+        del content["folder"]
         if self.text == "files":
-            del plain["text"]
-        return json.dumps(plain)
+            del content["text"]
+        return json.dumps(content)
 
     @classmethod
-    def from_json(cls, text: str) -> Settings:
+    def from_json(cls, text: str) -> ReproductionSettings:
         """With the folder FOLDER. Raises RowError."""
         try:
-            plain = {"text": "files", "folder": "FOLDER"} | json.loads(text)
-            if plain["text"] not in TEXTS:
-                raise ValueError(f"no text {plain['text']!r}")
-            if (corpus := plain["corpus"]) is not None:
+            content = {"text": "files", "folder": "FOLDER"} | json.loads(text)
+            if content["text"] not in TEXTS:
+                raise ValueError(f"no text {content['text']!r}")
+            corpus = content["corpus"]
+            if corpus is not None:
                 files = (corpus[part] for part in ("train", "valid", "test"))
                 train, valid, test = (pair and tuple(pair) for pair in files)
-                plain["corpus"] = Corpus(name=corpus["name"], train=train, valid=valid, test=test)
-            plain["overrides"] = tuple(plain["overrides"])
+                content["corpus"] = Corpus(name=corpus["name"], train=train, valid=valid, test=test)
+            content["overrides"] = tuple(content["overrides"])
             # A later version may have written more.
-            return cls(**{field.name: plain[field.name] for field in dataclasses.fields(cls)})
+            return cls(**{field.name: content[field.name] for field in dataclasses.fields(cls)})
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise RowError(f"its details are incomplete: {error}") from error
 
@@ -142,11 +148,16 @@ def placed(text: Text, data: DataConfig, folder: str) -> DataConfig:
         return dataclasses.replace(data, folder=folder)
     # A relative one would start from `data.folder`.
     place = folder if is_remote(folder) else str(Path(folder).absolute())
-    train, (valid,), test = (
-        tuple(dataclasses.replace(one, data_dir=one.data_dir or place) for one in corpora)
-        for corpora in (data.train, [data.valid], data.test)
+
+    def with_place(corpus: CorpusConfig) -> CorpusConfig:
+        return dataclasses.replace(corpus, data_dir=corpus.data_dir or place)
+
+    return dataclasses.replace(
+        data,
+        train=tuple(map(with_place, data.train)),
+        valid=with_place(data.valid),
+        test=tuple(map(with_place, data.test)),
     )
-    return dataclasses.replace(data, train=train, valid=valid, test=test)
 
 
 def _from_tfds(spec: str, data: DataConfig) -> Iterator[str]:
@@ -158,9 +169,11 @@ def _from_tfds(spec: str, data: DataConfig) -> Iterator[str]:
         split = TFDS_SPLITS.get(corpus.src.partition(".")[0])
         if path is None or split is None:
             raise RowError(f"{spec}: TensorFlow Datasets lacks its {key}: leave out --text")
-        values = {"kind": "tfds", "path": path, "split": split}
-        for name, value in (values | {"src": data.src_lang, "tgt": data.tgt_lang}).items():
-            yield f"{key}.{name}={value}"
+        yield f"{key}.kind=tfds"
+        yield f"{key}.path={path}"
+        yield f"{key}.split={split}"
+        yield f"{key}.src={data.src_lang}"
+        yield f"{key}.tgt={data.tgt_lang}"
 
 
 def scaled(config: ExperimentConfig, scale: float) -> ExperimentConfig:
@@ -193,8 +206,9 @@ def validating_at_checkpoints(config: ExperimentConfig) -> ExperimentConfig:
     frequent ones would cover less than the paper's, which are ten minutes apart."""
     training = config.training
     intervals = max(1, round(training.validate_every / training.save_every))
-    every = training.save_every * intervals if training.validate_every else 0
-    return dataclasses.replace(config, training=dataclasses.replace(training, validate_every=every))
+    validate_every = training.save_every * intervals if training.validate_every else 0
+    training = dataclasses.replace(training, validate_every=validate_every)
+    return dataclasses.replace(config, training=training)
 
 
 def scaled_schedule(schedule: ScheduleConfig, scale: float) -> ScheduleConfig:

@@ -23,7 +23,7 @@ def coded_sentences(
 ) -> CodedSentences:
     """A text's sentences as `split_sentences` has them; `language` is the text's.
 
-    SplitText longer than LONGEST are cut as for a model that takes no more. If a sentence begins
+    Sentences longer than LONGEST are cut as for a model that takes no more. If a sentence begins
     with one of `codes`, the code holds for later sentences too, until another code; one that is a
     sentence by itself is left out of the text.
     """

@@ -13,7 +13,7 @@ import pytest
 from flaxformer_mt.decoding.teacher_forcing import Attention
 from flaxformer_mt.decoding.text.segments import OverlongError
 from flaxformer_mt.figures import FigureError, find
-from flaxformer_mt.figures.find import Sentence, command, described, find_heads, to_json
+from flaxformer_mt.figures.find import AttendedSentence, command, described, find_heads, to_json
 from tests.decoding.conftest import run as run, translator as translator
 from tests.decoding.runs import PAIRS
 from tests.figures.examples import made_up
@@ -21,14 +21,14 @@ from tests.figures.examples import made_up
 SHORT = ("▁a", "▁cat", "▁ran", "</s>")
 LONG = ("▁the", "▁dog", "▁that", "▁we", "▁saw", "▁lost", "▁its", "▁ball", "</s>")
 SENTENCES = [
-    Sentence(number=number, src="".join(pieces[:-1]).replace("▁", " ")[1:], tgt="x")
+    AttendedSentence(number=number, src="".join(pieces[:-1]).replace("▁", " ")[1:], tgt="x")
     for number, pieces in ((3, SHORT), (7, LONG))
 ]
 MODEL = ["--workdir", "runs/a b", "--weights", "7"]
 DECODING = ["--beam-size", "4", "--length-penalty", "0.6"]
 
 
-def attend(sentence: Sentence) -> Attention:
+def attend(sentence: AttendedSentence) -> Attention:
     """Head 1 rests on the mark, as 2 does but at "ball"; 3 looks at itself, but "its" at "dog"."""
     pieces = SHORT if sentence.number == 3 else LONG
     size = len(pieces)
@@ -135,4 +135,6 @@ def test_translations_are_those_given_or_the_model_s_and_others_are_refused(tran
     with pytest.raises(FigureError, match="no usable sentence"):
         find.sentences_of(translator, ["", " "], most=9)
     with pytest.raises(OverlongError, match="the source has"):
-        find.with_translations(translator, [Sentence(number=1, src="the cat " * 40, tgt="")])
+        find.with_translations(
+            translator, [AttendedSentence(number=1, src="the cat " * 40, tgt="")]
+        )

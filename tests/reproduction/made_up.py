@@ -8,7 +8,7 @@ from flaxformer_mt.reproduction.experiment import Experiment, resolve
 from flaxformer_mt.reproduction.paper import row_of
 from flaxformer_mt.reproduction.records import FULL, REDUCED
 from flaxformer_mt.reproduction.result_file import Machine
-from flaxformer_mt.reproduction.settings import Corpus, Settings
+from flaxformer_mt.reproduction.settings import Corpus, ReproductionSettings
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 TOY = Corpus(name="toy", train=("train.en", "train.de"), valid=("valid.en", "valid.de"))
@@ -30,7 +30,7 @@ NUMBERS: dict[str, Any] = {
 
 
 def experiment(label: str = "table3/base", **settings: Any) -> Experiment:
-    return resolve(row_of(label), Settings(**{"scale": 0.01, **settings}))
+    return resolve(row_of(label), ReproductionSettings(**{"scale": 0.01, **settings}))
 
 
 def result(of: Experiment, **changes: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 from flaxformer_mt.config import ConfigError, flatten, load_config
 from flaxformer_mt.reproduction.experiment import again, resolve
 from flaxformer_mt.reproduction.paper import ROWS, RowError, row_of, rows_of
-from flaxformer_mt.reproduction.settings import Settings
+from flaxformer_mt.reproduction.settings import ReproductionSettings
 from tests.reproduction.made_up import TOY, experiment
 
 
@@ -49,7 +49,7 @@ TINY = tuple(
     [*((row, "files") for row in ROWS), *((row, "tfds") for row in rows_of("table2"))],
 )
 def test_at_full_scale_a_row_is_its_config(row, text):
-    found = resolve(row, Settings(text=text))
+    found = resolve(row, ReproductionSettings(text=text))
     spec = f"{row.spec}_tfds" if text == "tfds" else row.spec
     ours, theirs = flatten(found.config), flatten(load_config(spec))
     differing = {key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)}
@@ -59,9 +59,12 @@ def test_at_full_scale_a_row_is_its_config(row, text):
 
 @pytest.mark.parametrize("row", rows_of("table3"), ids=lambda row: row.name)
 def test_on_another_base_a_row_keeps_its_ratios_and_its_rates(row):
-    base, toy = load_config("table3:base").model, resolve(row, Settings(overrides=TINY)).config
+    base, toy = (
+        load_config("table3:base").model,
+        resolve(row, ReproductionSettings(overrides=TINY)).config,
+    )
     theirs = load_config(row.spec)
-    tiny = resolve(row_of("table3/base"), Settings(overrides=TINY)).config.model
+    tiny = resolve(row_of("table3/base"), ReproductionSettings(overrides=TINY)).config.model
     for name in SIZES:
         ours, ratio = getattr(toy.model, name), getattr(theirs.model, name) / getattr(base, name)
         assert ours == getattr(tiny, name) * ratio
@@ -85,7 +88,7 @@ def test_on_another_base_a_row_keeps_its_ratios_and_its_rates(row):
 )
 def test_a_row_that_makes_no_sense_on_a_base_is_refused(label, override, message):
     with pytest.raises((RowError, ConfigError), match=message):
-        resolve(row_of(label), Settings(overrides=(override,)))
+        resolve(row_of(label), ReproductionSettings(overrides=(override,)))
 
 
 NOTHING = ["mesh.fsdp=2", "training.log_every=7", "decoding.batch_tokens=99", "model.remat=true"]
@@ -105,7 +108,7 @@ def test_what_decides_the_numbers_makes_another_experiment(override):
     assert (one.run_name == other.run_name) == (override not in TRAINING)
     # In a run that both share each has its translations under a name of its own.
     assert one.kept_as == "valid" and (other.kept_as == "valid") == (override in NOTHING)
-    recipe = resolve(one.row, Settings(overrides=(override,))).is_the_paper_s
+    recipe = resolve(one.row, ReproductionSettings(overrides=(override,))).is_the_paper_s
     assert recipe == (override in (*NOTHING, "model.dtype=float32"))
 
 
@@ -120,10 +123,10 @@ def test_scale_seed_and_text_decide_digests_which_are_what_they_were():
     assert found.digest[:8] == "e7fffd0c"
     # Only the paper's recipe counts as full scale.
     row = row_of("table3/base")
-    assert resolve(row, Settings(seed=3, folder="F")).is_the_paper_s
+    assert resolve(row, ReproductionSettings(seed=3, folder="F")).is_the_paper_s
     more = ("data.train.more.src=more.en", "data.train.more.tgt=more.de")
     for other in ({"scale": 0.99}, {"corpus": TOY}, {"overrides": more}):
-        assert not resolve(row, Settings(**other)).is_the_paper_s
+        assert not resolve(row, ReproductionSettings(**other)).is_the_paper_s
     # Steps keep their ratio to those of the base.
     big = experiment("table2/en_de_big", scale=1, overrides=("training.steps=1000",))
     assert big.config.training.steps == 3000 and not big.is_the_paper_s

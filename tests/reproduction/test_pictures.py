@@ -5,13 +5,13 @@ import dataclasses
 import numpy as np
 
 from flaxformer_mt.decoding.teacher_forcing import Attention
-from flaxformer_mt.figures.find import Sentence
+from flaxformer_mt.figures.find import AttendedSentence
 from flaxformer_mt.figures.maps import Picked
 from flaxformer_mt.reproduction import pictures
 from tests.figures.examples import made_up
 
 PIECES = ("▁the", "▁dog", "▁that", "▁we", "▁saw", "▁lost", "▁its", "▁foot", "ball", ".", "</s>")
-SENTENCE = Sentence(number=1, src="the dog that we saw lost its football.", tgt="x")
+SENTENCE = AttendedSentence(number=1, src="the dog that we saw lost its football.", tgt="x")
 
 
 def attended(*, pronoun: tuple[float, ...]) -> Attention:

@@ -8,7 +8,12 @@ import pytest
 from flaxformer_mt.cli.main import main
 from flaxformer_mt.reproduction.orderings import still_compared, verdict
 from flaxformer_mt.reproduction.paper import row_of
-from flaxformer_mt.reproduction.records import known, read_records, remove_failure, write_failure
+from flaxformer_mt.reproduction.records import (
+    experiment_state,
+    read_records,
+    remove_failure,
+    write_failure,
+)
 from flaxformer_mt.reproduction.report import report
 from flaxformer_mt.reproduction.result_file import ResultError, read_result
 from tests.conftest import ROOT
@@ -107,7 +112,7 @@ def test_what_is_stale_is_said_to_be_and_not_shown(tmp_path):
 
 def test_a_failed_row_says_why_until_it_is_measured(tmp_path):
     write_failure(C_N2, "the device ran out of memory", tmp_path)
-    assert known(C_N2, tmp_path).state == "failed"
+    assert experiment_state(C_N2, tmp_path).state == "failed"
     page = report(read_records(tmp_path))
     assert line_of(page, "c_N2").endswith("| failed |")
     assert f"- `table3/c_N2`: the device ran out of memory (`{C_N2.command}`)" in page
@@ -115,7 +120,7 @@ def test_a_failed_row_says_why_until_it_is_measured(tmp_path):
     write(tmp_path, result(C_N2, details={"status": "as of another version"}))
     remove_failure(C_N2, tmp_path)
     write_failure(experiment("table3/c_N2", scale=0.5), "the disk is full", tmp_path)
-    assert known(C_N2, tmp_path).state == "done"
+    assert experiment_state(C_N2, tmp_path).state == "done"
     page = report(read_records(tmp_path))
     assert line_of(page, "c_N2").endswith("| measured at reduced scale |")
     assert "the disk is full" in page

@@ -14,8 +14,8 @@ from flaxformer_mt.config import freeze
 from flaxformer_mt.data.corpus import CorpusError
 from flaxformer_mt.data.synthetic import pairs
 from flaxformer_mt.reproduction.experiment import Experiment
-from flaxformer_mt.reproduction.records import known, read_records
-from flaxformer_mt.reproduction.run_rows import Ending, Rows, gold_trees, parse_f1
+from flaxformer_mt.reproduction.records import experiment_state, read_records
+from flaxformer_mt.reproduction.run_rows import Ending, RowRunner, gold_trees, parse_f1
 from flaxformer_mt.rundir.layout import RunDirectory, read_record
 from tests.data.prepare import corpora
 from tests.reproduction.made_up import TOY, experiment, result, write
@@ -53,9 +53,9 @@ class Training:
 
 def runner(
     tmp_path: Path, train: Training, explain: Callable[[Exception], str | None] = str
-) -> Rows:
+) -> RowRunner:
     (tmp_path / "results").mkdir(exist_ok=True)
-    return Rows(
+    return RowRunner(
         workdir=tmp_path,
         results=tmp_path / "results",
         train=train,
@@ -133,7 +133,7 @@ def test_what_is_done_is_kept_and_what_is_stale_is_not(tmp_path, folder):
     talking = dataclasses.replace(running, say=said.append)
     assert [one.kind for one in talking.run([done])] == ["stopped"]
     assert any(line.startswith(f"stale: {path} has different settings") for line in said)
-    assert known(done, running.results).state == "stale"
+    assert experiment_state(done, running.results).state == "stale"
     # Missing text is named before anything is trained.
     for files in ({"train": ("gone", "train.de")}, {"valid": ("valid.en", "gone")}):
         train = Training()

@@ -21,7 +21,7 @@ from flaxformer_mt.reproduction.planned import (
 )
 from flaxformer_mt.reproduction.result_file import read_result
 from flaxformer_mt.reproduction.settings import (
-    Settings,
+    ReproductionSettings,
     scaled,
     scaled_schedule,
     validating_at_checkpoints,
@@ -29,7 +29,7 @@ from flaxformer_mt.reproduction.settings import (
 from flaxformer_mt.training.optimizer import learning_rate
 from tests.reproduction.made_up import RESULTS, TOY, experiment, result
 
-TFDS = Settings(text="tfds")
+TFDS = ReproductionSettings(text="tfds")
 
 
 def test_flops_count_a_batch_s_tokens_and_not_its_padding():
@@ -67,7 +67,7 @@ def test_what_cannot_stand_in_a_result_is_refused():
 
 
 def test_a_command_names_rows_seeds_and_settings():
-    settings = Settings(
+    settings = ReproductionSettings(
         scale=0.5,
         seed=2,
         folder="here",
@@ -90,7 +90,7 @@ def test_a_command_names_rows_seeds_and_settings():
 
 @pytest.mark.parametrize("row", rows_of("table3", ["base", "big"]), ids=lambda row: row.name)
 def test_table_3_reads_the_same_set_and_is_the_paper_s(row):
-    found, files = resolve(row, TFDS), resolve(row, Settings())
+    found, files = resolve(row, TFDS), resolve(row, ReproductionSettings())
     data = found.config.data
     assert [corpus.path for corpus in data.train] == ["wmt_t2t_translate/de-en"]
     assert (data.valid.kind, data.valid.split) == ("tfds", "validation")
@@ -103,12 +103,18 @@ def test_table_3_reads_the_same_set_and_is_the_paper_s(row):
 
 
 def test_a_result_tells_in_which_form_the_text_was():
-    found = resolve(row_of("table3/a_h1"), Settings(text="tfds", scale=0.1, folder="gs://b/sets"))
+    found = resolve(
+        row_of("table3/a_h1"), ReproductionSettings(text="tfds", scale=0.1, folder="gs://b/sets")
+    )
     assert again(found.details()).digest == found.digest
     assert "--scale 0.1 --seeds 1 --text tfds --folder FOLDER" in found.command
-    assert "text" not in json.loads(Settings().to_json())  # as before there was the setting
-    newer = json.loads(Settings().to_json()) | {"newer": 1}
-    assert Settings.from_json(json.dumps(newer)) == Settings(folder="FOLDER")
+    assert "text" not in json.loads(
+        ReproductionSettings().to_json()
+    )  # as before there was the setting
+    newer = json.loads(ReproductionSettings().to_json()) | {"newer": 1}
+    assert ReproductionSettings.from_json(json.dumps(newer)) == ReproductionSettings(
+        folder="FOLDER"
+    )
     # It has no trees.
     with pytest.raises(RowError, match="lacks its data.train.*leave out --text"):
         resolve(row_of("table4/wsj_only"), TFDS)
@@ -120,7 +126,7 @@ def test_a_result_tells_in_which_form_the_text_was():
 )
 def test_a_folder_is_that_of_the_prepared_sets(folder, place, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    found = resolve(row_of("table2/en_fr_big"), Settings(text="tfds", folder=folder))
+    found = resolve(row_of("table2/en_fr_big"), ReproductionSettings(text="tfds", folder=folder))
     data = found.config.data
     corpora = (*data.train, data.valid, *data.test)
     places = {str(data_dir_of(corpus, data.folder)) for corpus in corpora}
