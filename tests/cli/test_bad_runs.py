@@ -126,25 +126,25 @@ def test_a_damaged_average_keeps_nothing_from_training(prepared):
 
 def test_weights_to_start_from_are_looked_for_first(prepared, tmp_path):
     workdir, overrides = prepared
-    other = str(tmp_path / "other")
+    new_run = str(tmp_path / "other")
     with pytest.raises(StartError, match=f"{workdir}: has no checkpoint to start from"):
-        train_run(other, "files:small", overrides, ["train"], str(workdir))
+        train_run(new_run, "files:small", overrides, ["train"], str(workdir))
     with pytest.raises(StartError, match="is this run itself"):
-        train_run(other, "files:small", overrides, ["train"], other)
+        train_run(new_run, "files:small", overrides, ["train"], new_run)
     assert not (tmp_path / "other").exists()
 
 
 def test_weights_of_other_sizes_are_refused_before_text_is_read(workdir, tmp_path):
     """The text isn't even there."""
-    other = tmp_path / "other"
+    new_run = tmp_path / "other"
     text = ["data.train=absent.en,absent.de", "data.valid=absent.en,absent.de"]
     wide = [*text, "model.d_model=512", "model.positions=learned"]
     message = "not fit this model: 'model.encoder_layers' = 1 there, 4 here; .*'model.d_ff' = 16"
     with pytest.raises(StartError, match=message):
-        train_run(str(other), "files:small", wide, ["train"], str(workdir))
+        train_run(str(new_run), "files:small", wide, ["train"], str(workdir))
     with pytest.raises(StartError, match="'model.d_ff' = .* there, 5 here: set them as there"):
-        train_run(str(other), None, ["model.d_ff=5"], ["train"], str(workdir))
-    assert not other.exists()
+        train_run(str(new_run), None, ["model.d_ff=5"], ["train"], str(workdir))
+    assert not new_run.exists()
 
 
 def test_what_a_run_is_says_the_one_that_holds_it(run, corpus, tmp_path):
@@ -182,14 +182,14 @@ def test_what_has_become_a_run_meanwhile_is_gone_on_with(run, corpus, tmp_path, 
 
 def test_what_the_machine_refuses_is_explained_and_a_bug_is_not():
     memory = MemoryError("x")
-    for error, command, told in (
+    for error, command, message in (
         (OSError(errno.ENOSPC, "No space left"), "train", "No space left; free some and repeat"),
         (PermissionError(errno.EACCES, "Denied", "a/b"), "train", "a/b: Denied; choose another"),
         (memory, "train", "this machine ran out of memory: x; lower data.batch.tokens"),
         (memory, "translate", "memory: x; lower --batch-tokens or --beam-size"),
         (RuntimeError("RESOURCE_EXHAUSTED: y\nmore"), "serve", "the device ran out of memory"),
     ):
-        assert told in str(explained(error, command))
+        assert message in str(explained(error, command))
     # Where no setting helps, none is named.
     assert explained(memory, "compare") == "this machine ran out of memory: x"
     for bug in (KeyError("x"), FileNotFoundError(errno.ENOENT, "No such file", "x"), OSError("x")):

@@ -18,8 +18,8 @@ def test_a_run_records_the_sizes_for_its_text(run, corpus, tmp_path, monkeypatch
     text = [word for word in settings(corpus) if ".data.train" in word or ".data.valid" in word]
     arguments = ["--config", "files", f"--config.data.folder={corpus}", *text]
     said = "sizes for 120 pairs: 2 + 2 layers of width 128, 500 types, 1,000 steps of 2,048 tokens"
-    shown = run("config", *arguments)
-    assert shown.errors.strip() == said and "model.d_model = 128\n" in shown.output
+    done = run("config", *arguments)
+    assert done.errors.strip() == said and "model.d_model = 128\n" in done.output
     with monkeypatch.context() as patched, pytest.raises(Reached):
         patched.setattr(dry_run, "build", built := mock.Mock(side_effect=Reached))
         run("train", "--dry-run", *arguments, "--workdir", tmp_path / "tried")
