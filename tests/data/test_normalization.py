@@ -110,12 +110,12 @@ def test_the_model_applies_the_rules_alone(trained):
         assert vocabulary.normalize(text) == expected
         assert vocabulary.decode(vocabulary.encode([text])) == [expected]
     composed = [unicodedata.normalize("NFC", text) for text in TEXTS]
-    same = vocabulary.encode(composed) == vocabulary.encode(decomposed)
-    assert same == (form != "blanks") == (len(rules(form)) > 40)
+    encodes_alike = vocabulary.encode(composed) == vocabulary.encode(decomposed)
+    assert encodes_alike == (form != "blanks") == (len(rules(form)) > 40)
     # Without this program as well, and the model names no file of the trainer's.
     processor = sentencepiece.SentencePieceProcessor(model_proto=vocabulary.model)
     assert processor.encode(ODD) == processor.encode(PLAIN) == vocabulary.encode([PLAIN])[0]
     assert b"/tmp" not in vocabulary.model and b".tsv" not in vocabulary.model
     # They mean something: Persian, and an emoji made of two.
-    kept = "می\u200cخواهم \U0001f469\u200d\U0001f4bb \u00ad"
-    assert apply(form, kept) == kept and apply(form, ODD) == PLAIN
+    untouched = "می\u200cخواهم \U0001f469\u200d\U0001f4bb \u00ad"
+    assert apply(form, untouched) == untouched and apply(form, ODD) == PLAIN

@@ -130,12 +130,15 @@ def test_truncated_changed_and_missing_files_are_refused_by_name(tmp_path):
     (tmp_path / "data").symlink_to(folder)
     for name in ("train-00000.src.tokens", "train-00000.tgt.offsets", "valid-00000.tgt.tokens"):
         path = tmp_path / "data" / name
-        whole = path.read_bytes()
+        original = path.read_bytes()
         for content, message in (
-            (whole[:-1], f"has {len(whole) - 1} bytes, but store.json records {len(whole)}: "),
-            (whole[:-1] + bytes([whole[-1] ^ 1]), "its contents do not match store"),
+            (
+                original[:-1],
+                f"has {len(original) - 1} bytes, but store.json records {len(original)}: ",
+            ),
+            (original[:-1] + bytes([original[-1] ^ 1]), "its contents do not match store"),
             (None, "cannot be read: No such file or directory; delete "),
-            (whole, ""),
+            (original, ""),
         ):
             path.unlink(missing_ok=True)
             if content is not None:

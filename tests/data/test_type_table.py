@@ -37,8 +37,8 @@ def processor(kind: str = "unigram") -> sentencepiece.SentencePieceProcessor:
 
 def tabled(*more: str, kind: str = "unigram") -> Vocabulary:
     """The model's pieces backwards, without its last one, between other types."""
-    own = [processor(kind).id_to_piece(number) for number in range(3, 32)]
-    table = TypeTable((*MARKS, ">>fra<<", *reversed(own[:-1]), "é", *more))
+    pieces = [processor(kind).id_to_piece(number) for number in range(3, 32)]
+    table = TypeTable((*MARKS, ">>fra<<", *reversed(pieces[:-1]), "é", *more))
     return Vocabulary(processor(kind).serialized_model_proto(), table)
 
 
@@ -71,8 +71,8 @@ def test_pieces_of_the_other_language_and_language_codes_have_their_ids():
     plain, coded, unknown, quote = vocabulary.encode(
         ["the cat", ">>fra<< the cat", ">>xyz<< the cat", ">>the cat"]
     )
-    other = vocabulary.table.ids["\u2581gar\u00e7on"]
-    assert vocabulary.decode([[*plain, other], [other]]) == ["the cat gar\u00e7on", "gar\u00e7on"]
+    french = vocabulary.table.ids["\u2581gar\u00e7on"]
+    assert vocabulary.decode([[*plain, french], [french]]) == ["the cat gar\u00e7on", "gar\u00e7on"]
     assert coded == [4, *plain]
     # What is no code is text.
     assert unknown[0] != UNK or len(unknown) > len(plain) + 1
@@ -132,9 +132,9 @@ def test_added_tokens_are_one_token_each(text, cut):
     tokens = [AddedToken("<tag>"), AddedToken("<tag2>"), AddedToken("wide", single_word=True)]
     tokens += [AddedToken("word", lstrip=True, single_word=True)]
     vocabulary = with_added(*tokens, AddedToken("<eat>", lstrip=True, rstrip=True))
-    plain, own = tabled(), vocabulary.table.ids
+    plain, ids = tabled(), vocabulary.table.ids
     expected = [
-        token for part in cut for token in ([own[part]] if part in own else plain.encode([part])[0])
+        token for part in cut for token in ([ids[part]] if part in ids else plain.encode([part])[0])
     ]
     assert vocabulary.encode([text, "the"]) == [expected, plain.encode(["the"])[0]]
     tokens, spans = vocabulary.encode_with_spans(text)
@@ -184,10 +184,10 @@ def test_saved_and_loaded(tmp_path):
 
 def test_subword_regularisation_cuts_what_the_model_knows():
     vocabulary = tabled()
-    kinds, own = vocabulary.types(), processor()
+    kinds, model = vocabulary.types(), processor()
     # The model has neither the first five nor the last.
     assert not any(kind.plain for kind in (*kinds[:5], kinds[-1]))
     for kind in kinds[5:-1]:
-        assert kind.plain and kind.score == own.get_score(own.piece_to_id(kind.text))
+        assert kind.plain and kind.score == model.get_score(model.piece_to_id(kind.text))
     assert not vocabulary.is_bpe
     Resampler(Vocabularies(vocabulary, vocabulary), 0.5, seed=1)

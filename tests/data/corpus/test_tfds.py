@@ -51,8 +51,8 @@ def test_splits_are_what_tfds_says_in_the_direction_asked_for(prepared):
     back = read(a_set(prepared, split, src="de", tgt="en"))
     assert back == [Pair(line, tgt, src) for line, src, tgt in expected]
     assert "sentence" in expected[0].src and "Satz" in expected[0].tgt
-    found = open_source(a_set(prepared), fetch=False).files
-    assert [path.name for path in found.values()] == [
+    files = open_source(a_set(prepared), fetch=False).files
+    assert [path.name for path in files.values()] == [
         f"tiny_translate-train.array_record-0000{n}-of-00003" for n in range(3)
     ]
     assert len(open_source(a_set(prepared, "train[:5]"), fetch=False).files) == 1
@@ -111,8 +111,8 @@ def test_sets_that_tensorflow_wrote_are_read(prepared, tmp_path):
     for split in ("train", "train[40:60]", "test"):
         assert read(a_set(copy, split)) == read(a_set(prepared, split))
     shard = sorted(copy.glob("*train*"))[0]
-    whole = shard.read_bytes()
-    for damaged in (whole[:-1], whole[:-20], whole[:5], b"", b"\xff" + whole[1:]):
+    content = shard.read_bytes()
+    for damaged in (content[:-1], content[:-20], content[:5], b"", b"\xff" + content[1:]):
         shard.write_bytes(damaged)
         with pytest.raises(CorpusError, match=f"{shard}: cannot be read beyond record"):
             read(a_set(copy))
@@ -253,8 +253,8 @@ def test_archives_without_a_digest_are_taken_from_the_folder_or_downloaded(tmp_p
     expected = {("one", "eins"), ("two", "zwei")}
     corpus = a_set("fetched_translate", archives=str(tmp_path))
     for packed in ("gztar", "zip"):
-        made = Path(shutil.make_archive(str(tmp_path / "text"), packed, texts))
-        monkeypatch.setattr(FetchedTranslate, "url", f"http://nowhere/{made.name}")
+        archive = Path(shutil.make_archive(str(tmp_path / "text"), packed, texts))
+        monkeypatch.setattr(FetchedTranslate, "url", f"http://nowhere/{archive.name}")
         placed = dataclasses.replace(corpus, data_dir=str(tmp_path / packed))
         assert {pair[1:] for pair in read(placed)} == expected
     corpus = dataclasses.replace(corpus, data_dir=str(tmp_path / "data"), archives="")

@@ -63,8 +63,8 @@ def test_a_stopped_call_leaves_nothing_of_its_own(prepared, tmp_path, monkeypatc
 def test_what_a_killed_call_left_is_removed_and_said(prepared, tmp_path):
     config, expected = prepared
     run, aside = tmp_path / "run", tmp_path / "run" / "data.partial"
-    other = dataclasses.replace(config.vocabulary, size=150)
-    prepare(dataclasses.replace(config, vocabulary=other), directory=run)
+    larger = dataclasses.replace(config.vocabulary, size=150)
+    prepare(dataclasses.replace(config, vocabulary=larger), directory=run)
     (run / "data").rename(aside)
     (run / "vocabulary").rename(aside / "vocabulary")
     damaged = shutil.copytree(run, tmp_path / "damaged")

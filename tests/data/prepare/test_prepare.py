@@ -43,7 +43,7 @@ def run(tmp_path):
     return tmp_path / "run"
 
 
-def test_the_store_holds_the_corpus_and_a_second_call_reuses_it(config, tmp_path, run):
+def test_the_store_holds_the_corpus(config, run):
     store = prepare(config, directory=run)
     vocabularies = Vocabularies.load(run / "vocabulary")
     assert len(store.train) == 24 and len(store.valid) == 4
@@ -51,6 +51,10 @@ def test_the_store_holds_the_corpus_and_a_second_call_reuses_it(config, tmp_path
     assert {row[-1] for row in itertools.chain(*rows)} == {EOS}
     assert list(zip(*map(vocabularies.src.decode, rows), strict=True)) == GOOD
     assert list(zip(*valid_text(run / "data"), strict=True)) == GOOD[:4]
+
+
+def test_the_manifest_names_the_inputs_and_the_store(config, run):
+    store = prepare(config, directory=run)
     assert sorted(path.name for path in run.iterdir()) == ["data", "vocabulary"]
     manifest = read_manifest(run / "data")
     keys = ["data.train.train.src", "data.train.train.tgt", "data.valid.src", "data.valid.tgt"]
@@ -58,9 +62,13 @@ def test_the_store_holds_the_corpus_and_a_second_call_reuses_it(config, tmp_path
     assert manifest["store"] == store.digest == Store.open(run / "data").digest
     lengths = manifest["lengths"]["train"]["tgt"]
     assert lengths["tokens"] == store.train.lengths[1].sum()
+
+
+def test_a_second_call_reuses_the_store_without_its_texts(config, tmp_path, run):
+    """A run directory stands alone."""
+    store = prepare(config, directory=run)
     before = contents(run)
     lines: list[str] = []
-    # Without its texts: a run directory stands alone.
     shutil.rmtree(tmp_path / "text")
     again = prepare(config, directory=run, report=lines.append)
     assert again.digest == store.digest and contents(run) == before
@@ -72,7 +80,7 @@ def test_nothing_left_is_an_error_with_the_counts(config, tmp_path, run):
     short = replace(config, filter=FilterConfig(max_length=3))
     file = tmp_path / "text" / "train.en"
     left = r"data\.train: all 24 pairs were dropped: 24"
-    for content, wanted, error, message in (
+    for content, settings, error, message in (
         (None, short, PrepareError, rf"{left} too long; the first: {file}:1: too long"),
         (b"\n" * 24, config, PrepareError, rf"{left} empty side"),
         (b"one\n", config, CorpusError, r"train\.en has 1 lines and .*train\.de has 24"),
@@ -84,27 +92,27 @@ def test_nothing_left_is_an_error_with_the_counts(config, tmp_path, run):
         if content == b"":
             file.with_suffix(".de").write_bytes(b"")
         with pytest.raises(error, match=message):
-            prepare(wanted, directory=run)
+            prepare(settings, directory=run)
     assert list(run.iterdir()) == []
 
 
 def test_validation_is_split_off_one_corpus_by_its_sources(config, tmp_path):
     """Equal sources stay together; neither the order of the lines nor their targets decide."""
-    wanted = replace(config, valid=CorpusConfig(name="valid"), valid_fraction=0.1)
+    settings = replace(config, valid=CorpusConfig(name="valid"), valid_fraction=0.1)
     # 2,000 sources, each with two targets and blanks of its own.
-    made = [(f"line {n // 2}{' ' * (n % 2)}", f"{n % 2} Zeile") for n in range(4000)]
-    found = []
+    pairs = [(f"line {n // 2}{' ' * (n % 2)}", f"{n % 2} Zeile") for n in range(4000)]
+    held_out_sets = []
     for order, name in ((1, "forth"), (-1, "back")):
-        write(tmp_path / "text", "train", made[::order])
-        store = prepare(wanted, directory=tmp_path / name)
+        write(tmp_path / "text", "train", pairs[::order])
+        store = prepare(settings, directory=tmp_path / name)
         src = Vocabularies.load(tmp_path / name / "vocabulary").src
         trained = [line.strip() for line in src.decode(listed(store.train, "src"))]
         held_out = [line.strip() for line in valid_text(tmp_path / name / "data")[0]]
         assert not set(held_out) & set(trained) and len(held_out) + len(trained) == 4000
         assert 0.08 < len(held_out) / 4000 < 0.12
         assert set(Counter(held_out).values()) == {2}
-        found.append(set(held_out))
-    assert found[0] == found[1]
+        held_out_sets.append(set(held_out))
+    assert held_out_sets[0] == held_out_sets[1]
     manifest = read_manifest(tmp_path / "back" / "data")
     keys = ["data.train.train.src", "data.train.train.tgt"]
     assert [file["key"] for file in manifest["inputs"]] == keys
@@ -117,12 +125,12 @@ def test_validation_is_split_off_one_corpus_by_its_sources(config, tmp_path):
     assert re.search(rf"^data\.valid +4,000 +{len(held_out)} +0$", table, re.MULTILINE)
     assert f"({len(trained):,} used for training)" in table
     with pytest.raises(PrepareError, match="data.valid_fraction: 0.1 then, 0.2 now"):
-        prepare(replace(wanted, valid_fraction=0.2), directory=tmp_path / "back")
-    little = replace(wanted, valid_fraction=1e-9)
+        prepare(replace(settings, valid_fraction=0.2), directory=tmp_path / "back")
+    little = replace(settings, valid_fraction=1e-9)
     with pytest.raises(PrepareError, match="data.valid_fraction holds out none of the 4,000 pairs"):
         prepare(little, directory=tmp_path / "little")
     write(tmp_path / "text", "train", [("line", "Zeile")] * 4)
-    most = replace(wanted, valid_fraction=0.99)
+    most = replace(settings, valid_fraction=0.99)
     with pytest.raises(PrepareError, match="data.valid_fraction holds out all 4 pairs"):
         prepare(most, directory=tmp_path / "most")
 
@@ -143,8 +151,8 @@ def test_a_tag_is_one_type_before_every_source_of_its_corpus(config, tmp_path, r
     # An empty source has no text, whatever stands before it.
     accounts = read_manifest(run / "data")["corpora"]
     assert [account["dropped"] for account in accounts] == [{"empty side": 1}] * 2 + [{}]
-    for source, whole in ((plain, good), (tagged, [(f"<bt> {s}", t) for s, t in good])):
-        assert [pair[1:] for pair in read_pairs(source, config.folder, drops=Drops())] == whole
+    for source, expected in ((plain, good), (tagged, [(f"<bt> {s}", t) for s, t in good])):
+        assert [pair[1:] for pair in read_pairs(source, config.folder, drops=Drops())] == expected
     # Cut anew in each epoch, but for the tag.
     sampled = replace(small, vocabulary=replace(small.vocabulary, sampling=0.9))
     resampler = resampler_for(sampled, Vocabularies.load(run / "vocabulary"), seed=1)
@@ -154,17 +162,17 @@ def test_a_tag_is_one_type_before_every_source_of_its_corpus(config, tmp_path, r
         prepare(replace(small, train=(plain, replace(tagged, tag=""))), directory=run)
     lines: list[str] = []
     shutil.copytree(run / "vocabulary", tmp_path / "other" / "vocabulary")
-    other = replace(small, train=(replace(plain, tag="<x>"),))
-    prepare(other, directory=tmp_path / "other", report=lines.append)
+    with_another_tag = replace(small, train=(replace(plain, tag="<x>"),))
+    prepare(with_another_tag, directory=tmp_path / "other", report=lines.append)
     assert any("data.train.train.tag = <x> is not in that vocabulary" in line for line in lines)
 
 
 def test_what_is_held_out_does_not_depend_on_a_tag(config, tmp_path):
     parts = []
     for tag in ("", "<bt>"):
-        wanted = replace(config, valid=CorpusConfig(name="valid"), valid_fraction=0.3)
-        wanted = replace(wanted, train=(replace(config.train[0], tag=tag),))
-        prepare(wanted, directory=tmp_path / f"run{tag}")
+        settings = replace(config, valid=CorpusConfig(name="valid"), valid_fraction=0.3)
+        settings = replace(settings, train=(replace(config.train[0], tag=tag),))
+        prepare(settings, directory=tmp_path / f"run{tag}")
         sources, _ = valid_text(tmp_path / f"run{tag}" / "data")
         assert sources and all(source.startswith(tag) for source in sources)
         parts.append([source.removeprefix(f"{tag} ") for source in sources])
@@ -175,17 +183,17 @@ def test_changed_settings_are_named(config, run):
     prepare(config, directory=run)
     before = contents(run)
     vocabulary = VocabularyConfig(size=60, byte_fallback=True)
-    other = replace(config, filter=FilterConfig(max_length=30), vocabulary=vocabulary)
+    changed_config = replace(config, filter=FilterConfig(max_length=30), vocabulary=vocabulary)
     with pytest.raises(PrepareError) as caught:
-        prepare(other, seed=2, directory=run)
+        prepare(changed_config, seed=2, directory=run)
     assert str(caught.value) == (
         f"{run / 'data'} was prepared from other data or settings: data.filter.max_length: 40 "
         "then, 30 now; data.vocabulary.byte_fallback: False then, True now; training.seed: 1 "
         "then, 2 now. Set them back, or use a new directory"
     )
-    more = replace(config, train=(*config.train, replace(config.train[0], name="b")))
+    with_corpus = replace(config, train=(*config.train, replace(config.train[0], name="b")))
     with pytest.raises(PrepareError, match=r"data\.train: \['train'\] then, \['train', 'b'\] now"):
-        prepare(more, directory=run)
+        prepare(with_corpus, directory=run)
     # What is drawn while training is no matter of the store, and neither is a language's name.
     sampled = replace(config.vocabulary, sampling=0.1)
     prepare(replace(config, tgt_lang="fr", vocabulary=sampled), directory=run)
@@ -209,9 +217,9 @@ def test_near_duplicates_are_dropped_from_training_text(tmp_path, run, monkeypat
     )
     tgt = "Das Wort hat Frau {} zum Bericht über den Schutz der Umwelt in den Mitgliedstaaten ."
     pairs = [(src.format(a).encode(), tgt.format(b).encode()) for a, b in ("Aa", "Be", "ee", "eE")]
-    other = (pairs[0][0], b"Ein ganz anderer Satz, der nichts mit dem ersten gemein hat !")
-    for name, made in (("one", pairs[:1]), ("two", [*pairs[:2], other, *pairs[2:]])):
-        write(tmp_path / "text", name, made)
+    unlike = (pairs[0][0], b"Ein ganz anderer Satz, der nichts mit dem ersten gemein hat !")
+    for name, corpus in (("one", pairs[:1]), ("two", [*pairs[:2], unlike, *pairs[2:]])):
+        write(tmp_path / "text", name, corpus)
     write(tmp_path / "text", "valid", pairs)
     near = FilterConfig(max_length=200, duplicates=True, near_duplicates=0.8)
     config = data_config(tmp_path / "text", ("one", "two"), filter=near)
@@ -249,12 +257,12 @@ def test_a_vocabulary_that_is_there_is_used(config, tmp_path, run):
     prepare(config, directory=tmp_path / "first")
     shutil.copytree(tmp_path / "first" / "vocabulary", run / "vocabulary")
     lines: list[str] = []
-    other = replace(config, vocabulary=VocabularyConfig(size=50))
-    prepare(other, directory=run, report=lines.append)
+    smaller = replace(config, vocabulary=VocabularyConfig(size=50))
+    prepare(smaller, directory=run, report=lines.append)
     assert "using the vocabulary in" in lines[0] and "60 types for both sides" in lines[0]
     assert "data.vocabulary.* has no effect, except .sampling" in lines[0]
     assert read_manifest(run / "data")["vocabulary"]["found"] is True
-    prepare(other, directory=run)
+    prepare(smaller, directory=run)
 
 
 def test_a_sample_is_even_and_deterministic(monkeypatch):
@@ -287,8 +295,8 @@ def test_corpora_and_their_weights_are_in_the_store(config, run):
     a, b = (replace(config.train[0], name=name) for name in "ab")
     a, weighted = replace(a, weight=2.0), replace(b, weight=0.5)
     store = prepare(replace(config, train=(a, weighted)), directory=run)
-    found = [(part.name, part.first, part.size, part.weight) for part in store.train.parts]
-    assert found == [("a", 0, 24, 2.0), ("b", 24, 24, 0.5)]
+    parts = [(part.name, part.first, part.size, part.weight) for part in store.train.parts]
+    assert parts == [("a", 0, 24, 2.0), ("b", 24, 24, 0.5)]
     with pytest.raises(PrepareError, match=r"data\.train\.b\.weight: 0\.5 then, 0\.0 now"):
         prepare(replace(config, train=(a, b)), directory=run)
 
@@ -304,14 +312,14 @@ def test_a_sample_of_defective_pairs_alone_is_drawn_again(config, run):
 def test_damage_is_refused_by_name(config, tmp_path, run):
     prepare(config, directory=run)
     text, manifest = run / "data" / "valid.tgt.txt", run / "data" / "manifest.json"
-    whole, recorded = text.read_bytes(), manifest.read_text()
+    original, recorded = text.read_bytes(), manifest.read_text()
     early = json.loads(recorded)
     early.pop("valid_text")
     for content, record, sound in (
-        (whole.replace(b"a", b"o", 1), recorded, False),
-        (whole.replace(b"a", b"o", 1), json.dumps(early), True),
+        (original.replace(b"a", b"o", 1), recorded, False),
+        (original.replace(b"a", b"o", 1), json.dumps(early), True),
         (b"\xff\n", json.dumps(early), False),
-        (whole, recorded, True),
+        (original, recorded, True),
     ):
         text.write_bytes(content)
         manifest.write_text(record)
@@ -323,8 +331,8 @@ def test_damage_is_refused_by_name(config, tmp_path, run):
         with pytest.raises(PrepareError, match=message):
             prepare(config, directory=run)
 
-    other = replace(config, vocabulary=VocabularyConfig(size=50))
-    prepare(other, directory=tmp_path / "other")
+    smaller = replace(config, vocabulary=VocabularyConfig(size=50))
+    prepare(smaller, directory=tmp_path / "other")
     shutil.copytree(tmp_path / "other" / "vocabulary", run / "vocabulary", dirs_exist_ok=True)
     refused("vocabulary: is not the vocabulary of .*data; restore it")
     # The store and the vocabulary of another run, with this one's manifest.
@@ -339,7 +347,7 @@ def test_damage_is_refused_by_name(config, tmp_path, run):
 
 
 def test_a_file_that_changes_or_fails_meanwhile_is_an_error(config, tmp_path, run, monkeypatch):
-    real, whole = encode_corpora.StoreWriter.finish, manifests.paths.open_binary
+    real, open_binary = encode_corpora.StoreWriter.finish, manifests.paths.open_binary
 
     def touch_and_finish(self):
         os.utime(tmp_path / "text" / "train.en", ns=(1, 1))
@@ -353,7 +361,7 @@ def test_a_file_that_changes_or_fails_meanwhile_is_an_error(config, tmp_path, ru
             raise OSError(errno.EIO, "Input/output error")
 
     def opened(path):
-        return Failing() if path.name == "train.en" else whole(path)
+        return Failing() if path.name == "train.en" else open_binary(path)
 
     monkeypatch.setattr(encode_corpora.StoreWriter, "finish", touch_and_finish)
     with pytest.raises(CorpusError, match=r"train\.en: changed while it was being read"):
