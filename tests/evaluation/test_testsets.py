@@ -53,14 +53,14 @@ def test_on_disk_nothing_is_fetched(folder):
     ],
 )
 def test_it_is_the_reference_that_sacrebleu_scores_with(folder, monkeypatch, name, langpair, field):
-    there = ["src", "ref", "ref:A", "ref:B", "ref:refA", "ref:refB"]
-    for each in there:
-        put(folder, name, each.replace(":", "-"), [each], langpair)
+    names = ["src", "ref", "ref:A", "ref:B", "ref:refA", "ref:refB"]
+    for reference in names:
+        put(folder, name, reference.replace(":", "-"), [reference], langpair)
     assert load_testset(name, langpair) == (["src"], [field], 4)
     # So does sacreBLEU itself with these files.
     data = DATASETS[name]
-    monkeypatch.setattr(data, "fieldnames", lambda _: there)
-    paths = [data._get_txt_file_path(langpair, each) for each in there]
+    monkeypatch.setattr(data, "fieldnames", lambda _: names)
+    paths = [data._get_txt_file_path(langpair, reference) for reference in names]
     monkeypatch.setattr(data, "get_files", lambda _: paths)
     theirs = [Path(path).read_text() for path in data.get_reference_files(langpair)]
     assert f"{field}\n" in theirs

@@ -55,10 +55,10 @@ def test_a_line_is_as_opaque_and_wide_as_its_weight_and_has_its_head_s_colour():
 @pytest.mark.parametrize("heads", [2, 4, 8])
 def test_heads_that_agree_are_seen_side_by_side(heads):
     pieces = (*"abcdefghijklmnopqrst", "</s>")
-    found = made_up(pieces, pieces, heads=heads)
-    found.cross[:] = 0
-    found.cross[:, :, (3, 0), (4, 20)] = 1  # a level link and a steep one
-    drawing = line_drawing(pick(found, kind="cross"))
+    attention = made_up(pieces, pieces, heads=heads)
+    attention.cross[:] = 0
+    attention.cross[:, :, (3, 0), (4, 20)] = 1  # a level link and a steep one
+    drawing = line_drawing(pick(attention, kind="cross"))
     strokes = re.findall(
         rb'd="M ([\d.]+) ([\d.]+) \nL ([\d.]+) ([\d.]+) \n?"[^>]*?stroke-width: ([\d.]+)',
         rendered(drawing, "svg"),
@@ -97,6 +97,6 @@ def test_every_map_has_its_labels_and_darker_is_more():
 
 def maps(content: bytes) -> list[np.ndarray]:
     """The images in an SVG, as darkness between 0 and 1."""
-    found = re.findall(rb'xlink:href="data:image/png;base64,\s*([^"]+)"', content)
-    images = [Image.open(io.BytesIO(base64.b64decode(each))).convert("L") for each in found]
+    links = re.findall(rb'xlink:href="data:image/png;base64,\s*([^"]+)"', content)
+    images = [Image.open(io.BytesIO(base64.b64decode(encoded))).convert("L") for encoded in links]
     return [1 - np.asarray(image, np.float64) / 255 for image in images]

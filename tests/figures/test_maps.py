@@ -24,9 +24,9 @@ def test_layers_heads_and_queries_are_picked_and_what_is_not_there_is_refused():
     assert (picked.rows, picked.columns) == (TARGET, SOURCE)
     assert picked.title() == "Decoder-to-source attention, layer 2 of 2, heads 1 and 3"
     np.testing.assert_array_equal(pick(FOUND, kind="encoder", layer=1).weights, FOUND.encoder[0])
-    own = pick(FOUND, kind="decoder")
-    assert own.columns == ("<s>", *TARGET[:-1])
-    assert own.title().endswith("heads 1–3")
+    in_decoder = pick(FOUND, kind="decoder")
+    assert in_decoder.columns == ("<s>", *TARGET[:-1])
+    assert in_decoder.title().endswith("heads 1–3")
     # A query is a word, at all its places, or a number.
     queries = {"CATS": (1, 2), "3": (2,), "<b>": (5,), "the": (0,), "8": (7,)}
     for query, rows in queries.items():
@@ -53,8 +53,8 @@ def test_labels_say_where_words_begin_and_words_have_their_pieces():
     }
     assert {piece: shown(piece) for piece in labels} == labels
     pieces = ("<s>", "▁Flas", "chen", ".", "▁it", "'", "s", "</s>")
-    found = [(word, list(span)) for word, span in words(pieces)]
-    assert found == [("<s>", [0]), ("Flaschen.", [1, 2, 3]), ("it's", [4, 5, 6]), ("</s>", [7])]
+    spans = [(word, list(span)) for word, span in words(pieces)]
+    assert spans == [("<s>", [0]), ("Flaschen.", [1, 2, 3]), ("it's", [4, 5, 6]), ("</s>", [7])]
     assert core("“Flaschen.”") == "flaschen" and core("...") == "..."
     assert punctuation(pieces) == (3, 5)
     assert words(()) == []
@@ -93,24 +93,27 @@ def test_the_encoder_s_and_the_decoder_s_own():
             "anaphora": 0.5,
         }
     )
-    found = of_one(DECODER, "decoder", far=2)
-    wanted = {"entropy": 2.5 / 2, "mark": 0.75 / 2, "previous": 0.75 / 2, "far": 0.5 / 2}
-    wanted |= {"diagonal": 0, "next": 0, "distance": (0.5 + 2 * 0.5 + 0.25) / 1.25}
-    assert {name: found[name] for name in wanted} == pytest.approx(wanted)
+    figures = of_one(DECODER, "decoder", far=2)
+    expected = {"entropy": 2.5 / 2, "mark": 0.75 / 2, "previous": 0.75 / 2, "far": 0.5 / 2}
+    expected |= {"diagonal": 0, "next": 0, "distance": (0.5 + 2 * 0.5 + 0.25) / 1.25}
+    assert {name: figures[name] for name in expected} == pytest.approx(expected)
     assert of_one(DECODER, "decoder", pronouns=(2,))["anaphora"] == 0.5
-    assert math.isnan(found["anaphora"])
+    assert math.isnan(figures["anaphora"])
 
 
 def test_places_lie_in_proportion_what_reaches_and_what_is_an_antecedent():
     assert [int(np.flatnonzero(row == 0)[0]) for row in offsets("cross", 3, 5)] == [0, 2, 4]
     weights = np.zeros((4, 6))
     weights[[0, 1, 2, 3], [0, 2, 4, 5]] = 1
-    found = of_one(weights, "cross", pronouns=(1,))
-    assert found["diagonal"] == 1 and found["distance"] == found["mark"] == found["variety"] == 0
-    assert math.isnan(found["anaphora"])
-    found = of_one(np.full((13, 13), 1 / 13), "encoder", far=5)  # spread out
-    assert found["entropy"] == pytest.approx(math.log2(13))
-    assert found["far"] > 0.3 and found["reach"] == pytest.approx(1 / 13)
+    figures = of_one(weights, "cross", pronouns=(1,))
+    assert (
+        figures["diagonal"] == 1
+        and figures["distance"] == figures["mark"] == figures["variety"] == 0
+    )
+    assert math.isnan(figures["anaphora"])
+    figures = of_one(np.full((13, 13), 1 / 13), "encoder", far=5)  # spread out
+    assert figures["entropy"] == pytest.approx(math.log2(13))
+    assert figures["far"] > 0.3 and figures["reach"] == pytest.approx(1 / 13)
     # Neither the neighbour nor a comma.
     assert of_one(ENCODER, "encoder", pronouns=(1,))["anaphora"] == 0
     assert of_one(ENCODER, "encoder", pronouns=(2,), punctuation=(0,))["anaphora"] == 0
