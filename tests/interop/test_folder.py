@@ -18,7 +18,7 @@ from tests.interop.translators import vocabularies
 
 def test_a_folder_appears_when_it_is_complete_and_on_the_disk(tmp_path, monkeypatch):
     forced: list[str] = []
-    whole = os.fsync
+    fsync = os.fsync
     place = tmp_path / "deep" / "model"
     # What another has left behind, even by a process of the same number, is in nobody's way.
     (place.parent / f".model.{os.getpid()}.tmp").mkdir(parents=True)
@@ -26,7 +26,7 @@ def test_a_folder_appears_when_it_is_complete_and_on_the_disk(tmp_path, monkeypa
     def noted(descriptor: int) -> None:
         forced.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).name)
         assert not any(place.iterdir())
-        whole(descriptor)
+        fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", noted)
     with appearing(place) as folder:
@@ -106,5 +106,5 @@ def test_of_a_runs_search_goes_along_what_means_the_same_there():
     ]
     for changes, penalty, said in cases:
         search = DecodingConfig(**{"beam_size": 4, "length_penalty": 0.6, **changes})
-        found, notes = search_of(search, "X")
-        assert found == penalty and all(each in notes for each in said)
+        length_penalty, notes = search_of(search, "X")
+        assert length_penalty == penalty and all(text in notes for text in said)

@@ -46,11 +46,11 @@ def mesh_of(processes: list[int], data: int, fsdp: int, tensor: int) -> Any:
     ],
 )
 def test_shares_follow_the_order_of_devices(monkeypatch, processes, sizes, parts, count):
-    found = []
+    shares = []
     for number in range(max(processes) + 1):
         monkeypatch.setattr(jax, "process_index", lambda number=number: number)
-        found.append(batch_share(mesh_of(processes, *sizes)))
-    assert found == [(part, count) for part in parts]
+        shares.append(batch_share(mesh_of(processes, *sizes)))
+    assert shares == [(part, count) for part in parts]
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,8 @@ def test_flags_say_who_is_who():
     parser = argparse.ArgumentParser()
     add_processes(parser)
     flags = "--coordinator host:1234 --num-processes 4 --process-id 3"
-    for given, meant in ((flags, Cluster("host:1234", 4, 3)), ("", None), ("--heartbeat 5", None)):
-        assert cluster(parser.parse_args(given.split()), parser) == meant
+    for words, meant in ((flags, Cluster("host:1234", 4, 3)), ("", None), ("--heartbeat 5", None)):
+        assert cluster(parser.parse_args(words.split()), parser) == meant
 
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -129,14 +129,14 @@ def test_a_request_is_answered_with_what_is_still_finished(capfd):
 
 @pytest.mark.parametrize("number", [*SIGNALS, None])
 def test_a_signal_is_a_request_that_one_process_heeds_at_once(number):
-    before = [signal.getsignal(each) for each in SIGNALS]
+    before = [signal.getsignal(signal_number) for signal_number in SIGNALS]
     with contextlib.suppress(RuntimeError), StopRequest() as stop:
         assert stop.received is stop.reason is None
         if number is None:
             raise RuntimeError
         signal.raise_signal(number)
         assert stop.received == number.name and stop.reason == f"{number.name} received"
-    assert [signal.getsignal(each) for each in SIGNALS] == before
+    assert [signal.getsignal(signal_number) for signal_number in SIGNALS] == before
 
 
 def test_a_second_signal_acts_as_usual():

@@ -35,12 +35,12 @@ def written(path, **changes):
 
 def test_what_is_written_is_read_back_and_an_invalid_result_is_not_written(tmp_path, monkeypatch):
     monkeypatch.setattr(result_file, "git_commit", lambda: "a" * 40 + "-dirty")
-    found = written(tmp_path / "new" / "tiny.json", metrics={"chrf": 60.0, "parameters": 7})
-    assert read_results(tmp_path / "new") == [found]
-    assert (found.name, found.commit) == ("tiny", "a" * 40 + "-dirty")
-    assert found.machine == MACHINE
-    assert {"jax", "flax", "sacrebleu"} <= set(found.versions)
-    assert dict(found.metrics) == {"chrf": 60.0, "parameters": 7}
+    recorded = written(tmp_path / "new" / "tiny.json", metrics={"chrf": 60.0, "parameters": 7})
+    assert read_results(tmp_path / "new") == [recorded]
+    assert (recorded.name, recorded.commit) == ("tiny", "a" * 40 + "-dirty")
+    assert recorded.machine == MACHINE
+    assert {"jax", "flax", "sacrebleu"} <= set(recorded.versions)
+    assert dict(recorded.metrics) == {"chrf": 60.0, "parameters": 7}
     # An installed package names its release.
     monkeypatch.setattr(result_file, "git_commit", lambda: None)
     installed = written(tmp_path / "tiny.json", details={"data": "x"}, release="0.1.0")
@@ -63,9 +63,9 @@ def test_hypotheses_are_kept_beside_their_result(tmp_path, monkeypatch):
     path = tmp_path / "tiny.json"
 
     def kept(**hypotheses):
-        found = written(path, hypotheses=hypotheses)
-        assert read_result(path) == found
-        return {path.name: path.read_bytes() for path in tmp_path.glob("*.xz")}, found.hypotheses
+        recorded = written(path, hypotheses=hypotheses)
+        assert read_result(path) == recorded
+        return {path.name: path.read_bytes() for path in tmp_path.glob("*.xz")}, recorded.hypotheses
 
     first = kept(test=["ein Häuschen", "", "\u2028"], valid=["b"])
     assert read_segments(str(tmp_path / "tiny.test.hyp.xz")) == ["ein Häuschen", "", "\u2028"]
@@ -139,5 +139,5 @@ CODE = {"commit": COMMIT, "packages": {"jax": "0.10.2"}}
     ],
 )
 def test_other_code_that_trained_is_told(tmp_path, codes, told):
-    found = result(experiment(), details={"trained_by": json.dumps(codes)})
-    assert mixture(read_result(write(tmp_path, found))) == told
+    content = result(experiment(), details={"trained_by": json.dumps(codes)})
+    assert mixture(read_result(write(tmp_path, content))) == told

@@ -32,8 +32,8 @@ def folder(tmp_path_factory) -> Path:
 
 
 def toy(folder: Path, name: str = "base", **settings) -> Experiment:
-    given = {"corpus": TOY, "folder": str(folder), "overrides": TINY, "scale": 1e-5, **settings}
-    return experiment(f"table3/{name}", **given)
+    arguments = {"corpus": TOY, "folder": str(folder), "overrides": TINY, "scale": 1e-5, **settings}
+    return experiment(f"table3/{name}", **arguments)
 
 
 class Training:
@@ -76,11 +76,15 @@ def test_a_failure_is_noted_and_the_others_go_on(tmp_path, folder, capsys):
 
     outcomes = runner(tmp_path, train, explain).run(rows)
     # A stop ends all; the same command goes on with it.
-    assert [one.kind for one in outcomes] == [*["failed"] * 3, "stopped"]
+    assert [outcome.kind for outcome in outcomes] == [*["failed"] * 3, "stopped"]
     messages = ["no room", "no sense", "ZeroDivisionError: a bug"]
-    assert [one.message for one in outcomes[:3]] == messages
-    noted = {one.label: one.message for one in read_records(tmp_path / "results").failures}
-    assert noted == {f"table3/{name}": told for name, told in zip(names, messages, strict=True)}
+    assert [outcome.message for outcome in outcomes[:3]] == messages
+    noted = {
+        outcome.label: outcome.message for outcome in read_records(tmp_path / "results").failures
+    }
+    assert noted == {
+        f"table3/{name}": message for name, message in zip(names, messages, strict=True)
+    }
     # A bug keeps its trace.
     assert capsys.readouterr().err.count("Traceback") == 1
 
@@ -91,12 +95,15 @@ def test_a_stopped_row_goes_on_in_its_own_run(tmp_path, folder):
     running = runner(tmp_path / "before", train)
     for overrides in ((), ("training.log_every=3", "data.workers=1"), ("model.dropout=0.05",)):
         running.run([toy(folder, overrides=(*TINY, *overrides))])
-    (first, none), (second, changed), (other, fresh) = train.calls
+    (first, none), (second, changed), (third, fresh) = train.calls
     assert first == second and none == fresh == []
     # What a run may change is changed; what makes it another run is another directory.
     assert "data.workers=1" in changed
-    assert {one.partition("=")[0] for one in changed} <= {"data.workers", "training.log_every"}
-    assert other != first and other.path.name != first.path.name
+    assert {override.partition("=")[0] for override in changed} <= {
+        "data.workers",
+        "training.log_every",
+    }
+    assert third != first and third.path.name != first.path.name
     # The working directory may be moved: where the extract now lies is no change of the run.
     (tmp_path / "before").rename(tmp_path / "after")
     runner(tmp_path / "after", train).run([toy(folder)])
@@ -112,8 +119,8 @@ def test_rows_share_the_first_pairs(tmp_path, folder):
         runner(tmp_path, train).run([toy(folder, name)])
         (corpus,) = freeze(read_record(train.calls[-1][0]).config, "run").data.train
         written.append((corpus.src, os.stat(corpus.src).st_mtime_ns))
-    (base, _), (other, _) = train.calls
-    for run, layers in ((base, 6), (other, 2)):
+    (base, _), (smaller, _) = train.calls
+    for run, layers in ((base, 6), (smaller, 2)):
         config = freeze(read_record(run).config, "run")
         assert config.model.encoder_layers == layers and config.training.steps == 1
     assert written[0] == written[1], "it is written once"
@@ -125,13 +132,13 @@ def test_what_is_done_is_kept_and_what_is_stale_is_not(tmp_path, folder):
     train = Training("stopped")
     running, done = runner(tmp_path, train), toy(folder)
     write(running.results, result(done))
-    assert [one.kind for one in running.run([done])] == ["kept"]
+    assert [row_outcome.kind for row_outcome in running.run([done])] == ["kept"]
     assert not train.calls
     said: list[str] = []
     # As of a release in which the row has another dropout.
     path = write(running.results, result(done, details={"digest": "0" * 64}))
     talking = dataclasses.replace(running, say=said.append)
-    assert [one.kind for one in talking.run([done])] == ["stopped"]
+    assert [row_outcome.kind for row_outcome in talking.run([done])] == ["stopped"]
     assert any(line.startswith(f"stale: {path} has different settings") for line in said)
     assert known(done, running.results).state == "stale"
     # Missing text is named before anything is trained.

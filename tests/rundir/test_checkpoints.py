@@ -24,14 +24,14 @@ def opened(run, policy: TrainingConfig = KEEP_ALL) -> Checkpoints:
     ("ema", "change"), [(False, {}), (True, {}), (False, {"opt_state": ((), {})})]
 )
 def test_what_was_saved_is_restored_bit_for_bit(run, saved, ema, change):
-    wanted = snapshot(7, ema=ema)
-    wanted = dataclasses.replace(wanted, metrics={"bleu": 12.5, "name": "x"}, **change)
-    saved(wanted)
+    state = snapshot(7, ema=ema)
+    state = dataclasses.replace(state, metrics={"bleu": 12.5, "name": "x"}, **change)
+    saved(state)
     with opened(run) as checkpoints:
-        form = jax.eval_shape(lambda: wanted.ema) if ema else None
-        assert_same(checkpoints.restore(*abstract(wanted), abstract_ema=form), wanted)
-        assert not checkpoints.save(dataclasses.replace(wanted, metrics={})), "it is there"
-        assert_same(checkpoints.restore(*abstract(wanted), abstract_ema=form), wanted)
+        form = jax.eval_shape(lambda: state.ema) if ema else None
+        assert_same(checkpoints.restore(*abstract(state), abstract_ema=form), state)
+        assert not checkpoints.save(dataclasses.replace(state, metrics={})), "it is there"
+        assert_same(checkpoints.restore(*abstract(state), abstract_ema=form), state)
 
 
 def test_steps_are_chosen_by_name(run, saved):
@@ -86,7 +86,7 @@ def test_another_model_or_format_is_named_and_the_checkpoint_stays(run, saved, m
     kernel = jax.ShapeDtypeStruct((16, 4, 9), jnp.float32)
     layer = params["encoder"]["layer_0"] | {"kernel": kernel}
     with opened(run) as checkpoints:
-        for other, message in [
+        for unlike, message in [
             (
                 params | {"encoder": {"layer_0": layer}},
                 r"1: params: encoder/layer_0/kernel is float32\[16, 4, 8\], but "
@@ -100,7 +100,7 @@ def test_another_model_or_format_is_named_and_the_checkpoint_stays(run, saved, m
             ),
         ]:
             with pytest.raises(CheckpointError, match=message):
-                checkpoints.restore(other, opt_state)
+                checkpoints.restore(unlike, opt_state)
         with pytest.raises(CheckpointError, match="opt_state: .* and 5 more"):
             checkpoints.restore(params, ((), opt_state[1]._replace(mu={}, nu={}), opt_state[2]))
         with pytest.raises(CheckpointError, match="has no ema, which these settings need"):
@@ -117,11 +117,16 @@ def test_parameters_alone_need_no_model(run, saved):
             load_params(run, which)
     first, second = snapshot(1, bleu=2.0), snapshot(2, ema=True, bleu=1.0)
     saved(first, second)
-    one, two = first.params, second.ema
-    for which, wanted in (("best", one), (1, one), ("latest", two), (2, two)):
+    of_first, of_second = first.params, second.ema
+    for which, expected in (
+        ("best", of_first),
+        (1, of_first),
+        ("latest", of_second),
+        (2, of_second),
+    ):
         got = load_params(run, which)
         assert_same(
-            dataclasses.replace(first, params=got), dataclasses.replace(first, params=wanted)
+            dataclasses.replace(first, params=got), dataclasses.replace(first, params=expected)
         )
     with pytest.raises(CheckpointError, match="no checkpoint 3; there are 1, 2"):
         load_params(run, 3)

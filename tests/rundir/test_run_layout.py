@@ -30,29 +30,49 @@ from tests.rundir.snapshots import save, snapshot
 CONFIG = {"name": "test", "model": {"d_model": 512, "dropout": 0.1}, "freeze": ["encoder/*"]}
 
 
-def test_a_run_s_place_is_absolute_and_a_run_is_read_back(tmp_path, monkeypatch):
+def test_a_run_s_place_is_absolute(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run = RunDirectory(Path("run"))
     monkeypatch.chdir("/")
     assert run.path == tmp_path / "run"
-    run = create(tmp_path / "new" / "run", CONFIG, ["flaxformer-mt", "train"])
-    assert open_run(run.path) == run
-    record = read_record(run)
+
+
+@pytest.fixture
+def new_run(tmp_path):
+    return create(tmp_path / "new" / "run", CONFIG, ["flaxformer-mt", "train"])
+
+
+def test_a_new_run_holds_its_record_alone(new_run):
+    assert open_run(new_run.path) == new_run
+    assert os.listdir(new_run.path) == ["config.json"]
+    assert list(json.loads(new_run.config_file.read_text())) == [
+        *("format_version", "config", "starts")
+    ]
+
+
+def test_the_record_has_the_config_and_how_the_run_was_started(new_run):
+    record = read_record(new_run)
     assert record.config == CONFIG
     assert record.format_version == FORMAT_VERSION
     (start,) = record.starts
     assert start.command_line == ("flaxformer-mt", "train")
     assert start.packages["jax"] and start.packages["numpy"]
     assert start.python == ".".join(map(str, sys.version_info[:3]))
-    assert os.listdir(run.path) == ["config.json"]
-    assert list(json.loads(run.config_file.read_text())) == ["format_version", "config", "starts"]
-    record_start(run, CONFIG | {"name": "other"}, ["second"])
-    record = read_record(run)
+
+
+def test_a_later_start_is_added_with_its_config(new_run):
+    record_start(new_run, CONFIG | {"name": "other"}, ["second"])
+    record = read_record(new_run)
     assert [start.command_line[-1] for start in record.starts] == ["train", "second"]
     assert record.config["name"] == "other"
-    assert read_status(run) is None
-    write_status(run, failed := Status(state="failed", step=7, reason="loss was not finite"))
-    assert read_status(run) == failed and {*os.listdir(run.path)} == {"config.json", "status.json"}
+
+
+def test_a_status_is_read_back(new_run):
+    assert read_status(new_run) is None
+    failed = Status(state="failed", step=7, reason="loss was not finite")
+    write_status(new_run, failed)
+    assert read_status(new_run) == failed
+    assert {*os.listdir(new_run.path)} == {"config.json", "status.json"}
 
 
 REFUSED = ("lr[0.1]", "a[", "a*", "a?", "a\\b", "gs:", "logs:", os.fsdecode(b"\xff"))
