@@ -63,9 +63,9 @@ def test_bits_are_uniform_and_uncorrelated_and_masks_independent():
 
 
 def test_the_mask_depends_on_key_and_index_alone():
-    whole = counter_bits(keys(1)[0], (8, 4, 6))
+    bits = counter_bits(keys(1)[0], (8, 4, 6))
     jitted = jax.jit(lambda key: counter_bits(key, (8, 4, 6))[2:4])(keys(1)[0])
-    np.testing.assert_array_equal(whole[2:4], jitted)
+    np.testing.assert_array_equal(bits[2:4], jitted)
     np.testing.assert_array_equal(drop(0.5, 1, jnp.ones((8, 4))), drop(0.5, 1, jnp.ones((8, 4))))
     assert (drop(0.5, 1, jnp.ones((8, 4))) != drop(0.5, 2, jnp.ones((8, 4)))).any()
     # The gradient has the mask of the value.

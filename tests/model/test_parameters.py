@@ -65,11 +65,11 @@ def test_the_table_shows_both_counts_and_the_total():
     _, *rows = (line.rsplit(maxsplit=2) for line in table(params, config, VOCAB, VOCAB).split("\n"))
     assert all(formula == counted != "0" for _, formula, counted in rows)
     assert "softmax" not in [part for part, *_ in rows], "a part that the model lacks has no row"
-    whole = sum(leaf.size for leaf in jax.tree.leaves(params))
-    assert rows[-1] == ["total", f"{whole:,}", f"{whole:,}"]
+    total = sum(leaf.size for leaf in jax.tree.leaves(params))
+    assert rows[-1] == ["total", f"{total:,}", f"{total:,}"]
     smaller = {**params, "decoder": {"layers_0": params["decoder"]["layers_0"]}}
     formula, counted = table(smaller, config, VOCAB, VOCAB).split()[-2:]
-    assert formula == f"{whole:,}" != counted
+    assert formula == f"{total:,}" != counted
 
 
 def test_initial_values():

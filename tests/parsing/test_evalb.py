@@ -64,8 +64,8 @@ def test_a_corpus_is_scored_by_its_sums():
     assert (score.sentences, score.errors, score.skipped) == (4, 1, 1)
     # S NP VP NP of four; then S of three, where one was predicted.
     assert (score.matched, score.gold, score.predicted) == (5, 7, 5)
-    told = scores_json(scores)
-    every = told["all"]
+    content = scores_json(scores)
+    every = content["all"]
     assert (every["recall"], every["precision"], every["exact_match"]) == (100 * 5 / 7, 100, 50)
     assert every["f1"] == pytest.approx(100 * 10 / 12)
     table = scores_table(scores).split("\n")
@@ -77,8 +77,8 @@ def test_a_corpus_is_scored_by_its_sums():
     of_41 = parse(f"(TOP (S {words} (NN b) (, ,) (. .)))")
     scores = [score_sentence(tree, tree) for tree in (of_40, of_41)]
     assert [score.length for score in scores] == [40, 41]
-    told = scores_json(scores)
-    assert told["all"]["sentences"] == 2 and told["at_most_40_words"]["sentences"] == 1
+    content = scores_json(scores)
+    assert content["all"]["sentences"] == 2 and content["at_most_40_words"]["sentences"] == 1
 
 
 def test_a_tree_without_words_is_skipped_and_other_words_are_an_error():
@@ -122,29 +122,29 @@ def test_a_tree_without_words_is_skipped_and_other_words_are_an_error():
 def test_traces_are_no_other_words(gold, predicted):
     score = score_sentence(parse(gold), parse(predicted))
     assert score.by_gold_tags and score.exact
-    other = score_sentence(parse(gold.replace("a)", "z)")), parse(predicted.replace("He", "z")))
-    assert other.errors
+    unlike = score_sentence(parse(gold.replace("a)", "z)")), parse(predicted.replace("He", "z")))
+    assert unlike.errors
 
 
 def quadratic(gold: Tree, predicted: Tree) -> tuple[int, int, int]:
     """Constituents as lists of kept words; each predicted one takes the first gold one it meets."""
 
     def spans(tree: Tree) -> list[tuple[str, tuple[int, ...]]]:
-        kept = [place for place, tag in enumerate(tree.tags) if tag not in DELETED_TAGS]
-        found = []
+        places = [place for place, tag in enumerate(tree.tags) if tag not in DELETED_TAGS]
+        constituents = []
         for label, start, end in tree.brackets:
-            inside = tuple(place for place in kept if start <= place < end)
+            inside = tuple(place for place in places if start <= place < end)
             if inside and label != "TOP":
-                found.append(("ADVP" if label == "PRT" else label, inside))
-        return found
+                constituents.append(("ADVP" if label == "PRT" else label, inside))
+        return constituents
 
     left, predictions, matched = spans(gold), spans(predicted), 0
-    whole = len(left)
+    total = len(left)
     for span in predictions:
         if span in left:
             left.remove(span)
             matched += 1
-    return matched, whole, len(predictions)
+    return matched, total, len(predictions)
 
 
 @settings(max_examples=200, deadline=None)

@@ -36,8 +36,8 @@ def test_a_tree_is_its_words_tags_and_spans():
     assert str(Tree()) == "(TOP)"
     # Trees may span lines and share them.
     lines = ["", "( (S", "    (NP (NN a)))) (TOP (NN b))", "\t(TOP", "(NN c)", ")"]
-    found = list(read(lines, "file"))
-    assert [(number, tree.words) for number, tree in found] == [
+    numbered = list(read(lines, "file"))
+    assert [(number, tree.words) for number, tree in numbered] == [
         *((2, ("a",)), (3, ("b",)), (4, ("c",)))
     ]
 

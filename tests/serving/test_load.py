@@ -32,9 +32,9 @@ def test_what_takes_too_long_is_answered_and_dropped():
     clients = concurrent.futures.ThreadPoolExecutor(3)
     with running(translator, seconds=0.5) as server, clients:
         translator.open.clear()
-        asked = [clients.submit(server.translate, "a") for _ in range(3)]
-        for each in asked:
-            status, answer = each.result()
+        requests = [clients.submit(server.translate, "a") for _ in range(3)]
+        for pending in requests:
+            status, answer = pending.result()
             assert status == 503 and "no answer within 0.5 s" in answer["error"]
         assert server.metric(WAITING) == 0
         translator.open.set()
@@ -52,14 +52,14 @@ def test_a_client_that_leaves_takes_its_sentences_out_of_the_queue():
         staying.sendall(request("stay"))
         eventually(lambda: bool(translator.calls))
         leaving = [connect(server) for _ in range(3)]
-        for each in leaving:
-            each.sendall(request("leave\n" * 10))
+        for leaver in leaving:
+            leaver.sendall(request("leave\n" * 10))
         eventually(lambda: server.metric(WAITING) == 30)
         # The first resets the connection instead of closing it.
         linger = b"\x01\x00\x00\x00\x00\x00\x00\x00"
         leaving[0].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-        for each in leaving:
-            each.close()
+        for leaver in leaving:
+            leaver.close()
         eventually(lambda: server.metric(WAITING) == 0)
         assert server.refused("gone") == 3
         translator.open.set()
@@ -77,10 +77,10 @@ def test_a_client_that_leaves_takes_its_sentences_out_of_the_queue():
 def test_requests_one_after_another_and_a_wish_for_another_protocol():
     """Java's HttpClient has that wish in its first request."""
     wish = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAA\r\n"
-    asked = request("two words").replace(b"Content-Type", wish + b"Content-Type")
-    head, _, body = asked.partition(b"\r\n\r\n")
+    message = request("two words").replace(b"Content-Type", wish + b"Content-Type")
+    head, _, body = message.partition(b"\r\n\r\n")
     with running(StandIn()) as server, connect(server) as client:
-        for parts in ([asked], [head + b"\r\n\r\n", body], [asked[:30], asked[30:]]):
+        for parts in ([message], [head + b"\r\n\r\n", body], [message[:30], message[30:]]):
             for part in parts:
                 client.sendall(part)
                 time.sleep(0.05)
@@ -141,8 +141,8 @@ def test_texts_are_logged_only_where_asked_and_never_pass_for_lines_of_the_log()
         with running(Chained(), log=log) as server:
             server.post("/translate?text=hidden", {"text": "private words"})
             server.get("/hidden")
-            asked = re.compile(r"(?!GET /health).* ms")  # not those that wait for the start
-            eventually(lambda: len([*filter(asked.match, server.said)]) == requests)  # noqa: B023
+            logged = re.compile(r"(?!GET /health).* ms")  # not those that wait for the start
+            eventually(lambda: len([*filter(logged.match, server.said)]) == requests)  # noqa: B023
             said = "\n".join(server.said)
             assert said.count("private words") == texts and "hidden" not in said
             server.translate("BROKEN \x1b[2J forged")
@@ -165,7 +165,7 @@ def test_a_model_that_cannot_be_prepared_or_leaves_ends_the_server(error, words)
             status, answer = server.translate("a")
             assert status == 500 and answer["error"].startswith("internal error ")
         eventually(lambda: bool(server.ended))
-    assert [str(each) for each in server.ended] == [f"the model cannot be used: {error}"]
+    assert [str(cause) for cause in server.ended] == [f"the model cannot be used: {error}"]
 
 
 def test_requests_are_answered_between_two_steps_of_the_warm_up():
