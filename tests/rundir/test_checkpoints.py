@@ -34,30 +34,50 @@ def test_what_was_saved_is_restored_bit_for_bit(run, saved, ema, change):
         assert_same(checkpoints.restore(*abstract(state), abstract_ema=form), state)
 
 
-def test_steps_are_chosen_by_name(run, saved):
-    form = abstract(snapshot(0))
+def test_a_run_without_checkpoints_has_none_to_restore(run):
     with opened(run) as checkpoints:
         assert checkpoints.steps() == []
         assert checkpoints.latest_step() is None
         with pytest.raises(CheckpointError, match="has no checkpoint"):
-            checkpoints.restore(*form)
+            checkpoints.restore(*abstract(snapshot(0)))
+
+
+@pytest.fixture
+def four_steps(run, saved):
+    """Step 40 has no validation result; by BLEU step 20 is the best, by loss step 10."""
+    with opened(run) as checkpoints:
         checkpoints.save(snapshot(40))
+    saved(*(snapshot(step, bleu=step % 7, loss=step % 9) for step in (10, 20, 30)))
+    return run
+
+
+def test_the_best_step_has_a_validation_result(run, saved):
+    saved(snapshot(40))
     with pytest.raises(CheckpointError, match="none of the checkpoints 40 has a validation result"):
         load_params(run, "best")
-    saved(*{step: snapshot(step, bleu=step % 7, loss=step % 9) for step in (10, 20, 30)}.values())
-    with opened(run) as checkpoints:
+
+
+def test_the_latest_step_has_the_largest_number(four_steps):
+    with opened(four_steps) as checkpoints:
         assert checkpoints.latest_step() == 40
-        assert_same(checkpoints.restore(*form), snapshot(40))
-    assert best_steps(run.checkpoints, 2) == [20, 10]
-    # The policy at hand decides, for readers once it has saved something.
-    with opened(run, TrainingConfig(best_metric="loss")) as checkpoints:
-        assert select_step(run.checkpoints, "best") == 20
+        assert_same(checkpoints.restore(*abstract(snapshot(0))), snapshot(40))
+
+
+def test_the_best_are_those_of_the_policy_at_hand(four_steps):
+    """For readers once it has saved something."""
+    checkpoints_folder = four_steps.checkpoints
+    assert best_steps(checkpoints_folder, 2) == [20, 10]
+    with opened(four_steps, TrainingConfig(best_metric="loss")) as checkpoints:
+        assert select_step(checkpoints_folder, "best") == 20
         checkpoints.save(snapshot(50))
-    assert select_step(run.checkpoints, "best") == 10
-    assert select_step(run.checkpoints, "10") == 10
-    for wrong in ("newest", "1e1", "", None, 10.0, True):
-        with pytest.raises(CheckpointError, match=f"no checkpoint is named {wrong!r}: give 'auto'"):
-            select_step(run.checkpoints, wrong)
+    assert select_step(checkpoints_folder, "best") == 10
+
+
+def test_a_step_is_chosen_by_its_number_and_by_no_other_name(four_steps):
+    assert select_step(four_steps.checkpoints, "10") == 10
+    for name in ("newest", "1e1", "", None, 10.0, True):
+        with pytest.raises(CheckpointError, match=f"no checkpoint is named {name!r}: give 'auto'"):
+            select_step(four_steps.checkpoints, name)
 
 
 def test_saving_is_safe_with_donation_and_later_changes(run):
