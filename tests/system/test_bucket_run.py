@@ -38,7 +38,7 @@ class Resumed:
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory):
-    """Environment variables for a module: clients talk to this machine's store."""
+    """Environment variables that point clients to this machine's store."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in store_of_process().environment().items():
             patch.setenv(name, value)

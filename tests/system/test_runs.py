@@ -46,7 +46,7 @@ def dry_run(corpus, tmp_path_factory) -> Command:
 
 @pytest.fixture(scope="module")
 def profiled(corpus, dry_run) -> Command:
-    """Training on what the dry run has left."""
+    """Trains in the folder that the dry run has prepared."""
     workdir = dry_run.workdir
     call = ("train", *tiny(corpus), "--workdir", workdir)
     done = run_captured(*call, "--profile-steps", "12:14")

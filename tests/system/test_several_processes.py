@@ -242,7 +242,7 @@ def test_tasks_of_a_job_find_each_other_and_one_that_fails_takes_the_other_along
 
 @dataclasses.dataclass
 class Disturbed:
-    """How a run of two processes ended when process 1 was killed, and what went on from there."""
+    """A run of two processes of which process 1 was killed, and the runs that were resumed then."""
 
     statuses: list[int]
     killed_said: list[str]
@@ -251,7 +251,7 @@ class Disturbed:
 
 @pytest.fixture(scope="module")
 def disturbed(runs, one, two) -> Disturbed:
-    """Process 1 killed, then stopped by SIGTERM, then on to the end; and other runs resumed."""
+    """Process 1 is killed; the run resumes, is stopped by SIGTERM, and resumes to its end."""
     settings = (*runs.overrides, *FSDP, "training.steps=100000")
     train = ("train", "--workdir", str(runs["disturbed"]), "--config", runs.config)
     arguments = [*train, *(f"--config.{setting}" for setting in settings)]
