@@ -48,10 +48,8 @@ def test_a_shortlist_is_learnt_once_and_kept_in_the_run(run, translator, monkeyp
     assert best.log_prob > unrestricted.log_prob
     assert first.compile([line]) == translator.compile([line])
     evaluations = fm.evaluate(run, {"mine": ([line], [line])}, translator=first, scoring=QUICK)
-    assert (
-        json.loads(evaluations["mine"].files.scores.read_text())["shortlist"]
-        == first.shortlist.digest
-    )
+    scores = json.loads(evaluations["mine"].files.scores.read_text())
+    assert scores["shortlist"] == first.shortlist.digest
     (run / "shortlist.npz").unlink()
     with pytest.raises(ShortlistError, match="has no training text"):
         fm.Translator.load(run, shortlist=True)
@@ -77,10 +75,8 @@ def test_a_run_goes_on_and_tells_what_its_log_has(run, capfd):
     config = fm.load_config(run, {"training.steps": 25})
     status = fm.train(config, run, on_report=reports.append)
     assert (status.state, status.step, status.reason) == ("finished", 25, "all 25 steps done")
-    assert [(report["kind"], report["step"]) for report in reports] == [
-        ("train", 25),
-        ("valid", 25),
-    ]
+    kinds_and_steps = [(report["kind"], report["step"]) for report in reports]
+    assert kinds_and_steps == [("train", 25), ("valid", 25)]
     assert reports == read_metrics(run / "metrics.jsonl")[-2:]
     assert "training.steps: was 20, now 25" in capfd.readouterr().err
     assert len(read_record(open_run(run)).starts) == 2

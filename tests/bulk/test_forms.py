@@ -83,16 +83,15 @@ def test_a_line_with_too_few_columns_is_refused():
 def test_columns_of_text_are_as_many_whatever_is_in_them(source, texts):
     """Scores, links and line numbers stand where they are looked for."""
     for extras in (Shown(scores=True), Shown(n_best=True), Shown(alignments=True), ALL):
-        further = extras.scores + extras.alignments + extras.n_best
+        columns_of_extras = extras.scores + extras.alignments + extras.n_best
         aligned = ALIGNED[:1] * len(texts) if extras.alignments else ()
         for form, columns_of_text in (
             (Form(shown=extras), 1),
             (Form(write="tsv", append=True, shown=extras), 2),
         ):
             lines = made(form, source.encode(), *texts, aligned=aligned).splitlines()
-            assert [line.count(b"\t") + 1 for line in lines] == [columns_of_text + further] * len(
-                texts
-            )
+            counts = [line.count(b"\t") + 1 for line in lines]
+            assert counts == [columns_of_text + columns_of_extras] * len(texts)
 
 
 @pytest.mark.parametrize("added", "score log_prob at_limit alignment tokens n_best".split())

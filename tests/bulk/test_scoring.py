@@ -22,16 +22,13 @@ def test_two_files_in_step(tmp_path):
     with open_pairs(str(src), str(tgt)) as lines:
         records = [form.parse(line) for line in lines]
         assert lines.share(8) == pytest.approx(8 / 17, abs=0.05)
-    assert [(record.source, record.target) for record in records] == [
-        ("one", "eins"),
-        ("two", "zwei"),
-    ]
-    values = ("-1.000000", "-0.250000", "-0.250000")
-    pieces = zip(VOCABULARY.pieces((5, 6, 2)), values, strict=True)
-    record = " ".join(f"{piece}:{value}" for piece, value in pieces)
-    assert (
-        form.render(records[0], SCORED, VOCABULARY) == f"-1.500000\t-1.250000\t{record}\n".encode()
-    )
+    texts = [(record.source, record.target) for record in records]
+    assert texts == [("one", "eins"), ("two", "zwei")]
+    log_probs = ("-1.000000", "-0.250000", "-0.250000")
+    pieces = zip(VOCABULARY.pieces((5, 6, 2)), log_probs, strict=True)
+    per_token = " ".join(f"{piece}:{log_prob}" for piece, log_prob in pieces)
+    expected = f"-1.500000\t-1.250000\t{per_token}\n".encode()
+    assert form.render(records[0], SCORED, VOCABULARY) == expected
     tgt.write_bytes(b"eins\n\xff\nextra\n")
     with open_pairs(str(src), str(tgt)) as lines:
         next(lines)

@@ -43,7 +43,7 @@ def run(capfdbinary, monkeypatch):
 
 
 def run_captured(*arguments: object) -> Done:
-    """Runs a command for a fixture that several tests share, where pytest captures nothing."""
+    """Runs a command for a module's fixture, where `capfdbinary` can't be used."""
     output, errors = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
         status = exit_status(*arguments)
@@ -55,7 +55,7 @@ def run_captured(*arguments: object) -> Done:
 
 
 def exit_status(*arguments: object) -> int:
-    """Runs a command to its end, which may be argparse's."""
+    """Runs a command; the status may come from argparse."""
     try:
         return main([str(argument) for argument in arguments])
     except SystemExit as ended:

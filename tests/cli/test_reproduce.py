@@ -38,7 +38,7 @@ def toy(text: Path, workdir: Path) -> list[str]:
 
 
 class Ladder(NamedTuple):
-    """Rows of Table 3 that were asked for, and what came of it."""
+    """The call that measured some rows of Table 3, and its results."""
 
     workdir: Path
     arguments: list[str]
@@ -52,7 +52,7 @@ class Ladder(NamedTuple):
 
     @property
     def variant(self) -> str:
-        """What the results' names say of the overrides."""
+        """The part of the results' names that identifies the overrides."""
         return self.names[0].partition("_with_")[2].partition("_")[0]
 
     def result(self, name: str) -> dict[str, Any]:
@@ -183,9 +183,14 @@ def test_without_text_it_says_what_would_be_done(run, tmp_path):
     assert done.status == 0 and done.output.count("not run") == 20
     assert " 100,000 " in done.output and " 300,000 " in done.output
     assert not (tmp_path / "w").exists()
+
+
+def test_a_dry_run_has_a_row_for_each_seed_and_the_share_s_steps(run):
     done = run("reproduce", "table2", "--dry-run", "--scale", "0.01", "--seeds", 1, 2, 2)
-    # A row for each seed; averaged checkpoints and steps are those of the share.
     assert done.output.count("not run") == 8 and " 3,000 " in done.output
+
+
+def test_a_dry_run_of_figures_says_which_run_is_missing(run, tmp_path):
     done = run("reproduce", "figures", "--dry-run", "--workdir", tmp_path)
     assert done.status == 0 and "figure3: long distance: no run" in done.output
 

@@ -14,6 +14,7 @@ from flaxformer_mt.cli import scoring
 from flaxformer_mt.data.prepare.manifest import MANIFEST, VALID_TEXT
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.evaluation import comet
+from flaxformer_mt.rundir.layout import RunDirectory
 from tests.decoding.runs import make_run
 from tests.evaluation.noise import grammar_text, noisy
 
@@ -220,22 +221,36 @@ def test_files_by_no_name_take_the_place_of_a_test_set_that_the_run_has(run, fil
         assert done.status == 2 and "'valid' is already a test set of this run" in done.errors
 
 
+def write_validation_text(run: RunDirectory, **manifest: object) -> None:
+    """Writes it as `prepare` does; each line contains a line separator (U+0085)."""
+    run.data.mkdir(exist_ok=True)
+    for name, sentences in zip(VALID_TEXT, (SOURCES, REFERENCES), strict=True):
+        (run.data / name).write_text("".join(f"{sentence}\u0085\n" for sentence in sentences))
+    content = dict.fromkeys(("settings", "inputs", "corpora", "vocabulary", "store"))
+    (run.data / MANIFEST).write_text(json.dumps({**content, "format": 1, **manifest}))
+
+
 def test_the_validation_text_is_the_run_s_own(run, files, trained):
-    """A copy on another machine is evaluated on it, and on what training has left of it."""
+    """A copy of the run on another machine is evaluated on it."""
+    write_validation_text(trained)
     call = ("evaluate", "--workdir", trained, "--beam-size", 2, "--no-ter", *FAST)
-    done = run(*call, "--set", "valid")
-    assert done.status == 2 and f"{trained}: has no validation text: give files" in done.last
-    trained.data.mkdir()
-    for name, lines in zip(VALID_TEXT, (SOURCES, REFERENCES), strict=True):
-        (trained.data / name).write_text("".join(f"{line}\u0085\n" for line in lines))
-    manifest = dict.fromkeys(("settings", "inputs", "corpora", "vocabulary", "store"))
-    (trained.data / MANIFEST).write_text(json.dumps({**manifest, "format": 1}))
     run(*call, "--set", "valid", status=0)
     sources = (trained.evaluation / "valid.src.txt").read_bytes()
     assert sources == (trained.data / VALID_TEXT[0]).read_bytes()
-    (trained.data / MANIFEST).write_text(json.dumps({**manifest, "format": 1, "valid_text": {}}))
+
+
+def test_validation_text_that_is_missing_or_another_is_named(run, files, trained):
+    call = ("evaluate", "--workdir", trained, "--beam-size", 2, "--no-ter", *FAST)
+    done = run(*call, "--set", "valid")
+    assert done.status == 2 and f"{trained}: has no validation text: give files" in done.last
+    write_validation_text(trained, valid_text={})
     done = run(*call, "--set", "valid")
     assert done.status == 2 and "does not match manifest.json: restore it" in done.last
+
+
+def test_a_test_set_that_the_run_has_not_is_named(run, files, trained):
+    write_validation_text(trained, valid_text={})
+    call = ("evaluate", "--workdir", trained, "--beam-size", 2, "--no-ter", *FAST)
     done = run(*call, "--set", "test")
     assert done.status == 2 and "has no test set 'test'; it has valid" in done.last
     done = run(*call)
@@ -250,9 +265,8 @@ def test_own_files_may_have_blank_lines_and_longer_ones_than_the_model_takes(run
     run("evaluate", "--workdir", trained, "--beam-size", 2, "--no-ter", *FAST, *sides, status=0)
     recorded = json.loads((trained.evaluation / "test.json").read_text())
     assert recorded["sentences"] == SIZE + 2
-    assert (recorded["beam_size"], recorded["length_penalty"]) == (2, 0.6) and recorded[
-        "seconds"
-    ] > 0
+    assert (recorded["beam_size"], recorded["length_penalty"]) == (2, 0.6)
+    assert recorded["seconds"] > 0
     translator = Translator.load(trained.path).with_config(beam_size=2)
     outputs = translator.translate(lines(files / "test.en"))
     assert lines(trained.evaluation / "test.hyp.txt") == [output.text for output in outputs]
@@ -260,27 +274,42 @@ def test_own_files_may_have_blank_lines_and_longer_ones_than_the_model_takes(run
     assert SIZE + 2 in recorded["split_lines"]
 
 
-def test_a_test_set_by_name(run, files, trained, monkeypatch):
+NAMED = ["--testset", "wmt14/full", "--json", *FAST]
+
+
+@pytest.fixture
+def loaded(monkeypatch):
+    """The names of test sets that were read, in order; each has one reference too many."""
+    names: list[str] = []
+
     def load(name: str, langpair: str) -> tuple[list[str], list[str], int]:
-        loaded.append(name)
+        names.append(name)
         return SOURCES, REFERENCES, 1
 
-    loaded: list[str] = []
     monkeypatch.setattr(scoring, "load_testset", load)
-    named = ["--testset", "wmt14/full", "--langpair", "en-de", "--json", *FAST]
-    done = run("evaluate", "--hypotheses", files / "one.txt", *named)
+    return names
+
+
+def test_another_system_s_output_is_scored_on_a_test_set_by_name(run, files, loaded):
+    call = ("evaluate", "--hypotheses", files / "one.txt", *NAMED, "--langpair", "en-de")
+    done = run(*call)
     assert "1 more references not used" in done.errors
     assert "bleu_paper" in json.loads(done.output)["one"]["metrics"]
-    loaded.clear()
-    done = run("evaluate", "--workdir", trained, "--beam-size", 1, *named)
+
+
+def test_a_run_is_evaluated_on_a_test_set_by_name(run, trained, loaded):
+    call = ("evaluate", "--workdir", trained, "--beam-size", 1, *NAMED, "--langpair", "en-de")
+    done = run(*call)
     assert list(json.loads(done.output)) == ["wmt14_full.en-de"]
     # It is read, and told of, once.
     assert loaded == ["wmt14/full"] and done.errors.count("1 more references") == 1
-    # Of other languages than the run's: not by the rules of the run's.
-    french = [*named[:3], "fr-en", *named[4:]]
-    done = run("evaluate", "--workdir", trained, "--beam-size", 1, *french)
+
+
+def test_a_test_set_of_other_languages_is_not_scored_by_the_run_s_rules(run, trained, loaded):
+    call = ("evaluate", "--workdir", trained, "--beam-size", 1, *NAMED, "--langpair", "fr-en")
+    done = run(*call)
     assert done.status == 2 and "--langpair fr-en: this run translates en to de" in done.last
-    done = run("evaluate", "--workdir", trained, "--beam-size", 1, *french, "--tgt-lang", "en")
+    done = run(*call, "--tgt-lang", "en")
     assert "tok:moses-en" in json.loads(done.output)["wmt14_full.fr-en"]["signatures"]["bleu_paper"]
 
 

@@ -38,7 +38,7 @@ def score(run, workdir):
 
 @pytest.fixture(scope="module")
 def translations(workdir, tmp_path_factory):
-    """Of LINES, in order."""
+    """The translations of LINES, in order."""
     source = tmp_path_factory.mktemp("plain") / "in"
     source.write_bytes(TEXT)
     done = run_captured("translate", "--workdir", workdir, "--input", source)
@@ -241,7 +241,7 @@ def sharding(run, workdir, tmp_path, command):
 
 @pytest.fixture(scope="module")
 def whole_output(workdir, tmp_path_factory, command):
-    """What one call writes; a draw depends on the number of its line."""
+    """The output of one call. A draw depends on its line number."""
     sharding = Sharding(None, workdir, tmp_path_factory.mktemp("whole"), command)
     done = run_captured(*sharding.model, "--input", sharding.source, *sharding.options)
     assert done.status == 0, done.errors
@@ -272,7 +272,7 @@ def test_a_shard_that_a_bad_line_stopped_is_resumed(sharding, whole_output):
 
 
 def test_one_call_makes_the_shards_that_several_calls_make(sharding, whole_output):
-    """Also if a bad line stops it."""
+    """Also if a bad line interrupts it."""
     sharding.spoil_line_10()
     assert sharding("--output-shards", 3).status == 2
     sharding.mend_line_10()
@@ -442,29 +442,33 @@ def test_a_cluster_needs_its_package(translate, monkeypatch):
     assert "ray is not installed: pip install 'flaxformer-mt[ray]'" in done.last
 
 
-def test_phrases_that_must_not_occur(translate):
-    """On the command line for all lines, in JSON for one."""
-    command = ("--format", "jsonl", "--forbid-key", "not.said")
+FORBIDDING = ("--format", "jsonl", "--forbid-key", "not.said")
 
-    def translated(forbidden, *options):
-        objects = [
-            {"source": line, "not": {"said": phrases}}
-            for line, phrases in zip(LINES, forbidden, strict=True)
-        ]
-        text = "".join(json.dumps(record) + "\n" for record in objects).encode()
-        done = translate(*command, *options, stdin=text)
-        assert done.status == 0, done.errors
-        return [json.loads(line)["translation"] for line in done.output.splitlines()]
 
-    free = translated([[]] * 4)
-    words = [text.split()[0] for text in free]
-    shared = translated([[]] * 4, "--forbid", words[0], "x y")
+def translated_without(translate, forbidden, *options):
+    """Translations of LINES, each without its own forbidden phrases."""
+    objects = [
+        {"source": line, "not": {"said": phrases}}
+        for line, phrases in zip(LINES, forbidden, strict=True)
+    ]
+    text = "".join(json.dumps(record) + "\n" for record in objects).encode()
+    done = translate(*FORBIDDING, *options, stdin=text)
+    assert done.status == 0, done.errors
+    return [json.loads(line)["translation"] for line in done.output.splitlines()]
+
+
+def test_phrases_are_forbidden_for_all_lines_or_for_one(translate, translations):
+    words = [text.split()[0] for text in translations]
+    shared = translated_without(translate, [[]] * 4, "--forbid", words[0], "x y")
     assert not any(words[0] in text.split() for text in shared)
-    for_one = translated([[], [words[1]], [], []])
+    for_one = translated_without(translate, [[], [words[1]], [], []])
     assert words[1] not in for_one[1].split()
-    assert for_one[:1] + for_one[2:] == free[:1] + free[2:]
-    bad = translate(*command, stdin=b'{"source": "a", "not": {"said": "x"}}\n')
-    assert bad.status == 2 and "input:1: has no list of texts under 'not.said'" in bad.last
+    assert for_one[:1] + for_one[2:] == translations[:1] + translations[2:]
+
+
+def test_forbidden_phrases_that_are_no_list_are_refused(translate):
+    done = translate(*FORBIDDING, stdin=b'{"source": "a", "not": {"said": "x"}}\n')
+    assert done.status == 2 and "input:1: has no list of texts under 'not.said'" in done.last
 
 
 def test_constraints_that_the_search_cannot_have_are_refused_before_a_line(translate, tmp_path):
@@ -516,19 +520,22 @@ def test_a_term_that_cannot_be_spelled_is_told_before_anything_is_written(transl
     assert [*tmp_path.glob("out*")] == []
 
 
-def test_samples_and_ensembles(translate, tmp_path):
+def test_draws_do_not_depend_on_the_window_but_on_the_seed(translate):
     sample = ("--sample", "--temperature", 2, "--n-best", 2)
-    line_by_line, at_once = (
-        translate(*sample, "--window", window, stdin=TEXT) for window in (1, 4096)
-    )
-    assert line_by_line.status == 0
-    rows = [line.split("\t") for line in line_by_line.output.splitlines()]
+    by_line, at_once = (translate(*sample, "--window", size, stdin=TEXT) for size in (1, 4096))
+    assert by_line.status == 0
+    rows = [line.split("\t") for line in by_line.output.splitlines()]
     assert [row[0] for row in rows] == ["1", "1", "2", "2", "3", "3", "4", "4"]
-    assert (
-        line_by_line.output == at_once.output != translate(*sample, "--seed", 2, stdin=TEXT).output
-    )
+    assert by_line.output == at_once.output
+    assert by_line.output != translate(*sample, "--seed", 2, stdin=TEXT).output
+
+
+def test_an_ensemble_names_the_weights_of_its_members(translate, tmp_path):
     done = translate("--ensemble", make_run(tmp_path / "other", {3: 10.0}).path, stdin=TEXT)
     assert done.status == 0 and "'best, step 2 + best, step 3'" in done.last
+
+
+def test_a_dtype_is_chosen(translate):
     done = translate("--dtype", "bfloat16", stdin=TEXT)
     assert done.status == 0 and done.output.count("\n") == TEXT.count(b"\n")
 

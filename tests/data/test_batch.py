@@ -79,11 +79,9 @@ def test_any_number_of_hosts_goes_on_with_the_same_global_batches(form, window):
 
     def batches(share, start, count):
         planned = planned_batches(Planner(PAIRS, config, 3), start)
-        taken_batches = [
-            (item.batch(share), item.after) for item in itertools.islice(planned, count)
-        ]
+        plans = list(itertools.islice(planned, count))
         planned.close()
-        return taken_batches
+        return [(plan.batch(share), plan.after) for plan in plans]
 
     undisturbed = batches(Share(), Position(), 12)
     for start, expected in ((Position(), undisturbed), (undisturbed[4][1], undisturbed[5:])):

@@ -114,7 +114,7 @@ def test_the_chain_is_the_best_there_is():
     assert positions(chosen) <= best * 1.02
 
 
-def test_what_cannot_be_batched_or_packed_is_an_error():
+def test_what_cannot_be_batched_is_an_error():
     lengths = np.array([100], np.int32)
     message = (
         r"^8 rows of 100 positions exceed data\.batch\.tokens = 799: "
@@ -128,6 +128,9 @@ def test_what_cannot_be_batched_or_packed_is_an_error():
     lengths = np.array([3, 9, 4], np.int32)
     with pytest.raises(PlanError, match="pair 1 with 9 source and 9 target tokens fits no shape"):
         plan_buckets(lengths, lengths, (Shape(8, 5, 5),), stream(0, 0, 0))
+
+
+def test_what_cannot_be_packed_is_an_error():
     lengths = np.array([3, 50], np.int32)
     with pytest.raises(PlanError, match="there are no pairs"):
         packed_shape(lengths[:0], lengths[:0], BatchConfig())

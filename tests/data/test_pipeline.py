@@ -62,23 +62,40 @@ def take(count: int, position: Position = START) -> list[tuple[Batch, Position]]
         return list(itertools.islice(batches, count))
 
 
-def test_resuming_gives_the_same_batches_and_left_out_ones_never_come():
-    size = SIZE
-    undisturbed = take(2 * size + 2)
-    epochs = [[ids(batch) for batch, _ in undisturbed[n * size : (n + 1) * size]] for n in (0, 1)]
+@pytest.fixture(scope="module")
+def two_epochs():
+    """Batches of two epochs and of the beginning of a third, with the position after each."""
+    return take(2 * SIZE + 2)
+
+
+@pytest.fixture(scope="module")
+def starts(two_epochs):
+    """The position before each batch."""
+    return [START, *(position for _, position in two_epochs)]
+
+
+def test_each_epoch_has_every_pair_once_in_another_order(two_epochs):
+    epochs = [[ids(batch) for batch, _ in two_epochs[n * SIZE : (n + 1) * SIZE]] for n in (0, 1)]
     assert all(sorted(itertools.chain(*epoch)) == list(range(100, 190)) for epoch in epochs)
-    assert epochs[0] != epochs[1] and size > 8
-    starts = [START, *(position for _, position in undisturbed)]
-    for number in range(2 * size):
+    assert epochs[0] != epochs[1] and SIZE > 8
+
+
+def test_resuming_gives_the_same_batches(two_epochs, starts):
+    for number in range(2 * SIZE):
         for offset, (batch, after) in enumerate(take(2, starts[number])):
-            assert same(batch, undisturbed[number + offset][0])
-            assert after == undisturbed[number + offset][1]
-    expected = [Position(0, 0, size - 1), Position(1, 0, 0), Position(1, 0, 1)]
-    assert [position for _, position in undisturbed[size - 2 : size + 1]] == expected
-    # The end of an epoch is the beginning of the next.
-    assert same(take(1, Position(3, 0, size))[0][0], take(1, Position(4, 0, 0))[0][0])
-    left_out = {starts[0], starts[2], starts[3], starts[size - 1], starts[size]}
-    expected = [undisturbed[i][0] for i in range(2 * size) if starts[i] not in left_out]
+            assert same(batch, two_epochs[number + offset][0])
+            assert after == two_epochs[number + offset][1]
+
+
+def test_the_end_of_an_epoch_is_the_beginning_of_the_next(two_epochs):
+    expected = [Position(0, 0, SIZE - 1), Position(1, 0, 0), Position(1, 0, 1)]
+    assert [position for _, position in two_epochs[SIZE - 2 : SIZE + 1]] == expected
+    assert same(take(1, Position(3, 0, SIZE))[0][0], take(1, Position(4, 0, 0))[0][0])
+
+
+def test_batches_that_are_left_out_never_come(two_epochs, starts):
+    left_out = {starts[0], starts[2], starts[3], starts[SIZE - 1], starts[SIZE]}
+    expected = [two_epochs[i][0] for i in range(2 * SIZE) if starts[i] not in left_out]
     with Batches(PLANNER, skip=left_out) as batches:
         for batch in expected:
             got, after = next(batches)

@@ -47,17 +47,16 @@ def test_a_held_out_sentence_has_a_combination_that_no_other_split_shows(splits)
     # The rule knows every combination.
     assert set().union(*by_split.values()) <= assignments().keys()
     for split, other_splits in (("test", ("train", "valid")), ("valid", ("train", "test"))):
-        held_out = {derivation for derivation, owner in assignments().items() if owner == split}
-        assert all(combinations & held_out for combinations in known[split])
+        held_out = {choice for choice, owner in assignments().items() if owner == split}
+        assert all(shown & held_out for shown in known[split])
         assert not any(by_split[other_split] & held_out for other_split in other_splits)
     shares = Counter(assignments().values())
     assert 0.2 < 1 - shares["train"] / shares.total() < 0.27
     assert 0.15 < shares["test"] / shares.total() < 0.22
     # Training shows every lemma and every construction.
     for part in (0, 1):
-        assert {combination[part] for combination in assignments()} == {
-            combination[part] for combination in by_split["train"]
-        }
+        trained = {choice[part] for choice in by_split["train"]}
+        assert {choice[part] for choice in assignments()} == trained
 
 
 @pytest.mark.extended

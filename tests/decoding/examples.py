@@ -46,7 +46,7 @@ def decoded(sources, *, prefixes=None, numbers=None, **settings):
 
 
 def decoder(*, seed=0, members=None, **changes) -> Decoder:
-    """Of the model of `tiny(seed=seed)`, or of `members` (params, models)."""
+    """A decoder for `tiny(seed=seed)`, or for `members` (params, models)."""
     names = ("n_best", "suppress", "sampling", "mesh", "shortlist")
     arguments = {name: changes.pop(name) for name in names if name in changes}
     model, params = tiny(seed=seed)

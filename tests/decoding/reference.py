@@ -80,7 +80,7 @@ class Beam:
     def candidates(
         self, automaton: Automaton, row: int, types: list[int], extra_cost: Counter[int]
     ) -> list[Candidate]:
-        """The best continuations: twice as many as hypotheses, since half of them may end."""
+        """The best continuations, twice as many as hypotheses, since half of them may end."""
         offers = []
         for number, (log_prob, prefix) in enumerate(self.live):
             log_probs = automaton.log_probs(row, prefix)
@@ -92,7 +92,7 @@ class Beam:
         return offers[: 1 if self.width == 1 else 2 * self.width]
 
     def advance(self, candidates: list[Candidate], ends_among: int | None, alpha: float) -> None:
-        """Those of the first `ends_among` that end are finished; the best others are live."""
+        """Finishes the first `ends_among` candidates if they end; keeps the best others."""
         self.finished += [
             scored(candidate.tokens, candidate.log_prob, alpha)
             for candidate in candidates[:ends_among]

@@ -126,11 +126,10 @@ def test_each_part_of_a_long_line_has_its_language_code(imported, diagonal):
     (scored,) = imported.score([(f">>deu<< {LONG}", joined.tokens)], overlong="split")
     assert scored.log_prob == pytest.approx(joined.log_prob, abs=1e-4)
     for target in (joined.tokens, LONG):
-        (answer,) = imported.align([(f">>deu<< {LONG}", target)])
-        assert answer.src_words == (">>deu<<", *LONG.split())
-        assert answer.links and all(src > 0 for src, _ in answer.links), (
-            "the code is no part's text"
-        )
+        (aligned,) = imported.align([(f">>deu<< {LONG}", target)])
+        assert aligned.src_words == (">>deu<<", *LONG.split())
+        links = aligned.links
+        assert links and all(src > 0 for src, _ in links), "the code is no part's text"
 
 
 def test_a_line_in_parts_has_words_counted_through(translator, diagonal):

@@ -73,10 +73,8 @@ def test_all_constraints_are_met_in_all_drawn_cases(beam):
         outputs = outputs_of(result, row)
         assert outputs
         for output in outputs:
-            assert len(output.tokens) <= limit and has(output.tokens, phrases, continues), (
-                output,
-                phrases,
-            )
+            assert len(output.tokens) <= limit, (output, phrases)
+            assert has(output.tokens, phrases, continues), (output, phrases)
 
 
 def test_a_beam_with_fewer_places_than_banks_keeps_the_farthest():

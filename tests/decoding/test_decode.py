@@ -84,7 +84,7 @@ class Shortlisted(NamedTuple):
         return decoded([source], **self.settings, **settings)[0][0]
 
     def fitting_types(self, source: list[int]) -> set[int]:
-        """Two thirds of what is likely are to fit."""
+        """Room for two thirds of the likely types."""
         types = self.shortlist.types([source])
         most = len(distinct(self.prefix, types)) * 2 // 3
         ranked = distinct(self.prefix, types, self.shortlist.ranked)
@@ -93,7 +93,7 @@ class Shortlisted(NamedTuple):
 
 @pytest.fixture(params=[True, False], ids=["small", "large"])
 def shortlisted(request, monkeypatch):
-    """For a small model and for a large one, with each way of tying its tables."""
+    """Makes a model that is searched as small ones are, or as large ones are."""
     monkeypatch.setattr(batch_search, "SMALL", 1 << 23 if request.param else 0)
     monkeypatch.setattr(batches, "LEAST_TYPES", 8)
     monkeypatch.setattr(shortlist, "FREQUENT", 1)
@@ -241,14 +241,12 @@ def test_refuses_what_the_model_cannot_take():
     assert translate_ids(params, model, [], CONFIG) == []
 
 
-def assert_same(together, others, value="score"):
+def assert_same(together, others, number="score"):
     """The same hypotheses; of each this number to rounding."""
     for ours, theirs in zip(together, others, strict=True):
-        assert [hypothesis.tokens for hypothesis in ours] == [
-            hypothesis.tokens for hypothesis in theirs
-        ]
-        for a, b in zip(ours, theirs, strict=True):
-            assert getattr(a, value) == pytest.approx(getattr(b, value), abs=1e-5)
+        for our, their in zip(ours, theirs, strict=True):
+            assert our.tokens == their.tokens
+            assert getattr(our, number) == pytest.approx(getattr(their, number), abs=1e-5)
 
 
 def test_finished_sentences_leave_and_the_cache_grows(monkeypatch, large):
@@ -401,7 +399,7 @@ def test_groups_give_different_outputs_each_once_and_best_first():
         return decoded(sources, seed=5, n_best=n_best, beam_size=6, **settings)
 
     def first_tokens(groups):
-        """How many of them all sentences have."""
+        """The number of different first tokens, summed over sentences."""
         count = 0
         for hypotheses in searched(groups, 6):
             scores = [hypothesis.score for hypothesis in hypotheses]

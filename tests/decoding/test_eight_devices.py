@@ -66,7 +66,7 @@ def check() -> None:
 
 
 def check_parameters_of_another_mesh(params: Any, expected: Searched) -> None:
-    """As training leaves them: split over a mesh of another form."""
+    """Training leaves parameters split over a mesh of another form."""
     mesh = make_mesh(MeshConfig(fsdp=4, tensor=2), jax.devices())
     split = NamedSharding(mesh, PartitionSpec("fsdp"))
     spread = jax.tree.map(
@@ -78,7 +78,7 @@ def check_parameters_of_another_mesh(params: Any, expected: Searched) -> None:
 
 
 def check_every_device_has_its_rows(params: Any) -> None:
-    """Of the sources and of what was found, padding among them."""
+    """Rows of sources and of hypotheses, including padding."""
     watched = 0
     advance = batch_search.advance_search
 

@@ -31,7 +31,7 @@ PHRASES = ["a", "ab", "a ab", "ab hä", "ä", "hä", "é", "-", "a.", "東京", 
 
 
 def random_tokens(german, rng: np.random.Generator, count: int) -> Iterator[list[int]]:
-    """Outputs of letters of PHRASES, some spelled in bytes, with a phrase in some of them."""
+    """Random outputs of letters in PHRASES; some letters are spelled in bytes."""
     pieces = german.pieces()
     letters = [[pieces.index(f"<0x{b:02X}>") for b in letter.encode()] for letter in "éä東a"]
     plain = [

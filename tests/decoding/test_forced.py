@@ -48,9 +48,8 @@ def test_the_tokens_of_a_translation_have_the_score_that_search_gave_them(transl
         for hypothesis in translation.hypotheses:
             pairs.append((line, hypothesis.tokens))
             expected.append(hypothesis)
-    for scored_pair, hypothesis in zip(
-        translator.score(pairs, overlong="split"), expected, strict=True
-    ):
+    scores = translator.score(pairs, overlong="split")
+    for scored_pair, hypothesis in zip(scores, expected, strict=True):
         assert scored_pair.tokens[:-1] == hypothesis.tokens
         assert scored_pair.log_prob == pytest.approx(hypothesis.log_prob, rel=1e-6, abs=1e-5)
         assert scored_pair.score == pytest.approx(hypothesis.score, abs=1e-5)

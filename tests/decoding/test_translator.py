@@ -280,7 +280,9 @@ def test_a_translation_begins_with_its_prefix(translator):
     alone = translator.translate(LINES[1])
     assert translations[1].tokens == alone.tokens
     assert translations[1].score == pytest.approx(alone.score, abs=1e-5)
-    # Of a line that is cut, the first piece begins with it.
+
+
+def test_of_a_line_that_is_cut_the_first_piece_begins_with_the_prefix(translator):
     [split] = translator.translate([LONG], prefixes=["die katze"])
     assert split.split and split.text.startswith("die katze")
 

@@ -42,7 +42,5 @@ def test_the_site_is_whole_and_fetches_nothing_from_another_host(tmp_path):
         line = line_of(file.read_text(encoding="utf-8"), name)
         place = f"source/{file.relative_to(ROOT)}.html"
         assert f'href="{place}#__codelineno-0-{line}"' in html
-    source_page = (tmp_path / "source/flaxformer_mt/model/layers.py.html").read_text(
-        encoding="utf-8"
-    )
+    source_page = (tmp_path / "source/flaxformer_mt/model/layers.py.html").read_text("utf-8")
     assert 'id="__codelineno-0-12"' in source_page and "LayerNorm" in source_page

@@ -83,7 +83,7 @@ def made(hypotheses: list[str], references: list[str], name: str = "x") -> str:
 
 @pytest.fixture(scope="module")
 def hostile_page():
-    """Of HOSTILE translations, sources and name."""
+    """The page of HOSTILE translations, with hostile sources and a hostile name."""
     return made(HOSTILE, REFERENCES, name=HOSTILE[0])
 
 

@@ -98,7 +98,7 @@ def test_what_is_missing_or_no_text_is_named(run, tmp_path):
         find_system(str(run))
 
 
-def test_all_have_one_text_and_one_source():
+def test_all_have_one_text():
     plain = System(name="a", hypotheses=["x", "y"])
     brought = System(name="b", hypotheses=["x", "y"], references=REFERENCES, sources=SOURCES)
     assert common_text([plain, brought]) == (REFERENCES, SOURCES)
@@ -109,24 +109,22 @@ def test_all_have_one_text_and_one_source():
         common_text([brought], references=[REFERENCES[0], "other"])
     with pytest.raises(ScoringError, match="line 3 differs"):
         common_text([brought], references=[*REFERENCES, "more"])
-    translated = System(name="one", hypotheses=[], references=REFERENCES, sources=SOURCES)
-    translated_otherwise = System(
-        name="other", hypotheses=[], references=REFERENCES, sources=["A", "X"]
-    )
+
+
+def test_all_have_one_source_or_none():
+    first = System(name="one", hypotheses=[], references=REFERENCES, sources=SOURCES)
+    unlike = System(name="other", hypotheses=[], references=REFERENCES, sources=["A", "X"])
     plain = System(name="plain", hypotheses=[], references=REFERENCES)
     notes: list[str] = []
-    order = [plain, translated, plain, translated_otherwise]
-    assert common_text(order, note=notes.append) == (REFERENCES, None)
+    systems = [plain, first, plain, unlike]
+    assert common_text(systems, note=notes.append) == (REFERENCES, None)
     assert notes[0].startswith("other: translated a different source than one (line 2 differs): ")
     with pytest.raises(ScoringError, match=r"line 2 differs\): choose one with --src FILE"):
-        common_text(order, need_sources=True, note=notes.append)
+        common_text(systems, need_sources=True, note=notes.append)
     # What is said outright holds.
-    common = common_text(order, sources=SOURCES, need_sources=True, note=notes.append)
-    assert (
-        common
-        == common_text([translated, plain, translated], note=notes.append)
-        == (REFERENCES, SOURCES)
-    )
+    text = common_text(systems, sources=SOURCES, need_sources=True, note=notes.append)
+    assert text == (REFERENCES, SOURCES)
+    assert common_text([first, plain, first], note=notes.append) == (REFERENCES, SOURCES)
     assert len(notes) == 1
 
 

@@ -40,7 +40,9 @@ def test_a_line_is_as_opaque_and_wide_as_its_weight_and_has_its_head_s_colour():
     assert (first, second) == (colours[0], colours[2])  # the weaker one below
     assert (faint, strong) == pytest.approx((0.25, 0.75))
     assert thick > thin > 0
-    # Labels are texts, and a query leaves other lines out.
+
+
+def test_lines_have_labels_and_a_query_leaves_other_lines_out():
     everything = pick(FOUND, kind="encoder")
     lines, texts = drawn(everything)
     assert len(lines) == (everything.weights >= FAINTEST).sum()
@@ -88,8 +90,11 @@ def test_every_map_has_its_labels_and_darker_is_more():
         order = np.argsort(weights, axis=None)
         assert (np.diff(image.ravel()[order]) >= -1e-9).all()
         assert image.max() > image.min() + 0.3
-    # Rows that are not asked for are left out.
-    content = rendered(heat_maps(pick(FOUND, kind="encoder", heads=(1,), query="cats")), "svg")
+
+
+def test_a_map_leaves_rows_out_that_are_not_asked_for():
+    picked = pick(FOUND, kind="encoder", heads=(1,), query="cats")
+    content = rendered(heat_maps(picked), "svg")
     assert maps(content)[0].shape == (2, 8)
     texts = svg_texts(content)
     assert texts.count("cat") == 2 and texts.count("see") == 1

@@ -82,7 +82,7 @@ def test_the_link_of_a_long_distance_is_one_of_words():
     assert queries(5) == ["ran"] and queries(6) == ["."]
 
 
-def test_reports_say_what_they_count_and_how_to_draw_an_example():
+def test_reports_say_what_they_count():
     report = found()
     text = described(report, model=MODEL, decoding=DECODING)
     _, *lines = text.partition("\n\n")[0].split("\n")
@@ -92,22 +92,26 @@ def test_reports_say_what_they_count_and_how_to_draw_an_example():
     assert content["pronouns"] == {"encoder": 1} and content["queries"] == {"encoder": 11}
     assert content["heads"][0]["distance"] is None
     assert "line 7: ball → dog 100%" in text
-    # What no head does is not named.
+
+
+def test_what_no_head_does_is_not_named():
     assert "long distance" not in {head.search.name for head in found(far=7).heads}
-    head = next(head for head in report.heads if head.search.name == "anaphora")
+
+
+def test_reports_say_how_to_draw_an_example():
+    head = next(head for head in found().heads if head.search.name == "anaphora")
     (example,) = head.examples
     cross = dataclasses.replace(head, kind="cross")
-    generated = dataclasses.replace(
-        example, sentence=dataclasses.replace(example.sentence, tokens=(5,))
-    )
-    for of, drawn, translation in (
+    sentence = dataclasses.replace(example.sentence, tokens=(5,))
+    generated = dataclasses.replace(example, sentence=sentence)
+    for kind_of_head, drawn, translation in (
         (head, example, []),  # the encoder knows of no translation
         (cross, example, ["--tgt", "x"]),
         (cross, generated, DECODING),
     ):
-        assert shlex.split(command(of, drawn, model=MODEL, decoding=DECODING)) == [
+        assert shlex.split(command(kind_of_head, drawn, model=MODEL, decoding=DECODING)) == [
             *("flaxformer-mt", "attention", *MODEL, "--src", SENTENCES[1].src, *translation),
-            *("--kind", of.kind, "--layer", "1", "--head", "3"),
+            *("--kind", kind_of_head.kind, "--layer", "1", "--head", "3"),
             *("--query", "7", "--output", "attention.svg"),
         ]
 
@@ -128,7 +132,7 @@ def test_lines_that_cannot_be_used_are_counted_or_refused(translator):
     ]
 
 
-def test_translations_are_those_given_or_the_model_s_and_others_are_refused(translator):
+def test_translations_are_those_given_or_the_model_s(translator):
     sources, targets = zip(*PAIRS, strict=True)
     with_targets = find.sentences_of(translator, sources, targets, most=9)
     assert [sentence.tgt for sentence in with_targets] == list(targets)
@@ -137,6 +141,9 @@ def test_translations_are_those_given_or_the_model_s_and_others_are_refused(tran
     translation = translator.translate(sources[:1])[0]
     assert (translated.tgt, translated.tokens) == (translation.text, translation.tokens)
     assert len(find.attend(translator, translated).tgt_pieces) == len(translation.tokens) + 1
+
+
+def test_lines_without_a_usable_sentence_are_refused(translator):
     with pytest.raises(FigureError, match="2 source lines but 1 translations"):
         find.sentences_of(translator, ["a", "b"], ["c"], most=9)
     with pytest.raises(FigureError, match="no usable sentence"):

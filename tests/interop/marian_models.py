@@ -105,7 +105,7 @@ def write_arrays(folder: Path, *, separate: bool = False, **changes: Any) -> dic
 def table_shapes(
     src_size: int, tgt_size: int, *, separate: bool, tied: bool
 ) -> dict[str, tuple[int, ...]]:
-    """Of the embeddings and of what makes logits of the last layer's outputs."""
+    """Shapes of the embeddings, the softmax table and its bias."""
     d_model = SIZES["d_model"]
     shapes: dict[str, tuple[int, ...]] = {"final_logits_bias": (1, tgt_size)}
     # Since version 5 transformers has each side's own table where it ties none.
@@ -120,7 +120,7 @@ def table_shapes(
 
 
 def layer_shapes(side: str, attentions: list[str]) -> dict[str, tuple[int, ...]]:
-    """Of the weights of an encoder's or decoder's layers; each has a bias, too."""
+    """Shapes of the weights in an encoder's or decoder's layers."""
     d_model, d_ff = SIZES["d_model"], SIZES["encoder_ffn_dim"]
     shapes: dict[str, tuple[int, ...]] = {}
     for number in range(SIZES[f"{side}_layers"]):

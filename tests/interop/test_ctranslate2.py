@@ -60,14 +60,9 @@ def test_no_sum_of_two_products_exceeds_16_bits_with_seven(tmp_path, monkeypatch
         ctranslate2, "_to_seven_bits", lambda spec: specs.append(spec) or rounds(spec)
     )
     ctranslate2.write(translator(), tmp_path, quantization="int7")
-    variables = [
-        variable for variable in specs[0].variables().values() if not isinstance(variable, str)
-    ]
-    weights = [
-        variable.numpy()
-        for variable in variables
-        if variable.dtype == "int8" and variable.numpy().ndim == 2
-    ]
+    variables = specs[0].variables().values()
+    arrays = [variable.numpy() for variable in variables if not isinstance(variable, str)]
+    weights = [array for array in arrays if array.dtype == "int8" and array.ndim == 2]
     assert len(weights) > 10
     for weight in weights:
         assert 2 * 255 * int(np.abs(weight).max()) < 2**15

@@ -66,13 +66,17 @@ def test_what_is_there_stays(tmp_path):
     assert file.read_text() == "x"
 
 
-def test_lines_are_a_file_s_or_validation_text_or_pieces(tmp_path):
+def test_sample_lines_are_spread_over_a_file(tmp_path):
     pair, file = vocabularies(shared=True), tmp_path / "lines.txt"
     file.write_bytes("\ufeffone\r\n\n  \nzwei ä\n".encode())
     assert sample_lines(pair, None, file) == (["one", "zwei ä"], str(file))
     file.write_text("".join(f"line {n}\n" for n in range(1000)))
     lines, _ = sample_lines(pair, None, file)
     assert len(lines) == COUNT and lines[0] == "line 0" and lines[-1] == "line 968"
+
+
+def test_a_file_without_sample_lines_is_refused(tmp_path):
+    pair, file = vocabularies(shared=True), tmp_path / "lines.txt"
     for content, message in (
         (b"\n \n", "has no line of text"),
         (b"a\xff", r"lines.txt: is not UTF-8 text \(byte 2\)"),
@@ -82,12 +86,16 @@ def test_lines_are_a_file_s_or_validation_text_or_pieces(tmp_path):
             sample_lines(pair, None, file)
     with pytest.raises(ExportError, match="absent: cannot be read: No such file"):
         sample_lines(pair, None, tmp_path / "absent")
+
+
+def test_sample_lines_are_the_validation_text_or_pieces(tmp_path):
     pair = vocabularies(shared=False)
     lines, origin = sample_lines(pair, tmp_path, None)
     assert origin == "random pieces of the vocabulary"
     assert sample_lines(pair, None, None) == (lines, origin), "the same each time"
     assert 1 < len(lines) <= COUNT
     assert all(ids and UNK not in ids for ids in pair.src.encode(lines))
+
     manifest = dict.fromkeys(("settings", "inputs", "corpora", "vocabulary", "store"))
     (tmp_path / MANIFEST).write_text(json.dumps({**manifest, "format": 1}))
     for side in ("src", "tgt"):

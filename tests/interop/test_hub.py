@@ -41,10 +41,9 @@ def test_a_folder_is_pushed_and_comes_back_as_a_run(hub, run, workdir, tmp_path)
     hub.files["models/lab/en-de"]["pytorch_model.bin"] = b"the same for others"
     hub.requests.clear()
     run("import", "--from", "lab/en-de", "--workdir", tmp_path / "back", status=0)
-    assert not [
-        request for request in hub.requests if "pytorch_model.bin" in request or "parity" in request
-    ]
-    ours, theirs = (Translator.load(request) for request in (workdir, tmp_path / "back"))
+    for name in ("pytorch_model.bin", "parity"):
+        assert not [request for request in hub.requests if name in request]
+    ours, theirs = (Translator.load(folder) for folder in (workdir, tmp_path / "back"))
     assert ours.vocabularies == theirs.vocabularies
     back = open_run(tmp_path / "back")
     commit = hub.commit("models/lab/en-de")
@@ -156,12 +155,11 @@ def test_a_data_set_is_fetched_once_and_prepared(hub, run, tmp_path):
     fetched = [
         request for request in hub.requests if request.startswith("GET") and "resolve" in request
     ]
-    assert sorted(request.rpartition("/")[2] for request in fetched) == [
-        f"{n}.parquet" for n in shards
-    ]
+    names = sorted(request.rpartition("/")[2] for request in fetched)
+    assert names == [f"{name}.parquet" for name in shards]
     manifest = json.loads((tmp_path / "run" / "data" / "manifest.json").read_text())
     commit = hub.commit("datasets/lab/pairs")
-    assert all(f"/snapshots/{commit}/en-de/" in request["path"] for request in manifest["inputs"])
+    assert all(f"/snapshots/{commit}/en-de/" in file["path"] for file in manifest["inputs"])
 
     hub.shutdown()
     hub.server_close()

@@ -37,10 +37,10 @@ def imported(folder: Path, **more: Any) -> Translator:
     return Translator.load(folder / "run")
 
 
-def code_row(made: Translator, table: str) -> np.ndarray:
+def code_row(translator: Translator, table: str) -> np.ndarray:
     """The row of the language code, the last type but padding."""
-    number = made.vocabularies.tgt.pieces().index(">>deu<<")
-    return np.asarray(made.params["embedding"][table][number])
+    number = translator.vocabularies.tgt.pieces().index(">>deu<<")
+    return np.asarray(translator.params["embedding"][table][number])
 
 
 @pytest.fixture
@@ -51,26 +51,31 @@ def folder(tmp_path) -> Path:
 
 def test_types_are_renumbered_with_their_rows(tmp_path):
     state = write_arrays(tmp_path / "marian")
-    notes: list[str] = []
-    translator = imported(tmp_path, report=notes.append)
-    theirs = vocabulary("en", "de")
+    translator = imported(tmp_path)
     pieces = translator.vocabularies.src.pieces()
     assert pieces[:4] == ["<pad>", "<s>", "</s>", "<unk>"]
     assert translator.vocabularies.tgt.pieces() == pieces
     table = np.asarray(translator.params["embedding"]["shared"])
     bias = np.asarray(translator.params["embedding"]["softmax_bias"])
-    their_table, bias_there = state["model.shared.weight"], state["final_logits_bias"][0]
+    their_ids = vocabulary("en", "de")
+    their_table, their_bias = state["model.shared.weight"], state["final_logits_bias"][0]
     for number, piece in enumerate(pieces):
         if piece == "<pad>":
             assert not table[number].any() and bias[number] == -100
             continue
-        id = theirs["<pad>" if piece == "<s>" else piece]
-        np.testing.assert_array_equal(table[number], their_table[id][ORDER].astype(np.float32))
-        assert bias[number] == np.float32(bias_there[id])
+        their_id = their_ids["<pad>" if piece == "<s>" else piece]
+        row = their_table[their_id][ORDER].astype(np.float32)
+        np.testing.assert_array_equal(table[number], row)
+        assert bias[number] == np.float32(their_bias[their_id])
 
-    [tokens] = translator.vocabularies.src.encode([">>deu<< the cat sees it all ."])
-    assert pieces[tokens[0]] == ">>deu<<" and 3 not in tokens
-    assert translator.vocabularies.src.decode([tokens[1:]]) == ["the cat sees it all ."]
+
+def test_text_is_encoded_with_its_language_code_and_comes_back(tmp_path):
+    write_arrays(tmp_path / "marian")
+    notes: list[str] = []
+    vocabularies = imported(tmp_path, report=notes.append).vocabularies
+    [tokens] = vocabularies.src.encode([">>deu<< the cat sees it all ."])
+    assert vocabularies.src.pieces()[tokens[0]] == ">>deu<<" and 3 not in tokens
+    assert vocabularies.src.decode([tokens[1:]]) == ["the cat sees it all ."]
     assert not notes
 
 

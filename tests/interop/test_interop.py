@@ -58,8 +58,8 @@ def test_an_imported_model_is_the_same(changes, separate, tmp_path):
     # By nothing of this program's: ids, outputs and texts.
     ours = Translator.load(tmp_path / "run")
     tokenizer = transformers.MarianTokenizer.from_pretrained(str(folder))
-    our_pieces, their_ids = ours.vocabularies.tgt.pieces(), tokenizer.encoder
-    their_ids = tokenizer.target_encoder if separate else their_ids
+    our_pieces = ours.vocabularies.tgt.pieces()
+    their_ids = tokenizer.target_encoder if separate else tokenizer.encoder
     ours.config = ours.config.__class__(max_extra_tokens=8)
     lines = [
         *sorted(marian_models.ENGLISH, key=len)[:30:5],

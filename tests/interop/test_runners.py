@@ -124,11 +124,8 @@ def test_lines_of_blanks_have_no_translation(form, tmp_path):
     blanks = ["", " ", "\u200b\ufeff", "\u2581", "\u00a0", "\u3000 ", "\u2003", "\u00a0 " * 50]
     assert any(original.vocabularies.src.encode(blanks))
     *blank, text = model.translate([*blanks, LINES[0]])
-    assert (
-        blank
-        == [translation.text for translation in original.translate(blanks)]
-        == [""] * len(blanks)
-    )
+    assert blank == [""] * len(blanks)
+    assert [translation.text for translation in original.translate(blanks)] == blank
     assert text and model.translate([]) == []
 
 

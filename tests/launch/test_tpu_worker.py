@@ -118,7 +118,7 @@ VALUES = {"TOKEN": "first-secret", "SAME": "1"}
 
 @pytest.fixture
 def training(worker):
-    """A worker whose command runs, and says of each later call what that doesn't get."""
+    """A worker whose command is running."""
     first = worker.start(*CALL, **VALUES)
     worker.wait_for_log()
     yield worker
@@ -127,7 +127,7 @@ def training(worker):
 
 
 def differences(worker, *arguments, **variables) -> str:
-    """What a later call is told before it follows the log of the running command."""
+    """The differences that a later call reports before it follows the log."""
     second = worker.start(*arguments, **variables)
     assert second.stderr is not None
     lines = []
@@ -144,7 +144,7 @@ def test_the_same_call_is_told_nothing(training):
 
 
 def test_other_extras_and_variables_are_named_without_their_values(training):
-    """They may be keys, which no log may show."""
+    """Values may be secrets, which must not be logged."""
     call = ("run", "--extras", "tpu", "--", "train")
     report = differences(training, *call, **VALUES | {"TOKEN": "other-secret"})
     assert "has --extras tpu,gcs, and you ask for tpu\n" in report

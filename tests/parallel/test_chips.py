@@ -42,7 +42,7 @@ def test_a_tpu_s_figures_are_of_the_right_size(chip):
 
 @TPUS
 def test_a_tpu_has_a_whole_number_of_matrix_units(chip):
-    """Each makes 2 x 128 x 128 FLOPs a cycle."""
+    """A unit makes 2 x 128 x 128 FLOPs per cycle."""
     units = chip.bf16_flops / chip.clock / (2 * 128 * 128)
     assert units == pytest.approx(round(units), rel=0.01)
     assert round(units) in (1, 2, 4, 8, 16)
@@ -50,7 +50,7 @@ def test_a_tpu_has_a_whole_number_of_matrix_units(chip):
 
 @TPUS
 def test_a_tpu_agrees_with_the_table_inside_jax(chip):
-    """The one of its kernel language, rounded differently (a v3 has 140 or 123 TFLOP/s)."""
+    """The table of JAX's kernel language rounds differently (a v3 has 140 or 123 TFLOP/s)."""
     version = tpu_info.chip_version_from_device_kind((*chip.aliases, chip.name)[0])
     assert version is not None
     cores = version.num_physical_tensor_cores_per_chip // chip.devices_per_chip

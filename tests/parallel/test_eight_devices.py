@@ -270,8 +270,8 @@ def test_arrays_are_split_as_the_rules_say(results):
         # Biases and norms may be whole; of parameters a device has near one in fsdp x tensor.
         for start, parts in [("params/", fsdp * tensor), ("opt_state/", 8)][: 1 + (data == 8)]:
             pairs = [pair for name, pair in shards.items() if name.startswith(start)]
-            full, part = (sum(math.prod(pair[which]) for pair in pairs) for which in (0, 1))
-            assert part / full <= 1.15 / parts + 0.02, (mesh, start)
+            size, local_size = (sum(math.prod(pair[side]) for pair in pairs) for side in (0, 1))
+            assert local_size / size <= 1.15 / parts + 0.02, (mesh, start)
 
 
 def test_what_a_mesh_cannot_split_is_refused(results):

@@ -83,30 +83,36 @@ def test_the_users_choice_of_an_interface_wins(monkeypatch):
     assert initialize.call_args.kwargs["coordinator_bind_address"] is None
 
 
-def test_a_process_alone_starts_nothing(monkeypatch):
-    # One that has used JAX already is alone, too.
+def test_a_process_that_has_used_jax_already_is_alone():
     assert jax.device_count() == 1
     with joined(None) as processes:
         assert processes is ALONE
     with pytest.raises(ProcessError, match="before any JAX calls"), joined(Cluster("a:1", 2, 0)):
         pass
+
+
+def test_a_process_without_a_coordinator_is_alone(monkeypatch):
     nothing = ValueError("coordinator_address should be defined.")
     monkeypatch.setattr(jax.distributed, "initialize", mock.Mock(side_effect=nothing))
     with joined(None) as processes:
         assert processes is ALONE and processes.is_first
-    value = object()
-    assert ALONE.first(lambda: value) is value
-    assert ALONE.gather(["a", "b"]) == [["a", "b"]]
-    assert ALONE.ask(7) == 7
     with pytest.raises(LookupError), joined(None):
         raise LookupError
-    # And so is the one task of a job.
+
+
+def test_a_process_alone_exchanges_with_itself():
+    answer = object()
+    assert ALONE.first(lambda: answer) is answer
+    assert ALONE.gather(["a", "b"]) == [["a", "b"]]
+    assert ALONE.ask(7) == 7
+
+
+@pytest.mark.parametrize("name", ["SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE"])
+def test_the_one_task_of_a_job_is_alone(monkeypatch, name):
     monkeypatch.setattr(jax.distributed, "initialize", pytest.fail)
-    for name in ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE"):
-        with monkeypatch.context() as patch:
-            patch.setenv(name, "1")
-            with joined(None) as processes:
-                assert processes is ALONE
+    monkeypatch.setenv(name, "1")
+    with joined(None) as processes:
+        assert processes is ALONE
 
 
 def test_flags_say_who_is_who():

@@ -45,17 +45,19 @@ def test_what_a_device_sends(line, sent):
 def test_across_slices_the_scattered_part_goes_over_the_data_centre():
     line = "f32[1024]{0} all-reduce(%x), replica_groups=[1,16]<=[16]"
     chips = topology(2, 4, slices=2)
-    by_network = {item.network: item for item in collectives(parse(collective(line)), *chips)}
+    by_network = {cost.network: cost for cost in collectives(parse(collective(line)), *chips)}
     assert by_network["ICI"].sent == pytest.approx(2 * SIZE * 7 / 8)
     assert by_network["DCN"].sent == pytest.approx(2 * (SIZE / 8) * 1 / 2)
     assert by_network["DCN"].seconds == pytest.approx(by_network["DCN"].sent / 3.125e9)
     (inside,) = collectives(parse(collective(line.replace("[1,16]<=", "[2,8]<="))), *chips)
     assert inside.network == "ICI"
-    # A loop multiplies its collectives.
+
+
+def test_a_loop_multiplies_its_collectives():
     add = "  %next = s32[] add(%i, %one)\n"
-    another = "  %g = f32[8,128]{1,0} all-reduce(%x), replica_groups=[1,8]<=[8]\n"
-    (by_network,) = collectives(parse(LOOP.replace(add, add + another)), *topology(2, 4))
-    assert (by_network.count, by_network.bytes) == (6, 6 * 4096)
+    all_reduce = "  %g = f32[8,128]{1,0} all-reduce(%x), replica_groups=[1,8]<=[8]\n"
+    (cost,) = collectives(parse(LOOP.replace(add, add + all_reduce)), *topology(2, 4))
+    assert (cost.count, cost.bytes) == (6, 6 * 4096)
 
 
 def test_what_the_compiler_has_made_of_it_between_slices():

@@ -116,7 +116,7 @@ def of_rows(rows: int, **settings: Any) -> tuple[ExperimentConfig, Any]:
 
 
 class Case(NamedTuple):
-    """A batch of 100 rows that does not fit, and the remedies; each is (micro-batches, remat)."""
+    """A batch of 100 rows that does not fit. Each remedy is (micro-batches, remat)."""
 
     row: int  # MiB
     as_it_is: tuple[int, bool]
@@ -138,7 +138,7 @@ CASES = [
 
 
 class Reported(NamedTuple):
-    """What `report_fit` found for a case, compiled and said on the way."""
+    """The outcome of `report_fit`, and what it compiled and reported."""
 
     fit: report.Report
     compiled: list[tuple[int, int, bool]]

@@ -109,22 +109,29 @@ def test_what_decides_the_numbers_makes_another_experiment(override):
     assert recipe == (override in (*NOTHING, "model.dtype=float32"))
 
 
-def test_scale_seed_and_text_decide_digests_which_are_what_they_were():
+def test_scale_seed_and_text_decide_digests():
     other_text = dataclasses.replace(TOY, train=("other.en", "other.de"))
     changes = ({}, {"scale": 0.02}, {"seed": 2}, {"corpus": TOY}, {"corpus": other_text})
     assert len({experiment(**settings).digest for settings in changes}) == len(changes)
     assert experiment(folder="here").digest == experiment(folder="there").digest
-    # They name what people have trained and measured. Only a change of the row may change them.
+
+
+def test_digests_are_what_they_were():
+    """People have runs and results with these names: only a change of the row may change them."""
     full = experiment("table3/c_N2", scale=1.0)
     assert full.run_name == "table3_c_n2_paper_full_seed_1-e5c08bc9"
     assert full.digest[:8] == "e7fffd0c"
-    # Only the paper's recipe counts as full scale.
+
+
+def test_only_the_paper_s_recipe_counts_as_full_scale():
     row = row_of("table3/base")
     assert resolve(row, Settings(seed=3, folder="F")).is_the_paper_s
     second_corpus = ("data.train.more.src=more.en", "data.train.more.tgt=more.de")
-    for other_text in ({"scale": 0.99}, {"corpus": TOY}, {"overrides": second_corpus}):
-        assert not resolve(row, Settings(**other_text)).is_the_paper_s
-    # Steps keep their ratio to those of the base.
+    for changes in ({"scale": 0.99}, {"corpus": TOY}, {"overrides": second_corpus}):
+        assert not resolve(row, Settings(**changes)).is_the_paper_s
+
+
+def test_steps_keep_their_ratio_to_those_of_the_base():
     big = experiment("table2/en_de_big", scale=1, overrides=("training.steps=1000",))
     assert big.config.training.steps == 3000 and not big.is_the_paper_s
 

@@ -75,26 +75,35 @@ def folder(tmp_path: Path) -> Folder:
 
 
 def test_a_call_with_one_seed_compares_all_that_were_measured(folder: Folder) -> None:
-    first = folder.compared(1)
-    assert first is not None and first.metrics["c_n2_seeds"] == 3
+    orderings = folder.compared(1)
+    assert orderings is not None and orderings.metrics["c_n2_seeds"] == 3
     totals = folder.counts("table3/base"), folder.counts("table3/c_N2")
     (by_exchange,) = approximate_randomization(*totals)
-    assert first.metrics["c_n2_p_randomization"] == by_exchange.p_value
-    # What decides nothing is no reason to compare less.
+    assert orderings.metrics["c_n2_p_randomization"] == by_exchange.p_value
+
+
+def test_a_setting_that_decides_nothing_is_no_reason_to_compare_less(folder: Folder) -> None:
+    first = folder.compared(1)
     again = folder.compared(3, overrides=("model.remat=true",))
-    assert again is not None and again.metrics == first.metrics
+    assert first is not None and again is not None and again.metrics == first.metrics
     assert " --seeds 1 2 3" in again.command
-    # Nor are runs that are gone, if one is left: the results have the outputs.
+
+
+def test_runs_that_are_gone_are_compared_if_one_is_left(folder: Folder) -> None:
+    """Their outputs are stored with the results."""
+    first = folder.compared(1)
     folder.add("table3/c_N2", 9, 0.3)  # a seed that the base hasn't
     shutil.rmtree(folder.run_of(experiment(seed=1)).path)
     (folder.run_of(experiment(seed=2)).evaluation / "valid.ref.txt").unlink()
     again = folder.compared(1)
-    assert again is not None and again.metrics == first.metrics
-    # Seeds of other settings are not compared.
+    assert first is not None and again is not None and again.metrics == first.metrics
+
+
+def test_seeds_of_other_settings_are_not_compared(folder: Folder) -> None:
     assert folder.compared(1, corpus=TOY) is None
     folder.add("table3/base", 4, 0.1, scale=0.5)
     folder.add("table3/c_N2", 4, 0.3, scale=0.5)
-    (orderings, at_half_scale) = folder.compared(1), folder.compared(4, scale=0.5)
+    orderings, at_half_scale = folder.compared(1), folder.compared(4, scale=0.5)
     assert orderings is not None and orderings.metrics["c_n2_seeds"] == 3
     assert at_half_scale is not None and at_half_scale.metrics["c_n2_seeds"] == 1
 

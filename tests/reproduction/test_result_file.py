@@ -33,7 +33,7 @@ def written(path, **changes):
     return write_result(path, **settings | changes)
 
 
-def test_what_is_written_is_read_back_and_an_invalid_result_is_not_written(tmp_path, monkeypatch):
+def test_what_is_written_is_read_back(tmp_path, monkeypatch):
     monkeypatch.setattr(result_file, "git_commit", lambda: "a" * 40 + "-dirty")
     recorded = written(tmp_path / "new" / "tiny.json", metrics={"chrf": 60.0, "parameters": 7})
     assert read_results(tmp_path / "new") == [recorded]
@@ -41,18 +41,26 @@ def test_what_is_written_is_read_back_and_an_invalid_result_is_not_written(tmp_p
     assert recorded.machine == MACHINE
     assert {"jax", "flax", "sacrebleu"} <= set(recorded.versions)
     assert dict(recorded.metrics) == {"chrf": 60.0, "parameters": 7}
-    # An installed package names its release.
+
+
+def test_an_installed_package_names_its_release(tmp_path, monkeypatch):
     monkeypatch.setattr(result_file, "git_commit", lambda: None)
     installed = written(tmp_path / "tiny.json", details={"data": "x"}, release="0.1.0")
     assert installed.commit == "release 0.1.0"
     assert read_result(tmp_path / "tiny.json") == installed
-    for commit, chrf, message in (
+
+
+@pytest.mark.parametrize(
+    ("commit", "chrf", "message"),
+    [
         ("a" * 40, float("nan"), r"metrics\.chrf must be a finite number, not nan"),
         (None, 1.0, "git checkout"),
-    ):
-        monkeypatch.setattr(result_file, "git_commit", lambda commit=commit: commit)
-        with pytest.raises(ResultError, match=message):
-            written(tmp_path / "bad" / "tiny.json", metrics={"chrf": chrf})
+    ],
+)
+def test_an_invalid_result_is_not_written(tmp_path, monkeypatch, commit, chrf, message):
+    monkeypatch.setattr(result_file, "git_commit", lambda: commit)
+    with pytest.raises(ResultError, match=message):
+        written(tmp_path / "bad" / "tiny.json", metrics={"chrf": chrf})
     assert not (tmp_path / "bad").exists()
 
 

@@ -19,7 +19,7 @@ _COUNT = iter(range(1 << 30))
 
 @functools.cache
 def store_of_process() -> Any:
-    """Plays Cloud Storage. There is one: clients read where it is when they are first used."""
+    """The one fake Cloud Storage: clients read its address when they are first used."""
     from tests.rundir.fake_gcs import FakeGcs
 
     return FakeGcs()

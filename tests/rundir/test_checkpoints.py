@@ -24,8 +24,8 @@ def opened(run, policy: TrainingConfig = KEEP_ALL) -> Checkpoints:
     ("ema", "change"), [(False, {}), (True, {}), (False, {"opt_state": ((), {})})]
 )
 def test_what_was_saved_is_restored_bit_for_bit(run, saved, ema, change):
-    state = snapshot(7, ema=ema)
-    state = dataclasses.replace(state, metrics={"bleu": 12.5, "name": "x"}, **change)
+    metrics = {"bleu": 12.5, "name": "x"}
+    state = dataclasses.replace(snapshot(7, ema=ema), metrics=metrics, **change)
     saved(state)
     with opened(run) as checkpoints:
         form = jax.eval_shape(lambda: state.ema) if ema else None
@@ -64,7 +64,7 @@ def test_the_latest_step_has_the_largest_number(four_steps):
 
 
 def test_the_best_are_those_of_the_policy_at_hand(four_steps):
-    """For readers once it has saved something."""
+    """Readers use a new policy once it has saved a checkpoint."""
     checkpoints_folder = four_steps.checkpoints
     assert best_steps(checkpoints_folder, 2) == [20, 10]
     with opened(four_steps, TrainingConfig(best_metric="loss")) as checkpoints:

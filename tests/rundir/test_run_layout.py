@@ -181,27 +181,50 @@ def git(folder: Path, *arguments: str) -> str:
     ).stdout.strip()
 
 
-@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-def test_the_commit_is_that_of_the_packages_own_checkout(tmp_path, monkeypatch):
+needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A committed package in a repository."""
     package = tmp_path / "flaxformer_mt"
     package.mkdir()
     (package / "code.py").write_text("1")
-    assert versions.git_commit(package) is None
     git(tmp_path, "init", "-q")
-    assert versions.git_commit(package) is None, "no commit yet"
     git(tmp_path, "add", ".")
     git(tmp_path, "commit", "-qm", "first")
-    commit = git(tmp_path, "rev-parse", "HEAD")
-    assert versions.git_commit(package) == commit
-    (package / "code.py").write_text("2")
-    assert versions.git_commit(package) == f"{commit}-dirty"
-    # Installed into an environment that lies in somebody's checkout: that commit is not ours.
-    installed = tmp_path / "venv" / "site-packages" / "flaxformer_mt"
+    return package
+
+
+@needs_git
+def test_without_a_commit_there_is_none(tmp_path):
+    assert versions.git_commit(tmp_path) is None
+    git(tmp_path, "init", "-q")
+    assert versions.git_commit(tmp_path) is None, "no commit yet"
+
+
+@needs_git
+def test_the_commit_is_that_of_the_packages_own_checkout(checkout, monkeypatch):
+    commit = git(checkout.parent, "rev-parse", "HEAD")
+    assert versions.git_commit(checkout) == commit
+    (checkout / "code.py").write_text("2")
+    assert versions.git_commit(checkout) == f"{commit}-dirty"
+    monkeypatch.setenv("FLAXFORMER_COMMIT", "1" * 40)
+    assert versions.git_commit(checkout) == f"{commit}-dirty", "a checkout knows better"
+
+
+@needs_git
+def test_of_a_package_installed_in_somebody_s_checkout_the_commit_is_what_it_was_told(
+    checkout, monkeypatch
+):
+    installed = checkout.parent / "venv" / "site-packages" / "flaxformer_mt"
     installed.mkdir(parents=True)
     assert versions.git_commit(installed) is None
     monkeypatch.setenv("FLAXFORMER_COMMIT", "1" * 40)
     assert versions.git_commit(installed) == "1" * 40, "a copy that was told what it is"
-    assert versions.git_commit(package) == f"{commit}-dirty", "a checkout knows better"
-    monkeypatch.delenv("FLAXFORMER_COMMIT")
-    monkeypatch.setenv("PATH", str(installed))
-    assert versions.git_commit(package) is None, "without git"
+
+
+@needs_git
+def test_without_git_there_is_no_commit(checkout, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert versions.git_commit(checkout) is None

@@ -28,14 +28,14 @@ def test_many_texts_keep_their_order_and_their_white_space(server):
     texts = ["one two", "", "  \n", "First one. Second one!\n\n\tthird", "Ünïcödé 😀 東京"]
     status, answer = server.translate(texts)
     assert status == 200
-    assert [part["text"] for part in answer["translations"]] == [
+    assert [translation["text"] for translation in answer["translations"]] == [
         "TWO ONE",
         "",
         "  \n",
         "ONE. FIRST ONE! SECOND\n\n\tTHIRD",
         "東京 😀 ÜNÏCÖDÉ",
     ]
-    sources = [part["source"] for part in answer["translations"][3]["sentences"]]
+    sources = [sentence["source"] for sentence in answer["translations"][3]["sentences"]]
     assert sources == ["First one.", "Second one!", "third"]
     answer = server.translate("First one. Second one.\nThird.", sentences=False)[1]
     (together,) = answer["translations"]
@@ -67,14 +67,18 @@ def test_n_best_and_alignments_of_hypotheses_that_can_have_one(server):
         ]
     payload = {"text": ["a b", "an unalignable b", "w " * 50], "n_best": 2, "alignment": True}
     translations = server.post("/translate", payload)[1]["translations"]
-    first, second, third = (part["sentences"][0] for part in translations)
-    assert [part["alignment"] for part in first["hypotheses"]] == [
+    first, second, third = (translation["sentences"][0] for translation in translations)
+
+    def alignments(sentence):
+        return [hypothesis["alignment"] for hypothesis in sentence["hypotheses"]]
+
+    assert alignments(first) == [
         {"source_words": ["a", "b"], "target_words": ["B", "A"], "links": [[0, 1], [1, 0]]},
         {"source_words": ["a", "b"], "target_words": ["B", "A", "1"], "links": [[0, 1], [1, 0]]},
     ]
-    assert [part["alignment"] for part in second["hypotheses"]] == [None, None]
+    assert alignments(second) == [None, None]
     # Longer than the model takes: translated in pieces.
-    assert third["split"] and [part["alignment"] for part in third["hypotheses"]] == [None, None]
+    assert third["split"] and alignments(third) == [None, None]
 
 
 def test_attention_is_one_layer_of_all_heads_rounded(server):

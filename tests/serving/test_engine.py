@@ -24,9 +24,8 @@ def test_what_is_taken_fills_at_least_half_of_a_batch():
             batching = engine(largest)
             size = batching.take(BEST, waiting)
             assert 1 <= size <= min(waiting, largest)
-            assert (
-                min(compiled for compiled in batching.sizes(BEST) if compiled >= size) <= 2 * size
-            )
+            compiled = min(rows for rows in batching.sizes(BEST) if rows >= size)
+            assert compiled <= 2 * size
 
 
 def test_a_batch_is_filled_up_and_its_filling_left_out():
@@ -41,9 +40,8 @@ def test_a_batch_is_filled_up_and_its_filling_left_out():
 
 def test_a_diverse_search_for_fewer_is_another_one():
     diverse = engine(16, diverse=True)
-    assert (
-        [diverse.key_of(n) for n in (1, 2, 3, 4)] == diverse.searches() == [*map(Key, (1, 2, 3, 4))]
-    )
+    keys = [Key(count) for count in (1, 2, 3, 4)]
+    assert [diverse.key_of(count) for count in (1, 2, 3, 4)] == diverse.searches() == keys
     assert engine(16).searches() == [BEST, WIDE]
     assert engine(16, widest=1).searches() == [BEST]
 

@@ -52,7 +52,7 @@ def config(tmp_path):
 
 
 def bad_config(text: Path) -> DataConfig:
-    """GOOD, four times, and BAD, whose sources and targets are the validation, too."""
+    """Trains on GOOD four times and on BAD; BAD is the validation set, too."""
     write(text, "good", GOOD * 4)
     write(text, "bad", BAD)
     return data_config(

@@ -96,24 +96,41 @@ def test_nothing_left_is_an_error_with_the_counts(config, tmp_path, run):
     assert list(run.iterdir()) == []
 
 
-def test_validation_is_split_off_one_corpus_by_its_sources(config, tmp_path):
-    """Equal sources stay together; neither the order of the lines nor their targets decide."""
-    settings = replace(config, valid=CorpusConfig(name="valid"), valid_fraction=0.1)
-    # 2,000 sources, each with two targets and blanks of its own.
+@pytest.fixture
+def splitting(config, tmp_path):
+    """Settings that hold out a tenth of 2,000 sources, each with two targets and its own blanks."""
     pairs = [(f"line {n // 2}{' ' * (n % 2)}", f"{n % 2} Zeile") for n in range(4000)]
-    held_out_sets = []
-    for order, name in ((1, "forth"), (-1, "back")):
-        write(tmp_path / "text", "train", pairs[::order])
-        store = prepare(settings, directory=tmp_path / name)
-        src = Vocabularies.load(tmp_path / name / "vocabulary").src
-        trained = [line.strip() for line in src.decode(listed(store.train, "src"))]
-        held_out = [line.strip() for line in valid_text(tmp_path / name / "data")[0]]
-        assert not set(held_out) & set(trained) and len(held_out) + len(trained) == 4000
-        assert 0.08 < len(held_out) / 4000 < 0.12
-        assert set(Counter(held_out).values()) == {2}
-        held_out_sets.append(set(held_out))
-    assert held_out_sets[0] == held_out_sets[1]
-    manifest = read_manifest(tmp_path / "back" / "data")
+    write(tmp_path / "text", "train", pairs)
+    return replace(config, valid=CorpusConfig(name="valid"), valid_fraction=0.1)
+
+
+def split_sources(settings, directory):
+    """The sources that are trained on and those that are held out, without blanks around them."""
+    store = prepare(settings, directory=directory)
+    src = Vocabularies.load(directory / "vocabulary").src
+    trained = [line.strip() for line in src.decode(listed(store.train, "src"))]
+    held_out = [line.strip() for line in valid_text(directory / "data")[0]]
+    return trained, held_out
+
+
+def test_validation_is_split_off_one_corpus_by_its_sources(splitting, tmp_path):
+    """Equal sources stay together; neither the order of the lines nor their targets decide."""
+    text = tmp_path / "text"
+    trained, held_out = split_sources(splitting, tmp_path / "forth")
+    assert not set(held_out) & set(trained) and len(held_out) + len(trained) == 4000
+    assert 0.08 < len(held_out) / 4000 < 0.12
+    assert set(Counter(held_out).values()) == {2}
+
+    for path in (text / "train.en", text / "train.de"):
+        path.write_text("".join(reversed(path.read_text().splitlines(keepends=True))))
+    trained_back, held_out_back = split_sources(splitting, tmp_path / "back")
+    assert set(held_out_back) == set(held_out)
+    assert sorted(trained_back) == sorted(trained)
+
+
+def test_what_is_split_off_is_accounted_for(splitting, tmp_path):
+    trained, held_out = split_sources(splitting, tmp_path / "run")
+    manifest = read_manifest(tmp_path / "run" / "data")
     keys = ["data.train.train.src", "data.train.train.tgt"]
     assert [file["key"] for file in manifest["inputs"]] == keys
     accounts = {account["key"]: account["dropped"] for account in manifest["corpora"]}
@@ -125,44 +142,63 @@ def test_validation_is_split_off_one_corpus_by_its_sources(config, tmp_path):
     assert re.search(rf"^data\.valid +4,000 +{len(held_out)} +0$", table, re.MULTILINE)
     assert f"({len(trained):,} used for training)" in table
     with pytest.raises(PrepareError, match="data.valid_fraction: 0.1 then, 0.2 now"):
-        prepare(replace(settings, valid_fraction=0.2), directory=tmp_path / "back")
-    little = replace(settings, valid_fraction=1e-9)
+        prepare(replace(splitting, valid_fraction=0.2), directory=tmp_path / "run")
+
+
+def test_a_fraction_that_leaves_one_side_without_pairs_is_an_error(splitting, tmp_path):
     with pytest.raises(PrepareError, match="data.valid_fraction holds out none of the 4,000 pairs"):
-        prepare(little, directory=tmp_path / "little")
+        prepare(replace(splitting, valid_fraction=1e-9), directory=tmp_path / "little")
     write(tmp_path / "text", "train", [("line", "Zeile")] * 4)
-    most = replace(settings, valid_fraction=0.99)
     with pytest.raises(PrepareError, match="data.valid_fraction holds out all 4 pairs"):
-        prepare(most, directory=tmp_path / "most")
+        prepare(replace(splitting, valid_fraction=0.99), directory=tmp_path / "most")
 
 
-@pytest.mark.parametrize("kind", ["bpe", "unigram"])
-def test_a_tag_is_one_type_before_every_source_of_its_corpus(config, tmp_path, run, kind):
-    # The tag's characters are types of their own, into which it could be cut.
-    good = [("< b t >", "ein Hund"), *GOOD[1:]]
-    write(tmp_path / "text", "train", [("", "ein Hund"), *good])
+# The tag's characters are types of their own, into which it could be cut.
+TAGGED_PAIRS = [("< b t >", "ein Hund"), *GOOD[1:]]
+
+
+@pytest.fixture(params=["bpe", "unigram"])
+def tagging(request, config, tmp_path):
+    """Settings with one text as two corpora; the second has a tag. One source is empty."""
+    write(tmp_path / "text", "train", [("", "ein Hund"), *TAGGED_PAIRS])
     (plain,) = config.train
     tagged = replace(plain, name="tagged", tag="<bt>")
-    small = replace(config, train=(plain, tagged), vocabulary=VocabularyConfig(size=47, kind=kind))
-    store = prepare(small, directory=run)
+    vocabulary = VocabularyConfig(size=47, kind=request.param)
+    return replace(config, train=(plain, tagged), vocabulary=vocabulary)
+
+
+def test_a_tag_is_one_type_before_every_source_of_its_corpus(tagging, run):
+    store = prepare(tagging, directory=run)
     src = Vocabularies.load(run / "vocabulary").src
     rows, tag = listed(store.train, "src"), src.pieces().index("<bt>")
     assert [row.count(tag) for row in rows] == [0] * 24 + [1] * 24
-    assert src.decode(rows) == [s for s, _ in good] + [f"<bt> {s}" for s, _ in good]
+    sources = [source for source, _ in TAGGED_PAIRS]
+    assert src.decode(rows) == sources + [f"<bt> {source}" for source in sources]
     # An empty source has no text, whatever stands before it.
     accounts = read_manifest(run / "data")["corpora"]
     assert [account["dropped"] for account in accounts] == [{"empty side": 1}] * 2 + [{}]
-    for source, expected in ((plain, good), (tagged, [(f"<bt> {s}", t) for s, t in good])):
-        assert [pair[1:] for pair in read_pairs(source, config.folder, drops=Drops())] == expected
     # Cut anew in each epoch, but for the tag.
-    sampled = replace(small, vocabulary=replace(small.vocabulary, sampling=0.9))
+    sampled = replace(tagging, vocabulary=replace(tagging.vocabulary, sampling=0.9))
     resampler = resampler_for(sampled, Vocabularies.load(run / "vocabulary"), seed=1)
     drawn = listed(resampler.draw(store.train, np.arange(48), 0, (200, 200)), "src")
     assert drawn != rows and [row.count(tag) for row in drawn] == [0] * 24 + [1] * 24
+
+
+def test_a_tag_is_read_with_its_corpus(tagging):
+    plain, tagged = tagging.train
+    with_tags = [(f"<bt> {source}", target) for source, target in TAGGED_PAIRS]
+    for corpus, expected in ((plain, TAGGED_PAIRS), (tagged, with_tags)):
+        assert [pair[1:] for pair in read_pairs(corpus, tagging.folder, drops=Drops())] == expected
+
+
+def test_a_tag_that_changes_is_named(tagging, tmp_path, run):
+    plain, tagged = tagging.train
+    prepare(tagging, directory=run)
     with pytest.raises(PrepareError, match=r"tagged\.tag: '<bt>' then, '' now"):
-        prepare(replace(small, train=(plain, replace(tagged, tag=""))), directory=run)
+        prepare(replace(tagging, train=(plain, replace(tagged, tag=""))), directory=run)
     lines: list[str] = []
     shutil.copytree(run / "vocabulary", tmp_path / "other" / "vocabulary")
-    with_another_tag = replace(small, train=(replace(plain, tag="<x>"),))
+    with_another_tag = replace(tagging, train=(replace(plain, tag="<x>"),))
     prepare(with_another_tag, directory=tmp_path / "other", report=lines.append)
     assert any("data.train.train.tag = <x> is not in that vocabulary" in line for line in lines)
 
@@ -181,11 +217,10 @@ def test_what_is_held_out_does_not_depend_on_a_tag(config, tmp_path):
 
 def test_changed_settings_are_named(config, run):
     prepare(config, directory=run)
-    before = contents(run)
     vocabulary = VocabularyConfig(size=60, byte_fallback=True)
-    changed_config = replace(config, filter=FilterConfig(max_length=30), vocabulary=vocabulary)
+    changed = replace(config, filter=FilterConfig(max_length=30), vocabulary=vocabulary)
     with pytest.raises(PrepareError) as caught:
-        prepare(changed_config, seed=2, directory=run)
+        prepare(changed, seed=2, directory=run)
     assert str(caught.value) == (
         f"{run / 'data'} was prepared from other data or settings: data.filter.max_length: 40 "
         "then, 30 now; data.vocabulary.byte_fallback: False then, True now; training.seed: 1 "
@@ -194,11 +229,19 @@ def test_changed_settings_are_named(config, run):
     with_corpus = replace(config, train=(*config.train, replace(config.train[0], name="b")))
     with pytest.raises(PrepareError, match=r"data\.train: \['train'\] then, \['train', 'b'\] now"):
         prepare(with_corpus, directory=run)
-    # What is drawn while training is no matter of the store, and neither is a language's name.
+
+
+def test_settings_that_decide_nothing_about_the_store_may_change(config, run):
+    """Sampling while training and a language's name don't affect the store."""
+    prepare(config, directory=run)
+    before = contents(run)
     sampled = replace(config.vocabulary, sampling=0.1)
     prepare(replace(config, tgt_lang="fr", vocabulary=sampled), directory=run)
     assert contents(run) == before
-    # A setting that was not there when the store was made had what is its default now.
+
+
+def test_a_setting_that_an_early_store_does_not_record_had_its_default(config, run):
+    prepare(config, directory=run)
     file = run / "data" / "manifest.json"
     manifest = json.loads(file.read_text("utf-8"))
     later = ("train.train.weight", "vocabulary.normalization", "filter.identical")
@@ -309,7 +352,7 @@ def test_a_sample_of_defective_pairs_alone_is_drawn_again(config, run):
     assert read_manifest(run / "data")["vocabulary"]["sample"] == 2
 
 
-def test_damage_is_refused_by_name(config, tmp_path, run):
+def test_validation_text_that_does_not_match_is_refused(config, run):
     prepare(config, directory=run)
     text, manifest = run / "data" / "valid.tgt.txt", run / "data" / "manifest.json"
     original, recorded = text.read_bytes(), manifest.read_text()
@@ -327,31 +370,63 @@ def test_damage_is_refused_by_name(config, tmp_path, run):
         with contextlib.nullcontext() if sound else pytest.raises(StoreError, match=message):
             assert len(valid_text(run / "data")[1]) == 4
 
-    def refused(message):
-        with pytest.raises(PrepareError, match=message):
-            prepare(config, directory=run)
 
+@pytest.fixture
+def prepared_runs(config, tmp_path, run):
+    """Two prepared runs; the second has a smaller vocabulary."""
+    prepare(config, directory=run)
     smaller = replace(config, vocabulary=VocabularyConfig(size=50))
     prepare(smaller, directory=tmp_path / "other")
-    shutil.copytree(tmp_path / "other" / "vocabulary", run / "vocabulary", dirs_exist_ok=True)
-    refused("vocabulary: is not the vocabulary of .*data; restore it")
-    # The store and the vocabulary of another run, with this one's manifest.
-    shutil.copytree(tmp_path / "other" / "data", run / "data", dirs_exist_ok=True)
-    digest = json.loads(manifest.read_text())["vocabulary"]["digest"]
-    manifest.write_text(recorded.replace(json.loads(recorded)["vocabulary"]["digest"], digest))
-    refused(r"store\.json: is not the store that manifest\.json")
+    return run, tmp_path / "other"
+
+
+def test_another_run_s_vocabulary_is_refused(config, prepared_runs):
+    run, other = prepared_runs
+    shutil.copytree(other / "vocabulary", run / "vocabulary", dirs_exist_ok=True)
+    message = "vocabulary: is not the vocabulary of .*data; restore it"
+    with pytest.raises(PrepareError, match=message):
+        prepare(config, directory=run)
+
+
+def test_another_run_s_store_is_refused(config, prepared_runs):
+    """Even if this run's manifest has that run's vocabulary."""
+    run, other = prepared_runs
+    recorded = (run / "data" / "manifest.json").read_text()
+    for name in ("vocabulary", "data"):
+        shutil.copytree(other / name, run / name, dirs_exist_ok=True)
+    digest = read_manifest(other / "data")["vocabulary"]["digest"]
+    manifest = recorded.replace(json.loads(recorded)["vocabulary"]["digest"], digest)
+    (run / "data" / "manifest.json").write_text(manifest)
+    with pytest.raises(PrepareError, match=r"store\.json: is not the store that manifest\.json"):
+        prepare(config, directory=run)
+
+
+def test_a_manifest_that_is_damaged_or_missing_is_named(config, run):
+    prepare(config, directory=run)
+    manifest = run / "data" / "manifest.json"
     manifest.write_text("{")
-    refused(r"manifest\.json:1: is not JSON")
+    with pytest.raises(PrepareError, match=r"manifest\.json:1: is not JSON"):
+        prepare(config, directory=run)
     manifest.unlink()
-    refused(r"holds files but no manifest\.json")
+    with pytest.raises(PrepareError, match=r"holds files but no manifest\.json"):
+        prepare(config, directory=run)
 
 
-def test_a_file_that_changes_or_fails_meanwhile_is_an_error(config, tmp_path, run, monkeypatch):
-    real, open_binary = encode_corpora.StoreWriter.finish, manifests.paths.open_binary
+def test_a_file_that_changes_meanwhile_is_an_error(config, tmp_path, run, monkeypatch):
+    finish = encode_corpora.StoreWriter.finish
 
     def touch_and_finish(self):
         os.utime(tmp_path / "text" / "train.en", ns=(1, 1))
-        return real(self)
+        return finish(self)
+
+    monkeypatch.setattr(encode_corpora.StoreWriter, "finish", touch_and_finish)
+    with pytest.raises(CorpusError, match=r"train\.en: changed while it was being read"):
+        prepare(config, directory=run)
+    assert not list(run.iterdir())
+
+
+def test_a_file_that_fails_while_its_digest_is_made_is_an_error(config, run, monkeypatch):
+    open_binary = manifests.paths.open_binary
 
     class Failing(io.RawIOBase):
         def readable(self):
@@ -363,12 +438,8 @@ def test_a_file_that_changes_or_fails_meanwhile_is_an_error(config, tmp_path, ru
     def opened(path):
         return Failing() if path.name == "train.en" else open_binary(path)
 
-    monkeypatch.setattr(encode_corpora.StoreWriter, "finish", touch_and_finish)
-    with pytest.raises(CorpusError, match=r"train\.en: changed while it was being read"):
-        prepare(config, directory=run)
-    # Of all that read it, only the one that makes its digest.
     failing = types.SimpleNamespace(**vars(manifests.paths) | {"open_binary": opened})
     monkeypatch.setattr(manifests, "paths", failing)
     with pytest.raises(CorpusError, match=r"^.*/train\.en: cannot be read: Input/output error$"):
         prepare(config, directory=run)
-    assert not list(run.iterdir())
+    assert not run.exists()

@@ -146,7 +146,7 @@ def test_a_cluster_s_store_is_one_machine_s(tmp_path, small_parts, valid_fractio
 
 @pytest.fixture
 def prepared(tmp_path, small_parts):
-    """Prepares two corpora on a cluster, which each test makes impossible."""
+    """A function that prepares two corpora on a cluster; each test makes it fail."""
     config = two_corpora(tmp_path / "text", 600)
     return functools.partial(prepare, config, directory=tmp_path / "run", cluster=on_a_cluster)
 
@@ -220,7 +220,7 @@ class Counted(InProcess):
 
 
 class Preparation:
-    """Calls of `prepare` for one run, each on a cluster that may be lost on the way."""
+    """Prepares one run, on clusters that may be lost before they finish."""
 
     def __init__(self, config: DataConfig, folder: Path, parts: Any, monkeypatch: Any) -> None:
         self.config = config
@@ -232,9 +232,10 @@ class Preparation:
     def on_a_cluster(
         self, config: DataConfig, *, stop: int | None = None, learns: bool = False
     ) -> tuple[list[Any], list[str]]:
-        """The ranges that are encoded, up to `stop` of them, and what is said of finished parts.
+        """Prepares on a cluster that is lost after `stop` ranges; unless it `learns` a vocabulary,
+        learning one is an error.
 
-        Fails if a vocabulary is learned, unless it `learns` one.
+        Returns the encoded ranges and the messages about finished parts.
         """
         encoded: list[Any] = []
         lines: list[str] = []
@@ -251,7 +252,7 @@ class Preparation:
         return encoded, [line for line in lines if " finished parts " in line]
 
     def check_and_remove_store(self, config: DataConfig) -> None:
-        """The store is one machine's; without it, but with the parts, the next call makes it."""
+        """Compares the store with one machine's; removes it, so that the next call makes it."""
         self._monkeypatch.setattr(make, "train_vocabulary", sample.train_vocabulary)
         prepare(config, directory=self._alone, workers=0)
         for name in ("data", "vocabulary"):
@@ -262,7 +263,7 @@ class Preparation:
 
 @pytest.fixture(params=["local", pytest.param("bucket", marks=needs_clients)])
 def preparation(request, tmp_path, small_parts, monkeypatch):
-    """Its finished parts are in a local folder, or in a bucket."""
+    """Finished parts are stored in a local folder or in a bucket."""
     config = two_corpora(tmp_path / "text", 600)
     in_bucket = request.param == "bucket"
     vocabulary = dataclasses.replace(config.vocabulary, shared=in_bucket)
@@ -274,7 +275,7 @@ def preparation(request, tmp_path, small_parts, monkeypatch):
 
 
 def test_a_cluster_s_finished_parts_are_not_made_again(preparation):
-    """But for those that are damaged, or another's under their name."""
+    """Damaged parts, and parts under the wrong name, are made again."""
     config, parts = preparation.config, preparation.parts
     assert preparation.on_a_cluster(config, stop=0, learns=True) == ([], [])
     [learned] = parts.iterdir()
