@@ -43,6 +43,7 @@ def test_a_shortlist_is_learnt_once_and_kept_in_the_run(run, translator, monkeyp
     again = fm.Translator.load_ensemble([run], shortlist=True)
     line = "The old dog sleeps."
     assert again.translate(line) == first.translate(line)
+
     # Among fewer types each is likelier.
     best, unrestricted = (model.translate(line).hypotheses[0] for model in (first, translator))
     assert best.log_prob > unrestricted.log_prob

@@ -60,7 +60,9 @@ def test_a_result_names_the_code_that_trained_its_run(run):
     numbers = {"valid_perplexity": 4.0, "steps": 3, "target_tokens_per_second": 20.0}
     assert result.metrics.items() >= (numbers | {"data_wait": 0.2}).items()
     assert result.seconds == 7.5
-    # Code of several runs is named once.
+
+
+def test_code_that_trained_several_runs_is_named_once(run):
     details = trained_run.training_details(run, run)
     assert len(json.loads(details["trained_by"])) == 1
     assert details["training"].startswith("4 starts, 2026-01-01T00:00:00 to 2026-01-02T00:00:00; ")
@@ -83,11 +85,13 @@ def test_several_seeds_have_a_mean_and_a_spread(tmp_path):
     recorded(tmp_path, "multi30k_tiny_bfloat16", 50.0)
     write_seeds("multi30k_tiny", "multi30k:tiny", tmp_path)
     assert not (tmp_path / "multi30k_tiny_seeds.json").exists(), "one seed has no spread"
+
     # A seed counts once, and 1 is the config's own.
     recorded(tmp_path, "multi30k_tiny_seed_1", 60.0)
     recorded(tmp_path, "multi30k_tiny_seed_2", 41.0, command="second")
     recorded(tmp_path, "multi30k_tiny_seed_2_bfloat16", 50.0)
     recorded(tmp_path, "multi30k_tiny_seed_13_bfloat16", 42.0, command="third")
+
     # Other weights or another search than these three:
     for name in ("gnmt_1_6", "seed_2_gnmt_1_6", "raw"):
         recorded(tmp_path, f"multi30k_tiny_{name}", 10.0)

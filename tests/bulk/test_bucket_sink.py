@@ -61,6 +61,7 @@ def test_parts_are_uploaded_every_minute_and_joined(gcs, bucket, file, monkeypat
     ]
     assert gcs.objects[f"{file}.part/00000001"] == b"4\n5\n6\n"
     assert file not in gcs.objects
+
     # Killed here: another machine goes on after the last part.
     with pytest.raises(OutputError, match=r"^gs://\S+state\.json: was written with w") as refused:
         BucketSink(f"gs://{file}").begin({"weights": "best"})

@@ -101,6 +101,7 @@ def test_parts_that_are_not_ours_are_not_touched(path):
     part.write_bytes(b"one")
     with pytest.raises(OutputError, match="has 3 bytes, but out.part.json says 8"):
         begun(path)
+
     # Moved away by its owner: nothing to go on with.
     part.unlink()
     sink, done = begun(path)

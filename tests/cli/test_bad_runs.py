@@ -67,24 +67,39 @@ def test_without_a_checkpoint_any_setting_may_change(run, corpus, prepared):
     assert done.status == 2 and "'model.d_model' was 64, is now 32" in done.last
 
 
-def test_a_finished_run_that_prepare_was_given_more_steps_for_is_trained(run, corpus, prepared):
-    workdir, overrides = prepared
-    arguments = [*settings(corpus), "--workdir", workdir]
+@pytest.fixture
+def finished(run, corpus, prepared):
+    """A prepared run with the status of one that has ended after 5 steps."""
+    workdir, _ = prepared
     layout.write_status(layout.open_run(workdir), layout.Status(state="finished", step=5))
-    assert run("prepare", *arguments).status == 0
-    finished = run("train", *arguments).errors
-    assert "nothing to do" in finished
-    assert f"flaxformer-mt translate --workdir {workdir} < INPUT > OUTPUT" in finished
-    done = run("train", "--workdir", workdir, "--config.data.tgt_lang=nl")
+    assert run("prepare", *settings(corpus), "--workdir", workdir).status == 0
+    return workdir
+
+
+def test_a_finished_run_says_what_to_do_with_it(run, corpus, finished):
+    errors = run("train", *settings(corpus), "--workdir", finished).errors
+    assert "nothing to do" in errors
+    assert f"flaxformer-mt translate --workdir {finished} < INPUT > OUTPUT" in errors
+
+
+def test_a_finished_run_is_checked_and_takes_settings_that_decide_nothing(run, finished):
+    done = run("train", "--workdir", finished, "--config.data.tgt_lang=nl")
     assert done.status == 2 and "'data.train.mine.tgt' = 'train.de' names 'de'" in done.last
     added = ("--config.data.test.new.kind=synthetic", "--config.data.test.new.size=9")
-    done = run("train", "--workdir", workdir, *added)
+    done = run("train", "--workdir", finished, *added)
     assert done.status == 0 and "data.test.new.size: was None, now 9" in done.errors
     assert "nothing to do" in done.errors
-    assert layout.read_record(layout.open_run(workdir)).config["data"]["test"]["new"]["size"] == 9
+    assert layout.read_record(layout.open_run(finished)).config["data"]["test"]["new"]["size"] == 9
+
+
+def test_a_finished_run_that_prepare_was_given_more_steps_for_is_trained(
+    run, corpus, prepared, finished
+):
+    _, overrides = prepared
+    arguments = [*settings(corpus), "--workdir", finished]
     assert run("prepare", *arguments, "--config.training.steps=8").status == 0
     with pytest.raises(Reached):
-        train(workdir, [*overrides, "training.steps=8"])
+        train(finished, [*overrides, "training.steps=8"])
 
 
 def test_a_finished_run_whose_next_start_is_killed_goes_on_at_the_one_after(prepared, monkeypatch):

@@ -103,6 +103,7 @@ def test_rows_without_pairs_and_missing_rows_are_padding(counts, hosts):
     assert all(np.array_equal(joined(parts)[name], array) for name, array in vars(together).items())
     assert together.src_segment_ids.max(axis=1).tolist() == counts + [0] * (12 - len(counts))
     assert together.sentences == sum(counts)
+
     # A host's rows need not be neighbours.
     distant = assemble(PAIRS, indices, shape, np.array(counts, np.int64), Share((0, 3), 4))
     for name, array in vars(distant).items():

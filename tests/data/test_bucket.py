@@ -90,6 +90,7 @@ def test_padding_is_bounded():
     assert (np.diff(plan.shape_of) >= 0).all()
     for index in range(len(plan) - 1):
         assert (np.diff(tgt[plan[index][1].pairs]) >= 0).all() or plan.shape_of[index] > 0
+
     # No empty batch where the last is full.
     check(plan_pass(src[:24], tgt[:24], (Shape(8, 200, 200),)), src[:24], tgt[:24])
 

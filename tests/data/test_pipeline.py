@@ -175,6 +175,7 @@ def test_exchanged_sources_are_of_the_pair_before_in_the_batch():
     for place, batch in exchanged.items():
         joined = np.concatenate([half[place].src for half in halves])
         np.testing.assert_array_equal(joined, batch.src)
+
     # Batches of one pair are not exchanged.
     rows = [[5 + n] * length for n, length in enumerate((3, 20, 20, 40, 40, 60))]
     pairs, config = in_memory(rows, rows), BatchConfig(tokens=64, multiple=1)

@@ -61,6 +61,7 @@ def test_the_digest_of_pairs_is_of_what_an_order_counts(tmp_path):
     first = Store.open(write(tmp_path / "first")).train.digest
     assert first == Store.open(write(tmp_path / "valid", valid=[[7], [8]])).train.digest
     assert first != Store.open(write(tmp_path / "turned", SRC[::-1], TGT[::-1])).train.digest
+
     # The first format: a shard a split, whose files had no number, and no corpora.
     folder = tmp_path / "first"
     index = json.loads((folder / "store.json").read_text())

@@ -53,6 +53,7 @@ def test_a_held_out_sentence_has_a_combination_that_no_other_split_shows(splits)
     shares = Counter(assignments().values())
     assert 0.2 < 1 - shares["train"] / shares.total() < 0.27
     assert 0.15 < shares["test"] / shares.total() < 0.22
+
     # Training shows every lemma and every construction.
     for part in (0, 1):
         trained = {choice[part] for choice in by_split["train"]}

@@ -55,7 +55,11 @@ def test_ids_are_the_tables_and_other_pieces_are_unknown(kind):
         if UNK not in tokens:
             assert vocabulary.decode([tokens, []]) == [text, ""]
     assert "⁇" in vocabulary.decode([[UNK]])[0]
-    # Text yields no marks.
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_text_yields_no_marks(kind):
+    vocabulary = tabled("<extra>", kind=kind)
     for text in ("<pad>", "</s> <s>", "<unk>", "✗<pad>"):
         assert not set(vocabulary.encode([text])[0]) & {PAD, BOS, EOS}
 
@@ -67,6 +71,7 @@ def test_pieces_of_the_other_language_and_language_codes_have_their_ids():
     [tokens] = vocabulary.encode(["the cat é"])
     assert tokens[-1] == vocabulary.table.ids["é"]
     assert vocabulary.decode([tokens])[0].endswith("é")
+
     # A piece that only the table has is text with plain blanks: the model leaves them as signs.
     plain, coded, unknown, quote = vocabulary.encode(
         ["the cat", ">>fra<< the cat", ">>xyz<< the cat", ">>the cat"]
@@ -164,7 +169,9 @@ def test_saved_and_loaded(tmp_path):
     assert index["format"] == 2, "a version that knows no tables must not take the models' ids"
     table = (tmp_path / "vocabulary" / "src.pieces.tsv").read_text().splitlines()
     assert table[4] == "4\t>>fra<<"
-    # A changed table is noticed.
+
+
+def test_a_changed_table_is_noticed(tmp_path):
     Vocabularies(tabled(), tabled()).save(tmp_path / "shared")
     file = tmp_path / "shared" / "shared.table.json"
     content = file.read_text()

@@ -51,11 +51,14 @@ def test_any_text_comes_back_by_byte_fallback(text):
     assert not set(without_bytes) & {PAD, BOS, EOS}
 
 
-def test_spans_are_those_of_the_text_given_and_marks_are_left_out_of_it():
+def test_spans_are_those_of_the_original_text():
     vocabulary = small(byte_fallback=True)
     tokens, spans = vocabulary.encode_with_spans("a\u2581\u2581é\u2581")
     assert tokens == vocabulary.encode(["a é"])[0]
     assert spans[0] == (0, 1) and spans[-1][1] == 9
+
+
+def test_marks_are_left_out_of_text():
     vocabulary = small()
     [tokens] = vocabulary.encode(["the cat sees a house ."])
     assert vocabulary.decode([[BOS, *tokens, EOS, PAD, PAD]]) == ["the cat sees a house ."]

@@ -321,6 +321,7 @@ def test_terms_and_phrases_match_canonically_equivalent_text(translator):
         assert Terminology.of({term: "haus"}).translations(f"ein {source}!") == ["haus"]
     # Marks in any order that means the same.
     assert Terminology.of({"\u1ead": "x"}).translations("a\u0302\u0323") == ["x"]
+
     # Another letter is no equivalent, also in a script without blanks.
     for term, source in (("cafe", decomposed), ("cafe", composed), ("\u304b", "\u304b\u3099")):
         assert Terminology.of({term: "x"}).translations(source) == []

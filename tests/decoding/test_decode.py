@@ -182,6 +182,7 @@ def test_plan_covers_every_source_once_in_few_shapes():
     # 16, 32, 64, 128 and 250 positions, and the last batch's rows.
     assert len({(batch.rows, batch.length) for batch in planned}) <= 6
     assert list(plan_batches([], config, 250)) == []
+
     # A sentence that alone exceeds the budget still has its batch.
     small = dataclasses.replace(config, batch_tokens=10)
     assert [batch.rows for batch in plan_batches([200, 3], small, 250)] == [1, 1]
@@ -200,6 +201,7 @@ def test_shapes_among_others_are_those_of_every_mixture(split, budget, count):
     for lengths in itertools.combinations_with_replacement(kinds, count):
         planned = plan_batches(lengths, config, 64, split=split)
         assert {(batch.rows, batch.length) for batch in planned} <= foreseen
+
     # Nothing is compiled in vain where all of the longest share a batch, or are no longer.
     fits = budget // (64 * 4) * split >= count
     assert len(shapes(60)) <= 2 and (len(shapes(10)) == 1 or not fits)
@@ -411,6 +413,7 @@ def test_groups_give_different_outputs_each_once_and_best_first():
     assert first_tokens(6) > first_tokens(1)
     with pytest.raises(ValueError, match="beam_size = 6 must be divisible by 4 groups"):
         first_tokens(4)
+
     # Draws have no groups.
     drawn = searched(3, 2, sampling=Sampling(seed=3))
     assert drawn == searched(1, 2, sampling=Sampling(seed=3), diversity=0.0)

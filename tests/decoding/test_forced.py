@@ -167,6 +167,7 @@ def test_a_part_may_have_been_translated_by_nothing(translator, given):
         translator.score([(piece.text, part)])[0].token_log_probs
         for piece, part in zip(pieces, given, strict=True)
     ]
+
     # As a hypothesis has them, and as they come with their scores: the last end mark included.
     for target in (tokens, (*tokens, EOS)):
         (scored_line,) = translator.score([(line, target)], overlong="split")

@@ -291,6 +291,7 @@ def test_a_prefix_that_cannot_be_is_refused_with_its_line(translator):
     with pytest.raises(LineError, match=r"has a prefix of \d+ tokens, but .* at most \d+") as why:
         translator.translate(["", LONG, LINES[2]], prefixes=["x", "", PAIRS[1][1] * 3])
     assert why.value.number == 2
+
     # Forced as the unknown token, it would begin nothing that was asked for.
     prefixes = ["漢", "die 漢字 ☃ katze", "wer"]
     message = r"'die 漢字 ☃ katze', but .* cannot spell '漢字', '☃'"

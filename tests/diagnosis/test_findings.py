@@ -31,16 +31,19 @@ def test_a_check_that_breaks_off_is_a_failure_whose_line_says_what_to_do():
     assert two.line().startswith("FAIL collective     OSError: no such device → see the message")
 
 
-def test_versions_that_do_not_fit_and_an_accelerator_left_out_are_seen(tmp_path, monkeypatch):
+def test_versions_that_do_not_fit_are_seen(monkeypatch):
     assert f"jax {jax.__version__}" in next(machine.check_versions()).text
     installed = {"jax": "1.0", "jaxlib": "1.0"}
     monkeypatch.setattr(machine, "versions", lambda: installed)
     assert next(machine.check_versions()).advice == ""
     installed["jax-cuda13-plugin"] = "0.9"
     assert "jax-cuda13-plugin 0.9 with jax 1.0: " in next(machine.check_versions()).advice
+
+
+def test_an_accelerator_that_is_left_out_is_seen(tmp_path, monkeypatch):
     sign = tmp_path / "nvidia0"
     monkeypatch.setattr(machine, "_SIGNS", {"gpu": (str(sign),)})
-    assert [f.state for f in machine.check_devices(ALONE)] == ["ok"]
+    assert [finding.state for finding in machine.check_devices(ALONE)] == ["ok"]
     sign.write_text("")
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     (finding,) = machine.check_devices(ALONE)

@@ -35,6 +35,7 @@ def test_the_site_is_whole_and_fetches_nothing_from_another_host(tmp_path):
         assert not fetched, f"{page.name}: {fetched}"
     for style in tmp_path.rglob("*.css"):
         assert "url(http" not in style.read_text(encoding="utf-8")
+
     # Names lead to their lines.
     html = (tmp_path / "paper_to_code.html").read_text(encoding="utf-8")
     for link, _, _, name in named(PAPER):

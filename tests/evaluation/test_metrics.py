@@ -86,6 +86,7 @@ def test_buckets_are_corpora_of_their_own():
     assert buckets[1].metrics == {"sacrebleu_13a": bleu.score, "chrf": chrf.score}
     assert buckets[1].length_ratio == pytest.approx(bleu.totals[0] / bleu.totals[1])
     assert [bucket.label for bucket in buckets][-2:] == ["51 to 60", "61 or more"]
+
     # No words of the reference are no division by zero.
     (bucket,) = by_length(measure([Bleu()], ["a"], [""]), ["one two"])
     assert (bucket.length_ratio, bucket.metrics) == (0.0, {"sacrebleu_13a": 0.0})

@@ -46,6 +46,7 @@ def test_p_values_are_sacrebleu_s(kind, test, system, monkeypatch):
         assert ours.difference == pytest.approx(second.score - first.score)
         # Ties count here, and TER's differences come in few sizes.
         assert ours.p_value >= second.p_value - 1e-9
+
     # Without ties, as it counts, the numbers are the same.
     monkeypatch.setattr(significance, "_TIE", -1e-9)
     outcomes = test(measured(BASELINE), measured(system), **samples)

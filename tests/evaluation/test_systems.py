@@ -64,6 +64,7 @@ def test_an_evaluation_comes_back_as_it_was_kept(run):
     assert system.hypotheses == HYPOTHESES
     by_file = find_system(f"x={run / 'evaluation' / 'first.json'}")
     assert (by_file.name, by_file.hypotheses) == ("x", system.hypotheses)
+
     # Before version 0.1 neither side was kept, nor how it was scored.
     (run / "evaluation" / "first.ref.txt").unlink()
     (run / "evaluation" / "first.src.txt").unlink()
@@ -121,6 +122,7 @@ def test_all_have_one_source_or_none():
     assert notes[0].startswith("other: translated a different source than one (line 2 differs): ")
     with pytest.raises(ScoringError, match=r"line 2 differs\): choose one with --src FILE"):
         common_text(systems, need_sources=True, note=notes.append)
+
     # What is said outright holds.
     text = common_text(systems, sources=SOURCES, need_sources=True, note=notes.append)
     assert text == (REFERENCES, SOURCES)

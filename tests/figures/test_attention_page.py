@@ -62,6 +62,7 @@ def test_in_a_browser_pointing_and_keys_show_weights(browser, tmp_path):
     shares = page.locator(".columns i").all_inner_texts()
     assert shares == [f"{100 * weight:.1f} %" for weight in np.round(mean[1].astype(float), 6)]
     page.mouse.move(0, 0)
+
     # The keyboard alone: another kind, a layer, one head, a heat map, a cell.
     page.focus('#kinds [data-value="encoder"]')
     page.keyboard.press("ArrowRight")

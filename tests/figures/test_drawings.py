@@ -72,6 +72,7 @@ def test_heads_that_agree_are_seen_side_by_side(heads):
         assert np.ptp(top - bottom) == pytest.approx(0, abs=1e-3)  # parallel
         between = np.diff(top) * (right - left)[1:] / np.hypot(right - left, bottom - top)[1:]
         assert (between >= 0.98 * width[1:]).all() and width.min() > 0.2
+
     # In a PNG each head's own colour is there to be seen.
     image = np.asarray(Image.open(io.BytesIO(rendered(drawing, "png"))).convert("RGB"))
     seen = set(map(tuple, image[:, image.shape[1] // 2].tolist()))

@@ -38,6 +38,7 @@ def test_a_folder_appears_when_it_is_complete_and_on_the_disk(tmp_path, monkeypa
     assert sorted(forced) == [folder.name, "below", "file"]
     assert sorted(path.name for path in place.iterdir()) == ["below", "link"]
     assert [path.name for path in place.parent.iterdir()] == ["model"]
+
     # It may be read as any new folder.
     (tmp_path / "usual").mkdir()
     assert place.stat().st_mode == (tmp_path / "usual").stat().st_mode

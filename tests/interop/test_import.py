@@ -104,6 +104,7 @@ def test_separate_vocabularies(tmp_path):
     assert sizes == (len(vocabulary("en")) + 1, len(vocabulary("de")) + 1)
     expected = np.float32(state["model.decoder.embed_tokens.weight"][-2][ORDER])
     np.testing.assert_array_equal(code_row(translator, "target"), expected)
+
     # Their sinusoids are ours in another order.
     np.testing.assert_array_equal(
         sinusoids_in_halves(30, 12)[:, interleaved_from_halves(12)], sinusoids(30, 12)

@@ -97,6 +97,7 @@ def test_an_exported_model_is_the_same(form, tmp_path):
     sample = (LINES, "lines")
     parity = export(original, tmp_path / "out", **form, sample=sample, bound=TOLERANCE)
     assert parity is not None and parity.same_output == parity.sentences == len(LINES)
+
     # By what the folder says alone, as its README has it.
     model = transformers.MarianMTModel.from_pretrained(str(tmp_path / "out")).eval()
     tokenizer = transformers.MarianTokenizer.from_pretrained(str(tmp_path / "out"))

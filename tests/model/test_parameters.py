@@ -77,6 +77,7 @@ def test_initial_values():
     params = nn.meta.unbox(drawn(Transformer(config, 500, 400), 0))
     assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {jnp.dtype("float32")}
     layer = params["decoder"]["layers_0"]
+
     # Fans are those of the flattened matrix. Query, key and value: a gain of 1/sqrt(2), as parts
     # of one matrix have (see attention.py).
     for name, width, gain in (("query", 64, 1), ("key", 64, 1), ("value", 96, 1), ("out", 96, 2)):

@@ -96,6 +96,7 @@ def test_what_a_sparsecore_sends_counts_and_its_estimates_do_not():
 
     compute = compute_costs(parse(OFFLOADED), chips.chip)
     assert compute.cycles == 1000
+
     # By its bytes, beside the rest: 2,000 rows in and out, 384 more and their numbers.
     (scatter,) = compute.unestimated
     assert (scatter.name, scatter.count, scatter.asynchronous) == ("SparseCore fusion", 1, True)

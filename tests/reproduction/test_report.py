@@ -76,6 +76,7 @@ def test_scores_of_two_protocols_or_texts_have_no_common_mean(tmp_path):
     assert "| 27.3 | 28.00, 27.00 (protocol 1) | 24.25 ± 0.00 (2 seeds) |" in line
     assert page.count("the paper's BLEU (protocol 1) |") == 1  # a table of its own
     assert "| 27.00 (protocol 1) |" in page.partition("## On other text")[2]
+
     # What is said above a table is so of all its rows.
     texts = {"base": "4,508,785", "c_N2": "35,800,000"}
     for name, pairs in texts.items():
@@ -111,6 +112,7 @@ def test_a_failed_row_says_why_until_it_is_measured(tmp_path):
     page = report(read_records(tmp_path))
     assert line_of(page, "c_N2").endswith("| failed |")
     assert f"- `table3/c_N2`: the device ran out of memory (`{C_N2.command}`)" in page
+
     # A status of another version leaves no result out.
     write(tmp_path, result(C_N2, details={"status": "as of another version"}))
     remove_failure(C_N2, tmp_path)

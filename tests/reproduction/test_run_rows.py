@@ -102,6 +102,7 @@ def test_a_stopped_row_goes_on_in_its_own_run(tmp_path, folder):
         "training.log_every",
     }
     assert third != first and third.path.name != first.path.name
+
     # The working directory may be moved: where the extract now lies is no change of the run.
     (tmp_path / "before").rename(tmp_path / "after")
     runner(tmp_path / "after", train).run([toy(folder)])

@@ -82,6 +82,7 @@ def test_a_command_names_rows_seeds_and_settings():
         *("--valid", "valid.en", "valid.de", "--test", "t.en", "t.de"),
         "--config.name=--only base --seeds 2",
     ]
+
     # Of a whole table: the overrides are what they were, whatever they look like.
     words = shlex.split(settings.command("table3", seeds=[1, 2]))
     assert words[3:9] == ["--scale", "0.5", "--seeds", "1", "2", "--folder"]

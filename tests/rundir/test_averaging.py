@@ -196,6 +196,7 @@ def test_what_training_removes_meanwhile_is_chosen_again(run, saved, monkeypatch
     assert_mean(params, 1, 3)
     saved(snapshot(4))
     shutil.rmtree(run.checkpoints / "3")
+
     # Chosen and loaded, twice.
     selected = mock.Mock(side_effect=[3, 3, 4, 4])
     monkeypatch.setattr(checkpoint_choice, "select_step", selected)

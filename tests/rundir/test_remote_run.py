@@ -37,8 +37,14 @@ def test_record_and_status_are_read_back(gcs, bucket, remote):
     assert read_status(remote) is None
     write_status(remote, Status(state="stopped", step=3))
     assert read_status(remote) == Status(state="stopped", step=3)
+
+
+def test_a_run_in_a_bucket_is_not_made_over_another(remote):
     with pytest.raises(RunDirectoryError, match="already holds a run"):
         create(remote.path, {}, [])
+
+
+def test_a_bucket_s_run_that_is_absent_or_cannot_be_reached_is_named(gcs, bucket):
     with pytest.raises(RunDirectoryError, match="gs://.*: no such directory; check the path"):
         open_run(f"gs://{bucket}/absent")
     gcs.fault = lambda method, name: 403
@@ -73,6 +79,7 @@ def test_of_two_at_once_one_gets_it(remote):
     first.check()
     first.release()
     assert not remote.lock_file.exists()
+
     # A write whose answer was lost and a removed lock cost nothing.
     with locked(remote, TRAINING) as lock:
         remote.lock_file.write_bytes(remote.lock_file.read_bytes())

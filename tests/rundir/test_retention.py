@@ -45,6 +45,7 @@ def test_the_newest_and_the_best_stay_and_nothing_else(history, irregular, polic
     if policy.keep_best and finite:
         best = (max if metric == "bleu" else min)(finite.values())
         assert any(finite.get(step) == best for step in retained)
+
     # Deleting after every save keeps the same as looking at the whole history once.
     one_by_one: set[int] = set()
     for step in ordered:

@@ -86,6 +86,7 @@ def test_a_path_below_which_no_checkpoint_could_be_read_is_refused(tmp_path, sav
     assert not (tmp_path / name).exists()
     with pytest.raises(WorkdirError, match="can't be stored below"):
         save(RunDirectory(tmp_path / name / "run"), snapshot(1))
+
     # A run that was moved there is not taken for damaged.
     saved(snapshot(1))
     shutil.copytree(tmp_path / "run", tmp_path / name / "run")

@@ -239,13 +239,19 @@ def test_an_empty_field_of_a_form_is_not_given(server):
     assert (status, answer["translations"][0]["text"]) == (200, "B A")
 
 
-def test_libre_languages_detect_and_settings(server):
+def test_libre_languages(server):
     assert server.get("/languages")[1] == [
         {"code": "en", "name": "English", "targets": ["de"]},
         {"code": "de", "name": "German", "targets": []},
     ]
+
+
+def test_libre_detect_is_as_sure_as_letters_are_of_the_script(server):
     detected = server.post("/detect", {"q": "three words щ"})[1]
     assert detected == [{"language": "en", "confidence": 90.9}]  # 10 of 11 letters
+
+
+def test_libre_settings(server):
     settings = server.get("/frontend/settings")[1]
     assert settings["charLimit"] == 5000 and settings["keyRequired"] is False
     assert settings["language"]["target"] == {"code": "de", "name": "German"}
@@ -283,7 +289,7 @@ def test_an_unknown_address_is_json_and_one_in_the_metrics(server):
     assert (status, headers["allow"]) == (405, "POST")
 
 
-def test_answers_protect_the_browser_and_assets_are_not_sent_twice(server):
+def test_answers_protect_the_browser(server):
     for path in ("/", "/languages", "/nowhere", "/metrics"):
         headers = server.get(path)[2]
         assert headers["content-security-policy"].startswith("default-src 'none'; ")
@@ -291,6 +297,9 @@ def test_answers_protect_the_browser_and_assets_are_not_sent_twice(server):
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["cross-origin-resource-policy"] == "same-origin"
         assert headers["server"] is None
+
+
+def test_answers_are_not_stored_and_assets_not_sent_twice(server):
     assert server.get("/languages")[2]["cache-control"] == "no-store"
     etag = {"if-none-match": server.get("/")[2]["etag"]}
     assert server.get("/", etag)[:2] == (304, b"")

@@ -98,9 +98,14 @@ def test_a_failing_model_tells_the_client_nothing_and_the_operator_where():
         assert status == 500
         number = answer["error"].removeprefix("internal error ")
         assert len(number) == 12
-        (said,) = server.errors()
-        assert said.startswith(f"error {number}\n") and "stand_in.py" in said
-        assert "do not repeat" not in said
+        (message,) = server.errors()
+        assert message.startswith(f"error {number}\n") and "stand_in.py" in message
+        assert "do not repeat" not in message
+
+
+def test_a_model_that_fails_three_times_in_a_row_is_failing_until_it_answers():
+    with running(StandIn()) as server:
+        server.translate("BROKEN")
         assert server.get("/health")[0] == 200
         for _ in range(2):
             server.translate("BROKEN")
@@ -197,35 +202,53 @@ def test_requests_are_answered_between_two_steps_of_the_warm_up():
         assert ["with terms" in line for line in said] == [False] * 30 + [True] * 20
 
 
-def test_keys_open_what_costs_and_nothing_else_needs_them():
-    right = {"authorization": "Bearer correct-horse"}
-    wrong = {"authorization": "Bearer correct-hors"}
+@pytest.fixture(scope="module")
+def guarded():
+    """A server that needs one of KEYS."""
     with running(StandIn(), keys=KEYS) as server:
-        status, answer, headers = server.ask(
-            "POST", "/translate", '{"text": "a"}', {"content-type": "application/json"}
-        )
-        assert status == 401 and "an API key is needed" in answer["error"]
-        assert headers["www-authenticate"] == "Bearer"
-        for path, name in (("/translate", "text"), ("/detect", "q"), ("/attention", "text")):
-            for status, key, headers in [
-                (200, {}, right),
-                (200, {}, {"Authorization": "bearer correct-horse"}),
-                (200, {}, {"X-API-Key": "correct-horse"}),
-                (200, {"api_key": "another"}, {}),
-                (403, {}, wrong),
-                (403, {}, {"X-API-Key": ""}),
-                (403, {}, {"X-API-Key": "\xff"}),
-                (403, {"api_key": "нет"}, {}),
-                (403, {"api_key": ["correct-horse"]}, {}),
-                (401, {"api_key": None}, {}),
-                (401, {}, {}),
-            ]:
-                assert server.post(path, {name: "a"} | key, **headers)[0] == status
-        assert server.get("/metrics")[0] == 401
-        assert server.get("/metrics", right)[0] == 200
-        for path in ("/", "/health", "/languages", "/openapi.json", "/docs", "/frontend/settings"):
-            assert server.get(path)[0] == 200
-        with connect(server) as client:  # a wrong one: before the body is read
-            head, _, _ = request("a" * 1000).partition(b"Content-Length")
-            client.sendall(head + b"X-API-Key: wrong\r\nContent-Length: 1000\r\n\r\n")
-            assert client.recv(65536).startswith(b"HTTP/1.1 403 ")
+        yield server
+
+
+def test_without_a_key_the_answer_says_that_one_is_needed(guarded):
+    status, answer, headers = guarded.ask(
+        "POST", "/translate", '{"text": "a"}', {"content-type": "application/json"}
+    )
+    assert status == 401 and "an API key is needed" in answer["error"]
+    assert headers["www-authenticate"] == "Bearer"
+
+
+@pytest.mark.parametrize(
+    ("path", "name"), [("/translate", "text"), ("/detect", "q"), ("/attention", "text")]
+)
+@pytest.mark.parametrize(
+    ("status", "fields", "headers"),
+    [
+        (200, {}, {"authorization": "Bearer correct-horse"}),
+        (200, {}, {"Authorization": "bearer correct-horse"}),
+        (200, {}, {"X-API-Key": "correct-horse"}),
+        (200, {"api_key": "another"}, {}),
+        (403, {}, {"authorization": "Bearer correct-hors"}),
+        (403, {}, {"X-API-Key": ""}),
+        (403, {}, {"X-API-Key": "\xff"}),
+        (403, {"api_key": "нет"}, {}),
+        (403, {"api_key": ["correct-horse"]}, {}),
+        (401, {"api_key": None}, {}),
+        (401, {}, {}),
+    ],
+)
+def test_keys_open_what_costs(guarded, path, name, status, fields, headers):
+    assert guarded.post(path, {name: "a"} | fields, **headers)[0] == status
+
+
+def test_metrics_need_a_key_and_pages_need_none(guarded):
+    assert guarded.get("/metrics")[0] == 401
+    assert guarded.get("/metrics", {"authorization": "Bearer correct-horse"})[0] == 200
+    for path in ("/", "/health", "/languages", "/openapi.json", "/docs", "/frontend/settings"):
+        assert guarded.get(path)[0] == 200
+
+
+def test_a_wrong_key_is_refused_before_the_body_is_read(guarded):
+    with connect(guarded) as client:
+        head, _, _ = request("a" * 1000).partition(b"Content-Length")
+        client.sendall(head + b"X-API-Key: wrong\r\nContent-Length: 1000\r\n\r\n")
+        assert client.recv(65536).startswith(b"HTTP/1.1 403 ")

@@ -160,6 +160,7 @@ def test_alternatives_take_the_place_of_the_translation(page):
     assert page.inner_text("#target") == "TWO ONE 1"
     page.hover("#target .word >> text=ONE")
     lights(page, mirror=["one"])
+
     # Each sentence has its own.
     translate(page, "First one.\nSecond two.", "ONE. FIRST\nTWO. SECOND")
     assert "First one." in page.inner_text("#alternatives-of")

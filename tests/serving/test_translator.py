@@ -102,6 +102,7 @@ def test_terms_that_no_output_can_have_are_refused(server):
     ]:
         status, answer = server.translate("a dog", **constraints)
         assert status in (400, 413) and said in answer["error"], answer
+
     # Whichever sentences have the term.
     status, answer = server.translate("a cat", terms={"dog": "東京"})
     assert status == 400 and "cannot spell" in answer["error"]

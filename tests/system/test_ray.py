@@ -175,6 +175,7 @@ def test_whoever_is_killed_prepare_s_folder_is_one_machine_s(run, cluster, tmp_p
         return shard.stat().st_size
 
     process = started(*on_ray)
+
     # A name with a dot is of a file that is being written.
     wait_until(lambda: parts.exists() and len([*parts.glob("[!.]*")]) >= 8, process)
     process.kill()

@@ -94,6 +94,7 @@ def test_steps_after_the_last_checkpoint_are_lost_by_a_kill(clock, tmp_path):
     assert spent == pytest.approx((4, 10, 10 / 29))
     account = json.loads(file.read_text())
     assert (account["starts"], account["step"], account["wall_seconds"]) == (2, 5, 21 + 8)
+
     # Going on once more from where it is loses nothing.
     again.goes_on_after(5)
     assert again.seconds["lost"] == pytest.approx(4)

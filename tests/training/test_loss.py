@@ -188,6 +188,7 @@ def test_a_diverged_model_reports_a_high_loss_in_bfloat16(chunk, smoothing):
     true, _, _ = reference(hidden, table, labels, weights, None, smoothing=smoothing, types=VOCAB)
     tokens = float(sums.tokens)
     assert true / tokens > 1000
+
     # All types but the label's may be at the cap; the smoothed target's own entropy is subtracted.
     lowest = smoothing_constant(smoothing, VOCAB)
     assert (1 - smoothing) * 75 - lowest <= float(sums.objective) / tokens < true / tokens

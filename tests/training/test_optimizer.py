@@ -105,23 +105,31 @@ def names(tree: Any) -> set[str]:
 PARAMS = {"encoder": {"layers_0": {"w": 1.0, "b": 1.0}}, "decoder": {"w": 1.0}, "embedding": 1.0}
 
 
-def test_patterns_are_globs_over_paths_that_match_some_and_leave_some():
-    for patterns, frozen in {
-        ("embedding",): {"embedding"},
-        ("encoder/*",): {"encoder/layers_0/w", "encoder/layers_0/b"},
-        ("*/w",): {"encoder/layers_0/w", "decoder/w"},
-        ("embedding", "decoder/?"): {"embedding", "decoder/w"},
-    }.items():
-        labels = trainable(PARAMS, patterns)
-        named = jax.tree_util.tree_leaves_with_path(labels)
-        assert {path_name(path) for path, label in named if label == "frozen"} == frozen
-        assert names(labels) == names(PARAMS)
-    # The optimizer sees them with their logical axis names at the start, without later.
+@pytest.mark.parametrize(
+    ("patterns", "frozen"),
+    [
+        (("embedding",), {"embedding"}),
+        (("encoder/*",), {"encoder/layers_0/w", "encoder/layers_0/b"}),
+        (("*/w",), {"encoder/layers_0/w", "decoder/w"}),
+        (("embedding", "decoder/?"), {"embedding", "decoder/w"}),
+    ],
+)
+def test_patterns_are_globs_over_paths(patterns, frozen):
+    labels = trainable(PARAMS, patterns)
+    named = jax.tree_util.tree_leaves_with_path(labels)
+    assert {path_name(path) for path, label in named if label == "frozen"} == frozen
+    assert names(labels) == names(PARAMS)
+
+
+def test_patterns_match_parameters_with_and_without_their_axis_names():
+    """The optimizer sees them with their logical axis names at the start, without later."""
     model = Transformer(tiny().model, VOCAB, VOCAB)
     boxed = jax.eval_shape(lambda: initial_params(model, jax.random.key(0)))
     pattern = ("encoder/layers_0/feed_forward/w_in",)
     assert nn.unbox(trainable(boxed, pattern)) == trainable(nn.unbox(boxed), pattern)
-    # Without a match, or with none left, they are errors.
+
+
+def test_patterns_match_some_parameters_and_leave_some():
     with pytest.raises(FreezeError) as error:
         trainable(PARAMS, ("encoder/*", "embeding"))
     assert str(error.value) == (

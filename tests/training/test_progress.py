@@ -149,6 +149,7 @@ def test_what_is_due_after_a_step():
         assert due_after(step, settings, waiting=Due()) == due
     waiting = due_after(7, settings, waiting=everything)
     assert waiting == Due(validation=True, checkpoint=True)
+
     # No interval is never but at the end.
     never = tiny({"training.steps": 6, "training.validate_every": 0}).training
     assert not due_after(5, never, waiting=Due()).validation

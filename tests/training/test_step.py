@@ -134,6 +134,7 @@ def test_gradients_in_bfloat16_update_parameters_in_float32():
     )
     for name in ("loss", "nll", "gradient_norm"):
         assert narrow_metrics[name] == pytest.approx(wide_metrics[name], rel=0.01)
+
     # Adam's first moments: a tenth of each gradient.
     moments = (jax.tree.leaves(optax.tree.get(state.opt_state, "mu")) for state in (narrow, wide))
     for ours, theirs in zip(*moments, strict=True):
@@ -155,6 +156,7 @@ def test_an_update_that_is_not_finite_is_not_made():
     assert [int(step_metrics["skipped"]) for step_metrics in metrics] == [0, 1, 2]
     # The clock of randomness goes on: the batches were seen.
     assert after.step == 3
+
     # Hidden states of 1e25 have a finite loss; the squares of its gradient are beyond float32.
     state = program().init()
     state.params["decoder"]["layers_0"]["feed_forward_residual"]["norm"]["scale"] *= 1e25
@@ -170,6 +172,7 @@ def test_training_goes_on_behind_a_skipped_update():
     state, metrics = run([good[0], bad, good[1], good[0]])
     assert [int(step_metrics["bad_run"]) for step_metrics in metrics] == [0, 1, 0, 0]
     assert state.skipped == 1
+
     # A skipped update leaves neither schedule nor bias correction a step ahead.
     rates = [float(step_metrics["learning_rate"]) for step_metrics in metrics]
     assert rates[2] == rates[1]

@@ -181,6 +181,7 @@ def test_a_skipped_update_has_no_say_in_the_loss(clock):
     assert report["perplexity"] == pytest.approx(math.e)
     # The work was done all the same.
     assert (report["src_tokens_per_second"], report["padding"]) == (5, 0.5)
+
     # Without a good update there is no loss.
     seen.add(metrics(math.nan, math.nan, 10, 10, bad_run=1, skipped=1), positions=40)
     clock.now += 4

@@ -115,6 +115,7 @@ def test_what_is_no_pair_is_counted_with_its_reason(tmp_path):
         "*.parquet:4: empty side: the source is blank",
         "*.parquet:5: control character: U+000A at byte 2 of the source text",
     ]
+
     # Parquet promises UTF-8, and nothing holds a writer to it.
     bad = pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xff"]).buffers())
     pq.write_table(pa.table({"en": bad, "de": ["x"]}), tmp_path / "a.parquet")

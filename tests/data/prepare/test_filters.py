@@ -39,6 +39,7 @@ def test_a_sentence_is_in_the_script_of_its_language_alone():
         for other_language, count in zip(SENTENCES, in_script, strict=True):
             if other_language != language and not {other_language, language} <= with_han:
                 assert count == 0
+
     # Codes may have subtags.
     codes = "pt-BR DE sr-Latn sr_latn_RS sr zh-Hant zh_CN rus swh zho_Hans xx".split()
     assert [*map(script_of, codes)] == [
@@ -63,6 +64,7 @@ def test_letters_of_several_scripts_or_of_none():
         ("Jpan", [1, 0, 1, 1]),
     ):
         assert count_letters(sentences, script)[1].tolist() == expected
+
     # Their share in the script decides.
     sentences = [text.encode() for text in ("abcж", "abжж", "aжжж", "12 ?!", "日本", "é ñ", "")]
     dropped = other_script(sentences, "Latn", 0.5)

@@ -74,6 +74,7 @@ def test_what_a_killed_call_left_is_removed_and_said(prepared, tmp_path):
         prepare(config, directory=run, report=lines.append)
         message = f"prepare: starting over; removing {aside}, left by an interrupted call"
         assert lines[0] == message and contents(run) == expected
+
     # The last step of a call that was killed before it is done by the next.
     for empty in (False, True):
         (run / "vocabulary").rename(run / "data" / "vocabulary")

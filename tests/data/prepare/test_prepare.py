@@ -174,9 +174,11 @@ def test_a_tag_is_one_type_before_every_source_of_its_corpus(tagging, run):
     assert [row.count(tag) for row in rows] == [0] * 24 + [1] * 24
     sources = [source for source, _ in TAGGED_PAIRS]
     assert src.decode(rows) == sources + [f"<bt> {source}" for source in sources]
+
     # An empty source has no text, whatever stands before it.
     accounts = read_manifest(run / "data")["corpora"]
     assert [account["dropped"] for account in accounts] == [{"empty side": 1}] * 2 + [{}]
+
     # Cut anew in each epoch, but for the tag.
     sampled = replace(tagging, vocabulary=replace(tagging.vocabulary, sampling=0.9))
     resampler = resampler_for(sampled, Vocabularies.load(run / "vocabulary"), seed=1)
@@ -278,6 +280,7 @@ def test_near_duplicates_are_dropped_from_training_text(tmp_path, run, monkeypat
     assert account["dropped"] == {"duplicate": 1, "near-duplicate": 3}
     near = [e["line"] for e in account["examples"] if e["reason"] == "near-duplicate"]
     assert near == [2, 4, 5]
+
     # A store that is there needs no package.
     monkeypatch.setitem(sys.modules, "rensa", None)
     assert prepare(config, directory=run).digest == store.digest
@@ -319,6 +322,7 @@ def test_a_sample_is_even_and_deterministic(monkeypatch):
     assert len(set(sample(1))) == 20
     assert sample(1, size=100) == list(range(100))
     drawn = [number for seed in range(300) for number in sample(seed)]
+
     # Each pair is drawn 60 times in 300 samples of a fifth, with a deviation of about 7.
     counts = [drawn.count(number) for number in range(100)]
     assert 60 - 5 * 7 < min(counts) and max(counts) < 60 + 5 * 7

@@ -112,31 +112,35 @@ def small_parts(monkeypatch):
     monkeypatch.setattr(text_files, "BLOCK", 60)
 
 
-@pytest.mark.parametrize("valid_fraction", [0.0, 0.1])
-def test_a_cluster_s_store_is_one_machine_s(tmp_path, small_parts, valid_fraction):
-    """Of corpora that workers read, plain text and JSON, and of one that is read here."""
-    config, text = two_corpora(tmp_path / "text", 800), tmp_path / "text"
-    lines = [path.read_bytes() for path in (text / "one.en", text / "one.de")]
-    (text / "one.en").write_bytes(b"\xef\xbb\xbf" + lines[0].replace(b"\n", b"\r\n")[:-2])
-    pairs = [line.decode(errors="replace").split("\n") for line in lines]
-    records = (json.dumps({"a": {"b": src}, "c": tgt}) for src, tgt in zip(*pairs, strict=True))
+def corpora_of_all_kinds(text: Path) -> DataConfig:
+    """Corpora that workers read, plain text and JSON lines, and one that is read here."""
+    config = two_corpora(text, 800)
+    sides = [path.read_bytes() for path in (text / "one.en", text / "one.de")]
+    # A byte order mark, other line ends, and none at the end.
+    (text / "one.en").write_bytes(b"\xef\xbb\xbf" + sides[0].replace(b"\n", b"\r\n")[:-2])
+    pairs = zip(*(side.decode(errors="replace").split("\n") for side in sides), strict=True)
+    records = [json.dumps({"a": {"b": src}, "c": tgt}) for src, tgt in pairs]
     (text / "three.jsonl").write_text("\n".join([*records, "{", '{"a": 1}']))
     (text / "four.tsv.gz").write_bytes(gzip.compress(b"one\ttwo\nthree\n"))
     (text / "five.tsv").write_bytes(b"Ein Haus\tA house\nno tab\n" * 30)
     (text / "empty.tsv").touch()
+
     train = (
         dataclasses.replace(config.train[0], tag="<one>"),
         config.train[1],
         CorpusConfig(kind="jsonl", name="three", path="three.jsonl", src="a.b", tgt="c"),
-        *(
-            CorpusConfig(kind="tsv", name=name[:4], path=name)
-            for name in ("four.tsv.gz", "five.tsv", "empty.tsv")
-        ),
+        CorpusConfig(kind="tsv", name="four", path="four.tsv.gz"),
+        CorpusConfig(kind="tsv", name="five", path="five.tsv"),
+        CorpusConfig(kind="tsv", name="empt", path="empty.tsv"),
     )
     sampled = dataclasses.replace(config.vocabulary, sample=150)
-    config = dataclasses.replace(
-        config, train=train, vocabulary=sampled, valid_fraction=valid_fraction
-    )
+    return dataclasses.replace(config, train=train, vocabulary=sampled)
+
+
+@pytest.mark.parametrize("valid_fraction", [0.0, 0.1])
+def test_a_cluster_s_store_is_one_machine_s(tmp_path, small_parts, valid_fraction):
+    config = corpora_of_all_kinds(tmp_path / "text")
+    config = dataclasses.replace(config, valid_fraction=valid_fraction)
     prepare(config, directory=tmp_path / "0", workers=0)
     prepare(config, directory=tmp_path / "1", cluster=on_a_cluster)
     assert contents(tmp_path / "1") == contents(tmp_path / "0")
