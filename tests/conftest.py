@@ -117,7 +117,7 @@ def browser() -> Iterator[Any]:
 
     with contextlib.ExitStack() as stack:
         try:
-            found = stack.enter_context(chromium())
+            running = stack.enter_context(chromium())
         except NoBrowser as reason:
             pytest.skip(str(reason))
-        yield found
+        yield running

@@ -53,7 +53,7 @@ def faults() -> list[Fault]:
 def placed(fault: Fault, root: Path) -> tuple[Path, str] | None:
     """The one file that has the fault's function and piece, and its text with the fault."""
     piece = re.compile(r"\s+".join(re.escape(word) for word in fault.old.split()))
-    name, found = fault.function.rpartition(".")[2], []
+    name, places = fault.function.rpartition(".")[2], []
     for path in sorted((root / PACKAGE).rglob("*.py")):
         text = path.read_text()
         if f"def {name}(" not in text:
@@ -63,8 +63,8 @@ def placed(fault: Fault, root: Path) -> tuple[Path, str] | None:
             body = "".join(lines[first:last])
             if len(piece.findall(body)) == 1:
                 broken = piece.sub(lambda _: fault.new, body)
-                found.append((path, "".join([*lines[:first], broken, *lines[last:]])))
-    return found[0] if len(found) == 1 else None
+                places.append((path, "".join([*lines[:first], broken, *lines[last:]])))
+    return places[0] if len(places) == 1 else None
 
 
 def _spans(tree: ast.AST, function: str) -> Iterator[tuple[int, int]]:
@@ -95,12 +95,12 @@ def _caught_by(fault: Fault, root: Path, before: str) -> str:
     if place is None:
         return ""
     path, broken = place
-    whole = path.read_text()
+    sound = path.read_text()
     path.write_text(broken)
     try:
         return (before and _failing([before], root)) or _failing(fault.tests, root)
     finally:
-        path.write_text(whole)
+        path.write_text(sound)
 
 
 def _failing(tests: Sequence[str], root: Path) -> str:
@@ -147,8 +147,8 @@ def main() -> int:
             results[str(fault)] = by
             if flags.record:
                 known = record | results
-                kept = {name: known.get(name, "") for name in map(str, faults())}
-                RECORD.write_text(json.dumps(kept, indent=1) + "\n")
+                recorded = {name: known.get(name, "") for name in map(str, faults())}
+                RECORD.write_text(json.dumps(recorded, indent=1) + "\n")
     caught = sum(map(bool, results.values()))
     print(f"{caught} of {len(results)} faults caught")
     return 0 if caught >= LEAST_CAUGHT * len(results) else 1

@@ -28,8 +28,8 @@ WITHIN = {"DeadEnd", "NoText", "Refusal", "Stopped"}
 def test_every_error_that_a_user_sees_has_the_one_base():
     rooted = re.compile(r"^class (\w+)\((?:Base|Runtime|Value|OS)?(?:Exception|Error)\):", re.M)
     files = Path(flaxformer_mt.__file__).parent.rglob("*.py")
-    found = {name for path in files for name in rooted.findall(path.read_text(encoding="utf-8"))}
-    assert found == {*WITHIN, "FlaxformerError"}
+    names = {name for path in files for name in rooted.findall(path.read_text(encoding="utf-8"))}
+    assert names == {*WITHIN, "FlaxformerError"}
 
 
 def raised(error: Exception, cause: BaseException | None = None) -> Exception:

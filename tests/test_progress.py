@@ -22,6 +22,7 @@ def test_a_line_every_ten_seconds_with_the_time_left():
         "translate: 600 lines, 25.0 lines/s, 250 tokens/s, 75.0% of the input, 0:00:08 left",
     ]
     assert meter.describe() == "600 lines, 25.0 lines/s, 250 tokens/s"
+
     # What an earlier call has done counts for the share alone.
     clock = Clock()
     meter = Meter("score", print, share=lambda size: size / 8000, clock=clock)

@@ -47,8 +47,8 @@ def project_files() -> list[Path]:
 def test_help_and_what_computes_nothing_load_no_jax():
     """They answer at once, and where no device can be had. Corpora load no framework before one
     of its kind is read."""
-    found = pkgutil.walk_packages(flaxformer_mt.data.__path__, "flaxformer_mt.data.")
-    names = [module.name for module in found if module.name != "flaxformer_mt.data.pipeline"]
+    modules = pkgutil.walk_packages(flaxformer_mt.data.__path__, "flaxformer_mt.data.")
+    names = [module.name for module in modules if module.name != "flaxformer_mt.data.pipeline"]
     code = f"""
 import contextlib, sys
 import flaxformer_mt.data.corpus
@@ -91,7 +91,7 @@ EXTRAS = {
 def test_every_import_of_the_package_is_a_declared_dependency():
     """What merely comes along with another library may be gone with its next version."""
     # `compression` is Python's own from 3.14 on.
-    own = {*sys.stdlib_module_names, "compression", "flaxformer_mt"}
+    not_declared = {*sys.stdlib_module_names, "compression", "flaxformer_mt"}
     providers = importlib.metadata.packages_distributions()
     for room in [PACKAGE, *(path for path in PACKAGE.iterdir() if path.is_dir())]:
         texts = list(PROJECT["dependencies"])
@@ -99,7 +99,9 @@ def test_every_import_of_the_package_is_a_declared_dependency():
             texts += PROJECT["optional-dependencies"][extra]
         declared = {canonicalize_name(Requirement(text).name) for text in texts}
         files = room.glob("*.py") if room == PACKAGE else room.rglob("*.py")
-        for package in {package for path in files for package in imported_packages(path)} - own:
+        for package in {
+            package for path in files for package in imported_packages(path)
+        } - not_declared:
             # What is not installed is looked for under its own name (MLflow's client has two).
             names = map(canonicalize_name, providers.get(package, [package, f"{package}-skinny"]))
             assert declared & set(names), f"{room.name}: imports {package}, which is not declared"
@@ -150,8 +152,8 @@ def test_constraints_pin_every_dependency_within_its_bounds(python):
         assert requirement.specifier.contains(pin), f"{text}, but the pin is {pin}"
         assert ">=" in {specifier.operator for specifier in requirement.specifier}, text
     # The datasets library and its metadata carry TensorFlow's name and do without the framework.
-    found = {name for name in pins if name.startswith(("tensorflow", "tf-", "keras"))}
-    assert python == "3.13" or found <= {"tensorflow-datasets", "tensorflow-metadata"}
+    tensorflow = {name for name in pins if name.startswith(("tensorflow", "tf-", "keras"))}
+    assert python == "3.13" or tensorflow <= {"tensorflow-datasets", "tensorflow-metadata"}
 
 
 # Written so that this file does not contain what it looks for.
@@ -166,9 +168,9 @@ def test_tracked_files_are_small_and_name_no_registry_and_no_machine():
     for path in project_files():
         assert path.stat().st_size <= 2**20, f"{path}: data, models and caches do not belong here"
         text = path.read_bytes().decode("utf-8", "replace")
-        for what, pattern in FORBIDDEN.items():
-            found = re.search(pattern, text)
-            assert found is None, f"{path}: {what}: {found}"
+        for kind, pattern in FORBIDDEN.items():
+            match = re.search(pattern, text)
+            assert match is None, f"{path}: {kind}: {match}"
 
 
 # What reads as translated: a plainer word exists for each.
@@ -197,29 +199,37 @@ def test_pages_and_messages_are_plain_english():
     scripts = (ROOT / "launch").rglob("*.sh")
     for path in [*pages(), *scripts, *(ROOT / "flaxformer_mt").rglob("*.py")]:
         for text in prose_of(path):
-            found = STILTED.search(text)
-            assert found is None, f"{path}: {found and found[0]!r}: {text}"
+            match = STILTED.search(text)
+            assert match is None, f"{path}: {match and match[0]!r}: {text}"
 
 
 def documented_commands() -> list[str]:
     """Those of this program, from a pipe's middle, too; of examples with `...` only the name."""
-    found: dict[str, None] = {}
+    documented: dict[str, None] = {}  # in order, each once
     for page in [README, ROOT / "CONTRIBUTING.md", *guides()]:
         shell = [block for block in blocks(page) if block.language == "bash" and not block.fails]
         for command in (command for block in shell for command in commands(block.text)):
-            part: list[str] = []
-            lexer = shlex.shlex(command, posix=True, punctuation_chars="<>|;&")
-            lexer.whitespace_split = True
-            for word in [*lexer, "|"]:
-                if not set(word) <= set("<>|;&"):
-                    part.append(word)
-                    continue
-                while part and re.fullmatch(r"[A-Z_]+=.*", part[0]):
-                    part.pop(0)
-                if part and part[0] in ("launch/local.sh", "flaxformer-mt"):
-                    found[shlex.join(part[: part.index("...")] if "..." in part else part)] = None
-                part = []
-    return list(found)
+            for words in simple_commands(command):
+                if words[0] in ("launch/local.sh", "flaxformer-mt"):
+                    named = words[: words.index("...")] if "..." in words else words
+                    documented[shlex.join(named)] = None
+    return list(documented)
+
+
+def simple_commands(command: str) -> Iterator[list[str]]:
+    """The words of each command of a pipe, without the variables that are set for it."""
+    lexer = shlex.shlex(command, posix=True, punctuation_chars="<>|;&")
+    lexer.whitespace_split = True
+    words: list[str] = []
+    for word in [*lexer, "|"]:
+        if not set(word) <= set("<>|;&"):
+            words.append(word)
+            continue
+        while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
+            words.pop(0)
+        if words:
+            yield words
+        words = []
 
 
 @pytest.mark.parametrize("command", documented_commands())
@@ -230,15 +240,15 @@ def test_documented_commands_exist(command, capsys):
         return
     assert name in COMMANDS, command
 
-    rest, overrides = take_overrides(arguments)
-    shown = {block.title for page in guides() for block in blocks(page)}
-    if "--config" in rest and (spec := rest[rest.index("--config") + 1]) not in shown:
+    words, overrides = take_overrides(arguments)
+    titles = {block.title for page in guides() for block in blocks(page)}
+    if "--config" in words and (spec := words[words.index("--config") + 1]) not in titles:
         load_config(spec, overrides)
     module = importlib.import_module(f"flaxformer_mt.cli.{module_of(name)}")
     with pytest.raises(SystemExit) as stop:
         # Of a command with actions, the action explains its options.
-        module.main([*rest[: name == "trees"], "--help"], name, COMMANDS[name])
+        module.main([*words[: name == "trees"], "--help"], name, COMMANDS[name])
     assert stop.value.code == 0
     explained = set(re.findall(r"--[\w-]+", capsys.readouterr().out))
-    options = {word.partition("=")[0] for word in rest if word.startswith("--")}
+    options = {word.partition("=")[0] for word in words if word.startswith("--")}
     assert options <= explained, command

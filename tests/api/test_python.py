@@ -43,12 +43,14 @@ def test_a_shortlist_is_learnt_once_and_kept_in_the_run(run, translator, monkeyp
     again = fm.Translator.load_ensemble([run], shortlist=True)
     line = "The old dog sleeps."
     assert again.translate(line) == first.translate(line)
+
     # Among fewer types each is likelier.
-    best, whole = (each.translate(line).hypotheses[0] for each in (first, translator))
-    assert best.log_prob > whole.log_prob
+    best, unrestricted = (model.translate(line).hypotheses[0] for model in (first, translator))
+    assert best.log_prob > unrestricted.log_prob
     assert first.compile([line]) == translator.compile([line])
-    found = fm.evaluate(run, {"mine": ([line], [line])}, translator=first, scoring=QUICK)
-    assert json.loads(found["mine"].files.scores.read_text())["shortlist"] == first.shortlist.digest
+    evaluations = fm.evaluate(run, {"mine": ([line], [line])}, translator=first, scoring=QUICK)
+    scores = json.loads(evaluations["mine"].files.scores.read_text())
+    assert scores["shortlist"] == first.shortlist.digest
     (run / "shortlist.npz").unlink()
     with pytest.raises(ShortlistError, match="has no training text"):
         fm.Translator.load(run, shortlist=True)
@@ -59,8 +61,8 @@ def test_a_shortlist_of_a_run_that_is_read_only_is_kept_in_memory(run, monkeypat
     with monkeypatch.context() as patch:
         patch.setattr(paths, "write_whole", read_only)
         first = fm.Translator.load(run, shortlist=True)
-    told = r"shortlist\.npz: cannot be written: Read-only file system. .* kept in memory"
-    assert re.search(told, caplog.text)
+    message = r"shortlist\.npz: cannot be written: Read-only file system. .* kept in memory"
+    assert re.search(message, caplog.text)
     assert not (run / "shortlist.npz").exists()
     assert fm.Translator.load(run, shortlist=True).shortlist.digest == first.shortlist.digest
     (run / "shortlist.npz").unlink()
@@ -70,12 +72,13 @@ def test_a_shortlist_of_a_run_that_is_read_only_is_kept_in_memory(run, monkeypat
 
 
 def test_a_run_goes_on_and_tells_what_its_log_has(run, capfd):
-    told = []
+    reports = []
     config = fm.load_config(run, {"training.steps": 25})
-    status = fm.train(config, run, on_report=told.append)
+    status = fm.train(config, run, on_report=reports.append)
     assert (status.state, status.step, status.reason) == ("finished", 25, "all 25 steps done")
-    assert [(each["kind"], each["step"]) for each in told] == [("train", 25), ("valid", 25)]
-    assert told == read_metrics(run / "metrics.jsonl")[-2:]
+    kinds_and_steps = [(report["kind"], report["step"]) for report in reports]
+    assert kinds_and_steps == [("train", 25), ("valid", 25)]
+    assert reports == read_metrics(run / "metrics.jsonl")[-2:]
     assert "training.steps: was 20, now 25" in capfd.readouterr().err
     assert len(read_record(open_run(run)).starts) == 2
     assert fm.train(config, run) == status
@@ -106,13 +109,13 @@ class Length(Metric):
 def test_sets_are_scored_kept_and_compared(run, translator):
     lines = ["The dog sleeps .", "Who sings ?"]
     scoring = dataclasses.replace(QUICK, others=(Length(name="length"),))
-    found = fm.evaluate(run, {"mine": (lines, lines)}, translator=translator, scoring=scoring)
-    mine = found["mine"]
-    same = [
-        len(each.text.split()) == len(line.split())
-        for each, line in zip(mine.translations, lines, strict=True)
+    evaluations = fm.evaluate(run, {"mine": (lines, lines)}, translator=translator, scoring=scoring)
+    mine = evaluations["mine"]
+    equally_long = [
+        len(translation.text.split()) == len(line.split())
+        for translation, line in zip(mine.translations, lines, strict=True)
     ]
-    assert mine.scores.metrics["length"] == 50 * sum(same)
+    assert mine.scores.metrics["length"] == 50 * sum(equally_long)
     assert mine.files.scores == run / "evaluation" / "mine.json"
     assert repr(mine).startswith("<Evaluation mine: sacrebleu_13a ")
     assert "<table>" in mine._repr_html_() and "length" in mine._repr_html_()
@@ -147,8 +150,8 @@ def test_results_show_themselves(translator):
     assert alignment._repr_html_().count("<ruby>") == len(alignment.tgt_words)
     attention = translator.attend(source, translation.tokens)
     assert repr(attention).startswith("<Attention: 1 layers of 2 heads, pieces: ")
-    shown = attention._repr_html_()
-    assert shown.startswith("<iframe srcdoc=") and "The dog sleeps ." in shown
+    html = attention._repr_html_()
+    assert html.startswith("<iframe srcdoc=") and "The dog sleeps ." in html
 
 
 def test_what_is_not_there_is_an_attribute_error_and_what_is_is_listed():

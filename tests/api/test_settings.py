@@ -27,19 +27,19 @@ def made(folder: Path, override: str) -> str:
 @pytest.mark.parametrize("override", [ON, OFF])
 def test_settings_are_those_of_the_run_that_it_will_be(tmp_path, override):
     """Determinism must be known before processes join each other, where no run is there yet."""
-    new, other = RunDirectory(tmp_path / "new"), made(tmp_path / "other", override)
+    new, started = RunDirectory(tmp_path / "new"), made(tmp_path / "other", override)
     meant = override == ON
     opposite = OFF if meant else ON
 
     def deterministic(run, *arguments):
         return settled(RunDirectory(run), *arguments).training.deterministic
 
-    assert deterministic(new, None, [], other) == meant
-    assert deterministic(new, None, [opposite], other) != meant
-    assert deterministic(new, "quickstart", [override], other) == meant
-    assert deterministic(other, None, [], None) == meant
+    assert deterministic(new, None, [], started) == meant
+    assert deterministic(new, None, [opposite], started) != meant
+    assert deterministic(new, "quickstart", [override], started) == meant
+    assert deterministic(started, None, [], None) == meant
     # Once the run is there, it is no longer the other one that decides.
-    assert deterministic(made(tmp_path / "begun", opposite), None, [], other) != meant
+    assert deterministic(made(tmp_path / "begun", opposite), None, [], started) != meant
 
 
 def test_determinism_is_set_before_a_device_is_asked_for(tmp_path, monkeypatch):
@@ -64,12 +64,12 @@ def test_what_an_override_says_in_vain_is_refused_with_and_without_a_config(tmp_
         settled(RunDirectory(tmp_path / "new"), None, ["training.patience=3"], str(quiet))
     config = load_config("quickstart", none)
     patient = dataclasses.replace(config, training=dataclasses.replace(config.training, patience=3))
-    other = RunDirectory(tmp_path / "recorded")
-    create(other.path, to_dict(patient), ["train"])
+    recorded_run = RunDirectory(tmp_path / "recorded")
+    create(recorded_run.path, to_dict(patient), ["train"])
     again = [*none, "training.patience=3"]  # as in the command that began it
     for spec, overrides in ((None, []), ("quickstart", again)):
         changes = [*overrides, "training.log_every=7"]
-        config, changed = continued(other, settled(other, spec, changes))
+        config, changed = continued(recorded_run, settled(recorded_run, spec, changes))
         assert config.training.patience == 3 and changed.keys() == {"training.log_every"}
 
 
@@ -78,8 +78,8 @@ def test_a_run_keeps_the_dtype_that_auto_meant_when_it_began(tmp_path, monkeypat
 
     def begun(spec: str | None, machine: str, *overrides: str) -> str:
         monkeypatch.setattr(program, "fastest_dtype", lambda device: machine)
-        asked = settled(run, spec, [*(TEXT if spec else ()), *overrides])
-        with recorded(run, asked, ["train"], Processes()) as (config, _):
+        settings = settled(run, spec, [*(TEXT if spec else ()), *overrides])
+        with recorded(run, settings, ["train"], Processes()) as (config, _):
             assert config is not None
             assert read_record(run).config["model"]["dtype"] == config.model.dtype
             return config.model.dtype

@@ -18,8 +18,8 @@ def test_readme_and_page_show_the_recorded_results_whose_outputs_have_their_dige
     results = [*read_results(RESULTS), *read_results(RESULTS / "reproduction")]
     assert results
     named = {file: digest for result in results for file, digest in result.hypotheses.items()}
-    kept = {
+    stored = {
         path.name: hashlib.sha256(lzma.decompress(path.read_bytes())).hexdigest()
         for path in RESULTS.rglob("*.hyp.xz")
     }
-    assert kept == named
+    assert stored == named

@@ -24,8 +24,10 @@ def measured(*seconds: float, bfloat16: bool = False) -> Measured:
 
 
 def test_rates_shares_and_times_of_a_contestant():
-    found = {"ours": measured(2.0, 1.0, 4.0), "peer": measured(4.0, 4.0, 5.0, bfloat16=True)}
-    metrics, signatures = workload_metrics("toy", WORK, found, {"float32": 16e9, "bfloat16": 40e9})
+    measurements = {"ours": measured(2.0, 1.0, 4.0), "peer": measured(4.0, 4.0, 5.0, bfloat16=True)}
+    metrics, signatures = workload_metrics(
+        "toy", WORK, measurements, {"float32": 16e9, "bfloat16": 40e9}
+    )
     expected = {
         "ours_tokens_per_second": 500,
         "ours_tokens_per_second_lowest": 250,
@@ -49,9 +51,9 @@ def test_rates_shares_and_times_of_a_contestant():
 
 
 def test_another_model_is_disqualified():
-    at = round(1_000_000 * (1 + TOLERANCE))
-    for count in (1_000_000, at, 2_000_000 - at):
+    largest = round(1_000_000 * (1 + TOLERANCE))
+    for count in (1_000_000, largest, 2_000_000 - largest):
         check_parameters("peer", count, 1_000_000)
-    for count in (at + 1, 2_000_000 - at - 1, 0):
+    for count in (largest + 1, 2_000_000 - largest - 1, 0):
         with pytest.raises(Disqualified, match=r"peer has [\d,]+ parameters, .* of the 1,000,000"):
             check_parameters("peer", count, 1_000_000)

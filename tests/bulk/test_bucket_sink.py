@@ -32,8 +32,8 @@ def commit(sink, number, data):
 
 
 def of_three_parts(file):
-    sink, found = begun(file)
-    assert found == Consumed()
+    sink, consumed = begun(file)
+    assert consumed == Consumed()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sinks, "UPLOAD_EVERY", 0.0)
         for number in range(1, 4):
@@ -49,24 +49,25 @@ def refuse(gcs, method, number):
 
 @pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")  # gcsfs, to aiohttp
 def test_parts_are_uploaded_every_minute_and_joined(gcs, bucket, file, monkeypatch):
-    now = 0.0
-    monkeypatch.setattr(sinks, "time", SimpleNamespace(monotonic=lambda: now))
-    sink, found = begun(file)
-    assert found == Consumed()
+    seconds = 0.0
+    monkeypatch.setattr(sinks, "time", SimpleNamespace(monotonic=lambda: seconds))
+    sink, consumed = begun(file)
+    assert consumed == Consumed()
     for number in range(1, 8):
-        now += 25
+        seconds += 25
         commit(sink, number, b"%d\n" % number)
     assert gcs.names(f"{file}.part") == [
         f"{file}.part/{name}" for name in ("00000000", "00000001", "state.json")
     ]
     assert gcs.objects[f"{file}.part/00000001"] == b"4\n5\n6\n"
     assert file not in gcs.objects
+
     # Killed here: another machine goes on after the last part.
     with pytest.raises(OutputError, match=r"^gs://\S+state\.json: was written with w") as refused:
         BucketSink(f"gs://{file}").begin({"weights": "best"})
     assert refused.value.exit_status == FINAL
-    again, found = begun(file)
-    assert found == done(6)
+    again, consumed = begun(file)
+    assert consumed == done(6)
     last = b"seven\n" * (1 << 18)  # more than is copied at a time
     commit(again, 7, last)
     again.finish()
@@ -80,8 +81,8 @@ def test_a_large_window_goes_at_once_and_an_empty_output_is_an_object(gcs, file,
     sink, _ = begun(file)
     commit(sink, 1, b"x" * 11)
     assert gcs.objects[f"{file}.part/00000000"] == b"x" * 11
-    sink, found = begun(file, restart=True, ends=((0, ""), (0, "")))
-    assert found == Consumed()
+    sink, consumed = begun(file, restart=True, ends=((0, ""), (0, "")))
+    assert consumed == Consumed()
     sink.finish()
     assert gcs.objects[file] == b""
     assert b'"stop": [' in gcs.objects[f"{file}.json"]  # as it is no shard by its name
@@ -98,8 +99,8 @@ def test_an_end_that_breaks_off_is_no_output(gcs, file, method, number):
         sink.finish()
     gcs.allow()
     assert file not in gcs.objects
-    again, found = begun(file)
-    assert found == done(1)
+    again, consumed = begun(file)
+    assert consumed == done(1)
     again.finish()
     assert gcs.objects[file] == b"one\n"
 
@@ -115,8 +116,8 @@ def test_a_stop_while_parts_are_deleted_leaves_the_whole(gcs, bucket, file, numb
     gcs.allow()
     assert gcs.objects[file] == b"1\n2\n3\n"
     assert len(gcs.names(f"{file}.part/")) == 4 - number
-    again, found = begun(file)
-    assert found == (Consumed() if number else done(3))
+    again, consumed = begun(file)
+    assert consumed == (Consumed() if number else done(3))
     commit(again, 4, b"four\n")
     again.finish()
     assert gcs.names(f"{bucket}/") == [file]
@@ -132,8 +133,8 @@ def test_parts_that_their_owner_has_taken_away_are_made_again(gcs, file):
 
 def test_restarted_with_fewer_parts_none_is_left(gcs, bucket, file):
     of_three_parts(file)
-    sink, found = begun(file, restart=True)
-    assert found == Consumed()
+    sink, consumed = begun(file, restart=True)
+    assert consumed == Consumed()
     commit(sink, 1, b"one\n")
     sink.finish()
     assert gcs.names(f"{bucket}/") == [file]

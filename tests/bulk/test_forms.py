@@ -37,23 +37,44 @@ def made(form, line, *texts, aligned=(), **options):
     return form.render(form.parse(line), said(*texts), aligned, **options)
 
 
-def test_plain_text_and_columns():
+def test_a_line_of_text_becomes_its_translation():
     assert made(Form(), "ä b".encode(), "x y") == b"x y\n"
     assert made(Form(), b"a\tb", "x\ty") == b"x\ty\n", "one text, whatever is in it"
+
+
+def test_scores_and_alignments_are_columns_around_each_translation():
     form = Form(shown=Shown(scores=True, alignments=True))
     assert made(form, b"a", "x", "y", aligned=ALIGNED) == b"-0.5000\tx\t0-1 1-0\n-1.0000\ty\t0-0\n"
+
+
+def test_text_that_is_not_utf_8_is_refused():
     with pytest.raises(BadLine, match="is not UTF-8 text .byte 3."):
         Form().parse(b"ab\xff")
-    line = b"id 7\ta b\t\tnote "
-    assert columns().parse(line).source == "a b"
-    assert made(columns(), line, "x y") == b"id 7\tx y\t\tnote \n"
-    assert made(columns(append=True, shown=Shown(scores=True)), line, "x", "y") == (
+
+
+LINE_OF_COLUMNS = b"id 7\ta b\t\tnote "
+
+
+def test_a_column_is_translated_in_place():
+    assert columns().parse(LINE_OF_COLUMNS).source == "a b"
+    assert made(columns(), LINE_OF_COLUMNS, "x y") == b"id 7\tx y\t\tnote \n"
+    # A tab that a translation spells makes no column.
+    assert made(columns(), LINE_OF_COLUMNS, "x\ty") == b"id 7\tx y\t\tnote \n"
+
+
+def test_appended_translations_repeat_their_line():
+    form = columns(append=True, shown=Shown(scores=True))
+    assert made(form, LINE_OF_COLUMNS, "x", "y") == (
         b"id 7\ta b\t\tnote \tx\t-0.5000\nid 7\ta b\t\tnote \ty\t-1.0000\n"
     )
-    # A tab that a translation spells makes no column.
-    assert made(columns(), line, "x\ty") == b"id 7\tx y\t\tnote \n"
-    assert made(Form(read="tsv", column=1), line, "x") == b"x\n"
+
+
+def test_columns_become_text_and_text_becomes_columns():
+    assert made(Form(read="tsv", column=1), LINE_OF_COLUMNS, "x") == b"x\n"
     assert made(Form(write="tsv", append=True), b"a\tb", "x") == b"a b\tx\n"
+
+
+def test_a_line_with_too_few_columns_is_refused():
     with pytest.raises(BadLine, match="has 1 column, but no column 2"):
         columns().parse(b"one")
 
@@ -61,12 +82,16 @@ def test_plain_text_and_columns():
 @given(st.text("ab\t ", max_size=5), st.lists(st.text("xy\t ", max_size=5), min_size=1, max_size=3))
 def test_columns_of_text_are_as_many_whatever_is_in_them(source, texts):
     """Scores, links and line numbers stand where they are looked for."""
-    for shown in (Shown(scores=True), Shown(n_best=True), Shown(alignments=True), ALL):
-        further = shown.scores + shown.alignments + shown.n_best
-        aligned = ALIGNED[:1] * len(texts) if shown.alignments else ()
-        for form, own in ((Form(shown=shown), 1), (Form(write="tsv", append=True, shown=shown), 2)):
+    for extras in (Shown(scores=True), Shown(n_best=True), Shown(alignments=True), ALL):
+        columns_of_extras = extras.scores + extras.alignments + extras.n_best
+        aligned = ALIGNED[:1] * len(texts) if extras.alignments else ()
+        for form, columns_of_text in (
+            (Form(shown=extras), 1),
+            (Form(write="tsv", append=True, shown=extras), 2),
+        ):
             lines = made(form, source.encode(), *texts, aligned=aligned).splitlines()
-            assert [line.count(b"\t") + 1 for line in lines] == [own + further] * len(texts)
+            counts = [line.count(b"\t") + 1 for line in lines]
+            assert counts == [columns_of_text + columns_of_extras] * len(texts)
 
 
 @pytest.mark.parametrize("added", "score log_prob at_limit alignment tokens n_best".split())
@@ -98,19 +123,25 @@ def test_objects_keep_their_own_text_to_the_byte():
     assert made(objects(), line, "ö") == (
         line.strip()[:-1] + ', "translation": "ö", "at_limit": false}\n'.encode()
     )
+
+
+def test_an_object_has_every_hypothesis_and_can_be_translated_again():
     line = made(objects(shown=ALL), b'{"source": "a"}', "x", "y", aligned=ALIGNED)
-    found = json.loads(line)
-    one = {"translation": "x", "score": -0.5, "log_prob": -1.25}
-    one |= {"alignment": "0-1 1-0", "tokens": [5, 6]}
-    two = {"translation": "y", "score": -1.0, "log_prob": -2.5}
-    two |= {"alignment": "0-0", "tokens": [5, 6]}
-    assert found == {"source": "a", **one, "at_limit": False, "n_best": [one, two]}
-    # A translation that is translated again.
+    translated = json.loads(line)
+    best = {"translation": "x", "score": -0.5, "log_prob": -1.25}
+    best |= {"alignment": "0-1 1-0", "tokens": [5, 6]}
+    second = {"translation": "y", "score": -1.0, "log_prob": -2.5}
+    second |= {"alignment": "0-0", "tokens": [5, 6]}
+    assert translated == {"source": "a", **best, "at_limit": False, "n_best": [best, second]}
+
     again = objects(shown=ALL, key="translation", target_key="fr")
-    both = json.loads(made(again, line, "v", "w", aligned=ALIGNED))
-    assert {name: both.pop(name) for name in found} == found
-    assert [*both] == ["fr", *(f"fr_{name}" for name in [*found][2:])]
-    assert both["fr_n_best"][1]["fr_score"] == -1.0
+    twice_translated = json.loads(made(again, line, "v", "w", aligned=ALIGNED))
+    assert {name: twice_translated.pop(name) for name in translated} == translated
+    assert [*twice_translated] == ["fr", *(f"fr_{name}" for name in [*translated][2:])]
+    assert twice_translated["fr_n_best"][1]["fr_score"] == -1.0
+
+
+def test_translations_go_under_the_key_that_is_named():
     line = b'{"in": {"en": "a"}}'
     assert made(objects(key="in.en", target_key="de"), line, "x") == (
         b'{"in": {"en": "a"}, "de": "x", "de_at_limit": false}\n'
@@ -118,7 +149,9 @@ def test_objects_keep_their_own_text_to_the_byte():
     assert made(Form(write="jsonl", key="en"), b"a", "x") == (
         b'{"en": "a", "translation": "x", "at_limit": false}\n'
     )
-    # One that becomes text may have any keys.
+
+
+def test_an_object_that_becomes_text_may_have_any_keys():
     line = b'{"source": "a", "translation": "b", "score": 1, "p": "b\\rc"}'
     form = Form(read="jsonl", prefix_key="p")
     assert made(form, line, "x") == b"x\n"
@@ -152,5 +185,5 @@ JSON = st.recursive(
 @settings(deadline=None, derandomize=True)
 @given(st.dictionaries(st.text(max_size=5), JSON, max_size=4))
 def test_fields_are_added_to_any_object(value):
-    for whole in (json.dumps(value), json.dumps(value, indent=1, ensure_ascii=False)):
-        assert json.loads(with_fields(whole, {"new key": "{"})) == {**value, "new key": "{"}
+    for text in (json.dumps(value), json.dumps(value, indent=1, ensure_ascii=False)):
+        assert json.loads(with_fields(text, {"new key": "{"})) == {**value, "new key": "{"}

@@ -39,6 +39,7 @@ def test_lines_of_plain_and_compressed_files_and_their_share(tmp_path, suffix, p
     path.write_bytes(pack(b""))
     with open_lines(str(path)) as lines:
         assert list(lines) == [] and not lines.share(0)
+
     # It grows with what is done, although text is read ahead of that, and the file ahead of text.
     # Python 3.12 reads 128 KiB of a .gz at a time: a fiftieth of this one.
     rng = random.Random(0)
@@ -53,7 +54,7 @@ def test_lines_of_plain_and_compressed_files_and_their_share(tmp_path, suffix, p
         assert lines.share(done // 2) == pytest.approx(0.5, abs=0.01)
 
 
-def test_standard_input_and_a_pipe_with_a_name(monkeypatch, tmp_path):
+def test_a_file_as_standard_input_tells_its_share(monkeypatch, tmp_path):
     (tmp_path / "text").write_bytes(TEXT)
     with open(tmp_path / "text") as file:
         monkeypatch.setattr(sys, "stdin", file)
@@ -61,9 +62,15 @@ def test_standard_input_and_a_pipe_with_a_name(monkeypatch, tmp_path):
             assert next(lines) == b"one"
             assert lines.share(4) == pytest.approx(4 / len(TEXT))
             assert lines.name == "standard input" and not lines.interactive
+
+
+def test_a_stream_as_standard_input_tells_no_share(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT)))
     with open_lines(None) as lines:
         assert list(lines) == EXPECTED and lines.share(3) is None
+
+
+def test_a_pipe_with_a_name_tells_no_share(tmp_path):
     path = tmp_path / "pipe"
     os.mkfifo(path)
     writer = threading.Thread(target=path.write_bytes, args=(TEXT,))

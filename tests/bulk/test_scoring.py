@@ -22,11 +22,13 @@ def test_two_files_in_step(tmp_path):
     with open_pairs(str(src), str(tgt)) as lines:
         records = [form.parse(line) for line in lines]
         assert lines.share(8) == pytest.approx(8 / 17, abs=0.05)
-    assert [(each.source, each.target) for each in records] == [("one", "eins"), ("two", "zwei")]
-    values = ("-1.000000", "-0.250000", "-0.250000")
-    pieces = zip(VOCABULARY.pieces((5, 6, 2)), values, strict=True)
-    each = " ".join(f"{piece}:{value}" for piece, value in pieces)
-    assert form.render(records[0], SCORED, VOCABULARY) == f"-1.500000\t-1.250000\t{each}\n".encode()
+    texts = [(record.source, record.target) for record in records]
+    assert texts == [("one", "eins"), ("two", "zwei")]
+    log_probs = ("-1.000000", "-0.250000", "-0.250000")
+    pieces = zip(VOCABULARY.pieces((5, 6, 2)), log_probs, strict=True)
+    per_token = " ".join(f"{piece}:{log_prob}" for piece, log_prob in pieces)
+    expected = f"-1.500000\t-1.250000\t{per_token}\n".encode()
+    assert form.render(records[0], SCORED, VOCABULARY) == expected
     tgt.write_bytes(b"eins\n\xff\nextra\n")
     with open_pairs(str(src), str(tgt)) as lines:
         next(lines)
@@ -36,13 +38,16 @@ def test_two_files_in_step(tmp_path):
             next(lines)
 
 
-def test_columns_and_objects():
+def test_columns_are_read_and_scores_appended():
     form = PairForm(name="tsv", src=2, tgt=0)
     record = form.parse(b"ziel\tid\tquelle")
     assert (record.source, record.target) == ("quelle", "ziel")
     assert form.render(record, SCORED, VOCABULARY) == b"ziel\tid\tquelle\t-1.500000\t-1.250000\n"
     with pytest.raises(BadLine, match="has 2 columns, but no column 3"):
         form.parse(b"a\tb")
+
+
+def test_objects_keep_their_text_and_have_scores_added():
     form = PairForm(name="jsonl", source_key="t.en", target_key="t.de", per_token=True)
     line = b'{"t": {"en": "a", "de": "b"}, "n": 1.10}'
     record = form.parse(line)
@@ -52,14 +57,23 @@ def test_columns_and_objects():
     assert json.loads(written)["scored"]["token_log_probs"] == [-1.0, -0.25, -0.25]
     with pytest.raises(BadLine, match="already has 'scored'"):
         form.parse(b'{"scored": 1}')
-    tokens = PairForm(name="jsonl", tokens_key="tokens")
-    record = tokens.parse(b'{"source": "a", "tokens": [5, 2, 6]}')
+
+
+def test_tokens_of_an_object_are_its_target():
+    form = PairForm(name="jsonl", tokens_key="tokens")
+    record = form.parse(b'{"source": "a", "tokens": [5, 2, 6]}')
     assert (record.target, record.text) == ([5, 2, 6], None)
-    assert tokens.parse(b'{"source": "a", "tokens": [5], "translation": "\\ud800"}').text is None
+    assert form.parse(b'{"source": "a", "tokens": [5], "translation": "\\ud800"}').text is None
     # A source is what `translate` has read there.
     line = b'{"source": "a\\nb\\r\\nc", "translation": "x\\ny", "tokens": [5]}'
-    assert tokens.parse(line).source == Form(read="jsonl").parse(line).source == "a b  c"
-    assert tokens.parse(line).text == "x y"
-    for wrong in (b"", b', "tokens": "5"', b', "tokens": [5.0]', b', "tokens": [true]'):
-        with pytest.raises(BadLine, match="no list of integers under 'tokens'"):
-            tokens.parse(b'{"source": "a"' + wrong + b"}")
+    assert form.parse(line).source == Form(read="jsonl").parse(line).source == "a b  c"
+    assert form.parse(line).text == "x y"
+
+
+@pytest.mark.parametrize(
+    "tokens", [b"", b', "tokens": "5"', b', "tokens": [5.0]', b', "tokens": [true]']
+)
+def test_tokens_that_are_no_list_of_integers_are_refused(tokens):
+    form = PairForm(name="jsonl", tokens_key="tokens")
+    with pytest.raises(BadLine, match="no list of integers under 'tokens'"):
+        form.parse(b'{"source": "a"' + tokens + b"}")

@@ -41,7 +41,7 @@ def finished(path, sink, data, expected):
     sink.write(data)
     sink.finish()
     assert path.read_bytes() == expected
-    assert [each.name for each in path.parent.iterdir()] == ["out"]
+    assert [file.name for file in path.parent.iterdir()] == ["out"]
 
 
 @pytest.mark.parametrize(
@@ -101,6 +101,7 @@ def test_parts_that_are_not_ours_are_not_touched(path):
     part.write_bytes(b"one")
     with pytest.raises(OutputError, match="has 3 bytes, but out.part.json says 8"):
         begun(path)
+
     # Moved away by its owner: nothing to go on with.
     part.unlink()
     sink, done = begun(path)
@@ -199,9 +200,9 @@ def test_shards_are_complete_after_a_kill_at_any_moment(tmp_path, monkeypatch):
         records = [
             json.loads(path.read_bytes()) for path in sorted(folder.glob("out.record-?.json"))
         ]
-        assert [each["stop"] for each in records] == [[2, "b"], [2, "b"], [5, "c"]]
-        made = {
+        assert [content["stop"] for content in records] == [[2, "b"], [2, "b"], [5, "c"]]
+        shards = {
             path.name: path.read_bytes() for path in folder.iterdir() if "record" not in path.name
         }
-        assert made == {"out.shard-0": b"1\n2\n", "out.shard-1": b"", "out.shard-2": b"3\n4\n5\n"}
+        assert shards == {"out.shard-0": b"1\n2\n", "out.shard-1": b"", "out.shard-2": b"3\n4\n5\n"}
     assert kill > 15

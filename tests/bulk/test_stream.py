@@ -48,7 +48,7 @@ def streamed(lines, sink, *, translate=None, form=None, window=5, say=None, **me
     return stream(
         lines,
         sink,
-        lambda found: ((each, settings.make(each, translator)) for each in found),
+        lambda found: ((part, settings.make(part, translator)) for part in found),
         identity={"who": 1},
         window=window,
         meter=Meter("translate", say or [].append, share=lines.share, **meter),
@@ -64,9 +64,9 @@ def run(text, sink, **options):
 
 
 def output(text, **options):
-    kept = io.BytesIO()
-    run(text, StreamSink(kept), **options)
-    return kept.getvalue()
+    written = io.BytesIO()
+    run(text, StreamSink(written), **options)
+    return written.getvalue()
 
 
 def test_lines_come_in_order_and_in_windows(monkeypatch):
@@ -77,9 +77,9 @@ def test_lines_come_in_order_and_in_windows(monkeypatch):
     # Long lines close a window.
     monkeypatch.setattr(module, "WINDOW_BYTES", 100)
     text = b"".join(b"x" * size + b"\n" for size in (30, 30, 30, 30, 200, 1, 1, 1))
-    found = list(windows(Lines("x", io.BytesIO(text)), window=3))
-    assert [(each.first, len(each.lines)) for each in found] == [(1, 3), (4, 2), (6, 3)]
-    assert sum(each.size for each in found) == len(text)
+    in_windows = list(windows(Lines("x", io.BytesIO(text)), window=3))
+    assert [(window.first, len(window.lines)) for window in in_windows] == [(1, 3), (4, 2), (6, 3)]
+    assert sum(window.size for window in in_windows) == len(text)
 
 
 @pytest.mark.parametrize(
@@ -94,10 +94,10 @@ def test_lines_come_in_order_and_in_windows(monkeypatch):
 def test_lines_before_a_refused_one_are_written(line, message):
     lines = TEXT.split(b"\n")
     lines[7] = line
-    kept = io.BytesIO()
+    written = io.BytesIO()
     with pytest.raises(InputError, match=message):
-        run(b"\n".join(lines), StreamSink(kept))
-    assert [text.split(b"\t")[1] for text in kept.getvalue().splitlines()] == [
+        run(b"\n".join(lines), StreamSink(written))
+    assert [text.split(b"\t")[1] for text in written.getvalue().splitlines()] == [
         b"LINE %d" % number for number in range(1, 8)
     ]
 
@@ -146,8 +146,8 @@ def test_what_was_counted_is_gone_on_with(tmp_path):
 
 class Several(Upper):
     def translation(self, number, text, texts):
-        made = super().translation(number, text, texts)
-        return dataclasses.replace(made, sentences=text.count("."))
+        plain = super().translation(number, text, texts)
+        return dataclasses.replace(plain, sentences=text.count("."))
 
 
 def test_lines_of_several_sentences_are_one_bounded_line_at_the_end(tmp_path):

@@ -1,5 +1,6 @@
 """Commands called in this process, which spares each test the seconds that imports take."""
 
+import contextlib
 import io
 import sys
 from pathlib import Path
@@ -33,15 +34,32 @@ def run(capfdbinary, monkeypatch):
     def call(*arguments: object, stdin: bytes = b"", status: int | None = None) -> Done:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
         capfdbinary.readouterr()
-        try:
-            found = main([str(argument) for argument in arguments])
-        except SystemExit as ended:
-            found = int(ended.code or 0)
+        ended_with = exit_status(*arguments)
         output, errors = (text.decode() for text in capfdbinary.readouterr())
-        assert status is None or found == status, errors
-        return Done(found, output, errors)
+        assert status is None or ended_with == status, errors
+        return Done(ended_with, output, errors)
 
     return call
+
+
+def run_captured(*arguments: object) -> Done:
+    """Runs a command for a module's fixture, where `capfdbinary` can't be used."""
+    output, errors = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+        status = exit_status(*arguments)
+    texts = []
+    for stream in (output, errors):
+        stream.flush()
+        texts.append(stream.buffer.getvalue().decode())
+    return Done(status, *texts)
+
+
+def exit_status(*arguments: object) -> int:
+    """Runs a command; the status may come from argparse."""
+    try:
+        return main([str(argument) for argument in arguments])
+    except SystemExit as ended:
+        return int(ended.code or 0)
 
 
 @pytest.fixture(scope="session")
@@ -71,5 +89,5 @@ def settings(folder: Path, **changes: object) -> list[str]:
         "data.batch.tokens": 4096,
     }
     values |= {name.replace("__", "."): value for name, value in changes.items()}
-    given = [f"--config.{key}={value}" for key, value in values.items()]
-    return ["--config", "files:small", *given]
+    overrides = [f"--config.{key}={value}" for key, value in values.items()]
+    return ["--config", "files:small", *overrides]

@@ -39,11 +39,17 @@ def test_heads_are_found_and_drawn(run, workdir, tmp_path):
     assert done.output.startswith("kind     layer  head  distance")
     assert "long distance (by 'reach')" in done.output and "3 pieces away" in done.output
     assert f"attention --workdir {workdir} --weights 2 --src" in done.output
+
     content = json.loads((tmp_path / "f.json").read_text())
     assert content["sentences"] == 4 and content["pronouns"]["encoder"] == 1  # "they"
     assert len(content["heads"]) == 6
     drawn = sum(len(head["examples"]) for head in content["found"])
     assert drawn and len(list((tmp_path / "drawn").glob("*-layer1-head*-line*.svg"))) == drawn
+
+
+def test_heads_of_one_kind_are_searched_in_some_sentences(run, workdir, tmp_path):
+    lines = tmp_path / "in.en"
+    lines.write_text("".join(f"{src}\n" for src, _ in PAIRS) + "\n")
     done = run(
         *("attention", "--workdir", workdir, "--find", "--input", lines, "--json"),
         *("--kind", "encoder", "--sentences", 2, "--pronouns", "the"),

@@ -67,24 +67,39 @@ def test_without_a_checkpoint_any_setting_may_change(run, corpus, prepared):
     assert done.status == 2 and "'model.d_model' was 64, is now 32" in done.last
 
 
-def test_a_finished_run_that_prepare_was_given_more_steps_for_is_trained(run, corpus, prepared):
-    workdir, overrides = prepared
-    arguments = [*settings(corpus), "--workdir", workdir]
+@pytest.fixture
+def finished(run, corpus, prepared):
+    """A prepared run with the status of one that has ended after 5 steps."""
+    workdir, _ = prepared
     layout.write_status(layout.open_run(workdir), layout.Status(state="finished", step=5))
-    assert run("prepare", *arguments).status == 0
-    finished = run("train", *arguments).errors
-    assert "nothing to do" in finished
-    assert f"flaxformer-mt translate --workdir {workdir} < INPUT > OUTPUT" in finished
-    done = run("train", "--workdir", workdir, "--config.data.tgt_lang=nl")
+    assert run("prepare", *settings(corpus), "--workdir", workdir).status == 0
+    return workdir
+
+
+def test_a_finished_run_says_what_to_do_with_it(run, corpus, finished):
+    errors = run("train", *settings(corpus), "--workdir", finished).errors
+    assert "nothing to do" in errors
+    assert f"flaxformer-mt translate --workdir {finished} < INPUT > OUTPUT" in errors
+
+
+def test_a_finished_run_is_checked_and_takes_settings_that_decide_nothing(run, finished):
+    done = run("train", "--workdir", finished, "--config.data.tgt_lang=nl")
     assert done.status == 2 and "'data.train.mine.tgt' = 'train.de' names 'de'" in done.last
     added = ("--config.data.test.new.kind=synthetic", "--config.data.test.new.size=9")
-    done = run("train", "--workdir", workdir, *added)
+    done = run("train", "--workdir", finished, *added)
     assert done.status == 0 and "data.test.new.size: was None, now 9" in done.errors
     assert "nothing to do" in done.errors
-    assert layout.read_record(layout.open_run(workdir)).config["data"]["test"]["new"]["size"] == 9
+    assert layout.read_record(layout.open_run(finished)).config["data"]["test"]["new"]["size"] == 9
+
+
+def test_a_finished_run_that_prepare_was_given_more_steps_for_is_trained(
+    run, corpus, prepared, finished
+):
+    _, overrides = prepared
+    arguments = [*settings(corpus), "--workdir", finished]
     assert run("prepare", *arguments, "--config.training.steps=8").status == 0
     with pytest.raises(Reached):
-        train(workdir, [*overrides, "training.steps=8"])
+        train(finished, [*overrides, "training.steps=8"])
 
 
 def test_a_finished_run_whose_next_start_is_killed_goes_on_at_the_one_after(prepared, monkeypatch):
@@ -126,25 +141,25 @@ def test_a_damaged_average_keeps_nothing_from_training(prepared):
 
 def test_weights_to_start_from_are_looked_for_first(prepared, tmp_path):
     workdir, overrides = prepared
-    other = str(tmp_path / "other")
+    new_run = str(tmp_path / "other")
     with pytest.raises(StartError, match=f"{workdir}: has no checkpoint to start from"):
-        train_run(other, "files:small", overrides, ["train"], str(workdir))
+        train_run(new_run, "files:small", overrides, ["train"], str(workdir))
     with pytest.raises(StartError, match="is this run itself"):
-        train_run(other, "files:small", overrides, ["train"], other)
+        train_run(new_run, "files:small", overrides, ["train"], new_run)
     assert not (tmp_path / "other").exists()
 
 
 def test_weights_of_other_sizes_are_refused_before_text_is_read(workdir, tmp_path):
     """The text isn't even there."""
-    other = tmp_path / "other"
+    new_run = tmp_path / "other"
     text = ["data.train=absent.en,absent.de", "data.valid=absent.en,absent.de"]
     wide = [*text, "model.d_model=512", "model.positions=learned"]
     message = "not fit this model: 'model.encoder_layers' = 1 there, 4 here; .*'model.d_ff' = 16"
     with pytest.raises(StartError, match=message):
-        train_run(str(other), "files:small", wide, ["train"], str(workdir))
+        train_run(str(new_run), "files:small", wide, ["train"], str(workdir))
     with pytest.raises(StartError, match="'model.d_ff' = .* there, 5 here: set them as there"):
-        train_run(str(other), None, ["model.d_ff=5"], ["train"], str(workdir))
-    assert not other.exists()
+        train_run(str(new_run), None, ["model.d_ff=5"], ["train"], str(workdir))
+    assert not new_run.exists()
 
 
 def test_what_a_run_is_says_the_one_that_holds_it(run, corpus, tmp_path):
@@ -182,14 +197,14 @@ def test_what_has_become_a_run_meanwhile_is_gone_on_with(run, corpus, tmp_path, 
 
 def test_what_the_machine_refuses_is_explained_and_a_bug_is_not():
     memory = MemoryError("x")
-    for error, command, told in (
+    for error, command, message in (
         (OSError(errno.ENOSPC, "No space left"), "train", "No space left; free some and repeat"),
         (PermissionError(errno.EACCES, "Denied", "a/b"), "train", "a/b: Denied; choose another"),
         (memory, "train", "this machine ran out of memory: x; lower data.batch.tokens"),
         (memory, "translate", "memory: x; lower --batch-tokens or --beam-size"),
         (RuntimeError("RESOURCE_EXHAUSTED: y\nmore"), "serve", "the device ran out of memory"),
     ):
-        assert told in str(explained(error, command))
+        assert message in str(explained(error, command))
     # Where no setting helps, none is named.
     assert explained(memory, "compare") == "this machine ran out of memory: x"
     for bug in (KeyError("x"), FileNotFoundError(errno.ENOENT, "No such file", "x"), OSError("x")):

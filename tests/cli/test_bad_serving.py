@@ -22,10 +22,10 @@ def test_files_that_cannot_be_used(run, tmp_path):
 
 
 def test_a_port_that_is_taken(run, tmp_path):
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
         done = run("serve", "--workdir", tmp_path, "--port", port)
     assert done.status == 1 and f"cannot listen on 127.0.0.1:{port}" in done.last
     assert "choose another --port" in done.last

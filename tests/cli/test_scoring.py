@@ -14,6 +14,7 @@ from flaxformer_mt.cli import scoring
 from flaxformer_mt.data.prepare.manifest import MANIFEST, VALID_TEXT
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.evaluation import comet
+from flaxformer_mt.rundir.layout import RunDirectory
 from tests.decoding.runs import make_run
 from tests.evaluation.noise import grammar_text, noisy
 
@@ -53,8 +54,8 @@ def test_another_system_s_output_is_scored(run, files):
     assert done.status == 0, done.errors
     assert done.output.startswith("other: sacrebleu_13a ")
     assert "95% interval" in done.output and "tok:moses-de" in done.output
-    kept = json.loads((files / "scores" / "other.json").read_text())
-    assert f"sacrebleu_13a {kept['metrics']['sacrebleu_13a']:.2f}" in done.output
+    recorded = json.loads((files / "scores" / "other.json").read_text())
+    assert f"sacrebleu_13a {recorded['metrics']['sacrebleu_13a']:.2f}" in done.output
     assert (files / "scores" / "other.html").exists()
     assert (files / "scores" / "other.src.txt").read_text() == (files / "test.en").read_text()
 
@@ -88,12 +89,12 @@ def test_bleu_is_sacrebleu_s_for_the_ending_s_language(
         *("evaluate", "--hypotheses", tmp_path / "hyp", "--ref", tmp_path / references),
         *("--resamples", 0, "--no-ter", "--json"),
     )
-    found = json.loads(done.output)["hyp"]
+    scores = json.loads(done.output)["hyp"]
     metric = BLEU(trg_lang=pair[3:], tokenize=tokenizer)
     score = metric.corpus_score(hypotheses, [text])
     name = f"sacrebleu_{tokenizer or 'zh'}"
-    assert found["metrics"][name] == pytest.approx(score.score, abs=1e-12)
-    assert found["signatures"][name] == str(metric.get_signature())
+    assert scores["metrics"][name] == pytest.approx(score.score, abs=1e-12)
+    assert scores["signatures"][name] == str(metric.get_signature())
     assert f"BLEU is tokenised by '{tokenizer or 'zh'}'" in done.errors
 
 
@@ -101,10 +102,10 @@ def test_the_ending_of_hypotheses_and_a_given_language_choose_alike(run, tmp_pat
     for name in ("h.zh", "ref.txt", "h.txt"):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in CHINESE))
     fast = ["--resamples", 0, "--no-ter", "--ref", tmp_path / "ref.txt"]
-    one = run("evaluate", "--hypotheses", tmp_path / "h.zh", *fast)
+    by_ending = run("evaluate", "--hypotheses", tmp_path / "h.zh", *fast)
     two = run("evaluate", "--hypotheses", tmp_path / "h.txt", *fast, "--tgt-lang", "zh_CN")
     three = run("evaluate", "--hypotheses", tmp_path / "h.zh", *fast, "--tokenize", "13a")
-    assert "sacrebleu_zh 100.00" in one.output and "sacrebleu_zh 100.00" in two.output
+    assert "sacrebleu_zh 100.00" in by_ending.output and "sacrebleu_zh 100.00" in two.output
     assert "which finds no words in text without blanks such as zh" in three.errors
     systems = [f"a={tmp_path / 'h.txt'}", f"b={tmp_path / 'h.zh'}"]
     compared = run("compare", *systems, *fast[2:], "--resamples", 10, "--trials", 10)
@@ -117,8 +118,8 @@ def test_a_region_has_its_language_s_rules(run, files, code):
     fast = ["--resamples", 0, "--no-ter", "--json"]
     system = ["--hypotheses", files / "one.txt", "--ref"]
     by_name, by_flag, plain = (
-        json.loads(run("evaluate", *system, *more, *fast).output)["one"]
-        for more in (
+        json.loads(run("evaluate", *system, *language, *fast).output)["one"]
+        for language in (
             [files / f"test.{code}"],
             [files / "test.en", "--tgt-lang", code],
             [files / "test.de"],
@@ -140,16 +141,19 @@ def test_a_folder_in_an_output_s_place_is_told_before_translating(run, files, tr
 
 
 def test_a_run_scores_by_the_tokenisation_that_it_records(run, files):
-    made, kept = make_run(files / "chinese", {5: 1.0}), make_run(files / "kept", {5: 1.0})
-    for each, change in ((made, {"tgt_lang": "zh"}), (kept, {"bleu_tokenizer": "char"})):
-        content = json.loads(each.config_file.read_text())
+    chinese, characters = make_run(files / "chinese", {5: 1.0}), make_run(files / "kept", {5: 1.0})
+    for run_directory, change in (
+        (chinese, {"tgt_lang": "zh"}),
+        (characters, {"bleu_tokenizer": "char"}),
+    ):
+        content = json.loads(run_directory.config_file.read_text())
         content["config"]["data"] |= change
-        each.config_file.write_text(json.dumps(content))
+        run_directory.config_file.write_text(json.dumps(content))
     text = ["--src", files / "test.en", "--ref", files / "test.de", "--name", "x"]
     fast = ["--beam-size", 1, "--resamples", 0, "--no-ter", "--examples", 0]
-    done = run("evaluate", "--workdir", made.path, *text, *fast, status=0)
+    done = run("evaluate", "--workdir", chinese.path, *text, *fast, status=0)
     assert "tok:zh" in done.output
-    done = run("evaluate", "--workdir", kept.path, *text, *fast, "--json")
+    done = run("evaluate", "--workdir", characters.path, *text, *fast, "--json")
     assert "sacrebleu_char" in json.loads(done.output)["x"]["metrics"]
 
 
@@ -194,15 +198,9 @@ def test_a_run_is_evaluated_and_compared_with_a_file(run, files, trained):
     assert sorted(path.name for path in trained.evaluation.iterdir()) == [
         *("test.html", "test.hyp.txt", "test.json", "test.ref.txt", "test.src.txt")
     ]
-    kept = json.loads((trained.evaluation / "test.json").read_text())
-    assert kept["weights"] == "best, step 5" and "bleu_paper" in kept["metrics"]
-    assert kept["by_source_length"][0]["sentences"] > 0
-
-    # By no name can it take the place of a set that the run has.
-    (files / "valid.en").write_text("x\n")
-    for named in (["--name", "valid", *sides], ["--src", files / "valid.en", *sides[2:]]):
-        done = run("evaluate", "--workdir", trained, *named)
-        assert done.status == 2 and "'valid' is already a test set of this run" in done.errors
+    evaluated = json.loads((trained.evaluation / "test.json").read_text())
+    assert evaluated["weights"] == "best, step 5" and "bleu_paper" in evaluated["metrics"]
+    assert evaluated["by_source_length"][0]["sentences"] > 0
 
     done = run(
         *("compare", trained, f"B={files / 'one.txt'}", files / "two.txt", *FAST),
@@ -212,25 +210,47 @@ def test_a_run_is_evaluated_and_compared_with_a_file(run, files, trained):
     content = json.loads(done.output)
     assert content == json.loads((files / "compared.json").read_text())
     assert [system["name"] for system in content["systems"]] == ["run", "B", "two.txt"]
-    assert content["systems"][0]["metrics"] == kept["metrics"]
+    assert content["systems"][0]["metrics"] == evaluated["metrics"]
+
+
+def test_files_by_no_name_take_the_place_of_a_test_set_that_the_run_has(run, files, trained):
+    sides = ["--src", files / "test.en", "--ref", files / "test.de"]
+    (files / "valid.en").write_text("x\n")
+    for texts in (["--name", "valid", *sides], ["--src", files / "valid.en", *sides[2:]]):
+        done = run("evaluate", "--workdir", trained, *texts)
+        assert done.status == 2 and "'valid' is already a test set of this run" in done.errors
+
+
+def write_validation_text(run: RunDirectory, **manifest: object) -> None:
+    """Writes it as `prepare` does; each line contains a line separator (U+0085)."""
+    run.data.mkdir(exist_ok=True)
+    for name, sentences in zip(VALID_TEXT, (SOURCES, REFERENCES), strict=True):
+        (run.data / name).write_text("".join(f"{sentence}\u0085\n" for sentence in sentences))
+    content = dict.fromkeys(("settings", "inputs", "corpora", "vocabulary", "store"))
+    (run.data / MANIFEST).write_text(json.dumps({**content, "format": 1, **manifest}))
 
 
 def test_the_validation_text_is_the_run_s_own(run, files, trained):
-    """A copy on another machine is evaluated on it, and on what training has left of it."""
+    """A copy of the run on another machine is evaluated on it."""
+    write_validation_text(trained)
+    call = ("evaluate", "--workdir", trained, "--beam-size", 2, "--no-ter", *FAST)
+    run(*call, "--set", "valid", status=0)
+    sources = (trained.evaluation / "valid.src.txt").read_bytes()
+    assert sources == (trained.data / VALID_TEXT[0]).read_bytes()
+
+
+def test_validation_text_that_is_missing_or_another_is_named(run, files, trained):
     call = ("evaluate", "--workdir", trained, "--beam-size", 2, "--no-ter", *FAST)
     done = run(*call, "--set", "valid")
     assert done.status == 2 and f"{trained}: has no validation text: give files" in done.last
-    trained.data.mkdir()
-    for name, lines in zip(VALID_TEXT, (SOURCES, REFERENCES), strict=True):
-        (trained.data / name).write_text("".join(f"{line}\u0085\n" for line in lines))
-    manifest = dict.fromkeys(("settings", "inputs", "corpora", "vocabulary", "store"))
-    (trained.data / MANIFEST).write_text(json.dumps({**manifest, "format": 1}))
-    run(*call, "--set", "valid", status=0)
-    kept = (trained.evaluation / "valid.src.txt").read_bytes()
-    assert kept == (trained.data / VALID_TEXT[0]).read_bytes()
-    (trained.data / MANIFEST).write_text(json.dumps({**manifest, "format": 1, "valid_text": {}}))
+    write_validation_text(trained, valid_text={})
     done = run(*call, "--set", "valid")
     assert done.status == 2 and "does not match manifest.json: restore it" in done.last
+
+
+def test_a_test_set_that_the_run_has_not_is_named(run, files, trained):
+    write_validation_text(trained, valid_text={})
+    call = ("evaluate", "--workdir", trained, "--beam-size", 2, "--no-ter", *FAST)
     done = run(*call, "--set", "test")
     assert done.status == 2 and "has no test set 'test'; it has valid" in done.last
     done = run(*call)
@@ -243,37 +263,53 @@ def test_own_files_may_have_blank_lines_and_longer_ones_than_the_model_takes(run
             file.write("\n" + "the big dog " * 20 + "\n")
     sides = ("--src", files / "test.en", "--ref", files / "test.de")
     run("evaluate", "--workdir", trained, "--beam-size", 2, "--no-ter", *FAST, *sides, status=0)
-    kept = json.loads((trained.evaluation / "test.json").read_text())
-    assert kept["sentences"] == SIZE + 2
-    assert (kept["beam_size"], kept["length_penalty"]) == (2, 0.6) and kept["seconds"] > 0
+    recorded = json.loads((trained.evaluation / "test.json").read_text())
+    assert recorded["sentences"] == SIZE + 2
+    assert (recorded["beam_size"], recorded["length_penalty"]) == (2, 0.6)
+    assert recorded["seconds"] > 0
     translator = Translator.load(trained.path).with_config(beam_size=2)
     outputs = translator.translate(lines(files / "test.en"))
-    assert lines(trained.evaluation / "test.hyp.txt") == [each.text for each in outputs]
-    assert kept["split_lines"] == [n for n, each in enumerate(outputs, 1) if each.split]
-    assert SIZE + 2 in kept["split_lines"]
+    assert lines(trained.evaluation / "test.hyp.txt") == [output.text for output in outputs]
+    assert recorded["split_lines"] == [n for n, output in enumerate(outputs, 1) if output.split]
+    assert SIZE + 2 in recorded["split_lines"]
 
 
-def test_a_test_set_by_name(run, files, trained, monkeypatch):
+NAMED = ["--testset", "wmt14/full", "--json", *FAST]
+
+
+@pytest.fixture
+def loaded(monkeypatch):
+    """The names of test sets that were read, in order; each has one reference too many."""
+    names: list[str] = []
+
     def load(name: str, langpair: str) -> tuple[list[str], list[str], int]:
-        loaded.append(name)
+        names.append(name)
         return SOURCES, REFERENCES, 1
 
-    loaded: list[str] = []
     monkeypatch.setattr(scoring, "load_testset", load)
-    named = ["--testset", "wmt14/full", "--langpair", "en-de", "--json", *FAST]
-    done = run("evaluate", "--hypotheses", files / "one.txt", *named)
+    return names
+
+
+def test_another_system_s_output_is_scored_on_a_test_set_by_name(run, files, loaded):
+    call = ("evaluate", "--hypotheses", files / "one.txt", *NAMED, "--langpair", "en-de")
+    done = run(*call)
     assert "1 more references not used" in done.errors
     assert "bleu_paper" in json.loads(done.output)["one"]["metrics"]
-    loaded.clear()
-    done = run("evaluate", "--workdir", trained, "--beam-size", 1, *named)
+
+
+def test_a_run_is_evaluated_on_a_test_set_by_name(run, trained, loaded):
+    call = ("evaluate", "--workdir", trained, "--beam-size", 1, *NAMED, "--langpair", "en-de")
+    done = run(*call)
     assert list(json.loads(done.output)) == ["wmt14_full.en-de"]
     # It is read, and told of, once.
     assert loaded == ["wmt14/full"] and done.errors.count("1 more references") == 1
-    # Of other languages than the run's: not by the rules of the run's.
-    other = [*named[:3], "fr-en", *named[4:]]
-    done = run("evaluate", "--workdir", trained, "--beam-size", 1, *other)
+
+
+def test_a_test_set_of_other_languages_is_not_scored_by_the_run_s_rules(run, trained, loaded):
+    call = ("evaluate", "--workdir", trained, "--beam-size", 1, *NAMED, "--langpair", "fr-en")
+    done = run(*call)
     assert done.status == 2 and "--langpair fr-en: this run translates en to de" in done.last
-    done = run("evaluate", "--workdir", trained, "--beam-size", 1, *other, "--tgt-lang", "en")
+    done = run(*call, "--tgt-lang", "en")
     assert "tok:moses-en" in json.loads(done.output)["wmt14_full.fr-en"]["signatures"]["bleu_paper"]
 
 

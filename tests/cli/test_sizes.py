@@ -12,33 +12,49 @@ from tests.cli.conftest import settings
 from tests.cli.test_bad_runs import Reached
 from tests.decoding.runs import make_run
 
+MESSAGE = "sizes for 120 pairs: 2 + 2 layers of width 128, 500 types, 1,000 steps of 2,048 tokens"
 
-def test_a_run_records_the_sizes_for_its_text(run, corpus, tmp_path, monkeypatch, capfdbinary):
-    """What every command says of them before they are settled, too."""
+
+@pytest.fixture
+def arguments(corpus):
+    """Arguments for the config `files` on `corpus`, which has 120 training pairs."""
     text = [word for word in settings(corpus) if ".data.train" in word or ".data.valid" in word]
-    arguments = ["--config", "files", f"--config.data.folder={corpus}", *text]
-    said = "sizes for 120 pairs: 2 + 2 layers of width 128, 500 types, 1,000 steps of 2,048 tokens"
-    shown = run("config", *arguments)
-    assert shown.errors.strip() == said and "model.d_model = 128\n" in shown.output
-    with monkeypatch.context() as patched, pytest.raises(Reached):
-        patched.setattr(dry_run, "build", built := mock.Mock(side_effect=Reached))
+    return ["--config", "files", f"--config.data.folder={corpus}", *text]
+
+
+def test_every_command_says_the_sizes_for_its_text(
+    run, arguments, tmp_path, monkeypatch, capfdbinary
+):
+    done = run("config", *arguments)
+    assert done.errors.strip() == MESSAGE and "model.d_model = 128\n" in done.output
+
+    build = mock.Mock(side_effect=Reached)
+    monkeypatch.setattr(dry_run, "build", build)
+    with pytest.raises(Reached):
         run("train", "--dry-run", *arguments, "--workdir", tmp_path / "tried")
-    assert said in capfdbinary.readouterr().err.decode()
-    assert built.call_args[0][0].training.steps == 1000
-    assert said in run("prepare", *arguments, "--workdir", tmp_path / "run").errors
-    record = read_record(RunDirectory(tmp_path / "run")).config
+    assert MESSAGE in capfdbinary.readouterr().err.decode()
+    assert build.call_args[0][0].training.steps == 1000
+
+
+def test_a_run_records_the_sizes_for_its_text(run, arguments, corpus, tmp_path):
+    """They don't change with the text."""
+    assert MESSAGE in run("prepare", *arguments, "--workdir", tmp_path / "run").errors
+    begun = RunDirectory(tmp_path / "run")
+    record = read_record(begun).config
     assert record["sizes"] == "given" and record["training"]["steps"] == 1000
     (corpus / "train.en").unlink()
-    again = [argument.removeprefix("--config.") for argument in arguments[2:]]
-    begun = RunDirectory(tmp_path / "run")
-    config, changed = continued(begun, settled(begun, "files", again))
+    overrides = [argument.removeprefix("--config.") for argument in arguments[2:]]
+    config, changed = continued(begun, settled(begun, "files", overrides))
     assert not changed and config.model.d_model == 128
+
+
+def test_sizes_for_text_that_is_not_counted_are_assumed(run, arguments, corpus):
+    (corpus / "train.en").write_text("a\n" * 120)
     assert "sizes for 300,000 pairs, since no corpus" in run("config", *arguments[:2]).errors
     far = {"kind": "hf", "path": "hf://datasets/a/b/*.parquet", "src": "en", "tgt": "de"}
     mixed = [*arguments, *(f"--config.data.train.far.{key}={value}" for key, value in far.items())]
-    (corpus / "train.en").write_text("a\n" * 120)
-    unknown = "sizes for 300,000 pairs; data.train.far isn't counted: 4 + 4 layers"
-    assert unknown in run("config", *mixed).errors
+    message = "sizes for 300,000 pairs; data.train.far isn't counted: 4 + 4 layers"
+    assert message in run("config", *mixed).errors
 
 
 @pytest.mark.parametrize(

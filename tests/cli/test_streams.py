@@ -64,5 +64,5 @@ def test_every_member_of_an_ensemble_decides_and_the_size_of_batches_does_not():
     assert known("float32", "bfloat16") != known("float32", "float32")
     # What ran out of memory goes on with smaller ones.
     assert known("float32", batch_tokens=99) == known("float32")
-    for other in ({"beam_size": 2}, {"shortlist": SimpleNamespace(digest="1")}):
-        assert known("float32", **other) != known("float32")
+    for changes in ({"beam_size": 2}, {"shortlist": SimpleNamespace(digest="1")}):
+        assert known("float32", **changes) != known("float32")

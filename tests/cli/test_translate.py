@@ -8,8 +8,9 @@ import os
 import re
 import shutil
 import sys
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -17,9 +18,11 @@ from flaxformer_mt.bulk.reading import Lines
 from flaxformer_mt.bulk.stream import shard_ends
 from flaxformer_mt.cli import streams
 from flaxformer_mt.serving.settings import ServedModel
+from tests.cli.conftest import Done, run_captured
 from tests.decoding.runs import LINES, PAIRS, make_run
 
 TEXT = "".join(f"{line}\n" for line in LINES).encode()
+COLUMNS = "".join(f"{source}\t{target}\n" for source, target in PAIRS).encode()
 LONG = b" ".join(line.encode() for line in LINES)
 
 
@@ -33,71 +36,89 @@ def score(run, workdir):
     return functools.partial(run, "score", "--workdir", workdir)
 
 
-def test_all_forms_say_the_same(translate, tmp_path):
-    plain = translate(stdin=TEXT)
-    assert plain.status == 0, plain.errors
-    expected = plain.output.splitlines()
-    assert len(expected) == 4 and "the weights 'best, step 2'" in plain.last
+@pytest.fixture(scope="module")
+def translations(workdir, tmp_path_factory):
+    """The translations of LINES, in order."""
+    source = tmp_path_factory.mktemp("plain") / "in"
+    source.write_bytes(TEXT)
+    done = run_captured("translate", "--workdir", workdir, "--input", source)
+    assert done.status == 0, done.errors
+    return done.output.splitlines()
+
+
+def test_a_line_of_text_becomes_a_line_of_text(translate, translations):
+    done = translate(stdin=TEXT)
+    assert done.status == 0, done.errors
+    assert done.output.splitlines() == translations and len(translations) == 4
+    assert "the weights 'best, step 2'" in done.last
+
+
+def test_a_compressed_file_says_what_its_text_says(translate, translations, tmp_path):
     (tmp_path / "in.gz").write_bytes(gzip.compress(TEXT))
-    assert translate("--input", tmp_path / "in.gz").output == plain.output
-    columns = "".join(f"{n}\t{line}\n" for n, line in enumerate(LINES)).encode()
-    options = ("--format", "tsv", "--column", 2, "--append")
-    tsv = translate(*options, stdin=columns)
-    assert tsv.output.splitlines() == [
-        f"{n}\t{line}\t{text}" for n, (line, text) in enumerate(zip(LINES, expected, strict=True))
+    assert translate("--input", tmp_path / "in.gz").output.splitlines() == translations
+
+
+def test_a_column_says_what_its_text_says(translate, translations):
+    columns = "".join(f"{number}\t{line}\n" for number, line in enumerate(LINES)).encode()
+    done = translate("--format", "tsv", "--column", 2, "--append", stdin=columns)
+    assert done.output.splitlines() == [
+        f"{number}\t{line}\t{text}"
+        for number, (line, text) in enumerate(zip(LINES, translations, strict=True))
     ]
-    objects = "".join(json.dumps({"t": {"en": line}}) + "\n" for line in LINES).encode()
+
+
+def test_objects_say_what_their_text_says_and_how_it_is_aligned(translate, translations):
+    text = "".join(json.dumps({"t": {"en": line}}) + "\n" for line in LINES).encode()
     options = ("--format", "jsonl", "--key", "t.en", "--n-best", 2, "--alignments", "--tokens")
-    jsonl = translate(*options, stdin=objects)
-    found = [json.loads(line) for line in jsonl.output.splitlines()]
-    assert [each["translation"] for each in found] == expected
-    for each, line in zip(found, LINES, strict=True):
-        assert each["t"] == {"en": line}
-        first, second = each["n_best"]
-        assert first["score"] == each["score"] >= second["score"]
-        for said in (first, second):
-            links = [tuple(map(int, link.split("-"))) for link in said["alignment"].split()]
-            assert len(links) == len(said["translation"].split())
+    done = translate(*options, stdin=text)
+    objects = [json.loads(line) for line in done.output.splitlines()]
+    assert [translated["translation"] for translated in objects] == translations
+    for translated, line in zip(objects, LINES, strict=True):
+        assert translated["t"] == {"en": line}
+        first, second = translated["n_best"]
+        assert first["score"] == translated["score"] >= second["score"]
+        for hypothesis in (first, second):
+            links = [tuple(map(int, link.split("-"))) for link in hypothesis["alignment"].split()]
+            assert len(links) == len(hypothesis["translation"].split())
             assert all(0 <= src < len(line.split()) for src, _ in links)
 
 
-def test_score_is_what_translate_reported(translate, score, tmp_path):
+def test_score_is_what_translate_reported(translate, score):
     """Of tokens, whatever the lines; of texts where they encode into these tokens."""
     lines = TEXT + LONG + b"\n\n"
     options = ("--output-format", "jsonl", "--tokens", "--scores", "--translation-key", "de")
-    made = translate(*options, stdin=lines).output.encode()
-    made = made.replace(b'"de": "', b'"de": "das alte ', 1)
+    translated = translate(*options, stdin=lines).output.encode()
+    translated = translated.replace(b'"de": "', b'"de": "das alte ', 1)
     options = ("--format", "jsonl", "--from-tokens", "--overlong", "split", "--per-token")
-    options += ("--translation-key", "de")
-    done = score(*options, stdin=made)
+    done = score(*options, "--translation-key", "de", stdin=translated)
     assert done.status == 0, done.errors
+
     objects = [json.loads(line) for line in done.output.splitlines()]
     assert len(objects) == 6
-    for each in objects:
-        assert each["scored"]["score"] == pytest.approx(each["de_score"], abs=1e-5)
-        assert each["scored"]["log_prob"] == pytest.approx(each["de_log_prob"], rel=1e-5, abs=1e-5)
-        assert sum(each["scored"]["token_log_probs"]) == pytest.approx(
-            each["scored"]["log_prob"], abs=1e-4
-        )
-    tokens = sum(len(each["scored"]["token_log_probs"]) for each in objects)
-    mean = sum(each["scored"]["log_prob"] for each in objects) / tokens
+    for pair in objects:
+        scored = pair["scored"]
+        assert scored["score"] == pytest.approx(pair["de_score"], abs=1e-5)
+        assert scored["log_prob"] == pytest.approx(pair["de_log_prob"], rel=1e-5, abs=1e-5)
+        assert sum(scored["token_log_probs"]) == pytest.approx(scored["log_prob"], abs=1e-4)
+    tokens = sum(len(pair["scored"]["token_log_probs"]) for pair in objects)
+    mean = sum(pair["scored"]["log_prob"] for pair in objects) / tokens
     assert (
         f"6 pairs, {tokens} target tokens (end marks included): {mean:.4f} nats per token, "
         f"perplexity {math.exp(-mean):.4f}"
     ) in done.errors
     assert "1 texts encode into other tokens than the scored ones" in done.errors
 
+
+def test_two_files_are_scored_as_two_columns(score, tmp_path):
     (tmp_path / "src").write_bytes(TEXT)
     (tmp_path / "tgt").write_text("".join(f"{target}\n" for _, target in PAIRS))
     files = ("--src", tmp_path / "src", "--tgt", tmp_path / "tgt")
-    two = score(*files, "--output", tmp_path / "out")
-    assert two.status == 0, two.errors
-    numbers = (tmp_path / "out").read_text().splitlines()
-    rows = "".join(f"{source}\t{target}\n" for source, target in PAIRS).encode()
-    tsv = score(stdin=rows)
-    assert tsv.output.splitlines() == [
-        f"{source}\t{target}\t{number}"
-        for (source, target), number in zip(PAIRS, numbers, strict=True)
+    done = score(*files, "--output", tmp_path / "out")
+    assert done.status == 0, done.errors
+    scores = (tmp_path / "out").read_text().splitlines()
+    assert score(stdin=COLUMNS).output.splitlines() == [
+        f"{source}\t{target}\t{pair_scores}"
+        for (source, target), pair_scores in zip(PAIRS, scores, strict=True)
     ]
 
 
@@ -122,81 +143,167 @@ def test_bad_input_is_one_line(run, workdir, call, text, status, message):
     assert done.output.count("\n") == (1 if b"\n" in text[:-1] else 0)
 
 
-def test_an_unfinished_output_is_for_the_same_command(translate, tmp_path):
-    """Stopped by a bad line, which is mended, and gone on with: as if it had never been bad."""
-    place = tmp_path / "place"
-    place.mkdir()
-    source, out = place / "in", place / "out"
+class Unfinished(NamedTuple):
+    """A translation that a bad line stopped; the line has been mended since."""
+
+    command: tuple[object, ...]
+    source: Path
+    out: Path
+    stopped: Done
+
+
+@pytest.fixture
+def unfinished(translate, tmp_path):
+    folder = tmp_path / "place"
+    folder.mkdir()
+    source, out = folder / "in", folder / "out"
     good = TEXT * 3
     source.write_bytes(good[: len(TEXT) * 2] + b"\xff\n")
     command = ("--input", source, "--output", out, "--window", 3, "--scores")
-    done = translate(*command)
-    assert done.status == 2 and f"{source}:9: is not UTF-8" in done.last
-    assert f"not finished; the same command resumes {out}.part" in done.errors
+    stopped = translate(*command)
     assert not out.exists()
     source.write_bytes(good)
-    for changed, name in (
+    return Unfinished(command, source, out, stopped)
+
+
+def test_an_output_that_a_bad_line_stopped_is_resumed_as_if_it_had_never_been_bad(
+    translate, unfinished
+):
+    _, source, out, stopped = unfinished
+    assert stopped.status == 2 and f"{source}:9: is not UTF-8" in stopped.last
+    assert f"not finished; the same command resumes {out}.part" in stopped.errors
+    done = translate(*unfinished.command)
+    assert done.status == 0, done.errors
+    assert f"{out}.part: resuming after line 6" in done.errors
+    assert out.read_text() == translate("--window", 3, "--scores", stdin=TEXT * 3).output
+    assert sorted(path.name for path in out.parent.iterdir()) == ["in", "out"]
+
+
+def test_an_unfinished_output_is_for_the_same_command(translate, unfinished):
+    for changes, name in (
         (("--weights", "1"), "weights"),
         (("--beam-size", "2"), "decoding.beam_size 4, but now it is 2"),
         (("--alignments",), "form.shown"),
     ):
-        done = translate(*command, *changed)
+        done = translate(*unfinished.command, *changes)
         assert done.status == 2 and f"was written with {name}" in done.last
         assert "--restart" in done.last
-    done = translate(*command)
+
+
+class Sharding:
+    """A command on a file of twelve lines, whose output is made in shards."""
+
+    def __init__(self, run, workdir: Path, folder: Path, command: str) -> None:
+        self._run = run
+        self.source, self.out = folder / "in", folder / "out"
+        self.good = 3 * (TEXT if command == "translate" else COLUMNS)
+        self.source.write_bytes(self.good)
+        self.options = ("--window", 3)
+        if command == "translate":
+            self.options += ("--sample", "--seed", 5)
+        self.model = (command, "--workdir", workdir)
+
+    def __call__(self, *flags: object) -> Done:
+        files = ("--input", self.source, "--output", self.out)
+        return self._run(*self.model, *files, *self.options, *flags)
+
+    def expected(self, output: str) -> dict[Path, str]:
+        """The three shards, of whole windows, of the output that one call writes."""
+        lines = [f"{line}\n" for line in output.split("\n")[:-1]]
+        parts = (lines[:3], lines[3:6], lines[6:])
+        return {
+            self.out.with_name(f"out.shard-{index}-of-3"): "".join(part)
+            for index, part in enumerate(parts)
+        }
+
+    def shards(self) -> dict[Path, str]:
+        return {path: path.read_text() for path in self.out.parent.glob("out.shard*")}
+
+    def spoil_line_10(self) -> None:
+        lines = self.good.split(b"\n")
+        lines[9] += b"\xff"
+        self.source.write_bytes(b"\n".join(lines))
+
+    def mend_line_10(self) -> None:
+        self.source.write_bytes(self.good)
+
+
+@pytest.fixture(scope="module", params=["translate", "score"])
+def command(request):
+    """A command that can write its output in shards."""
+    return request.param
+
+
+@pytest.fixture
+def sharding(run, workdir, tmp_path, command):
+    return Sharding(run, workdir, tmp_path, command)
+
+
+@pytest.fixture(scope="module")
+def whole_output(workdir, tmp_path_factory, command):
+    """The output of one call. A draw depends on its line number."""
+    sharding = Sharding(None, workdir, tmp_path_factory.mktemp("whole"), command)
+    done = run_captured(*sharding.model, "--input", sharding.source, *sharding.options)
     assert done.status == 0, done.errors
-    assert f"{out}.part: resuming after line 6" in done.errors
-    assert out.read_text() == translate("--window", 3, "--scores", stdin=good).output
-    assert sorted(path.name for path in place.iterdir()) == ["in", "out"]
+    return done.output
 
 
-@pytest.mark.parametrize("command", ["translate", "score"])
-def test_shards_are_joined_to_what_one_call_writes(run, workdir, tmp_path, command):
-    """Also one that a bad line has stopped; a draw depends on the number of its line."""
-    source, out = tmp_path / "in", tmp_path / "out"
-    columns = "".join(f"{source}\t{target}\n" for source, target in PAIRS).encode()
-    good = 3 * (TEXT if command == "translate" else columns)
-    more = ("--window", 3) + (("--sample", "--seed", 5) if command == "translate" else ())
-    source.write_bytes(good)
-    whole = run(command, "--workdir", workdir, *more, stdin=good)
-    assert whole.status == 0, whole.errors
-    call = (command, "--workdir", workdir, "--input", source, "--output", out, *more)
+def test_shards_are_joined_to_what_one_call_writes(sharding, whole_output):
     for index in (1, 0):
-        assert run(*call, "--shard", f"{index}/3").status == 0
-    done = run(*call, "--join", 3)
-    assert done.status == 2 and f"{out}.shard-2-of-3: missing (2 of 6 files)" in done.last
-    source.write_bytes(good.replace(b"\n", b"\xff\n", 10).replace(b"\xff\n", b"\n", 9))
-    done = run(*call, "--shard", "2/3")
-    assert done.status == 2 and f"{source}:10: is not UTF-8" in done.last
-    source.write_bytes(good)
-    done = run(*call, "--shard", "2/3")
+        assert sharding("--shard", f"{index}/3").status == 0
+    done = sharding("--join", 3)
+    message = f"{sharding.out}.shard-2-of-3: missing (2 of 6 files)"
+    assert done.status == 2 and message in done.last
+
+    assert sharding("--shard", "2/3").status == 0
+    assert sharding("--join", 3).last == f"{sharding.out}: joined from 3 shards"
+    assert sharding.out.read_text() == whole_output
+    assert sharding.shards() == sharding.expected(whole_output)
+
+
+def test_a_shard_that_a_bad_line_stopped_is_resumed(sharding, whole_output):
+    sharding.spoil_line_10()
+    done = sharding("--shard", "2/3")
+    assert done.status == 2 and f"{sharding.source}:10: is not UTF-8" in done.last
+    sharding.mend_line_10()
+    done = sharding("--shard", "2/3")
     assert done.status == 0 and "resuming after line 9" in done.errors
-    assert run(*call, "--join", 3).last == f"{out}: joined from 3 shards"
-    assert out.read_text() == whole.output
-    shards = {path: path.read_bytes() for path in tmp_path.glob("out.shard-*")}
-    assert len(shards) == 3
-    for path in (out, *shards):
-        path.unlink()
-    source.write_bytes(good.replace(b"\n", b"\xff\n", 10).replace(b"\xff\n", b"\n", 9))
-    assert run(*call, "--output-shards", 3).status == 2
-    source.write_bytes(good)
-    done = run(*call, "--output-shards", 2)
+    assert sharding.shards().items() <= sharding.expected(whole_output).items()
+
+
+def test_one_call_makes_the_shards_that_several_calls_make(sharding, whole_output):
+    """Also if a bad line interrupts it."""
+    sharding.spoil_line_10()
+    assert sharding("--output-shards", 3).status == 2
+    sharding.mend_line_10()
+    done = sharding("--output-shards", 2)
     assert done.status == 2 and "out.shards.json: was written with shards '3 of 12" in done.last
-    done = run(*call, "--output-shards", 3)
+    done = sharding("--output-shards", 3)
     assert done.status == 0 and "resuming after line 9" in done.errors
-    assert {path: path.read_bytes() for path in tmp_path.glob("out.shard*")} == shards
-    assert run(*call, "--join", 3).status == 0 and out.read_text() == whole.output
-    done = run(*call, "--shard", "0/9")
-    assert "--shard 0/9: nothing to do" in done.errors
-    assert (tmp_path / "out.shard-0-of-9").read_bytes() == b""
-    for wrong in ("3/3", "1", "x/2"):
-        assert f"--shard {wrong}: must be I/N" in run(*call, "--shard", wrong).last
-    os.mkfifo(pipe := tmp_path / "pipe")
+    assert sharding.shards() == sharding.expected(whole_output)
+    assert sharding("--join", 3).status == 0
+    assert sharding.out.read_text() == whole_output
+
+
+def test_a_shard_of_no_lines_is_empty(sharding):
+    # Of twelve lines in nine shards, the first has none.
+    assert "--shard 0/9: nothing to do" in sharding("--shard", "0/9").errors
+    assert (sharding.out.parent / "out.shard-0-of-9").read_bytes() == b""
+
+
+def test_flags_of_shards_that_mean_nothing_are_refused(sharding):
+    for shard in ("3/3", "1", "x/2"):
+        assert f"--shard {shard}: must be I/N" in sharding("--shard", shard).last
+    assert "give only one" in sharding("--output-shards", 2, "--join", 2).last
+
+
+def test_shards_need_an_input_that_can_be_read_twice(run, sharding, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
     for flag in (("--shard", "0/2"), ("--output-shards", 2)):
-        for given, what in ((), "standard input"), (("--input", pipe), pipe):
-            done = run(*call[:3], *given, "--output", out, *flag)
-            assert f"{flag[0]} reads the input twice: name a file instead of {what}" in done.last
-    assert "give only one" in run(*call, "--output-shards", 2, "--join", 2).last
+        for source, name in ((), "standard input"), (("--input", pipe), pipe):
+            done = run(*sharding.model, *source, "--output", sharding.out, *flag)
+            assert f"{flag[0]} reads the input twice: name a file instead of {name}" in done.last
 
 
 def test_only_shards_of_one_input_and_one_command_are_joined(translate, tmp_path):
@@ -208,7 +315,7 @@ def test_only_shards_of_one_input_and_one_command_are_joined(translate, tmp_path
         assert translate("--input", source, "--output", out, *shard).status == 0
 
     made(0, "--window", 1)
-    other = LINES[3].encode() + b"\n" + TEXT.partition(b"\n")[2]
+    mended = LINES[3].encode() + b"\n" + TEXT.partition(b"\n")[2]
     for flags, text, why in (
         (("--window", 3), TEXT, "has window 3, but after {}.shard-0-of-2 it must be 1"),
         (("--window", 1, "--beam-size", 2), TEXT, "has decoding.beam_size 2, but after"),
@@ -219,7 +326,7 @@ def test_only_shards_of_one_input_and_one_command_are_joined(translate, tmp_path
         done = translate("--output", out, "--join", 2)
         assert done.status == 2 and f"{out}.shard-1-of-2: {why.format(out)}" in done.last
         assert not out.exists()
-    made(1, "--window", 1, text=other)  # the first line has been mended
+    made(1, "--window", 1, text=mended)  # the first line has been mended
     assert translate("--output", out, "--join", 2).status == 0
     assert out.read_text() == translate("--window", 1, stdin=TEXT).output
     (record := tmp_path / "out.record-1-of-2.json").unlink()
@@ -227,21 +334,19 @@ def test_only_shards_of_one_input_and_one_command_are_joined(translate, tmp_path
     assert done.status == 2 and f"{record}: missing (1 of 4 files)" in done.last
 
 
-@pytest.mark.parametrize("command", ["translate", "score"])
 def test_shards_that_have_changed_are_not_joined(run, workdir, tmp_path, command):
     """Cut, emptied, swapped or mended by hand; one that is made again is joined."""
     source, out = tmp_path / "in", tmp_path / "out"
-    columns = "".join(f"{source}\t{target}\n" for source, target in PAIRS).encode()
-    source.write_bytes(3 * (TEXT if command == "translate" else columns))
+    source.write_bytes(3 * (TEXT if command == "translate" else COLUMNS))
     call = (command, "--workdir", workdir, "--input", source, "--output", out, "--window", 4)
     assert run(*call, "--output-shards", 3).status == 0
     shards = [tmp_path / f"out.shard-{number}-of-3" for number in range(3)]
-    whole = [shard.read_bytes() for shard in shards]
-    same_size = b"x" + whole[1][1:]
+    contents = [shard.read_bytes() for shard in shards]
+    same_size = b"x" + contents[1][1:]
     for number, content, why in (
-        (1, whole[1][:20], "bytes 20, but out.record-1-of-3.json says"),
+        (1, contents[1][:20], "bytes 20, but out.record-1-of-3.json says"),
         (2, b"", "bytes 0, but out.record-2-of-3.json says"),
-        (0, whole[0] + whole[1], "bytes "),
+        (0, contents[0] + contents[1], "bytes "),
         (1, same_size, "sha256 "),
         (1, same_size.replace(b"\n", b" "), "lines 0, but out.record-1-of-3.json says 4"),
     ):
@@ -250,13 +355,13 @@ def test_shards_that_have_changed_are_not_joined(run, workdir, tmp_path, command
         assert done.status == 2, done.errors
         assert f"{shards[number]}: has changed since it was made: {why}" in done.last
         assert not out.exists()
-        shards[number].write_bytes(whole[number])
+        shards[number].write_bytes(contents[number])
     shards[1].unlink()
     os.mkfifo(shards[1])
     assert "cannot be read: not a regular file" in run(*call, "--join", 3).last
     shards[1].unlink()
     assert run(*call, "--shard", "1/3").status == 0
-    assert run(*call, "--join", 3).status == 0 and out.read_bytes() == b"".join(whole)
+    assert run(*call, "--join", 3).status == 0 and out.read_bytes() == b"".join(contents)
 
 
 def test_shards_of_a_longer_input_are_not_all(translate, tmp_path):
@@ -313,9 +418,9 @@ def test_no_line_is_lost_if_the_input_changes_while_it_is_read(translate, tmp_pa
 
     def changed(text, *flags):
         def counted(*arguments, **options):
-            found = shard_ends(*arguments, **options)
+            ends = shard_ends(*arguments, **options)
             source.write_bytes(text)
-            return found
+            return ends
 
         source.write_bytes(TEXT)
         monkeypatch.setattr(streams, "shard_ends", counted)
@@ -337,27 +442,33 @@ def test_a_cluster_needs_its_package(translate, monkeypatch):
     assert "ray is not installed: pip install 'flaxformer-mt[ray]'" in done.last
 
 
-def test_phrases_that_must_not_occur(translate):
-    """On the command line for all lines, in JSON for one."""
-    command = ("--format", "jsonl", "--forbid-key", "not.said")
+FORBIDDING = ("--format", "jsonl", "--forbid-key", "not.said")
 
-    def translated(own, *options):
-        objects = [
-            {"source": line, "not": {"said": each}} for line, each in zip(LINES, own, strict=True)
-        ]
-        text = "".join(json.dumps(each) + "\n" for each in objects).encode()
-        done = translate(*command, *options, stdin=text)
-        assert done.status == 0, done.errors
-        return [json.loads(line)["translation"] for line in done.output.splitlines()]
 
-    free = translated([[]] * 4)
-    words = [text.split()[0] for text in free]
-    shared = translated([[]] * 4, "--forbid", words[0], "x y")
+def translated_without(translate, forbidden, *options):
+    """Translations of LINES, each without its own forbidden phrases."""
+    objects = [
+        {"source": line, "not": {"said": phrases}}
+        for line, phrases in zip(LINES, forbidden, strict=True)
+    ]
+    text = "".join(json.dumps(record) + "\n" for record in objects).encode()
+    done = translate(*FORBIDDING, *options, stdin=text)
+    assert done.status == 0, done.errors
+    return [json.loads(line)["translation"] for line in done.output.splitlines()]
+
+
+def test_phrases_are_forbidden_for_all_lines_or_for_one(translate, translations):
+    words = [text.split()[0] for text in translations]
+    shared = translated_without(translate, [[]] * 4, "--forbid", words[0], "x y")
     assert not any(words[0] in text.split() for text in shared)
-    own = translated([[], [words[1]], [], []])
-    assert words[1] not in own[1].split() and own[:1] + own[2:] == free[:1] + free[2:]
-    bad = translate(*command, stdin=b'{"source": "a", "not": {"said": "x"}}\n')
-    assert bad.status == 2 and "input:1: has no list of texts under 'not.said'" in bad.last
+    for_one = translated_without(translate, [[], [words[1]], [], []])
+    assert words[1] not in for_one[1].split()
+    assert for_one[:1] + for_one[2:] == translations[:1] + translations[2:]
+
+
+def test_forbidden_phrases_that_are_no_list_are_refused(translate):
+    done = translate(*FORBIDDING, stdin=b'{"source": "a", "not": {"said": "x"}}\n')
+    assert done.status == 2 and "input:1: has no list of texts under 'not.said'" in done.last
 
 
 def test_constraints_that_the_search_cannot_have_are_refused_before_a_line(translate, tmp_path):
@@ -367,8 +478,11 @@ def test_constraints_that_the_search_cannot_have_are_refused_before_a_line(trans
         (("--diverse-groups", 2), "decoding.diverse_groups"),
         (("--no-repeat-ngram", 3), "decoding.no_repeat_ngram"),
     ):
-        for given in (("--constraints-key", "must"), ("--terminology", tmp_path / "terms.tsv")):
-            done = translate("--format", "jsonl", *given, *search, stdin=b'{"source": "a"}\n')
+        for constraint in (
+            ("--constraints-key", "must"),
+            ("--terminology", tmp_path / "terms.tsv"),
+        ):
+            done = translate("--format", "jsonl", *constraint, *search, stdin=b'{"source": "a"}\n')
             assert (done.status, done.output) == (2, "")
             assert f"constraints need plain beam search and can't have {name}" in done.last
 
@@ -378,7 +492,7 @@ def test_constraints_and_terms(translate, tmp_path):
     terms, source, out = (tmp_path / name for name in ("terms.tsv", "in", "out"))
     terms.write_text("big\tdas\ndog\thund\n")
     objects = [{"source": line, "must": ["haus"]} for line in LINES]
-    source.write_text("".join(json.dumps(each) + "\n" for each in objects) + "x\n")
+    source.write_text("".join(json.dumps(record) + "\n" for record in objects) + "x\n")
     command = ("--format", "jsonl", "--input", source, "--output", out)
     command = (*command, "--constraints-key", "must", "--terminology", terms)
     command = (*command, "--max-extra-tokens", 20, "--window", 2)
@@ -406,15 +520,22 @@ def test_a_term_that_cannot_be_spelled_is_told_before_anything_is_written(transl
     assert [*tmp_path.glob("out*")] == []
 
 
-def test_samples_and_ensembles(translate, tmp_path):
+def test_draws_do_not_depend_on_the_window_but_on_the_seed(translate):
     sample = ("--sample", "--temperature", 2, "--n-best", 2)
-    one, two = (translate(*sample, "--window", window, stdin=TEXT) for window in (1, 4096))
-    assert one.status == 0
-    rows = [line.split("\t") for line in one.output.splitlines()]
+    by_line, at_once = (translate(*sample, "--window", size, stdin=TEXT) for size in (1, 4096))
+    assert by_line.status == 0
+    rows = [line.split("\t") for line in by_line.output.splitlines()]
     assert [row[0] for row in rows] == ["1", "1", "2", "2", "3", "3", "4", "4"]
-    assert one.output == two.output != translate(*sample, "--seed", 2, stdin=TEXT).output
+    assert by_line.output == at_once.output
+    assert by_line.output != translate(*sample, "--seed", 2, stdin=TEXT).output
+
+
+def test_an_ensemble_names_the_weights_of_its_members(translate, tmp_path):
     done = translate("--ensemble", make_run(tmp_path / "other", {3: 10.0}).path, stdin=TEXT)
     assert done.status == 0 and "'best, step 2 + best, step 3'" in done.last
+
+
+def test_a_dtype_is_chosen(translate):
     done = translate("--dtype", "bfloat16", stdin=TEXT)
     assert done.status == 0 and done.output.count("\n") == TEXT.count(b"\n")
 
@@ -444,17 +565,17 @@ def test_a_beam_that_its_groups_do_not_divide(run, translate, in_groups):
 
 
 def test_a_server_is_told_that_its_search_is_diverse(run, workdir, in_groups, monkeypatch):
-    told: list[int] = []
+    received: list[int] = []
 
     def server(translator: Any, model: ServedModel, *_: Any, **__: Any) -> SimpleNamespace:
-        told.append(model.diverse)
+        received.append(model.diverse)
         return SimpleNamespace(model_at_work=model.diverse, run_until_stopped=lambda: None)
 
     monkeypatch.setattr("flaxformer_mt.serving.server.TranslationServer", server)
-    monkeypatch.setattr(os, "_exit", told.append)  # as long as the model's thread is at work
+    monkeypatch.setattr(os, "_exit", received.append)  # as long as the model's thread is at work
     for folder in (workdir, in_groups):
         assert run("serve", "--workdir", folder, "--port", 0).status == 0
-    assert told == [False, True, 0]
+    assert received == [False, True, 0]
 
 
 def test_a_person_is_asked_for_each_line_and_told_no_rates(translate, monkeypatch):

@@ -65,16 +65,16 @@ def test_repairs_are_counted_or_replaced(run, treebank):
 
 
 def test_scores_as_a_table_and_as_json(run, treebank):
-    gold, other = treebank / "plain.trees", treebank / "other.trees"
+    gold, parsed = treebank / "plain.trees", treebank / "other.trees"
     # The VP within S is lost: of S NP VP S VP VP and FRAG NP two VPs are missing.
-    other.write_text(PLAIN.replace("(S (VP (TO to) (VP (VB sleep))))", "(S (TO to) (VB sleep))"))
-    done = run("trees", "score", gold, other, "--output", treebank / "scores.json")
+    parsed.write_text(PLAIN.replace("(S (VP (TO to) (VP (VB sleep))))", "(S (TO to) (VB sleep))"))
+    done = run("trees", "score", gold, parsed, "--output", treebank / "scores.json")
     table = {line.split("  ")[0]: line.split()[-2:] for line in done.output.split("\n")[1:-1]}
     assert table["recall"] == ["75.00", "75.00"] and table["precision"] == ["100.00", "100.00"]
-    printed = json.loads(run("trees", "score", gold, other, "--json").output)
+    printed = json.loads(run("trees", "score", gold, parsed, "--json").output)
     assert printed == json.loads((treebank / "scores.json").read_text())
-    other.write_text(PLAIN.split("\n")[0] + "\n(())\n")
-    scored = json.loads(run("trees", "score", gold, other, "--json").output)["all"]
+    parsed.write_text(PLAIN.split("\n")[0] + "\n(())\n")
+    scored = json.loads(run("trees", "score", gold, parsed, "--json").output)["all"]
     assert (scored["skipped_sentences"], scored["f1"]) == (1, 100.0)
 
 

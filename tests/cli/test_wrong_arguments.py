@@ -191,10 +191,12 @@ def test_what_is_named_may_not_be_empty(run, tmp_path, monkeypatch, command):
     }
     usual = ("--workdir",) if command in OF_A_RUN or command == "prepare" else ()
     for flag in EMPTY[command].split():
-        others = [word for word in required.get(command, usual) if word != flag]
-        given = [word for other in others for word in (other, needed[other])]
+        other_flags = [word for word in required.get(command, usual) if word != flag]
+        words = [
+            word for required_flag in other_flags for word in (required_flag, needed[required_flag])
+        ]
         values = ["", "x"] if flag in ("--train",) else [""]
-        done = run(*command.split(), *given, flag, *values)
+        done = run(*command.split(), *words, flag, *values)
         assert done.status == 2 and f"{flag} is empty" in done.last, (flag, done.errors)
     assert list(tmp_path.iterdir()) == []
 
@@ -220,15 +222,15 @@ def test_a_wrong_call_is_explained_in_a_line(run, tmp_path, monkeypatch, call, m
 
 
 def test_one_group_of_settings_is_explained_by_itself(run):
-    shown = run("config", "--explain", "training.schedule").output.splitlines()
-    assert [line.partition(" ")[0].rpartition(".")[2] for line in shown] == [
+    explained = run("config", "--explain", "training.schedule").output.splitlines()
+    assert [line.partition(" ")[0].rpartition(".")[2] for line in explained] == [
         *("kind", "factor", "peak", "warmup_steps")
     ]
     assert run("config", "--explain", "model.dropout").output.count("\n") == 1
-    assert {*shown} < {*run("config", "--explain").output.splitlines()}
+    assert {*explained} < {*run("config", "--explain").output.splitlines()}
     assert "set them too" in run("config", "--explain", "model.num_heads").output
-    one = run("config", "--config", "wmt14_en_de:base", "--config.model.num_heads=1")
-    assert "note: 1 head of d_k = 64: width 64" in one.last
+    done = run("config", "--config", "wmt14_en_de:base", "--config.model.num_heads=1")
+    assert "note: 1 head of d_k = 64: width 64" in done.last
     big = run("config", "--config", "wmt14_en_de:big", "--json").output
     assert json.loads(big)["model"]["d_model"] == 1024
 

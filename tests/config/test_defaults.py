@@ -86,8 +86,8 @@ PARSING = {
 @pytest.mark.parametrize(("variant", "types"), [("wsj_only", 16_000), ("semi_supervised", 32_000)])
 def test_parsing_has_the_paper_s_settings(variant, types):
     config = flatten(load_config(f"parsing:{variant}"))
-    wanted = PARSING | {"data.vocabulary.size": types}
-    assert {key: config[key] for key in wanted} == wanted
+    expected = PARSING | {"data.vocabulary.size": types}
+    assert {key: config[key] for key in expected} == expected
 
 
 @pytest.mark.parametrize("variant", ["wsj_only", "semi_supervised", "craft"])
@@ -103,7 +103,7 @@ def test_every_parse_that_may_be_needed_fits(variant):
 
 def test_the_default_loss_has_one_slice_on_a_gpu():
     default = TrainingConfig()
-    given = TrainingConfig(loss_chunk=128)
+    training = TrainingConfig(loss_chunk=128)
     for platform, positions in {"cpu": 4096, "gpu": 0, "tpu": 4096}.items():
         assert loss_chunk(default, platform) == positions
-        assert loss_chunk(given, platform) == 128
+        assert loss_chunk(training, platform) == 128

@@ -146,12 +146,12 @@ ASSUMED = "languages: assuming data.src_lang=en and data.tgt_lang=de, since no f
     ],
 )
 def test_languages_that_are_assumed_are_told(overrides, said):
-    told = []
-    config = load_config("files", overrides, tell=told.append)
-    assert len(told) == bool(said) and said in "".join(told)
+    messages = []
+    config = load_config("files", overrides, tell=messages.append)
+    assert len(messages) == bool(said) and said in "".join(messages)
     # A run that has recorded them has been told.
-    load_config("files", overrides, tell=told.append, recorded=config)
-    assert len(told) == bool(said)
+    load_config("files", overrides, tell=messages.append, recorded=config)
+    assert len(messages) == bool(said)
 
 
 PACKED = ["data.batch.form=pack", "data.batch.src_length=9", "data.batch.tgt_length=9"]
@@ -206,9 +206,9 @@ def test_both_of_two_that_exclude_each_other_are_refused():
 
 def test_corpora_are_added_and_changed_by_name():
     mine = ["data.train.mine.src=a.en", "data.train.mine.tgt=a.de"]
-    other = ["data.train.other.kind=tsv", "data.train.other.path=b.tsv"]
+    tsv = ["data.train.other.kind=tsv", "data.train.other.path=b.tsv"]
     grammar = ["data.test.news.kind=synthetic", "data.test.news.size=1_0"]
-    config = load_config("files", [*mine, *other, *grammar])
+    config = load_config("files", [*mine, *tsv, *grammar])
     assert [(item.name, item.kind, item.src, item.path) for item in config.data.train] == [
         *(("mine", "files", "a.en", ""), ("other", "tsv", "", "b.tsv"))
     ]
@@ -276,8 +276,8 @@ def test_a_wrong_override_is_quoted(override, wanted):
 
 
 def test_a_file_is_found_by_path_and_a_built_in_one_by_name(write, tmp_path, monkeypatch):
-    own = write("def get_config(variant=''):\n    return default_config()\n")
-    assert find_config(own) == Path(own)
+    path = write("def get_config(variant=''):\n    return default_config()\n")
+    assert find_config(path) == Path(path)
     for name in built_in_names():
         assert find_config(name).name == f"{name}.py"
     # The README's commands name configs/NAME.py, from whichever folder.
@@ -341,7 +341,9 @@ def get_config(variant=""):
     assert config.name == "variant v"
     assert (config.training.schedule.warmup_steps, config.model.d_ff) == (7, 5)
     assert (config.model.d_model, config.model.dropout) == (16, 0.5)
-    assert {each.name: (each.src, each.path, each.weight) for each in config.data.train} == {
+    assert {
+        corpus.name: (corpus.src, corpus.path, corpus.weight) for corpus in config.data.train
+    } == {
         "mine": ("a.en", "", 2.0),
         "other": ("", "b.tsv", 1.0),
     }
@@ -379,12 +381,12 @@ def test_a_file_that_is_not_python_or_no_text_is_refused(tmp_path, name, content
 
 def test_two_files_take_the_place_of_a_corpus_or_of_all(write):
     """A fine-tuned run's text is not that of the run whose settings it takes."""
-    kept = ["data.train.more.src=b.en", "data.train.more.tgt=b.de"]
+    second_corpus = ["data.train.more.src=b.en", "data.train.more.tgt=b.de"]
     files = ["data.train=new.en,new.de", "data.valid=v.en,v.de", "data.test.own=t.en,t.de"]
-    for given in (files, {"data.train": ("new.en", "new.de")}):
-        (alone,) = load_config("quickstart", given).data.train
+    for overrides in (files, {"data.train": ("new.en", "new.de")}):
+        (alone,) = load_config("quickstart", overrides).data.train
         assert (alone.name, alone.kind, alone.src, alone.size) == ("train", "files", "new.en", 0)
-    data = load_config("quickstart", [*files, *kept]).data
+    data = load_config("quickstart", [*files, *second_corpus]).data
     assert {corpus.name for corpus in data.train} == {"train", "more"}
     assert [corpus.name for corpus in data.test] == ["grammar", "own"]
     assert (data.valid.kind, data.valid.tgt, data.valid.size) == ("files", "v.de", 0)
@@ -397,8 +399,8 @@ TEXT = ["data.train=a.en,a.de"]
 
 
 def for_pairs(pairs, *overrides, recorded=None):
-    given = [*TEXT, *overrides]
-    return load_config("files", given, recorded=recorded, count=lambda data: pairs)
+    settings = [*TEXT, *overrides]
+    return load_config("files", settings, recorded=recorded, count=lambda data: pairs)
 
 
 def test_sizes_are_those_of_the_variant_for_so_many_pairs():
@@ -432,8 +434,8 @@ def test_a_run_keeps_the_sizes_that_it_has_recorded():
 
 
 def test_without_text_sizes_are_not_settled():
-    shown = load_config("files", count=lambda data: 1 // 0)
-    assert shown.sizes == "corpus" and shown.model == load_config("files:small").model
+    config = load_config("files", count=lambda data: 1 // 0)
+    assert config.sizes == "corpus" and config.model == load_config("files:small").model
 
 
 LEARNED = ["model.positions=learned"]

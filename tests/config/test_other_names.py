@@ -12,8 +12,8 @@ def test_each_name_leads_to_a_setting_a_corpus_or_a_flag():
 
 
 def test_no_name_of_ours_is_taken_for_another():
-    own = {key.rpartition(".")[2] for key in flatten(ExperimentConfig())}
-    assert not own & OURS.keys()
+    names = {key.rpartition(".")[2] for key in flatten(ExperimentConfig())}
+    assert not names & OURS.keys()
 
 
 def test_a_name_is_found_as_flags_and_keys_are_written():

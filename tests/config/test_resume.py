@@ -61,11 +61,11 @@ def test_may_not_change(override, said):
 
 
 def test_corpora_are_fixed_and_a_language_where_its_script_is_filtered():
-    more = changed("data.train.more.src=a", "data.train.more.tgt=b")
+    two_corpora = changed("data.train.more.src=a", "data.train.more.tgt=b")
     german, french = (changed("data.filter.script=0.5", f"data.tgt_lang={x}") for x in ("de", "fr"))
     for before, after, said in (
-        (BEFORE, more, "'data.train.more.src' was None, is now 'a'"),
-        (more, BEFORE, "'data.train.more.src' was 'a', is now None"),
+        (BEFORE, two_corpora, "'data.train.more.src' was None, is now 'a'"),
+        (two_corpora, BEFORE, "'data.train.more.src' was 'a', is now None"),
         (german, french, "'data.tgt_lang' was 'de', is now 'fr'"),
     ):
         with pytest.raises(ConfigError, match=said):
@@ -128,18 +128,18 @@ def test_a_default_that_changes_is_in_digests_from_then_on(monkeypatch, key):
 
 
 def test_first_defaults_are_what_was_recorded():
-    found = {}
+    defaults = {}
     for key in KEYS:
         if decides(key) != "nothing":
-            found[".".join(field.name for field in fields_along(key))] = first_default(key)
+            defaults[".".join(field.name for field in fields_along(key))] = first_default(key)
     recorded = json.loads(FIRST_DEFAULTS.read_text()) if FIRST_DEFAULTS.exists() else {}
     if os.environ.get(UPDATE):
         # What was recorded stays: it is what digests were made with.
-        recorded = found | recorded
+        recorded = defaults | recorded
         FIRST_DEFAULTS.write_text(json.dumps(dict(sorted(recorded.items())), indent=1) + "\n")
-    new = sorted(found.keys() - recorded.keys())
+    new = sorted(defaults.keys() - recorded.keys())
     assert not new, f"{new}: run this test with {UPDATE}=1 and commit {FIRST_DEFAULTS.name}"
-    for key, value in found.items():
+    for key, value in defaults.items():
         assert value == recorded[key], (
             f"the default of {key} has changed: note {recorded[key]!r} in FIRST of "
             "flaxformer_mt/config/digest_keys.py, or digests of before mean something else now"

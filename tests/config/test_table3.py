@@ -92,8 +92,8 @@ def types_that_explain(row: str) -> tuple[float, float]:
     """The sizes of a tied vocabulary that give the paper's millions of parameters, rounded."""
     millions, model = paper(row, "millions"), config_of(row).model
     assert millions is not None
-    rest = sum(count_by_formula(model, 0, 0).values())
-    return tuple((1e6 * (millions + end) - rest) / model.d_model for end in (-0.5, 0.5))
+    without_types = sum(count_by_formula(model, 0, 0).values())
+    return tuple((1e6 * (millions + end) - without_types) / model.d_model for end in (-0.5, 0.5))
 
 
 def test_one_vocabulary_explains_the_paper_s_parameters_but_for_big():

@@ -90,8 +90,8 @@ def test_a_run_for_another_language_chooses_anew(tmp_path, mecab):
     create(german.path, to_dict(created(with_target("de"))), ["train"])
     new = RunDirectory(tmp_path / "new")
     overrides = ["data.tgt_lang=th"]
-    found = settled(new, None, overrides, init_from=str(german.path))
-    assert created(found).data.bleu_tokenizer == "char"
+    settings = settled(new, None, overrides, init_from=str(german.path))
+    assert created(settings).data.bleu_tokenizer == "char"
     explicit = settled(new, None, [*overrides, "data.bleu_tokenizer=intl"], str(german.path))
     assert created(explicit).data.bleu_tokenizer == "intl"
 

@@ -45,6 +45,6 @@ def listed(pairs: TokenPairs, side: str) -> list[list[int]]:
 def sentencepiece_model(sentences: Iterable[str], **settings: object) -> bytes:
     """Trained without this program: its own ids are the usual ones, <unk> 0, <s> 1, </s> 2."""
     model = io.BytesIO()
-    given = {"sentence_iterator": iter(sentences), "model_writer": model, "minloglevel": 2}
-    sentencepiece.SentencePieceTrainer.train(**given, **settings)
+    arguments = {"sentence_iterator": iter(sentences), "model_writer": model, "minloglevel": 2}
+    sentencepiece.SentencePieceTrainer.train(**arguments, **settings)
     return model.getvalue()

@@ -45,11 +45,11 @@ def test_rows_equal_those_written_by_hand(pairs, extra, data):
     batch = assemble(in_memory(src, tgt), np.array(order, np.int64), shape)
     assert batch.shape == shape
     views = by_hand([src[i] for i in order], shape.rows, shape.src_length)
-    found = [batch.src, batch.src_segment_ids, batch.src_positions]
-    assert [array.tolist() for array in found] == views[:3]
+    arrays = [batch.src, batch.src_segment_ids, batch.src_positions]
+    assert [array.tolist() for array in arrays] == views[:3]
     views = by_hand([tgt[i] for i in order], shape.rows, shape.tgt_length)
-    found = [batch.tgt_out, batch.tgt_segment_ids, batch.tgt_positions, batch.tgt_in]
-    assert [array.tolist() for array in found] == views
+    arrays = [batch.tgt_out, batch.tgt_segment_ids, batch.tgt_positions, batch.tgt_in]
+    assert [array.tolist() for array in arrays] == views
     assert {array.dtype for array in vars(batch).values()} == {np.dtype(np.int32)}
     assert batch.src_tokens == sum(len(s) + 1 for s in src)
     assert batch.tgt_tokens == sum(len(t) + 1 for t in tgt)
@@ -79,12 +79,12 @@ def test_any_number_of_hosts_goes_on_with_the_same_global_batches(form, window):
 
     def batches(share, start, count):
         planned = planned_batches(Planner(PAIRS, config, 3), start)
-        found = [(item.batch(share), item.after) for item in itertools.islice(planned, count)]
+        plans = list(itertools.islice(planned, count))
         planned.close()
-        return found
+        return [(plan.batch(share), plan.after) for plan in plans]
 
-    whole = batches(Share(), Position(), 12)
-    for start, expected in ((Position(), whole), (whole[4][1], whole[5:])):
+    undisturbed = batches(Share(), Position(), 12)
+    for start, expected in ((Position(), undisturbed), (undisturbed[4][1], undisturbed[5:])):
         for hosts in (2, 8):
             shares = [batches(Share((n,), hosts), start, len(expected)) for n in range(hosts)]
             for number, (batch, _) in enumerate(expected):
@@ -97,16 +97,17 @@ def test_any_number_of_hosts_goes_on_with_the_same_global_batches(form, window):
 def test_rows_without_pairs_and_missing_rows_are_padding(counts, hosts):
     indices = np.arange(sum(counts))
     shape = Shape(12, 60, 60)
-    whole = assemble(PAIRS, indices, shape, np.array(counts, np.int64))
+    together = assemble(PAIRS, indices, shape, np.array(counts, np.int64))
     shares = [Share((host,), hosts) for host in range(hosts)]
-    parts = [assemble(PAIRS, indices, shape, np.array(counts, np.int64), one) for one in shares]
-    assert all(np.array_equal(joined(parts)[name], array) for name, array in vars(whole).items())
-    assert whole.src_segment_ids.max(axis=1).tolist() == counts + [0] * (12 - len(counts))
-    assert whole.sentences == sum(counts)
+    parts = [assemble(PAIRS, indices, shape, np.array(counts, np.int64), share) for share in shares]
+    assert all(np.array_equal(joined(parts)[name], array) for name, array in vars(together).items())
+    assert together.src_segment_ids.max(axis=1).tolist() == counts + [0] * (12 - len(counts))
+    assert together.sentences == sum(counts)
+
     # A host's rows need not be neighbours.
-    apart = assemble(PAIRS, indices, shape, np.array(counts, np.int64), Share((0, 3), 4))
-    for name, array in vars(apart).items():
-        assert np.array_equal(array, vars(whole)[name][[0, 1, 2, 9, 10, 11]])
+    distant = assemble(PAIRS, indices, shape, np.array(counts, np.int64), Share((0, 3), 4))
+    for name, array in vars(distant).items():
+        assert np.array_equal(array, vars(together)[name][[0, 1, 2, 9, 10, 11]])
 
 
 @pytest.mark.parametrize("form", ["bucket", "pack"])

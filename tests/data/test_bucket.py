@@ -68,13 +68,13 @@ def test_shapes_are_few_nested_and_as_large_as_the_budget_allows(lengths, batch)
 def test_every_pair_exactly_once_an_epoch_and_the_same_every_time(lengths, batch, epoch):
     src, tgt = np.array(lengths, np.int32).T
     shapes = shapes_for(src, tgt, batch)
-    one, same = (plan_buckets(src, tgt, shapes, stream(3, epoch, 0)) for _ in range(2))
-    check(one, src, tgt)
+    plan, again = (plan_buckets(src, tgt, shapes, stream(3, epoch, 0)) for _ in range(2))
+    check(plan, src, tgt)
     check(plan_pass(src, tgt, shapes), src, tgt)
     for name in ("shape_of", "starts", "pairs"):
-        np.testing.assert_array_equal(getattr(one, name), getattr(same, name))
-    other = plan_buckets(src, tgt, shapes, stream(3, epoch + 1, 0))
-    assert sorted(one.shape_of) == sorted(other.shape_of)
+        np.testing.assert_array_equal(getattr(plan, name), getattr(again, name))
+    next_epoch = plan_buckets(src, tgt, shapes, stream(3, epoch + 1, 0))
+    assert sorted(plan.shape_of) == sorted(next_epoch.shape_of)
 
 
 def test_padding_is_bounded():
@@ -90,6 +90,7 @@ def test_padding_is_bounded():
     assert (np.diff(plan.shape_of) >= 0).all()
     for index in range(len(plan) - 1):
         assert (np.diff(tgt[plan[index][1].pairs]) >= 0).all() or plan.shape_of[index] > 0
+
     # No empty batch where the last is full.
     check(plan_pass(src[:24], tgt[:24], (Shape(8, 200, 200),)), src[:24], tgt[:24])
 
@@ -114,7 +115,7 @@ def test_the_chain_is_the_best_there_is():
     assert positions(chosen) <= best * 1.02
 
 
-def test_what_cannot_be_batched_or_packed_is_an_error():
+def test_what_cannot_be_batched_is_an_error():
     lengths = np.array([100], np.int32)
     message = (
         r"^8 rows of 100 positions exceed data\.batch\.tokens = 799: "
@@ -128,6 +129,9 @@ def test_what_cannot_be_batched_or_packed_is_an_error():
     lengths = np.array([3, 9, 4], np.int32)
     with pytest.raises(PlanError, match="pair 1 with 9 source and 9 target tokens fits no shape"):
         plan_buckets(lengths, lengths, (Shape(8, 5, 5),), stream(0, 0, 0))
+
+
+def test_what_cannot_be_packed_is_an_error():
     lengths = np.array([3, 50], np.int32)
     with pytest.raises(PlanError, match="there are no pairs"):
         packed_shape(lengths[:0], lengths[:0], BatchConfig())
@@ -186,23 +190,34 @@ def test_both_sides_of_the_rows_are_nearly_full():
     plan = plan_packed(src, tgt, shape, stream(1, 0, 0))
     assert min(fill(plan, src, tgt)) >= 0.96
     assert padding(plan, src, tgt) <= 0.04
-    # Lengths hold the longest, here in the proportion of the sides.
+
+
+def test_rows_hold_the_longest_pair_in_the_proportion_of_the_sides():
     src, tgt = corpus(20_000)
     shape = packed_shape(src, tgt, BatchConfig())
     assert shape.src_length >= src.max() and shape.tgt_length >= tgt.max()
     assert shape.tgt_length / shape.src_length == pytest.approx(tgt.sum() / src.sum(), rel=0.015)
     kinds, counts = np.unique(np.stack([src, tgt]), axis=1, return_counts=True)
     assert packed_shape(kinds[0], kinds[1], BatchConfig(), counts) == shape
-    asked = BatchConfig(src_length=224, tgt_length=256)
-    assert packed_shape(src, tgt, asked) == Shape(96, 224, 256)
-    # A TPU's attention pads to 128 positions: neither side has 264, for a proportion of 30 to 31.
-    counts = np.array([10**6, 1])
-    long = np.array([30, 256]), np.array([31, 256]), BatchConfig(), counts
-    assert packed_shape(*long) == Shape(96, 256, 256)
-    # One long sentence makes both sides long, as far as the batch has room.
-    for tokens, length in ((25_000, 208), (1600, 200)):
-        one_sided = np.array([20, 200]), np.array([20, 60]), BatchConfig(tokens=tokens), counts
-        assert packed_shape(*one_sided) == Shape(tokens // length // 8 * 8, length, length)
+
+
+def test_lengths_that_the_config_gives_are_the_rows():
+    src, tgt = corpus(20_000)
+    config = BatchConfig(src_length=224, tgt_length=256)
+    assert packed_shape(src, tgt, config) == Shape(96, 224, 256)
+
+
+def test_a_side_is_not_a_little_longer_than_a_multiple_of_128():
+    """A TPU's attention pads to 128: neither side has 264, for a proportion of 30 to 31."""
+    src, tgt, counts = np.array([30, 256]), np.array([31, 256]), np.array([10**6, 1])
+    assert packed_shape(src, tgt, BatchConfig(), counts) == Shape(96, 256, 256)
+
+
+@pytest.mark.parametrize(("tokens", "length"), [(25_000, 208), (1600, 200)])
+def test_one_long_sentence_makes_both_sides_long_as_far_as_there_is_room(tokens, length):
+    src, tgt, counts = np.array([20, 200]), np.array([20, 60]), np.array([10**6, 1])
+    shape = packed_shape(src, tgt, BatchConfig(tokens=tokens), counts)
+    assert shape == Shape(tokens // length // 8 * 8, length, length)
 
 
 def test_pairs_that_do_not_go_together_take_more_rows_and_are_planned_at_once():

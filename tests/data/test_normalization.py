@@ -61,17 +61,24 @@ def canonical(form: Unicode, text: str) -> str:
 
 
 @FORMS
-def test_characters_and_real_text_in_any_spelling_become_what_unicode_says(form):
+def test_every_character_becomes_what_unicode_says(form):
     table, name = rules(form), form.upper()
     for character in map(chr, (*range(0xD800), *range(0xE000, sys.maxunicode + 1))):
         after = unicodedata.normalize(name, character)
         expected = " " if after.isspace() else after
         if table.get(character, character) != expected:
             assert character in "\u200b\u2060\ufeff" and table[character] == ""
-    for spelling in ("NFC", "NFD", "NFKC", "NFKD"):
-        spelled = [unicodedata.normalize(spelling, text) for text in TEXTS]
-        assert [apply(form, text) for text in spelled] == [canonical(form, x) for x in spelled]
-    # Marks compose with their letter and stand in Unicode's order.
+
+
+@FORMS
+@pytest.mark.parametrize("spelling", ["NFC", "NFD", "NFKC", "NFKD"])
+def test_real_text_in_any_spelling_becomes_what_unicode_says(form, spelling):
+    spelled = [unicodedata.normalize(spelling, text) for text in TEXTS]
+    assert [apply(form, text) for text in spelled] == [canonical(form, text) for text in spelled]
+
+
+@FORMS
+def test_marks_compose_with_their_letter_and_stand_in_unicode_s_order(form):
     for letter in LETTERS:
         for base in {letter, unicodedata.normalize("NFD", letter)}:
             for first in MARKS:
@@ -102,7 +109,7 @@ def trained(request):
     return request.param, train(sentences, config)
 
 
-def test_the_model_applies_the_rules_alone(trained):
+def test_the_model_applies_the_rules(trained):
     form, vocabulary = trained
     decomposed = [unicodedata.normalize("NFD", text) for text in TEXTS]
     for text in [*TEXTS, *decomposed, ODD]:
@@ -110,12 +117,20 @@ def test_the_model_applies_the_rules_alone(trained):
         assert vocabulary.normalize(text) == expected
         assert vocabulary.decode(vocabulary.encode([text])) == [expected]
     composed = [unicodedata.normalize("NFC", text) for text in TEXTS]
-    same = vocabulary.encode(composed) == vocabulary.encode(decomposed)
-    assert same == (form != "blanks") == (len(rules(form)) > 40)
-    # Without this program as well, and the model names no file of the trainer's.
+    encodes_alike = vocabulary.encode(composed) == vocabulary.encode(decomposed)
+    assert encodes_alike == (form != "blanks") == (len(rules(form)) > 40)
+
+
+def test_the_model_applies_the_rules_without_this_program(trained):
+    """It names no file of the trainer's."""
+    _, vocabulary = trained
     processor = sentencepiece.SentencePieceProcessor(model_proto=vocabulary.model)
     assert processor.encode(ODD) == processor.encode(PLAIN) == vocabulary.encode([PLAIN])[0]
     assert b"/tmp" not in vocabulary.model and b".tsv" not in vocabulary.model
-    # They mean something: Persian, and an emoji made of two.
-    kept = "می\u200cخواهم \U0001f469\u200d\U0001f4bb \u00ad"
-    assert apply(form, kept) == kept and apply(form, ODD) == PLAIN
+
+
+@pytest.mark.parametrize("form", ["blanks", "nfc", "nfkc"])
+def test_joiners_that_have_a_meaning_stay(form):
+    """In Persian, and in an emoji made of two; a soft hyphen stays, too."""
+    text = "می\u200cخواهم \U0001f469\u200d\U0001f4bb \u00ad"
+    assert apply(form, text) == text and apply(form, ODD) == PLAIN

@@ -29,24 +29,27 @@ def whole_epoch(order: Order, epoch: int) -> list[int]:
 @given(size=st.integers(1, 2000), seed=st.integers(0, 2**32))
 def test_every_number_is_hit_exactly_once(size, seed):
     keys = np.random.Philox(seed).random_raw(8)
-    found = permute(np.arange(size, dtype=np.uint64), size, keys)
-    assert sorted(found.tolist()) == list(range(size))
+    permuted = permute(np.arange(size, dtype=np.uint64), size, keys)
+    assert sorted(permuted.tolist()) == list(range(size))
 
 
 def test_a_permutation_looks_random():
     size = 100_000
-    found = permute(np.arange(size, dtype=np.uint64), size, KEYS).astype(np.int64)
+    permuted = permute(np.arange(size, dtype=np.uint64), size, KEYS).astype(np.int64)
     # Neighbours are as far apart as strangers: a third of the size on average.
-    assert abs(np.abs(np.diff(found)).mean() / (size / 3) - 1) < 0.02
+    assert abs(np.abs(np.diff(permuted)).mean() / (size / 3) - 1) < 0.02
     # The places of the first tenth are spread evenly over ten parts.
-    counts = np.bincount(found[: size // 10] * 10 // size, minlength=10)
+    counts = np.bincount(permuted[: size // 10] * 10 // size, minlength=10)
     assert ((counts - 1000) ** 2 / 1000).sum() < 30  # chi-squared, 9 degrees of freedom
-    assert abs(np.corrcoef(found, np.arange(size))[0, 1]) < 0.02
+    assert abs(np.corrcoef(permuted, np.arange(size))[0, 1]) < 0.02
 
 
 def parts_of(*sizes_and_weights: tuple[int, float]) -> tuple[StoredCorpus, ...]:
     firsts = itertools.accumulate((size for size, _ in sizes_and_weights), initial=0)
-    return tuple(StoredCorpus("", first, *each) for first, each in zip(firsts, sizes_and_weights))  # noqa: B905
+    return tuple(
+        StoredCorpus("", first, size, weight)
+        for first, (size, weight) in zip(firsts, sizes_and_weights, strict=False)
+    )
 
 
 @settings(deadline=None)

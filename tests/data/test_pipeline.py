@@ -62,23 +62,40 @@ def take(count: int, position: Position = START) -> list[tuple[Batch, Position]]
         return list(itertools.islice(batches, count))
 
 
-def test_resuming_gives_the_same_batches_and_left_out_ones_never_come():
-    size = SIZE
-    whole = take(2 * size + 2)
-    epochs = [[ids(batch) for batch, _ in whole[n * size : (n + 1) * size]] for n in (0, 1)]
+@pytest.fixture(scope="module")
+def two_epochs():
+    """Batches of two epochs and of the beginning of a third, with the position after each."""
+    return take(2 * SIZE + 2)
+
+
+@pytest.fixture(scope="module")
+def starts(two_epochs):
+    """The position before each batch."""
+    return [START, *(position for _, position in two_epochs)]
+
+
+def test_each_epoch_has_every_pair_once_in_another_order(two_epochs):
+    epochs = [[ids(batch) for batch, _ in two_epochs[n * SIZE : (n + 1) * SIZE]] for n in (0, 1)]
     assert all(sorted(itertools.chain(*epoch)) == list(range(100, 190)) for epoch in epochs)
-    assert epochs[0] != epochs[1] and size > 8
-    starts = [START, *(position for _, position in whole)]
-    for number in range(2 * size):
+    assert epochs[0] != epochs[1] and SIZE > 8
+
+
+def test_resuming_gives_the_same_batches(two_epochs, starts):
+    for number in range(2 * SIZE):
         for offset, (batch, after) in enumerate(take(2, starts[number])):
-            assert same(batch, whole[number + offset][0])
-            assert after == whole[number + offset][1]
-    expected = [Position(0, 0, size - 1), Position(1, 0, 0), Position(1, 0, 1)]
-    assert [position for _, position in whole[size - 2 : size + 1]] == expected
-    # The end of an epoch is the beginning of the next.
-    assert same(take(1, Position(3, 0, size))[0][0], take(1, Position(4, 0, 0))[0][0])
-    left_out = {starts[0], starts[2], starts[3], starts[size - 1], starts[size]}
-    expected = [whole[i][0] for i in range(2 * size) if starts[i] not in left_out]
+            assert same(batch, two_epochs[number + offset][0])
+            assert after == two_epochs[number + offset][1]
+
+
+def test_the_end_of_an_epoch_is_the_beginning_of_the_next(two_epochs):
+    expected = [Position(0, 0, SIZE - 1), Position(1, 0, 0), Position(1, 0, 1)]
+    assert [position for _, position in two_epochs[SIZE - 2 : SIZE + 1]] == expected
+    assert same(take(1, Position(3, 0, SIZE))[0][0], take(1, Position(4, 0, 0))[0][0])
+
+
+def test_batches_that_are_left_out_never_come(two_epochs, starts):
+    left_out = {starts[0], starts[2], starts[3], starts[SIZE - 1], starts[SIZE]}
+    expected = [two_epochs[i][0] for i in range(2 * SIZE) if starts[i] not in left_out]
     with Batches(PLANNER, skip=left_out) as batches:
         for batch in expected:
             got, after = next(batches)
@@ -98,12 +115,12 @@ def test_positions_outside_the_plan_are_errors(position):
 
 def test_batches_stand_ready_within_a_bound_and_an_error_is_raised_by_next(monkeypatch):
     def fail(*args):
-        if (number := next(made)) == broken:
+        if (number := next(assembled)) == broken:
             raise OSError("the disk is gone")
         done.append(number)
         return real(*args)
 
-    made, done, broken, real = itertools.count(), list[int](), 20, planner.assemble
+    assembled, done, broken, real = itertools.count(), list[int](), 20, planner.assemble
     monkeypatch.setattr(planner, "assemble", fail)
     batches = Batches(PLANNER)
     next(batches)
@@ -116,8 +133,8 @@ def test_batches_stand_ready_within_a_bound_and_an_error_is_raised_by_next(monke
 
 
 def test_the_shape_that_is_compiled_ahead_has_the_rows_of_all_processes():
-    with Batches(PLANNER) as whole, Batches(PLANNER, share=Share((1,), 2)) as part:
-        assert part.shape_ahead() == whole.shape_ahead() == next(whole)[0].shape
+    with Batches(PLANNER) as of_all, Batches(PLANNER, share=Share((1,), 2)) as part:
+        assert part.shape_ahead() == of_all.shape_ahead() == next(of_all)[0].shape
 
 
 def test_closing_or_dropping_the_stream_ends_the_thread():
@@ -146,18 +163,19 @@ def test_exchanged_sources_are_of_the_pair_before_in_the_batch():
     exchanged = dict(exchanged_pass(PAIRS, CONFIG, most=3))
     assert len(usual) > 4 and [*exchanged] == [0, round((len(usual) - 1) / 2), len(usual) - 1]
     for place, batch in exchanged.items():
-        own = usual[place]
-        filled = own.sentences
+        original = usual[place]
+        filled = original.sentences
         for side in ("src", "src_segment_ids", "src_positions"):
-            before, after = getattr(own, side), getattr(batch, side)
+            before, after = getattr(original, side), getattr(batch, side)
             np.testing.assert_array_equal(after[:filled], np.roll(before[:filled], 1, axis=0))
             np.testing.assert_array_equal(after[filled:], before[filled:])
         for side in ("tgt_in", "tgt_out", "tgt_segment_ids", "tgt_positions"):
-            np.testing.assert_array_equal(getattr(batch, side), getattr(own, side))
+            np.testing.assert_array_equal(getattr(batch, side), getattr(original, side))
     halves = [dict(exchanged_pass(PAIRS, CONFIG, most=3, share=Share((n,), 2))) for n in range(2)]
     for place, batch in exchanged.items():
         joined = np.concatenate([half[place].src for half in halves])
         np.testing.assert_array_equal(joined, batch.src)
+
     # Batches of one pair are not exchanged.
     rows = [[5 + n] * length for n, length in enumerate((3, 20, 20, 40, 40, 60))]
     pairs, config = in_memory(rows, rows), BatchConfig(tokens=64, multiple=1)

@@ -4,6 +4,7 @@ import collections
 import itertools
 import math
 import multiprocessing
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from flaxformer_mt.data.planner import Planner
 from flaxformer_mt.data.sampling import Resampler
 from flaxformer_mt.data.store import TokenPairs
 from flaxformer_mt.data.synthetic import pairs as grammar
-from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies, train_pair
+from flaxformer_mt.data.vocabulary import EOS, UNK, Type, Vocabularies, train_pair
 from tests.data.pairs import in_memory, listed
 
 TEXT = list(grammar("train", 120, 1))
@@ -43,29 +44,35 @@ def test_the_text_is_the_same_and_the_cuts_differ_between_epochs(vocabularies):
         assert all(ids[-1] == EOS for ids in cut)
         texts = vocabularies.src.decode([ids[:-1] for ids in cut])
         assert texts == [src for src, _ in TEXT]
-    assert np.mean([one != other for one, other in zip(first, second, strict=True)]) > 0.8
-    if vocabularies.src.is_bpe:  # Without dropout it joins as SentencePiece does.
+    differing = sum(ids != other_ids for ids, other_ids in zip(first, second, strict=True))
+    assert differing / len(TEXT) > 0.8
+
+
+def test_without_dropout_bpe_joins_as_sentencepiece_does(vocabularies):
+    if vocabularies.src.is_bpe:
         cut = drawn(vocabularies, EVERYTHING, 0, strength=0.0)
         assert cut == listed(stored(vocabularies), "src")
-    # A cut depends on seed, epoch and pair alone.
-    whole = drawn(vocabularies, list(range(20)), 3)
-    assert drawn(vocabularies, [7, 2, 19], 3) == [whole[7], whole[2], whole[19]]
+
+
+def test_a_cut_depends_on_seed_epoch_and_pair_alone(vocabularies):
+    cuts = drawn(vocabularies, list(range(20)), 3)
+    assert drawn(vocabularies, [7, 2, 19], 3) == [cuts[7], cuts[2], cuts[19]]
     # In another process as well.
     if vocabularies.src.is_bpe:
         with multiprocessing.get_context("spawn").Pool(1) as pool:
-            assert pool.apply(drawn, (vocabularies, list(range(9)), 3)) == whole[:9]
+            assert pool.apply(drawn, (vocabularies, list(range(9)), 3)) == cuts[:9]
 
 
 def bpe_dropout(pieces: list[str], ids: dict[str, int], scores: list[float], p: float) -> Shares:
     """Every cut that algorithm 1 of Provilkov et al. leads to, with its probability."""
     joins = [n for n, pair in enumerate(itertools.pairwise(pieces)) if "".join(pair) in ids]
     joins.sort(key=lambda n: -scores[ids[pieces[n] + pieces[n + 1]]])
-    found: Shares = collections.Counter({tuple(ids[piece] for piece in pieces): p ** len(joins)})
+    shares: Shares = collections.Counter({tuple(ids[piece] for piece in pieces): p ** len(joins)})
     for left_out, n in enumerate(joins):
         joined = [*pieces[:n], pieces[n] + pieces[n + 1], *pieces[n + 2 :]]
         for cut, share in bpe_dropout(joined, ids, scores, p).items():
-            found[cut] += p**left_out * (1 - p) * share
-    return found
+            shares[cut] += p**left_out * (1 - p) * share
+    return shares
 
 
 def unigram(text: str, ids: dict[str, int], scores: list[float], alpha: float) -> Shares:
@@ -74,12 +81,21 @@ def unigram(text: str, ids: dict[str, int], scores: list[float], alpha: float) -
         return collections.Counter({(): 1.0})
     return collections.Counter(
         {
-            (ids[text[:end]], *rest): math.exp(alpha * scores[ids[text[:end]]]) * weight
+            (ids[text[:end]], *tail): math.exp(alpha * scores[ids[text[:end]]]) * weight
             for end in range(1, len(text) + 1)
             if text[:end] in ids
-            for rest, weight in unigram(text[end:], ids, scores, alpha).items()
+            for tail, weight in unigram(text[end:], ids, scores, alpha).items()
         }
     )
+
+
+def word_cuts(pairs: TokenPairs, types: Sequence[Type]) -> Iterator[tuple[int, ...]]:
+    """The source tokens of each word."""
+    for row in listed(pairs, "src"):
+        tokens = row[:-1]
+        starts = [n for n, token in enumerate(tokens) if types[token].text.startswith("\u2581")]
+        for start, stop in itertools.pairwise([*starts, len(tokens)]):
+            yield tuple(tokens[start:stop])
 
 
 @pytest.mark.parametrize("strength", [0.1, 0.5])
@@ -87,23 +103,21 @@ def test_within_a_run_cuts_come_as_often_as_their_probabilities_say(vocabularies
     """Four words at 30,000 places each of three epochs, against all their cuts."""
     vocabulary, epochs = vocabularies.src, 3
     types = vocabulary.types()
-    ids = {kind.text: number for number, kind in enumerate(types) if kind.plain}
-    scores = [kind.score for kind in types]
     sentence = vocabulary.encode(["the man does not"])[0] * 300
     pairs = in_memory([sentence] * 100, [[]] * 100)
     resampler = Resampler(vocabularies, strength, seed=0)
     counts: collections.Counter[tuple[int, ...]] = collections.Counter()
     for epoch in range(epochs):
-        for row in listed(resampler.draw(pairs, np.arange(100), epoch, (10_000, 10_000)), "src"):
-            tokens = row[:-1]
-            starts = [n for n, token in enumerate(tokens) if types[token].text.startswith("\u2581")]
-            counts.update(tuple(tokens[a:b]) for a, b in itertools.pairwise([*starts, len(tokens)]))
+        cut = resampler.draw(pairs, np.arange(100), epoch, (10_000, 10_000))
+        counts.update(word_cuts(cut, types))
+
+    ids = {kind.text: number for number, kind in enumerate(types) if kind.plain}
+    scores = [kind.score for kind in types]
+    probabilities = bpe_dropout if vocabulary.is_bpe else unigram
     draws = 3_000  # of which all others are copies
     for word in ("\u2581the", "\u2581man", "\u2581does", "\u2581not"):
-        if vocabulary.is_bpe:
-            weights = bpe_dropout(list(word), ids, scores, strength)
-        else:
-            weights = unigram(word, ids, scores, strength)
+        text = list(word) if vocabulary.is_bpe else word
+        weights = probabilities(text, ids, scores, strength)
         assert sum(counts[cut] for cut in weights) == epochs * 30_000
         for cut, weight in weights.items():
             share = weight / sum(weights.values())
@@ -115,13 +129,15 @@ def test_what_would_be_too_long_or_is_unknown_stays_as_it_is(vocabularies):
     pairs = stored(vocabularies)
     limit = int(pairs.lengths[0][5])
     for epoch in range(5):
-        cut, other = drawn(vocabularies, [5, 6], epoch, (limit, 200))
+        cut, uncut = drawn(vocabularies, [5, 6], epoch, (limit, 200))
         assert len(cut) <= limit
-        assert len(other) <= limit or other == listed(pairs, "src")[6]
+        assert len(uncut) <= limit or uncut == listed(pairs, "src")[6]
     unknown = in_memory([[UNK, UNK]], [[5]])
-    found = Resampler(vocabularies, 0.9, seed=4).draw(unknown, np.array([0]), 0, (200, 200))
-    assert listed(found, "src") == [[UNK, UNK, EOS]]
-    # Plans are made of the cuts.
+    drawn_pairs = Resampler(vocabularies, 0.9, seed=4).draw(unknown, np.array([0]), 0, (200, 200))
+    assert listed(drawn_pairs, "src") == [[UNK, UNK, EOS]]
+
+
+def test_plans_are_made_of_the_cuts(vocabularies):
     pairs, resampler = stored(vocabularies), Resampler(vocabularies, 0.2, seed=4)
     window = Planner(pairs, BatchConfig(tokens=2000), 1, resampler=resampler).window(0, 0)
     limits = int(pairs.lengths[0].max()), int(pairs.lengths[1].max())

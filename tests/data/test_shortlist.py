@@ -20,7 +20,7 @@ def translated() -> tuple[TokenPairs, np.ndarray]:
     # The last type is never said.
     src = [rng.integers(4, TYPES - 1, size=rng.integers(1, 9)) for _ in range(600)]
     tgt = [rng.permutation(words[sentence]) for sentence in src]
-    src, tgt = ([[*each.tolist(), EOS] for each in sentences] for sentences in (src, tgt))
+    src, tgt = ([[*ids.tolist(), EOS] for ids in sentences] for sentences in (src, tgt))
     return in_memory(src, tgt), words
 
 

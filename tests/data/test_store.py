@@ -61,6 +61,7 @@ def test_the_digest_of_pairs_is_of_what_an_order_counts(tmp_path):
     first = Store.open(write(tmp_path / "first")).train.digest
     assert first == Store.open(write(tmp_path / "valid", valid=[[7], [8]])).train.digest
     assert first != Store.open(write(tmp_path / "turned", SRC[::-1], TGT[::-1])).train.digest
+
     # The first format: a shard a split, whose files had no number, and no corpora.
     folder = tmp_path / "first"
     index = json.loads((folder / "store.json").read_text())
@@ -130,12 +131,15 @@ def test_truncated_changed_and_missing_files_are_refused_by_name(tmp_path):
     (tmp_path / "data").symlink_to(folder)
     for name in ("train-00000.src.tokens", "train-00000.tgt.offsets", "valid-00000.tgt.tokens"):
         path = tmp_path / "data" / name
-        whole = path.read_bytes()
+        original = path.read_bytes()
         for content, message in (
-            (whole[:-1], f"has {len(whole) - 1} bytes, but store.json records {len(whole)}: "),
-            (whole[:-1] + bytes([whole[-1] ^ 1]), "its contents do not match store"),
+            (
+                original[:-1],
+                f"has {len(original) - 1} bytes, but store.json records {len(original)}: ",
+            ),
+            (original[:-1] + bytes([original[-1] ^ 1]), "its contents do not match store"),
             (None, "cannot be read: No such file or directory; delete "),
-            (whole, ""),
+            (original, ""),
         ):
             path.unlink(missing_ok=True)
             if content is not None:

@@ -4,6 +4,7 @@ gets into a store."""
 import dataclasses
 
 import numpy as np
+import pytest
 
 from flaxformer_mt.config import expected_types
 from flaxformer_mt.config.schema import VocabularyConfig
@@ -25,29 +26,42 @@ CONFIG = VocabularyConfig(
 WORDS = {word for _, target in TREES for word in target.split(" ")} | set(CONFIG.tgt_words)
 
 
-def test_each_word_is_one_token_and_comes_back():
-    pair = train_pair(TREES, CONFIG)
-    vocabulary = pair.tgt
-    assert pair.src.size == 50 and expected_types(CONFIG) == (50, 8)
-    assert "▁(NP" not in pair.src.pieces()
-    pieces = vocabulary.pieces()
+TARGETS = [target for _, target in TREES] + ["(PP `` )PP"]
+
+
+@pytest.fixture(scope="module")
+def vocabularies():
+    return train_pair(TREES, CONFIG)
+
+
+def test_types_are_the_words_of_targets_and_those_that_are_named(vocabularies):
+    assert vocabularies.src.size == 50 and expected_types(CONFIG) == (50, 8)
+    assert "▁(NP" not in vocabularies.src.pieces()
+    pieces = vocabularies.tgt.pieces()
     assert pieces[:4] == ["<pad>", "<s>", "</s>", "<unk>"]
     assert sorted(pieces[4:]) == sorted(f"▁{word}" for word in WORDS)
-    # Another word is unknown, and not pieces of known ones.
-    for word in ("(NPX", "(N", "XXX", "(", "NP"):
-        assert vocabulary.encode([f"(S {word} XX"])[0][1:2] == [UNK]
-    targets = [target for _, target in TREES] + ["(PP `` )PP"]
-    encoded = vocabulary.encode(targets)
-    assert [len(row) for row in encoded] == [len(target.split(" ")) for target in targets]
+
+
+@pytest.mark.parametrize("word", ["(NPX", "(N", "XXX", "(", "NP"])
+def test_another_word_is_unknown_and_not_pieces_of_known_ones(vocabularies, word):
+    assert vocabularies.tgt.encode([f"(S {word} XX"])[0][1:2] == [UNK]
+
+
+def test_each_word_is_one_token_and_comes_back(vocabularies):
+    vocabulary = vocabularies.tgt
+    encoded = vocabulary.encode(TARGETS)
+    assert [len(row) for row in encoded] == [len(target.split(" ")) for target in TARGETS]
     assert not {PAD, BOS, EOS, UNK} & {token for row in encoded for token in row}
-    assert vocabulary.decode(encoded) == targets
-    flat, lengths = vocabulary.encode_flat([target.encode() for target in targets])
+    assert vocabulary.decode(encoded) == TARGETS
+    flat, lengths = vocabulary.encode_flat([target.encode() for target in TARGETS])
     assert flat.tolist() == [token for row in encoded for token in (*row, EOS)]
     assert lengths.tolist() == [len(row) + 1 for row in encoded]
-    # Subword regularisation leaves words whole.
-    words = [[token] for token in range(4, vocabulary.size)]
+
+
+def test_subword_regularisation_leaves_words_whole(vocabularies):
+    words = [[token] for token in range(4, vocabularies.tgt.size)]
     pairs = in_memory(words, words)
-    drawn = Resampler(pair, 0.5, seed=1).draw(pairs, np.arange(len(words)), 0, (9, 9))
+    drawn = Resampler(vocabularies, 0.5, seed=1).draw(pairs, np.arange(len(words)), 0, (9, 9))
     assert listed(drawn, "tgt") == [[*word, EOS] for word in words]
 
 
@@ -95,7 +109,7 @@ def test_trees_have_their_sources_tokens_and_brackets_or_are_left_out(tmp_path):
     vocabulary = Vocabularies.load(tmp_path / "run" / "vocabulary").tgt
     pieces = vocabulary.pieces()
     brackets = {place for place, piece in enumerate(pieces) if piece[:2] in ("▁(", "▁)")}
-    assert {pieces[each] for each in brackets} == {
+    assert {pieces[bracket] for bracket in brackets} == {
         f"▁{s}{x}" for x in ("S", "NP", "VP") for s in "()"
     } | {"▁(PP"}
     src, tgt = vocabulary.encode(valid[0])

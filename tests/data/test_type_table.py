@@ -37,8 +37,8 @@ def processor(kind: str = "unigram") -> sentencepiece.SentencePieceProcessor:
 
 def tabled(*more: str, kind: str = "unigram") -> Vocabulary:
     """The model's pieces backwards, without its last one, between other types."""
-    own = [processor(kind).id_to_piece(number) for number in range(3, 32)]
-    table = TypeTable((*MARKS, ">>fra<<", *reversed(own[:-1]), "é", *more))
+    pieces = [processor(kind).id_to_piece(number) for number in range(3, 32)]
+    table = TypeTable((*MARKS, ">>fra<<", *reversed(pieces[:-1]), "é", *more))
     return Vocabulary(processor(kind).serialized_model_proto(), table)
 
 
@@ -55,7 +55,11 @@ def test_ids_are_the_tables_and_other_pieces_are_unknown(kind):
         if UNK not in tokens:
             assert vocabulary.decode([tokens, []]) == [text, ""]
     assert "⁇" in vocabulary.decode([[UNK]])[0]
-    # Text yields no marks.
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_text_yields_no_marks(kind):
+    vocabulary = tabled("<extra>", kind=kind)
     for text in ("<pad>", "</s> <s>", "<unk>", "✗<pad>"):
         assert not set(vocabulary.encode([text])[0]) & {PAD, BOS, EOS}
 
@@ -67,12 +71,13 @@ def test_pieces_of_the_other_language_and_language_codes_have_their_ids():
     [tokens] = vocabulary.encode(["the cat é"])
     assert tokens[-1] == vocabulary.table.ids["é"]
     assert vocabulary.decode([tokens])[0].endswith("é")
+
     # A piece that only the table has is text with plain blanks: the model leaves them as signs.
     plain, coded, unknown, quote = vocabulary.encode(
         ["the cat", ">>fra<< the cat", ">>xyz<< the cat", ">>the cat"]
     )
-    other = vocabulary.table.ids["\u2581gar\u00e7on"]
-    assert vocabulary.decode([[*plain, other], [other]]) == ["the cat gar\u00e7on", "gar\u00e7on"]
+    french = vocabulary.table.ids["\u2581gar\u00e7on"]
+    assert vocabulary.decode([[*plain, french], [french]]) == ["the cat gar\u00e7on", "gar\u00e7on"]
     assert coded == [4, *plain]
     # What is no code is text.
     assert unknown[0] != UNK or len(unknown) > len(plain) + 1
@@ -132,9 +137,9 @@ def test_added_tokens_are_one_token_each(text, cut):
     tokens = [AddedToken("<tag>"), AddedToken("<tag2>"), AddedToken("wide", single_word=True)]
     tokens += [AddedToken("word", lstrip=True, single_word=True)]
     vocabulary = with_added(*tokens, AddedToken("<eat>", lstrip=True, rstrip=True))
-    plain, own = tabled(), vocabulary.table.ids
+    plain, ids = tabled(), vocabulary.table.ids
     expected = [
-        token for part in cut for token in ([own[part]] if part in own else plain.encode([part])[0])
+        token for part in cut for token in ([ids[part]] if part in ids else plain.encode([part])[0])
     ]
     assert vocabulary.encode([text, "the"]) == [expected, plain.encode(["the"])[0]]
     tokens, spans = vocabulary.encode_with_spans(text)
@@ -164,7 +169,9 @@ def test_saved_and_loaded(tmp_path):
     assert index["format"] == 2, "a version that knows no tables must not take the models' ids"
     table = (tmp_path / "vocabulary" / "src.pieces.tsv").read_text().splitlines()
     assert table[4] == "4\t>>fra<<"
-    # A changed table is noticed.
+
+
+def test_a_changed_table_is_noticed(tmp_path):
     Vocabularies(tabled(), tabled()).save(tmp_path / "shared")
     file = tmp_path / "shared" / "shared.table.json"
     content = file.read_text()
@@ -184,10 +191,10 @@ def test_saved_and_loaded(tmp_path):
 
 def test_subword_regularisation_cuts_what_the_model_knows():
     vocabulary = tabled()
-    kinds, own = vocabulary.types(), processor()
+    kinds, model = vocabulary.types(), processor()
     # The model has neither the first five nor the last.
     assert not any(kind.plain for kind in (*kinds[:5], kinds[-1]))
     for kind in kinds[5:-1]:
-        assert kind.plain and kind.score == own.get_score(own.piece_to_id(kind.text))
+        assert kind.plain and kind.score == model.get_score(model.piece_to_id(kind.text))
     assert not vocabulary.is_bpe
     Resampler(Vocabularies(vocabulary, vocabulary), 0.5, seed=1)

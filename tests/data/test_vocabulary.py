@@ -51,11 +51,14 @@ def test_any_text_comes_back_by_byte_fallback(text):
     assert not set(without_bytes) & {PAD, BOS, EOS}
 
 
-def test_spans_are_those_of_the_text_given_and_marks_are_left_out_of_it():
+def test_spans_are_those_of_the_original_text():
     vocabulary = small(byte_fallback=True)
     tokens, spans = vocabulary.encode_with_spans("a\u2581\u2581é\u2581")
     assert tokens == vocabulary.encode(["a é"])[0]
     assert spans[0] == (0, 1) and spans[-1][1] == 9
+
+
+def test_marks_are_left_out_of_text():
     vocabulary = small()
     [tokens] = vocabulary.encode(["the cat sees a house ."])
     assert vocabulary.decode([[BOS, *tokens, EOS, PAD, PAD]]) == ["the cat sees a house ."]
@@ -92,15 +95,20 @@ def test_impossible_sizes_name_a_possible_one(kind):
         train(TOY, VocabularyConfig(kind=kind, size=10))
 
 
-def test_shared_and_separate_vocabularies(tmp_path):
-    pairs = [(sentence, sentence.upper()) for sentence in TOY]
-    shared = train_pair(pairs, VocabularyConfig(size=80))
+CASED_PAIRS = [(sentence, sentence.upper()) for sentence in TOY]
+
+
+def test_shared_and_separate_vocabularies():
+    shared = train_pair(CASED_PAIRS, VocabularyConfig(size=80))
     assert shared.shared and shared.src is shared.tgt
-    separate = train_pair(pairs, VocabularyConfig(size=60, shared=False))
+    separate = train_pair(CASED_PAIRS, VocabularyConfig(size=60, shared=False))
     assert not separate.shared
     assert separate.src.model == small().model
     assert shared.digest != separate.digest
-    # A shared one is stored once.
+
+
+def test_a_shared_vocabulary_is_stored_once(tmp_path):
+    shared = train_pair(CASED_PAIRS, VocabularyConfig(size=80))
     shared.save(tmp_path / "v")
     names = {path.name for path in (tmp_path / "v").iterdir()}
     assert names == {"shared.model", "shared.pieces.tsv", "vocabulary.json"}
@@ -122,6 +130,9 @@ def test_saved_vocabularies_load_and_are_never_replaced(saved):
     assert loaded == Vocabularies(small(), small("unigram")) and not loaded.shared
     assert loaded.digest == Vocabularies(small(), small("unigram")).digest
     assert [path.name for path in saved.parent.iterdir()] == ["vocabulary"]
+
+
+def test_saved_vocabularies_can_be_read_by_others(saved):
     index = json.loads((saved / "vocabulary.json").read_text())
     assert index["format"] == 1 and "table" not in index["src"]
     assert index["ids"] == {"pad": 0, "bos": 1, "eos": 2, "unk": 3}

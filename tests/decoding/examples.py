@@ -44,17 +44,18 @@ def sentences(count: int, seed: int = 0, longest: int = 22) -> list[list[int]]:
 
 def decoded(sources, *, prefixes=None, numbers=None, **settings):
     """What `decoder(**settings)` makes of the sources."""
-    given = numbers or enumerate([0] * len(sources)), prefixes or [()] * len(sources)
-    return decoder(**settings).decode([*map(Source, sources, *given)])
+    numbers = numbers or enumerate([0] * len(sources))
+    prefixes = prefixes or [()] * len(sources)
+    return decoder(**settings).decode([*map(Source, sources, numbers, prefixes)])
 
 
-def decoder(*, seed=0, given=None, **changes) -> BatchDecoder:
-    """Of the model of `tiny(seed=seed)`, or of `given` (params, models)."""
+def decoder(*, seed=0, members=None, **changes) -> BatchDecoder:
+    """A decoder for `tiny(seed=seed)`, or for `members` (params, models)."""
     names = ("n_best", "suppress", "sampling", "mesh", "shortlist")
-    asked = {name: changes.pop(name) for name in names if name in changes}
+    arguments = {name: changes.pop(name) for name in names if name in changes}
     model, params = tiny(seed=seed)
-    params, models = given or ((params,), (model,))
-    return BatchDecoder(params, models, replace(CONFIG, **changes), **asked)
+    params, models = members or ((params,), (model,))
+    return BatchDecoder(params, models, replace(CONFIG, **changes), **arguments)
 
 
 def as_part(src, tgt) -> Part:
@@ -87,6 +88,6 @@ def beam_search(
 
 def translate_ids(params, model, sources, config) -> list[list[int]]:
     """The best output of each source (pieces + EOS), without its end mark."""
-    given = [Source(source, (number, 0)) for number, source in enumerate(sources)]
-    found = BatchDecoder((params,), (model,), config).decode(given)
-    return [list(hypotheses[0].tokens) for hypotheses in found]
+    batch = [Source(source, (number, 0)) for number, source in enumerate(sources)]
+    translations = BatchDecoder((params,), (model,), config).decode(batch)
+    return [list(hypotheses[0].tokens) for hypotheses in translations]

@@ -43,8 +43,8 @@ def config() -> ExperimentConfig:
 def parameters(model: Transformer, seed: int) -> Any:
     ids = jnp.zeros((1, 2), jnp.int32)
     sides = ("src_segment_ids", "tgt_segment_ids", "src_positions", "tgt_positions")
-    given: Any = dict.fromkeys(sides, ids)
-    boxed = model.init(jax.random.key(seed), ids, ids, **given, deterministic=True)
+    rows: Any = dict.fromkeys(sides, ids)
+    boxed = model.init(jax.random.key(seed), ids, ids, **rows, deterministic=True)
     return nn.unbox(boxed)["params"]
 
 

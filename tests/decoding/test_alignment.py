@@ -29,7 +29,7 @@ def word_numbers(pieces) -> list[int]:
 
 
 def test_pieces_are_summed_to_words_and_the_largest_is_taken(translator):
-    for (source, target), found in zip(PAIRS, translator.align(PAIRS), strict=True):
+    for (source, target), aligned in zip(PAIRS, translator.align(PAIRS), strict=True):
         attention = translator.attend(source, target)
         weights = attention.cross[0].mean(axis=0)[:-1, :-1]
         src, tgt = word_numbers(attention.src_pieces[:-1]), word_numbers(attention.tgt_pieces[:-1])
@@ -37,13 +37,13 @@ def test_pieces_are_summed_to_words_and_the_largest_is_taken(translator):
         sums = np.zeros((tgt[-1] + 1, src[-1] + 1))
         for i, j in np.ndindex(*weights.shape):
             sums[tgt[i], src[j]] += weights[i, j]
-        assert found.src_words == tuple(source.split())
-        assert found.tgt_words == tuple(target.split())
-        assert [word for _, word in found.links] == list(range(len(sums)))
-        for source_word, word in found.links:
+        assert aligned.src_words == tuple(source.split())
+        assert aligned.tgt_words == tuple(target.split())
+        assert [word for _, word in aligned.links] == list(range(len(sums)))
+        for source_word, word in aligned.links:
             # Of equal ones, which an untrained model has, any will do.
             assert sums[word, source_word] == pytest.approx(sums[word].max(), abs=1e-6)
-        assert str(found) == " ".join(f"{a}-{b}" for a, b in sorted(found.links))
+        assert str(aligned) == " ".join(f"{a}-{b}" for a, b in sorted(aligned.links))
 
 
 def test_the_layer(translator):
@@ -76,20 +76,20 @@ def test_words_of_characters_of_several_bytes_and_odd_blanks(translator, diagona
     model = Transformer(translator.model.config, pair.src.size, pair.tgt.size)
     spelling = Translator(parameters(model, 0), model, pair, translator.config)
     for line in ("ä 🙂 x", "x  ä\u3000b", " \u2009é\xa0z ", "a\u0085b"):
-        (found,) = spelling.align([(line, line)])
-        assert found.src_words == found.tgt_words == tuple(line.split())
-        assert found.links == tuple((n, n) for n in range(len(line.split())))
-        assert spelling.align([(line, pair.tgt.encode([line])[0])])[0].links == found.links
+        (alignment,) = spelling.align([(line, line)])
+        assert alignment.src_words == alignment.tgt_words == tuple(line.split())
+        assert alignment.links == tuple((n, n) for n in range(len(line.split())))
+        assert spelling.align([(line, pair.tgt.encode([line])[0])])[0].links == alignment.links
 
 
 @pytest.fixture(scope="module")
 def imported(translator):
     """As imported models are: the same pieces under other ids, with a language code."""
-    own = translator.vocabularies
+    vocabularies = translator.vocabularies
     pair = Vocabularies(
         *(
             Vocabulary(side.model, TypeTable((*MARKS, ">>deu<<", *reversed(side.pieces()[4:]))))
-            for side in (own.src, own.tgt)
+            for side in (vocabularies.src, vocabularies.tgt)
         )
     )
     model = Transformer(translator.model.config, pair.src.size, pair.tgt.size)
@@ -98,10 +98,12 @@ def imported(translator):
 
 def test_words_of_a_vocabulary_with_a_table(translator, imported, diagonal):
     pair = imported.vocabularies
-    for line, same in zip(LINES, translator.align([(line, line) for line in LINES]), strict=True):
+    for line, expected in zip(
+        LINES, translator.align([(line, line) for line in LINES]), strict=True
+    ):
         for target in (line, pair.tgt.encode([line])[0]):
-            (found,) = imported.align([(line, target)])
-            assert found == same
+            (alignment,) = imported.align([(line, target)])
+            assert alignment == expected
     (coded,) = imported.align([(">>deu<< a dog", ">>deu<< a dog")])
     assert str(coded) == "0-0 1-1 2-2" and coded.src_words == (">>deu<<", "a", "dog")
     every = list(range(3, pair.tgt.size))
@@ -115,16 +117,19 @@ def test_each_part_of_a_long_line_has_its_language_code(imported, diagonal):
     assert {tokens[0] for tokens in sources} == {4}, "the code"
     assert " ".join(piece.text for piece in pieces) == LONG
     lines = [f">>deu<< {LONG}", *(lead + piece.text for piece in pieces)]
-    whole, *alone = (found.hypotheses[0] for found in imported.translate(lines))
-    assert whole.tokens == tuple(
-        token for at, each in enumerate(alone) for token in ((EOS,) * (at > 0) + each.tokens)
+    joined, *alone = (answer.hypotheses[0] for answer in imported.translate(lines))
+    assert joined.tokens == tuple(
+        token
+        for number, part in enumerate(alone)
+        for token in ((EOS,) * (number > 0) + part.tokens)
     )
-    (scored,) = imported.score([(f">>deu<< {LONG}", whole.tokens)], overlong="split")
-    assert scored.log_prob == pytest.approx(whole.log_prob, abs=1e-4)
-    for target in (whole.tokens, LONG):
-        (found,) = imported.align([(f">>deu<< {LONG}", target)])
-        assert found.src_words == (">>deu<<", *LONG.split())
-        assert found.links and all(src > 0 for src, _ in found.links), "the code is no part's text"
+    (scored,) = imported.score([(f">>deu<< {LONG}", joined.tokens)], overlong="split")
+    assert scored.log_prob == pytest.approx(joined.log_prob, abs=1e-4)
+    for target in (joined.tokens, LONG):
+        (aligned,) = imported.align([(f">>deu<< {LONG}", target)])
+        assert aligned.src_words == (">>deu<<", *LONG.split())
+        links = aligned.links
+        assert links and all(src > 0 for src, _ in links), "the code is no part's text"
 
 
 def test_a_line_in_parts_has_words_counted_through(translator, diagonal):
@@ -132,14 +137,14 @@ def test_a_line_in_parts_has_words_counted_through(translator, diagonal):
     (translation,) = translator.with_config(max_extra_tokens=0).translate([LONG])
     assert translation.split
     for target in (translation.text, translation.tokens, LONG):
-        (found,) = translator.align([(LONG, target)])
-        assert found.src_words == tuple(LONG.split())
+        (alignment,) = translator.align([(LONG, target)])
+        assert alignment.src_words == tuple(LONG.split())
         text = translation.text if target is translation.tokens else target
         words = text if isinstance(text, str) else translation.text
-        assert found.tgt_words == tuple(words.split())
-        assert [tgt for _, tgt in found.links] == list(range(len(found.tgt_words)))
+        assert alignment.tgt_words == tuple(words.split())
+        assert [tgt for _, tgt in alignment.links] == list(range(len(alignment.tgt_words)))
     # Each part is aligned within itself: the same text with itself word for word.
-    assert found.links == tuple((n, n) for n in range(len(LONG.split())))
+    assert alignment.links == tuple((n, n) for n in range(len(LONG.split())))
     with pytest.raises(OverlongError):
         translator.align([(LONG, LONG)], overlong="refuse")
 
@@ -153,16 +158,16 @@ def test_a_document_in_one_line_needs_no_matrix_of_its_words(translator, diagona
     line = " ".join([text] * count)
     both = dataclasses.replace(translator.vocabularies, tgt=translator.vocabularies.src)
     forced = forcing(translator.model, translator.params)
-    (found,) = alignment.align_parts(forced, both, [(line, line, [part] * count)], layer=0)
-    assert found.links == tuple((word, word) for word in range(8 * count))
+    (aligned,) = alignment.align_parts(forced, both, [(line, line, [part] * count)], layer=0)
+    assert aligned.links == tuple((word, word) for word in range(8 * count))
 
 
 def test_a_word_in_two_parts_has_one_link(translator):
     word = "cat" * 40
-    (found,) = translator.align([(word, word)])
-    assert found == Alignment(src_words=(word,), tgt_words=(word,), links=((0, 0),))
+    (alignment,) = translator.align([(word, word)])
+    assert alignment == Alignment(src_words=(word,), tgt_words=(word,), links=((0, 0),))
 
 
 def test_what_is_blank_has_no_links(translator):
     pairs = [("", ""), ("a dog", ""), ("", "hund")]
-    assert [str(found) for found in translator.align(pairs)] == [""] * 3
+    assert [str(alignment) for alignment in translator.align(pairs)] == [""] * 3

@@ -75,9 +75,9 @@ def test_lines_may_come_from_any_ordered_collection(translator):
 @pytest.mark.parametrize("name", ["prefixes", "constraints", "forbid_each"])
 @pytest.mark.parametrize("items", [1, 3])
 def test_a_list_of_another_length_is_named(translator, name, items):
-    given = {name: ["hund"] * items}
+    argument = {name: ["hund"] * items}
     with pytest.raises(ValueError, match=rf"{name} has {items} items? for 2 lines"):
-        translator.translate(TWO, **given)
+        translator.translate(TWO, **argument)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from flaxformer_mt.decoding.translator import Translator
 from tests.decoding import reference
 from tests.decoding.reference import Automaton
 from tests.decoding.runs import LINES, PAIRS
-from tests.decoding.test_search import assert_same, found, search_table, searched
+from tests.decoding.test_search import assert_same, outputs_of, search_table, searched
 
 Asked = list[tuple[tuple[int, ...], bool]]  # tokens, and whether the last word may go on
 
@@ -36,14 +36,14 @@ def has(tokens, asked: Asked, continues) -> bool:
         ends = [n for n in range(size, len(tokens) + 1) if tuple(tokens[n - size : n]) == phrase]
         return any(may_go_on or tokens[n] not in continues for n in ends if n < len(tokens))
 
-    return all(one(*each) for each in asked)
+    return all(one(*asked_phrase) for asked_phrase in asked)
 
 
 def search(automaton, limits, asked: list[Asked], continues, *, beam, length, n_best=1, **rules):
     types = np.arange(automaton.table.shape[-1])
     goes_on = np.isin(types, continues)
-    own = [[Phrase(*each) for each in row] for row in asked]
-    phrases = jax.tree.map(jnp.asarray, arranged(own, types, len(asked), goes_on))
+    constraints = [[Phrase(*phrase) for phrase in row] for row in asked]
+    phrases = jax.tree.map(jnp.asarray, arranged(constraints, types, len(asked), goes_on))
     weights = SearchNumbers(np.float32(0.6), continues=jnp.asarray(goes_on))
     rules = Rules(beam_size=beam, n_best=n_best, **rules)
     limits = np.asarray(limits, np.int32)
@@ -57,42 +57,43 @@ def test_all_constraints_are_met_in_all_drawn_cases(beam):
     """Of 250 rows each, also where the limit leaves room for nothing else."""
     rng, continues = np.random.default_rng(beam), (7, 8)
     automaton = Automaton(rng, rows=250, vocab=9, spread=2.0)
-    asked, limits = [], []
+    rows, limits = [], []
     for _ in range(250):
-        own = {}
+        phrases = {}
         for _ in range(rng.integers(1, 4)):
-            first, *rest = rng.integers(3, 7), *rng.integers(3, 9, size=rng.integers(0, 3))
-            own[tuple(map(int, (first, *rest)))] = bool(rng.integers(2))
-        asked.append(list(own.items()))
-        limits.append(sum(map(len, own)) + 1 + int(rng.choice([0, 0, 1, 2, 5])))
-    result = search(automaton, limits, asked, continues, beam=beam, length=16, n_best=beam)
-    for row, (own, limit) in enumerate(zip(asked, limits, strict=True)):
-        outputs = found(result, row)
+            first, *following = rng.integers(3, 7), *rng.integers(3, 9, size=rng.integers(0, 3))
+            phrases[tuple(map(int, (first, *following)))] = bool(rng.integers(2))
+        rows.append(list(phrases.items()))
+        limits.append(sum(map(len, phrases)) + 1 + int(rng.choice([0, 0, 1, 2, 5])))
+    result = search(automaton, limits, rows, continues, beam=beam, length=16, n_best=beam)
+    for row, (phrases, limit) in enumerate(zip(rows, limits, strict=True)):
+        outputs = outputs_of(result, row)
         assert outputs
-        for each in outputs:
-            assert len(each.tokens) <= limit and has(each.tokens, own, continues), (each, own)
+        for output in outputs:
+            assert len(output.tokens) <= limit, (output, phrases)
+            assert has(output.tokens, phrases, continues), (output, phrases)
 
 
 def test_a_beam_with_fewer_places_than_banks_keeps_the_farthest():
     """Else phrases would wait until the limit leaves room for nothing else."""
     automaton = Automaton(np.random.default_rng(8), rows=3, vocab=9, spread=2.0)
-    asked = [[((4, 5), True), ((3,), True)]] * 3
-    result = search(automaton, [16] * 3, asked, (), beam=1, length=16)
+    rows = [[((4, 5), True), ((3,), True)]] * 3
+    result = search(automaton, [16] * 3, rows, (), beam=1, length=16)
     for row in range(3):
-        assert sorted(found(result, row)[0].tokens[:3]) == [3, 4, 5]
+        assert sorted(outputs_of(result, row)[0].tokens[:3]) == [3, 4, 5]
 
 
 def test_the_best_that_meet_them_are_found():
     automaton = Automaton(np.random.default_rng(5), rows=2, vocab=6, spread=1.0)
-    asked, continues = [((4, 5), False), ((3,), False)], (5,)
+    phrases, continues = [((4, 5), False), ((3,), False)], (5,)
     every = reference.exhaustive(automaton, 0, limit=6, alpha=0.6)
-    expected = [item for item in every if has(item.tokens, asked, continues)]
+    expected = [item for item in every if has(item.tokens, phrases, continues)]
     assert expected[0] != every[0]
-    result = search(automaton, [6, 6], [asked, []], continues, beam=128, length=6, n_best=4)
-    assert_same(found(result, 0), expected[:4])
+    result = search(automaton, [6, 6], [phrases, []], continues, beam=128, length=6, n_best=4)
+    assert_same(outputs_of(result, 0), expected[:4])
     # A row without any is searched as if it were alone.
     alone = reference.exhaustive(automaton, 1, limit=6, alpha=0.6)
-    assert_same(found(result, 1), alone[:4])
+    assert_same(outputs_of(result, 1), alone[:4])
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -101,45 +102,47 @@ def test_phrases_that_overlap_share_their_tokens_at_the_limit(seed):
     tokens also "6 5 6"."""
     rng, continues = np.random.default_rng(seed), (5,)
     automaton = Automaton(rng, rows=12, vocab=6, spread=1.0)
-    asked: list[Asked] = [[((4,), False), ((4, 3), False)], [((4, 4), False), ((4, 4, 4), True)]]
-    while len(asked) < 12:
-        own = {
+    rows: list[Asked] = [[((4,), False), ((4, 3), False)], [((4, 4), False), ((4, 4, 4), True)]]
+    while len(rows) < 12:
+        phrases = {
             (int(rng.integers(3, 5)), *map(int, rng.integers(3, 6, rng.integers(3)))): bool(
                 rng.integers(2)
             )
             for _ in range(rng.integers(2, 4))
         }
-        asked.append(list(own.items()))
+        rows.append(list(phrases.items()))
     expected, limits = [], []
-    for row, own in enumerate(asked):
+    for row, phrases in enumerate(rows):
         fits = []
         for limit in range(2, 10):
             every = reference.exhaustive(automaton, row, limit=limit, alpha=0.6)
-            if fits := [item for item in every if has(item.tokens, own, continues)]:
+            if fits := [item for item in every if has(item.tokens, phrases, continues)]:
                 break
         expected.append(fits[:4])
         limits.append(limit)
-    result = search(automaton, limits, asked, continues, beam=64, length=9, n_best=4)
-    for row, (own, limit) in enumerate(zip(asked, limits, strict=True)):
-        needed = still_needed([Phrase(*e) for e in own], (), np.isin(np.arange(6), continues))
-        assert needed == limit - 1, own
-        assert_same(found(result, row), expected[row])
+    result = search(automaton, limits, rows, continues, beam=64, length=9, n_best=4)
+    for row, (phrases, limit) in enumerate(zip(rows, limits, strict=True)):
+        needed = still_needed([Phrase(*e) for e in phrases], (), np.isin(np.arange(6), continues))
+        assert needed == limit - 1, phrases
+        assert_same(outputs_of(result, row), expected[row])
 
 
 def test_more_overlapping_phrases_than_are_counted_together_are_met():
-    own = [((3, 4, n), False) for n in (3, 4, 5, 6)] + [((n, 3, 4), True) for n in (3, 4, 5, 6, 7)]
+    phrases = [((3, 4, n), False) for n in (3, 4, 5, 6)] + [
+        ((n, 3, 4), True) for n in (3, 4, 5, 6, 7)
+    ]
     automaton = Automaton(np.random.default_rng(3), rows=2, vocab=9, spread=1.0)
-    needed = still_needed([Phrase(*each) for each in own], (), np.zeros(9, bool))
-    assert needed < 3 * len(own)
-    result = search(automaton, [needed + 1, 40], [own, own[:5]], (8,), beam=4, length=40)
-    assert has(found(result, 0)[0].tokens, own, (8,))
-    assert has(found(result, 1)[0].tokens, own[:5], (8,))
+    needed = still_needed([Phrase(*phrase) for phrase in phrases], (), np.zeros(9, bool))
+    assert needed < 3 * len(phrases)
+    result = search(automaton, [needed + 1, 40], [phrases, phrases[:5]], (8,), beam=4, length=40)
+    assert has(outputs_of(result, 0)[0].tokens, phrases, (8,))
+    assert has(outputs_of(result, 1)[0].tokens, phrases[:5], (8,))
 
 
 def test_what_a_prefix_has_of_a_phrase_needs_no_more_room():
-    one, continues = [Phrase((3, 4, 5), False)], np.array([False] * 6 + [True])
+    phrases, continues = [Phrase((3, 4, 5), False)], np.array([False] * 6 + [True])
     for prefix, needed in (((), 3), ((3,), 2), ((4, 3, 4), 1), ((3, 4, 5), 0), ((3, 4, 5, 6), 3)):
-        assert still_needed(one, prefix, continues) == needed
+        assert still_needed(phrases, prefix, continues) == needed
     assert shortest_texts([Phrase((3, 4), True), Phrase((4, 5), True)], continues)[3].tolist() == [
         3,
         4,
@@ -148,13 +151,17 @@ def test_what_a_prefix_has_of_a_phrase_needs_no_more_room():
 
 def test_translations_have_their_lines_constraints_and_terms(translator):
     terms = Terminology.of({"Small CAT": "katze", "dog": "hund"}, mode="soft")
-    own = [["haus", "katze"], [], ["haus"], []]
+    constraints = [["haus", "katze"], [], ["haus"], []]
     for changes in ({}, {"beam_size": 1}, {"beam_size": 2}):
-        given = {"constraints": own, "terminology": terms, "forbid": ["die", "s"], "n_best": 1}
-        translations = translator.with_config(max_extra_tokens=16, **changes).translate(
-            LINES, **given
-        )
-        for line, phrases, translation in zip(LINES, own, translations, strict=True):
+        arguments = {
+            "constraints": constraints,
+            "terminology": terms,
+            "forbid": ["die", "s"],
+            "n_best": 1,
+        }
+        searcher = translator.with_config(max_extra_tokens=16, **changes)
+        translations = searcher.translate(LINES, **arguments)
+        for line, phrases, translation in zip(LINES, constraints, translations, strict=True):
             words = translation.text.split()
             assert set(phrases) <= set(words) and not {"die", "s"} & set(words)
             for term, stem in (("small cat", "kat"), ("dog", "hund")):
@@ -178,22 +185,24 @@ SIZES = ConstraintSizes(4, 8, 64), ConstraintSizes(16, 32, 256)
     ],
 )
 def test_room_for_more_constraints_changes_nothing(translator, wanted):
-    own = translator.translate(LINES, n_best=2, **wanted)
+    exact = translator.translate(LINES, n_best=2, **wanted)
     padded = translator.translate(LINES, n_best=2, constraint_sizes=SIZES, **wanted)
-    assert [each.tokens for one in padded for each in one.hypotheses] == [
-        each.tokens for one in own for each in one.hypotheses
-    ]
+    assert [
+        hypothesis.tokens for translation in padded for hypothesis in translation.hypotheses
+    ] == [hypothesis.tokens for translation in exact for hypothesis in translation.hypotheses]
 
 
 def test_overlapping_phrases_share_tokens_with_room_for_more_constraints(translator):
     """Where the limit leaves room only for a text in which they overlap."""
-    own = ["das haus", "haus ist"]
+    phrases = ["das haus", "haus ist"]
     vocabulary = translator.vocabularies.tgt
-    needed = still_needed(spell_phrases(own, vocabulary, False, ()), (), continues_word(vocabulary))
+    needed = still_needed(
+        spell_phrases(phrases, vocabulary, False, ()), (), continues_word(vocabulary)
+    )
     tight = translator.with_config(max_ratio=0.0, max_extra_tokens=needed + 1)
     for sizes in SIZES:
-        found = tight.translate(LINES[0], constraints=[own], constraint_sizes=[sizes])
-        assert found.text == "das haus ist"
+        translation = tight.translate(LINES[0], constraints=[phrases], constraint_sizes=[sizes])
+        assert translation.text == "das haus ist"
 
 
 @pytest.mark.parametrize("states", [256, 10_000, 1 << 14])
@@ -214,9 +223,9 @@ def test_a_padded_table_has_the_type_that_was_compiled_for(translator, states):
 
 def test_what_has_no_room_is_refused(translator):
     few = [ConstraintSizes(1, 8, 8)]
-    for wanted in ({"constraints": [["hund", "katze"]]}, {"forbid": ["haus", "hund"]}):
+    for constraints in ({"constraints": [["hund", "katze"]]}, {"forbid": ["haus", "hund"]}):
         with pytest.raises(DecodingError, match="at most 1 required phrases of 8 tokens"):
-            translator.translate(LINES[:1], constraint_sizes=few, **wanted)
+            translator.translate(LINES[:1], constraint_sizes=few, **constraints)
 
 
 def test_a_shortlist_has_the_types_of_all_constraints(translator, monkeypatch):
@@ -231,9 +240,11 @@ def test_a_shortlist_has_the_types_of_all_constraints(translator, monkeypatch):
         translator.config,
         shortlist=known,
     )
-    own = [[target] for _, target in PAIRS]
-    found = shortened.with_config(max_extra_tokens=24).translate(LINES, constraints=own)
-    for phrases, translation in zip(own, found, strict=True):
+    constraints = [[target] for _, target in PAIRS]
+    translations = shortened.with_config(max_extra_tokens=24).translate(
+        LINES, constraints=constraints
+    )
+    for phrases, translation in zip(constraints, translations, strict=True):
         assert phrases[0] in translation.text
 
 
@@ -246,10 +257,10 @@ def test_what_cannot_be_met_is_an_error(translator, tmp_path):
     refused("its constraints take .* tokens, but", constraints=[[], ["katze " * 20], [], []])
     refused("cannot spell", constraints=[[], ["Ω"], [], []])
     refused("is blank", constraints=[[], [" "], [], []])
-    for given in ({"sampling": Sampling()}, {}):
-        config = {} if given else {"no_repeat_ngram": 2}
+    constraints = [["a"]] * 4
+    for config, search in (({}, {"sampling": Sampling()}), ({"no_repeat_ngram": 2}, {})):
         with pytest.raises(DecodingError, match="need plain beam search and can't have"):
-            translator.with_config(**config).translate(LINES, constraints=[["a"]] * 4, **given)
+            translator.with_config(**config).translate(LINES, constraints=constraints, **search)
     # Also where no line has a term: a later one may.
     with pytest.raises(DecodingError, match="can't have sampling"):
         rare = Terminology.of({"zebra": "zebra"})
@@ -280,7 +291,7 @@ def test_terms_are_whole_words_of_any_case_the_longest_first():
 def test_terms_that_no_translation_can_have_are_named_before_a_line_has_them(translator, tmp_path):
     path = tmp_path / "terms.tsv"
     piece = translator.vocabularies.tgt.pieces(translator.vocabularies.tgt.encode(["hund"])[0])[0]
-    for line, given, message in (
+    for line, arguments, message in (
         ("zebra\tΩ", {}, "cannot spell the constraint 'Ω'"),
         ("zebra\t\u200b", {}, "cannot spell the constraint"),
         ("zebra\thund", {"suppress": piece}, "the suppressed piece .* is part of"),
@@ -289,7 +300,7 @@ def test_terms_that_no_translation_can_have_are_named_before_a_line_has_them(tra
     ):
         path.write_text(f"cat\tkatze\n\n{line}\n")
         with pytest.raises(DecodingError, match=rf"terms.tsv:3: .*{message}"):
-            translator.translate([], terminology=Terminology.read(path), **given)
+            translator.translate([], terminology=Terminology.read(path), **arguments)
 
 
 def test_a_soft_term_may_lengthen_a_forbidden_word(translator):
@@ -306,25 +317,30 @@ def test_a_blank_line_with_constraints_has_an_empty_translation(translator):
 
 
 def test_terms_and_phrases_match_canonically_equivalent_text(translator):
-    composed, apart = "gro\u00dfes caf\u00e9", "gro\u00dfes cafe\u0301"
-    for term, source in ((composed, apart), (apart, composed), ("CAFE\u0301", "caf\u00e9")):
+    composed, decomposed = "gro\u00dfes caf\u00e9", "gro\u00dfes cafe\u0301"
+    for term, source in (
+        (composed, decomposed),
+        (decomposed, composed),
+        ("CAFE\u0301", "caf\u00e9"),
+    ):
         assert Terminology.of({term: "haus"}).translations(f"ein {source}!") == ["haus"]
     # Marks in any order that means the same.
     assert Terminology.of({"\u1ead": "x"}).translations("a\u0302\u0323") == ["x"]
+
     # Another letter is no equivalent, also in a script without blanks.
-    for term, source in (("cafe", apart), ("cafe", composed), ("\u304b", "\u304b\u3099")):
+    for term, source in (("cafe", decomposed), ("cafe", composed), ("\u304b", "\u304b\u3099")):
         assert Terminology.of({term: "x"}).translations(source) == []
     with pytest.raises(DecodingError, match="already has the translation 'a'"):
-        Terminology.of({composed: "a", apart: "b"})
+        Terminology.of({composed: "a", decomposed: "b"})
 
 
 def test_constraints_are_spelled_in_the_form_that_the_vocabulary_knows(translator):
     """It has ä and ß, but no combining diaeresis."""
     for written in ("schl\u00e4ft", "schla\u0308ft"):
-        (found,) = translator.translate(LINES[:1], constraints=[[written]])
-        assert "schl\u00e4ft" in found.text.split()
+        (translation,) = translator.translate(LINES[:1], constraints=[[written]])
+        assert "schl\u00e4ft" in translation.text.split()
         terms = Terminology.of({"cat": written})
-        assert translator.translate(LINES[:1], terminology=terms) == [found]
+        assert translator.translate(LINES[:1], terminology=terms) == [translation]
 
 
 def test_many_and_long_terms_are_found_in_little_time():

@@ -5,7 +5,7 @@ import functools
 import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import mock
 
 import jax
@@ -58,8 +58,8 @@ def test_scores_are_the_full_models(positions, members):
     params = tuple(tiny(positions, seed=seed)[1] for seed in range(members))
     sources = sentences(6)
     forward = jax.jit(functools.partial(full_logits, model))
-    found = decoded(sources, n_best=3, given=(params, (model,) * members))
-    for source, outputs in zip(sources, found, strict=True):
+    translations = decoded(sources, n_best=3, members=(params, (model,) * members))
+    for source, outputs in zip(sources, translations, strict=True):
         assert len(outputs) == 3
         assert [o.score for o in outputs] == sorted((o.score for o in outputs), reverse=True)
         src = np.pad(np.array([source], np.int32), ((0, 0), (0, 24 - len(source))))
@@ -67,7 +67,7 @@ def test_scores_are_the_full_models(positions, members):
             tokens = [*output.tokens, EOS]
             prefix = np.full((1, 24), PAD, np.int32)  # one shape: later tokens change nothing
             prefix[0, : len(tokens)] = [BOS, *output.tokens]
-            probs = [jax.nn.softmax(forward(own, src, prefix)[0]) for own in params]
+            probs = [jax.nn.softmax(forward(member, src, prefix)[0]) for member in params]
             log_probs = np.log(sum(probs) / members)
             forced = sum(float(log_probs[i, token]) for i, token in enumerate(tokens))
             assert output.log_prob == pytest.approx(forced, abs=2e-5)
@@ -78,47 +78,87 @@ def test_scores_are_the_full_models(positions, members):
             assert output.at_limit == (len(tokens) == limit)
 
 
-@pytest.mark.parametrize("small", [True, False])
-@pytest.mark.parametrize(
+class Shortlisted(NamedTuple):
+    """A model that is searched greedily, with and without a shortlist."""
+
+    shortlist: Shortlist
+    prefix: tuple[int, ...]
+    room: int  # types of the shortlist at most, if no more than 8 are needed; then twice as many
+    settings: dict[str, Any]
+
+    def best(self, source: list[int], **settings: Any) -> Decoded:
+        return decoded([source], **self.settings, **settings)[0][0]
+
+    def fitting_types(self, source: list[int]) -> set[int]:
+        """Room for two thirds of the likely types."""
+        types = self.shortlist.types([source])
+        most = len(distinct(self.prefix, types)) * 2 // 3
+        ranked = distinct(self.prefix, types, self.shortlist.ranked)
+        return {*ranked[: 8 if most <= 8 else self.room].tolist()}
+
+
+@pytest.fixture(params=[True, False], ids=["small", "large"])
+def shortlisted(request, monkeypatch):
+    """Makes a model that is searched as small ones are, or as large ones are."""
+    monkeypatch.setattr(sizes, "SMALL", 1 << 23 if request.param else 0)
+    monkeypatch.setattr(shortlists, "LEAST_TYPES", 8)
+    monkeypatch.setattr(shortlist, "FREQUENT", 1)
+
+    def make(**changes: Any) -> Shortlisted:
+        config = dataclasses.replace(tiny()[0].config, vocab_multiple=7, **changes)
+        model = Transformer(config, VOCAB, VOCAB)
+        params = jax.tree.map(lambda leaf: leaf * 1.5, parameters(model, 0))
+        best = np.random.default_rng(0).integers(4, VOCAB, (VOCAB, 2))
+        return Shortlisted(
+            shortlist=Shortlist(best, np.arange(VOCAB)[::-1], ""),
+            prefix=(EOS + 7, EOS + 5),
+            room=32 if request.param else 16,
+            settings={"members": ((params,), (model,)), "beam_size": 1},
+        )
+
+    return make
+
+
+TIES = pytest.mark.parametrize(
     "changes", [{"tie": "all"}, {"tie": "target"}, {"tie": "none", "logits_bias": True}]
 )
-def test_a_shortlist_is_a_search_among_its_types(changes, small, monkeypatch):
+
+
+@TIES
+def test_a_shortlist_is_a_search_among_its_types(changes, shortlisted):
     """The likeliest token is the likeliest of them; a prefix's tokens are among them."""
-    monkeypatch.setattr(sizes, "SMALL", 1 << 23 if small else 0)
-    monkeypatch.setattr(shortlists, "LEAST_TYPES", 8)
-    config = dataclasses.replace(tiny()[0].config, vocab_multiple=7, **changes)
-    model = Transformer(config, VOCAB, VOCAB)
-    params = jax.tree.map(lambda leaf: leaf * 1.5, parameters(model, 0))
-    best = np.random.default_rng(0).integers(4, VOCAB, (VOCAB, 2))
-    monkeypatch.setattr(shortlist, "FREQUENT", 1)
-    known = Shortlist(best, np.arange(VOCAB)[::-1], "")
-    own, prefix = {"given": ((params,), (model,)), "beam_size": 1}, [[EOS + 7, EOS + 5]]
+    model = shortlisted(**changes)
     for source in sentences(5, longest=4):
-        # Two thirds of what is likely are to fit.
-        wanted = distinct(prefix[0], known.types([source]), known.ranked)
-        most = len(distinct(prefix[0], known.types([source]))) * 2 // 3
-        wanted = {*wanted[: 8 if most <= 8 else 32 if small else 16].tolist()}
-        among = decoded([source], prefixes=prefix, shortlist=known, **own)[0][0]
-        suppress = (UNK, *sorted(set(range(VOCAB)) - wanted))
-        whole = decoded([source], prefixes=prefix, suppress=suppress, **own)[0][0]
-        assert among.tokens == whole.tokens and among.tokens[:2] == tuple(prefix[0])
-        assert among.log_prob >= whole.log_prob
-        banned = (*whole.tokens[2:], VOCAB - 1)[0]
-        less = decoded([source], shortlist=known, suppress=(UNK, banned), **own)[0][0]
-        assert banned not in less.tokens
+        prefixes = [[*model.prefix]]
+        among = model.best(source, prefixes=prefixes, shortlist=model.shortlist)
+        suppress = (UNK, *sorted(set(range(VOCAB)) - model.fitting_types(source)))
+        without = model.best(source, prefixes=prefixes, suppress=suppress)
+        assert among.tokens == without.tokens and among.tokens[:2] == model.prefix
+        assert among.log_prob >= without.log_prob
+
+
+@TIES
+def test_a_suppressed_type_of_a_shortlist_is_never_generated(changes, shortlisted):
+    model = shortlisted(**changes)
+    for source in sentences(5, longest=4):
+        prefixes = [[*model.prefix]]
+        tokens = model.best(source, prefixes=prefixes, shortlist=model.shortlist).tokens
+        banned = (*tokens[2:], VOCAB - 1)[0]
+        output = model.best(source, shortlist=model.shortlist, suppress=(UNK, banned))
+        assert banned not in output.tokens
 
 
 @pytest.mark.parametrize("beam", [pytest.param(1, marks=pytest.mark.extended), 4])
 def test_neighbours_and_batch_size_change_nothing(beam, monkeypatch):
-    found = functools.partial(decoded, seed=1, beam_size=beam)  # says things of many lengths
+    decode = functools.partial(decoded, seed=1, beam_size=beam)  # says things of many lengths
     sources = sentences(24, seed=2)
-    together = found(sources)
+    together = decode(sources)
     assert len({len(item[0].tokens) for item in together}) > 3
-    assert_same(found(sources[::-1])[::-1], together)
-    assert_same([found([source])[0] for source in sources], together)
+    assert_same(decode(sources[::-1])[::-1], together)
+    assert_same([decode([source])[0] for source in sources], together)
     monkeypatch.setattr(sizes, "SMALL", 0)
     monkeypatch.setattr(sizes, "BLOCK", 64)
-    assert_same(found(sources), together)
+    assert_same(decode(sources), together)
 
 
 def test_compiles_once_a_shape_whatever_the_parameters():
@@ -148,6 +188,7 @@ def test_plan_covers_every_source_once_in_few_shapes():
     # 16, 32, 64, 128 and 250 positions, and the last batch's rows.
     assert len({(batch.rows, batch.length) for batch in planned}) <= 6
     assert list(plan_batches([], config, 250)) == []
+
     # A sentence that alone exceeds the budget still has its batch.
     small = dataclasses.replace(config, batch_tokens=10)
     assert [batch.rows for batch in plan_batches([200, 3], small, 250)] == [1, 1]
@@ -166,6 +207,7 @@ def test_shapes_among_others_are_those_of_every_mixture(split, budget, count):
     for lengths in itertools.combinations_with_replacement(kinds, count):
         planned = plan_batches(lengths, config, 64, split=split)
         assert {(batch.rows, batch.length) for batch in planned} <= foreseen
+
     # Nothing is compiled in vain where all of the longest share a batch, or are no longer.
     fits = budget // (64 * 4) * split >= count
     assert len(shapes(60)) <= 2 and (len(shapes(10)) == 1 or not fits)
@@ -178,9 +220,12 @@ def test_what_stands_for_no_type_is_never_generated_and_the_unknown_token_on_req
     table = params["embedding"]["shared"]
 
     def generated(model, table, **settings) -> set[int]:
-        own = {**params, "embedding": {"shared": table}}
-        outputs = decoded(sentences(4, seed=4), n_best=3, given=((own,), (model,)), **settings)
-        return {token for each in outputs for output in each for token in output.tokens}
+        changed = {**params, "embedding": {"shared": table}}
+        outputs = decoded(
+            sentences(4, seed=4), n_best=3, members=((changed,), (model,)), **settings
+        )
+        hypotheses = itertools.chain(*outputs)
+        return {token for hypothesis in hypotheses for token in hypothesis.tokens}
 
     # A long row makes extreme logits: in some places it is the likeliest token by far.
     louder = table.at[UNK].multiply(8.0)
@@ -204,12 +249,12 @@ def test_refuses_what_the_model_cannot_take():
     assert translate_ids(params, model, [], CONFIG) == []
 
 
-def assert_same(together, others, value="score"):
+def assert_same(together, others, number="score"):
     """The same hypotheses; of each this number to rounding."""
-    for one, other in zip(together, others, strict=True):
-        assert [each.tokens for each in one] == [each.tokens for each in other]
-        for a, b in zip(one, other, strict=True):
-            assert getattr(a, value) == pytest.approx(getattr(b, value), abs=1e-5)
+    for ours, theirs in zip(together, others, strict=True):
+        for our, their in zip(ours, theirs, strict=True):
+            assert our.tokens == their.tokens
+            assert getattr(our, number) == pytest.approx(getattr(their, number), abs=1e-5)
 
 
 def test_finished_sentences_leave_and_the_cache_grows(monkeypatch, large):
@@ -218,7 +263,7 @@ def test_finished_sentences_leave_and_the_cache_grows(monkeypatch, large):
     lengths = [1] * 10 + [7] * 3 + [22] * 3
     sources = [[5 + (n + i) % 20 for i in range(size)] + [EOS] for n, size in enumerate(lengths)]
     monkeypatch.setattr(sizes, "FEWER", (32, 1))
-    found = functools.partial(decoded, n_best=3, seed=1, max_extra_tokens=2, batch_tokens=2048)
+    decode = functools.partial(decoded, n_best=3, seed=1, max_extra_tokens=2, batch_tokens=2048)
     shapes = []
     reshaped = programs.reshaped
 
@@ -227,11 +272,11 @@ def test_finished_sentences_leave_and_the_cache_grows(monkeypatch, large):
         return reshaped(state, rows, parts=parts, room=room)
 
     monkeypatch.setattr(programs, "reshaped", watched)
-    whole = found(sources)
+    undisturbed = decode(sources)
     assert not shapes
     monkeypatch.setattr(sizes, "SHORTEST_ROOM", 4)
     monkeypatch.setattr(sizes, "FEWER", (4, 1))
-    assert_same(found(sources), whole)
+    assert_same(decode(sources), undisturbed)
     assert {rows for rows, _ in shapes} >= {16, 4} and max(room for _, room in shapes) == 24
 
 
@@ -243,9 +288,9 @@ def test_members_of_an_ensemble_may_pad_their_tables_differently():
     padding = 9.0 * jnp.ones((32 - VOCAB, table.shape[1]))
     padded = {**second, "embedding": {"shared": jnp.concatenate([table, padding])}}
     sources = sentences(6, seed=8, longest=12)
-    expected = decoded(sources, n_best=2, given=((second, first), (model, model)))
-    found = decoded(sources, n_best=2, given=((padded, first), (wider, model)))
-    assert_same(found, expected, "log_prob")
+    expected = decoded(sources, n_best=2, members=((second, first), (model, model)))
+    with_padding = decoded(sources, n_best=2, members=((padded, first), (wider, model)))
+    assert_same(with_padding, expected, "log_prob")
 
 
 def test_a_tpu_searches_with_tables_of_whole_chunks_and_finds_the_same(monkeypatch):
@@ -258,11 +303,11 @@ def test_a_tpu_searches_with_tables_of_whole_chunks_and_finds_the_same(monkeypat
     assert padded[0]["embedding"]["softmax"].shape[0] == CHUNK
     sources = sentences(6, seed=9)
     for settings in ({}, {"no_repeat_ngram": 1}, {"diverse_groups": 2, "diversity": 0.5}):
-        expected = decoded(sources, given=((params,), (model,)), n_best=2, **settings)
+        expected = decoded(sources, members=((params,), (model,)), n_best=2, **settings)
         with monkeypatch.context() as patch:
             patch.setattr(jax.lax, "platform_dependent", lambda *x, tpu, default: tpu(*x))
-            found = decoded(sources, given=(padded, models), n_best=2, **settings)
-        assert_same(found, expected)
+            on_tpu = decoded(sources, members=(padded, models), n_best=2, **settings)
+        assert_same(on_tpu, expected)
 
 
 def test_length_rules_are_settings():
@@ -333,45 +378,48 @@ def test_an_interrupt_leaves_out_what_was_to_be_compiled(monkeypatch, large):
 def test_a_small_model_needs_few_programs_whatever_the_lengths(monkeypatch):
     model, params = tiny()
     longer = Transformer(dataclasses.replace(model.config, max_length=300), VOCAB, VOCAB)
-    settings = {"given": ((params,), (longer,)), "beam_size": 5, "max_extra_tokens": 40}
+    settings = {"members": ((params,), (longer,)), "beam_size": 5, "max_extra_tokens": 40}
     rng = np.random.default_rng(2)
     lengths = [*rng.integers(1, 32, 130), *rng.integers(33, 100, 9), 290]
     sources = [[*rng.integers(UNK + 1, VOCAB, n - 1).tolist(), EOS] for n in lengths]
     monkeypatch.setattr(sizes, "processors", lambda: 3)  # threads that search side by side
     with logged_times("backend_compile_duration") as compiled:
-        found = decoded(sources, **settings)
+        outputs = decoded(sources, **settings)
     assert 0 < len(compiled) <= 8
     with logged_times("backend_compile_duration") as compiled:
-        assert decoded(sources, **settings) == found
+        assert decoded(sources, **settings) == outputs
     assert not compiled
     with monkeypatch.context() as patch:
         patch.setattr(sizes, "SMALL", 0)
-        assert_same(decoded(sources, **settings), found)
+        assert_same(decoded(sources, **settings), outputs)
     threads = threading.active_count()
     monkeypatch.setattr(run_outputs, "decoded_of", mock.Mock(side_effect=KeyboardInterrupt))
-    with pytest.raises(KeyboardInterrupt) as kept:  # with its frames, and what they hold
+    with pytest.raises(KeyboardInterrupt) as raised:  # with its frames, and what they hold
         decoded(sources, **settings)
-    assert threading.active_count() == threads and kept
+    assert threading.active_count() == threads and raised
 
 
 def test_groups_give_different_outputs_each_once_and_best_first():
     sources = sentences(8, seed=5, longest=12)
 
     def searched(groups, n_best, **changes):
-        wanted = {"diverse_groups": groups, "diversity": 5.0, **changes}
-        return decoded(sources, seed=5, n_best=n_best, beam_size=6, **wanted)
+        settings = {"diverse_groups": groups, "diversity": 5.0, **changes}
+        return decoded(sources, seed=5, n_best=n_best, beam_size=6, **settings)
 
     def first_tokens(groups):
-        found = searched(groups, 6)
-        for hypotheses in found:
-            scores = [each.score for each in hypotheses]
+        """The number of different first tokens, summed over sentences."""
+        count = 0
+        for hypotheses in searched(groups, 6):
+            scores = [hypothesis.score for hypothesis in hypotheses]
             assert scores == sorted(scores, reverse=True)
-            assert len({each.tokens for each in hypotheses}) == len(hypotheses)
-        return sum(len({each.tokens[:1] for each in hypotheses}) for hypotheses in found)
+            assert len({hypothesis.tokens for hypothesis in hypotheses}) == len(hypotheses)
+            count += len({hypothesis.tokens[:1] for hypothesis in hypotheses})
+        return count
 
     assert first_tokens(6) > first_tokens(1)
     with pytest.raises(ValueError, match="beam_size = 6 must be divisible by 4 groups"):
         first_tokens(4)
+
     # Draws have no groups.
     drawn = searched(3, 2, sampling=Sampling(seed=3))
     assert drawn == searched(1, 2, sampling=Sampling(seed=3), diversity=0.0)
@@ -393,6 +441,6 @@ def test_groups_take_turns(groups, count, expected):
     def output(name: str, score: float) -> Decoded:
         return Decoded(tokens=(ord(name),), log_prob=score, score=score, at_limit=False)
 
-    made = [[output(*each) for each in one.items()] for one in groups]
-    chosen = run_outputs._by_turns(made, count, tuple)
-    assert "".join(chr(each.tokens[0]) for each in chosen) == expected
+    outputs = [[output(name, score) for name, score in group.items()] for group in groups]
+    chosen = run_outputs._by_turns(outputs, count, tuple)
+    assert "".join(chr(hypothesis.tokens[0]) for hypothesis in chosen) == expected

@@ -1,6 +1,6 @@
 """Beam search and scoring split over the sentences of a batch find what one device finds."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import pytest
@@ -21,21 +21,33 @@ def test_equals_one_device():
     on_eight_devices("tests.decoding.test_eight_devices")
 
 
-def found(mesh: Any, params: Any, beam: int) -> tuple[list[Any], list[float]]:
+class Searched(NamedTuple):
     """Tokens and ends, which are to be the same, and numbers, which are so to rounding."""
+
+    outputs: list[tuple[tuple[int, ...], bool]]
+    numbers: list[float]
+
+    def assert_same(self, expected: "Searched") -> None:
+        assert self.outputs == expected.outputs
+        assert self.numbers == pytest.approx(expected.numbers, abs=1e-5)
+
+
+def searched(mesh: Any, params: Any, beam: int) -> Searched:
     settings = {"beam_size": beam, "batch_tokens": 16 * beam, "n_best": beam, "mesh": mesh}
-    outputs = decoded(sentences(SENTENCES), given=((params,), (tiny()[0],)), **settings)
-    every = [output for each in outputs for output in each]
-    numbers = [number for output in every for number in (output.log_prob, output.score)]
-    return [(output.tokens, output.at_limit) for output in every], numbers
+    outputs = decoded(sentences(SENTENCES), members=((params,), (tiny()[0],)), **settings)
+    hypotheses = [hypothesis for of_sentence in outputs for hypothesis in of_sentence]
+    return Searched(
+        [(hypothesis.tokens, hypothesis.at_limit) for hypothesis in hypotheses],
+        [number for hypothesis in hypotheses for number in (hypothesis.log_prob, hypothesis.score)],
+    )
 
 
 def scores(mesh: Any) -> list[float]:
     model, params = tiny()
-    drawn = zip(sentences(SENTENCES), sentences(SENTENCES, seed=1), strict=True)
-    lines = [[as_part(src[:-1], tgt[:-1])] for src, tgt in drawn]
+    pairs = zip(sentences(SENTENCES), sentences(SENTENCES, seed=1), strict=True)
+    lines = [[as_part(src[:-1], tgt[:-1])] for src, tgt in pairs]
     scored = forcing(model, whole_on(params, mesh), mesh, batch_tokens=64).score(lines)
-    return [number for each in scored for number in (*each.token_log_probs, each.score)]
+    return [number for pair in scored for number in (*pair.token_log_probs, pair.score)]
 
 
 def check() -> None:
@@ -44,41 +56,42 @@ def check() -> None:
     _, params = tiny()
     devices = jax.devices()
     meshes = {count: make_mesh(MeshConfig(), devices[:count]) for count in (1, 3, 8)}
-    expected = {beam: found(meshes[1], params, beam) for beam in (1, 4)}
-
-    def assert_same(beam: int, mesh: Any, params: Any) -> None:
-        ours, numbers = found(mesh, params, beam)
-        assert ours == expected[beam][0]
-        assert numbers == pytest.approx(expected[beam][1], abs=1e-5)
-
+    expected = {beam: searched(meshes[1], params, beam) for beam in (1, 4)}
     for count in (3, 8):
         for beam in (1, 4):
-            assert_same(beam, meshes[count], params)
+            searched(meshes[count], params, beam).assert_same(expected[beam])
         assert scores(meshes[count]) == pytest.approx(scores(meshes[1]), abs=1e-5)
+    check_parameters_of_another_mesh(params, expected[4])
+    check_every_device_has_its_rows(params)
 
-    # As training leaves them: split over a mesh of another form.
-    split = NamedSharding(make_mesh(MeshConfig(fsdp=4, tensor=2), devices), PartitionSpec("fsdp"))
+
+def check_parameters_of_another_mesh(params: Any, expected: Searched) -> None:
+    """Training leaves parameters split over a mesh of another form."""
+    mesh = make_mesh(MeshConfig(fsdp=4, tensor=2), jax.devices())
+    split = NamedSharding(mesh, PartitionSpec("fsdp"))
     spread = jax.tree.map(
         lambda leaf: jax.device_put(leaf, split) if leaf.shape[0] % 4 == 0 else leaf, params
     )
-    assert_same(4, None, spread)
+    searched(None, spread, 4).assert_same(expected)
     for leaf in jax.tree.leaves(whole_on(spread, local_mesh())):
         assert leaf.sharding.is_fully_replicated and len(leaf.sharding.device_set) == 8
 
-    # Every device has its rows, of the sources and of what was found, padding among them.
+
+def check_every_device_has_its_rows(params: Any) -> None:
+    """Rows of sources and of hypotheses, including padding."""
     watched = 0
     advance = programs.advance_search
 
-    def watch(params: Any, state: State, *rest: Any, **settings: Any) -> State:
+    def watch(params: Any, state: State, *arguments: Any, **settings: Any) -> State:
         nonlocal watched
         watched += 1
         for leaf in (state.stopped, state.cache["beams"][0]["ancestry"]):
             shards = [shard.data.shape[0] for shard in leaf.addressable_shards]
             assert shards == [leaf.shape[0] // 8] * 8
-        return advance(params, state, *rest, **settings)
+        return advance(params, state, *arguments, **settings)
 
     programs.advance_search = watch  # type: ignore[assignment]
-    found(local_mesh(), params, 4)
+    searched(local_mesh(), params, 4)
     assert watched >= 2
 
 

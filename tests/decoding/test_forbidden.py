@@ -1,5 +1,7 @@
 """Phrases that no translation has, whatever tokens spell them."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 import regex
@@ -28,39 +30,46 @@ def has(text: str, phrase: str) -> bool:
 PHRASES = ["a", "ab", "a ab", "ab hä", "ä", "hä", "é", "-", "a.", "東京", "京 a", "der Hund"]
 
 
+def random_tokens(german, rng: np.random.Generator, count: int) -> Iterator[list[int]]:
+    """Random outputs of letters in PHRASES; some letters are spelled in bytes."""
+    pieces = german.pieces()
+    letters = [[pieces.index(f"<0x{b:02X}>") for b in letter.encode()] for letter in "éä東a"]
+    plain = [
+        number
+        for number, kind in enumerate(german.types())
+        if kind.plain and set(kind.text) <= set("▁abhä.-東京")
+    ]
+    phrase = german.encode(["der Hund"])[0]
+    for _ in range(count):
+        units = [[int(rng.choice(plain))] for _ in range(rng.integers(1, 9))]
+        for unit in (letters[rng.integers(4)], phrase):
+            if rng.random() < 0.2:
+                units.insert(rng.integers(len(units) + 1), unit)
+        yield [token for unit in units for token in unit]
+
+
 def test_an_automaton_reads_what_a_text_contains():
     lines = ["der Hund", "ab aba", "ab-a", "hä ä", "a.", "東京 a"] * 9
     german = vocabulary.train(lines, VocabularyConfig(size=295, byte_fallback=True))
-    rng, seen = np.random.default_rng(0), dict.fromkeys(PHRASES, 0)
-    kinds = german.types()
-    pieces = german.pieces()
-    in_bytes = [[pieces.index(f"<0x{b:02X}>") for b in letter.encode()] for letter in "éä東a"]
-    plain = [
-        n for n, kind in enumerate(kinds) if kind.plain and set(kind.text) <= set("▁abhä.-東京")
-    ]
-    whole = german.encode(["der Hund"])[0]
-    for _ in range(3000):
-        units = [[int(rng.choice(plain))] for _ in range(rng.integers(1, 9))]
-        for more in (in_bytes[rng.integers(4)], whole):
-            if rng.random() < 0.2:
-                units.insert(rng.integers(len(units) + 1), more)
-        tokens = [token for unit in units for token in unit]
+    times_forbidden = dict.fromkeys(PHRASES, 0)
+    for tokens in random_tokens(german, np.random.default_rng(0), 3000):
         (text,) = german.decode([tokens])
         in_byte_pieces = any(piece[:3] == "<0x" for piece in german.pieces(tokens))
-        each = []
-        for phrase in PHRASES:
-            found = forbids(forbidden((phrase,), german), tokens, room=1)
+        by_phrase = {
+            phrase: forbids(forbidden((phrase,), german), tokens, room=1) for phrase in PHRASES
+        }
+        for phrase, is_forbidden in by_phrase.items():
             # Next to a byte piece, whose letter is not known, a word may be one by itself.
             exact = not in_byte_pieces
-            assert found >= has(text, phrase), (text, german.pieces(tokens), phrase)
-            assert found == has(text, phrase) or not exact, (text, phrase)
-            seen[phrase] += found
-            each.append(found)
+            assert is_forbidden >= has(text, phrase), (text, german.pieces(tokens), phrase)
+            assert is_forbidden == has(text, phrase) or not exact, (text, phrase)
+            times_forbidden[phrase] += is_forbidden
         # All together know more of what a byte piece continues than each alone.
         together = forbids(forbidden(tuple(PHRASES), german), tokens, room=1)
-        assert any(has(text, phrase) for phrase in PHRASES) <= together <= any(each)
-        assert together == any(each) or in_byte_pieces
-    assert min(seen.values()) > 5, seen
+        by_any = any(by_phrase.values())
+        assert any(has(text, phrase) for phrase in PHRASES) <= together <= by_any
+        assert together == by_any or in_byte_pieces
+    assert min(times_forbidden.values()) > 5, times_forbidden
 
 
 @pytest.fixture(scope="module")
@@ -78,15 +87,15 @@ def in_bytes(text: str, german) -> list[int]:
 def test_bytes_after_a_phrase_decide_whether_its_word_goes_on(spelling, character):
     """Banned are the bytes that make no letter, and the end before a letter is complete."""
     automaton = forbidden(("der Hund",), spelling)
-    whole, (*inner, last) = spelling.encode(["der Hund"])[0], in_bytes(character, spelling)
+    phrase, (*inner, last) = spelling.encode(["der Hund"])[0], in_bytes(character, spelling)
     goes_on = regex.match(LETTER.pattern, character, regex.V1) is not None
-    assert forbids(automaton, [*whole, *inner, last], room=9) != goes_on
+    assert forbids(automaton, [*phrase, *inner, last], room=9) != goes_on
     if goes_on:
-        assert not forbids(automaton, [*whole, *inner], room=9)
-        assert forbids(automaton, [*whole, *inner], room=1)
+        assert not forbids(automaton, [*phrase, *inner], room=9)
+        assert forbids(automaton, [*phrase, *inner], room=1)
         after = spelling.encode(["der Hund"])[0][-1:]
-        assert forbids(automaton, [*whole, *inner, *after], room=9)
-        assert not forbids(automaton, [*whole, *inner, last, *after], room=9)
+        assert forbids(automaton, [*phrase, *inner, *after], room=9)
+        assert not forbids(automaton, [*phrase, *inner, last, *after], room=9)
 
 
 def test_a_word_that_only_bytes_continue_needs_room_for_them(spelling):
@@ -95,9 +104,9 @@ def test_a_word_that_only_bytes_continue_needs_room_for_them(spelling):
     bytes_ = in_bytes("".join(map(chr, range(0x900, 0x940))) + "\u00e4", spelling)
     types = np.unique([PAD, BOS, EOS, UNK, *spelling.encode(["der Hund"])[0], *bytes_])
     table, begins = table_of([automaton], types, (UNK,))
-    whole = np.searchsorted(types, spelling.encode(["der Hund"])[0])
+    phrase = np.searchsorted(types, spelling.encode(["der Hund"])[0])
     state = begins[id(automaton)]
-    for token in whole:
+    for token in phrase:
         entry = int(table[state, token])
         state = entry // 4
     assert entry % 4 >= 1
@@ -138,23 +147,23 @@ def test_a_table_has_what_reading_symbol_by_symbol_gives(translator):
     table, begins = table_of([*every, every[0]], types, (UNK,))
     for automaton in every:
         start, states = begins[id(automaton)], len(automaton.completes)
-        own = table[start : start + states]
+        entries = table[start : start + states]
         assert automaton.moves.size < states * 60 and automaton.spelled is every[0].spelled
-        for state, column in np.ndindex(own.shape):
+        for state, column in np.ndindex(entries.shape):
             after = state
             for symbol in automaton.spelled[types[column]]:
                 after = automaton.moves[after, symbol]
             if types[column] == EOS:
                 after = -1 if automaton.completes[state] else 0
             entry = -1 if after < 0 else 4 * (start + after) + automaton.completes[after]
-            assert own[state, column] == entry
+            assert entries[state, column] == entry
 
 
 def test_a_table_that_is_too_large_is_made_for_fewer_lines_at_a_time(translator, monkeypatch):
-    own = [["die"], ["ein hund"], ["wer", "haus"], ["sie"]]
-    together = translator.translate(LINES, forbid_each=own)
+    of_lines = [["die"], ["ein hund"], ["wer", "haus"], ["sie"]]
+    together = translator.translate(LINES, forbid_each=of_lines)
     monkeypatch.setattr(module, "MOST_BYTES", 2000)
-    assert translator.translate(LINES, forbid_each=own) == together
+    assert translator.translate(LINES, forbid_each=of_lines) == together
     monkeypatch.setattr(module, "MOST_BYTES", 1000)
     with pytest.raises(
         LineError, match="forbidden phrases need a table of .* give it fewer"
@@ -176,16 +185,18 @@ def test_no_translation_has_a_forbidden_phrase(translator, changes, asked):
     """What an unhindered search says is forbidden, again and again: of all lines, and of its own
     for one."""
     translator = translator.with_config(**changes)
-    shared, own = [], [[] for _ in LINES]
+    shared, of_lines = [], [[] for _ in LINES]
     for _ in range(4):
-        found = translator.translate(LINES, forbid=shared, forbid_each=own, **asked)
-        for number, translation in enumerate(found):
-            for each in translation.hypotheses:
-                assert not any(has(each.text, phrase) for phrase in (*shared, *own[number]))
-        for number, translation in enumerate(found):
+        translations = translator.translate(LINES, forbid=shared, forbid_each=of_lines, **asked)
+        for number, translation in enumerate(translations):
+            for hypothesis in translation.hypotheses:
+                assert not any(
+                    has(hypothesis.text, phrase) for phrase in (*shared, *of_lines[number])
+                )
+        for number, translation in enumerate(translations):
             new = " ".join(translation.text.split()[:2]) or "."
-            (own[number] if number % 2 else shared).append(new)
-    assert all(own[1::2]) and len(shared) == 8
+            (of_lines[number] if number % 2 else shared).append(new)
+    assert all(of_lines[1::2]) and len(shared) == 8
 
 
 def test_a_phrase_that_only_a_longer_word_may_follow_has_room_for_it(translator):
@@ -193,18 +204,18 @@ def test_a_phrase_that_only_a_longer_word_may_follow_has_room_for_it(translator)
     short = translator.with_config(max_ratio=0, max_extra_tokens=3)
     letters = list("abcdefghijklmnopqrstuvwxyz")
     for translation in short.translate(LINES, forbid=letters, n_best=4):
-        for each in translation.hypotheses:
-            assert not any(has(each.text, letter) for letter in letters)
+        for hypothesis in translation.hypotheses:
+            assert not any(has(hypothesis.text, letter) for letter in letters)
 
 
 def test_what_cannot_be_forbidden_is_an_error(translator):
     with pytest.raises(DecodingError, match="' ' is blank"):
         translator.translate(LINES, forbid=[" "])
-    with pytest.raises(LineError, match="is blank") as found:
+    with pytest.raises(LineError, match="is blank") as raised:
         translator.translate(LINES, forbid_each=[[], [], [""], []])
-    assert found.value.number == 2
-    with pytest.raises(LineError, match="prefix has a forbidden phrase") as found:
+    assert raised.value.number == 2
+    with pytest.raises(LineError, match="prefix has a forbidden phrase") as raised:
         translator.translate(
             LINES, prefixes=["die", "die katze ist", "katze", ""], forbid="die katze"
         )
-    assert found.value.number == 1
+    assert raised.value.number == 1

@@ -30,8 +30,10 @@ def drawn(count: int, seed: int):
     return [as_part(src[:-1], tgt[:-1]) for src, tgt in zip(sources, targets, strict=True)]
 
 
-def scored(parts, *, positions: str = "sinusoidal", given=None, **changes):
-    return forcing(*(given or tiny(positions)), **changes).score([[part] for part in parts])
+def scored(parts, *, positions: str = "sinusoidal", model_and_params=None, **changes):
+    return forcing(*(model_and_params or tiny(positions)), **changes).score(
+        [[part] for part in parts]
+    )
 
 
 def assert_same(ours, theirs) -> None:
@@ -51,13 +53,14 @@ def test_the_tokens_of_a_translation_have_the_score_that_search_gave_them(transl
         for hypothesis in translation.hypotheses:
             pairs.append((line, hypothesis.tokens))
             expected.append(hypothesis)
-    for found, hypothesis in zip(translator.score(pairs, overlong="split"), expected, strict=True):
-        assert found.tokens[:-1] == hypothesis.tokens
-        assert found.log_prob == pytest.approx(hypothesis.log_prob, rel=1e-6, abs=1e-5)
-        assert found.score == pytest.approx(hypothesis.score, abs=1e-5)
-        assert len(found.token_log_probs) == len(found.tokens)
+    scores = translator.score(pairs, overlong="split")
+    for scored_pair, hypothesis in zip(scores, expected, strict=True):
+        assert scored_pair.tokens[:-1] == hypothesis.tokens
+        assert scored_pair.log_prob == pytest.approx(hypothesis.log_prob, rel=1e-6, abs=1e-5)
+        assert scored_pair.score == pytest.approx(hypothesis.score, abs=1e-5)
+        assert len(scored_pair.token_log_probs) == len(scored_pair.tokens)
     unpenalised = translator.with_config(length_penalty=0.0).score(pairs[:3])
-    assert all(found.score == found.log_prob for found in unpenalised)
+    assert all(scored_pair.score == scored_pair.log_prob for scored_pair in unpenalised)
 
 
 def test_neighbours_and_batch_size_change_nothing():
@@ -69,15 +72,15 @@ def test_neighbours_and_batch_size_change_nothing():
     model, params = tiny()
     broken = jax.tree.map(lambda leaf: leaf * np.nan, params)
     with pytest.raises(DecodingError, match="not finite"):
-        scored(parts[:2], given=(model, broken))
+        scored(parts[:2], model_and_params=(model, broken))
 
 
 def test_logits_are_never_whole(monkeypatch):
     """In slices they give the same, and no array of all positions' logits is in the program."""
     parts = drawn(30, seed=3)
-    whole = scored(parts)
+    at_once = scored(parts)
     monkeypatch.setattr(teacher_forcing, "LOGITS", 5 * 64 * VOCAB)
-    assert_same(scored(parts), whole)
+    assert_same(scored(parts), at_once)
 
     model, params = tiny()
     ids, lengths = np.zeros((64, 24), np.int32), np.ones(64, np.int32)
@@ -95,17 +98,19 @@ def test_rows_of_the_table_that_stand_for_no_type_have_no_probability():
     extra = np.concatenate([table, 8.0 * table[UNK : UNK + 1], 8.0 * table[UNK : UNK + 1]])
     padded = type(model)(dataclasses.replace(model.config, vocab_multiple=8), VOCAB, VOCAB)
     parts = drawn(6, seed=4)
-    found = scored(parts, given=(padded, {**params, "embedding": {"shared": extra}}))
-    assert_same(found, scored(parts))
+    with_padding = scored(
+        parts, model_and_params=(padded, {**params, "embedding": {"shared": extra}})
+    )
+    assert_same(with_padding, scored(parts))
 
 
 def test_batches_cover_every_part_once_in_few_shapes():
     rng = np.random.default_rng(0)
     sizes = np.minimum(rng.geometric(0.05, size=(3000, 2)), 249)
     parts = [as_part((5,) * src, (6,) * tgt) for src, tgt in sizes]
-    made = list(batches(parts, batch_tokens=8192, max_length=250, split=2))
-    assert sorted(number for numbers, _ in made for number in numbers) == list(range(3000))
-    for numbers, pairs in made:
+    planned = list(batches(parts, batch_tokens=8192, max_length=250, split=2))
+    assert sorted(number for numbers, _ in planned for number in numbers) == list(range(3000))
+    for numbers, pairs in planned:
         rows, length = pairs.src.shape
         assert rows * length <= 2 * 8192 and rows % 2 == 0 and length <= 250
         assert (pairs.src_lengths[len(numbers) :] == 0).all()
@@ -114,10 +119,10 @@ def test_batches_cover_every_part_once_in_few_shapes():
             said = {name: values[row].tolist() for name, values in pairs._asdict().items()}
             assert said.pop("src_lengths") == len(src) + 1
             assert said.pop("tgt_lengths") == len(tgt) + 1
-            wanted = {"src": [*src, EOS], "tgt_in": [BOS, *tgt], "tgt_out": [*tgt, EOS]}
-            assert said == {k: v + [0] * (length - len(v)) for k, v in wanted.items()}
+            unpadded = {"src": [*src, EOS], "tgt_in": [BOS, *tgt], "tgt_out": [*tgt, EOS]}
+            assert said == {k: v + [0] * (length - len(v)) for k, v in unpadded.items()}
     # 16, 24, 32 ... 192, 250 positions, and the last batch's rows.
-    assert len({pairs.src.shape for _, pairs in made}) <= 10
+    assert len({pairs.src.shape for _, pairs in planned}) <= 10
     assert [batch_length(n) for n in (1, 16, 17, 24, 25, 32, 33, 48, 49, 200)] == [
         *(16, 16, 24, 24, 32, 32, 48, 48, 64, 256)
     ]
@@ -127,11 +132,11 @@ def test_what_is_blank_has_nothing_to_be_scored(translator):
     # U+2581 reads as a blank: a line of it has no tokens, though it is no blank of Unicode's.
     lines = ["", "\xa0", " \t", "\u2581", " \u2581\u2581"]
     pairs = [(line, target) for line in lines for target in (*lines, ())]
-    *blank, one = translator.score([*pairs, (LINES[0], "")])
-    assert all((each.tokens, each.score) == ((), 0.0) for each in blank)
+    *blank, end_mark = translator.score([*pairs, (LINES[0], "")])
+    assert all((pair_score.tokens, pair_score.score) == ((), 0.0) for pair_score in blank)
     for line, translation in zip(lines, translator.translate(lines), strict=True):
         assert translator.score([(line, translation.tokens)])[0].score == translation.score == 0
-    assert one.tokens == (EOS,) and one.log_prob < 0
+    assert end_mark.tokens == (EOS,) and end_mark.log_prob < 0
     assert translator.score([]) == []
 
 
@@ -149,9 +154,9 @@ def test_overlong_lines_are_refused_with_their_number_or_split(translator):
         assert caught.value.number == 1
         assert re.findall(r"the (\w+) has", str(caught.value)) == blamed
         assert caught.value.splits
-        (found,) = translator.score([pair], overlong="split")
-        assert found.tokens.count(EOS) > 1
-        text = translator.vocabularies.tgt.decode([found.tokens])[0]
+        (scored_line,) = translator.score([pair], overlong="split")
+        assert scored_line.tokens.count(EOS) > 1
+        text = translator.vocabularies.tgt.decode([scored_line.tokens])[0]
         assert text.replace(" ", "") == pair[1].replace(" ", "")
 
 
@@ -167,15 +172,18 @@ def test_a_part_may_have_been_translated_by_nothing(translator, given):
         translator.score([(piece.text, part)])[0].token_log_probs
         for piece, part in zip(pieces, given, strict=True)
     ]
+
     # As a hypothesis has them, and as they come with their scores: the last end mark included.
-    for each in (tokens, (*tokens, EOS)):
-        (found,) = translator.score([(line, each)], overlong="split")
-        assert found.tokens == (*tokens, EOS)
-        np.testing.assert_allclose(found.token_log_probs, sum(expected, ()), rtol=0, atol=1e-5)
-        (alignment,) = translator.align([(line, each)])
+    for target in (tokens, (*tokens, EOS)):
+        (scored_line,) = translator.score([(line, target)], overlong="split")
+        assert scored_line.tokens == (*tokens, EOS)
+        np.testing.assert_allclose(
+            scored_line.token_log_probs, sum(expected, ()), rtol=0, atol=1e-5
+        )
+        (alignment,) = translator.align([(line, target)])
         assert len(alignment.links) == len(alignment.tgt_words)
         with pytest.raises(OverlongError) as caught:
-            translator.score([(line, each)])
+            translator.score([(line, target)])
         assert caught.value.splits
     with pytest.raises(TargetError, match="into 2 parts, but its tokens into 4"):
         translator.score([(line, (*tokens, EOS, EOS))], overlong="split")
@@ -215,36 +223,40 @@ def test_the_coverage_penalty_is_the_formula():
 def searched(beta: float, sources):
     """Hypotheses, as parts as well, and the coverage penalty of each by the formula."""
     model, params = tiny(seed=3)
-    found = decoded(sources, seed=3, n_best=4, coverage_penalty=beta)
+    outputs = decoded(sources, seed=3, n_best=4, coverage_penalty=beta)
     parts = [
-        as_part(source[:-1], each.tokens)
-        for source, hypotheses in zip(sources, found, strict=True)
-        for each in hypotheses
+        as_part(source[:-1], hypothesis.tokens)
+        for source, hypotheses in zip(sources, outputs, strict=True)
+        for hypothesis in hypotheses
     ]
     weights = forcing(model, params).cross_weights(parts, aligning_layer(model.config))
-    covered = [np.log(np.clip(own.sum(axis=0), 1e-6, 1)).sum() for own in weights]
-    return found, parts, np.array(covered)
+    covered = [
+        np.log(np.clip(weights_of_one.sum(axis=0), 1e-6, 1)).sum() for weights_of_one in weights
+    ]
+    return outputs, parts, np.array(covered)
 
 
 def test_scores_hold_the_attention_of_the_whole_translation():
     """Through compaction and cache growth, and as forced decoding has it."""
-    found, parts, missing = searched(BETA, sentences(9, seed=1))
+    outputs, parts, missing = searched(BETA, sentences(9, seed=1))
     forced = forcing(*tiny(seed=3), coverage_penalty=BETA).score([[part] for part in parts])
-    for each, lacks, scored in zip(itertools.chain(*found), missing, forced, strict=True):
-        plain = each.log_prob / length_penalty(len(each.tokens) + 1, CONFIG.length_penalty)
-        assert each.score == pytest.approx(plain + BETA * lacks, abs=2e-5)
-        assert each.score == pytest.approx(scored.score, abs=2e-5)
+    for hypothesis, lacks, scored in zip(itertools.chain(*outputs), missing, forced, strict=True):
+        plain = hypothesis.log_prob / length_penalty(
+            len(hypothesis.tokens) + 1, CONFIG.length_penalty
+        )
+        assert hypothesis.score == pytest.approx(plain + BETA * lacks, abs=2e-5)
+        assert hypothesis.score == pytest.approx(scored.score, abs=2e-5)
     assert min(missing) < -0.5
-    for hypotheses in found:
-        scores = [each.score for each in hypotheses]
+    for hypotheses in outputs:
+        scores = [hypothesis.score for hypothesis in hypotheses]
         assert scores == sorted(scores, reverse=True)
 
 
 def test_the_penalty_chooses_and_without_it_nothing_changes():
     tokens, covered = {}, {}
     for beta in (0.0, 1e-7, BETA):
-        found, _, missing = searched(beta, sentences(12, seed=2))
-        tokens[beta] = [each[0].tokens for each in found]
-        covered[beta] = missing[np.cumsum([0, *map(len, found[:-1])])].sum()
+        outputs, _, missing = searched(beta, sentences(12, seed=2))
+        tokens[beta] = [hypotheses[0].tokens for hypotheses in outputs]
+        covered[beta] = missing[np.cumsum([0, *map(len, outputs[:-1])])].sum()
     assert tokens[0.0] == tokens[1e-7] != tokens[BETA]
     assert covered[BETA] > covered[0.0] + 1

@@ -19,8 +19,12 @@ def frequencies(allowed=(True,) * 6, temperature=1.0, top_k=0, top_p=1.0):
     keys = jax.random.split(jax.random.key(3), (DRAWS, 1))
     logits = jnp.broadcast_to(jnp.asarray(LOGITS, jnp.float32), (DRAWS, 1, 6))
     draw, may = jax.jit(sampled, static_argnames="top_k"), jnp.asarray(allowed)[None, None]
-    asked = {"temperature": jnp.float32(temperature), "top_k": top_k, "top_p": jnp.float32(top_p)}
-    log_probs, token = draw(logits, may, keys, **asked)
+    settings = {
+        "temperature": jnp.float32(temperature),
+        "top_k": top_k,
+        "top_p": jnp.float32(top_p),
+    }
+    log_probs, token = draw(logits, may, keys, **settings)
     # Whatever it is drawn from, its log-probability is the model's.
     model = LOGITS - np.logaddexp.reduce(LOGITS)
     np.testing.assert_allclose(log_probs[:, 0], model[np.asarray(token[:, 0])], rtol=1e-5)
@@ -56,46 +60,60 @@ def test_a_low_temperature_is_greedy():
     greedy = decoded(sources, seed=1, beam_size=1)
     cold = Sampling(temperature=1e-6)
     drawn = decoded(sources, seed=1, n_best=3, beam_size=3, sampling=cold)
-    for one, three in zip(greedy, drawn, strict=True):
-        assert [each.tokens for each in three] == [one[0].tokens] * 3
-        assert three[0].log_prob == pytest.approx(one[0].log_prob, abs=1e-5)
+    for best, draws in zip(greedy, drawn, strict=True):
+        assert [hypothesis.tokens for hypothesis in draws] == [best[0].tokens] * 3
+        assert draws[0].log_prob == pytest.approx(best[0].log_prob, abs=1e-5)
 
 
 def test_each_token_has_a_key_whatever_the_user_s_default_generator():
     words = jnp.asarray([seed_words(7, 1, 0)], jnp.uint32)
 
     def keys(position):
-        found = keys_of(words, jnp.asarray(position, jnp.int32), beams=2)
-        return jax.random.key_data(found)[0].tolist()
+        drawn_keys = keys_of(words, jnp.asarray(position, jnp.int32), beams=2)
+        return jax.random.key_data(drawn_keys)[0].tolist()
 
     drawn = [keys(3), keys(4)]
-    assert len({tuple(key) for each in drawn for key in each}) == 4
+    assert len({tuple(key) for keys_of_word in drawn for key in keys_of_word}) == 4
     with jax.default_prng_impl("rbg"):
         assert [keys(3), keys(4)] == drawn
 
 
+SOURCES = sentences(8, seed=4, longest=12)
+SENTENCE = [5, 6, 7, EOS]
+
+
+def draw_tokens(sources, numbers=None, seed=7, beams=4):
+    """The tokens of each source's drawn hypotheses."""
+    sampling = Sampling(seed=seed, temperature=1.5)
+    outputs = decoded(
+        sources, seed=1, n_best=beams, beam_size=beams, sampling=sampling, numbers=numbers
+    )
+    return [tuple(hypothesis.tokens for hypothesis in hypotheses) for hypotheses in outputs]
+
+
 def test_a_draw_depends_on_the_seed_and_the_sentence_alone():
-    sources = sentences(8, seed=4, longest=12)
+    together = draw_tokens(SOURCES)
+    numbers = [(number, 0) for number in (3, 4, 5)]
+    assert draw_tokens(SOURCES[3:6], numbers=numbers) == together[3:6]
+    assert draw_tokens(SOURCES, seed=8) != together
 
-    def draw(chosen, numbers=None, seed=7, beams=4):
-        asked = {"sampling": Sampling(seed=seed, temperature=1.5), "numbers": numbers}
-        outputs = decoded(chosen, seed=1, n_best=beams, beam_size=beams, **asked)
-        return [[each.tokens for each in hypotheses] for hypotheses in outputs]
 
-    together = draw(sources)
-    assert draw(sources[3:6], numbers=[(n, 0) for n in (3, 4, 5)]) == together[3:6]
-    assert draw(sources, seed=8) != together
-    # Further draws leave the first ones as they are, however early some of them end.
-    for four, seven in zip(together, draw(sources, beams=7), strict=True):
+def test_further_draws_leave_the_first_ones_as_they_are():
+    """Even if some of them end early."""
+    for four, seven in zip(draw_tokens(SOURCES), draw_tokens(SOURCES, beams=7), strict=True):
         assert not collections.Counter(four) - collections.Counter(seven)
-    # The same sentence at another place is drawn anew, and the four of a sentence differ.
-    repeated = draw([[5, 6, 7, EOS]] * 8)
-    assert len({tuple(each) for each in repeated}) == 8
-    assert all(len(set(each)) > 1 for each in repeated)
-    # Of numbers and seeds no bit is lost.
+
+
+def test_a_sentence_is_drawn_anew_at_another_place_and_in_each_hypothesis():
+    repeated = draw_tokens([SENTENCE] * 8)
+    assert len(set(repeated)) == 8
+    assert all(len(set(hypotheses)) > 1 for hypotheses in repeated)
+
+
+def test_of_numbers_and_seeds_no_bit_is_lost():
     numbers = [(1, 0), (1 + (1 << 32), 0), (0, 1), (0, 1024), (1 << 22, 0), (1, 1), (1 << 10, 0)]
-    assert len({tuple(each) for each in draw([[5, 6, 7, EOS]] * 7, numbers)}) == 7
-    assert draw(sources, seed=7 + (1 << 32)) != together
+    assert len(set(draw_tokens([SENTENCE] * 7, numbers))) == 7
+    assert draw_tokens(SOURCES, seed=7 + (1 << 32)) != draw_tokens(SOURCES)
 
 
 @pytest.mark.parametrize("temperature", [float(np.finfo(np.float32).tiny), 1e-30, 3e38])

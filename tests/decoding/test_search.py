@@ -22,7 +22,7 @@ from flaxformer_mt.model.embedding import CHUNK
 from flaxformer_mt.parsing.linearization import rebuild
 from tests.decoding import reference
 from tests.decoding.examples import beam_search
-from tests.decoding.reference import EOS, PAD, Automaton, Found
+from tests.decoding.reference import EOS, PAD, Automaton, Output
 
 
 @functools.partial(jax.jit, static_argnames=("length", "rules", "prefix"))
@@ -41,8 +41,8 @@ def search_table(table, limits, weights, rules, *, length, prefix=(), words=0, p
         "seen": jnp.zeros((rows, rules.beam_size, length), jnp.int32),
     }
     cache = {"beams": beams, "table": table}
-    given = {"length": length, "prefix": prefix, "words": words, "phrases": phrases}
-    return beam_search(step, cache, limits, weights, rules, **given)
+    sizes = {"length": length, "prefix": prefix, "words": words, "phrases": phrases}
+    return beam_search(step, cache, limits, weights, rules, **sizes)
 
 
 def searched(result: tuple[Hypotheses, jax.Array]) -> Any:
@@ -65,12 +65,13 @@ def search(
 ) -> Any:
     """One row a limit."""
     weights = SearchNumbers(np.float32(alpha), diversity=diversity)
-    asked, limits = Rules(beam_size=beam, **rules), np.asarray(limits, np.int32)
-    given: Any = {"length": length, "prefix": prefix, "words": words}
-    return searched(search_table(automaton.table, limits, weights, asked, **given))
+    table_rules = Rules(beam_size=beam, **rules)
+    sizes: Any = {"length": length, "prefix": prefix, "words": words}
+    limits = np.asarray(limits, np.int32)
+    return searched(search_table(automaton.table, limits, weights, table_rules, **sizes))
 
 
-def found(hypotheses: Any, row: int) -> list[Found]:
+def outputs_of(hypotheses: Any, row: int) -> list[Output]:
     items = []
     for slot, length in enumerate(hypotheses.lengths[row]):
         tokens = hypotheses.tokens[row, slot]
@@ -79,11 +80,11 @@ def found(hypotheses: Any, row: int) -> list[Found]:
         if length == 0:
             assert scores == (-np.inf, -np.inf)
             continue
-        items.append(Found(tuple(tokens[:length].tolist()), *scores))
+        items.append(Output(tuple(tokens[:length].tolist()), *scores))
     return items
 
 
-def assert_same(actual: list[Found], expected: list[Found]) -> None:
+def assert_same(actual: list[Output], expected: list[Output]) -> None:
     assert [item.tokens for item in actual] == [item.tokens for item in expected]
     for a, e in zip(actual, expected, strict=True):
         np.testing.assert_allclose((a.log_prob, a.score), (e.log_prob, e.score), rtol=1e-5)
@@ -98,7 +99,7 @@ def test_a_beam_that_holds_everything_finds_the_best(alpha):
         result = search(automaton, limits, alpha=alpha, beam=32, length=6, n_best=4)
         for row, limit in enumerate(limits):
             expected = reference.exhaustive(automaton, row, limit=limit, alpha=alpha)[:4]
-            assert_same(found(result, row), expected)
+            assert_same(outputs_of(result, row), expected)
 
 
 # Of the beam, the n-best list and the groups.
@@ -118,13 +119,13 @@ IN_GROUPS = [(2, 1, 2), (4, 1, 2), (4, 3, 2), (6, 2, 3), (3, 3, 3)]
 def test_equals_a_plain_loop_that_never_stops_early(seed, sizes, diversity, alpha, spread, limits):
     beam, n_best, groups = sizes
     automaton = Automaton(np.random.default_rng(seed), rows=4, vocab=9, spread=spread)
-    same = {"alpha": alpha, "beam": beam, "groups": groups, "suppress": (3,)}
-    same["diversity"] = np.float32(diversity)
-    result = search(automaton, limits, length=9, n_best=n_best, **same)
-    each = min(n_best, beam // groups)
+    rules = {"alpha": alpha, "beam": beam, "groups": groups, "suppress": (3,)}
+    rules["diversity"] = np.float32(diversity)
+    result = search(automaton, limits, length=9, n_best=n_best, **rules)
+    per_group = min(n_best, beam // groups)
     for row, limit in enumerate(limits):
-        expected = reference.beam_search(automaton, row, limit=limit, n_best=each, **same)
-        assert_same(found(result, row), expected)
+        expected = reference.beam_search(automaton, row, limit=limit, n_best=per_group, **rules)
+        assert_same(outputs_of(result, row), expected)
     assert result.steps <= max(limits)
 
 
@@ -140,11 +141,13 @@ TYPES = ["", "", "", "", " (A", " )A", " (B", " )B", " XX", "x"]
 
 def is_tree(body: tuple[int, ...], words: int, source: tuple[int, ...] = ()) -> bool:
     """By the reader of outputs: nothing to repair, and leaves are the source's words if given."""
-    tokens, given = ("".join(TYPES[each] for each in ids).split() for ids in (body, source))
+    tokens, source_words = (
+        "".join(TYPES[token_id] for token_id in ids).split() for ids in (body, source)
+    )
     leaves = [token for token in tokens if token[0] not in "()"]
-    whole = all(f" {token}" in TYPES for token in tokens if token[0] in "()")
-    sound = whole and not rebuild(given or ["w"] * words, tokens).repairs
-    return sound and (leaves == given or not source)
+    has_known_brackets = all(f" {token}" in TYPES for token in tokens if token[0] in "()")
+    sound = has_known_brackets and not rebuild(source_words or ["w"] * words, tokens).repairs
+    return sound and (leaves == source_words or not source)
 
 
 @pytest.mark.parametrize(
@@ -160,8 +163,8 @@ def test_every_tree_of_the_source_s_words_can_be_generated_and_nothing_else(tree
         for beam, body in enumerate(unfinished):
             tokens[0, beam, :position] = body
         spare = np.array([limit - position - 1])
-        own = [jnp.array(each) for each in (tokens, [words], [[*source, EOS]], spare)]
-        bad = breaks_tree(trees, *own, vocab=10)
+        arrays = [jnp.array(column) for column in (tokens, [words], [[*source, EOS]], spare)]
+        bad = breaks_tree(trees, *arrays, vocab=10)
         going = [
             (body, int(t))
             for beam, body in enumerate(unfinished)
@@ -187,9 +190,9 @@ def test_of_a_known_leaf_the_search_knows_the_probability_of_any_leaf():
         after[0, [7, 9]], [before[0, [5, 7]].sum(), before[0, [8, 9]].sum()], rtol=1e-5
     )
     np.testing.assert_allclose(after[0, :5], before[0, :5], rtol=1e-5)
-    rest = 1 - before[1, [5, 7]].sum()
-    np.testing.assert_allclose(after[1, [2, 4, 6]], before[1, [2, 4, 6]] / rest, rtol=1e-5)
-    np.testing.assert_allclose(after[1, 9], before[1, [8, 9]].sum() / rest, rtol=1e-5)
+    of_leaves = 1 - before[1, [5, 7]].sum()
+    np.testing.assert_allclose(after[1, [2, 4, 6]], before[1, [2, 4, 6]] / of_leaves, rtol=1e-5)
+    np.testing.assert_allclose(after[1, 9], before[1, [8, 9]].sum() / of_leaves, rtol=1e-5)
     assert not after[:, [5, 8]].any() and not after[1, 7]
 
 
@@ -200,9 +203,9 @@ def test_a_search_says_a_known_leaf_that_the_model_does_not_expect():
     def step(tokens, index, cache):
         return jnp.broadcast_to(table, (*tokens.shape, 10)), cache
 
-    asked = [12], SearchNumbers(0.0), Rules(beam_size=2, trees=OF_SOURCE)
-    given = {"length": 12, "words": 2, "source": (8, 8, EOS)}
-    (best,) = found(searched(beam_search(step, {"beams": {}}, *asked, **given)), 0)
+    arguments = [12], SearchNumbers(0.0), Rules(beam_size=2, trees=OF_SOURCE)
+    sizes = {"length": 12, "words": 2, "source": (8, 8, EOS)}
+    (best,) = outputs_of(searched(beam_search(step, {"beams": {}}, *arguments, **sizes)), 0)
     assert best.tokens == (8, 8, EOS) and best.log_prob > -6
 
 
@@ -214,7 +217,7 @@ def test_outputs_are_trees_up_to_the_limit(asked):
     limits = [4, 5, 6, 7, 8, 12, 16, 24]
     result = search(automaton, limits, alpha=0.6, length=24, trees=TREES, words=3, **asked)
     for row, limit in enumerate(limits):
-        for item in found(result, row):
+        for item in outputs_of(result, row):
             assert len(item.tokens) <= limit
             assert item.tokens[-1] == EOS and is_tree(item.tokens[:-1], 3)
 
@@ -236,7 +239,7 @@ def test_the_best_that_meet_a_rule_are_found(vocab, rules, meets):
     expected = [item for item in every if meets(item.tokens[:-1])]
     assert expected[:4] != every[:4]
     result = search(automaton, [6], alpha=0.6, beam=128, length=6, n_best=4, **rules)
-    assert_same(found(result, 0), expected[:4])
+    assert_same(outputs_of(result, 0), expected[:4])
 
 
 def test_contradictory_rules_are_errors():
@@ -254,8 +257,8 @@ def test_stops_as_soon_as_nothing_live_can_win():
     def step(tokens, index, cache):
         return jnp.broadcast_to(table[jnp.minimum(index, 1)], (1, 2, 5)), cache
 
-    asked = [40], SearchNumbers(0.6), Rules(beam_size=2)
-    result = searched(beam_search(step, {"beams": {}}, *asked, length=40))
+    arguments = [40], SearchNumbers(0.6), Rules(beam_size=2)
+    result = searched(beam_search(step, {"beams": {}}, *arguments, length=40))
     assert result.tokens[0, 0, :2].tolist() == [4, EOS]
     assert result.steps == 2
 
@@ -264,8 +267,8 @@ def test_padding_rows_have_no_hypothesis_and_cost_no_step():
     automaton = Automaton(np.random.default_rng(4), rows=3, vocab=9, spread=2.0)
     alone = search(automaton, [3, 3, 3], alpha=0.6, beam=2, length=9)
     padded = search(automaton, [3, 0, 3], alpha=0.6, beam=2, length=9)
-    assert found(padded, 1) == []
-    assert [found(padded, row) for row in (0, 2)] == [found(alone, row) for row in (0, 2)]
+    assert outputs_of(padded, 1) == []
+    assert [outputs_of(padded, row) for row in (0, 2)] == [outputs_of(alone, row) for row in (0, 2)]
     assert search(automaton, [0, 0, 0], alpha=0.6, beam=2, length=9).steps == 0
 
 
@@ -275,7 +278,7 @@ def test_ties_go_to_the_older_then_to_the_lower(alpha):
     result = search(automaton, [9, 4], alpha=alpha, beam=3, length=9, n_best=3)
     for row, limit in enumerate((9, 4)):
         expected = reference.beam_search(automaton, row, limit=limit, beam=3, alpha=alpha, n_best=3)
-        assert_same(found(result, row), expected)
+        assert_same(outputs_of(result, row), expected)
 
 
 @pytest.mark.parametrize("rule", [{"ends_among": 3}, *({"patience": n} for n in (1, 3, 5))])
@@ -284,12 +287,12 @@ def test_few_may_end_a_hypothesis_and_a_few_ended_ones_the_search(rule, groups):
     automaton = Automaton(np.random.default_rng(8), rows=6, vocab=9, spread=1.5)
     settings = {"alpha": 0.6, "beam": 3 * groups, "n_best": 3, "groups": groups}
     usual = search(automaton, [30] * 6, length=30, **settings)
-    other = search(automaton, [30] * 6, length=30, **settings, **rule)
+    ruled = search(automaton, [30] * 6, length=30, **settings, **rule)
     for row in range(6):
         expected = reference.beam_search(automaton, row, limit=30, **settings, **rule)
-        assert_same(found(other, row), expected)
-    assert any(found(other, row) != found(usual, row) for row in range(6))
-    assert other.steps < usual.steps or "patience" not in rule
+        assert_same(outputs_of(ruled, row), expected)
+    assert any(outputs_of(ruled, row) != outputs_of(usual, row) for row in range(6))
+    assert ruled.steps < usual.steps or "patience" not in rule
 
 
 def test_patience_is_enough_for_all_that_are_asked_for():

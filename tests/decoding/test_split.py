@@ -53,15 +53,15 @@ def test_an_accent_stays_with_its_letter():
 
 
 def test_very_long_text_takes_few_questions():
-    asked = []
+    lengths = []
 
     def fits(text: str) -> bool:
-        asked.append(len(text))
+        lengths.append(len(text))
         return len(text) <= 100
 
     assert all(len(piece.text) <= 100 for piece in split_to_fit("word " * 20_000, fits))
     # Each level of halving looks at the text about once.
-    assert sum(asked) < 100_000 * 14
+    assert sum(lengths) < 100_000 * 14
 
 
 def test_a_character_that_does_not_fit_is_an_error():
@@ -77,10 +77,10 @@ def test_a_character_that_does_not_fit_is_an_error():
 )
 def test_every_pair_of_pieces_fits_and_nothing_but_blanks_is_lost(src, tgt, limit):
     pairs = split_pair_to_fit(src, tgt, lambda a, b: len(a) <= limit and len(b) <= limit)
-    for number, whole in enumerate((src, tgt)):
+    for number, side in enumerate((src, tgt)):
         pieces = [pair[number] for pair in pairs]
         assert all(len(piece.text) <= limit for piece in pieces)
-        assert "".join("".join(p.text.split()) for p in pieces) == "".join(whole.split())
+        assert "".join("".join(p.text.split()) for p in pieces) == "".join(side.split())
         assert pieces[-1].glue == ""
 
 
@@ -116,35 +116,47 @@ def test_the_best_comes_first_and_says_whether_it_is_at_its_limit(vocabulary):
     second = [decoded(-0.5, 1), decoded(-1.05, 8)]
     for piece in (first, second):
         assert piece == sorted(piece, key=lambda one: -one.score)
-    found = Joiner(vocabulary, CONFIG).join([Piece("x", " "), Piece("y", "")], [first, second])
-    best, other = found.hypotheses
-    assert (best.log_prob, other.log_prob) == pytest.approx((-2.15, -1.0)) and found.at_limit
-    assert (best.score, other.score) == pytest.approx((-2.15 * 6 / 23, -1.0 * 6 / 9))
+    translation = Joiner(vocabulary, CONFIG).join(
+        [Piece("x", " "), Piece("y", "")], [first, second]
+    )
+    best, second_best = translation.hypotheses
+    assert (best.log_prob, second_best.log_prob) == pytest.approx((-2.15, -1.0))
+    assert translation.at_limit
+    assert (best.score, second_best.score) == pytest.approx((-2.15 * 6 / 23, -1.0 * 6 / 9))
 
 
 def test_of_one_piece_the_searchs_own_scores_are_kept(vocabulary):
-    each = [[decoded(-1.0, 2, at_limit=True), decoded(-2.0, 3)]]
-    found = Joiner(vocabulary, CONFIG).join([Piece("x", "")], each)
-    assert [hypothesis.score for hypothesis in found.hypotheses] == [one.score for one in each[0]]
-    assert found.at_limit and not found.split
+    outputs = [[decoded(-1.0, 2, at_limit=True), decoded(-2.0, 3)]]
+    translation = Joiner(vocabulary, CONFIG).join([Piece("x", "")], outputs)
+    assert [hypothesis.score for hypothesis in translation.hypotheses] == [
+        output.score for output in outputs[0]
+    ]
+    assert translation.at_limit and not translation.split
 
 
 def test_a_tree_with_one_place_left_is_at_its_limit_too():
     """A further bracket takes two."""
     outputs = Hypotheses(np.full((1, 1, 9), 5), *np.zeros((2, 1, 1)), np.array([[7]]))
     trees = Rules(beam_size=1, trees=Brackets(pairs=((4, 5),), leaves=(8,)))
-    told = {
+    at_limits = {
         (rules.trees is None, limit): decoded_of(outputs, 0, limit, rules, np.arange(9))[0].at_limit
         for rules in (trees, Rules(beam_size=1))
         for limit in (7, 8, 9)
     }
-    assert {of for of, at_limit in told.items() if at_limit} == {(False, 7), (False, 8), (True, 7)}
+    assert {of for of, at_limit in at_limits.items() if at_limit} == {
+        (False, 7),
+        (False, 8),
+        (True, 7),
+    }
 
 
 def test_chrf_is_sacrebleu_s():
     texts = ["Das alte Haus ist klein.", "Das Haus ist  alt.", "Ja", "", "a", "ein Hund rennt ."]
     metric = CHRF()
-    expected = [[metric.sentence_score(one, [two]).score / 100 for two in texts] for one in texts]
+    expected = [
+        [metric.sentence_score(hypothesis, [reference]).score / 100 for reference in texts]
+        for hypothesis in texts
+    ]
     np.testing.assert_allclose(chrf(texts), expected, atol=1e-12)
     tracemalloc.start()
     try:
@@ -161,14 +173,16 @@ def test_minimum_risk_takes_what_the_likely_others_resemble(vocabulary):
     texts = ["ein hund", "die katze", "die katze schläft", "die katze schläf"]
 
     def chosen(*log_probs: float, sampled: bool = False) -> list[str]:
-        each = [
+        outputs = [
             Decoded(tokens=tuple(tokens), log_prob=log_prob, score=log_prob, at_limit=log_prob < -2)
             for tokens, log_prob in zip(vocabulary.encode(texts), log_probs, strict=False)
         ]
-        joiner = Joiner(vocabulary, CONFIG, n_best=2, mbr=True, sampled=sampled)
-        found = joiner.join([Piece("x", "")], [each])
-        assert len(found.hypotheses) == 2 and found.at_limit == (found.hypotheses[0].log_prob < -2)
-        return [hypothesis.text for hypothesis in found.hypotheses]
+        settings = {"n_best": 2, "mbr": True, "sampled": sampled}
+        translation = Joiner(vocabulary, CONFIG, **settings).join([Piece("x", "")], [outputs])
+        assert len(translation.hypotheses) == 2 and translation.at_limit == (
+            translation.hypotheses[0].log_prob < -2
+        )
+        return [hypothesis.text for hypothesis in translation.hypotheses]
 
     assert chosen(-1.0, -3.0, -1.5, -1.4)[0].startswith("die katze schl")
     assert chosen(-1.0, -9.5, -9.0, -9.5)[0] == "ein hund"

@@ -54,8 +54,11 @@ def test_a_parser_s_outputs_are_trees(translator, own):
     model, settings = translator.model.config, {"outputs": "trees", "max_extra_tokens": 30}
     if own:
         config = VocabularyConfig(size=276, byte_fallback=True, tgt_types="brackets")
-        made = [("dog", "(S (NP dog )NP )S"), ("a cat", "(X a cat )X")]
-        pair, settings = vocabulary.train_pair(made, config), {"outputs": "trees", "max_ratio": 2.0}
+        examples = [("dog", "(S (NP dog )NP )S"), ("a cat", "(X a cat )X")]
+        pair, settings = (
+            vocabulary.train_pair(examples, config),
+            {"outputs": "trees", "max_ratio": 2.0},
+        )
     else:
         words = vocabulary.train(["(S (NP DT )NP )S"], VocabularyConfig(), words=True)
         pair = Vocabularies(translator.vocabularies.src, words)
@@ -64,9 +67,9 @@ def test_a_parser_s_outputs_are_trees(translator, own):
     config = dataclasses.replace(translator.config, **settings)
     parser = Translator(parameters(model, 1), model, pair, config)
     lines = [*LINES, "\ta\u00a0b  c ", "", LONG, "(NP dog )S", "日本 (dog)", "dog ) ("]
-    for asked in ({}, {"n_best": 3}, {"sampling": Sampling(seed=2), "n_best": 3}):
-        for line, translation in zip(lines, parser.translate(lines, **asked), strict=True):
-            for tokens in (tokens_of(each.text) for each in translation.hypotheses):
+    for search in ({}, {"n_best": 3}, {"sampling": Sampling(seed=2), "n_best": 3}):
+        for line, translation in zip(lines, parser.translate(lines, **search), strict=True):
+            for tokens in (tokens_of(hypothesis.text) for hypothesis in translation.hypotheses):
                 assert not rebuild(tokens_of(line), tokens).repairs
                 leaves = [token for token in tokens if token[0] not in "()"]
                 written = line.replace("(", "-LRB-").replace(")", "-RRB-")
@@ -78,7 +81,7 @@ def test_a_parser_s_outputs_are_trees(translator, own):
 def test_order_is_kept_and_blank_lines_stay_blank(translator):
     blank = ["", "   ", "\t", "\u2581", "\u3000", "\xa0", "\u200b\ufeff \u2581\u2581"]
     odd = ["a\u0085b", "a\u2028dog", "🙂🙂", "עברית", "e\u0301 ﬁ ½", "\ufeffcat", "a\tb"]
-    lines = [line for each in zip(blank, odd, strict=True) for line in each]
+    lines = [line for neighbours in zip(blank, odd, strict=True) for line in neighbours]
     translations = translator.translate(lines)
     assert [(t.text, t.score) for t in translations[::2]] == [("", 0.0)] * len(blank)
     alone = [translator.translate([line])[0] for line in odd]
@@ -125,32 +128,32 @@ def test_a_long_line_is_translated_in_pieces(translator):
     assert len(encode([LONG])[0]) > MAX_LENGTH
     pieces = split_to_fit(LONG, lambda text: len(encode([text])[0]) < MAX_LENGTH)
     assert [piece.glue for piece in pieces] == [" "] * (len(pieces) - 1) + [""]
-    whole, *parts = translator.translate([LONG, *(piece.text for piece in pieces)], n_best=2)
-    assert whole.split and not any(part.split for part in parts)
-    assert whole.text == " ".join(part.text for part in parts)
+    translation, *parts = translator.translate([LONG, *(piece.text for piece in pieces)], n_best=2)
+    assert translation.split and not any(part.split for part in parts)
+    assert translation.text == " ".join(part.text for part in parts)
     joined = [token for part in parts for token in (*part.tokens, EOS)]
-    assert whole.tokens == tuple(joined[:-1])  # an end mark between the parts
-    best = whole.hypotheses[0]
+    assert translation.tokens == tuple(joined[:-1])  # an end mark between the parts
+    best = translation.hypotheses[0]
     assert best.log_prob == pytest.approx(sum(part.hypotheses[0].log_prob for part in parts))
     length = sum(len(part.tokens) + 1 for part in parts)
     assert best.score == pytest.approx(best.log_prob / length_penalty(length, 0.6))
-    assert whole.hypotheses[1].text == " ".join(part.hypotheses[1].text for part in parts)
+    assert translation.hypotheses[1].text == " ".join(part.hypotheses[1].text for part in parts)
 
 
 def test_a_long_line_is_cut_at_every_sentence_end(translator, caplog):
     sentences = ["The cat sees Gen. Lee .", "A dog runs .", "Who sleeps ?", "They see ."] * 3
-    whole, *alone = translator.translate([" ".join(sentences), *sentences])
-    assert whole.split and whole.sentences == 1
-    assert whole.text == " ".join(translation.text for translation in alone)
+    together, *alone = translator.translate([" ".join(sentences), *sentences])
+    assert together.split and together.sentences == 1
+    assert together.text == " ".join(translation.text for translation in alone)
     assert not caplog.messages
 
 
 def test_a_line_of_several_sentences_is_said(translator, caplog):
     lines = ["A dog .", "A dog . A cat .", "", "A dog runs ! Who ?"]
-    kept = translator.translate(lines, several="keep")
-    assert [translation.sentences for translation in kept] == [1, 2, 1, 2]
+    together = translator.translate(lines, several="keep")
+    assert [translation.sentences for translation in together] == [1, 2, 1, 2]
     assert not caplog.messages
-    assert translator.translate(lines, first=7) == kept
+    assert translator.translate(lines, first=7) == together
     (said,) = caplog.messages
     assert said.startswith("2 of 4 lines have several sentences, but the model may")
     assert said.endswith("counted from 0: 8, 10")
@@ -161,7 +164,7 @@ def test_a_line_of_several_sentences_is_said(translator, caplog):
 def test_sentences_end_as_the_run_s_source_language_has_them(translator):
     assert translator.src_lang == "en"
     line = "Der Hund . Er ; Sie ."
-    other = Translator(
+    greek = Translator(
         translator.params,
         translator.model,
         translator.vocabularies,
@@ -169,7 +172,7 @@ def test_sentences_end_as_the_run_s_source_language_has_them(translator):
         src_lang="el",
     )
     assert translator.translate(line, several="keep").sentences == 2
-    assert other.translate(line, several="keep").sentences == 3
+    assert greek.translate(line, several="keep").sentences == 3
 
 
 def test_the_longest_line_that_fits_is_not_split(translator):
@@ -185,52 +188,60 @@ def test_the_longest_line_that_fits_is_not_split(translator):
 
 def test_streaming_reads_no_further_than_its_window(translator):
     lines = [*LINES, "", *LINES, LINES[0]]
-    taken = []
+    read_lines = []
 
     def reading():
         for line in lines:
-            taken.append(line)
+            read_lines.append(line)
             yield line
 
     greedy = translator.with_config(beam_size=1)
     stream = greedy.translate_lines(reading(), window=3)
-    assert taken == []
+    assert read_lines == []
     first = [next(stream) for _ in range(4)]
-    assert len(taken) == 6
+    assert len(read_lines) == 6
     assert [t.text for t in [*first, *stream]] == [t.text for t in greedy.translate(lines)]
     with pytest.raises(ValueError, match="window = 0"):
         next(translator.translate_lines(lines, window=0))
 
 
-def test_which_weights(run, tmp_path, caplog):
-    def same(translator: Translator, seed: int) -> bool:
-        expected = parameters(translator.model, seed)
-        equal = jax.tree.map(np.array_equal, translator.params, expected)
-        return all(jax.tree.leaves(equal))
+def has_weights_of(translator: Translator, seed: int) -> bool:
+    expected = parameters(translator.model, seed)
+    equal = jax.tree.map(np.array_equal, translator.params, expected)
+    return all(jax.tree.leaves(equal))
 
-    for which, step, name in (
+
+@pytest.mark.parametrize(
+    ("which", "step", "name"),
+    [
         ("auto", 2, "best, step 2"),
         ("best", 2, "best, step 2"),
         ("latest", 3, "latest, step 3"),
         (1, 1, "step 1"),
-    ):
-        loaded = Translator.load(run.path, which=which)
-        assert same(loaded, step) and loaded.name == name
-        # What one process has chosen has the same name in another.
-        told = json.loads(json.dumps(dataclasses.asdict(chosen_weights(run, which))))
-        assert Translator.load(run.path, which=Chosen(**told)).name == name
-    other = make_run(tmp_path / "run", {1: None, 2: None})
-    assert Translator.load(other.path).name == "latest, step 2"
-    write_average(other, *average_checkpoints(other, 2))
-    averaged = Translator.load(other.path)
-    assert averaged.name == "average of steps 1, 2" and not same(averaged, 2)
+    ],
+)
+def test_weights_are_chosen_by_name_or_step(run, which, step, name):
+    loaded = Translator.load(run.path, which=which)
+    assert has_weights_of(loaded, step) and loaded.name == name
+    # What one process has chosen has the same name in another.
+    chosen = json.loads(json.dumps(dataclasses.asdict(chosen_weights(run, which))))
+    assert Translator.load(run.path, which=Chosen(**chosen)).name == name
+
+
+def test_an_average_goes_before_the_latest_as_long_as_nothing_was_trained_since(tmp_path, caplog):
+    run = make_run(tmp_path / "run", {1: None, 2: None})
+    assert Translator.load(run.path).name == "latest, step 2"
+    write_average(run, *average_checkpoints(run, 2))
+    averaged = Translator.load(run.path)
+    assert averaged.name == "average of steps 1, 2" and not has_weights_of(averaged, 2)
     assert not caplog.messages
-    (other.checkpoints / "2").rename(other.checkpoints / "5")  # as if trained on
+
+    (run.checkpoints / "2").rename(run.checkpoints / "5")  # as if trained on
     for which, name in (("auto", "latest, step 5"), ("average", "average of steps 1, 2")):
-        assert chosen_weights(other, which).name == name
-        told = caplog.messages.pop()
-        assert "of steps 1, 2, but the run is now at step 5; run `average` again" in told
-        assert told.endswith(f"Using the weights '{name}'")
+        assert chosen_weights(run, which).name == name
+        message = caplog.messages.pop()
+        assert "of steps 1, 2, but the run is now at step 5; run `average` again" in message
+        assert message.endswith(f"Using the weights '{name}'")
 
 
 def test_what_does_not_belong_together_is_named(run, translator, tmp_path):
@@ -274,7 +285,9 @@ def test_a_translation_begins_with_its_prefix(translator):
     alone = translator.translate(LINES[1])
     assert translations[1].tokens == alone.tokens
     assert translations[1].score == pytest.approx(alone.score, abs=1e-5)
-    # Of a line that is cut, the first piece begins with it.
+
+
+def test_of_a_line_that_is_cut_the_first_piece_begins_with_the_prefix(translator):
     [split] = translator.translate([LONG], prefixes=["die katze"])
     assert split.split and split.text.startswith("die katze")
 
@@ -283,6 +296,7 @@ def test_a_prefix_that_cannot_be_is_refused_with_its_line(translator):
     with pytest.raises(LineError, match=r"has a prefix of \d+ tokens, but .* at most \d+") as why:
         translator.translate(["", LONG, LINES[2]], prefixes=["x", "", PAIRS[1][1] * 3])
     assert why.value.number == 2
+
     # Forced as the unknown token, it would begin nothing that was asked for.
     prefixes = ["漢", "die 漢字 ☃ katze", "wer"]
     message = r"'die 漢字 ☃ katze', but .* cannot spell '漢字', '☃'"
@@ -298,11 +312,12 @@ def test_a_prefix_that_cannot_be_is_refused_with_its_line(translator):
 
 def test_suppressed_pieces_are_in_no_translation(translator):
     tgt = translator.vocabularies.tgt
-    usual = translator.translate(LINES)
-    seen = {piece for each in usual for piece in tgt.pieces(each.tokens)} - {"</s>"}
-    banned = sorted(seen)[:3]
-    without = translator.translate(LINES, suppress=banned)
-    assert not {piece for each in without for piece in tgt.pieces(each.tokens)} & set(banned)
+
+    def pieces_of(translations):
+        return {piece for answer in translations for piece in tgt.pieces(answer.tokens)}
+
+    banned = sorted(pieces_of(translator.translate(LINES)) - {"</s>"})[:3]
+    assert not pieces_of(translator.translate(LINES, suppress=banned)) & set(banned)
     for wrong in ("no such piece", "</s>"):
         with pytest.raises(DecodingError, match="is not in the target vocabulary"):
             translator.translate(LINES, suppress=[wrong])
@@ -336,7 +351,10 @@ def test_the_dtype_of_products(translator):
     assert {model.config.dtype for _, model in reduced.members} == {"bfloat16"}
     assert translator.model.config.dtype == "float32"
     exact, rounded = translator.score(PAIRS), reduced.score(PAIRS)
-    differences = [abs(one.score - other.score) for one, other in zip(exact, rounded, strict=True)]
+    differences = [
+        abs(exact_score.score - rounded_score.score)
+        for exact_score, rounded_score in zip(exact, rounded, strict=True)
+    ]
     assert 1e-5 < max(differences) < 0.1
     assert all(reduced.translate(LINES))
     assert reduced.with_dtype("float32").score(PAIRS) == exact
@@ -346,14 +364,17 @@ def test_an_ensemble_of_runs(run, translator, tmp_path):
     runs = [run.path, make_run(tmp_path / "b", {1: 10.0}).path]
     both = Translator.load_ensemble(runs)
     assert both.name == "best, step 2 + best, step 1"
-    other = Translator.load(runs[1])
-    texts = [[each.text for each in one.translate(LINES)] for one in (both, translator, other)]
+    second = Translator.load(runs[1])
+    texts = [
+        [translation.text for translation in member.translate(LINES)]
+        for member in (both, translator, second)
+    ]
     assert texts[1] != texts[2]
-    same = Translator.load_ensemble([runs[0], runs[0]])
-    assert [each.text for each in same.translate(LINES)] == texts[1]
-    for asked in (both.score, both.align):
+    doubled = Translator.load_ensemble([runs[0], runs[0]])
+    assert [translation.text for translation in doubled.translate(LINES)] == texts[1]
+    for method in (both.score, both.align):
         with pytest.raises(DecodingError, match="a single model"):
-            asked([(LINES[0], PAIRS[0][1])])
+            method([(LINES[0], PAIRS[0][1])])
     shutil.rmtree(tmp_path / "b" / "vocabulary")
     again = vocabulary.train_pair([*PAIRS, PAIRS[0]] * 5, VocabularyConfig(size=60))
     again.save(tmp_path / "b" / "vocabulary")
@@ -362,7 +383,7 @@ def test_an_ensemble_of_runs(run, translator, tmp_path):
 
 
 def texts_of(translation) -> list[str]:
-    return [each.text for each in translation.hypotheses]
+    return [hypothesis.text for hypothesis in translation.hypotheses]
 
 
 @pytest.mark.parametrize(
@@ -373,14 +394,14 @@ def test_no_text_is_twice_in_an_n_best_list(translator, changes):
     """Of few letters each text can be cut in several ways; the list has the likeliest of each."""
     wide = translator.with_config(beam_size=8, max_ratio=0, max_extra_tokens=5, **changes)
     pieces = translator.vocabularies.tgt.pieces()[4:]
-    others = [piece for piece in pieces if not set(piece) <= set("\u2581sie")]
+    suppressed = [piece for piece in pieces if not set(piece) <= set("\u2581sie")]
     fewer = 0
     for line in LINES:
-        whole = wide.translate(line, n_best=8, suppress=others)
-        assert len(texts_of(whole)) == len(set(texts_of(whole)))
-        fewer += len(whole.hypotheses) < 8
-        three = wide.translate(line, n_best=3, suppress=others)
-        assert changes or texts_of(three) == texts_of(whole)[:3]
+        eight = wide.translate(line, n_best=8, suppress=suppressed)
+        assert len(texts_of(eight)) == len(set(texts_of(eight)))
+        fewer += len(eight.hypotheses) < 8
+        three = wide.translate(line, n_best=3, suppress=suppressed)
+        assert changes or texts_of(three) == texts_of(eight)[:3]
     assert fewer or changes
 
 

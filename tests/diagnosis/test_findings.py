@@ -26,21 +26,24 @@ def test_a_check_that_breaks_off_is_a_failure_whose_line_says_what_to_do():
         yield Finding("one", "ok", "fine")
         raise OSError("no\nsuch device")
 
-    one, two = examined("collective", broken)
-    assert one.line() == "ok   one            fine"
+    passed, two = examined("collective", broken)
+    assert passed.line() == "ok   one            fine"
     assert two.line().startswith("FAIL collective     OSError: no such device → see the message")
 
 
-def test_versions_that_do_not_fit_and_an_accelerator_left_out_are_seen(tmp_path, monkeypatch):
+def test_versions_that_do_not_fit_are_seen(monkeypatch):
     assert f"jax {jax.__version__}" in next(machine.check_versions()).text
-    found = {"jax": "1.0", "jaxlib": "1.0"}
-    monkeypatch.setattr(machine, "versions", lambda: found)
+    installed = {"jax": "1.0", "jaxlib": "1.0"}
+    monkeypatch.setattr(machine, "versions", lambda: installed)
     assert next(machine.check_versions()).advice == ""
-    found["jax-cuda13-plugin"] = "0.9"
+    installed["jax-cuda13-plugin"] = "0.9"
     assert "jax-cuda13-plugin 0.9 with jax 1.0: " in next(machine.check_versions()).advice
+
+
+def test_an_accelerator_that_is_left_out_is_seen(tmp_path, monkeypatch):
     sign = tmp_path / "nvidia0"
     monkeypatch.setattr(machine, "_SIGNS", {"gpu": (str(sign),)})
-    assert [f.state for f in machine.check_devices(ALONE)] == ["ok"]
+    assert [finding.state for finding in machine.check_devices(ALONE)] == ["ok"]
     sign.write_text("")
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     (finding,) = machine.check_devices(ALONE)
@@ -112,8 +115,8 @@ def test_one_wrong_number_among_the_parameters_is_seen(monkeypatch, size, state)
     program = SimpleNamespace(init=lambda: None)
     monkeypatch.setattr(training_step, "_program", lambda *_: program)
     monkeypatch.setattr(training_step, "one_step", lambda *_: next(answers))
-    other = SimpleNamespace(platform="tpu")
-    finding = training_step.compared("float32", TOLERANCES["float32"], other, jax.devices()[0])
+    tpu = SimpleNamespace(platform="tpu")
+    finding = training_step.compared("float32", TOLERANCES["float32"], tpu, jax.devices()[0])
     assert finding.state == state
 
 

@@ -56,7 +56,7 @@ def guides() -> list[Path]:
 
 def blocks(page: Path) -> list[Block]:
     """The fenced blocks of a page in their order."""
-    found = []
+    page_blocks = []
     lines = page.read_text(encoding="utf-8").splitlines()
     numbered = iter(enumerate(lines, start=1))
     for number, line in numbered:
@@ -70,18 +70,18 @@ def blocks(page: Path) -> list[Block]:
         before = MARK.fullmatch(lines[number - 2]) if number > 1 else None
         marks = {} if before is None else {before[1]: before[2]}
         title = re.search(r'title="([^"]*)"', fence[3])
-        found.append(
+        page_blocks.append(
             Block(
                 page=page,
                 line=number,
                 language=fence[2],
                 title="" if title is None else title[1],
-                text="".join(f"{each}\n" for each in body),
+                text="".join(f"{body_line}\n" for body_line in body),
                 not_run=marks.get("not run", ""),
                 fails=marks.get("fails", ""),
             )
         )
-    return found
+    return page_blocks
 
 
 def prose(page: Path) -> Iterator[tuple[int, str]]:
@@ -98,28 +98,28 @@ def prose(page: Path) -> Iterator[tuple[int, str]]:
 
 def links(page: Path) -> list[Link]:
     """Links and pictures, those of HTML tags among them; not what stands in code."""
-    found = []
+    page_links = []
     for number, line in prose(page):
         if line.startswith("    "):
             continue
         # Code in the text of a link belongs to it, other code is no link.
         visible = re.sub(r"(?<!\[)`[^`]*`(?!\])", "", line)
-        found += [Link(page, number, text, target) for text, target in LINK.findall(visible)]
-        found += [Link(page, number, "", target) for target in SOURCE.findall(visible)]
-    return found
+        page_links += [Link(page, number, text, target) for text, target in LINK.findall(visible)]
+        page_links += [Link(page, number, "", target) for target in SOURCE.findall(visible)]
+    return page_links
 
 
 def anchors(page: Path) -> set[str]:
     """What `#...` may name: headings as GitHub makes identifiers of them, and mkdocs.yml."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     names = set()
     for _, line in prose(page):
         if (heading := re.fullmatch(r"#{1,6} +(.+?) *#*", line)) is None:
             continue
         plain = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", heading[1])
         name = re.sub(r"[^\w\- ]", "", plain.lower()).strip().replace(" ", "-")
-        found[name] = found.get(name, -1) + 1
-        names.add(name if found[name] == 0 else f"{name}-{found[name]}")
+        counts[name] = counts.get(name, -1) + 1
+        names.add(name if counts[name] == 0 else f"{name}-{counts[name]}")
     return names
 
 

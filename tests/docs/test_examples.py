@@ -39,18 +39,18 @@ def example(monkeypatch, capfd):
 
 @pytest.mark.extended
 def test_a_run_is_fine_tuned_on_new_text_alone(run, example):
-    told = example("fine_tune", run, "corpus/valid.en", "corpus/valid.de", "new")
-    assert "Status(state='finished', step=60" in told and "\nafter:  " in told
+    output = example("fine_tune", run, "corpus/valid.en", "corpus/valid.de", "new")
+    assert "Status(state='finished', step=60" in output and "\nafter:  " in output
     assert [Path(corpus.tgt).name for corpus in fm.load_config("new").data.train] == ["valid.de"]
 
 
 @pytest.mark.extended
 def test_a_student_learns_from_the_run_s_translations(run, example):
-    told = example("distill", run, "corpus/valid.en", "out.de", "student", "model.d_ff=16")
-    assert f"done')\nteacher: {Path('out.de').read_text().splitlines()[0]}\nstudent: " in told
+    output = example("distill", run, "corpus/valid.en", "out.de", "student", "model.d_ff=16")
+    assert f"done')\nteacher: {Path('out.de').read_text().splitlines()[0]}\nstudent: " in output
     config = fm.load_config("student")
-    made = *(corpus.tgt for corpus in config.data.train), config.model.d_ff
-    assert made == (str(Path("out.de").resolve()), 16)
+    recorded = *(corpus.tgt for corpus in config.data.train), config.model.d_ff
+    assert recorded == (str(Path("out.de").resolve()), 16)
 
 
 @pytest.mark.extended
@@ -71,9 +71,9 @@ def test_two_models_translate_together(run, example, monkeypatch):
 
 
 def test_a_metric_of_one_s_own_is_tested(run, example):
-    told = example("metric", run, "corpus/valid.de")
-    assert "exact match" in told and "p (randomization)" in told
-    scores = [line.split() for line in told.splitlines() if line.startswith("valid.de ")]
+    output = example("metric", run, "corpus/valid.de")
+    assert "exact match" in output and "p (randomization)" in output
+    scores = [line.split() for line in output.splitlines() if line.startswith("valid.de ")]
     assert scores[-1][1] == "100.00"
 
 
@@ -96,12 +96,12 @@ def test_the_notebook_trains_draws_and_translates(tmp_path, monkeypatch):
     notebook = nbformat.read(ROOT / "docs" / "quickstart.ipynb", as_version=4)
     assert not any(cell.get("outputs") for cell in notebook.cells), "commit it without outputs"
     NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
-    shown = [
+    outputs = [
         next((o["data"] for o in cell.outputs if o["output_type"] == "execute_result"), {})
         for cell in notebook.cells
         if cell.cell_type == "code"
     ]
-    trained, before, losses, after, translation, _, alignment, attention, scores = shown
+    trained, before, losses, after, translation, _, alignment, attention, scores = outputs
     assert "state='finished', step=120" in trained["text/plain"]
     assert "<svg" in before["image/svg+xml"] != after["image/svg+xml"]
     assert "(180, 'valid', " in losses["text/plain"]

@@ -38,7 +38,7 @@ def complaint(link: Link, path: str, colons: str, name: str) -> str | None:
 
 @pytest.mark.parametrize("page", guides(), ids=lambda page: page.name)
 def test_what_is_named_is_there(page):
-    complaints = [text for each in named(page) if (text := complaint(*each))]
+    complaints = [text for reference in named(page) if (text := complaint(*reference))]
     assert not complaints, "\n".join(complaints)
 
 

@@ -29,10 +29,13 @@ def test_the_site_is_whole_and_fetches_nothing_from_another_host(tmp_path):
     assert {page.stem for page in guides()} <= {page.stem for page in tmp_path.glob("*.html")}
     assert not list(tmp_path.rglob("*.py"))
     for page in tmp_path.rglob("*.html"):
-        found = [tag for tag in FETCHED.findall(page.read_text("utf-8")) if "canonical" not in tag]
-        assert not found, f"{page.name}: {found}"
+        fetched = [
+            tag for tag in FETCHED.findall(page.read_text("utf-8")) if "canonical" not in tag
+        ]
+        assert not fetched, f"{page.name}: {fetched}"
     for style in tmp_path.rglob("*.css"):
         assert "url(http" not in style.read_text(encoding="utf-8")
+
     # Names lead to their lines.
     html = (tmp_path / "paper_to_code.html").read_text(encoding="utf-8")
     for link, _, _, name in named(PAPER):
@@ -40,5 +43,5 @@ def test_the_site_is_whole_and_fetches_nothing_from_another_host(tmp_path):
         line = line_of(file.read_text(encoding="utf-8"), name)
         place = f"source/{file.relative_to(ROOT)}.html"
         assert f'href="{place}#__codelineno-0-{line}"' in html
-    shown = (tmp_path / "source/flaxformer_mt/model/layers.py.html").read_text(encoding="utf-8")
-    assert 'id="__codelineno-0-12"' in shown and "LayerNorm" in shown
+    source_page = (tmp_path / "source/flaxformer_mt/model/layers.py.html").read_text("utf-8")
+    assert 'id="__codelineno-0-12"' in source_page and "LayerNorm" in source_page

@@ -16,18 +16,18 @@ def noisy(references: Sequence[str], share: float, seed: int) -> list[str]:
     """Words are replaced, left out or doubled with probability `share`; some change places."""
     rng = random.Random(seed)
     words = [word for line in references for word in line.split()]
-    found = []
+    outputs = []
     for line in references:
-        kept: list[str] = []
+        words_said: list[str] = []
         for word in line.split():
             choice = rng.random() if rng.random() < share else 1.0
             if choice == 1.0:
-                kept.append(word)
+                words_said.append(word)
             elif choice < 0.5:
-                kept.append(rng.choice(words))
+                words_said.append(rng.choice(words))
             elif choice < 0.75:
-                kept += [word, word]
-        if len(kept) > 3 and rng.random() < share:
-            kept[0], kept[-2] = kept[-2], kept[0]
-        found.append(" ".join(kept))
-    return found
+                words_said += [word, word]
+        if len(words_said) > 3 and rng.random() < share:
+            words_said[0], words_said[-2] = words_said[-2], words_said[0]
+        outputs.append(" ".join(words_said))
+    return outputs

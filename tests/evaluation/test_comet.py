@@ -38,11 +38,13 @@ def program(tmp_path, monkeypatch) -> None:
 
 def test_the_program_s_scores_are_averaged_and_stand_with_the_others(program):
     scoring = Scoring(comet="some/model", comet_gpus=2, resamples=20)
-    found = assess(HYPOTHESES, REFERENCES, sources=SOURCES, scoring=scoring)
-    assert found.measured[-1].sentence_scores.tolist() == pytest.approx([10, 0, 30])
-    assert found.scores.metrics["comet"] == pytest.approx(40 / 3)
-    assert found.scores.signatures["comet"].startswith("nrefs:1|model:model|scale:100|version:")
-    assert found.intervals["comet"].high <= 30 and "comet" in found.buckets[0].metrics
+    assessment = assess(HYPOTHESES, REFERENCES, sources=SOURCES, scoring=scoring)
+    assert assessment.measured[-1].sentence_scores.tolist() == pytest.approx([10, 0, 30])
+    assert assessment.scores.metrics["comet"] == pytest.approx(40 / 3)
+    assert assessment.scores.signatures["comet"].startswith(
+        "nrefs:1|model:model|scale:100|version:"
+    )
+    assert assessment.intervals["comet"].high <= 30 and "comet" in assessment.buckets[0].metrics
 
 
 @pytest.mark.parametrize(

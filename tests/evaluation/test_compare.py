@@ -21,17 +21,23 @@ SYSTEMS = [
 SCORING = Scoring(language="de", resamples=100)
 
 
-def test_each_system_is_tested_against_the_first():
-    found = compare(SYSTEMS, REFERENCES, sources=SOURCES, scoring=SCORING, trials=200)
-    base, better, same = found.systems
+@pytest.fixture(scope="module")
+def comparison():
+    return compare(SYSTEMS, REFERENCES, sources=SOURCES, scoring=SCORING, trials=200)
+
+
+def test_each_system_is_tested_against_the_first(comparison):
+    base, better, equal = comparison.systems
     assert base.tests == {}
     pair = base.assessment.measured, better.assessment.measured
     assert list(better.tests["bootstrap"].values()) == paired_bootstrap(*pair, samples=100)
     by_exchange = approximate_randomization(*pair, trials=200)
     assert list(better.tests["randomization"].values()) == by_exchange
-    assert all(test.p_value == 1 for kind in same.tests.values() for test in kind.values())
+    assert all(test.p_value == 1 for kind in equal.tests.values() for test in kind.values())
 
-    content = json.loads(json.dumps(found.to_json(), allow_nan=False))
+
+def test_the_json_has_differences_from_the_first(comparison):
+    content = json.loads(json.dumps(comparison.to_json(), allow_nan=False))
     assert content["baseline"] == "base" and content["seed"] == 12345
     first, second, _ = content["systems"]
     assert "against_baseline" not in first and second["by_source_length"]
@@ -41,7 +47,9 @@ def test_each_system_is_tested_against_the_first():
         second["metrics"]["ter"] - first["metrics"]["ter"]
     )
 
-    *blocks, legend = found.table().split("\n\n")
+
+def test_the_tables_mark_what_differs_from_the_first(comparison):
+    *blocks, legend = comparison.table().split("\n\n")
     assert [block.split()[0] for block in blocks] == ["sacrebleu_13a", "chrf", "bleu_paper", "ter"]
     for block in blocks:
         _, first, second, third, signature = block.split("\n")
@@ -52,9 +60,11 @@ def test_each_system_is_tested_against_the_first():
 
 def test_randomization_alone_takes_no_resamples_and_what_is_refused():
     none = dataclasses.replace(SCORING, resamples=0)
-    found = compare(SYSTEMS[:2], REFERENCES, scoring=none, methods=["randomization"], trials=50)
-    assert list(found.systems[1].tests) == ["randomization"]
-    assert "better in" not in found.table().split("\n")[0]
+    comparison = compare(
+        SYSTEMS[:2], REFERENCES, scoring=none, methods=["randomization"], trials=50
+    )
+    assert list(comparison.systems[1].tests) == ["randomization"]
+    assert "better in" not in comparison.table().split("\n")[0]
     for systems, resamples, message in (
         (SYSTEMS[:1], 9, "give two or more systems"),
         ([SYSTEMS[0], SYSTEMS[0]], 9, "two systems are called base: write NAME=PATH"),

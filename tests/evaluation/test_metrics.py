@@ -36,13 +36,15 @@ HYPOTHESES = noisy(REFERENCES[:60], 0.3, 1) + ODD
 def test_scores_and_signatures_are_sacrebleu_s(ours, theirs):
     (measured,) = measure([ours], HYPOTHESES, REFERENCES)
     assert measured.counts.shape[0] == len(REFERENCES)
-    wanted = theirs.corpus_score(HYPOTHESES, [REFERENCES])
-    assert measured.score == pytest.approx(wanted.score, abs=1e-9)
+    expected = theirs.corpus_score(HYPOTHESES, [REFERENCES])
+    assert measured.score == pytest.approx(expected.score, abs=1e-9)
     assert ours.signature == str(theirs.get_signature())
     if isinstance(theirs, BLEU):
         theirs.effective_order = True
     pairs = zip(HYPOTHESES, REFERENCES, strict=True)
-    scores = [theirs.sentence_score(one, [reference]).score for one, reference in pairs]
+    scores = [
+        theirs.sentence_score(hypothesis, [reference]).score for hypothesis, reference in pairs
+    ]
     assert measured.sentence_scores.tolist() == pytest.approx(scores, abs=1e-9)
 
 
@@ -61,9 +63,9 @@ def test_bleu_is_sacrebleu_s(pairs, smooth, effective):
     totals = Bleu(tokenizer="none").counts(*zip(*pairs, strict=True)).sum(axis=0)
     hypothesis, reference, *grams = map(int, totals)
     smoothing = {"smooth_method": "exp" if smooth else "none", "effective_order": effective}
-    wanted = BLEU.compute_bleu(grams[:4], grams[4:], hypothesis, reference, **smoothing)
-    found = bleu_scores(totals, smooth=smooth, effective_order=effective)
-    assert float(found) == pytest.approx(wanted.score, abs=1e-9)
+    expected = BLEU.compute_bleu(grams[:4], grams[4:], hypothesis, reference, **smoothing)
+    score = bleu_scores(totals, smooth=smooth, effective_order=effective)
+    assert float(score) == pytest.approx(expected.score, abs=1e-9)
 
 
 def test_buckets_are_corpora_of_their_own():
@@ -72,8 +74,8 @@ def test_buckets_are_corpora_of_their_own():
     # 0, 1, 10, 11, 20, 21, 60, 61 and 500 words.
     sources = [" ".join(["w"] * size) for size in [0, 1, 10, 11, 20, 21, 60, 61, 500] + [5] * 31]
     metrics = [Bleu(), Chrf()]
-    found = by_length(measure(metrics, hypotheses, references), sources)
-    assert [(bucket.low, bucket.high, bucket.sentences) for bucket in found] == [
+    buckets = by_length(measure(metrics, hypotheses, references), sources)
+    assert [(bucket.low, bucket.high, bucket.sentences) for bucket in buckets] == [
         (0, 10, 34),
         (11, 20, 2),
         (21, 30, 1),
@@ -81,9 +83,10 @@ def test_buckets_are_corpora_of_their_own():
         (61, None, 2),
     ]
     bleu, chrf = measure(metrics, hypotheses[3:5], references[3:5])
-    assert found[1].metrics == {"sacrebleu_13a": bleu.score, "chrf": chrf.score}
-    assert found[1].length_ratio == pytest.approx(bleu.totals[0] / bleu.totals[1])
-    assert [bucket.label for bucket in found][-2:] == ["51 to 60", "61 or more"]
+    assert buckets[1].metrics == {"sacrebleu_13a": bleu.score, "chrf": chrf.score}
+    assert buckets[1].length_ratio == pytest.approx(bleu.totals[0] / bleu.totals[1])
+    assert [bucket.label for bucket in buckets][-2:] == ["51 to 60", "61 or more"]
+
     # No words of the reference are no division by zero.
     (bucket,) = by_length(measure([Bleu()], ["a"], [""]), ["one two"])
     assert (bucket.length_ratio, bucket.metrics) == (0.0, {"sacrebleu_13a": 0.0})

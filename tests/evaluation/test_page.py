@@ -37,9 +37,9 @@ def test_each_sentence_stands_with_its_text_and_words(sources):
     for line, words, item in items:
         number = int(line) - 1
         assert int(words) == len((sources or TARGETS)[number].split())
-        shown = " ".join(Reader(item).text.split())
-        assert (" ".join(SOURCES[number].split()) in shown) == (sources is not None)
-        assert " ".join(OUTPUTS[number].split()) in shown
+        sentence_text = " ".join(Reader(item).text.split())
+        assert (" ".join(SOURCES[number].split()) in sentence_text) == (sources is not None)
+        assert " ".join(OUTPUTS[number].split()) in sentence_text
 
 
 def test_marks_by_hand():
@@ -71,39 +71,51 @@ def test_no_word_is_lost_and_what_is_unmarked_agrees(ours, theirs):
 
 
 def test_a_small_set_is_shown_whole():
-    for shown in (15, 16, 1000):
-        assert sorted(worst_and_best(FOUND, shown)) == list(range(30))
+    for count in (15, 16, 1000):
+        assert sorted(worst_and_best(FOUND, count)) == list(range(30))
 
 
 def made(hypotheses: list[str], references: list[str], name: str = "x") -> str:
     scoring = Scoring(ter=False, resamples=20)
-    found = assess(hypotheses, references, sources=hypotheses, scoring=scoring)
-    return page(name, found, origin=f"Weights: {name}")
+    assessment = assess(hypotheses, references, sources=hypotheses, scoring=scoring)
+    return page(name, assessment, origin=f"Weights: {name}")
 
 
-def test_sentences_stay_text_that_can_be_read_and_sorted():
+@pytest.fixture(scope="module")
+def hostile_page():
+    """The page of HOSTILE translations, with hostile sources and a hostile name."""
+    return made(HOSTILE, REFERENCES, name=HOSTILE[0])
+
+
+def test_sentences_never_become_code(hostile_page):
     """That a page allows its own code alone is `tests/test_pages.py`'s."""
-    text = made(HOSTILE, REFERENCES, name=HOSTILE[0])
-    reader = Reader(text)
+    reader = Reader(hostile_page)
     assert reader.open == []
     harmless = {tag for tag, _ in Reader(made(REFERENCES[:1], REFERENCES[:1])).tags}
     assert {tag for tag, _ in reader.tags} <= harmless | {"del", "ins", "em", "p"}
     assert sum(tag == "script" for tag, _ in reader.tags) == 1
     keys = {key for _, attributes in reader.tags for key in attributes}
     assert not any(key.startswith("on") or key in ("src", "href", "style") for key in keys)
-    shown = " ".join(reader.text.split())
-    for line in HOSTILE[:3] + HOSTILE[4:5]:
-        assert line in shown
-    # Controls are made visible: HTML does not allow them.
-    assert "(empty)" in shown and "␀" in shown and "␛[31m ␡" in shown
-    assert not re.search("[\x00-\x08\x0b-\x1f\x7f]", text)
     assert not re.search(r"https?:|//[a-z]|url\(|@import", made(REFERENCES, REFERENCES))
-    # Controls have labels, and sentences the values that they are sorted by.
-    tags = reader.tags
+
+
+def test_sentences_can_be_read(hostile_page):
+    text = " ".join(Reader(hostile_page).text.split())
+    for line in HOSTILE[:3] + HOSTILE[4:5]:
+        assert line in text
+    # Controls are made visible: HTML does not allow them.
+    assert "(empty)" in text and "␀" in text and "␛[31m ␡" in text
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f]", hostile_page)
+
+
+def test_controls_have_labels_and_sentences_what_they_are_sorted_by(hostile_page):
+    tags = Reader(hostile_page).tags
     labelled = {attributes["for"] for tag, attributes in tags if tag == "label"}
-    assert labelled == {a["id"] for tag, a in tags if tag in ("select", "input")}
+    controls = {attributes["id"] for tag, attributes in tags if tag in ("select", "input")}
+    assert labelled == controls
     assert all(attributes["dir"] == "auto" for tag, attributes in tags if tag == "dd")
-    items = [attributes for tag, attributes in tags if tag == "li"]
-    assert sorted(int(item["data-line"] or 0) for item in items) == [1, 2, 3, 4, 5, 6]
-    for key in re.findall(r'<option value="(\w+)-(?:a|de)scending">', text):
-        assert all(float(item[f"data-{key}"] or "x") >= 0 for item in items)
+    sentences = [attributes for tag, attributes in tags if tag == "li"]
+    lines = sorted(int(sentence["data-line"] or 0) for sentence in sentences)
+    assert lines == [1, 2, 3, 4, 5, 6]
+    for key in re.findall(r'<option value="(\w+)-(?:a|de)scending">', hostile_page):
+        assert all(float(sentence[f"data-{key}"] or "x") >= 0 for sentence in sentences)

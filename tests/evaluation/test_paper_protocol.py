@@ -53,27 +53,31 @@ def test_compounds_punctuation_and_how_the_steps_follow_each_other():
         prepare("a", "cs")
 
 
-def test_a_score_worked_out_by_hand_and_a_signature_of_all_steps():
+def test_a_score_worked_out_by_hand():
     hypothesis = ['"A-B c d"']  # " A ##AT##-##AT## B c d "
     reference = ["„A-B c e“"]  # " A ##AT##-##AT## B c e "
     (measured,) = measure([PaperBleu(language="de")], hypothesis, reference)
     assert measured.totals.tolist() == [7, 7, 6, 4, 3, 2, 7, 6, 5, 4]
     assert measured.score == pytest.approx(100 * (6 / 7 * 4 / 6 * 3 / 5 * 2 / 4) ** 0.25)
-    # Case counts, and no order is smoothed.
+
+
+def test_case_counts_and_no_order_is_smoothed():
     hypothesis, reference = ["ein Haus am See hier"], ["Ein Haus am See dort"]
     (measured,) = measure([PaperBleu(language="de")], hypothesis, reference)
     assert measured.totals.tolist() == [5, 5, 3, 2, 1, 0, 5, 4, 3, 2]
     assert measured.score == 0
     assert measured.sentence_scores[0] > 0
-    assert PaperBleu(language="de").signature == (
+
+
+def test_a_signature_names_all_steps_and_tables_note_an_earlier_protocol():
+    signature = PaperBleu(language="de").signature
+    assert signature == (
         "nrefs:1|case:mixed|eff:no|norm:quotes|tok:moses-de|compounds:atat|smooth:none|"
         "version:flaxformer_mt.2"
     )
     assert "tok:moses-fr|compounds:no" in PaperBleu(language="fr").signature
-    # Of an earlier protocol, tables say so.
-    now = PaperBleu(language="de").signature
-    assert protocol_note(now) == protocol_note("tok:13a|version:2.6.0") == ""
-    assert protocol_note(now.replace("mt.2", "mt.1")) == " (protocol 1)"
+    assert protocol_note(signature) == protocol_note("tok:13a|version:2.6.0") == ""
+    assert protocol_note(signature.replace("mt.2", "mt.1")) == " (protocol 1)"
 
 
 @pytest.mark.parametrize(
@@ -128,5 +132,5 @@ def test_the_lists_are_those_of_this_protocol():
 
 @given(st.text(max_size=40) | st.text("a.\ue000'", max_size=9), st.sampled_from(["de", "en", "fr"]))
 def test_nothing_is_lost_but_blanks_and_controls(text, language):
-    kept = [c for c in tokenize(text, language) if not c.isspace()]
-    assert kept == [c for c in text if not c.isspace() and c > "\x1f"]
+    characters = [c for c in tokenize(text, language) if not c.isspace()]
+    assert characters == [c for c in text if not c.isspace() and c > "\x1f"]

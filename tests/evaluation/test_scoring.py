@@ -34,25 +34,32 @@ def test_the_metrics_of_a_setting(changes, names):
 
 
 def test_everything_is_in_the_json_and_in_the_table():
-    found = assess(HYPOTHESES, REFERENCES, sources=SOURCES, scoring=GERMAN)
-    content = json.loads(json.dumps(found.to_json(), allow_nan=False))
+    assessment = assess(HYPOTHESES, REFERENCES, sources=SOURCES, scoring=GERMAN)
+    content = json.loads(json.dumps(assessment.to_json(), allow_nan=False))
     assert content["scoring"] == {"tokenizer": "13a", "lowercase": False, "language": "de"}
     assert content["intervals"]["resamples"] == 50
     for name, score in content["metrics"].items():
         spread = content["intervals"]["metrics"][name]
         assert spread["low"] <= score <= spread["high"]
-        assert f"{score:.2f}" in found.table()
-        assert content["signatures"][name] in found.table()
+        assert f"{score:.2f}" in assessment.table()
+        assert content["signatures"][name] in assessment.table()
     assert sum(bucket["sentences"] for bucket in content["by_source_length"]) == 30
-    assert "0 to 10" in found.table()
-    # What is not asked for is not there.
-    found = assess(HYPOTHESES, REFERENCES, scoring=Scoring(language="de", resamples=0))
-    assert not {"intervals", "by_source_length"} & set(found.to_json())
-    assert "source words" not in found.table()
-    # Nothing in common is finite.
-    found = assess(["", "x"], ["a b", "c"], sources=["", "s"], scoring=GERMAN)
-    assert all(math.isfinite(score) for score in found.scores.metrics.values())
-    json.dumps(found.to_json(), allow_nan=False)
+    assert "0 to 10" in assessment.table()
+
+
+def test_intervals_and_source_lengths_are_there_only_on_request():
+    assessment = assess(HYPOTHESES, REFERENCES, scoring=Scoring(language="de", resamples=0))
+    assert not {"intervals", "by_source_length"} & set(assessment.to_json())
+    assert "source words" not in assessment.table()
+
+
+def test_scores_of_outputs_that_have_nothing_in_common_with_the_references_are_finite():
+    assessment = assess(["", "x"], ["a b", "c"], sources=["", "s"], scoring=GERMAN)
+    assert all(math.isfinite(score) for score in assessment.scores.metrics.values())
+    json.dumps(assessment.to_json(), allow_nan=False)
+
+
+def test_comet_needs_the_sources():
     with pytest.raises(ScoringError, match="COMET needs the sources"):
         assess(HYPOTHESES, REFERENCES, scoring=Scoring(comet="x"))
 
@@ -72,7 +79,7 @@ def test_equals_sacrebleu(lowercase):
     assert scores.bleu_name == ("sacrebleu_13a_lc" if lowercase else "sacrebleu_13a")
 
 
-def test_tokenised_text_is_scored_as_it_stands_and_noted_where_scored_as_raw(caplog, capfd):
+def test_tokenised_text_is_scored_as_it_stands():
     hypotheses = ["a man , in a hat .", "it 's a don't-know"]
     references = ["a man , with a hat .", "it is a don't-know"]
     scores = corpus_scores(hypotheses, references, tokenized=True)
@@ -81,7 +88,9 @@ def test_tokenised_text_is_scored_as_it_stands_and_noted_where_scored_as_raw(cap
     assert scores.reference_tokens == 11
     cased = corpus_scores(hypotheses, ["A man .", "It"], tokenized=True)
     assert cased.bleu_name == "bleu_tokenized"
-    # As raw text it is noted, and nothing is logged.
+
+
+def test_tokenised_text_that_is_scored_as_raw_is_noted_and_nothing_is_logged(caplog, capfd):
     lines = ["a man in a hat ."] * 150
     raw = corpus_scores(lines, lines)
     assert raw.bleu == pytest.approx(100) and raw.chrf == pytest.approx(100)

@@ -38,19 +38,20 @@ def test_p_values_are_sacrebleu_s(kind, test, system, monkeypatch):
     monkeypatch.setenv("SACREBLEU_SEED", str(SEED))
     systems = [("Baseline: a", BASELINE), ("b", system)]
     metrics = {"BLEU": BLEU(), "chrF2": CHRF(), "TER": TER()}
-    _, wanted = PairedTest(systems, metrics, [REFERENCES], test_type=kind, n_samples=500)()
+    _, expected = PairedTest(systems, metrics, [REFERENCES], test_type=kind, n_samples=500)()
     samples = {"samples" if kind == "bs" else "trials": 500}
-    found = test(measured(BASELINE), measured(system), **samples)
-    for ours, name in zip(found, metrics, strict=True):
-        first, second = wanted[name]
+    outcomes = test(measured(BASELINE), measured(system), **samples)
+    for ours, name in zip(outcomes, metrics, strict=True):
+        first, second = expected[name]
         assert ours.difference == pytest.approx(second.score - first.score)
         # Ties count here, and TER's differences come in few sizes.
         assert ours.p_value >= second.p_value - 1e-9
+
     # Without ties, as it counts, the numbers are the same.
     monkeypatch.setattr(significance, "_TIE", -1e-9)
-    found = test(measured(BASELINE), measured(system), **samples)
-    for ours, name in zip(found, metrics, strict=True):
-        assert ours.p_value == pytest.approx(wanted[name][1].p_value, abs=1e-9)
+    outcomes = test(measured(BASELINE), measured(system), **samples)
+    for ours, name in zip(outcomes, metrics, strict=True):
+        assert ours.p_value == pytest.approx(expected[name][1].p_value, abs=1e-9)
 
 
 def test_no_p_value_is_written_as_0():
@@ -63,8 +64,8 @@ def test_no_p_value_is_written_as_0():
 @pytest.mark.parametrize("test", [paired_bootstrap, approximate_randomization])
 def test_where_the_answer_is_known(test):
     base, best = measured(BASELINE), measured(REFERENCES)
-    for same in test(base, base):
-        assert same.p_value == 1 and same.difference == 0 and not same.better
+    for outcome in test(base, base):
+        assert outcome.p_value == 1 and outcome.difference == 0 and not outcome.better
     for clear, worse in zip(test(base, best), test(best, base), strict=True):
         assert clear.p_value < 0.002
         assert (clear.difference < 0) == (clear.metric == "ter")
@@ -77,18 +78,20 @@ def test_intervals_are_sacrebleu_s_and_parts_give_the_same_draws(monkeypatch):
     monkeypatch.setenv("SACREBLEU_SEED", str(SEED))
     systems = [("Baseline: a", BASELINE), ("b", BASELINE)]
     metrics = {"BLEU": BLEU(), "chrF2": CHRF()}
-    _, wanted = PairedTest(systems, metrics, [REFERENCES], test_type="bs", n_samples=400)()
+    _, expected = PairedTest(systems, metrics, [REFERENCES], test_type="bs", n_samples=400)()
     pair = measure([Bleu(), Chrf()], BASELINE, REFERENCES)
-    found = map(interval, bootstrap_scores(pair, samples=400, seed=SEED))
-    for ours, theirs in zip(found, (wanted["BLEU"][0], wanted["chrF2"][0]), strict=True):
+    intervals = map(interval, bootstrap_scores(pair, samples=400, seed=SEED))
+    for ours, theirs in zip(intervals, (expected["BLEU"][0], expected["chrF2"][0]), strict=True):
         # Theirs is computed in float32.
         assert ours.mean == pytest.approx(theirs.mean, abs=1e-3)
         assert (ours.high - ours.low) / 2 == pytest.approx(theirs.ci, abs=1e-3)
     pair = measured(BASELINE), measured(SIMILAR)
-    whole = bootstrap_scores(pair[0], samples=100, seed=SEED)
+    together = bootstrap_scores(pair[0], samples=100, seed=SEED)
     trials = approximate_randomization(*pair, trials=100)
     monkeypatch.setattr(significance, "_CHUNK", 32 * len(REFERENCES))
     assert list(chunks(100, len(REFERENCES))) == [32, 32, 32, 4]
-    for one, other in zip(whole, bootstrap_scores(pair[0], samples=100, seed=SEED), strict=True):
-        np.testing.assert_array_equal(one, other)
+    for of_all, of_parts in zip(
+        together, bootstrap_scores(pair[0], samples=100, seed=SEED), strict=True
+    ):
+        np.testing.assert_array_equal(of_all, of_parts)
     assert approximate_randomization(*pair, trials=100) == trials

@@ -31,9 +31,9 @@ def kept(
 ) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     settings = Scoring(ter=False, resamples=0, language="de", **scoring)
-    found = assess(HYPOTHESES, REFERENCES, sources=sources, scoring=settings)
+    assessment = assess(HYPOTHESES, REFERENCES, sources=sources, scoring=settings)
     how = {"directory": directory, "settings": {}, "examples": examples, "origin": ""}
-    return keep(found, name=name, **how).scores
+    return keep(assessment, name=name, **how).scores
 
 
 @pytest.fixture
@@ -47,9 +47,9 @@ def run(tmp_path) -> Path:
 def test_a_file_of_hypotheses(tmp_path):
     file = tmp_path / "out.txt"
     file.write_bytes("\ufeffone\r\n\ntwo\u2028half\n".encode())
-    found = find_system(str(file))
-    assert (found.name, found.hypotheses) == ("out.txt", ["one", "", "two\u2028half"])
-    assert found.references is None
+    system = find_system(str(file))
+    assert (system.name, system.hypotheses) == ("out.txt", ["one", "", "two\u2028half"])
+    assert system.references is None
     (tmp_path / "out.gz").write_bytes(gzip.compress(b"one\n"))
     assert find_system(f"ours={tmp_path / 'out.gz'}") == System(name="ours", hypotheses=["one"])
     # A file whose name has the sign in it is a file.
@@ -58,18 +58,19 @@ def test_a_file_of_hypotheses(tmp_path):
 
 
 def test_an_evaluation_comes_back_as_it_was_kept(run):
-    found = find_system(str(run))
-    assert (found.name, found.references, found.sources) == ("run", REFERENCES, SOURCES)
-    assert (found.tokenizer, found.language) == ("13a", "de")
-    assert found.hypotheses == HYPOTHESES
+    system = find_system(str(run))
+    assert (system.name, system.references, system.sources) == ("run", REFERENCES, SOURCES)
+    assert (system.tokenizer, system.language) == ("13a", "de")
+    assert system.hypotheses == HYPOTHESES
     by_file = find_system(f"x={run / 'evaluation' / 'first.json'}")
-    assert (by_file.name, by_file.hypotheses) == ("x", found.hypotheses)
+    assert (by_file.name, by_file.hypotheses) == ("x", system.hypotheses)
+
     # Before version 0.1 neither side was kept, nor how it was scored.
     (run / "evaluation" / "first.ref.txt").unlink()
     (run / "evaluation" / "first.src.txt").unlink()
     (run / "evaluation" / "first.json").write_text(json.dumps({"metrics": {}}))
-    found = find_system(str(run))
-    assert (found.references, found.sources, found.tokenizer) == (None, None, None)
+    system = find_system(str(run))
+    assert (system.references, system.sources, system.tokenizer) == (None, None, None)
 
 
 def test_what_is_missing_or_no_text_is_named(run, tmp_path):
@@ -98,7 +99,7 @@ def test_what_is_missing_or_no_text_is_named(run, tmp_path):
         find_system(str(run))
 
 
-def test_all_have_one_text_and_one_source():
+def test_all_have_one_text():
     plain = System(name="a", hypotheses=["x", "y"])
     brought = System(name="b", hypotheses=["x", "y"], references=REFERENCES, sources=SOURCES)
     assert common_text([plain, brought]) == (REFERENCES, SOURCES)
@@ -109,25 +110,30 @@ def test_all_have_one_text_and_one_source():
         common_text([brought], references=[REFERENCES[0], "other"])
     with pytest.raises(ScoringError, match="line 3 differs"):
         common_text([brought], references=[*REFERENCES, "more"])
-    one = System(name="one", hypotheses=[], references=REFERENCES, sources=SOURCES)
-    other = System(name="other", hypotheses=[], references=REFERENCES, sources=["A", "X"])
+
+
+def test_all_have_one_source_or_none():
+    first = System(name="one", hypotheses=[], references=REFERENCES, sources=SOURCES)
+    unlike = System(name="other", hypotheses=[], references=REFERENCES, sources=["A", "X"])
     plain = System(name="plain", hypotheses=[], references=REFERENCES)
     notes: list[str] = []
-    order = [plain, one, plain, other]
-    assert common_text(order, note=notes.append) == (REFERENCES, None)
+    systems = [plain, first, plain, unlike]
+    assert common_text(systems, note=notes.append) == (REFERENCES, None)
     assert notes[0].startswith("other: translated a different source than one (line 2 differs): ")
     with pytest.raises(ScoringError, match=r"line 2 differs\): choose one with --src FILE"):
-        common_text(order, need_sources=True, note=notes.append)
+        common_text(systems, need_sources=True, note=notes.append)
+
     # What is said outright holds.
-    given = common_text(order, sources=SOURCES, need_sources=True, note=notes.append)
-    assert given == common_text([one, plain, one], note=notes.append) == (REFERENCES, SOURCES)
+    text = common_text(systems, sources=SOURCES, need_sources=True, note=notes.append)
+    assert text == (REFERENCES, SOURCES)
+    assert common_text([first, plain, first], note=notes.append) == (REFERENCES, SOURCES)
     assert len(notes) == 1
 
 
 def test_all_were_scored_in_one_way(tmp_path):
     ways = {"cased": {}, "raw": {"tokenizer": "none"}, "blind": {"lowercase": True}}
-    found = (find_system(str(kept(tmp_path, name, **how))) for name, how in ways.items())
-    plain, (cased, raw, blind) = System(name="a", hypotheses=[]), found
+    systems = (find_system(str(kept(tmp_path, name, **how))) for name, how in ways.items())
+    plain, (cased, raw, blind) = System(name="a", hypotheses=[]), systems
     assert common_scoring([plain]) == Scoring()
     assert common_scoring([raw, plain]).tokenizer == "none"
     with pytest.raises(ScoringError, match=r"different tokenisation \(13a, none\): choose one"):
@@ -144,10 +150,10 @@ def test_an_evaluation_in_a_bucket(gcs, bucket):
     kept(as_path(run) / "evaluation", "first")
     kept(as_path(run) / "evaluation", "second")
     write_text(as_path(run) / "config.json", "{}")
-    found = find_system(run, evaluation="second")
-    assert (found.name, found.references, found.sources) == ("one", REFERENCES, SOURCES)
+    system = find_system(run, evaluation="second")
+    assert (system.name, system.references, system.sources) == ("one", REFERENCES, SOURCES)
     plain = find_system(f"x={run}/evaluation/first.hyp.txt")
-    assert plain == System(name="x", hypotheses=found.hypotheses)
+    assert plain == System(name="x", hypotheses=system.hypotheses)
 
 
 def test_nothing_of_the_evaluation_before_stays(tmp_path, monkeypatch):

@@ -53,14 +53,14 @@ def test_on_disk_nothing_is_fetched(folder):
     ],
 )
 def test_it_is_the_reference_that_sacrebleu_scores_with(folder, monkeypatch, name, langpair, field):
-    there = ["src", "ref", "ref:A", "ref:B", "ref:refA", "ref:refB"]
-    for each in there:
-        put(folder, name, each.replace(":", "-"), [each], langpair)
+    names = ["src", "ref", "ref:A", "ref:B", "ref:refA", "ref:refB"]
+    for reference in names:
+        put(folder, name, reference.replace(":", "-"), [reference], langpair)
     assert load_testset(name, langpair) == (["src"], [field], 4)
     # So does sacreBLEU itself with these files.
     data = DATASETS[name]
-    monkeypatch.setattr(data, "fieldnames", lambda _: there)
-    paths = [data._get_txt_file_path(langpair, each) for each in there]
+    monkeypatch.setattr(data, "fieldnames", lambda _: names)
+    paths = [data._get_txt_file_path(langpair, reference) for reference in names]
     monkeypatch.setattr(data, "get_files", lambda _: paths)
     theirs = [Path(path).read_text() for path in data.get_reference_files(langpair)]
     assert f"{field}\n" in theirs
@@ -77,15 +77,17 @@ def test_files_that_do_not_do_are_refused(folder):
         load_testset("wmt22", "en-de")
 
 
-def test_without_a_network_it_says_where_the_files_go(folder, monkeypatch):
+def test_without_a_network_it_says_where_the_files_go(folder):
     with pytest.raises(ScoringError) as refused:
         load_testset("wmt14/full", "en-de")
-    said = str(refused.value)
-    assert "Name or service not known" in said and DATASETS["wmt14/full"].data[0] in said
-    assert "put wmt14_full.en-de.src and wmt14_full.en-de.ref" in said and "\n" not in said
-    assert str(folder / "wmt14" / "full") in said
+    message = str(refused.value)
+    assert "Name or service not known" in message
+    assert DATASETS["wmt14/full"].data[0] in message
+    assert "put wmt14_full.en-de.src and wmt14_full.en-de.ref" in message and "\n" not in message
+    assert str(folder / "wmt14" / "full") in message
 
-    # One that swallows everything is given up in seconds.
+
+def test_a_network_that_swallows_everything_is_given_up_in_seconds(folder, monkeypatch):
     limits: list[float | None] = []
 
     def swallow(*_: Any, **__: Any) -> Any:
@@ -97,7 +99,9 @@ def test_without_a_network_it_says_where_the_files_go(folder, monkeypatch):
         load_testset("wmt14/full", "en-de")
     assert set(limits) == {STALL_SECONDS} and socket.getdefaulttimeout() is None
 
-    # One that sends something else: sacreBLEU itself ends the program for a wrong digest.
+
+def test_a_network_that_sends_something_else_is_named(folder, monkeypatch):
+    """By itself, sacreBLEU exits the program for a wrong digest."""
     page = b"<html>please log in</html>"
     monkeypatch.setattr(urllib.request, "urlopen", lambda *_, **__: io.BytesIO(page))
     with pytest.raises(ScoringError, match="cannot be downloaded from https://statmt.org"):

@@ -89,4 +89,4 @@ def svg_size(content: bytes) -> tuple[float, float]:
 def svg_texts(content: bytes) -> list[str]:
     """The texts of an SVG in their order."""
     texts = xml.etree.ElementTree.fromstring(content).iter("{http://www.w3.org/2000/svg}text")
-    return ["".join(each.itertext()) for each in texts]
+    return ["".join(element.itertext()) for element in texts]

@@ -21,23 +21,25 @@ def made(src: str = HOSTILE, **picked: Any) -> str:
 
 
 def test_it_holds_every_weight_and_opens_with_what_was_picked():
-    data = data_of(made(kind="cross", layer=1, heads=(2,), query="sehen"))
-    assert data["opens"] == {"kind": "cross", "layer": 0, "heads": [1], "row": 3}
-    assert [kind["kind"] for kind in data["kinds"]] == list(KINDS)
-    for content in data["kinds"]:
-        weights = weights_of(FOUND, content["kind"])
-        kept = np.frombuffer(base64.b64decode(content["weights"]), "<u2").reshape(content["shape"])
-        np.testing.assert_allclose(kept / UNITS, weights, rtol=0, atol=0.5001 / UNITS)
-    encoder, decoder, cross = data["kinds"]
+    content = data_of(made(kind="cross", layer=1, heads=(2,), query="sehen"))
+    assert content["opens"] == {"kind": "cross", "layer": 0, "heads": [1], "row": 3}
+    assert [kind["kind"] for kind in content["kinds"]] == list(KINDS)
+    for kind in content["kinds"]:
+        weights = weights_of(FOUND, kind["kind"])
+        units = np.frombuffer(base64.b64decode(kind["weights"]), "<u2").reshape(kind["shape"])
+        np.testing.assert_allclose(units / UNITS, weights, rtol=0, atol=0.5001 / UNITS)
+    encoder, decoder, cross = content["kinds"]
     assert encoder["rows"] == cross["columns"] == [shown(piece) for piece in FOUND.src_pieces]
     assert decoder["columns"] == ["‹begin›", *map(shown, TARGET[:-1])]
-    # A sentence never becomes code.
+
+
+def test_a_sentence_never_becomes_code():
     reader = Reader(made())
     assert reader.open == []
     assert sum(tag == "script" for tag, _ in reader.tags) == 2  # the data and ours
     assert "</script><script>document.title='owned'</script> <!--" in reader.text
-    assert not any(key.startswith("on") or key in ("src", "href", "style")
-                   for _, attributes in reader.tags for key in attributes)  # fmt: skip
+    keys = {key for _, attributes in reader.tags for key in attributes}
+    assert not any(key.startswith("on") or key in ("src", "href", "style") for key in keys)
     assert not re.search(r"https?:|//[a-z]|url\(|@import", made("plain").replace("http-equiv", ""))
 
 
@@ -60,6 +62,7 @@ def test_in_a_browser_pointing_and_keys_show_weights(browser, tmp_path):
     shares = page.locator(".columns i").all_inner_texts()
     assert shares == [f"{100 * weight:.1f} %" for weight in np.round(mean[1].astype(float), 6)]
     page.mouse.move(0, 0)
+
     # The keyboard alone: another kind, a layer, one head, a heat map, a cell.
     page.focus('#kinds [data-value="encoder"]')
     page.keyboard.press("ArrowRight")
@@ -74,8 +77,8 @@ def test_in_a_browser_pointing_and_keys_show_weights(browser, tmp_path):
     page.focus("#stage")
     for key in ("ArrowDown", "ArrowDown", "ArrowRight", "ArrowRight"):
         page.keyboard.press(key)
-    wanted = f"Katze gives cat {100 * FOUND.cross[0, 1, 1, 1]:.1f} % of its attention"
-    assert page.inner_text("#reading") == wanted
+    expected = f"Katze gives cat {100 * FOUND.cross[0, 1, 1, 1]:.1f} % of its attention"
+    assert page.inner_text("#reading") == expected
     page.keyboard.press("Escape")
     assert page.inner_text("#reading").startswith("Decoder-to-source attention, layer 1")
     page.close()
@@ -102,17 +105,17 @@ def test_on_a_phone_both_sides_are_seen_without_scrolling(browser, tmp_path):
 @pytest.mark.browser
 @pytest.mark.extended
 def test_in_a_browser_heads_that_agree_are_seen_side_by_side(browser, tmp_path):
-    found = made_up(heads=8)
-    found.cross[:] = 0
-    found.cross[:, :, 1, 3] = 1
-    opens = pick(found, kind="cross")
+    attention = made_up(heads=8)
+    attention.cross[:] = 0
+    attention.cross[:, :, 1, 3] = 1
+    opens = pick(attention, kind="cross")
     file = tmp_path / "page.html"
-    content = attention_page(found, opens, src="", tgt="", origin="", whose="")
+    content = attention_page(attention, opens, src="", tgt="", origin="", whose="")
     file.write_text(content, encoding="utf-8")
     page = browser.new_page(device_scale_factor=2)
     page.goto(file.as_uri())
     middle = "[...canvas.getContext('2d').getImageData(canvas.width / 2, 0, 1, canvas.height).data]"
     pixels = page.eval_on_selector("canvas", f"canvas => {middle}")
     page.close()
-    seen = {tuple(pixels[at : at + 3]) for at in range(0, len(pixels), 4)}
+    seen = {tuple(pixels[start : start + 3]) for start in range(0, len(pixels), 4)}
     assert {tuple(bytes.fromhex(colour[1:])) for colour in data_of(content)["colours"]} <= seen

@@ -24,30 +24,43 @@ def test_a_size_is_that_of_the_file_or_as_large_as_it_wants_to_be():
     assert png_size(rendered(layout(), "png")) == (400, 200)
     assert svg_size(rendered(layout(), "svg", size=Size(640, 380))) == pytest.approx((640, 380))
     assert svg_size(rendered(layout(), "svg")) == pytest.approx((200, 100))
-    pdf = rendered(layout(), "pdf")
-    box = re.search(rb"/MediaBox \[ 0 0 ([\d.]+) ([\d.]+) \]", pdf)
+    box = re.search(rb"/MediaBox \[ 0 0 ([\d.]+) ([\d.]+) \]", rendered(layout(), "pdf"))
     assert box is not None
     assert [float(side) * 96 / 72 for side in box.groups()] == pytest.approx([200, 100])
-    assert rendered(layout(), "pdf") == pdf  # the same picture is the same file
-    for size, message in (
+
+
+def test_the_same_picture_is_the_same_file():
+    assert rendered(layout(), "pdf") == rendered(layout(), "pdf")
+
+
+@pytest.mark.parametrize(
+    ("size", "message"),
+    [
         (Size(60, 100), "60x100 pixels is too small to read: use at least 80x40"),
         (Size(70000, 2000), "too large"),
         (Size(20000, 20000), "too large"),
-    ):
-        with pytest.raises(FigureError, match=message):
-            rendered(layout(), "png", size=size)
+    ],
+)
+def test_a_size_that_is_too_small_or_too_large_is_refused(size, message):
+    with pytest.raises(FigureError, match=message):
+        rendered(layout(), "png", size=size)
 
 
-def test_text_stays_text_in_any_style_and_characters_that_no_font_has_are_told():
-    for text in ("$x^2$", "<b>&amp;", r"\frac{1}{2}"):
-        assert svg_texts(rendered(layout(text), "svg")) == [text]
-    told: list[str] = []
-    rendered(layout("a\U000e0fff猫"), "png", say=told.append)
-    assert len(told) == 1 and "no font here has" in told[0] and "\U000e0fff" in told[0]
-    rendered(layout("a\U000e0fff"), "svg", say=told.append)
-    rendered(layout("Größe, Ж, α, ‹end›"), "png", say=told.append)
-    assert len(told) == 1
-    # The user's own style neither shows nor changes.
+@pytest.mark.parametrize("text", ["$x^2$", "<b>&amp;", r"\frac{1}{2}"])
+def test_text_stays_text(text):
+    assert svg_texts(rendered(layout(text), "svg")) == [text]
+
+
+def test_characters_that_no_font_has_are_told_of_a_png():
+    messages: list[str] = []
+    rendered(layout("a\U000e0fff猫"), "png", say=messages.append)
+    assert len(messages) == 1 and "no font here has" in messages[0] and "\U000e0fff" in messages[0]
+    rendered(layout("a\U000e0fff"), "svg", say=messages.append)
+    rendered(layout("Größe, Ж, α, ‹end›"), "png", say=messages.append)
+    assert len(messages) == 1
+
+
+def test_the_user_s_own_style_neither_shows_nor_changes():
     plain = rendered(layout(), "svg")
     with matplotlib.rc_context({"savefig.transparent": True, "text.color": "red"}):
         assert rendered(layout(), "svg") == plain

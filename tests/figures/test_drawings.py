@@ -40,7 +40,9 @@ def test_a_line_is_as_opaque_and_wide_as_its_weight_and_has_its_head_s_colour():
     assert (first, second) == (colours[0], colours[2])  # the weaker one below
     assert (faint, strong) == pytest.approx((0.25, 0.75))
     assert thick > thin > 0
-    # Labels are texts, and a query leaves other lines out.
+
+
+def test_lines_have_labels_and_a_query_leaves_other_lines_out():
     everything = pick(FOUND, kind="encoder")
     lines, texts = drawn(everything)
     assert len(lines) == (everything.weights >= FAINTEST).sum()
@@ -55,10 +57,10 @@ def test_a_line_is_as_opaque_and_wide_as_its_weight_and_has_its_head_s_colour():
 @pytest.mark.parametrize("heads", [2, 4, 8])
 def test_heads_that_agree_are_seen_side_by_side(heads):
     pieces = (*"abcdefghijklmnopqrst", "</s>")
-    found = made_up(pieces, pieces, heads=heads)
-    found.cross[:] = 0
-    found.cross[:, :, (3, 0), (4, 20)] = 1  # a level link and a steep one
-    drawing = line_drawing(pick(found, kind="cross"))
+    attention = made_up(pieces, pieces, heads=heads)
+    attention.cross[:] = 0
+    attention.cross[:, :, (3, 0), (4, 20)] = 1  # a level link and a steep one
+    drawing = line_drawing(pick(attention, kind="cross"))
     strokes = re.findall(
         rb'd="M ([\d.]+) ([\d.]+) \nL ([\d.]+) ([\d.]+) \n?"[^>]*?stroke-width: ([\d.]+)',
         rendered(drawing, "svg"),
@@ -70,6 +72,7 @@ def test_heads_that_agree_are_seen_side_by_side(heads):
         assert np.ptp(top - bottom) == pytest.approx(0, abs=1e-3)  # parallel
         between = np.diff(top) * (right - left)[1:] / np.hypot(right - left, bottom - top)[1:]
         assert (between >= 0.98 * width[1:]).all() and width.min() > 0.2
+
     # In a PNG each head's own colour is there to be seen.
     image = np.asarray(Image.open(io.BytesIO(rendered(drawing, "png"))).convert("RGB"))
     seen = set(map(tuple, image[:, image.shape[1] // 2].tolist()))
@@ -88,8 +91,11 @@ def test_every_map_has_its_labels_and_darker_is_more():
         order = np.argsort(weights, axis=None)
         assert (np.diff(image.ravel()[order]) >= -1e-9).all()
         assert image.max() > image.min() + 0.3
-    # Rows that are not asked for are left out.
-    content = rendered(heat_maps(pick(FOUND, kind="encoder", heads=(1,), query="cats")), "svg")
+
+
+def test_a_map_leaves_rows_out_that_are_not_asked_for():
+    picked = pick(FOUND, kind="encoder", heads=(1,), query="cats")
+    content = rendered(heat_maps(picked), "svg")
     assert maps(content)[0].shape == (2, 8)
     texts = svg_texts(content)
     assert texts.count("cat") == 2 and texts.count("see") == 1
@@ -97,6 +103,6 @@ def test_every_map_has_its_labels_and_darker_is_more():
 
 def maps(content: bytes) -> list[np.ndarray]:
     """The images in an SVG, as darkness between 0 and 1."""
-    found = re.findall(rb'xlink:href="data:image/png;base64,\s*([^"]+)"', content)
-    images = [Image.open(io.BytesIO(base64.b64decode(each))).convert("L") for each in found]
+    links = re.findall(rb'xlink:href="data:image/png;base64,\s*([^"]+)"', content)
+    images = [Image.open(io.BytesIO(base64.b64decode(encoded))).convert("L") for encoded in links]
     return [1 - np.asarray(image, np.float64) / 255 for image in images]

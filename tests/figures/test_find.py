@@ -37,8 +37,8 @@ def attend(sentence: AttendedSentence) -> Attention:
     for row in range(size):
         encoder[0, 1, row, 1 if pieces[row] == "▁ball" else -1] = 1
         encoder[0, 2, row, 1 if pieces[row] == "▁its" else row] = 1
-    made = made_up(pieces, ("▁x", "</s>"), layers=1)
-    return dataclasses.replace(made, encoder=encoder)
+    attention = made_up(pieces, ("▁x", "</s>"), layers=1)
+    return dataclasses.replace(attention, encoder=encoder)
 
 
 def found(**settings: object):
@@ -58,7 +58,9 @@ def test_each_search_finds_its_head():
     assert (example.row, example.column, example.weight) == (7, 2, 1.0)
     far = heads["long distance"]
     assert far.value == 1 / 11  # one query of three and eight
-    assert [(each.query, each.key) for each in far.examples] == [("ball", "dog")]
+    assert [(far_example.query, far_example.key) for far_example in far.examples] == [
+        ("ball", "dog")
+    ]
 
 
 def test_the_link_of_a_long_distance_is_one_of_words():
@@ -73,37 +75,43 @@ def test_the_link_of_a_long_distance_is_one_of_words():
         return dataclasses.replace(made_up(pieces, ("▁x", "</s>"), layers=1), encoder=encoder)
 
     def queries(far):
-        found = find_heads(SENTENCES[:1], far_away, kinds=("encoder",), far=far)
-        heads = [head for head in found.heads if head.search.name == "long distance"]
+        report = find_heads(SENTENCES[:1], far_away, kinds=("encoder",), far=far)
+        heads = [head for head in report.heads if head.search.name == "long distance"]
         return [example.query for head in heads for example in head.examples]
 
     assert queries(5) == ["ran"] and queries(6) == ["."]
 
 
-def test_reports_say_what_they_count_and_how_to_draw_an_example():
-    made = found()
-    text = described(made, model=MODEL, decoding=DECODING)
+def test_reports_say_what_they_count():
+    report = found()
+    text = described(report, model=MODEL, decoding=DECODING)
     _, *lines = text.partition("\n\n")[0].split("\n")
     assert len(lines) == 3 and lines[0].split()[8] == "100.0%"
     assert lines[0].split()[3] == "–"  # no piece is looked at: there is no distance
-    content = json.loads(json.dumps(to_json(made), allow_nan=False))
+    content = json.loads(json.dumps(to_json(report), allow_nan=False))
     assert content["pronouns"] == {"encoder": 1} and content["queries"] == {"encoder": 11}
     assert content["heads"][0]["distance"] is None
     assert "line 7: ball → dog 100%" in text
-    # What no head does is not named.
+
+
+def test_what_no_head_does_is_not_named():
     assert "long distance" not in {head.search.name for head in found(far=7).heads}
-    head = next(head for head in made.heads if head.search.name == "anaphora")
+
+
+def test_reports_say_how_to_draw_an_example():
+    head = next(head for head in found().heads if head.search.name == "anaphora")
     (example,) = head.examples
     cross = dataclasses.replace(head, kind="cross")
-    own = dataclasses.replace(example, sentence=dataclasses.replace(example.sentence, tokens=(5,)))
-    for of, one, translation in (
+    sentence = dataclasses.replace(example.sentence, tokens=(5,))
+    generated = dataclasses.replace(example, sentence=sentence)
+    for kind_of_head, drawn, translation in (
         (head, example, []),  # the encoder knows of no translation
         (cross, example, ["--tgt", "x"]),
-        (cross, own, DECODING),
+        (cross, generated, DECODING),
     ):
-        assert shlex.split(command(of, one, model=MODEL, decoding=DECODING)) == [
+        assert shlex.split(command(kind_of_head, drawn, model=MODEL, decoding=DECODING)) == [
             *("flaxformer-mt", "attention", *MODEL, "--src", SENTENCES[1].src, *translation),
-            *("--kind", of.kind, "--layer", "1", "--head", "3"),
+            *("--kind", kind_of_head.kind, "--layer", "1", "--head", "3"),
             *("--query", "7", "--output", "attention.svg"),
         ]
 
@@ -112,8 +120,11 @@ def test_lines_that_cannot_be_used_are_counted_or_refused(translator):
     long = f"{PAIRS[0][0]} " * 9
     sources = ["", PAIRS[0][0], long, " ", PAIRS[1][0], PAIRS[2][0], PAIRS[3][0]]
     said: list[str] = []
-    found = find.sentences_of(translator, sources, most=2, translated=False, say=said.append)
-    assert [(each.number, each.src) for each in found] == [(2, sources[1]), (5, sources[4])]
+    sentences = find.sentences_of(translator, sources, most=2, translated=False, say=said.append)
+    assert [(sentence.number, sentence.src) for sentence in sentences] == [
+        (2, sources[1]),
+        (5, sources[4]),
+    ]
     assert said == [
         "skipped 2 lines that are blank: 1, 4",
         "skipped 1 lines that are too long for the model: 3",
@@ -121,15 +132,18 @@ def test_lines_that_cannot_be_used_are_counted_or_refused(translator):
     ]
 
 
-def test_translations_are_those_given_or_the_model_s_and_others_are_refused(translator):
+def test_translations_are_those_given_or_the_model_s(translator):
     sources, targets = zip(*PAIRS, strict=True)
-    given = find.sentences_of(translator, sources, targets, most=9)
-    assert [each.tgt for each in given] == list(targets)
-    assert find.attend(translator, given[0]).tgt_pieces[-1] == "</s>"
-    (made,) = find.sentences_of(translator, sources[:1], most=9)
+    with_targets = find.sentences_of(translator, sources, targets, most=9)
+    assert [sentence.tgt for sentence in with_targets] == list(targets)
+    assert find.attend(translator, with_targets[0]).tgt_pieces[-1] == "</s>"
+    (translated,) = find.sentences_of(translator, sources[:1], most=9)
     translation = translator.translate(sources[:1])[0]
-    assert (made.tgt, made.tokens) == (translation.text, translation.tokens)
-    assert len(find.attend(translator, made).tgt_pieces) == len(translation.tokens) + 1
+    assert (translated.tgt, translated.tokens) == (translation.text, translation.tokens)
+    assert len(find.attend(translator, translated).tgt_pieces) == len(translation.tokens) + 1
+
+
+def test_lines_without_a_usable_sentence_are_refused(translator):
     with pytest.raises(FigureError, match="2 source lines but 1 translations"):
         find.sentences_of(translator, ["a", "b"], ["c"], most=9)
     with pytest.raises(FigureError, match="no usable sentence"):

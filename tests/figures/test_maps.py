@@ -4,7 +4,6 @@ Statistics of heads on maps small enough to be done by hand.
 """
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,48 +16,67 @@ from tests.figures.examples import SOURCE, TARGET, made_up
 FOUND = made_up()
 
 
-def test_layers_heads_and_queries_are_picked_and_what_is_not_there_is_refused():
+def test_layers_and_heads_are_picked():
     picked = pick(FOUND, kind="cross", heads=(3, 1))
     np.testing.assert_array_equal(picked.weights, FOUND.cross[1, [0, 2]])
     assert (picked.layer, picked.heads) == (2, (1, 3))
     assert (picked.rows, picked.columns) == (TARGET, SOURCE)
     assert picked.title() == "Decoder-to-source attention, layer 2 of 2, heads 1 and 3"
     np.testing.assert_array_equal(pick(FOUND, kind="encoder", layer=1).weights, FOUND.encoder[0])
-    own = pick(FOUND, kind="decoder")
-    assert own.columns == ("<s>", *TARGET[:-1])
-    assert own.title().endswith("heads 1–3")
-    # A query is a word, at all its places, or a number.
-    queries = {"CATS": (1, 2), "3": (2,), "<b>": (5,), "the": (0,), "8": (7,)}
-    for query, rows in queries.items():
-        assert pick(FOUND, kind="encoder", query=query).queries == rows
+    in_decoder = pick(FOUND, kind="decoder")
+    assert in_decoder.columns == ("<s>", *TARGET[:-1])
+    assert in_decoder.title().endswith("heads 1–3")
+
+
+@pytest.mark.parametrize(
+    ("query", "rows"), [("CATS", (1, 2)), ("3", (2,)), ("<b>", (5,)), ("the", (0,)), ("8", (7,))]
+)
+def test_a_query_is_a_word_or_a_number(query, rows):
+    assert pick(FOUND, kind="encoder", query=query).queries == rows
+
+
+def test_a_query_is_a_word_at_all_its_places():
     pieces = ("▁its", "▁law", ",", "▁its", "</s>")
     assert pick(made_up(pieces), kind="encoder", query="its").queries == (0, 3)
     assert pick(made_up(pieces), kind="encoder", query="law").queries == (1,)
-    refused: dict[str, dict[str, Any]] = {
-        "no layer 3: the encoder has 1 to 2": {"kind": "encoder", "layer": 3},
-        "no head 4: a layer of the cross kind has 1 to 3": {"kind": "cross", "heads": (1, 4)},
-        "no row 'dog'; rows: 1 the, 2 cat, 3 -s": {"kind": "encoder", "query": "dog"},
-        "no row '9'": {"kind": "encoder", "query": "9"},
-    }
-    for message, settings in refused.items():
-        with pytest.raises(FigureError, match=message):
-            pick(FOUND, **settings)
 
 
-def test_labels_say_where_words_begin_and_words_have_their_pieces():
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"kind": "encoder", "layer": 3}, "no layer 3: the encoder has 1 to 2"),
+        (
+            {"kind": "cross", "heads": (1, 4)},
+            "no head 4: a layer of the cross kind has 1 to 3",
+        ),
+        ({"kind": "encoder", "query": "dog"}, "no row 'dog'; rows: 1 the, 2 cat, 3 -s"),
+        ({"kind": "encoder", "query": "9"}, "no row '9'"),
+    ],
+)
+def test_what_is_not_there_is_refused(settings, message):
+    with pytest.raises(FigureError, match=message):
+        pick(FOUND, **settings)
+
+
+def test_labels_say_where_words_begin():
     labels = {
         **{"▁cat": "cat", "s": "-s", ".": ".", "▁": "▁", "▁.": ".", "猫": "-猫"},
         **{"</s>": "‹end›", "<s>": "‹begin›", "<unk>": "‹unknown›", "▁New▁York": "New York"},
         **{"\t": "␉", "▁a\u202eb": "a\ufffdb", "▁" + "x" * 99: "x" * (LONGEST - 1) + "…"},
     }
     assert {piece: shown(piece) for piece in labels} == labels
+
+
+def test_words_have_their_pieces():
     pieces = ("<s>", "▁Flas", "chen", ".", "▁it", "'", "s", "</s>")
-    found = [(word, list(span)) for word, span in words(pieces)]
-    assert found == [("<s>", [0]), ("Flaschen.", [1, 2, 3]), ("it's", [4, 5, 6]), ("</s>", [7])]
+    spans = [(word, list(span)) for word, span in words(pieces)]
+    assert spans == [("<s>", [0]), ("Flaschen.", [1, 2, 3]), ("it's", [4, 5, 6]), ("</s>", [7])]
     assert core("“Flaschen.”") == "flaschen" and core("...") == "..."
     assert punctuation(pieces) == (3, 5)
     assert words(()) == []
-    # Pronouns begin where their word does.
+
+
+def test_pronouns_begin_where_their_word_does():
     pieces = ("▁It", "'", "s", "▁her", "s", "▁her", "▁item", ",", "▁it", ",", "</s>")
     assert pronoun_places(pieces, pronouns_of("en")) == (0, 3, 5, 8)
     assert pronoun_places(pieces, pronouns_of("xx")) == ()
@@ -76,7 +94,7 @@ def of_one(weights: object, kind: Kind, **settings: object) -> dict[str, float]:
     return {name: float(value[0, 0]) for name, value in sums.values().items()}
 
 
-def test_the_encoder_s_and_the_decoder_s_own():
+def test_statistics_of_an_encoder_s_head():
     assert of_one(ENCODER, "encoder", far=2, pronouns=(2,)) == pytest.approx(
         {
             "distance": (0.25 + 2 * 0.25 + 1 + 2 * 0.5) / 2.75,
@@ -93,24 +111,33 @@ def test_the_encoder_s_and_the_decoder_s_own():
             "anaphora": 0.5,
         }
     )
-    found = of_one(DECODER, "decoder", far=2)
-    wanted = {"entropy": 2.5 / 2, "mark": 0.75 / 2, "previous": 0.75 / 2, "far": 0.5 / 2}
-    wanted |= {"diagonal": 0, "next": 0, "distance": (0.5 + 2 * 0.5 + 0.25) / 1.25}
-    assert {name: found[name] for name in wanted} == pytest.approx(wanted)
+
+
+def test_statistics_of_a_decoder_s_head():
+    statistics = of_one(DECODER, "decoder", far=2)
+    expected = {"entropy": 2.5 / 2, "mark": 0.75 / 2, "previous": 0.75 / 2, "far": 0.5 / 2}
+    expected |= {"diagonal": 0, "next": 0, "distance": (0.5 + 2 * 0.5 + 0.25) / 1.25}
+    assert {name: statistics[name] for name in expected} == pytest.approx(expected)
     assert of_one(DECODER, "decoder", pronouns=(2,))["anaphora"] == 0.5
-    assert math.isnan(found["anaphora"])
+    assert math.isnan(statistics["anaphora"])
 
 
-def test_places_lie_in_proportion_what_reaches_and_what_is_an_antecedent():
+def test_a_head_along_the_diagonal_of_two_lengths_has_no_distance():
     assert [int(np.flatnonzero(row == 0)[0]) for row in offsets("cross", 3, 5)] == [0, 2, 4]
     weights = np.zeros((4, 6))
     weights[[0, 1, 2, 3], [0, 2, 4, 5]] = 1
-    found = of_one(weights, "cross", pronouns=(1,))
-    assert found["diagonal"] == 1 and found["distance"] == found["mark"] == found["variety"] == 0
-    assert math.isnan(found["anaphora"])
-    found = of_one(np.full((13, 13), 1 / 13), "encoder", far=5)  # spread out
-    assert found["entropy"] == pytest.approx(math.log2(13))
-    assert found["far"] > 0.3 and found["reach"] == pytest.approx(1 / 13)
-    # Neither the neighbour nor a comma.
+    statistics = of_one(weights, "cross", pronouns=(1,))
+    assert statistics["diagonal"] == 1
+    assert statistics["distance"] == statistics["mark"] == statistics["variety"] == 0
+    assert math.isnan(statistics["anaphora"])
+
+
+def test_a_head_that_looks_everywhere_is_far_and_reaches_nothing():
+    statistics = of_one(np.full((13, 13), 1 / 13), "encoder", far=5)
+    assert statistics["entropy"] == pytest.approx(math.log2(13))
+    assert statistics["far"] > 0.3 and statistics["reach"] == pytest.approx(1 / 13)
+
+
+def test_an_antecedent_is_neither_the_neighbour_nor_a_comma():
     assert of_one(ENCODER, "encoder", pronouns=(1,))["anaphora"] == 0
     assert of_one(ENCODER, "encoder", pronouns=(2,), punctuation=(0,))["anaphora"] == 0

@@ -147,7 +147,7 @@ def test_a_page_holds_picture_table_and_notes(runs):
         "<script>: 1 of 5 train reports have no finite loss: gaps in its curve",
     }
     labels = {"well (stopped at step 600)", "<script> (stopped at step 900, 2 starts)"}
-    assert all(each in reader.text for each in labels | notes)
+    assert all(words in reader.text for words in labels | notes)
     titles = {panel.title for panel in panels(runs)}
     texts = set(svg_texts(base64.b64decode(content)))
     assert titles | labels | notes | {"hours of training steps"} <= texts

@@ -25,10 +25,10 @@ def killed(place, monkeypatch, process=DEAD):
 def test_what_a_killed_process_left_is_removed_and_said(tmp_path, monkeypatch, caplog):
     place = tmp_path / "model"
     orphan = killed(place, monkeypatch)
-    other = killed(tmp_path / "other", monkeypatch)
+    leftover = killed(tmp_path / "other", monkeypatch)
     with replacing(place) as aside:
         aside.mkdir()
-    assert sorted(path.name for path in tmp_path.iterdir()) == [other.name, "model"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [leftover.name, "model"]
     assert f"{orphan}: left by process {DEAD}, now gone; removing it" in caplog.text
 
 
@@ -54,14 +54,14 @@ def test_what_may_belong_to_a_living_process_stays(tmp_path, monkeypatch, caplog
 
 
 def test_folders_are_exchanged_at_once(tmp_path):
-    one, other = tmp_path / "one", tmp_path / "other"
-    for folder in (one, other):
+    first, second = tmp_path / "one", tmp_path / "other"
+    for folder in (first, second):
         folder.mkdir()
         (folder / folder.name).touch()
-    exchange(one, other)
-    assert (one / "other").exists() and (other / "one").exists()
+    exchange(first, second)
+    assert (first / "other").exists() and (second / "one").exists()
     with pytest.raises(FileNotFoundError):
-        exchange(one, tmp_path / "absent")
+        exchange(first, tmp_path / "absent")
 
 
 def test_only_a_file_of_its_own_is_changed_in_place(tmp_path):

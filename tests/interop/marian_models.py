@@ -83,10 +83,32 @@ def write_arrays(folder: Path, *, separate: bool = False, **changes: Any) -> dic
         **changes,
     }
     (folder / "config.json").write_text(json.dumps(config))
-    d_model, d_ff = SIZES["d_model"], SIZES["encoder_ffn_dim"]
+
+    tied = changes.get("tie_word_embeddings", True)
+    shapes = {
+        **table_shapes(src_size, tgt_size, separate=separate, tied=tied),
+        **layer_shapes("encoder", ["self_attn"]),
+        **layer_shapes("decoder", ["self_attn", "encoder_attn"]),
+    }
+    for name, shape in list(shapes.items()):
+        if ".layers." in name:
+            shapes[name.replace(".weight", ".bias")] = shape[:1]
+    rng = np.random.default_rng(0)
+    arrays = {
+        name: np.float16(name.endswith("norm.weight") + 0.2 * rng.standard_normal(shape))
+        for name, shape in shapes.items()
+    }
+    save_file(arrays, str(folder / "model.safetensors"))
+    return arrays
+
+
+def table_shapes(
+    src_size: int, tgt_size: int, *, separate: bool, tied: bool
+) -> dict[str, tuple[int, ...]]:
+    """Shapes of the embeddings, the softmax table and its bias."""
+    d_model = SIZES["d_model"]
     shapes: dict[str, tuple[int, ...]] = {"final_logits_bias": (1, tgt_size)}
     # Since version 5 transformers has each side's own table where it ties none.
-    tied = changes.get("tie_word_embeddings", True)
     if separate or not tied:
         shapes["model.encoder.embed_tokens.weight"] = (src_size, d_model)
         shapes["model.decoder.embed_tokens.weight"] = (tgt_size, d_model)
@@ -94,24 +116,21 @@ def write_arrays(folder: Path, *, separate: bool = False, **changes: Any) -> dic
         shapes["model.shared.weight"] = (src_size, d_model)
     if not tied:
         shapes["lm_head.weight"] = (tgt_size, d_model)
-    for side in ("encoder", "decoder"):
-        attentions = ["self_attn"] + ["encoder_attn"] * (side == "decoder")
-        for number in range(SIZES[f"{side}_layers"]):
-            prefix = f"model.{side}.layers.{number}"
-            for name in attentions:
-                for projection in ("q_proj", "k_proj", "v_proj", "out_proj"):
-                    shapes[f"{prefix}.{name}.{projection}.weight"] = (d_model, d_model)
-            shapes[f"{prefix}.fc1.weight"] = (d_ff, d_model)
-            shapes[f"{prefix}.fc2.weight"] = (d_model, d_ff)
-            for name in (*(f"{name}_layer_norm" for name in attentions), "final_layer_norm"):
-                shapes[f"{prefix}.{name}.weight"] = (d_model,)
-    for name, shape in list(shapes.items()):
-        if ".layers." in name:
-            shapes[name.replace(".weight", ".bias")] = shape[:1]
-    rng = np.random.default_rng(0)
-    state = {
-        name: np.float16(name.endswith("norm.weight") + 0.2 * rng.standard_normal(shape))
-        for name, shape in shapes.items()
-    }
-    save_file(state, str(folder / "model.safetensors"))
-    return state
+    return shapes
+
+
+def layer_shapes(side: str, attentions: list[str]) -> dict[str, tuple[int, ...]]:
+    """Shapes of the weights in an encoder's or decoder's layers."""
+    d_model, d_ff = SIZES["d_model"], SIZES["encoder_ffn_dim"]
+    shapes: dict[str, tuple[int, ...]] = {}
+    for number in range(SIZES[f"{side}_layers"]):
+        prefix = f"model.{side}.layers.{number}"
+        for attention in attentions:
+            for projection in ("q_proj", "k_proj", "v_proj", "out_proj"):
+                shapes[f"{prefix}.{attention}.{projection}.weight"] = (d_model, d_model)
+        shapes[f"{prefix}.fc1.weight"] = (d_ff, d_model)
+        shapes[f"{prefix}.fc2.weight"] = (d_model, d_ff)
+        for attention in attentions:
+            shapes[f"{prefix}.{attention}_layer_norm.weight"] = (d_model,)
+        shapes[f"{prefix}.final_layer_norm.weight"] = (d_model,)
+    return shapes

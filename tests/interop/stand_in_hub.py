@@ -52,10 +52,10 @@ class _Handler(BaseHTTPRequestHandler):
             assert yaml.safe_load(header)["pipeline_tag"] == "translation"
             return self._json({})
         if path == "/api/repos/create":
-            asked = json.loads(body)
-            if asked["organization"] != OWNED:
+            request = json.loads(body)
+            if request["organization"] != OWNED:
                 return self._json({"error": "You don't have the rights"}, 403)
-            name = f"{OWNED}/{asked['name']}"
+            name = f"{OWNED}/{request['name']}"
             self.server.files.setdefault(f"models/{name}", {})
             return self._json({"url": f"{self.server.url}/{name}"})
         asked_of = re.fullmatch(
@@ -92,8 +92,8 @@ class _Handler(BaseHTTPRequestHandler):
             return self._send(200, files[file], tag)
         if action == "preupload":
             # Large ones go another way than HTTP, and the library's own.
-            mode, asked = {"uploadMode": "regular", "shouldIgnore": False}, json.loads(body)
-            return self._json({"files": [{"path": f["path"], **mode} for f in asked["files"]]})
+            mode, request = {"uploadMode": "regular", "shouldIgnore": False}, json.loads(body)
+            return self._json({"files": [{"path": f["path"], **mode} for f in request["files"]]})
         for line in body.splitlines():
             value = json.loads(line)["value"]
             if "content" in value:

@@ -18,7 +18,7 @@ from tests.interop.translators import vocabularies
 
 def test_a_folder_appears_when_it_is_complete_and_on_the_disk(tmp_path, monkeypatch):
     forced: list[str] = []
-    whole = os.fsync
+    fsync = os.fsync
     place = tmp_path / "deep" / "model"
     # What another has left behind, even by a process of the same number, is in nobody's way.
     (place.parent / f".model.{os.getpid()}.tmp").mkdir(parents=True)
@@ -26,7 +26,7 @@ def test_a_folder_appears_when_it_is_complete_and_on_the_disk(tmp_path, monkeypa
     def noted(descriptor: int) -> None:
         forced.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).name)
         assert not any(place.iterdir())
-        whole(descriptor)
+        fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", noted)
     with appearing(place) as folder:
@@ -38,6 +38,7 @@ def test_a_folder_appears_when_it_is_complete_and_on_the_disk(tmp_path, monkeypa
     assert sorted(forced) == [folder.name, "below", "file"]
     assert sorted(path.name for path in place.iterdir()) == ["below", "link"]
     assert [path.name for path in place.parent.iterdir()] == ["model"]
+
     # It may be read as any new folder.
     (tmp_path / "usual").mkdir()
     assert place.stat().st_mode == (tmp_path / "usual").stat().st_mode
@@ -66,13 +67,17 @@ def test_what_is_there_stays(tmp_path):
     assert file.read_text() == "x"
 
 
-def test_lines_are_a_file_s_or_validation_text_or_pieces(tmp_path):
+def test_sample_lines_are_spread_over_a_file(tmp_path):
     pair, file = vocabularies(shared=True), tmp_path / "lines.txt"
     file.write_bytes("\ufeffone\r\n\n  \nzwei ä\n".encode())
     assert sample_lines(pair, None, file) == (["one", "zwei ä"], str(file))
     file.write_text("".join(f"line {n}\n" for n in range(1000)))
     lines, _ = sample_lines(pair, None, file)
     assert len(lines) == COUNT and lines[0] == "line 0" and lines[-1] == "line 968"
+
+
+def test_a_file_without_sample_lines_is_refused(tmp_path):
+    pair, file = vocabularies(shared=True), tmp_path / "lines.txt"
     for content, message in (
         (b"\n \n", "has no line of text"),
         (b"a\xff", r"lines.txt: is not UTF-8 text \(byte 2\)"),
@@ -82,12 +87,16 @@ def test_lines_are_a_file_s_or_validation_text_or_pieces(tmp_path):
             sample_lines(pair, None, file)
     with pytest.raises(ExportError, match="absent: cannot be read: No such file"):
         sample_lines(pair, None, tmp_path / "absent")
+
+
+def test_sample_lines_are_the_validation_text_or_pieces(tmp_path):
     pair = vocabularies(shared=False)
     lines, origin = sample_lines(pair, tmp_path, None)
     assert origin == "random pieces of the vocabulary"
     assert sample_lines(pair, None, None) == (lines, origin), "the same each time"
     assert 1 < len(lines) <= COUNT
     assert all(ids and UNK not in ids for ids in pair.src.encode(lines))
+
     manifest = dict.fromkeys(("settings", "inputs", "corpora", "vocabulary", "store"))
     (tmp_path / MANIFEST).write_text(json.dumps({**manifest, "format": 1}))
     for side in ("src", "tgt"):
@@ -106,5 +115,5 @@ def test_of_a_runs_search_goes_along_what_means_the_same_there():
     ]
     for changes, penalty, said in cases:
         search = DecodingConfig(**{"beam_size": 4, "length_penalty": 0.6, **changes})
-        found, notes = search_of(search, "X")
-        assert found == penalty and all(each in notes for each in said)
+        length_penalty, notes = search_of(search, "X")
+        assert length_penalty == penalty and all(text in notes for text in said)

@@ -42,9 +42,9 @@ def test_settings_without_a_form_are_named(name, value):
 
 def test_those_of_an_older_folder_are_in_its_config():
     config = CONFIG | {"max_length": 9, "min_length": 3, "forced_bos_token_id": 7}
-    found = of_folder({}, config, usual_beam=4, longest=64, eos=0, never=[])
-    assert found.settings["max_extra_tokens"] == 8
-    assert [note.split()[0] for note in found.notes] == ["min_length", "forced_bos_token_id"]
+    generation = of_folder({}, config, usual_beam=4, longest=64, eos=0, never=[])
+    assert generation.settings["max_extra_tokens"] == 8
+    assert [note.split()[0] for note in generation.notes] == ["min_length", "forced_bos_token_id"]
     assert decoder_start({"decoder_start_token_id": 0}, {"decoder_start_token_id": 5}) == 0
     assert decoder_start({}, {"decoder_start_token_id": 5}) == 5
 

@@ -41,8 +41,9 @@ def test_a_folder_is_pushed_and_comes_back_as_a_run(hub, run, workdir, tmp_path)
     hub.files["models/lab/en-de"]["pytorch_model.bin"] = b"the same for others"
     hub.requests.clear()
     run("import", "--from", "lab/en-de", "--workdir", tmp_path / "back", status=0)
-    assert not [each for each in hub.requests if "pytorch_model.bin" in each or "parity" in each]
-    ours, theirs = (Translator.load(each) for each in (workdir, tmp_path / "back"))
+    for name in ("pytorch_model.bin", "parity"):
+        assert not [request for request in hub.requests if name in request]
+    ours, theirs = (Translator.load(folder) for folder in (workdir, tmp_path / "back"))
     assert ours.vocabularies == theirs.vocabularies
     back = open_run(tmp_path / "back")
     commit = hub.commit("models/lab/en-de")
@@ -115,7 +116,7 @@ def test_other_models_are_refused_before_their_weights_are_fetched(hub, model, t
     model["config.json"] = json.dumps({"model_type": "bart"}).encode()
     with pytest.raises(ExportError, match="model_type is 'bart', not 'marian'"):
         import_marian("lab/marian", tmp_path / "run", ["x"])
-    assert not any("model.safetensors" in each for each in hub.requests)
+    assert not any("model.safetensors" in request for request in hub.requests)
     with pytest.raises(HubError, match="no such folder here; model lab/none: not found on the hub"):
         import_marian("lab/none", tmp_path / "run", ["x"])
 
@@ -137,9 +138,9 @@ def shard(folder, made):
 
 def test_a_data_set_is_fetched_once_and_prepared(hub, run, tmp_path):
     shards = ("train-0", "train-1", "validation-0")
-    made = list(pairs("train", 180))
+    records = list(pairs("train", 180))
     hub.files["datasets/lab/pairs"] = {"fr/train-0.parquet": b""} | {
-        f"en-de/{name}.parquet": shard(tmp_path, made[number::3])
+        f"en-de/{name}.parquet": shard(tmp_path, records[number::3])
         for number, name in enumerate(shards)
     }
     keys = {"src": "translation.en", "tgt": "translation.de", "kind": "hf"}
@@ -151,11 +152,14 @@ def test_a_data_set_is_fetched_once_and_prepared(hub, run, tmp_path):
     prepare = ["prepare", *settings(tmp_path, **changes), "--workdir", tmp_path / "run"]
     done = run(*prepare)
     assert done.status == 0 and "training the vocabulary on 120 pairs" in done.errors, done.errors
-    fetched = [each for each in hub.requests if each.startswith("GET") and "resolve" in each]
-    assert sorted(each.rpartition("/")[2] for each in fetched) == [f"{n}.parquet" for n in shards]
+    fetched = [
+        request for request in hub.requests if request.startswith("GET") and "resolve" in request
+    ]
+    names = sorted(request.rpartition("/")[2] for request in fetched)
+    assert names == [f"{name}.parquet" for name in shards]
     manifest = json.loads((tmp_path / "run" / "data" / "manifest.json").read_text())
     commit = hub.commit("datasets/lab/pairs")
-    assert all(f"/snapshots/{commit}/en-de/" in each["path"] for each in manifest["inputs"])
+    assert all(f"/snapshots/{commit}/en-de/" in file["path"] for file in manifest["inputs"])
 
     hub.shutdown()
     hub.server_close()
@@ -180,8 +184,8 @@ def test_a_data_set_that_is_not_there_is_named(hub, tmp_path):
             opened(path)
     with pytest.raises(CorpusError, match="dataset lab/pairs: not downloaded yet"):
         opened("lab/pairs/en-de/*", fetch=False)
-    fetched, there = (opened("lab/pairs/en-de/*", fetch=fetch) for fetch in (True, False))
-    assert list(fetched.records()) == list(there.records())
+    fetched, reopened = (opened("lab/pairs/en-de/*", fetch=fetch) for fetch in (True, False))
+    assert list(fetched.records()) == list(reopened.records())
     data = DataConfig(train=(dataclasses.replace(corpus, path="hf://datasets/lab/none/*"),))
     assert open_split(data, "train", fetch=False) == []
 

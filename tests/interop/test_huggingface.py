@@ -35,30 +35,47 @@ def read(path: Path) -> dict:
     return json.loads(path.read_text())
 
 
-def test_the_files_say_what_the_model_is(tmp_path):
-    made = translator(activation="silu", ffn_dropout=0.2)
-    huggingface.write(made, tmp_path, card=CARD)
-    config = read(tmp_path / "config.json")
+@pytest.fixture
+def written(tmp_path):
+    """A folder, and the translator whose model is in it."""
+    shared = translator(activation="silu", ffn_dropout=0.2)
+    huggingface.write(shared, tmp_path, card=CARD)
+    return tmp_path, shared
+
+
+def test_the_config_says_what_the_model_is(written):
+    folder, _ = written
+    config = read(folder / "config.json")
     expected = {"activation_function": "swish", "activation_dropout": 0.2, "encoder_layers": 1}
     expected |= {"decoder_start_token_id": 60, "max_position_embeddings": 40, "vocab_size": 61}
     assert expected.items() <= config.items() and config["share_encoder_decoder_embeddings"]
-    vocab = read(tmp_path / "vocab.json")
-    # Padding is last, as in other Marian models; this program's own is a type without a use.
-    pieces = made.vocabularies.src.pieces()
-    assert [vocab[piece] for piece in pieces] == [60, *range(1, 60)] and vocab["<unused 0>"] == 0
-    generation = read(tmp_path / "generation_config.json")
+
+
+def test_the_generation_config_says_how_to_search(written):
+    folder, shared = written
+    generation = read(folder / "generation_config.json")
     assert generation["bad_words_ids"] == [[0], [1], [3], [60]]
     # The run's penalty is of another formula than theirs.
     assert (generation["num_beams"], generation["length_penalty"]) == (2, 0.0)
-    assert search_of(made.config, "transformers")[1] in (tmp_path / "README.md").read_text()
-    tokenizer = read(tmp_path / "tokenizer_config.json")
+    assert search_of(shared.config, "transformers")[1] in (folder / "README.md").read_text()
+
+
+def test_one_vocabulary_has_padding_last(written):
+    folder, shared = written
+    vocab = read(folder / "vocab.json")
+    # As in other Marian models; this program's own padding is a type without a use.
+    pieces = shared.vocabularies.src.pieces()
+    assert [vocab[piece] for piece in pieces] == [60, *range(1, 60)] and vocab["<unused 0>"] == 0
+    tokenizer = read(folder / "tokenizer_config.json")
     assert tokenizer["source_lang"] == "en" and not tokenizer["separate_vocabs"]
     assert tokenizer["clean_up_tokenization_spaces"] is False
-    assert not (tmp_path / "target_vocab.json").exists()
-    # Two vocabularies are one with the types of both, and two tables.
-    made = translator(tie="target")
-    huggingface.write(made, tmp_path, card=CARD)
-    pieces = made.vocabularies.src.pieces() + made.vocabularies.tgt.pieces()
+    assert not (folder / "target_vocab.json").exists()
+
+
+def test_two_vocabularies_are_one_with_the_types_of_both_and_two_tables(tmp_path):
+    separate = translator(tie="target")
+    huggingface.write(separate, tmp_path, card=CARD)
+    pieces = separate.vocabularies.src.pieces() + separate.vocabularies.tgt.pieces()
     assert read(tmp_path / "vocab.json").keys() == {*pieces, "<unused 0>"}
     assert not read(tmp_path / "tokenizer_config.json")["separate_vocabs"]
     assert not read(tmp_path / "config.json")["share_encoder_decoder_embeddings"]
@@ -81,9 +98,9 @@ def test_arrays_are_written_in_any_memory_layout(layout, tmp_path):
     [(1.0, True, "(`early_stopping=True`), as in"), (0.0, False, "is `False`, transformers' def")],
 )
 def test_when_transformers_stops_is_said(patience, early_stopping, note, tmp_path):
-    made = translator()
-    made.config = dataclasses.replace(made.config, patience=patience)
-    huggingface.write(made, tmp_path, card=CARD)
+    original = translator()
+    original.config = dataclasses.replace(original.config, patience=patience)
+    huggingface.write(original, tmp_path, card=CARD)
     assert read(tmp_path / "generation_config.json")["early_stopping"] is early_stopping
     assert note in (tmp_path / "README.md").read_text()
 
@@ -91,8 +108,8 @@ def test_when_transformers_stops_is_said(patience, early_stopping, note, tmp_pat
 def test_the_card_tells_where_the_model_is_from(tmp_path):
     run = make_run(tmp_path / "run", {1: None, 2: None})
     scoring = Scoring(ter=False, resamples=0, language="de")
-    one = Translator.load(run, which=1)
-    evaluate(run, {"mine": (LINES, LINES)}, translator=one, scoring=scoring)
+    first_checkpoint = Translator.load(run, which=1)
+    evaluate(run, {"mine": (LINES, LINES)}, translator=first_checkpoint, scoring=scoring)
     of_run: dict[str, Any] = {"format": "huggingface", "checked": False}
     export_run(run, tmp_path / "one", which=1, **of_run)
     export_run(run, tmp_path / "two", **of_run, license="mit")
@@ -180,11 +197,11 @@ def log_probs(made: Translator) -> np.ndarray:
 @pytest.mark.parametrize("form", [{"attention_bias": True}, {"norm": "pre"}], ids=str)
 def test_reordered_channels_compute_the_same(form):
     """With learned positions, which are reordered along, nothing tells the orders apart."""
-    made = translator(positions="learned", position_scale="sqrt_d_model", tie="target", **form)
-    expected = log_probs(made)
-    order = np.random.default_rng(0).permutation(made.model.config.d_model)
-    made.params = unflatten_dict(reorder_channels(from_model(made), order), sep="/")
-    np.testing.assert_allclose(log_probs(made), expected, atol=2e-5)
+    original = translator(positions="learned", position_scale="sqrt_d_model", tie="target", **form)
+    expected = log_probs(original)
+    order = np.random.default_rng(0).permutation(original.model.config.d_model)
+    original.params = unflatten_dict(reorder_channels(from_model(original), order), sep="/")
+    np.testing.assert_allclose(log_probs(original), expected, atol=2e-5)
 
 
 @pytest.mark.parametrize(
@@ -198,18 +215,18 @@ def test_reordered_channels_compute_the_same(form):
 def test_there_and_back_is_the_same_model(form, tmp_path, monkeypatch):
     """Vocabulary, weights to the bit and search; projections have got biases, which are 0."""
     monkeypatch.setattr(huggingface, "missing", lambda: ["torch"])
-    made = translator(**form)
+    original = translator(**form)
     search = {"no_repeat_ngram": 3, "beam_size": 5, "length_norm": "average"}
-    made.config = dataclasses.replace(made.config, **search, length_penalty=0.75)
+    original.config = dataclasses.replace(original.config, **search, length_penalty=0.75)
     (tmp_path / "folder").mkdir()
-    huggingface.write(made, tmp_path / "folder", card=CARD)
+    huggingface.write(original, tmp_path / "folder", card=CARD)
     assert import_marian(tmp_path / "folder", tmp_path / "run", ["test"]) is None
     back = Translator.load(tmp_path / "run")
     for name in ("no_repeat_ngram", "beam_size", "length_norm", "length_penalty"):
-        assert getattr(back.config, name) == getattr(made.config, name)
-    assert back.vocabularies == made.vocabularies, "it needs no table"
-    assert back.model.config.tie == made.model.config.tie
-    if made.model.config.attention_bias:
-        jax.tree.map(np.testing.assert_array_equal, back.params, made.params)
+        assert getattr(back.config, name) == getattr(original.config, name)
+    assert back.vocabularies == original.vocabularies, "it needs no table"
+    assert back.model.config.tie == original.model.config.tie
+    if original.model.config.attention_bias:
+        jax.tree.map(np.testing.assert_array_equal, back.params, original.params)
         return
-    np.testing.assert_allclose(log_probs(made), log_probs(back), atol=1e-4)
+    np.testing.assert_allclose(log_probs(original), log_probs(back), atol=1e-4)

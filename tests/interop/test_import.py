@@ -37,10 +37,10 @@ def imported(folder: Path, **more: Any) -> Translator:
     return Translator.load(folder / "run")
 
 
-def code_row(made: Translator, table: str) -> np.ndarray:
+def code_row(translator: Translator, table: str) -> np.ndarray:
     """The row of the language code, the last type but padding."""
-    number = made.vocabularies.tgt.pieces().index(">>deu<<")
-    return np.asarray(made.params["embedding"][table][number])
+    number = translator.vocabularies.tgt.pieces().index(">>deu<<")
+    return np.asarray(translator.params["embedding"][table][number])
 
 
 @pytest.fixture
@@ -51,26 +51,31 @@ def folder(tmp_path) -> Path:
 
 def test_types_are_renumbered_with_their_rows(tmp_path):
     state = write_arrays(tmp_path / "marian")
-    notes: list[str] = []
-    made = imported(tmp_path, report=notes.append)
-    theirs = vocabulary("en", "de")
-    pieces = made.vocabularies.src.pieces()
+    translator = imported(tmp_path)
+    pieces = translator.vocabularies.src.pieces()
     assert pieces[:4] == ["<pad>", "<s>", "</s>", "<unk>"]
-    assert made.vocabularies.tgt.pieces() == pieces
-    table = np.asarray(made.params["embedding"]["shared"])
-    bias = np.asarray(made.params["embedding"]["softmax_bias"])
-    there, bias_there = state["model.shared.weight"], state["final_logits_bias"][0]
+    assert translator.vocabularies.tgt.pieces() == pieces
+    table = np.asarray(translator.params["embedding"]["shared"])
+    bias = np.asarray(translator.params["embedding"]["softmax_bias"])
+    their_ids = vocabulary("en", "de")
+    their_table, their_bias = state["model.shared.weight"], state["final_logits_bias"][0]
     for number, piece in enumerate(pieces):
         if piece == "<pad>":
             assert not table[number].any() and bias[number] == -100
             continue
-        id = theirs["<pad>" if piece == "<s>" else piece]
-        np.testing.assert_array_equal(table[number], there[id][ORDER].astype(np.float32))
-        assert bias[number] == np.float32(bias_there[id])
+        their_id = their_ids["<pad>" if piece == "<s>" else piece]
+        row = their_table[their_id][ORDER].astype(np.float32)
+        np.testing.assert_array_equal(table[number], row)
+        assert bias[number] == np.float32(their_bias[their_id])
 
-    [tokens] = made.vocabularies.src.encode([">>deu<< the cat sees it all ."])
-    assert pieces[tokens[0]] == ">>deu<<" and 3 not in tokens
-    assert made.vocabularies.src.decode([tokens[1:]]) == ["the cat sees it all ."]
+
+def test_text_is_encoded_with_its_language_code_and_comes_back(tmp_path):
+    write_arrays(tmp_path / "marian")
+    notes: list[str] = []
+    vocabularies = imported(tmp_path, report=notes.append).vocabularies
+    [tokens] = vocabularies.src.encode([">>deu<< the cat sees it all ."])
+    assert vocabularies.src.pieces()[tokens[0]] == ">>deu<<" and 3 not in tokens
+    assert vocabularies.src.decode([tokens[1:]]) == ["the cat sees it all ."]
     assert not notes
 
 
@@ -92,13 +97,14 @@ def test_the_run_says_what_it_is(folder, tmp_path):
 
 def test_separate_vocabularies(tmp_path):
     state = write_arrays(tmp_path / "marian", separate=True)
-    made = imported(tmp_path)
-    assert made.model.config.tie == "target"
-    sizes = made.model.src_vocab_size, made.model.tgt_vocab_size
+    translator = imported(tmp_path)
+    assert translator.model.config.tie == "target"
+    sizes = translator.model.src_vocab_size, translator.model.tgt_vocab_size
     # Each has one type more: the begin mark.
     assert sizes == (len(vocabulary("en")) + 1, len(vocabulary("de")) + 1)
     expected = np.float32(state["model.decoder.embed_tokens.weight"][-2][ORDER])
-    np.testing.assert_array_equal(code_row(made, "target"), expected)
+    np.testing.assert_array_equal(code_row(translator, "target"), expected)
+
     # Their sinusoids are ours in another order.
     np.testing.assert_array_equal(
         sinusoids_in_halves(30, 12)[:, interleaved_from_halves(12)], sinusoids(30, 12)
@@ -237,18 +243,20 @@ def put_arrays(folder: Path, arrays: dict[str, np.ndarray]) -> dict[str, np.ndar
 
 
 def test_a_softmax_of_its_own_beside_a_shared_table(folder, tmp_path):
-    own = np.random.default_rng(3).standard_normal((len(vocabulary("en", "de")), SIZES["d_model"]))
-    state = put_arrays(folder, {"lm_head.weight": np.float32(own)})
+    softmax = np.random.default_rng(3).standard_normal(
+        (len(vocabulary("en", "de")), SIZES["d_model"])
+    )
+    state = put_arrays(folder, {"lm_head.weight": np.float32(softmax)})
     with pytest.raises(ExportError, match=r"'lm_head.weight' differs from the table"):
         import_marian(folder, tmp_path / "run", ["x"])
     change_json(folder / "config.json", tie_word_embeddings=False)
-    made = imported(tmp_path)
-    assert made.model.config.tie == "none"
-    assert made.vocabularies.src.pieces() == made.vocabularies.tgt.pieces()
-    np.testing.assert_array_equal(code_row(made, "softmax"), np.float32(own[-2][ORDER]))
+    translator = imported(tmp_path)
+    assert translator.model.config.tie == "none"
+    assert translator.vocabularies.src.pieces() == translator.vocabularies.tgt.pieces()
+    np.testing.assert_array_equal(code_row(translator, "softmax"), np.float32(softmax[-2][ORDER]))
     for name in ("source", "target"):
         shared = np.float32(state["model.shared.weight"][-2][ORDER])
-        np.testing.assert_array_equal(code_row(made, name), shared)
+        np.testing.assert_array_equal(code_row(translator, name), shared)
 
 
 def test_tables_that_nothing_ties_are_each_sides_own(folder, tmp_path):
@@ -256,13 +264,15 @@ def test_tables_that_nothing_ties_are_each_sides_own(folder, tmp_path):
     with pytest.raises(ExportError, match=r"has no array 'lm_head.weight'"):
         import_marian(folder, tmp_path / "run", ["x"])
     state = write_arrays(folder, tie_word_embeddings=False)
-    made = imported(tmp_path)
+    translator = imported(tmp_path)
     for side, name in (
         ("source", "model.encoder.embed_tokens.weight"),
         ("target", "model.decoder.embed_tokens.weight"),
         ("softmax", "lm_head.weight"),
     ):
-        np.testing.assert_array_equal(code_row(made, side), np.float32(state[name][-2][ORDER]))
+        np.testing.assert_array_equal(
+            code_row(translator, side), np.float32(state[name][-2][ORDER])
+        )
 
 
 @pytest.mark.parametrize("name", ["lm_head.weight", "model.decoder.embed_tokens.weight"])
@@ -323,8 +333,8 @@ def test_settings_that_change_nothing_are_taken(folder, tmp_path, changes):
     expected = reference_log_probs(imported(tmp_path))
     change_json(folder / "config.json", **changes)
     import_marian(folder, tmp_path / "other", ["x"])
-    other = reference_log_probs(Translator.load(tmp_path / "other"))
-    np.testing.assert_array_equal(other, expected)
+    log_probs = reference_log_probs(Translator.load(tmp_path / "other"))
+    np.testing.assert_array_equal(log_probs, expected)
 
 
 @pytest.mark.parametrize("start", ["</s>", ">>deu<<", "<unk>"])
@@ -332,13 +342,13 @@ def test_a_decoder_may_begin_with_a_type_in_use(folder, tmp_path, start):
     """As BART's begins with the end mark."""
     number = vocabulary("en", "de")[start]
     change_json(folder / "config.json", decoder_start_token_id=number)
-    made = imported(tmp_path)
-    pieces = made.vocabularies.tgt.pieces()
-    table = np.asarray(made.params["embedding"]["shared"])
+    translator = imported(tmp_path)
+    pieces = translator.vocabularies.tgt.pieces()
+    table = np.asarray(translator.params["embedding"]["shared"])
     np.testing.assert_array_equal(table[1], table[pieces.index(start)])
-    assert made.vocabularies.src.encode([">>deu<< it"])[0][0] == pieces.index(">>deu<<")
+    assert translator.vocabularies.src.encode([">>deu<< it"])[0][0] == pieces.index(">>deu<<")
     # The copy has no share.
-    bias = np.asarray(made.params["embedding"]["softmax_bias"])
+    bias = np.asarray(translator.params["embedding"]["softmax_bias"])
     assert bias[1] == pytest.approx(bias[pieces.index(start)] - 100)
 
 
@@ -351,12 +361,12 @@ def test_generation_config_says_what_the_decoder_begins_with(folder, tmp_path):
 @pytest.mark.parametrize("separate", [False, True])
 def test_unscaled_embeddings_are_tables_of_their_own(tmp_path, separate):
     state = write_arrays(tmp_path / "marian", separate=separate, scale_embedding=False)
-    made = imported(tmp_path)
-    assert made.model.config.tie == "none"
+    translator = imported(tmp_path)
+    assert translator.model.config.tie == "none"
     name = "model.decoder.embed_tokens.weight" if separate else "model.shared.weight"
     expected = np.float32(state[name][-2][ORDER])
-    np.testing.assert_array_equal(code_row(made, "softmax"), expected)
-    np.testing.assert_allclose(code_row(made, "target") * 32**0.5, expected, rtol=1e-6)
+    np.testing.assert_array_equal(code_row(translator, "softmax"), expected)
+    np.testing.assert_allclose(code_row(translator, "target") * 32**0.5, expected, rtol=1e-6)
 
 
 def add_tokens(folder: Path, *, listed: bool) -> None:
@@ -386,14 +396,14 @@ def test_added_tokens_are_one_token(folder, tmp_path, listed):
     plain = imported(tmp_path).vocabularies.src
     add_tokens(folder, listed=listed)
     import_marian(folder, tmp_path / "other", ["x"])
-    made = Translator.load(tmp_path / "other")
-    pieces = made.vocabularies.src.pieces()
+    translator = Translator.load(tmp_path / "other")
+    pieces = translator.vocabularies.src.pieces()
     tag, language = pieces.index("<tag>"), pieces.index("<2de>")
     [the], [cat] = (plain.encode([text])[0][:1] for text in ("the", "cat"))
-    [tokens] = made.vocabularies.src.encode(["<2de>the <tag>cat"])
+    [tokens] = translator.vocabularies.src.encode(["<2de>the <tag>cat"])
     assert tokens[:4] == [language, the, tag, cat]
     state = put_arrays(folder, {})
-    table = np.asarray(made.params["embedding"]["shared"])
+    table = np.asarray(translator.params["embedding"]["shared"])
     expected = np.float32(state["model.shared.weight"][-2][ORDER])
     np.testing.assert_array_equal(table[tag], expected)
 

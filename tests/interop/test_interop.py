@@ -56,28 +56,28 @@ def test_an_imported_model_is_the_same(changes, separate, tmp_path):
     assert parity is not None and parity.agrees and parity.same_output == parity.sentences
 
     # By nothing of this program's: ids, outputs and texts.
-    made = Translator.load(tmp_path / "run")
+    ours = Translator.load(tmp_path / "run")
     tokenizer = transformers.MarianTokenizer.from_pretrained(str(folder))
-    here, there = made.vocabularies.tgt.pieces(), tokenizer.encoder
-    there = tokenizer.target_encoder if separate else there
-    made.config = made.config.__class__(max_extra_tokens=8)
+    our_pieces = ours.vocabularies.tgt.pieces()
+    their_ids = tokenizer.target_encoder if separate else tokenizer.encoder
+    ours.config = ours.config.__class__(max_extra_tokens=8)
     lines = [
         *sorted(marian_models.ENGLISH, key=len)[:30:5],
         ">>deu<< she likes it all .",
         "unknown: ß ∞",
     ]
-    sources = [[*tokens, EOS] for tokens in made.vocabularies.src.encode(lines)]
-    for line, output in zip(lines, Reference(made).greedy(sources), strict=True):
+    sources = [[*tokens, EOS] for tokens in ours.vocabularies.src.encode(lines)]
+    for line, output in zip(lines, Reference(ours).greedy(sources), strict=True):
         ids = tokenizer(line, return_tensors="pt").input_ids
         generated = model.generate(
             ids,
             num_beams=1,
             do_sample=False,
             max_new_tokens=ids.shape[1] + 8,
-            bad_words_ids=[[there["<pad>"]], [there["<unk>"]]],
+            bad_words_ids=[[their_ids["<pad>"]], [their_ids["<unk>"]]],
         )[0].tolist()
-        assert generated[1:] == [there[here[token]] for token in [*output, EOS]]
-        [text] = made.vocabularies.tgt.decode([output])
+        assert generated[1:] == [their_ids[our_pieces[token]] for token in [*output, EOS]]
+        [text] = ours.vocabularies.tgt.decode([output])
         assert text == tokenizer.decode(generated, skip_special_tokens=True)
 
 
@@ -92,28 +92,29 @@ def test_an_imported_model_is_the_same(changes, separate, tmp_path):
 )
 def test_an_exported_model_is_the_same(form, tmp_path):
     """Random weights exaggerate nothing: epsilon 1e-6 in place of 1e-5 is not seen either."""
-    made = translator(**form)
+    original = translator(**form)
     form = {"form": "huggingface", "card": Card(data=DataConfig(src_lang="en", tgt_lang="de"))}
     sample = (LINES, "lines")
-    parity = export(made, tmp_path / "out", **form, sample=sample, bound=TOLERANCE)
+    parity = export(original, tmp_path / "out", **form, sample=sample, bound=TOLERANCE)
     assert parity is not None and parity.same_output == parity.sentences == len(LINES)
+
     # By what the folder says alone, as its README has it.
     model = transformers.MarianMTModel.from_pretrained(str(tmp_path / "out")).eval()
     tokenizer = transformers.MarianTokenizer.from_pretrained(str(tmp_path / "out"))
-    sources = [[*tokens, EOS] for tokens in made.vocabularies.src.encode(LINES)]
+    sources = [[*tokens, EOS] for tokens in original.vocabularies.src.encode(LINES)]
     assert [tokenizer(line).input_ids for line in LINES] == sources
-    outputs = Reference(made).greedy(sources)
-    found = []
+    outputs = Reference(original).greedy(sources)
+    outputs_there = []
     for source, output in zip(sources, outputs, strict=True):
         generated = model.generate(
             torch.tensor([source]), num_beams=1, max_new_tokens=len(source) + 6
         )[0].tolist()
         assert generated[0] == tokenizer.pad_token_id
         pieces = tokenizer.convert_ids_to_tokens(generated[1:])
-        assert pieces == made.vocabularies.tgt.pieces([*output, EOS])
-        found.append(generated)
-    texts = tokenizer.batch_decode(found, skip_special_tokens=True)
-    assert texts == made.vocabularies.tgt.decode(outputs)
+        assert pieces == original.vocabularies.tgt.pieces([*output, EOS])
+        outputs_there.append(generated)
+    texts = tokenizer.batch_decode(outputs_there, skip_special_tokens=True)
+    assert texts == original.vocabularies.tgt.decode(outputs)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +141,7 @@ def test_an_imported_search_is_generate_by_the_folders_own_settings(settings, tm
     # Without this program's limits.
     model = transformers.MarianMTModel.from_pretrained(str(folder), dtype=torch.float32).eval()
     tokenizer = transformers.MarianTokenizer.from_pretrained(str(folder))
-    ours = [each.text for each in Translator.load(tmp_path / "run").translate(lines)]
+    ours = [translation.text for translation in Translator.load(tmp_path / "run").translate(lines)]
     theirs = [model.generate(**tokenizer(line, return_tensors="pt"))[0] for line in lines]
     # What the decoder began with is no part of the text.
     assert ours == [tokenizer.decode(ids[1:], skip_special_tokens=True) for ids in theirs]
@@ -178,8 +179,8 @@ def test_tokens_that_transformers_added_are_one_token(tmp_path):
     # The comparison checks every token.
     parity = import_marian(second, tmp_path / "run", ["x"], sample=str(sample), bound=TOLERANCE)
     assert parity is not None and parity.same_output == parity.sentences == len(lines)
-    made = Translator.load(tmp_path / "run").vocabularies.src
-    assert [made.pieces(ids)[0] for ids in made.encode(["<tag>", "<2de>", "wide"])] == [
+    vocabulary = Translator.load(tmp_path / "run").vocabularies.src
+    assert [vocabulary.pieces(ids)[0] for ids in vocabulary.encode(["<tag>", "<2de>", "wide"])] == [
         *("<tag>", "<2de>", "wide")
     ]
 
@@ -188,24 +189,24 @@ def test_tokens_that_transformers_added_are_one_token(tmp_path):
 def test_ctranslate2s_own_converter_takes_an_exported_folder(form, tmp_path):
     """Also of two vocabularies, though it knows one; transformers loads the folder as before."""
     ctranslate2 = pytest.importorskip("ctranslate2", reason="needs the [export] extra")
-    made = translator(**form, norm_epsilon=1e-5)
+    original = translator(**form, norm_epsilon=1e-5)
     card = Card(data=DataConfig(src_lang="en", tgt_lang="de"))
     sample = (LINES, "lines")
     folder, converted = tmp_path / "out", tmp_path / "converted"
-    parity = export(made, folder, form="huggingface", card=card, sample=sample, bound=TOLERANCE)
+    parity = export(original, folder, form="huggingface", card=card, sample=sample, bound=TOLERANCE)
     assert parity is not None and parity.agrees
 
     ctranslate2.converters.TransformersConverter(str(folder)).convert(str(converted))
     model = ctranslate2.Translator(str(converted))
     tokenizer = transformers.MarianTokenizer.from_pretrained(str(folder))
-    reference = Reference(made)
-    sources = [[*tokens, EOS] for tokens in made.vocabularies.src.encode(LINES)]
+    reference = Reference(original)
+    sources = [[*tokens, EOS] for tokens in original.vocabularies.src.encode(LINES)]
     outputs = reference.greedy(sources)
     limits = reference.limits(sources)
     expected = reference.log_probs(sources, outputs)
     for line, output, limit, ours in zip(LINES, outputs, limits, expected, strict=True):
         pieces = tokenizer.convert_ids_to_tokens(tokenizer(line).input_ids)
-        target = made.vocabularies.tgt.pieces(output)
+        target = original.vocabularies.tgt.pieces(output)
         [scored] = model.score_batch([pieces], [target])
         np.testing.assert_allclose(scored.log_probs, ours, atol=TOLERANCE)
         [result] = model.translate_batch(
@@ -220,29 +221,29 @@ def test_ctranslate2s_own_converter_takes_an_exported_folder(form, tmp_path):
 
 def test_what_transformers_saves_again_is_imported(tmp_path):
     """With the begin mark only if it is told to save the table that holds it."""
-    made = translator(norm_epsilon=1e-5)
+    original = translator(norm_epsilon=1e-5)
     card = Card(data=DataConfig(src_lang="en", tgt_lang="de"))
-    folder, kept, lost = (tmp_path / name for name in ("out", "kept", "lost"))
-    export(made, folder, form="huggingface", card=card, sample=None)
+    folder, with_table, without_table = (tmp_path / name for name in ("out", "kept", "lost"))
+    export(original, folder, form="huggingface", card=card, sample=None)
     model = transformers.MarianMTModel.from_pretrained(str(folder))
     tokenizer = transformers.MarianTokenizer.from_pretrained(str(folder))
     sample = tmp_path / "sample.txt"
     sample.write_text("".join(f"{line}\n" for line in LINES[:3]))
-    for place in (lost, kept):
+    for place in (without_table, with_table):
         tokenizer.save_pretrained(place)
         model.save_pretrained(place)
         model._keys_to_ignore_on_save = None
     notes: dict[str, list[str]] = {"lost": [], "kept": []}
-    sources = [[*tokens, EOS] for tokens in made.vocabularies.src.encode(LINES)]
-    outputs = Reference(made).greedy(sources)
+    sources = [[*tokens, EOS] for tokens in original.vocabularies.src.encode(LINES)]
+    outputs = Reference(original).greedy(sources)
     texts = {}
-    for place in (kept, lost):
+    for place in (with_table, without_table):
         run = tmp_path / f"run_{place.name}"
         import_marian(place, run, ["x"], sample=str(sample), report=notes[place.name].append)
         back = Translator.load(run)
         encoded = [[*tokens, EOS] for tokens in back.vocabularies.src.encode(LINES)]
-        back.config = made.config
+        back.config = original.config
         texts[place.name] = back.vocabularies.tgt.decode(Reference(back).greedy(encoded))
-    assert texts["kept"] == made.vocabularies.tgt.decode(outputs) != texts["lost"]
+    assert texts["kept"] == original.vocabularies.tgt.decode(outputs) != texts["lost"]
     assert len(notes["kept"]) == 1, "how many lines are translated alike"
     assert any("has lost the begin mark" in note for note in notes["lost"])

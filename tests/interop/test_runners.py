@@ -75,9 +75,9 @@ def greedily(made: Translator, line: str) -> str:
     ids=str,
 )
 def test_float32_is_the_same(form, changes, tmp_path):
-    made = translator(**changes)
-    runtime = write(form, made, tmp_path)
-    parity = compare(Reference(made), runtime, LINES, "lines", bound=1e-4)
+    original = translator(**changes)
+    runtime = write(form, original, tmp_path)
+    parity = compare(Reference(original), runtime, LINES, "lines", bound=1e-4)
     assert parity.agrees and parity.same_output == parity.sentences == len(LINES), parity
     assert runtime.name.startswith({"ctranslate2": "CTranslate2 ", "stablehlo": "Stable"}[form])
     assert not (tmp_path / "__pycache__").exists()
@@ -99,9 +99,9 @@ def test_a_jax_that_is_older_than_the_folder_is_named(tmp_path, monkeypatch):
 
 
 def test_lines_in_are_lines_out(form, tmp_path):
-    made = greedy_settings(translator())
-    write(form, made, tmp_path)
-    first, last = greedily(made, LINES[0]), greedily(made, LINES[3] + "\x0b\u2028")
+    original = greedy_settings(translator())
+    write(form, original, tmp_path)
+    first, last = greedily(original, LINES[0]), greedily(original, LINES[3] + "\x0b\u2028")
     text = f"\ufeff{LINES[0]}\r\n\n \n{LINES[3]}\x0b\u2028\n{LINES[0]}"
     assert alone(tmp_path, RUN, text.encode()).split("\n") == [first, "", "", last, first, ""]
     # The README's lines, as they stand.
@@ -110,23 +110,24 @@ def test_lines_in_are_lines_out(form, tmp_path):
 
 
 def test_text_that_spells_a_mark_is_text(form, tmp_path):
-    made = greedy_settings(translator(pair=digits()))
-    runtime, lines = write(form, made, tmp_path), ["1 </s> 23", "<s>", "<pad> <unk>", "</s>"]
-    encoded = made.vocabularies.src.encode(lines)
+    original = greedy_settings(translator(pair=digits()))
+    runtime, lines = write(form, original, tmp_path), ["1 </s> 23", "<s>", "<pad> <unk>", "</s>"]
+    encoded = original.vocabularies.src.encode(lines)
     assert all(UNK in ids for ids in encoded)
     assert runtime.encode(lines) == [[*ids, EOS] for ids in encoded]
-    assert model_of(tmp_path).translate(lines[:1]) == [greedily(made, lines[0])]
+    assert model_of(tmp_path).translate(lines[:1]) == [greedily(original, lines[0])]
 
 
 def test_lines_of_blanks_have_no_translation(form, tmp_path):
-    made = translator()
-    write(form, made, tmp_path)
+    original = translator()
+    write(form, original, tmp_path)
     model = model_of(tmp_path)
     # Some have tokens, and the last has more than the models take.
     blanks = ["", " ", "\u200b\ufeff", "\u2581", "\u00a0", "\u3000 ", "\u2003", "\u00a0 " * 50]
-    assert any(made.vocabularies.src.encode(blanks))
+    assert any(original.vocabularies.src.encode(blanks))
     *blank, text = model.translate([*blanks, LINES[0]])
-    assert blank == [each.text for each in made.translate(blanks)] == [""] * len(blanks)
+    assert blank == [""] * len(blanks)
+    assert [translation.text for translation in original.translate(blanks)] == blank
     assert text and model.translate([]) == []
 
 

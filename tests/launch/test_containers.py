@@ -82,11 +82,11 @@ def test_apply_hands_the_manifest_to_kubectl(tmp_path):
     variables = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     dry = run("gke/make.sh", *arguments, "--dry-run", "--", "doctor", **variables)
     assert not (tmp_path / "call").exists()
-    first, _, rest = dry.stdout.partition("\n")
+    first, _, manifest = dry.stdout.partition("\n")
     assert first == "# kubectl apply -f - < the following"
     assert run("gke/make.sh", *arguments, "--", "doctor", **variables).returncode == 0
     assert (tmp_path / "call").read_text() == "apply -f -\n"
-    assert (tmp_path / "in").read_text() == rest
+    assert (tmp_path / "in").read_text() == manifest
 
 
 def test_the_dockerfile_has_every_target_and_copies_what_the_package_is_built_from():

@@ -75,13 +75,19 @@ def checkout(tmp_path: Path) -> Checkout:
     return Checkout(tmp_path)
 
 
-def test_first_call_installs_and_later_ones_do_not(checkout):
-    assert os.access(LAUNCH / "local.sh", os.X_OK), "its users start it by its name"
-    for arguments, status in ((["--help"], 0), ([], 2)):
-        done, calls = checkout.run(*arguments)
-        assert done.returncode == status and calls == []
-        assert "FLAXFORMER_VENV" in done.stdout + done.stderr
+def test_its_users_start_it_by_its_name():
+    assert os.access(LAUNCH / "local.sh", os.X_OK)
+
+
+@pytest.mark.parametrize(("arguments", "status"), [(["--help"], 0), ([], 2)])
+def test_help_installs_nothing(checkout, arguments, status):
+    done, calls = checkout.run(*arguments)
+    assert done.returncode == status and calls == []
+    assert "FLAXFORMER_VENV" in done.stdout + done.stderr
     assert not checkout.venv.exists()
+
+
+def test_first_call_installs_and_later_ones_do_not(checkout):
     # Standard input and output belong to the command.
     done, calls = checkout.run("train", "--workdir", "a b", stdin="ein Satz\n\nnoch einer")
     assert done.returncode == 0 and "chatter" in done.stderr, done.stderr
@@ -147,13 +153,13 @@ def test_an_environment_of_the_users_is_never_removed(checkout, tmp_path):
     assert done.returncode == 0, done.stderr
     assert calls == [f"pip {checkout.root}"]
 
-    other = tmp_path / "documents"
-    other.mkdir()
-    (other / "thesis.tex").touch()
-    done, calls = checkout.run("x", FLAXFORMER_VENV=str(other))
+    documents = tmp_path / "documents"
+    documents.mkdir()
+    (documents / "thesis.tex").touch()
+    done, calls = checkout.run("x", FLAXFORMER_VENV=str(documents))
     assert done.returncode == 1 and calls == []
     assert "neither empty nor a Python environment" in done.stderr
-    assert (other / "thesis.tex").exists()
+    assert (documents / "thesis.tex").exists()
 
 
 def test_second_call_waits_for_the_first(checkout):

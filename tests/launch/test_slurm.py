@@ -120,6 +120,7 @@ def test_dry_run_and_directives_that_ask_for_requeue_and_a_signal(slurm):
         "srun --kill-on-bad-exit=1 --label --unbuffered --cpus-per-task=8 "
         "--container-image=img:1 --container-mounts=/s:/s flaxformer-mt train"
     )
+
     # sbatch reads directives up to the first command only.
     head, _, _ = (LAUNCH / "slurm.sbatch").read_text().partition("\nset ")
     directives = re.findall("^#SBATCH (.*)", head, re.MULTILINE)

@@ -74,9 +74,9 @@ def test_what_runs_is_what_the_dry_run_printed(cloud):
     assert cloud.run(*arguments, "--", "doctor").returncode == 0
     planned = [shlex.split(line) for line in done.stdout.splitlines() if line[0] != "#"]
     planned = [" ".join(words) for words in planned]
-    asked = [f"gcloud {line}" for line in cloud.lines()]
+    commands = [f"gcloud {line}" for line in cloud.lines()]
     # Before it deletes, it looks whether there is something to delete.
-    assert asked == [*planned[:-1], planned[0], planned[-1]]
+    assert commands == [*planned[:-1], planned[0], planned[-1]]
 
 
 def test_a_tpu_that_is_there_is_used_and_kept_and_none_is_made_without_a_type(cloud):

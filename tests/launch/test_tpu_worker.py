@@ -112,39 +112,55 @@ def test_lost_connection_leaves_the_command_running_and_the_next_call_follows_it
     assert worker.calls() == ["tpu,gcs: --version", "tpu,gcs: train"]  # started once
 
 
-def test_what_a_later_call_asks_for_and_does_not_get_is_said(worker, tmp_path):
-    """It follows the running command; values of variables may be keys, which no log may show."""
-    call = ("run", "--extras", "tpu,gcs", "--", "train")
-    first = worker.start(*call, TOKEN="first-secret", SAME="1")
+CALL = ("run", "--extras", "tpu,gcs", "--", "train")
+VALUES = {"TOKEN": "first-secret", "SAME": "1"}
+
+
+@pytest.fixture
+def training(worker):
+    """A worker whose command is running."""
+    first = worker.start(*CALL, **VALUES)
     worker.wait_for_log()
+    yield worker
+    (worker.home / "done").touch()
+    first.communicate(timeout=60)
 
-    def said(*arguments, **variables):
-        second = worker.start(*arguments, **variables)
-        assert second.stderr is not None
-        lines = []
-        while not lines or "following its log" not in lines[-1]:
-            lines.append(second.stderr.readline().partition(": ")[2])
-            assert lines[-1], lines
-        os.killpg(second.pid, signal.SIGKILL)
-        second.communicate()
-        return "".join(lines[:-1])
 
-    assert said(*call, TOKEN="first-secret", SAME="1", LC_ALL="C", SSH_CONNECTION="2") == ""
-    report = said("run", "--extras", "tpu", "--", "train", TOKEN="other-secret", SAME="1")
+def differences(worker, *arguments, **variables) -> str:
+    """The differences that a later call reports before it follows the log."""
+    second = worker.start(*arguments, **variables)
+    assert second.stderr is not None
+    lines = []
+    while not lines or "following its log" not in lines[-1]:
+        lines.append(second.stderr.readline().partition(": ")[2])
+        assert lines[-1], lines
+    os.killpg(second.pid, signal.SIGKILL)
+    second.communicate()
+    return "".join(lines[:-1])
+
+
+def test_the_same_call_is_told_nothing(training):
+    assert differences(training, *CALL, **VALUES, LC_ALL="C", SSH_CONNECTION="2") == ""
+
+
+def test_other_extras_and_variables_are_named_without_their_values(training):
+    """Values may be secrets, which must not be logged."""
+    call = ("run", "--extras", "tpu", "--", "train")
+    report = differences(training, *call, **VALUES | {"TOKEN": "other-secret"})
     assert "has --extras tpu,gcs, and you ask for tpu\n" in report
     assert "other values of the environment (--env): TOKEN\n" in report
     assert "secret" not in report and "checkout" not in report
     assert "stop that command first (--stop)" in report
-    assert oct((worker.home / ".flaxformer_job" / "environment").stat().st_mode & 0o777) == "0o600"
+    environment = training.home / ".flaxformer_job" / "environment"
+    assert oct(environment.stat().st_mode & 0o777) == "0o600"
 
-    checkout = tmp_path / "checkout" / "launch" / "local.sh"
-    for text, differs in ((LOCAL, False), (LOCAL + "# edited\n", True)):
-        executable(checkout, text)  # with a new time
-        worker.pack()
-        report = said(*call, TOKEN="first-secret", SAME="1")
-        assert ("has another checkout: files have changed since" in report) == differs
-    (worker.home / "done").touch()
-    first.communicate(timeout=60)
+
+@pytest.mark.parametrize(("text", "differs"), [(LOCAL, False), (LOCAL + "# edited\n", True)])
+def test_another_checkout_is_named_if_files_have_changed(training, tmp_path, text, differs):
+    executable(tmp_path / "checkout" / "launch" / "local.sh", text)  # with a new time
+    training.pack()
+    report = differences(training, *CALL, **VALUES)
+    assert ("has another checkout: files have changed since" in report) == differs
 
 
 @pytest.mark.extended

@@ -37,4 +37,4 @@ def test_wrong_usage_is_said_and_does_nothing(tmp_path, script):
         done = run(script, *arguments.split(), CLOUDSDK_COMPUTE_ZONE="", **world)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr == f"{name}: {message}\n{name}: see {name} --help\n"
-    assert [each.name for each in tmp_path.iterdir()] == ["gcloud"]
+    assert [path.name for path in tmp_path.iterdir()] == ["gcloud"]

@@ -20,9 +20,9 @@ def stack_layers(params: Any) -> dict[str, Any]:
     """The inverse of `unstack_layers`."""
     stacked = dict(params)
     for stack in ("encoder", "decoder"):
-        rest = dict(params[stack])
-        layers = [rest.pop(name) for name in sorted(rest) if name.startswith("layers_")]
-        stacked[stack] = rest | {"layers": jax.tree.map(lambda *x: jnp.stack(x), *layers)}
+        unstacked = dict(params[stack])
+        layers = [unstacked.pop(name) for name in sorted(unstacked) if name.startswith("layers_")]
+        stacked[stack] = unstacked | {"layers": jax.tree.map(lambda *x: jnp.stack(x), *layers)}
     return stacked
 
 
@@ -95,10 +95,10 @@ def pack(rows: list[list[tuple[list[int], list[int]]]], src_length: int, tgt_len
             start = 0
             for segment, pair in enumerate(pairs, start=1):
                 ids = pair[side == "tgt"]
-                here = slice(start, start + len(ids))
-                tokens[side][row, here] = ids
-                segments[side][row, here] = segment
-                positions[side][row, here] = np.arange(len(ids))
+                columns = slice(start, start + len(ids))
+                tokens[side][row, columns] = ids
+                segments[side][row, columns] = segment
+                positions[side][row, columns] = np.arange(len(ids))
                 start += len(ids)
     return Rows(
         src=tokens["src"],

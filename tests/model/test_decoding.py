@@ -64,11 +64,11 @@ def step(model, params, tokens, index, cache):
 )
 def test_steps_equal_the_whole(options):
     model, params = build(tiny_config(**options))
-    whole, unrolled = build(tiny_config(**options | {"scan_layers": False}))
+    unrolled_model, unrolled = build(tiny_config(**options | {"scan_layers": False}))
     params = stack_layers(unrolled) if "scan_layers" in options else params
     tolerance = 0.05 if "dtype" in options else 2e-5
     src, tgt = sentences()
-    expected = whole_logits(whole, unrolled, src, tgt)
+    expected = whole_logits(unrolled_model, unrolled, src, tgt)
     cache = start(model, params, src)
     for index in range(TGT_LENGTH):
         logits, cache = step(model, params, tgt[:, :, index], index, cache)

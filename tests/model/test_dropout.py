@@ -1,5 +1,7 @@
 """Dropout: its statistics, its places, and that it is off where it must be."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -36,7 +38,7 @@ def test_rate_and_mean(rate, dtype):
         assert 0.7 * spread < rates.std() < 1.3 * spread
 
 
-def test_bits_are_uniform_and_uncorrelated_and_masks_independent():
+def test_bits_are_uniform_and_uncorrelated():
     bits = np.asarray(counter_bits(keys(1)[0], SHAPE))
     size = bits.size
     for bit in range(32):
@@ -50,29 +52,34 @@ def test_bits_are_uniform_and_uncorrelated_and_masks_independent():
     counts = np.bincount(bits.ravel() >> 22, minlength=1024)
     chi_squared = ((counts - size / 1024) ** 2 / (size / 1024)).sum()
     assert abs(chi_squared - 1023) < 5 * np.sqrt(2 * 1023)
-    # Masks of keys that differ in one bit, in either word, are independent.
+
+
+def test_masks_of_keys_that_differ_in_one_bit_of_either_word_are_independent():
     base = np.asarray(keys(1)[0])
     near = [base ^ np.uint32(change) for change in ([1, 0], [0, 1], [1 << 31, 0], [0, 1 << 31])]
     masks = [
         np.asarray(counter_bits(jnp.asarray(key), SHAPE)) < 2**31
         for key in [base, *near, *np.asarray(keys(4))[1:]]
     ]
-    for i, a in enumerate(masks):
-        for b in masks[:i]:
-            assert abs((a == b).mean() - 0.5) < 5 * 0.5 / np.sqrt(a.size)
+    for first, second in itertools.combinations(masks, 2):
+        assert abs((first == second).mean() - 0.5) < 5 * 0.5 / np.sqrt(first.size)
 
 
 def test_the_mask_depends_on_key_and_index_alone():
-    whole = counter_bits(keys(1)[0], (8, 4, 6))
+    bits = counter_bits(keys(1)[0], (8, 4, 6))
     jitted = jax.jit(lambda key: counter_bits(key, (8, 4, 6))[2:4])(keys(1)[0])
-    np.testing.assert_array_equal(whole[2:4], jitted)
+    np.testing.assert_array_equal(bits[2:4], jitted)
     np.testing.assert_array_equal(drop(0.5, 1, jnp.ones((8, 4))), drop(0.5, 1, jnp.ones((8, 4))))
     assert (drop(0.5, 1, jnp.ones((8, 4))) != drop(0.5, 2, jnp.ones((8, 4)))).any()
-    # The gradient has the mask of the value.
+
+
+def test_the_gradient_has_the_mask_of_the_value():
     x = jnp.full((16, 16), 2.0)
     y, pull = jax.vjp(lambda x: drop(0.4, 3, x), x)
     np.testing.assert_allclose(pull(jnp.ones_like(x))[0], y / 2, rtol=1e-6)
-    # Rate 0 and `deterministic` are the identity.
+
+
+def test_rate_0_and_deterministic_are_the_identity():
     x = jnp.arange(6.0)
     assert Dropout(0.0).apply({}, x, deterministic=False) is x
     assert Dropout(0.7).apply({}, x, deterministic=True) is x

@@ -50,9 +50,9 @@ def test_values_and_gradients_are_those_of_the_plain_form(scan_layers, remat, dr
     options = {**TWO_LAYERS, **DROPOUT}
     _, params = build(tiny_config(**options))
     value, gradients = plain_form(dropout_seed)
-    other, _ = build(tiny_config(**options, scan_layers=scan_layers, remat=remat))
+    model, _ = build(tiny_config(**options, scan_layers=scan_layers, remat=remat))
     other_params = stack_layers(params) if scan_layers else params
-    other_value, other_gradients = value_and_gradients(other, other_params, dropout_seed)
+    other_value, other_gradients = value_and_gradients(model, other_params, dropout_seed)
     if scan_layers:
         other_gradients = unstack_layers(other_gradients)
     np.testing.assert_allclose(value, other_value, rtol=1e-5)

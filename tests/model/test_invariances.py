@@ -54,17 +54,17 @@ def test_padding_changes_nothing(positions):
     tgt_in = np.where(wide.tgt_segment_ids == 0, VOCAB - 1, wide.tgt_in)
     dirty = hidden_of(model, params, dataclasses.replace(wide, src=src, tgt_in=tgt_in))
     for row, (_, tgt) in enumerate(pairs):
-        here = slice(len(tgt))
-        np.testing.assert_allclose(narrow[row, here], broad[row, here], atol=5e-6, rtol=0)
-        np.testing.assert_array_equal(dirty[row, here], broad[row, here])
+        sentence = slice(len(tgt))
+        np.testing.assert_allclose(narrow[row, sentence], broad[row, sentence], atol=5e-6, rtol=0)
+        np.testing.assert_array_equal(dirty[row, sentence], broad[row, sentence])
 
 
 def test_a_packed_sentence_leaves_its_neighbour_bit_unchanged():
     model, params = build(tiny_config())
     rng = np.random.default_rng(2)
-    first, second, other = (random_pair(rng, 3, 4) for _ in range(3))
+    first, second, replacement = (random_pair(rng, 3, 4) for _ in range(3))
     before = hidden_of(model, params, pack([[first, second]], 7, 9))
-    after = hidden_of(model, params, pack([[first, other]], 7, 9))
+    after = hidden_of(model, params, pack([[first, replacement]], 7, 9))
     np.testing.assert_array_equal(before[0, :4], after[0, :4])
     assert np.abs(before[0, 4:8] - after[0, 4:8]).max() > 1e-2
 

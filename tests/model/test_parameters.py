@@ -65,11 +65,11 @@ def test_the_table_shows_both_counts_and_the_total():
     _, *rows = (line.rsplit(maxsplit=2) for line in table(params, config, VOCAB, VOCAB).split("\n"))
     assert all(formula == counted != "0" for _, formula, counted in rows)
     assert "softmax" not in [part for part, *_ in rows], "a part that the model lacks has no row"
-    whole = sum(leaf.size for leaf in jax.tree.leaves(params))
-    assert rows[-1] == ["total", f"{whole:,}", f"{whole:,}"]
+    total = sum(leaf.size for leaf in jax.tree.leaves(params))
+    assert rows[-1] == ["total", f"{total:,}", f"{total:,}"]
     smaller = {**params, "decoder": {"layers_0": params["decoder"]["layers_0"]}}
     formula, counted = table(smaller, config, VOCAB, VOCAB).split()[-2:]
-    assert formula == f"{whole:,}" != counted
+    assert formula == f"{total:,}" != counted
 
 
 def test_initial_values():
@@ -77,6 +77,7 @@ def test_initial_values():
     params = nn.meta.unbox(drawn(Transformer(config, 500, 400), 0))
     assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {jnp.dtype("float32")}
     layer = params["decoder"]["layers_0"]
+
     # Fans are those of the flattened matrix. Query, key and value: a gain of 1/sqrt(2), as parts
     # of one matrix have (see attention.py).
     for name, width, gain in (("query", 64, 1), ("key", 64, 1), ("value", 96, 1), ("out", 96, 2)):

@@ -90,8 +90,8 @@ def test_gradients_are_as_near_to_float64_as_those_of_the_plain_form(part):
 
     with jax.enable_x64(True):
         exact = gradients(plain, "float64", [np.float64(x) for x in values])
-    found, derived = (gradients(form, "bfloat16", values) for form in (ours, plain))
-    for a, b, c in zip(exact, found, derived, strict=True):
+    by_hand, derived = (gradients(form, "bfloat16", values) for form in (ours, plain))
+    for a, b, c in zip(exact, by_hand, derived, strict=True):
         size = np.sqrt((a**2).mean())
         error, before = (np.sqrt(((x - a) ** 2).mean()) / size for x in (b, c))
         print(f"{part}: error {error:.2e}, of the plain form {before:.2e}")
@@ -103,10 +103,10 @@ def test_one_pass_over_values_far_from_0_keeps_more_digits_than_bfloat16_has():
     x = np.float32(30 + np.random.default_rng(0).standard_normal(WIDE))
     with jax.enable_x64(True):
         exact = np.asarray(layers._normalised(np.float64(x), 1e-6)[0])
-    found = jit(lambda x: layers._normalised_in_one_pass(x, 1e-6))
-    assert np.abs(found(x) - exact).max() < 2**-12
+    in_one_pass = jit(lambda x: layers._normalised_in_one_pass(x, 1e-6))
+    assert np.abs(in_one_pass(x) - exact).max() < 2**-12
     # Here rounding may make the variance negative.
-    assert np.abs(found(np.full_like(x, 0.1))).max() < 0.01
+    assert np.abs(in_one_pass(np.full_like(x, 0.1))).max() < 0.01
 
 
 SPECS = {
@@ -143,16 +143,16 @@ def test_bfloat16_rounds_operands_and_nothing_else(spec):
     of_a, of_b = jit(pull)(gradient)
     inputs, output = spec.split("->")
     first, second = inputs.split(",")
-    for found, expected in [
+    for product_of_rounded, expected in [
         (of_a, np.einsum(f"{output},{second}->{first}", rounded(gradient), rounded(b))),
         (of_b, np.einsum(f"{output},{first}->{second}", rounded(gradient), rounded(a))),
     ]:
-        assert found.dtype == jnp.float32
-        np.testing.assert_allclose(found, expected, atol=2e-5, rtol=1e-5)
+        assert product_of_rounded.dtype == jnp.float32
+        np.testing.assert_allclose(product_of_rounded, expected, atol=2e-5, rtol=1e-5)
 
 
 def test_float32_casts_nothing():
     spec = "bld,dhk->blhk"
-    whole = lambda a, b: product(spec, a, b, "float32").sum()  # noqa: E731
-    jaxpr = jax.make_jaxpr(jax.grad(whole, argnums=(0, 1)))(*operands(spec))
+    summed = lambda a, b: product(spec, a, b, "float32").sum()  # noqa: E731
+    jaxpr = jax.make_jaxpr(jax.grad(summed, argnums=(0, 1)))(*operands(spec))
     assert "convert_element_type" not in str(jaxpr)

@@ -27,21 +27,30 @@ def test_a_name_leads_to_one_chip_whose_figures_are_of_the_right_size():
         assert 20e12 <= chip.bf16_flops < 5e15, chip
 
 
-@pytest.mark.parametrize(
+TPUS = pytest.mark.parametrize(
     "chip", [chip for chip in CHIPS if chip.name.startswith("TPU")], ids=lambda chip: chip.name
 )
-def test_a_tpu_agrees_with_its_matrix_units_and_the_table_inside_jax(chip):
-    """2 x 128 x 128 FLOPs a unit and cycle: the number of units comes out whole.
 
-    JAX's kernel language has a table, rounded differently (a v3 has 140 or 123 TFLOP/s).
-    """
+
+@TPUS
+def test_a_tpu_s_figures_are_of_the_right_size(chip):
     assert 8 * 2**30 <= chip.hbm_bytes < 300e9
     assert 0.2e12 <= chip.hbm_bandwidth < 10e12
     assert 0.5e9 <= chip.clock < 3e9
     assert 0 < chip.dcn_bandwidth < chip.hbm_bandwidth / 10
+
+
+@TPUS
+def test_a_tpu_has_a_whole_number_of_matrix_units(chip):
+    """A unit makes 2 x 128 x 128 FLOPs per cycle."""
     units = chip.bf16_flops / chip.clock / (2 * 128 * 128)
     assert units == pytest.approx(round(units), rel=0.01)
     assert round(units) in (1, 2, 4, 8, 16)
+
+
+@TPUS
+def test_a_tpu_agrees_with_the_table_inside_jax(chip):
+    """The table of JAX's kernel language rounds differently (a v3 has 140 or 123 TFLOP/s)."""
     version = tpu_info.chip_version_from_device_kind((*chip.aliases, chip.name)[0])
     assert version is not None
     cores = version.num_physical_tensor_cores_per_chip // chip.devices_per_chip

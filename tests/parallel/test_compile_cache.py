@@ -45,12 +45,12 @@ print(float(jax.jit(poem)(jax.numpy.ones((4, 4)))), len(hits), place)
 
 def run(folder: Path, **settings: str) -> list[str]:
     """What the program says, started as a process of its own with no setting of JAX's."""
-    kept = {name: value for name, value in environment().items() if "CACHE" not in name}
+    uncached = {name: value for name, value in environment().items() if "CACHE" not in name}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(folder)],
         capture_output=True,
         text=True,
-        env={**kept, **settings},
+        env={**uncached, **settings},
         timeout=120,
     )
     assert done.returncode == 0 and not done.stderr, done.stderr
@@ -66,15 +66,15 @@ def test_a_second_process_compiles_nothing_and_a_damaged_entry_is_made_anew(tmp_
     assert run(ours, JAX_COMPILATION_CACHE_DIR=str(theirs))[2] == str(theirs)
     assert list(theirs.glob("*-cache")) and not ours.exists()
     assert run(ours) == ["208.0", "0", str(ours / machine())]
-    made = {path: path.read_bytes() for path in ours.glob("*/*-cache")}
-    assert made
+    entries = {path: path.read_bytes() for path in ours.glob("*/*-cache")}
+    assert entries
     value, hits, _ = run(ours)
-    assert value == "208.0" and int(hits) == len(made)
-    for path, data in made.items():
+    assert value == "208.0" and int(hits) == len(entries)
+    for path, data in entries.items():
         path.write_bytes(data[: len(data) // 2])
     assert run(ours)[:2] == ["208.0", "0"]
     sizes = {path.stat().st_size for path in ours.glob("*/*-cache")}
-    assert sizes == {len(data) for data in made.values()}
+    assert sizes == {len(data) for data in entries.values()}
 
 
 def test_a_kill_a_full_disk_and_a_deleted_folder_stop_nothing(tmp_path, monkeypatch):
@@ -93,34 +93,34 @@ def test_a_kill_a_full_disk_and_a_deleted_folder_stop_nothing(tmp_path, monkeypa
 
 
 def test_the_folder_is_kept_to_a_size_by_use(tmp_path):
-    store, now = Entries(tmp_path), time.time()
+    store, seconds = Entries(tmp_path), time.time()
     for age, key in ((50, "a"), (40, "b"), (30, "c")):
         store.put(key, zlib.compress(os.urandom(1000)))
-        os.utime(tmp_path / f"{key}-cache", (now - age, now - age))
+        os.utime(tmp_path / f"{key}-cache", (seconds - age, seconds - age))
     store.get("a")  # used now
     piece = tmp_path / ".d.123.tmp"
     piece.write_bytes(b"x")
-    os.utime(piece, (now - 9000, now - 9000))
+    os.utime(piece, (seconds - 9000, seconds - 9000))
     compile_cache._trim(tmp_path, 2500)
     assert sorted(os.listdir(tmp_path)) == ["a-cache", "c-cache"]
 
 
 def test_the_next_machine_has_what_this_one_compiled(tmp_path, monkeypatch):
-    bucket, taken = tmp_path / "bucket", []
+    bucket, installed = tmp_path / "bucket", []
     monkeypatch.setattr(
-        compile_cache, "_take_the_place_of_jax_cache", lambda *folders: taken.append(folders)
+        compile_cache, "_take_the_place_of_jax_cache", lambda *folders: installed.append(folders)
     )
     for name in ("first", "second"):
         monkeypatch.setattr(compile_cache, "folder_in_use", lambda name=name: tmp_path / name)
         share_compiled(bucket)
-        store = Entries(*taken[-1])
+        store = Entries(*installed[-1])
         if name == "first":
             store.put("key", b"program")
     assert store.get("key") == b"program"
     (tmp_path / "file").write_text("")
     with pytest.warns(UserWarning, match="cannot share compiled programs: NotADirectory"):
         share_compiled(tmp_path / "file")
-        Entries(*taken[-1]).put("other", b"program")
+        Entries(*installed[-1]).put("other", b"program")
 
 
 def test_a_folder_that_cannot_be_made_is_a_warning(tmp_path):

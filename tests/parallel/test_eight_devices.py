@@ -72,7 +72,7 @@ def program(
 
 def batches() -> list[Any]:
     """Rows of every length, one row in four padding; every other batch has its rows packed."""
-    found = []
+    assembled = []
     for step in range(STEPS):
         random = np.random.default_rng(step)
         rows = 3 * ROWS // 4
@@ -87,8 +87,8 @@ def batches() -> list[Any]:
         src = [random.integers(4, VOCAB, length - 1).tolist() for length in lengths]
         pairs = in_memory(src, [ids[::-1] for ids in src])
         shape = Shape(ROWS, LENGTH, LENGTH)
-        found.append(assemble(pairs, np.arange(len(src)), shape, np.asarray(counts)))
-    return found
+        assembled.append(assemble(pairs, np.arange(len(src)), shape, np.asarray(counts)))
+    return assembled
 
 
 def some_state(abstract: Any) -> Any:
@@ -142,12 +142,12 @@ def carry_over(states: list[Any]) -> None:
         Checkpoints(Path(folder), TrainingConfig()) as checkpoints,
     ):
         pairs = [(state.params, state.opt_state) for state in states]
-        for step, (trees, other) in enumerate(zip(pairs, [*pairs[1:], pairs[0]], strict=True)):
+        for step, (trees, successor) in enumerate(zip(pairs, [*pairs[1:], pairs[0]], strict=True)):
             checkpoints.save(Snapshot(step=step, params=trees[0], opt_state=trees[1], position={}))
-            got = checkpoints.restore(*jax.tree.map(form, other))
-            found = jax.tree.leaves((got.params, got.opt_state))
+            got = checkpoints.restore(*jax.tree.map(form, successor))
+            restored = jax.tree.leaves((got.params, got.opt_state))
             for ours, theirs, old in zip(
-                found, jax.tree.leaves(other), jax.tree.leaves(trees), strict=True
+                restored, jax.tree.leaves(successor), jax.tree.leaves(trees), strict=True
             ):
                 assert ours.sharding == theirs.sharding
                 assert np.asarray(ours).tobytes() == np.asarray(old).tobytes()
@@ -168,21 +168,21 @@ def main() -> None:
     # One of the eight devices is what a machine with a single one would compute.
     jax.devices = lambda *_: devices[:1]
     # Initialising and validating take as long to compile as training: only for some meshes.
-    whole = "whole" in sys.argv
-    single, state = run([1, 1, 1], whole=whole)
+    in_full = "whole" in sys.argv
+    single, state = run([1, 1, 1], whole=in_full)
     states = [state]
     reduced = {"exchange": "bfloat16", "dtype": "bfloat16"}
-    exchanges = [run([1, 1, 1], whole=False, **reduced)[0]] if whole else []
+    exchanges = [run([1, 1, 1], whole=False, **reduced)[0]] if in_full else []
     jax.devices = lambda *_: devices
     meshes = {}
-    for name in sys.argv[1 + whole :]:
-        meshes[name], state = run([int(size) for size in name.split("x")], whole=whole)
+    for name in sys.argv[1 + in_full :]:
+        meshes[name], state = run([int(size) for size in name.split("x")], whole=in_full)
         meshes[name]["difference"] = max(
             float(np.abs(np.asarray(a, np.float64) - np.asarray(b, np.float64)).max())
             for a, b in zip(*map(jax.tree.leaves, (states[0], state)), strict=True)
         )
         states.append(state)
-    if whole:
+    if in_full:
         carry_over(states)
         exchanges.append(run([8, 1, 1], whole=False, **reduced)[0])
     # 15 types are 16 rows here, which every mesh of eight can split.
@@ -224,12 +224,12 @@ def test_equals_a_single_device(results):
     """Losses, parameters, moments and average after three steps, dropout and micro-batches on."""
     single = results["single"]
     assert len(set(single["losses"])) == 3
-    for mesh, found in results["meshes"].items():
-        assert found["losses"] == pytest.approx(single["losses"], abs=1e-5), mesh
-        assert found["norms"] == pytest.approx(single["norms"], rel=1e-5), mesh
-        assert found["valid"] == pytest.approx(single["valid"], rel=1e-5), mesh
-        assert found["difference"] < 1e-5, mesh
-        assert found["stays"], mesh
+    for mesh, figures in results["meshes"].items():
+        assert figures["losses"] == pytest.approx(single["losses"], abs=1e-5), mesh
+        assert figures["norms"] == pytest.approx(single["norms"], rel=1e-5), mesh
+        assert figures["valid"] == pytest.approx(single["valid"], rel=1e-5), mesh
+        assert figures["difference"] < 1e-5, mesh
+        assert figures["stays"], mesh
 
 
 def test_gradients_exchanged_in_bfloat16(results):
@@ -246,32 +246,32 @@ def test_gradients_exchanged_in_bfloat16(results):
 
 
 def test_arrays_are_split_as_the_rules_say(results):
-    for mesh, found in results["meshes"].items():
+    for mesh, figures in results["meshes"].items():
         data, fsdp, tensor = (int(size) for size in mesh.split("x"))
-        shards = found["shards"]
+        shards = figures["shards"]
         # embed over fsdp; vocab, heads and mlp over tensor. Moments and average have one side more,
         # the heads or the widest that these leave, split over data.
-        for ending, wanted, chosen in (
+        for ending, forms, chosen in (
             ("embedding/shared", ([16, 16], [16 // tensor, 16 // fsdp]), {"8x1x1": 0}),
             ("query", ([16, 8, 4], [16 // fsdp, 8 // tensor, 4]), {"8x1x1": 1, "2x2x2": 2}),
             ("attention/out", ([8, 4, 16], [8 // tensor, 4, 16 // fsdp]), {"8x1x1": 0, "2x2x2": 1}),
             ("feed_forward/w_in", ([16, 32], [16 // fsdp, 32 // tensor]), {"8x1x1": 1}),
             ("feed_forward/w_out", ([32, 16], [32 // tensor, 16 // fsdp]), {"8x1x1": 0}),
         ):
-            held = {name: shapes for name, shapes in shards.items() if name.endswith(ending)}
+            ruled = {name: shapes for name, shapes in shards.items() if name.endswith(ending)}
             # Parameters, two moments and the moving average.
-            assert len(held) >= 4, ending
-            whole, part = wanted
+            assert len(ruled) >= 4, ending
+            full, part = forms
             spread = list(part)
             if mesh in chosen:
                 spread[chosen[mesh]] //= data
-            for name, shapes in held.items():
-                assert shapes == [whole, part if name.startswith("params/") else spread], name
+            for name, shapes in ruled.items():
+                assert shapes == [full, part if name.startswith("params/") else spread], name
         # Biases and norms may be whole; of parameters a device has near one in fsdp x tensor.
         for start, parts in [("params/", fsdp * tensor), ("opt_state/", 8)][: 1 + (data == 8)]:
             pairs = [pair for name, pair in shards.items() if name.startswith(start)]
-            whole, part = (sum(math.prod(pair[which]) for pair in pairs) for which in (0, 1))
-            assert part / whole <= 1.15 / parts + 0.02, (mesh, start)
+            size, local_size = (sum(math.prod(pair[side]) for pair in pairs) for side in (0, 1))
+            assert local_size / size <= 1.15 / parts + 0.02, (mesh, start)
 
 
 def test_what_a_mesh_cannot_split_is_refused(results):

@@ -28,21 +28,25 @@ def test_minus_one_is_what_is_left(config, shape):
     assert mesh.axis_types == (AxisType.Auto,) * 3
 
 
-def test_rules_lead_to_axes_of_the_mesh_which_holds_within_its_block():
+def test_rules_lead_to_axes_of_the_mesh():
     names = [name for name, _ in RULES]
     assert len(set(names)) == len(names)
     targets = {
         axis for _, axes in RULES for axis in ((axes,) if isinstance(axes, str) else axes or ())
     }
     assert targets == set(AXES)
-    # A batch is split over its rows.
+
+
+def test_a_batch_is_split_over_its_rows():
     mesh = make_mesh(MeshConfig())
     assert batch_sharding(mesh).spec == PartitionSpec(("data", "fsdp"))
     rows = np.arange(6, dtype=np.int32).reshape(3, 2)
     placed = place_batch({"a": rows}, mesh)["a"]
     assert placed.sharding == batch_sharding(mesh)
     np.testing.assert_array_equal(placed, rows)
-    # A mesh holds within its block alone.
+
+
+def test_a_mesh_holds_within_its_block_alone():
     with on_mesh(make_mesh(MeshConfig())):
         assert jax.sharding.get_abstract_mesh().axis_names == AXES
         assert float(jnp.ones(())) == 1

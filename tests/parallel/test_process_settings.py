@@ -76,11 +76,11 @@ def test_a_container_has_what_its_groups_may_have(tmp_path, groups, left):
     lines = [line for line, *_ in groups if line]
     (tmp_path / "proc/self/cgroup").write_text("".join(f"{line}\n" for line in lines))
     for _, place, limit, used, stat, *names in groups:
-        most, taken = names[0] if names else ("max", "current")
+        most, current = names[0] if names else ("max", "current")
         folder = tmp_path / "sys/fs/cgroup" / place
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"memory.{most}").write_text(f"{limit}\n")
-        (folder / f"memory.{taken}").write_text(f"{used}\n")
+        (folder / f"memory.{current}").write_text(f"{used}\n")
         (folder / "memory.stat").write_text(stat)
     assert available(tmp_path) == left
 
@@ -151,10 +151,10 @@ def machine(monkeypatch):
 
 
 def test_libtpu_is_left_out_where_there_is_no_tpu_and_nothing_else_is(machine):
-    here = machine(chips=0)
+    without_tpu = machine(chips=0)
     leave_out_absent_tpu()
-    assert here.platforms() == {"cpu", "a_gpu"}
-    assert "tpu" not in here.tried
+    assert without_tpu.platforms() == {"cpu", "a_gpu"}
+    assert "tpu" not in without_tpu.tried
 
 
 def test_without_it_jax_would_try_libtpu(machine):
@@ -162,25 +162,25 @@ def test_without_it_jax_would_try_libtpu(machine):
 
 
 def test_a_tpu_that_is_there_is_used(machine):
-    here = machine(chips=4)
+    with_tpu = machine(chips=4)
     leave_out_absent_tpu()
-    assert here.platforms() == {"cpu", "a_gpu", "tpu"}
+    assert with_tpu.platforms() == {"cpu", "a_gpu", "tpu"}
     assert xla_bridge._default_backend is xla_bridge._backends["tpu"]
 
 
 @pytest.mark.parametrize("platforms", ["tpu", "tpu,cpu", "cpu", "a_gpu,cpu"])
 def test_the_users_choice_of_platforms_wins(machine, platforms):
-    here = machine(chips=0, platforms=platforms)
+    chosen = machine(chips=0, platforms=platforms)
     leave_out_absent_tpu()
-    assert here.tried == []
-    assert here.platforms() == set(platforms.split(","))
+    assert chosen.tried == []
+    assert chosen.platforms() == set(platforms.split(","))
 
 
 def test_jax_can_be_forced_to_try(machine, monkeypatch):
-    here = machine(chips=0)
+    without_tpu = machine(chips=0)
     monkeypatch.setenv("JAX_FORCE_TPU_INIT", "1")
     leave_out_absent_tpu()
-    assert "tpu" in here.platforms()
+    assert "tpu" in without_tpu.platforms()
 
 
 def test_kernels_for_tpus_can_still_be_registered(machine):

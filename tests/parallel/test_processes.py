@@ -46,11 +46,11 @@ def mesh_of(processes: list[int], data: int, fsdp: int, tensor: int) -> Any:
     ],
 )
 def test_shares_follow_the_order_of_devices(monkeypatch, processes, sizes, parts, count):
-    found = []
+    shares = []
     for number in range(max(processes) + 1):
         monkeypatch.setattr(jax, "process_index", lambda number=number: number)
-        found.append(batch_share(mesh_of(processes, *sizes)))
-    assert found == [(part, count) for part in parts]
+        shares.append(batch_share(mesh_of(processes, *sizes)))
+    assert shares == [(part, count) for part in parts]
 
 
 @pytest.mark.parametrize(
@@ -83,38 +83,44 @@ def test_the_users_choice_of_an_interface_wins(monkeypatch):
     assert initialize.call_args.kwargs["coordinator_bind_address"] is None
 
 
-def test_a_process_alone_starts_nothing(monkeypatch):
-    # One that has used JAX already is alone, too.
+def test_a_process_that_has_used_jax_already_is_alone():
     assert jax.device_count() == 1
     with joined(None) as processes:
         assert processes is ALONE
     with pytest.raises(ProcessError, match="before any JAX calls"), joined(Cluster("a:1", 2, 0)):
         pass
+
+
+def test_a_process_without_a_coordinator_is_alone(monkeypatch):
     nothing = ValueError("coordinator_address should be defined.")
     monkeypatch.setattr(jax.distributed, "initialize", mock.Mock(side_effect=nothing))
     with joined(None) as processes:
         assert processes is ALONE and processes.is_first
-    value = object()
-    assert ALONE.first(lambda: value) is value
-    assert ALONE.gather(["a", "b"]) == [["a", "b"]]
-    assert ALONE.ask(7) == 7
     with pytest.raises(LookupError), joined(None):
         raise LookupError
-    # And so is the one task of a job.
+
+
+def test_a_process_alone_exchanges_with_itself():
+    answer = object()
+    assert ALONE.first(lambda: answer) is answer
+    assert ALONE.gather(["a", "b"]) == [["a", "b"]]
+    assert ALONE.ask(7) == 7
+
+
+@pytest.mark.parametrize("name", ["SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE"])
+def test_the_one_task_of_a_job_is_alone(monkeypatch, name):
     monkeypatch.setattr(jax.distributed, "initialize", pytest.fail)
-    for name in ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE"):
-        with monkeypatch.context() as patch:
-            patch.setenv(name, "1")
-            with joined(None) as processes:
-                assert processes is ALONE
+    monkeypatch.setenv(name, "1")
+    with joined(None) as processes:
+        assert processes is ALONE
 
 
 def test_flags_say_who_is_who():
     parser = argparse.ArgumentParser()
     add_processes(parser)
     flags = "--coordinator host:1234 --num-processes 4 --process-id 3"
-    for given, meant in ((flags, Cluster("host:1234", 4, 3)), ("", None), ("--heartbeat 5", None)):
-        assert cluster(parser.parse_args(given.split()), parser) == meant
+    for words, meant in ((flags, Cluster("host:1234", 4, 3)), ("", None), ("--heartbeat 5", None)):
+        assert cluster(parser.parse_args(words.split()), parser) == meant
 
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -129,14 +135,14 @@ def test_a_request_is_answered_with_what_is_still_finished(capfd):
 
 @pytest.mark.parametrize("number", [*SIGNALS, None])
 def test_a_signal_is_a_request_that_one_process_heeds_at_once(number):
-    before = [signal.getsignal(each) for each in SIGNALS]
+    before = [signal.getsignal(signal_number) for signal_number in SIGNALS]
     with contextlib.suppress(RuntimeError), StopRequest() as stop:
         assert stop.received is stop.reason is None
         if number is None:
             raise RuntimeError
         signal.raise_signal(number)
         assert stop.received == number.name and stop.reason == f"{number.name} received"
-    assert [signal.getsignal(each) for each in SIGNALS] == before
+    assert [signal.getsignal(signal_number) for signal_number in SIGNALS] == before
 
 
 def test_a_second_signal_acts_as_usual():

@@ -64,31 +64,46 @@ def test_a_corpus_is_scored_by_its_sums():
     assert (score.sentences, score.errors, score.skipped) == (4, 1, 1)
     # S NP VP NP of four; then S of three, where one was predicted.
     assert (score.matched, score.gold, score.predicted) == (5, 7, 5)
-    told = scores_json(scores)
-    every = told["all"]
-    assert (every["recall"], every["precision"], every["exact_match"]) == (100 * 5 / 7, 100, 50)
-    assert every["f1"] == pytest.approx(100 * 10 / 12)
+    shares = scores_json(scores)["all"]
+    assert (shares["recall"], shares["precision"], shares["exact_match"]) == (100 * 5 / 7, 100, 50)
+    assert shares["f1"] == pytest.approx(100 * 10 / 12)
     table = scores_table(scores).split("\n")
     assert table[1].split() == ["f1", "83.33", "83.33"]
-    assert [line.split("  ")[0].replace(" ", "_") for line in table[1:]] == list(every)
-    # The cutoff counts words with punctuation and without traces.
+    assert [line.split("  ")[0].replace(" ", "_") for line in table[1:]] == list(shares)
+
+
+def test_the_cutoff_counts_words_with_punctuation_and_without_traces():
     words = " ".join(["(NN a)"] * 38)
     of_40 = parse(f"(TOP (S {words} (, ,) (. .) (-NONE- *)))")
     of_41 = parse(f"(TOP (S {words} (NN b) (, ,) (. .)))")
     scores = [score_sentence(tree, tree) for tree in (of_40, of_41)]
     assert [score.length for score in scores] == [40, 41]
-    told = scores_json(scores)
-    assert told["all"]["sentences"] == 2 and told["at_most_40_words"]["sentences"] == 1
+    content = scores_json(scores)
+    assert content["all"]["sentences"] == 2 and content["at_most_40_words"]["sentences"] == 1
 
 
-def test_a_tree_without_words_is_skipped_and_other_words_are_an_error():
-    for predicted in ("(())", "(TOP (, ,))"):
-        assert score_sentence(SENTENCE, parse(predicted)).skipped
+@pytest.mark.parametrize(
+    ("gold", "predicted"),
+    [
+        (GOLD, "(())"),
+        (GOLD, "(TOP (, ,))"),
+        ("(TOP (NP (: -)))", "(TOP (NP (XX -)))"),
+    ],
+)
+def test_a_tree_without_words_is_skipped(gold, predicted):
+    assert score_sentence(parse(gold), parse(predicted)).skipped
+
+
+@pytest.mark.parametrize(
+    "words", ["(NN a)", "(NN a) (NN c)", "(NN a) (NN b) (NN b)", "(NN A) (NN b)"]
+)
+def test_other_words_are_an_error(words):
     gold = parse("(TOP (NP (NN a) (NN b)))")
-    for words in ("(NN a)", "(NN a) (NN c)", "(NN a) (NN b) (NN b)", "(NN A) (NN b)"):
-        score = score_sentence(gold, parse(f"(TOP (NP {words}))"))
-        assert score.errors and not score.exact
-    # Words without tags are scored by the gold tree's.
+    score = score_sentence(gold, parse(f"(TOP (NP {words}))"))
+    assert score.errors and not score.exact
+
+
+def test_words_without_tags_are_scored_by_the_gold_tree_s():
     predicted = parse(
         "(TOP (S (NP (XX The) (XX man)) (VP (XX saw) (NP (XX her)) (PP (XX in)"
         " (NP (XX Rome))) (XX .))))"
@@ -98,7 +113,6 @@ def test_a_tree_without_words_is_skipped_and_other_words_are_an_error():
     assert (score.matched, score.gold, score.predicted) == (6, 6, 6)
     assert score.by_gold_tags and total([score]).by_gold_tags == 1
     assert not score_sentence(SENTENCE, SENTENCE).by_gold_tags
-    assert score_sentence(parse("(TOP (NP (: -)))"), parse("(TOP (NP (XX -)))")).skipped
 
 
 @pytest.mark.parametrize(
@@ -122,29 +136,29 @@ def test_a_tree_without_words_is_skipped_and_other_words_are_an_error():
 def test_traces_are_no_other_words(gold, predicted):
     score = score_sentence(parse(gold), parse(predicted))
     assert score.by_gold_tags and score.exact
-    other = score_sentence(parse(gold.replace("a)", "z)")), parse(predicted.replace("He", "z")))
-    assert other.errors
+    unlike = score_sentence(parse(gold.replace("a)", "z)")), parse(predicted.replace("He", "z")))
+    assert unlike.errors
 
 
 def quadratic(gold: Tree, predicted: Tree) -> tuple[int, int, int]:
     """Constituents as lists of kept words; each predicted one takes the first gold one it meets."""
 
     def spans(tree: Tree) -> list[tuple[str, tuple[int, ...]]]:
-        kept = [place for place, tag in enumerate(tree.tags) if tag not in DELETED_TAGS]
-        found = []
+        places = [place for place, tag in enumerate(tree.tags) if tag not in DELETED_TAGS]
+        constituents = []
         for label, start, end in tree.brackets:
-            inside = tuple(place for place in kept if start <= place < end)
+            inside = tuple(place for place in places if start <= place < end)
             if inside and label != "TOP":
-                found.append(("ADVP" if label == "PRT" else label, inside))
-        return found
+                constituents.append(("ADVP" if label == "PRT" else label, inside))
+        return constituents
 
     left, predictions, matched = spans(gold), spans(predicted), 0
-    whole = len(left)
+    total = len(left)
     for span in predictions:
         if span in left:
             left.remove(span)
             matched += 1
-    return matched, whole, len(predictions)
+    return matched, total, len(predictions)
 
 
 @settings(max_examples=200, deadline=None)

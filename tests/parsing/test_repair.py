@@ -121,7 +121,7 @@ def test_repairs_are_added_up_and_none_is_left_out():
         "malformed_sentences": 2,
         "repairs": {kind: {UNCLOSED: 1, MISSING: 3}.get(kind, 0) for kind in KINDS},
     }
-    first, *rest = repairs.lines()
+    first, *further = repairs.lines()
     assert first == "3 sentences, of which 2 (66.7%) were malformed"
-    assert sorted(rest) == [f"  {UNCLOSED}: 1", f"  {MISSING}: 3"]
+    assert sorted(further) == [f"  {UNCLOSED}: 1", f"  {MISSING}: 3"]
     assert list(Repairs().lines()) == ["0 sentences, of which 0 were malformed"]

@@ -25,21 +25,30 @@ def test_a_tree_is_its_words_tags_and_spans():
             Bracket("X", 4, 5),
         ),
     )
-    # The outermost bracket is no constituent.
-    for root in ("TOP", "ROOT", "S1", "", "TOP  "):
-        assert parse(f"({root} (S (NP (NN x))))") == parse("(S (NP (NN x)))")
-    # Within the tree the same name is a label like others.
+
+
+@pytest.mark.parametrize("root", ["TOP", "ROOT", "S1", "", "TOP  "])
+def test_the_outermost_bracket_is_no_constituent(root):
+    assert parse(f"({root} (S (NP (NN x))))") == parse("(S (NP (NN x)))")
+
+
+def test_within_the_tree_the_root_s_name_is_a_label_like_others():
     assert parse("(TOP (TOP (NN x)))").brackets == (Bracket("TOP", 0, 1),)
-    # No parse is a tree without words.
-    for text in ("(())", "()", "(TOP)", "(TOP ())", "( )"):
-        assert parse(text) == Tree()
+
+
+@pytest.mark.parametrize("text", ["(())", "()", "(TOP)", "(TOP ())", "( )"])
+def test_no_parse_is_a_tree_without_words(text):
+    assert parse(text) == Tree()
+
+
+def test_a_tree_without_words_is_written_as_its_root():
     assert str(Tree()) == "(TOP)"
-    # Trees may span lines and share them.
+
+
+def test_trees_may_span_lines_and_share_them():
     lines = ["", "( (S", "    (NP (NN a)))) (TOP (NN b))", "\t(TOP", "(NN c)", ")"]
-    found = list(read(lines, "file"))
-    assert [(number, tree.words) for number, tree in found] == [
-        *((2, ("a",)), (3, ("b",)), (4, ("c",)))
-    ]
+    words = [(number, tree.words) for number, tree in read(lines, "file")]
+    assert words == [(2, ("a",)), (3, ("b",)), (4, ("c",))]
 
 
 @pytest.mark.parametrize(

@@ -28,11 +28,16 @@ SIZE = 4096  # bytes of the one array
 )
 def test_what_a_device_sends(line, sent):
     kind = line.partition("(%x)")[0].split()[-1].removesuffix("-start")
-    (found,) = collectives(parse(collective(line)), *topology(2, 4))
-    assert (found.kind, found.network, found.count, found.bytes) == (kind, "ICI", 1, SIZE)
-    assert found.sent == pytest.approx(sent)
+    (sent_once,) = collectives(parse(collective(line)), *topology(2, 4))
+    assert (sent_once.kind, sent_once.network, sent_once.count, sent_once.bytes) == (
+        kind,
+        "ICI",
+        1,
+        SIZE,
+    )
+    assert sent_once.sent == pytest.approx(sent)
     links = 1 if kind == "collective-permute" or "[2,4]" in line else 2
-    assert found.seconds == pytest.approx(sent / (links * 50e9))
+    assert sent_once.seconds == pytest.approx(sent / (links * 50e9))
     alone = line.replace("[1,8]<=", "[8,1]<=")  # a group of one exchanges nothing
     assert alone == line or collectives(parse(collective(alone)), *topology(2, 4)) == ()
 
@@ -40,17 +45,19 @@ def test_what_a_device_sends(line, sent):
 def test_across_slices_the_scattered_part_goes_over_the_data_centre():
     line = "f32[1024]{0} all-reduce(%x), replica_groups=[1,16]<=[16]"
     chips = topology(2, 4, slices=2)
-    found = {item.network: item for item in collectives(parse(collective(line)), *chips)}
-    assert found["ICI"].sent == pytest.approx(2 * SIZE * 7 / 8)
-    assert found["DCN"].sent == pytest.approx(2 * (SIZE / 8) * 1 / 2)
-    assert found["DCN"].seconds == pytest.approx(found["DCN"].sent / 3.125e9)
+    by_network = {cost.network: cost for cost in collectives(parse(collective(line)), *chips)}
+    assert by_network["ICI"].sent == pytest.approx(2 * SIZE * 7 / 8)
+    assert by_network["DCN"].sent == pytest.approx(2 * (SIZE / 8) * 1 / 2)
+    assert by_network["DCN"].seconds == pytest.approx(by_network["DCN"].sent / 3.125e9)
     (inside,) = collectives(parse(collective(line.replace("[1,16]<=", "[2,8]<="))), *chips)
     assert inside.network == "ICI"
-    # A loop multiplies its collectives.
+
+
+def test_a_loop_multiplies_its_collectives():
     add = "  %next = s32[] add(%i, %one)\n"
-    more = "  %g = f32[8,128]{1,0} all-reduce(%x), replica_groups=[1,8]<=[8]\n"
-    (found,) = collectives(parse(LOOP.replace(add, add + more)), *topology(2, 4))
-    assert (found.count, found.bytes) == (6, 6 * 4096)
+    all_reduce = "  %g = f32[8,128]{1,0} all-reduce(%x), replica_groups=[1,8]<=[8]\n"
+    (cost,) = collectives(parse(LOOP.replace(add, add + all_reduce)), *topology(2, 4))
+    assert (cost.count, cost.bytes) == (6, 6 * 4096)
 
 
 def test_what_the_compiler_has_made_of_it_between_slices():
@@ -64,9 +71,9 @@ def test_what_the_compiler_has_made_of_it_between_slices():
         f"  %t = token[] after-all()\n  %s = (f32[1024], u32[], token[]) send(%x, %t), {transfer}\n"
         "  ROOT",
     )
-    (found,) = collectives(parse(text), *topology(2, 4, slices=2))
-    assert (found.kind, found.network, found.count, found.bytes) == ("all-reduce", "DCN", 1, SIZE)
-    assert found.sent == pytest.approx(2 * SIZE / 2)
+    (cost,) = collectives(parse(text), *topology(2, 4, slices=2))
+    assert (cost.kind, cost.network, cost.count, cost.bytes) == ("all-reduce", "DCN", 1, SIZE)
+    assert cost.sent == pytest.approx(2 * SIZE / 2)
     assert compute_costs(parse(text), topology(2, 4)[0].chip).unestimated == ()
 
 
@@ -76,19 +83,20 @@ def test_a_collective_that_runs_beside_several_fusions_is_sent_once():
         'frontend_attributes={chain_id="3"}'
     )
     text = collective(piece).replace("  ROOT", f"  %first = {piece}\n  ROOT")
-    (found,) = collectives(parse(text), *topology(2, 4))
-    assert (found.count, found.bytes) == (1, SIZE)
+    (cost,) = collectives(parse(text), *topology(2, 4))
+    assert (cost.count, cost.bytes) == (1, SIZE)
 
 
 def test_what_a_sparsecore_sends_counts_and_its_estimates_do_not():
     chips, mesh = topology(2, 2, 2, kind="TPU7x")
-    (found,) = collectives(parse(OFFLOADED), chips, mesh)
+    (cost,) = collectives(parse(OFFLOADED), chips, mesh)
     size = 4 * 32 * 128 * 4
-    assert (found.kind, found.network, found.count) == ("reduce-scatter", "ICI", 1)
-    assert (found.bytes, found.sent) == (size, pytest.approx(size * 7 / 8))
+    assert (cost.kind, cost.network, cost.count) == ("reduce-scatter", "ICI", 1)
+    assert (cost.bytes, cost.sent) == (size, pytest.approx(size * 7 / 8))
 
     compute = compute_costs(parse(OFFLOADED), chips.chip)
     assert compute.cycles == 1000
+
     # By its bytes, beside the rest: 2,000 rows in and out, 384 more and their numbers.
     (scatter,) = compute.unestimated
     assert (scatter.name, scatter.count, scatter.asynchronous) == ("SparseCore fusion", 1, True)
@@ -128,8 +136,8 @@ def test_links_that_can_be_used_at_a_time(sides, kind, links):
     ],
 )
 def test_forms_of_groups(attributes, groups):
-    wanted = sorted(tuple(int(n) for n in group) for group in groups.split())
-    assert sorted(replica_groups(attributes, 4)) == wanted
+    expected = sorted(tuple(int(n) for n in group) for group in groups.split())
+    assert sorted(replica_groups(attributes, 4)) == expected
     with pytest.raises(PlanningError, match="which devices"):
         replica_groups("replica_groups=<something new>", 4)
 
@@ -145,5 +153,5 @@ def test_axes_of_a_mesh_split_all_devices_evenly(sizes, data):
     assert sorted(itertools.chain(*groups)) == list(range(len(places)))
     for group in groups:
         assert len(group) == np.prod([sizes[i] for i in chosen])
-        rest = {tuple(p for i, p in enumerate(places[n]) if i not in chosen) for n in group}
-        assert len(rest) == 1
+        along_others = {tuple(p for i, p in enumerate(places[n]) if i not in chosen) for n in group}
+        assert len(along_others) == 1

@@ -12,25 +12,38 @@ from tests.planning.programs import LOOP
 CHIP = chip_of("TPU v5e")
 
 
-def test_cycles_of_a_loop_and_what_has_no_estimate_is_not_free():
-    compute = compute_costs(parse(LOOP), CHIP)
+@pytest.fixture
+def compute():
+    return compute_costs(parse(LOOP), CHIP)
+
+
+def test_cycles_of_a_loop_are_those_of_all_its_rounds(compute):
     assert compute.cycles == 5 * 1000
     assert compute.seconds == pytest.approx(5000 / 1.5e9)
     (operation,) = compute.operations
     assert operation.name == "forward decoder/feed_forward bld,df->blf"
     assert operation.count == 5
+    assert not compute.guessed_loops
+
+
+def test_rounds_that_the_program_does_not_tell_are_guessed():
     unknown = LOOP.replace("%begin = s32[] copy(%zero)", "%begin = s32[] parameter(1)")
     guessed = compute_costs(parse(unknown), CHIP, unknown_trips=3)
-    assert guessed.cycles == 3000 and guessed.guessed_loops and not compute.guessed_loops
+    assert guessed.cycles == 3000 and guessed.guessed_loops
     once = compute_costs(parse(unknown), CHIP, unknown_trips=3, one_pass=True)
     assert once.cycles == 3000 and {cost.name for cost in once.unestimated} == {"add", "compare"}
-    found = {cost.name: cost for cost in compute.unestimated}
+
+
+def test_what_has_no_estimate_costs_the_bytes_that_it_moves(compute):
+    costs = {cost.name: cost for cost in compute.unestimated}
     # The copy to VMEM once, not at its start and its end; collectives stand elsewhere.
-    assert set(found) == {"copy-start", "copy", "add", "compare"}
-    assert found["copy-start"].bytes == 4096 + 4
-    assert found["copy-start"].seconds == pytest.approx(4100 / CHIP.hbm_bandwidth)
-    assert found["add"].count == 5
-    # Copies count where they take longer than the compute.
+    assert set(costs) == {"copy-start", "copy", "add", "compare"}
+    assert costs["copy-start"].bytes == 4096 + 4
+    assert costs["copy-start"].seconds == pytest.approx(4100 / CHIP.hbm_bandwidth)
+    assert costs["add"].count == 5
+
+
+def test_copies_count_where_they_take_longer_than_the_compute(compute):
     assert compute.copy_seconds == pytest.approx(4100 / CHIP.hbm_bandwidth)
     assert compute.overlapped_seconds == compute.seconds + compute.unestimated_seconds
     slow = dataclasses.replace(compute, seconds=0.0)
@@ -82,6 +95,6 @@ ENTRY %main (a: f32[1000], b: f32[10], i: s32[]) -> f32[1000] {
         ("", "compiler: broadcast", "the compiler's own"),
     ],
 )
-def test_origins_and_parts(op_name, wanted, part):
-    origin = origin_of(op_name, "broadcast")
-    assert (str(origin), part_of(origin)) == (wanted, part)
+def test_places_and_parts(op_name, wanted, part):
+    program_place = origin_of(op_name, "broadcast")
+    assert (str(program_place), part_of(program_place)) == (wanted, part)

@@ -2,7 +2,7 @@
 
 import dataclasses
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, strategies as st
@@ -38,17 +38,17 @@ def device(fixed: int, a_row: int, square: float, available: int, kink: int = 10
 )
 def test_finds_nearly_the_largest_in_few_compilations(fixed, a_row, square, start, multiple, kink):
     measure, calls = device(fixed, a_row, square, 16_000, kink)
-    found = search(measure, start=start, multiple=multiple)
+    plans = search(measure, start=start, multiple=multiple)
     assert len(calls) == len(set(calls)) <= 8
     assert all(rows % multiple == 0 and rows > 0 for rows in calls)
-    assert [plan.shape.rows for plan in found] == calls
-    best = largest(found)
+    assert [plan.shape.rows for plan in plans] == calls
+    best = largest(plans)
     if best is not None:
         # Either within a tenth of the memory, or the next step up does not fit, or out of tries.
         above = measure(best.shape.rows + multiple)
         assert best.fits
-        assert best.needed_bytes >= 0.9 * 16_000 or not above.fits or len(found) == 8
-    elif len(found) < 8:
+        assert best.needed_bytes >= 0.9 * 16_000 or not above.fits or len(plans) == 8
+    elif len(plans) < 8:
         assert min(calls) == multiple
 
 
@@ -67,9 +67,12 @@ def test_rows_divide_by_devices_and_micro_batches(
     before = config_of(multiple=multiple)
     config, flags = remedied(before, accumulation=accumulation, remat=True, split=split)
     assert config.data.batch.multiple == expected
-    told = f"--config.training.optimizer.accumulation={accumulation} --config.model.remat=true"
-    told += f" --config.data.batch.multiple={expected}" if expected != multiple else ""
-    assert flags == told
+    expected_flags = (
+        f"--config.training.optimizer.accumulation={accumulation} --config.model.remat=true"
+    )
+    if expected != multiple:
+        expected_flags += f" --config.data.batch.multiple={expected}"
+    assert flags == expected_flags
 
 
 class Chip:
@@ -112,38 +115,73 @@ def of_rows(rows: int, **settings: Any) -> tuple[ExperimentConfig, Any]:
     return config, report.Request(topology="v5e:1x1", lengths=(length, length))
 
 
-@pytest.mark.parametrize(
-    ("row", "before", "tried", "best"),
-    [
-        # Remat alone is enough, and two micro-batches are quicker.
-        (32, (1, False), [(1, True), (2, False)], (2, False)),
-        # Sixteen micro-batches would take longer than remat.
-        (200, (1, False), [(1, True), *((2**n, False) for n in range(1, 5))], (1, True)),
-        # Remat alone is not enough: with fewer micro-batches than without it, it may be.
-        (300, (1, False), [(1, True), (2, True), *((2**n, False) for n in range(1, 5))], (2, True)),
-        # With remat already, splitting is all that is left.
-        (600, (2, True), [(4, True)], (4, True)),
-    ],
-)
-def test_the_quickest_of_what_fits_keeps_the_batch(
-    chip: Chip, row: int, before: Any, tried: Any, best: Any
-) -> None:
-    chip.row = row
-    config, request = of_rows(100, accumulation=before[0], remat=before[1])
-    said: list[str] = []
-    found = report.report_fit(config, request, said.append)
-    assert found.fits and not found.values["fits_as_it_is"]
-    assert [(parts, again) for _, parts, again in chip.compiled[1 : 1 + len(tried)]] == tried
-    changes = {"training.optimizer.accumulation": (1, best[0]), "model.remat": (0, best[1])}
-    told = [f"--config.{key}={str(new).lower()}" for key, (old, new) in changes.items()]
-    told = [flag for flag in told if not flag.endswith(("=1", "=false"))]
-    told = told[:1] if before[1] else told
-    assert f"fastest that keeps it: {' '.join(told)}\n" in found.text
-    assert f"as it is takes {row * 96 / 2**10:.2f} GiB, too much" in found.text or before[1]
-    assert len(chip.compiled) == len(set(chip.compiled)), "nothing is compiled twice"
-    assert sum("GiB" in line for line in said) == len(chip.compiled), "each verdict is said once"
-    if row == 32:
-        assert "without remat: data.batch.tokens = 4,096 fits (64 rows" in found.text
+class Case(NamedTuple):
+    """A batch of 100 rows that does not fit. Each remedy is (micro-batches, remat)."""
+
+    row: int  # MiB
+    as_it_is: tuple[int, bool]
+    tried: list[tuple[int, bool]]
+    fastest: tuple[int, bool]
+
+
+SPLITS = [(2**n, False) for n in range(1, 5)]
+CASES = [
+    # Remat alone is enough, and two micro-batches are quicker.
+    Case(32, (1, False), [(1, True), (2, False)], (2, False)),
+    # Sixteen micro-batches would take longer than remat.
+    Case(200, (1, False), [(1, True), *SPLITS], (1, True)),
+    # Remat alone is not enough: with fewer micro-batches than without it, it may be.
+    Case(300, (1, False), [(1, True), (2, True), *SPLITS], (2, True)),
+    # With remat already, splitting is all that is left.
+    Case(600, (2, True), [(4, True)], (4, True)),
+]
+
+
+class Reported(NamedTuple):
+    """The outcome of `report_fit`, and what it compiled and reported."""
+
+    fit: report.Report
+    compiled: list[tuple[int, int, bool]]
+    messages: list[str]
+
+
+def reported(chip: Chip, case: Case) -> Reported:
+    chip.row = case.row
+    accumulation, remat = case.as_it_is
+    messages: list[str] = []
+    fit = report.report_fit(*of_rows(100, accumulation=accumulation, remat=remat), messages.append)
+    return Reported(fit, chip.compiled, messages)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_remedies_that_keep_the_batch_are_tried_in_order(chip: Chip, case: Case) -> None:
+    fit, compiled, _ = reported(chip, case)
+    assert fit.fits and not fit.values["fits_as_it_is"]
+    tried = [(parts, remat) for _, parts, remat in compiled[1 : 1 + len(case.tried)]]
+    assert tried == case.tried
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_quickest_of_what_fits_keeps_the_batch(chip: Chip, case: Case) -> None:
+    text = reported(chip, case).fit.text
+    accumulation, remat = case.fastest
+    _, had_remat = case.as_it_is
+    flags = [f"--config.training.optimizer.accumulation={accumulation}"] * (accumulation > 1)
+    flags += ["--config.model.remat=true"] * (remat and not had_remat)
+    assert f"fastest that keeps it: {' '.join(flags)}\n" in text
+    assert f"as it is takes {case.row * 96 / 2**10:.2f} GiB, too much" in text or had_remat
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_nothing_is_compiled_twice_and_each_verdict_is_said_once(chip: Chip, case: Case) -> None:
+    _, compiled, messages = reported(chip, case)
+    assert len(compiled) == len(set(compiled))
+    assert sum("GiB" in message for message in messages) == len(compiled)
+
+
+def test_a_smaller_batch_that_fits_without_remat_is_named(chip: Chip) -> None:
+    text = reported(chip, CASES[0]).fit.text
+    assert "without remat: data.batch.tokens = 4,096 fits (64 rows" in text
 
 
 @pytest.mark.parametrize(
@@ -152,8 +190,8 @@ def test_the_quickest_of_what_fits_keeps_the_batch(
 )
 def test_parts_that_cost_rows_are_no_remedy(chip: Chip, budget: int, rows: int, most: int) -> None:
     chip.row = 40_960
-    found = report.report_fit(*of_rows(budget), [].append)
-    tried = chip.compiled[: 1 + len(found.values["remedies"])]
-    assert {each[0] for each in tried} == {rows}
+    fit = report.report_fit(*of_rows(budget), [].append)
+    tried = chip.compiled[: 1 + len(fit.values["remedies"])]
+    assert {compiled_rows for compiled_rows, _, _ in tried} == {rows}
     assert max(parts for _, parts, _ in tried) == most
-    assert "none of these keeps it" in found.text
+    assert "none of these keeps it" in fit.text

@@ -47,11 +47,11 @@ WHILE = "while(%start), condition=%condition, body=%body"
     ],
 )
 def test_loops_are_multiplied_out(known, text, times):
-    found = {e.instruction.name: e for e in executions(parse(text), unknown_trips=9)}
-    assert found["y"].times == found["inner"].times == times
-    assert found["y"].guessed != known
-    assert found["inner"].fused and not found["y"].fused
-    assert found["sum"].times == 1 and not found["sum"].guessed
+    by_name = {e.instruction.name: e for e in executions(parse(text), unknown_trips=9)}
+    assert by_name["y"].times == by_name["inner"].times == times
+    assert by_name["y"].guessed != known
+    assert by_name["inner"].fused and not by_name["y"].fused
+    assert by_name["sum"].times == 1 and not by_name["sum"].guessed
 
 
 def test_a_real_conditional_and_an_unknown_loop():
@@ -60,8 +60,10 @@ def test_a_real_conditional_and_an_unknown_loop():
         return jax.lax.while_loop(lambda s: s[1] < n, lambda s: (s[0] @ s[0], s[1] + 1), (x, 0))
 
     text = jax.jit(run).lower(jnp.eye(8), 5).compile().as_text()
-    found = list(executions(parse(text), unknown_trips=100))
-    products = [e for e in found if e.instruction.op_name.endswith("dot_general") and not e.fused]
+    executed = list(executions(parse(text), unknown_trips=100))
+    products = [
+        e for e in executed if e.instruction.op_name.endswith("dot_general") and not e.fused
+    ]
     inside = [e for e in products if e.guessed]
     assert inside and all(e.times == 100 for e in inside)
     assert sum(e.times for e in products if not e.guessed) >= 2  # both branches

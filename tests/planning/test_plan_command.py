@@ -97,9 +97,9 @@ def test_rows_that_cannot_be(batch, lengths, message):
     ],
 )
 def test_sizes_are_read(text, sizes):
-    found = too_large(RuntimeError(text))
-    assert (found and (found.needed / 2**30, found.available / 2**30)) == sizes
-    assert found is None or found.message == text.splitlines()[0]
+    sizes_read = too_large(RuntimeError(text))
+    assert (sizes_read and (sizes_read.needed / 2**30, sizes_read.available / 2**30)) == sizes
+    assert sizes_read is None or sizes_read.message == text.splitlines()[0]
 
 
 def test_needed():

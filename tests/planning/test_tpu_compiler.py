@@ -38,13 +38,13 @@ def found(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize("name", golden.CASES)
 def test_as_in_the_golden_table(name):
     """`python -m tests.planning.golden` writes it anew."""
-    wanted = json.loads((golden.FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    recorded = json.loads((golden.FOLDER / f"{name}.json").read_text(encoding="utf-8"))
     actual = found(name)
     for key in ("shape", "step_flops", "shardings", "collectives", "replications"):
-        assert actual[key] == wanted[key], key
-    for kind, size in wanted["memory"].items():
+        assert actual[key] == recorded[key], key
+    for kind, size in recorded["memory"].items():
         assert actual["memory"][kind] == pytest.approx(size, rel=0.05, abs=2**20), kind
-    assert actual["compute_ms"] == pytest.approx(wanted["compute_ms"], rel=0.05)
+    assert actual["compute_ms"] == pytest.approx(recorded["compute_ms"], rel=0.05)
 
 
 def test_only_gradients_and_parameters_go_over_the_data_centre():
@@ -71,8 +71,8 @@ def test_gradients_are_sent_once_where_the_update_is_whole_too():
     batch = ("--config.data.batch.multiple=64", "--config.data.batch.tokens=32768")
     values = golden.planned("--config=quickstart", "--topology=v5e:8x8", *batch)
     assert values["mesh"]["data"] == 64
-    sent, wanted = values["collective_bytes"], values["expected_collective_bytes"]
-    assert 0.9 * wanted < sent < 1.1 * wanted
+    sent, expected = values["collective_bytes"], values["expected_collective_bytes"]
+    assert 0.9 * expected < sent < 1.1 * expected
 
 
 def test_a_search_chooses_its_candidates_in_few_passes_of_known_cost():
@@ -80,8 +80,8 @@ def test_a_search_chooses_its_candidates_in_few_passes_of_known_cost():
     layers = ("--config.model.encoder_layers=1", "--config.model.decoder_layers=1")
     base = ("--config=wmt14_en_de:base", "--topology=v5e:1x1", *layers)
     step = golden.planned(*base, "--decode", "--lengths=32,32")["step"]
-    found = {part["name"]: 1e3 * part["seconds"] for part in step["parts"]}
-    assert 0.05 < found["logits"] < found["candidates"] < 0.2
+    milliseconds = {part["name"]: 1e3 * part["seconds"] for part in step["parts"]}
+    assert 0.05 < milliseconds["logits"] < milliseconds["candidates"] < 0.2
     assert not [cost for cost in step["unestimated"] if cost["name"].startswith("custom-call")]
 
 

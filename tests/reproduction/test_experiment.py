@@ -49,12 +49,12 @@ TINY = tuple(
     [*((row, "files") for row in ROWS), *((row, "tfds") for row in rows_of("table2"))],
 )
 def test_at_full_scale_a_row_is_its_config(row, text):
-    found = resolve(row, ReproductionSettings(text=text))
+    resolved = resolve(row, ReproductionSettings(text=text))
     spec = f"{row.spec}_tfds" if text == "tfds" else row.spec
-    ours, theirs = flatten(found.config), flatten(load_config(spec))
+    ours, theirs = flatten(resolved.config), flatten(load_config(spec))
     differing = {key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)}
     assert differing <= {"name", "training.validate_every"}
-    assert found.is_the_paper_s and found.pairs is None
+    assert resolved.is_the_paper_s and resolved.pairs is None
 
 
 @pytest.mark.parametrize("row", rows_of("table3"), ids=lambda row: row.name)
@@ -103,31 +103,38 @@ SCORING = ["decoding.beam_size=5", "data.tokenized=true", "data.test.newstest201
 @pytest.mark.parametrize("override", [*NOTHING, *TRAINING, *SCORING])
 def test_what_decides_the_numbers_makes_another_experiment(override):
     """Not where and how it is computed; another search has the same training."""
-    one, other = experiment(), experiment(overrides=(override,))
-    assert (one.digest == other.digest) == (one.name == other.name) == (override in NOTHING)
-    assert (one.run_name == other.run_name) == (override not in TRAINING)
+    plain, changed = experiment(), experiment(overrides=(override,))
+    assert (plain.digest == changed.digest) == (plain.name == changed.name) == (override in NOTHING)
+    assert (plain.run_name == changed.run_name) == (override not in TRAINING)
     # In a run that both share each has its translations under a name of its own.
-    assert one.kept_as == "valid" and (other.kept_as == "valid") == (override in NOTHING)
-    recipe = resolve(one.row, ReproductionSettings(overrides=(override,))).is_the_paper_s
+    assert plain.kept_as == "valid" and (changed.kept_as == "valid") == (override in NOTHING)
+    recipe = resolve(plain.row, ReproductionSettings(overrides=(override,))).is_the_paper_s
     assert recipe == (override in (*NOTHING, "model.dtype=float32"))
 
 
-def test_scale_seed_and_text_decide_digests_which_are_what_they_were():
-    other = dataclasses.replace(TOY, train=("other.en", "other.de"))
-    changes = ({}, {"scale": 0.02}, {"seed": 2}, {"corpus": TOY}, {"corpus": other})
-    assert len({experiment(**each).digest for each in changes}) == len(changes)
+def test_scale_seed_and_text_decide_digests():
+    other_text = dataclasses.replace(TOY, train=("other.en", "other.de"))
+    changes = ({}, {"scale": 0.02}, {"seed": 2}, {"corpus": TOY}, {"corpus": other_text})
+    assert len({experiment(**settings).digest for settings in changes}) == len(changes)
     assert experiment(folder="here").digest == experiment(folder="there").digest
-    # They name what people have trained and measured. Only a change of the row may change them.
-    found = experiment("table3/c_N2", scale=1.0)
-    assert found.run_name == "table3_c_n2_paper_full_seed_1-e5c08bc9"
-    assert found.digest[:8] == "e7fffd0c"
-    # Only the paper's recipe counts as full scale.
+
+
+def test_digests_are_what_they_were():
+    """People have runs and results with these names: only a change of the row may change them."""
+    full = experiment("table3/c_N2", scale=1.0)
+    assert full.run_name == "table3_c_n2_paper_full_seed_1-e5c08bc9"
+    assert full.digest[:8] == "e7fffd0c"
+
+
+def test_only_the_paper_s_recipe_counts_as_full_scale():
     row = row_of("table3/base")
     assert resolve(row, ReproductionSettings(seed=3, folder="F")).is_the_paper_s
-    more = ("data.train.more.src=more.en", "data.train.more.tgt=more.de")
-    for other in ({"scale": 0.99}, {"corpus": TOY}, {"overrides": more}):
-        assert not resolve(row, ReproductionSettings(**other)).is_the_paper_s
-    # Steps keep their ratio to those of the base.
+    second_corpus = ("data.train.more.src=more.en", "data.train.more.tgt=more.de")
+    for changes in ({"scale": 0.99}, {"corpus": TOY}, {"overrides": second_corpus}):
+        assert not resolve(row, ReproductionSettings(**changes)).is_the_paper_s
+
+
+def test_steps_keep_their_ratio_to_those_of_the_base():
     big = experiment("table2/en_de_big", scale=1, overrides=("training.steps=1000",))
     assert big.config.training.steps == 3000 and not big.is_the_paper_s
 
@@ -139,10 +146,10 @@ def test_a_result_s_details_make_the_experiment_again():
         {"corpus": TOY, "overrides": TINY, "folder": "F"},
         {"corpus": tested},
     ):
-        found = experiment(**settings)
-        remade = again(json.loads(json.dumps(found.details())))
+        measured = experiment(**settings)
+        remade = again(json.loads(json.dumps(measured.details())))
         for name in ("digest", "name", "run_name"):
-            assert getattr(remade, name) == getattr(found, name)
+            assert getattr(remade, name) == getattr(measured, name)
     base = {"row": "table3/base"}
     scale = '{"scale": 2, "seed": 1, "corpus": null, "overrides": []}'
     for details in (
@@ -158,26 +165,32 @@ def test_a_result_s_details_make_the_experiment_again():
 def test_a_name_tells_of_overrides_only_what_they_decide():
     assert experiment().name == "table3_base_paper_scale_0_01_seed_1"
     # Written otherwise, told twice, without effect, or of no matter for any number.
-    same = [
+    equivalent = [
         ("model.dropout=0.05",),
         ("model.dropout=5e-2",),
         ("model.dropout=0.3", "model.dropout=0.05"),
         ("model.d_ff=2048", "model.dropout=0.05", "mesh.fsdp=2"),
     ]
-    (name,) = {experiment(overrides=overrides).name for overrides in same}
+    (name,) = {experiment(overrides=overrides).name for overrides in equivalent}
     assert re.fullmatch(r"table3_base_paper_scale_0_01_with_[0-9a-f]{8}_seed_1", name)
     assert experiment(overrides=("model.d_ff=2048", "model.remat=true")).name == experiment().name
-    # One for all rows of a ladder, and for what is said of them together.
-    row = experiment("table3/c_N2", overrides=same[0])
-    assert row.variant == experiment(overrides=same[0]).variant
+
+
+def test_all_rows_of_a_ladder_and_its_orderings_have_one_variant():
+    overrides = ("model.dropout=0.05",)
+    row = experiment("table3/c_N2", overrides=overrides)
+    assert row.variant == experiment(overrides=overrides).variant
     assert row.stem("orderings") == f"table3_orderings_paper_scale_0_01_{row.variant}"
-    # Other text takes the place of the paper's.
-    found = experiment("table2/en_de_base", corpus=dataclasses.replace(TOY, test=("t.en", "t.de")))
-    data = found.config.data
+
+
+def test_other_text_takes_the_place_of_the_paper_s():
+    corpus = dataclasses.replace(TOY, test=("t.en", "t.de"))
+    on_toy = experiment("table2/en_de_base", corpus=corpus)
+    data = on_toy.config.data
     assert [(corpus.name, corpus.src) for corpus in data.train] == [("toy", "train.en")]
     assert data.valid.src == "valid.en"
-    assert [corpus.name for corpus in data.test] == [found.test] == ["toy"]
-    assert found.pairs == {"toy": 45_000}
+    assert [corpus.name for corpus in data.test] == [on_toy.test] == ["toy"]
+    assert on_toy.pairs == {"toy": 45_000}
     assert experiment("table3/base", corpus=TOY).test == "valid"
     with pytest.raises(RowError, match="give --test SRC TGT"):
         experiment("table2/en_de_base", corpus=TOY)

@@ -44,7 +44,9 @@ def drawn(folder, monkeypatch, *, pronoun):
 
 def test_what_each_figure_shows_and_what_no_head_does_is_named(tmp_path, monkeypatch):
     files, missing = drawn(tmp_path, monkeypatch, pronoun=(0.9, 0.5, 0.7))
-    assert {name: (one.layer, one.heads, one.queries) for name, one in files.items()} == {
+    assert {
+        name: (picture.layer, picture.heads, picture.queries) for name, picture in files.items()
+    } == {
         # All pieces of "football", without the full stop.
         "figure3_layer2_all_heads_one_word.svg": (2, (1, 2, 3, 4), (7, 8)),
         "figure4_layer2_head2.svg": (2, (2,), None),

@@ -37,8 +37,8 @@ def test_the_recorded_report_is_what_the_recorded_results_give(monkeypatch):
     monkeypatch.chdir(ROOT)
     places = ["--results", "benchmarks/results/reproduction", "--report", "docs/reproduction.md"]
     plans = [f"--plan=benchmarks/results/{name}.json" for name in ("plan", "plan_rows")]
-    others = [f"--also=benchmarks/results/{name}.json" for name in OTHERS]
-    arguments = ["reproduce", "report", *places, *plans, *others]
+    further = [f"--also=benchmarks/results/{name}.json" for name in OTHERS]
+    arguments = ["reproduce", "report", *places, *plans, *further]
     assert main([*arguments, "--check"]) == 0, f"run `flaxformer-mt {' '.join(arguments)}`"
 
 
@@ -46,18 +46,18 @@ def test_a_measurement_at_full_scale_stands_beside_the_paper_s(tmp_path):
     for seed, bleu in ((1, 27.0), (2, 28.0)):
         # Two forms of the paper's text are no seeds of each other.
         text = ("files", "tfds")[seed - 1]
-        for found in (
+        for measured in (
             experiment("table2/en_de_base", scale=1.0, seed=seed),
             experiment("table2/en_de_big", scale=1.0, text=text),
         ):
-            write(tmp_path, result(found, bleu_paper=bleu, pairs=4_500_000))
+            write(tmp_path, result(measured, bleu_paper=bleu, pairs=4_500_000))
     page = report(read_records(tmp_path))
-    for row, shown in (
+    for row, cells in (
         ("en_de_base", "| 27.3 | 27.50 ± 0.71 (2 seeds) | 24.25 ± 0.00 (2 seeds) |"),
         ("en_de_big", "| 28.4 | 27.00, 28.00 (tfds) | 24.25, 24.25 (tfds) |"),
     ):
         assert line_of(page, row, "Table 2").endswith("| measured at full scale |")
-        assert shown in line_of(page, row, "Table 2")
+        assert cells in line_of(page, row, "Table 2")
     assert "### Table 2 on the paper's text, full length" in page
     assert "### Table 2 on the paper's text as TensorFlow Datasets has it, full length" in page
 
@@ -71,16 +71,17 @@ def test_other_code_that_trained_a_row_is_told(tmp_path):
 
 def test_scores_of_two_protocols_or_texts_have_no_common_mean(tmp_path):
     for seed, score in ((1, 27.0), (2, 28.0)):
-        found = result(experiment("table2/en_de_base", scale=1.0, seed=seed), bleu_paper=score)
-        found["metrics"]["pairs"] = 4_508_785
-        found["signatures"]["bleu_paper"] = f"tok:moses-de|version:flaxformer_mt.{seed}"
-        write(tmp_path, found)
+        content = result(experiment("table2/en_de_base", scale=1.0, seed=seed), bleu_paper=score)
+        content["metrics"]["pairs"] = 4_508_785
+        content["signatures"]["bleu_paper"] = f"tok:moses-de|version:flaxformer_mt.{seed}"
+        write(tmp_path, content)
     records = read_records(tmp_path)
     page = report(records, others=records.rows)
-    shown = line_of(page, "en_de_base", "Table 2")
-    assert "| 27.3 | 28.00, 27.00 (protocol 1) | 24.25 ± 0.00 (2 seeds) |" in shown
+    line = line_of(page, "en_de_base", "Table 2")
+    assert "| 27.3 | 28.00, 27.00 (protocol 1) | 24.25 ± 0.00 (2 seeds) |" in line
     assert page.count("the paper's BLEU (protocol 1) |") == 1  # a table of its own
     assert "| 27.00 (protocol 1) |" in page.partition("## On other text")[2]
+
     # What is said above a table is so of all its rows.
     texts = {"base": "4,508,785", "c_N2": "35,800,000"}
     for name, pairs in texts.items():
@@ -116,6 +117,7 @@ def test_a_failed_row_says_why_until_it_is_measured(tmp_path):
     page = report(read_records(tmp_path))
     assert line_of(page, "c_N2").endswith("| failed |")
     assert f"- `table3/c_N2`: the device ran out of memory (`{C_N2.command}`)" in page
+
     # A status of another version leaves no result out.
     write(tmp_path, result(C_N2, details={"status": "as of another version"}))
     remove_failure(C_N2, tmp_path)
@@ -161,16 +163,16 @@ def test_foreign_files_are_named(tmp_path, capsys):
     ],
 )
 def test_an_order_is_judged_by_chance_and_by_every_seed(row, metrics, judged):
-    found = {"difference": -1.5, "p_randomization": 0.001, "agreeing": 2, "seeds": 2} | metrics
-    prefixed = {f"{row.lower()}_{name}": number for name, number in found.items()}
+    figures = {"difference": -1.5, "p_randomization": 0.001, "agreeing": 2, "seeds": 2} | metrics
+    prefixed = {f"{row.lower()}_{name}": number for name, number in figures.items()}
     assert verdict(row_of(f"table3/{row}"), prefixed) == judged
     assert verdict(row_of("table3/c_d256"), prefixed) is None  # not tested
 
 
 def test_an_ordering_of_runs_that_are_no_longer_those_is_left_out(tmp_path):
     base = experiment()
-    for one in (base, C_N2):
-        write(tmp_path, result(one))
+    for ordered in (base, C_N2):
+        write(tmp_path, result(ordered))
     compared = {"seeds": 2, "difference": -1.5, "low": -2.0, "high": -1.0, "agreeing": 2}
     compared |= {"perplexity_difference": 0.5, "p_randomization": 0.001}
     content = result(base) | {
@@ -178,7 +180,7 @@ def test_an_ordering_of_runs_that_are_no_longer_those_is_left_out(tmp_path):
         "metrics": {f"c_n2_{key}": value for key, value in compared.items()},
         "signatures": {"c_n2_difference": "tok:moses-de"},
         "details": {
-            "experiments": json.dumps({one.name: one.digest for one in (base, C_N2)}),
+            "experiments": json.dumps({ordered.name: ordered.digest for ordered in (base, C_N2)}),
             "group": json.dumps({"corpus": None, "overrides": [], "scale": 0.01}),
             "test": "valid, 3,000 sentences",
         },
@@ -204,9 +206,9 @@ def test_orderings_of_other_rows_are_shown_when_one_row_has_changed(tmp_path):
         "signatures": {"c_n2_difference": "tok:moses-de"},
         "details": {"experiments": json.dumps(digests)},
     }
-    found = read_result(write(tmp_path, content))
-    assert still_compared(found, digests) == (found, [])
-    current, changed = still_compared(found, digests | {"table3_c_n4_s": "3"})
+    orderings = read_result(write(tmp_path, content))
+    assert still_compared(orderings, digests) == (orderings, [])
+    current, changed = still_compared(orderings, digests | {"table3_c_n4_s": "3"})
     assert current is not None and current.metrics == {"c_n2_difference": -1.5}
     assert changed == ["`c_N4`"]
-    assert still_compared(found, digests | {"table3_base_s": "3"})[0] is None
+    assert still_compared(orderings, digests | {"table3_base_s": "3"})[0] is None

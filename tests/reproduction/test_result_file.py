@@ -33,26 +33,34 @@ def written(path, **changes):
     return write_result(path, **settings | changes)
 
 
-def test_what_is_written_is_read_back_and_an_invalid_result_is_not_written(tmp_path, monkeypatch):
+def test_what_is_written_is_read_back(tmp_path, monkeypatch):
     monkeypatch.setattr(result_file, "git_commit", lambda: "a" * 40 + "-dirty")
-    found = written(tmp_path / "new" / "tiny.json", metrics={"chrf": 60.0, "parameters": 7})
-    assert read_results(tmp_path / "new") == [found]
-    assert (found.name, found.commit) == ("tiny", "a" * 40 + "-dirty")
-    assert found.machine == MACHINE
-    assert {"jax", "flax", "sacrebleu"} <= set(found.versions)
-    assert dict(found.metrics) == {"chrf": 60.0, "parameters": 7}
-    # An installed package names its release.
+    recorded = written(tmp_path / "new" / "tiny.json", metrics={"chrf": 60.0, "parameters": 7})
+    assert read_results(tmp_path / "new") == [recorded]
+    assert (recorded.name, recorded.commit) == ("tiny", "a" * 40 + "-dirty")
+    assert recorded.machine == MACHINE
+    assert {"jax", "flax", "sacrebleu"} <= set(recorded.versions)
+    assert dict(recorded.metrics) == {"chrf": 60.0, "parameters": 7}
+
+
+def test_an_installed_package_names_its_release(tmp_path, monkeypatch):
     monkeypatch.setattr(result_file, "git_commit", lambda: None)
     installed = written(tmp_path / "tiny.json", details={"data": "x"}, release="0.1.0")
     assert installed.commit == "release 0.1.0"
     assert read_result(tmp_path / "tiny.json") == installed
-    for commit, chrf, message in (
+
+
+@pytest.mark.parametrize(
+    ("commit", "chrf", "message"),
+    [
         ("a" * 40, float("nan"), r"metrics\.chrf must be a finite number, not nan"),
         (None, 1.0, "git checkout"),
-    ):
-        monkeypatch.setattr(result_file, "git_commit", lambda commit=commit: commit)
-        with pytest.raises(ResultError, match=message):
-            written(tmp_path / "bad" / "tiny.json", metrics={"chrf": chrf})
+    ],
+)
+def test_an_invalid_result_is_not_written(tmp_path, monkeypatch, commit, chrf, message):
+    monkeypatch.setattr(result_file, "git_commit", lambda: commit)
+    with pytest.raises(ResultError, match=message):
+        written(tmp_path / "bad" / "tiny.json", metrics={"chrf": chrf})
     assert not (tmp_path / "bad").exists()
 
 
@@ -63,9 +71,9 @@ def test_hypotheses_are_kept_beside_their_result(tmp_path, monkeypatch):
     path = tmp_path / "tiny.json"
 
     def kept(**hypotheses):
-        found = written(path, hypotheses=hypotheses)
-        assert read_result(path) == found
-        return {path.name: path.read_bytes() for path in tmp_path.glob("*.xz")}, found.hypotheses
+        recorded = written(path, hypotheses=hypotheses)
+        assert read_result(path) == recorded
+        return {path.name: path.read_bytes() for path in tmp_path.glob("*.xz")}, recorded.hypotheses
 
     first = kept(test=["ein Häuschen", "", "\u2028"], valid=["b"])
     assert read_segments(str(tmp_path / "tiny.test.hyp.xz")) == ["ein Häuschen", "", "\u2028"]
@@ -139,5 +147,5 @@ CODE = {"commit": COMMIT, "packages": {"jax": "0.10.2"}}
     ],
 )
 def test_other_code_that_trained_is_told(tmp_path, codes, told):
-    found = result(experiment(), details={"trained_by": json.dumps(codes)})
-    assert mixture(read_result(write(tmp_path, found))) == told
+    content = result(experiment(), details={"trained_by": json.dumps(codes)})
+    assert mixture(read_result(write(tmp_path, content))) == told

@@ -1,4 +1,4 @@
-"""Rows around training: what is kept, goes on, fails and stops; training itself is faked.
+"""RowRunner around training: what is kept, goes on, fails and stops; training itself is faked.
 
 Of a parser: F1 of linearised output, and gold trees that do not fit.
 """
@@ -32,8 +32,8 @@ def folder(tmp_path_factory) -> Path:
 
 
 def toy(folder: Path, name: str = "base", **settings) -> Experiment:
-    given = {"corpus": TOY, "folder": str(folder), "overrides": TINY, "scale": 1e-5, **settings}
-    return experiment(f"table3/{name}", **given)
+    arguments = {"corpus": TOY, "folder": str(folder), "overrides": TINY, "scale": 1e-5, **settings}
+    return experiment(f"table3/{name}", **arguments)
 
 
 class Training:
@@ -66,8 +66,8 @@ def runner(
 
 
 def test_a_failure_is_noted_and_the_others_go_on(tmp_path, folder, capsys):
-    failures = (OSError("no room\nmore"), ValueError("no sense"), ZeroDivisionError("a bug"))
-    train = Training(*failures, "stopped")
+    errors = (OSError("no room\nmore"), ValueError("no sense"), ZeroDivisionError("a bug"))
+    train = Training(*errors, "stopped")
     names = ["base", "a_h1", "c_N2"]
     rows = [toy(folder, name) for name in (*names, "c_N4", "c_N8")]
 
@@ -76,11 +76,13 @@ def test_a_failure_is_noted_and_the_others_go_on(tmp_path, folder, capsys):
 
     outcomes = runner(tmp_path, train, explain).run(rows)
     # A stop ends all; the same command goes on with it.
-    assert [one.kind for one in outcomes] == [*["failed"] * 3, "stopped"]
+    assert [outcome.kind for outcome in outcomes] == [*["failed"] * 3, "stopped"]
     messages = ["no room", "no sense", "ZeroDivisionError: a bug"]
-    assert [one.message for one in outcomes[:3]] == messages
-    noted = {one.label: one.message for one in read_records(tmp_path / "results").failures}
-    assert noted == {f"table3/{name}": told for name, told in zip(names, messages, strict=True)}
+    assert [outcome.message for outcome in outcomes[:3]] == messages
+    failures = read_records(tmp_path / "results").failures
+    assert {failure.label: failure.message for failure in failures} == {
+        f"table3/{name}": message for name, message in zip(names, messages, strict=True)
+    }
     # A bug keeps its trace.
     assert capsys.readouterr().err.count("Traceback") == 1
 
@@ -91,12 +93,16 @@ def test_a_stopped_row_goes_on_in_its_own_run(tmp_path, folder):
     running = runner(tmp_path / "before", train)
     for overrides in ((), ("training.log_every=3", "data.workers=1"), ("model.dropout=0.05",)):
         running.run([toy(folder, overrides=(*TINY, *overrides))])
-    (first, none), (second, changed), (other, fresh) = train.calls
+    (first, none), (second, changed), (third, fresh) = train.calls
     assert first == second and none == fresh == []
     # What a run may change is changed; what makes it another run is another directory.
     assert "data.workers=1" in changed
-    assert {one.partition("=")[0] for one in changed} <= {"data.workers", "training.log_every"}
-    assert other != first and other.path.name != first.path.name
+    assert {override.partition("=")[0] for override in changed} <= {
+        "data.workers",
+        "training.log_every",
+    }
+    assert third != first and third.path.name != first.path.name
+
     # The working directory may be moved: where the extract now lies is no change of the run.
     (tmp_path / "before").rename(tmp_path / "after")
     runner(tmp_path / "after", train).run([toy(folder)])
@@ -112,8 +118,8 @@ def test_rows_share_the_first_pairs(tmp_path, folder):
         runner(tmp_path, train).run([toy(folder, name)])
         (corpus,) = freeze(read_record(train.calls[-1][0]).config, "run").data.train
         written.append((corpus.src, os.stat(corpus.src).st_mtime_ns))
-    (base, _), (other, _) = train.calls
-    for run, layers in ((base, 6), (other, 2)):
+    (base, _), (smaller, _) = train.calls
+    for run, layers in ((base, 6), (smaller, 2)):
         config = freeze(read_record(run).config, "run")
         assert config.model.encoder_layers == layers and config.training.steps == 1
     assert written[0] == written[1], "it is written once"
@@ -121,26 +127,34 @@ def test_rows_share_the_first_pairs(tmp_path, folder):
     assert lines == (folder / "train.en").read_text().split("\n")[:45]
 
 
-def test_what_is_done_is_kept_and_what_is_stale_is_not(tmp_path, folder):
+def test_what_is_done_is_kept(tmp_path, folder):
     train = Training("stopped")
     running, done = runner(tmp_path, train), toy(folder)
     write(running.results, result(done))
-    assert [one.kind for one in running.run([done])] == ["kept"]
+    assert [outcome.kind for outcome in running.run([done])] == ["kept"]
     assert not train.calls
+
+
+def test_what_is_stale_is_measured_anew(tmp_path, folder):
+    """Its digest differs, as in a release in which the row has another dropout."""
+    running, done = runner(tmp_path, Training("stopped")), toy(folder)
     said: list[str] = []
-    # As of a release in which the row has another dropout.
     path = write(running.results, result(done, details={"digest": "0" * 64}))
     talking = dataclasses.replace(running, say=said.append)
-    assert [one.kind for one in talking.run([done])] == ["stopped"]
+    assert [outcome.kind for outcome in talking.run([done])] == ["stopped"]
     assert any(line.startswith(f"stale: {path} has different settings") for line in said)
     assert experiment_state(done, running.results).state == "stale"
-    # Missing text is named before anything is trained.
-    for files in ({"train": ("gone", "train.de")}, {"valid": ("valid.en", "gone")}):
-        train = Training()
-        wrong = toy(folder, corpus=dataclasses.replace(TOY, **files))
-        (outcome,) = runner(tmp_path, train).run([wrong])
-        assert outcome.kind == "failed" and "gone" in outcome.message
-        assert not train.calls
+
+
+@pytest.mark.parametrize(
+    "files", [{"train": ("gone", "train.de")}, {"valid": ("valid.en", "gone")}]
+)
+def test_missing_text_is_named_before_anything_is_trained(tmp_path, folder, files):
+    train = Training()
+    wrong = toy(folder, corpus=dataclasses.replace(TOY, **files))
+    (outcome,) = runner(tmp_path, train).run([wrong])
+    assert outcome.kind == "failed" and "gone" in outcome.message
+    assert not train.calls
 
 
 GOLD = "(TOP (S (NP (DT The) (NN cat)) (VP (VBZ sleeps)) (. .)))\n"
@@ -156,7 +170,7 @@ def target(tmp_path):
     return tmp_path / "test.tgt"
 
 
-def test_f1_counts_brackets_and_malformed_outputs(target, tmp_path):
+def test_f1_counts_brackets_and_malformed_outputs(target):
     gold, sources = gold_trees(target, 2, say=silent), ["The cat sleeps ."] * 2
     right = "(S (NP XX XX )NP (VP XX )VP XX )S"
     assert parse_f1(sources, [right, right], gold) == (100.0, 0)
@@ -164,9 +178,11 @@ def test_f1_counts_brackets_and_malformed_outputs(target, tmp_path):
     f1, malformed = parse_f1(sources, [right, "(S (NP XX XX )NP XX XX )S"], gold)
     assert f1 == pytest.approx(100 * 2 * 5 / (5 + 6)) and malformed == 0
     assert parse_f1(sources, [right, "(S (NP XX XX )NP (VP XX"], gold)[1] == 1
-    # Gold trees may hold traces.
-    raw = "( (S (NP-SBJ-1 (PRP He)) (VP (VBD was) (VP (VBN seen) (NP (-NONE- *-1)))) (. .)))\n"
-    (tmp_path / "test.trees").write_text(raw)
+
+
+def test_gold_trees_may_hold_traces(tmp_path):
+    text = "( (S (NP-SBJ-1 (PRP He)) (VP (VBD was) (VP (VBN seen) (NP (-NONE- *-1)))) (. .)))\n"
+    (tmp_path / "test.trees").write_text(text)
     gold = gold_trees(tmp_path / "test.tgt", 1, say=silent)
     output = "(S (NP XX )NP (VP XX (VP XX )VP )VP XX )S"
     assert parse_f1(["He was seen ."], [output], gold) == (100.0, 0)
@@ -182,7 +198,9 @@ def test_gold_trees_without_words_have_no_line(tmp_path, target):
     assert len(gold_trees(tmp_path / "test.tgt", 3, say=silent)) == 3
     with pytest.raises(CorpusError, match=r"3 trees \(1 without words\) and .* has 1 lines"):
         gold_trees(tmp_path / "test.tgt", 1, say=silent)
-    # Those that do not fit are named.
+
+
+def test_gold_trees_that_do_not_fit_are_named(tmp_path, target):
     (tmp_path / "test.trees").write_text(GOLD * 2)
     with pytest.raises(CorpusError, match="has 2 trees and .* has 3 lines"):
         gold_trees(target, 3, say=silent)

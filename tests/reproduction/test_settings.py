@@ -37,10 +37,10 @@ def test_flops_count_a_batch_s_tokens_and_not_its_padding():
     tokens = {"bucket": (20_640, 21_320), "pack": (23_380, 24_140)}
     for form, (src, tgt) in tokens.items():
         config = load_config("wmt14_en_de:base", {"data.batch.form": form})
-        wanted = config.training.steps * training_flops(
+        expected = config.training.steps * training_flops(
             config.model, 37_000, src_tokens=src, tgt_tokens=tgt, src_keys=25, tgt_keys=25
         )
-        assert planned_flops(config) == pytest.approx(wanted, rel=1e-3)
+        assert planned_flops(config) == pytest.approx(expected, rel=1e-3)
 
 
 def test_what_cannot_stand_in_a_result_is_refused():
@@ -82,6 +82,7 @@ def test_a_command_names_rows_seeds_and_settings():
         *("--valid", "valid.en", "valid.de", "--test", "t.en", "t.de"),
         "--config.name=--only base --seeds 2",
     ]
+
     # Of a whole table: the overrides are what they were, whatever they look like.
     words = shlex.split(settings.command("table3", seeds=[1, 2]))
     assert words[3:9] == ["--scale", "0.5", "--seeds", "1", "2", "--folder"]
@@ -90,24 +91,24 @@ def test_a_command_names_rows_seeds_and_settings():
 
 @pytest.mark.parametrize("row", rows_of("table3", ["base", "big"]), ids=lambda row: row.name)
 def test_table_3_reads_the_same_set_and_is_the_paper_s(row):
-    found, files = resolve(row, TFDS), resolve(row, ReproductionSettings())
-    data = found.config.data
+    tfds, files = resolve(row, TFDS), resolve(row, ReproductionSettings())
+    data = tfds.config.data
     assert [corpus.path for corpus in data.train] == ["wmt_t2t_translate/de-en"]
     assert (data.valid.kind, data.valid.split) == ("tfds", "validation")
     assert data.test[0].split == "validation"
-    assert found.config.model == files.config.model
-    assert found.config.training == files.config.training
-    assert found.is_the_paper_s and found.variant == ""
-    assert found.name != files.name and found.digest != files.digest
-    assert found.run_name != files.run_name
+    assert tfds.config.model == files.config.model
+    assert tfds.config.training == files.config.training
+    assert tfds.is_the_paper_s and tfds.variant == ""
+    assert tfds.name != files.name and tfds.digest != files.digest
+    assert tfds.run_name != files.run_name
 
 
 def test_a_result_tells_in_which_form_the_text_was():
-    found = resolve(
+    resolved = resolve(
         row_of("table3/a_h1"), ReproductionSettings(text="tfds", scale=0.1, folder="gs://b/sets")
     )
-    assert again(found.details()).digest == found.digest
-    assert "--scale 0.1 --seeds 1 --text tfds --folder FOLDER" in found.command
+    assert again(resolved.details()).digest == resolved.digest
+    assert "--scale 0.1 --seeds 1 --text tfds --folder FOLDER" in resolved.command
     assert "text" not in json.loads(
         ReproductionSettings().to_json()
     )  # as before there was the setting
@@ -126,12 +127,12 @@ def test_a_result_tells_in_which_form_the_text_was():
 )
 def test_a_folder_is_that_of_the_prepared_sets(folder, place, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    found = resolve(row_of("table2/en_fr_big"), ReproductionSettings(text="tfds", folder=folder))
-    data = found.config.data
+    resolved = resolve(row_of("table2/en_fr_big"), ReproductionSettings(text="tfds", folder=folder))
+    data = resolved.config.data
     corpora = (*data.train, data.valid, *data.test)
     places = {str(data_dir_of(corpus, data.folder)) for corpus in corpora}
     assert places == {place.replace("HERE", str(tmp_path))}
-    assert found.digest == resolve(row_of("table2/en_fr_big"), TFDS).digest
+    assert resolved.digest == resolve(row_of("table2/en_fr_big"), TFDS).digest
 
 
 SCALES = [0.5, 0.1, 0.025, 0.01]
@@ -141,13 +142,13 @@ SCALES = [0.5, 0.1, 0.025, 0.01]
 def test_the_learning_rate_is_the_same_at_the_same_share_of_training(spec):
     config = load_config(spec)
     for scale in SCALES:
-        whole, part = config.training, scaled(config, scale).training
-        full = learning_rate(whole.schedule, config.model.d_model)
+        in_full, part = config.training, scaled(config, scale).training
+        full = learning_rate(in_full.schedule, config.model.d_model)
         short = learning_rate(part.schedule, config.model.d_model)
         # The schedule counts updates already made: step n is asked for by n - 1.
         steps = np.round(np.linspace(0.01, 1, 25) * part.steps)
-        at = whole.steps * steps / part.steps
-        np.testing.assert_allclose(short(steps - 1), full(at - 1), rtol=1e-5)
+        steps_in_full = in_full.steps * steps / part.steps
+        np.testing.assert_allclose(short(steps - 1), full(steps_in_full - 1), rtol=1e-5)
 
 
 def test_the_highest_rate_is_kept_even_where_steps_cannot_be_shared():
@@ -190,10 +191,10 @@ def test_nothing_else_changes(scale):
 def test_validation_makes_no_checkpoint_of_its_own(validate, save):
     config = load_config("table3:base")
     training = dataclasses.replace(config.training, validate_every=validate, save_every=save)
-    found = validating_at_checkpoints(dataclasses.replace(config, training=training)).training
-    assert found.validate_every % save == 0
-    assert (found.validate_every == 0) == (validate == 0)
-    assert abs(found.validate_every - validate) < save
+    adapted = validating_at_checkpoints(dataclasses.replace(config, training=training)).training
+    assert adapted.validate_every % save == 0
+    assert (adapted.validate_every == 0) == (validate == 0)
+    assert abs(adapted.validate_every - validate) < save
 
 
 def test_a_planned_row_is_recorded_until_its_step_changes():

@@ -18,8 +18,8 @@ _COUNT = iter(range(1 << 30))
 
 
 @functools.cache
-def _playing() -> Any:
-    """The one of this process: the clients read where it is when they are first used."""
+def store_of_process() -> Any:
+    """The one fake Cloud Storage: clients read its address when they are first used."""
     from tests.rundir.fake_gcs import FakeGcs
 
     return FakeGcs()
@@ -27,7 +27,7 @@ def _playing() -> Any:
 
 @pytest.fixture
 def gcs(monkeypatch) -> Iterator[Any]:
-    server = _playing()
+    server = store_of_process()
     for name, value in server.environment().items():
         monkeypatch.setenv(name, value)
     yield server

@@ -170,9 +170,9 @@ class _Door(BaseHTTPRequestHandler):
                 key = name.partition("/")[2]
                 if key < start or (end is not None and key >= end):
                     continue
-                rest = key[len(prefix) :]
-                if delimiter and delimiter in rest:
-                    folders.add(prefix + rest[: rest.index(delimiter) + 1])
+                below = key[len(prefix) :]
+                if delimiter and delimiter in below:
+                    folders.add(prefix + below[: below.index(delimiter) + 1])
                 else:
                     items.append(self.gcs.describe(name))
         listing: dict[str, object] = {"kind": "storage#objects"}
@@ -210,11 +210,18 @@ class _Door(BaseHTTPRequestHandler):
             "X-Goog-Generation": str(described["generation"]),
             "X-Goog-Hash": f"crc32c={described['crc32c']},md5={described['md5Hash']}",
         }
-        wanted = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", ""))
-        if not wanted:
+        range_of_bytes = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", ""))
+        if not range_of_bytes:
             return self._send(200, data, headers)
-        first = int(wanted[1]) if wanted[1] else max(0, len(data) - int(wanted[2]))
-        last = min(int(wanted[2]) if wanted[1] and wanted[2] else len(data) - 1, len(data) - 1)
+        first = (
+            int(range_of_bytes[1])
+            if range_of_bytes[1]
+            else max(0, len(data) - int(range_of_bytes[2]))
+        )
+        last = min(
+            int(range_of_bytes[2]) if range_of_bytes[1] and range_of_bytes[2] else len(data) - 1,
+            len(data) - 1,
+        )
         if first > last:
             return self._send(416, b"no such range")
         headers["Content-Range"] = f"bytes {first}-{last}/{len(data)}"

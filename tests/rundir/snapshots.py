@@ -58,8 +58,8 @@ def snapshot(step: int, *, ema: bool = False, **metrics: float) -> Snapshot:
 def save(run: RunDirectory, *snapshots: Snapshot, settings: TrainingConfig = KEEP_ALL) -> None:
     """Saves them into the run and closes."""
     with Checkpoints(run.checkpoints, settings) as checkpoints:
-        for each in snapshots:
-            assert checkpoints.save(each)
+        for state in snapshots:
+            assert checkpoints.save(state)
 
 
 def abstract(of: Snapshot) -> tuple:

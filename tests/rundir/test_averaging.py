@@ -47,10 +47,10 @@ def test_the_newest_or_the_best_are_averaged(run, saved, ema):
     bleu = {1: 9.0, 2: 1.0, 3: 8.0, 4: 2.0}
     saved(*(snapshot(step, ema=ema, bleu=value) for step, value in bleu.items()))
     seed = 3 if ema else 0
-    for arguments, wanted in (((3,), [2, 3, 4]), ((2, "best"), [1, 3]), ((1,), [4])):
+    for arguments, expected in (((3,), [2, 3, 4]), ((2, "best"), [1, 3]), ((1,), [4])):
         params, steps = average_checkpoints(run, *arguments)
-        assert steps == wanted
-        assert_mean(params, *wanted, seed=seed)
+        assert steps == expected
+        assert_mean(params, *expected, seed=seed)
 
 
 def test_where_a_score_ranks_nothing_the_loss_chooses_and_a_line_says_so(run, saved, caplog):
@@ -139,7 +139,7 @@ def test_an_average_can_be_read_and_replaced_by_many_at_once(run, saved, monkeyp
         monkeypatch.setattr(checkpoint_choice, "exchange", unsupported)
     saved(*map(snapshot, (1, 2, 3)))
     write_average(run, *average_checkpoints(run, 1))
-    wanted = {f"average of steps {steps}" for steps in ("3", "2, 3", "1, 2, 3")}
+    expected = {f"average of steps {steps}" for steps in ("3", "2, 3", "1, 2, 3")}
 
     def work(number):
         for turn in range(4):
@@ -149,7 +149,7 @@ def test_an_average_can_be_read_and_replaced_by_many_at_once(run, saved, monkeyp
             for _ in range(5):
                 assert default_weights(run) == "average"
                 chosen, params = load_chosen(run, "auto")
-                assert chosen.name in wanted
+                assert chosen.name in expected
                 steps = [int(step) for step in re.findall(r"\d+", chosen.name)]
                 assert_mean(params, *steps)
 
@@ -196,6 +196,7 @@ def test_what_training_removes_meanwhile_is_chosen_again(run, saved, monkeypatch
     assert_mean(params, 1, 3)
     saved(snapshot(4))
     shutil.rmtree(run.checkpoints / "3")
+
     # Chosen and loaded, twice.
     selected = mock.Mock(side_effect=[3, 3, 4, 4])
     monkeypatch.setattr(checkpoint_choice, "select_step", selected)

@@ -151,8 +151,8 @@ def test_several_damaged_steps_are_passed_over_if_one_is_whole(run, saved):
 def test_a_reader_is_told_and_nothing_is_moved(run, saved):
     saved(snapshot(1), snapshot(2))
     flip_byte(run.checkpoints / "2")
-    told = "checkpoints/2: params: .*; choose another checkpoint: there are 1, 2"
-    with pytest.raises(CheckpointError, match=told):
+    message = "checkpoints/2: params: .*; choose another checkpoint: there are 1, 2"
+    with pytest.raises(CheckpointError, match=message):
         load_params(run, "latest")
     assert load_params(run, 1)
     assert list_steps(run.checkpoints) == [1, 2]

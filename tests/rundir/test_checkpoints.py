@@ -24,40 +24,60 @@ def opened(run, policy: TrainingConfig = KEEP_ALL) -> Checkpoints:
     ("ema", "change"), [(False, {}), (True, {}), (False, {"opt_state": ((), {})})]
 )
 def test_what_was_saved_is_restored_bit_for_bit(run, saved, ema, change):
-    wanted = snapshot(7, ema=ema)
-    wanted = dataclasses.replace(wanted, metrics={"bleu": 12.5, "name": "x"}, **change)
-    saved(wanted)
+    metrics = {"bleu": 12.5, "name": "x"}
+    state = dataclasses.replace(snapshot(7, ema=ema), metrics=metrics, **change)
+    saved(state)
     with opened(run) as checkpoints:
-        form = jax.eval_shape(lambda: wanted.ema) if ema else None
-        assert_same(checkpoints.restore(*abstract(wanted), abstract_ema=form), wanted)
-        assert not checkpoints.save(dataclasses.replace(wanted, metrics={})), "it is there"
-        assert_same(checkpoints.restore(*abstract(wanted), abstract_ema=form), wanted)
+        form = jax.eval_shape(lambda: state.ema) if ema else None
+        assert_same(checkpoints.restore(*abstract(state), abstract_ema=form), state)
+        assert not checkpoints.save(dataclasses.replace(state, metrics={})), "it is there"
+        assert_same(checkpoints.restore(*abstract(state), abstract_ema=form), state)
 
 
-def test_steps_are_chosen_by_name(run, saved):
-    form = abstract(snapshot(0))
+def test_a_run_without_checkpoints_has_none_to_restore(run):
     with opened(run) as checkpoints:
         assert checkpoints.steps() == []
         assert checkpoints.latest_step() is None
         with pytest.raises(CheckpointError, match="has no checkpoint"):
-            checkpoints.restore(*form)
+            checkpoints.restore(*abstract(snapshot(0)))
+
+
+@pytest.fixture
+def four_steps(run, saved):
+    """Step 40 has no validation result; by BLEU step 20 is the best, by loss step 10."""
+    with opened(run) as checkpoints:
         checkpoints.save(snapshot(40))
+    saved(*(snapshot(step, bleu=step % 7, loss=step % 9) for step in (10, 20, 30)))
+    return run
+
+
+def test_the_best_step_has_a_validation_result(run, saved):
+    saved(snapshot(40))
     with pytest.raises(CheckpointError, match="none of the checkpoints 40 has a validation result"):
         load_params(run, "best")
-    saved(*{step: snapshot(step, bleu=step % 7, loss=step % 9) for step in (10, 20, 30)}.values())
-    with opened(run) as checkpoints:
+
+
+def test_the_latest_step_has_the_largest_number(four_steps):
+    with opened(four_steps) as checkpoints:
         assert checkpoints.latest_step() == 40
-        assert_same(checkpoints.restore(*form), snapshot(40))
-    assert best_steps(run.checkpoints, 2) == [20, 10]
-    # The policy at hand decides, for readers once it has saved something.
-    with opened(run, TrainingConfig(best_metric="loss")) as checkpoints:
-        assert select_step(run.checkpoints, "best") == 20
+        assert_same(checkpoints.restore(*abstract(snapshot(0))), snapshot(40))
+
+
+def test_the_best_are_those_of_the_policy_at_hand(four_steps):
+    """Readers use a new policy once it has saved a checkpoint."""
+    checkpoints_folder = four_steps.checkpoints
+    assert best_steps(checkpoints_folder, 2) == [20, 10]
+    with opened(four_steps, TrainingConfig(best_metric="loss")) as checkpoints:
+        assert select_step(checkpoints_folder, "best") == 20
         checkpoints.save(snapshot(50))
-    assert select_step(run.checkpoints, "best") == 10
-    assert select_step(run.checkpoints, "10") == 10
-    for wrong in ("newest", "1e1", "", None, 10.0, True):
-        with pytest.raises(CheckpointError, match=f"no checkpoint is named {wrong!r}: give 'auto'"):
-            select_step(run.checkpoints, wrong)
+    assert select_step(checkpoints_folder, "best") == 10
+
+
+def test_a_step_is_chosen_by_its_number_and_by_no_other_name(four_steps):
+    assert select_step(four_steps.checkpoints, "10") == 10
+    for name in ("newest", "1e1", "", None, 10.0, True):
+        with pytest.raises(CheckpointError, match=f"no checkpoint is named {name!r}: give 'auto'"):
+            select_step(four_steps.checkpoints, name)
 
 
 def test_saving_is_safe_with_donation_and_later_changes(run):
@@ -86,7 +106,7 @@ def test_another_model_or_format_is_named_and_the_checkpoint_stays(run, saved, m
     kernel = jax.ShapeDtypeStruct((16, 4, 9), jnp.float32)
     layer = params["encoder"]["layer_0"] | {"kernel": kernel}
     with opened(run) as checkpoints:
-        for other, message in [
+        for unlike, message in [
             (
                 params | {"encoder": {"layer_0": layer}},
                 r"1: params: encoder/layer_0/kernel is float32\[16, 4, 8\], but "
@@ -100,7 +120,7 @@ def test_another_model_or_format_is_named_and_the_checkpoint_stays(run, saved, m
             ),
         ]:
             with pytest.raises(CheckpointError, match=message):
-                checkpoints.restore(other, opt_state)
+                checkpoints.restore(unlike, opt_state)
         with pytest.raises(CheckpointError, match="opt_state: .* and 5 more"):
             checkpoints.restore(params, ((), opt_state[1]._replace(mu={}, nu={}), opt_state[2]))
         with pytest.raises(CheckpointError, match="has no ema, which these settings need"):
@@ -117,11 +137,16 @@ def test_parameters_alone_need_no_model(run, saved):
             load_params(run, which)
     first, second = snapshot(1, bleu=2.0), snapshot(2, ema=True, bleu=1.0)
     saved(first, second)
-    one, two = first.params, second.ema
-    for which, wanted in (("best", one), (1, one), ("latest", two), (2, two)):
+    of_first, of_second = first.params, second.ema
+    for which, expected in (
+        ("best", of_first),
+        (1, of_first),
+        ("latest", of_second),
+        (2, of_second),
+    ):
         got = load_params(run, which)
         assert_same(
-            dataclasses.replace(first, params=got), dataclasses.replace(first, params=wanted)
+            dataclasses.replace(first, params=got), dataclasses.replace(first, params=expected)
         )
     with pytest.raises(CheckpointError, match="no checkpoint 3; there are 1, 2"):
         load_params(run, 3)

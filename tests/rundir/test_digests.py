@@ -89,6 +89,7 @@ def test_path_dtype_shape_and_kind_of_key_are_part_of_it():
     key = jax.random.key(3)
     assert array_digest(key).startswith("key<fry>[]:")
     assert array_digest(key) != array_digest(jax.random.key(4))
+
     # What has none is refused.
     with pytest.raises(ValueError, match="same path"):
         tree_digest({"a/b": jnp.zeros(1), "a": {"b": jnp.zeros(1)}})

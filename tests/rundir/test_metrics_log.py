@@ -92,7 +92,9 @@ def test_a_full_disk_leaves_no_half_line(tmp_path):
             log.write(2, {"loss": 1.0})
     write(path, 3)
     assert steps(path) == [1, 3]
-    # An unusable path is named.
+
+
+def test_an_unusable_path_is_named(tmp_path):
     with pytest.raises(RunDirectoryError, match="cannot be opened: Is a directory"):
         MetricsLog(tmp_path)
     with pytest.raises(RunDirectoryError, match="cannot be read: Is a directory"):

@@ -21,23 +21,29 @@ from flaxformer_mt.rundir.paths import (
 )
 
 
-def test_a_local_path_is_absolute_and_a_bucket_s_keeps_its_address(tmp_path, monkeypatch):
+def test_a_local_path_is_absolute(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for given in ("run", Path("run"), "./x/../run", str(tmp_path / "run")):
-        path = as_path(given)
+    for written in ("run", Path("run"), "./x/../run", str(tmp_path / "run")):
+        path = as_path(written)
         assert path == tmp_path / "run" and type(path) is type(Path())
         assert not is_remote(path)
     assert as_path("~/run") == Path.home() / "run"
     assert as_path("c:/run") == tmp_path / "c:" / "run", "one letter names no store"
     assert as_path("gs:/run") == tmp_path / "gs:" / "run", "a folder of this name, typed so"
-    assert is_primary(), "a process of its own is the first"
-    found = importlib.util.find_spec("json")
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: found)
-    for given in ("gs://b/a/run", "gs://b/a/run/", Path("gs://b/a/run")):
-        path = as_path(given)
-        assert is_remote(path) and str(path) == "gs://b/a/run"
-        assert str(path / "config.json") == "gs://b/a/run/config.json"
-        assert as_path(path) == path
+
+
+def test_a_process_of_its_own_is_the_first():
+    assert is_primary()
+
+
+@pytest.mark.parametrize("address", ["gs://b/a/run", "gs://b/a/run/", Path("gs://b/a/run")])
+def test_a_path_in_a_bucket_keeps_its_address(monkeypatch, address):
+    installed = importlib.util.find_spec("json")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: installed)
+    path = as_path(address)
+    assert is_remote(path) and str(path) == "gs://b/a/run"
+    assert str(path / "config.json") == "gs://b/a/run/config.json"
+    assert as_path(path) == path
 
 
 @pytest.mark.parametrize(
@@ -55,9 +61,9 @@ def test_what_is_no_run_s_path_is_named(given, message):
 
 
 def test_missing_libraries_name_the_extra(monkeypatch):
-    found = importlib.util.find_spec("json")
+    installed = importlib.util.find_spec("json")
     monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: None if name == "gcsfs" else found
+        importlib.util, "find_spec", lambda name: None if name == "gcsfs" else installed
     )
     message = r"^gs://b/run: gcsfs not installed: pip install 'flaxformer-mt\[gcs\]'$"
     with pytest.raises(RunDirectoryError, match=message):

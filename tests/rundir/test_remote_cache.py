@@ -22,7 +22,9 @@ def local(tmp_path):
 
 def requests(gcs, bucket, method):
     """The names of files below the run for which there were such requests."""
-    names = [name for made, name in gcs.log if made == method and name.startswith(bucket)]
+    names = [
+        name for made_method, name in gcs.log if made_method == method and name.startswith(bucket)
+    ]
     return [name.removeprefix(f"{bucket}/runs/one/") for name in names]
 
 
@@ -99,7 +101,7 @@ def test_prepared_folders_are_uploaded_and_fetched_on_another_machine_alone(
             assert folder == killed and not left.exists()
     with preparing(remote) as folder:
         make(folder)
-        made = contents(folder)
+        prepared = contents(folder)
     assert not folder.exists()
     with preparing(remote) as again:
         assert contents(again / "data") == contents(local_copy(remote.data))
@@ -111,9 +113,9 @@ def test_prepared_folders_are_uploaded_and_fetched_on_another_machine_alone(
         *("data/files.json", "data/manifest.json"),
     ]
     monkeypatch.setenv("FLAXFORMER_CACHE", str(tmp_path / "elsewhere"))
-    with preparing(remote) as other:
-        copied = {name: contents(other / name) for name in cache.INDEX_FILES}
-        assert made == {f"{n}/{path}": data for n in copied for path, data in copied[n].items()}
+    with preparing(remote) as fetched:
+        copied = {name: contents(fetched / name) for name in cache.INDEX_FILES}
+        assert prepared == {f"{n}/{path}": data for n in copied for path, data in copied[n].items()}
 
 
 def test_a_local_run_is_its_own_copy(run):

@@ -37,8 +37,14 @@ def test_record_and_status_are_read_back(gcs, bucket, remote):
     assert read_status(remote) is None
     write_status(remote, Status(state="stopped", step=3))
     assert read_status(remote) == Status(state="stopped", step=3)
+
+
+def test_a_run_in_a_bucket_is_not_made_over_another(remote):
     with pytest.raises(RunDirectoryError, match="already holds a run"):
         create(remote.path, {}, [])
+
+
+def test_a_bucket_s_run_that_is_absent_or_cannot_be_reached_is_named(gcs, bucket):
     with pytest.raises(RunDirectoryError, match="gs://.*: no such directory; check the path"):
         open_run(f"gs://{bucket}/absent")
     gcs.fault = lambda method, name: 403
@@ -48,13 +54,13 @@ def test_record_and_status_are_read_back(gcs, bucket, remote):
 
 def test_a_living_holder_is_named_and_a_killed_one_waited_for(remote):
     patient = FAST | {"dead_after": 60.0}  # a heartbeat is proof enough
-    with locked(remote, "preparing its data", **patient) as held:
+    with locked(remote, "preparing its data", **patient) as lock:
         with pytest.raises(
             RunDirectoryError, match=rf"process {os.getpid()} on .* is preparing its data; wait"
         ):
             with locked(remote, TRAINING, **patient):
                 pass
-        held.check()
+        lock.check()
     assert not remote.lock_file.exists()
     remote.lock_file.write_bytes(THEIRS)
     start = time.monotonic()
@@ -73,32 +79,33 @@ def test_of_two_at_once_one_gets_it(remote):
     first.check()
     first.release()
     assert not remote.lock_file.exists()
+
     # A write whose answer was lost and a removed lock cost nothing.
-    with locked(remote, TRAINING) as held:
+    with locked(remote, TRAINING) as lock:
         remote.lock_file.write_bytes(remote.lock_file.read_bytes())
-        held.check()
+        lock.check()
         remote.lock_file.unlink()
-        held.check()
+        lock.check()
         assert remote.lock_file.exists()
 
 
 def test_a_holder_notices_that_it_was_replaced(remote):
-    with locked(remote, TRAINING, **FAST) as held:
+    with locked(remote, TRAINING, **FAST) as lock:
         remote.lock_file.write_bytes(THEIRS)
-        held._thread.join(60)
+        lock._thread.join(60)
         with pytest.raises(RunDirectoryError, match="process 9 on elsewhere took over this run"):
-            held.check()
+            lock.check()
         remote.lock_file.write_bytes(THEIRS)
     assert remote.lock_file.read_bytes() == THEIRS, "another's lock is not removed"
 
 
 def test_a_lock_that_cannot_be_read_costs_a_save_and_not_the_run(gcs, remote):
-    with locked(remote, TRAINING) as held:
+    with locked(remote, TRAINING) as lock:
         gcs.fault = lambda method, name: 403 if name.endswith("/lock") else None
         with pytest.raises(CheckpointError, match="lock: cannot be written: .*saving nothing"):
-            held.check()
+            lock.check()
         gcs.allow()
-        held.check()
+        lock.check()
 
 
 def reported(run) -> list[int]:
@@ -174,10 +181,10 @@ def test_of_a_run_that_was_taken_over_nothing_is_uploaded(remote, monkeypatch):
     reports: list[str] = []
     with pytest.raises(RunDirectoryError, match="took over this run"):
         with (
-            locked(remote, TRAINING, **FAST) as held,
-            growing_files(remote, held, reports.append) as growing,
+            locked(remote, TRAINING, **FAST) as lock,
+            growing_files(remote, lock, reports.append) as growing,
         ):
-            held._lost_to = "process 9 on elsewhere"
+            lock._lost_to = "process 9 on elsewhere"
             growing.metrics.write_text('{"step": 1}\n')
             growing.upload()
     assert "took over this run" in reports[0] and not remote.metrics.exists()

@@ -23,7 +23,7 @@ histories = st.dictionaries(st.integers(0, 60), scores, min_size=1, max_size=30)
 def test_the_newest_and_the_best_stay_and_nothing_else(history, irregular, policy):
     metric = policy.best_metric
     metrics = {s: {} if value is None else {metric: value} for s, value in history.items()}
-    kept = steps_to_keep(list(history), metrics, policy, irregular=irregular)
+    retained = steps_to_keep(list(history), metrics, policy, irregular=irregular)
     ordered = sorted(history)
     regular = [step for step in ordered if step not in irregular]
     newest = {
@@ -31,25 +31,26 @@ def test_the_newest_and_the_best_stay_and_nothing_else(history, irregular, polic
         # As many as if nothing had been saved for a start or a stop.
         *regular[max(0, len(regular) - policy.keep_for_average) :],
     }
-    assert max(history) in kept
-    assert newest <= kept
+    assert max(history) in retained
+    assert newest <= retained
     finite = {s: v for s, v in history.items() if v is not None and math.isfinite(v)}
     if metric == "bleu":  # all below 1 are alike
         finite = {s: v if v >= 1 else 0.0 for s, v in finite.items()}
-    others = kept - newest
-    assert len(others) <= policy.keep_best
+    older = retained - newest
+    assert len(older) <= policy.keep_best
     worse = (lambda a, b: a < b) if metric == "bleu" else (lambda a, b: a > b)
-    for step in others:
+    for step in older:
         better = [s for s in finite if worse(finite[step], finite[s])]
         assert len(better) < policy.keep_best
     if policy.keep_best and finite:
         best = (max if metric == "bleu" else min)(finite.values())
-        assert any(finite.get(step) == best for step in kept)
+        assert any(finite.get(step) == best for step in retained)
+
     # Deleting after every save keeps the same as looking at the whole history once.
     one_by_one: set[int] = set()
     for step in ordered:
         one_by_one = steps_to_keep([*one_by_one, step], metrics, policy, irregular=irregular)
-    assert one_by_one == kept
+    assert one_by_one == retained
 
 
 def test_of_equal_values_the_earlier_is_better():

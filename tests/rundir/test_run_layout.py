@@ -30,29 +30,49 @@ from tests.rundir.snapshots import save, snapshot
 CONFIG = {"name": "test", "model": {"d_model": 512, "dropout": 0.1}, "freeze": ["encoder/*"]}
 
 
-def test_a_run_s_place_is_absolute_and_a_run_is_read_back(tmp_path, monkeypatch):
+def test_a_run_s_place_is_absolute(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run = RunDirectory(Path("run"))
     monkeypatch.chdir("/")
     assert run.path == tmp_path / "run"
-    run = create(tmp_path / "new" / "run", CONFIG, ["flaxformer-mt", "train"])
-    assert open_run(run.path) == run
-    record = read_record(run)
+
+
+@pytest.fixture
+def new_run(tmp_path):
+    return create(tmp_path / "new" / "run", CONFIG, ["flaxformer-mt", "train"])
+
+
+def test_a_new_run_holds_its_record_alone(new_run):
+    assert open_run(new_run.path) == new_run
+    assert os.listdir(new_run.path) == ["config.json"]
+    assert list(json.loads(new_run.config_file.read_text())) == [
+        *("format_version", "config", "starts")
+    ]
+
+
+def test_the_record_has_the_config_and_how_the_run_was_started(new_run):
+    record = read_record(new_run)
     assert record.config == CONFIG
     assert record.format_version == FORMAT_VERSION
     (start,) = record.starts
     assert start.command_line == ("flaxformer-mt", "train")
     assert start.packages["jax"] and start.packages["numpy"]
     assert start.python == ".".join(map(str, sys.version_info[:3]))
-    assert os.listdir(run.path) == ["config.json"]
-    assert list(json.loads(run.config_file.read_text())) == ["format_version", "config", "starts"]
-    record_start(run, CONFIG | {"name": "other"}, ["second"])
-    record = read_record(run)
+
+
+def test_a_later_start_is_added_with_its_config(new_run):
+    record_start(new_run, CONFIG | {"name": "other"}, ["second"])
+    record = read_record(new_run)
     assert [start.command_line[-1] for start in record.starts] == ["train", "second"]
     assert record.config["name"] == "other"
-    assert read_status(run) is None
-    write_status(run, failed := Status(state="failed", step=7, reason="loss was not finite"))
-    assert read_status(run) == failed and {*os.listdir(run.path)} == {"config.json", "status.json"}
+
+
+def test_a_status_is_read_back(new_run):
+    assert read_status(new_run) is None
+    failed = Status(state="failed", step=7, reason="loss was not finite")
+    write_status(new_run, failed)
+    assert read_status(new_run) == failed
+    assert {*os.listdir(new_run.path)} == {"config.json", "status.json"}
 
 
 REFUSED = ("lr[0.1]", "a[", "a*", "a?", "a\\b", "gs:", "logs:", os.fsdecode(b"\xff"))
@@ -66,6 +86,7 @@ def test_a_path_below_which_no_checkpoint_could_be_read_is_refused(tmp_path, sav
     assert not (tmp_path / name).exists()
     with pytest.raises(WorkdirError, match="can't be stored below"):
         save(RunDirectory(tmp_path / name / "run"), snapshot(1))
+
     # A run that was moved there is not taken for damaged.
     saved(snapshot(1))
     shutil.copytree(tmp_path / "run", tmp_path / name / "run")
@@ -161,27 +182,50 @@ def git(folder: Path, *arguments: str) -> str:
     ).stdout.strip()
 
 
-@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-def test_the_commit_is_that_of_the_packages_own_checkout(tmp_path, monkeypatch):
+needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A committed package in a repository."""
     package = tmp_path / "flaxformer_mt"
     package.mkdir()
     (package / "code.py").write_text("1")
-    assert versions.git_commit(package) is None
     git(tmp_path, "init", "-q")
-    assert versions.git_commit(package) is None, "no commit yet"
     git(tmp_path, "add", ".")
     git(tmp_path, "commit", "-qm", "first")
-    commit = git(tmp_path, "rev-parse", "HEAD")
-    assert versions.git_commit(package) == commit
-    (package / "code.py").write_text("2")
-    assert versions.git_commit(package) == f"{commit}-dirty"
-    # Installed into an environment that lies in somebody's checkout: that commit is not ours.
-    installed = tmp_path / "venv" / "site-packages" / "flaxformer_mt"
+    return package
+
+
+@needs_git
+def test_without_a_commit_there_is_none(tmp_path):
+    assert versions.git_commit(tmp_path) is None
+    git(tmp_path, "init", "-q")
+    assert versions.git_commit(tmp_path) is None, "no commit yet"
+
+
+@needs_git
+def test_the_commit_is_that_of_the_packages_own_checkout(checkout, monkeypatch):
+    commit = git(checkout.parent, "rev-parse", "HEAD")
+    assert versions.git_commit(checkout) == commit
+    (checkout / "code.py").write_text("2")
+    assert versions.git_commit(checkout) == f"{commit}-dirty"
+    monkeypatch.setenv("FLAXFORMER_COMMIT", "1" * 40)
+    assert versions.git_commit(checkout) == f"{commit}-dirty", "a checkout knows better"
+
+
+@needs_git
+def test_of_a_package_installed_in_somebody_s_checkout_the_commit_is_what_it_was_told(
+    checkout, monkeypatch
+):
+    installed = checkout.parent / "venv" / "site-packages" / "flaxformer_mt"
     installed.mkdir(parents=True)
     assert versions.git_commit(installed) is None
     monkeypatch.setenv("FLAXFORMER_COMMIT", "1" * 40)
     assert versions.git_commit(installed) == "1" * 40, "a copy that was told what it is"
-    assert versions.git_commit(package) == f"{commit}-dirty", "a checkout knows better"
-    monkeypatch.delenv("FLAXFORMER_COMMIT")
-    monkeypatch.setenv("PATH", str(installed))
-    assert versions.git_commit(package) is None, "without git"
+
+
+@needs_git
+def test_without_git_there_is_no_commit(checkout, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert versions.git_commit(checkout) is None

@@ -58,20 +58,23 @@ class StandIn:
         terminology=None,
         constraint_sizes=(),
     ):
+        self._note_call(lines, n_best)
+        if overlong == "refuse":
+            _check_lengths(source=lines[0].split())
+        translations = []
+        for line in lines:
+            terms = () if terminology is None else terminology.translations(line)
+            allowed = [word for word in line.split() if word not in forbid]
+            translations.append(self._translation(" ".join([*terms, " ".join(allowed)]), n_best))
+        return translations
+
+    def _note_call(self, lines, n_best):
         self.threads.add(threading.get_ident())
         self.calls.append((list(lines), n_best))
         assert self.open.wait(30)
         if any("BROKEN" in line for line in lines):
             raise RuntimeError(" ".join(lines))
         assert not any("\n" in line for line in lines)
-        if overlong == "refuse":
-            _check_lengths(source=lines[0].split())
-        terms = [() if terminology is None else terminology.translations(line) for line in lines]
-        kept = [" ".join(word for word in line.split() if word not in forbid) for line in lines]
-        return [
-            self._translation(" ".join([*own, line]), n_best)
-            for own, line in zip(terms, kept, strict=True)
-        ]
 
     def compile(self, lines, *, n_best=1, longest="", constraint_sizes=()):
         """There is nothing to compile: a shape for every number of words."""

@@ -28,14 +28,14 @@ def test_many_texts_keep_their_order_and_their_white_space(server):
     texts = ["one two", "", "  \n", "First one. Second one!\n\n\tthird", "Ünïcödé 😀 東京"]
     status, answer = server.translate(texts)
     assert status == 200
-    assert [each["text"] for each in answer["translations"]] == [
+    assert [translation["text"] for translation in answer["translations"]] == [
         "TWO ONE",
         "",
         "  \n",
         "ONE. FIRST ONE! SECOND\n\n\tTHIRD",
         "東京 😀 ÜNÏCÖDÉ",
     ]
-    sources = [each["source"] for each in answer["translations"][3]["sentences"]]
+    sources = [sentence["source"] for sentence in answer["translations"][3]["sentences"]]
     assert sources == ["First one.", "Second one!", "third"]
     answer = server.translate("First one. Second one.\nThird.", sentences=False)[1]
     (together,) = answer["translations"]
@@ -67,14 +67,18 @@ def test_n_best_and_alignments_of_hypotheses_that_can_have_one(server):
         ]
     payload = {"text": ["a b", "an unalignable b", "w " * 50], "n_best": 2, "alignment": True}
     translations = server.post("/translate", payload)[1]["translations"]
-    first, second, third = (each["sentences"][0] for each in translations)
-    assert [each["alignment"] for each in first["hypotheses"]] == [
+    first, second, third = (translation["sentences"][0] for translation in translations)
+
+    def alignments(sentence):
+        return [hypothesis["alignment"] for hypothesis in sentence["hypotheses"]]
+
+    assert alignments(first) == [
         {"source_words": ["a", "b"], "target_words": ["B", "A"], "links": [[0, 1], [1, 0]]},
         {"source_words": ["a", "b"], "target_words": ["B", "A", "1"], "links": [[0, 1], [1, 0]]},
     ]
-    assert [each["alignment"] for each in second["hypotheses"]] == [None, None]
+    assert alignments(second) == [None, None]
     # Longer than the model takes: translated in pieces.
-    assert third["split"] and [each["alignment"] for each in third["hypotheses"]] == [None, None]
+    assert third["split"] and alignments(third) == [None, None]
 
 
 def test_attention_is_one_layer_of_all_heads_rounded(server):
@@ -89,9 +93,9 @@ def test_attention_is_one_layer_of_all_heads_rounded(server):
         assert (answer["layers"], answer["heads"], answer["translation"]) == (layers, 2, "B A")
         expected = getattr(StandIn().attend("a b", "B A"), kind)[1]
         np.testing.assert_allclose(answer["weights"], expected, atol=5.1e-5)
-    given = server.post("/attention", {"text": "a » b", "translation": 'é "y"\n z'})[1]
-    assert given["rows"] == ["é", '"y"', "z", "</s>"] and given["translation"] == 'é "y"\n z'
-    assert (given["kind"], given["layer"]) == ("cross", 2)  # the last
+    of_pair = server.post("/attention", {"text": "a » b", "translation": 'é "y"\n z'})[1]
+    assert of_pair["rows"] == ["é", '"y"', "z", "</s>"] and of_pair["translation"] == 'é "y"\n z'
+    assert (of_pair["kind"], of_pair["layer"]) == ("cross", 2)  # the last
 
 
 def test_more_weights_than_an_answer_may_have_are_refused():
@@ -116,11 +120,11 @@ def test_while_an_answer_is_written_others_are_answered(monkeypatch):
 
     monkeypatch.setattr(answers, "attention", slowly)
     with concurrent.futures.ThreadPoolExecutor(1) as client, running(StandIn()) as server:
-        asked = client.submit(server.post, "/attention", {"text": "a b"})
+        request = client.submit(server.post, "/attention", {"text": "a b"})
         assert begun.wait(20)
         assert server.translate("a b")[0] == 200
         may.set()
-        assert asked.result()[0] == 200
+        assert request.result()[0] == 200
 
 
 def test_libre_one_and_several_with_alternatives_and_detection(server):
@@ -171,8 +175,8 @@ def test_libre_what_its_clients_send_for_nothing(server, more):
 
 def test_libre_alternatives_are_as_many_as_there_are(server):
     three = ["B A 1", "B A 2", "B A 3"]
-    for asked in (3, 4, 10**6, 2**70, "7", 3.0):
-        status, answer = server.post("/translate", LIBRE | {"alternatives": asked})
+    for count in (3, 4, 10**6, 2**70, "7", 3.0):
+        status, answer = server.post("/translate", LIBRE | {"alternatives": count})
         assert (status, answer["alternatives"]) == (200, three)
     greedy = dataclasses.replace(MODEL, beam_size=1)
     with running(StandIn(), model=greedy) as server:
@@ -235,34 +239,44 @@ def test_an_empty_field_of_a_form_is_not_given(server):
     assert (status, answer["translations"][0]["text"]) == (200, "B A")
 
 
-def test_libre_languages_detect_and_settings(server):
+def test_libre_languages(server):
     assert server.get("/languages")[1] == [
         {"code": "en", "name": "English", "targets": ["de"]},
         {"code": "de", "name": "German", "targets": []},
     ]
+
+
+def test_libre_detect_is_as_sure_as_letters_are_of_the_script(server):
     detected = server.post("/detect", {"q": "three words щ"})[1]
     assert detected == [{"language": "en", "confidence": 90.9}]  # 10 of 11 letters
+
+
+def test_libre_settings(server):
     settings = server.get("/frontend/settings")[1]
     assert settings["charLimit"] == 5000 and settings["keyRequired"] is False
     assert settings["language"]["target"] == {"code": "de", "name": "German"}
     assert settings["examples"] == ["a b"]
 
 
-def test_metrics_are_prometheus_text_and_count(server):
-    answered = 'flaxformer_requests_total{path="/translate",status="200"}'
-    before, sentences = server.metric(answered), server.metric("flaxformer_sentences_total")
-    server.translate("One. Two. Three.")
+def test_metrics_are_prometheus_text(server):
+    server.translate("One.")  # of which there are metrics
     _, content, headers = server.get("/metrics")
     assert headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
-    families = {each.name: each for each in text_string_to_metric_families(content.decode())}
+    families = {family.name: family for family in text_string_to_metric_families(content.decode())}
     assert families["flaxformer_batch_seconds"].type == "histogram"
     (about,) = families["flaxformer_info"].samples
     assert (about.labels["source"], about.labels["weights"]) == ("en", "step 7")
     assert not [name for name in families if name.endswith("_created")]
-    assert server.metric(answered) == before + 1
+
+
+def test_metrics_count_requests_and_sentences(server):
+    answered = 'flaxformer_requests_total{path="/translate",status="200"}'
+    requests, sentences = server.metric(answered), server.metric("flaxformer_sentences_total")
+    server.translate("One. Two. Three.")
+    assert server.metric(answered) == requests + 1
     assert server.metric("flaxformer_sentences_total") == sentences + 3
     assert server.metric("process_resident_memory_bytes") > 1e6
-    assert server.metric('flaxformer_request_seconds_count{path="/translate"}') > before
+    assert server.metric('flaxformer_request_seconds_count{path="/translate"}') > requests
     assert server.metric("flaxformer_open_requests") == 1  # the one that asks
 
 
@@ -275,7 +289,7 @@ def test_an_unknown_address_is_json_and_one_in_the_metrics(server):
     assert (status, headers["allow"]) == (405, "POST")
 
 
-def test_answers_protect_the_browser_and_assets_are_not_sent_twice(server):
+def test_answers_protect_the_browser(server):
     for path in ("/", "/languages", "/nowhere", "/metrics"):
         headers = server.get(path)[2]
         assert headers["content-security-policy"].startswith("default-src 'none'; ")
@@ -283,6 +297,9 @@ def test_answers_protect_the_browser_and_assets_are_not_sent_twice(server):
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["cross-origin-resource-policy"] == "same-origin"
         assert headers["server"] is None
+
+
+def test_answers_are_not_stored_and_assets_not_sent_twice(server):
     assert server.get("/languages")[2]["cache-control"] == "no-store"
     etag = {"if-none-match": server.get("/")[2]["etag"]}
     assert server.get("/", etag)[:2] == (304, b"")

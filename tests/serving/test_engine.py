@@ -20,23 +20,27 @@ def engine(largest, **options):
 def test_what_is_taken_fills_at_least_half_of_a_batch():
     for waiting in range(1, 200):
         for largest in (1, 2, 5, 16, 64, 100):
-            made = engine(largest)
-            size = made.take(BEST, waiting)
+            batching = engine(largest)
+            size = batching.take(BEST, waiting)
             assert 1 <= size <= min(waiting, largest)
-            assert min(each for each in made.sizes(BEST) if each >= size) <= 2 * size
+            compiled = min(rows for rows in batching.sizes(BEST) if rows >= size)
+            assert compiled <= 2 * size
 
 
 def test_a_batch_is_filled_up_and_its_filling_left_out():
-    made = engine(16)
+    batching = engine(16)
     texts = [f"sentence {number}" for number in range(9)]
-    found = made.run(BEST, [QueuedSentence(text) for text in texts])
-    assert [each.translation.text for each in found] == [reversed_words(text) for text in texts]
-    assert made.translator.calls == [(texts + texts[-1:] * 7, 1)]
+    answers = batching.run(BEST, [QueuedSentence(text) for text in texts])
+    assert [answer.translation.text for answer in answers] == [
+        reversed_words(text) for text in texts
+    ]
+    assert batching.translator.calls == [(texts + texts[-1:] * 7, 1)]
 
 
 def test_a_diverse_search_for_fewer_is_another_one():
-    made = engine(16, diverse=True)
-    assert [made.key_of(n) for n in (1, 2, 3, 4)] == made.searches() == [*map(Key, (1, 2, 3, 4))]
+    diverse = engine(16, diverse=True)
+    keys = [Key(count) for count in (1, 2, 3, 4)]
+    assert [diverse.key_of(count) for count in (1, 2, 3, 4)] == diverse.searches() == keys
     assert engine(16).searches() == [BEST, WIDE]
     assert engine(16, widest=1).searches() == [BEST]
 
@@ -51,8 +55,8 @@ def test_a_diverse_search_for_fewer_is_another_one():
     ],
 )
 def test_only_a_pair_that_the_model_cannot_take_is_refused(monkeypatch, error, refused):
-    made = engine(16)
-    monkeypatch.setattr(made.translator, "attend", mock.Mock(side_effect=error))
+    batching = engine(16)
+    monkeypatch.setattr(batching.translator, "attend", mock.Mock(side_effect=error))
     with pytest.raises(Refusal if refused else ValueError, match=str(error)) as raised:
-        made.run(ATTENTION, [AttentionRequest(text="a b", layer=0)])
+        batching.run(ATTENTION, [AttentionRequest(text="a b", layer=0)])
     assert (raised.value is error) != refused, "whatever else goes wrong is no client's fault"

@@ -105,8 +105,8 @@ def test_a_bad_body_is_refused_with_the_reason(server, body, reason):
     ids=range(14),
 )
 def test_other_bad_requests(server, path, payload, status, reason):
-    found, answer = server.post(path, payload)
-    assert found == status and reason in answer["error"]
+    answered, answer = server.post(path, payload)
+    assert answered == status and reason in answer["error"]
 
 
 @pytest.mark.parametrize(
@@ -127,11 +127,11 @@ def test_forms(server, body, status):
 
 
 def test_a_server_without_constraints(server):
-    for wanted in ({"terms": {"a": "b"}}, {"forbid": ["a"]}):
-        assert server.translate("a", **wanted)[0] == 200
+    for constraints in ({"terms": {"a": "b"}}, {"forbid": ["a"]}):
+        assert server.translate("a", **constraints)[0] == 200
     with running(StandIn(), constraints=False) as strict:
-        for wanted in ({"terms": {"a": "b"}}, {"forbid": ["a"]}):
-            status, answer = strict.translate("a", **wanted)
+        for constraints in ({"terms": {"a": "b"}}, {"forbid": ["a"]}):
+            status, answer = strict.translate("a", **constraints)
             assert status == 400 and "--no-constraints" in answer["error"]
         assert strict.translate("a", terms={}, forbid=[])[0] == 200
         assert strict.get("/frontend/settings")[1]["limits"]["constraints"] is False
@@ -173,8 +173,8 @@ FILE = b'--x\r\nContent-Disposition: form-data; name="q"; filename="a.txt"\r\n\r
 )
 def test_multipart_forms(server, body, status, reason):
     kind = {"content-type": "multipart/form-data; boundary=x"}
-    found, answer, _ = server.ask("POST", "/translate", body, kind)
-    assert found == status, answer
+    answered, answer, _ = server.ask("POST", "/translate", body, kind)
+    assert answered == status, answer
     assert reason in answer.get("error", "")
 
 
@@ -319,8 +319,8 @@ def test_requests_before_what_is_no_http_are_answered_in_their_order(garbage, st
             client.settimeout(30 if statuses[-1] == 400 else 0.3)
             while part := client.recv(65536):
                 answer += part
-    found = [int(line[9:12]) for line in re.findall(rb"HTTP/1.1 \d+", answer)]
-    assert found == statuses
+    answered = [int(line[9:12]) for line in re.findall(rb"HTTP/1.1 \d+", answer)]
+    assert answered == statuses
     places = [answer.index(b'"%b"' % word.upper()) for word in words]
     assert places == sorted(places)
 

@@ -32,9 +32,9 @@ def test_what_takes_too_long_is_answered_and_dropped():
     clients = concurrent.futures.ThreadPoolExecutor(3)
     with running(translator, seconds=0.5) as server, clients:
         translator.open.clear()
-        asked = [clients.submit(server.translate, "a") for _ in range(3)]
-        for each in asked:
-            status, answer = each.result()
+        requests = [clients.submit(server.translate, "a") for _ in range(3)]
+        for pending in requests:
+            status, answer = pending.result()
             assert status == 503 and "no answer within 0.5 s" in answer["error"]
         assert server.metric(WAITING) == 0
         translator.open.set()
@@ -52,14 +52,14 @@ def test_a_client_that_leaves_takes_its_sentences_out_of_the_queue():
         staying.sendall(request("stay"))
         eventually(lambda: bool(translator.calls))
         leaving = [connect(server) for _ in range(3)]
-        for each in leaving:
-            each.sendall(request("leave\n" * 10))
+        for leaver in leaving:
+            leaver.sendall(request("leave\n" * 10))
         eventually(lambda: server.metric(WAITING) == 30)
         # The first resets the connection instead of closing it.
         linger = b"\x01\x00\x00\x00\x00\x00\x00\x00"
         leaving[0].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-        for each in leaving:
-            each.close()
+        for leaver in leaving:
+            leaver.close()
         eventually(lambda: server.metric(WAITING) == 0)
         assert server.refused("gone") == 3
         translator.open.set()
@@ -77,10 +77,10 @@ def test_a_client_that_leaves_takes_its_sentences_out_of_the_queue():
 def test_requests_one_after_another_and_a_wish_for_another_protocol():
     """Java's HttpClient has that wish in its first request."""
     wish = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAA\r\n"
-    asked = request("two words").replace(b"Content-Type", wish + b"Content-Type")
-    head, _, body = asked.partition(b"\r\n\r\n")
+    message = request("two words").replace(b"Content-Type", wish + b"Content-Type")
+    head, _, body = message.partition(b"\r\n\r\n")
     with running(StandIn()) as server, connect(server) as client:
-        for parts in ([asked], [head + b"\r\n\r\n", body], [asked[:30], asked[30:]]):
+        for parts in ([message], [head + b"\r\n\r\n", body], [message[:30], message[30:]]):
             for part in parts:
                 client.sendall(part)
                 time.sleep(0.05)
@@ -98,9 +98,14 @@ def test_a_failing_model_tells_the_client_nothing_and_the_operator_where():
         assert status == 500
         number = answer["error"].removeprefix("internal error ")
         assert len(number) == 12
-        (said,) = server.errors()
-        assert said.startswith(f"error {number}\n") and "stand_in.py" in said
-        assert "do not repeat" not in said
+        (message,) = server.errors()
+        assert message.startswith(f"error {number}\n") and "stand_in.py" in message
+        assert "do not repeat" not in message
+
+
+def test_a_model_that_fails_three_times_in_a_row_is_failing_until_it_answers():
+    with running(StandIn()) as server:
+        server.translate("BROKEN")
         assert server.get("/health")[0] == 200
         for _ in range(2):
             server.translate("BROKEN")
@@ -141,8 +146,8 @@ def test_texts_are_logged_only_where_asked_and_never_pass_for_lines_of_the_log()
         with running(Chained(), log=log) as server:
             server.post("/translate?text=hidden", {"text": "private words"})
             server.get("/hidden")
-            asked = re.compile(r"(?!GET /health).* ms")  # not those that wait for the start
-            eventually(lambda: len([*filter(asked.match, server.said)]) == requests)  # noqa: B023
+            logged = re.compile(r"(?!GET /health).* ms")  # not those that wait for the start
+            eventually(lambda: len([*filter(logged.match, server.said)]) == requests)  # noqa: B023
             said = "\n".join(server.said)
             assert said.count("private words") == texts and "hidden" not in said
             server.translate("BROKEN \x1b[2J forged")
@@ -165,7 +170,7 @@ def test_a_model_that_cannot_be_prepared_or_leaves_ends_the_server(error, words)
             status, answer = server.translate("a")
             assert status == 500 and answer["error"].startswith("internal error ")
         eventually(lambda: bool(server.ended))
-    assert [str(each) for each in server.ended] == [f"the model cannot be used: {error}"]
+    assert [str(cause) for cause in server.ended] == [f"the model cannot be used: {error}"]
 
 
 def test_requests_are_answered_between_two_steps_of_the_warm_up():
@@ -197,35 +202,53 @@ def test_requests_are_answered_between_two_steps_of_the_warm_up():
         assert ["with terms" in line for line in said] == [False] * 30 + [True] * 20
 
 
-def test_keys_open_what_costs_and_nothing_else_needs_them():
-    right = {"authorization": "Bearer correct-horse"}
-    wrong = {"authorization": "Bearer correct-hors"}
+@pytest.fixture(scope="module")
+def guarded():
+    """A server that needs one of KEYS."""
     with running(StandIn(), keys=KEYS) as server:
-        status, answer, headers = server.ask(
-            "POST", "/translate", '{"text": "a"}', {"content-type": "application/json"}
-        )
-        assert status == 401 and "an API key is needed" in answer["error"]
-        assert headers["www-authenticate"] == "Bearer"
-        for path, name in (("/translate", "text"), ("/detect", "q"), ("/attention", "text")):
-            for status, key, headers in [
-                (200, {}, right),
-                (200, {}, {"Authorization": "bearer correct-horse"}),
-                (200, {}, {"X-API-Key": "correct-horse"}),
-                (200, {"api_key": "another"}, {}),
-                (403, {}, wrong),
-                (403, {}, {"X-API-Key": ""}),
-                (403, {}, {"X-API-Key": "\xff"}),
-                (403, {"api_key": "нет"}, {}),
-                (403, {"api_key": ["correct-horse"]}, {}),
-                (401, {"api_key": None}, {}),
-                (401, {}, {}),
-            ]:
-                assert server.post(path, {name: "a"} | key, **headers)[0] == status
-        assert server.get("/metrics")[0] == 401
-        assert server.get("/metrics", right)[0] == 200
-        for path in ("/", "/health", "/languages", "/openapi.json", "/docs", "/frontend/settings"):
-            assert server.get(path)[0] == 200
-        with connect(server) as client:  # a wrong one: before the body is read
-            head, _, _ = request("a" * 1000).partition(b"Content-Length")
-            client.sendall(head + b"X-API-Key: wrong\r\nContent-Length: 1000\r\n\r\n")
-            assert client.recv(65536).startswith(b"HTTP/1.1 403 ")
+        yield server
+
+
+def test_without_a_key_the_answer_says_that_one_is_needed(guarded):
+    status, answer, headers = guarded.ask(
+        "POST", "/translate", '{"text": "a"}', {"content-type": "application/json"}
+    )
+    assert status == 401 and "an API key is needed" in answer["error"]
+    assert headers["www-authenticate"] == "Bearer"
+
+
+@pytest.mark.parametrize(
+    ("path", "name"), [("/translate", "text"), ("/detect", "q"), ("/attention", "text")]
+)
+@pytest.mark.parametrize(
+    ("status", "fields", "headers"),
+    [
+        (200, {}, {"authorization": "Bearer correct-horse"}),
+        (200, {}, {"Authorization": "bearer correct-horse"}),
+        (200, {}, {"X-API-Key": "correct-horse"}),
+        (200, {"api_key": "another"}, {}),
+        (403, {}, {"authorization": "Bearer correct-hors"}),
+        (403, {}, {"X-API-Key": ""}),
+        (403, {}, {"X-API-Key": "\xff"}),
+        (403, {"api_key": "нет"}, {}),
+        (403, {"api_key": ["correct-horse"]}, {}),
+        (401, {"api_key": None}, {}),
+        (401, {}, {}),
+    ],
+)
+def test_keys_open_what_costs(guarded, path, name, status, fields, headers):
+    assert guarded.post(path, {name: "a"} | fields, **headers)[0] == status
+
+
+def test_metrics_need_a_key_and_pages_need_none(guarded):
+    assert guarded.get("/metrics")[0] == 401
+    assert guarded.get("/metrics", {"authorization": "Bearer correct-horse"})[0] == 200
+    for path in ("/", "/health", "/languages", "/openapi.json", "/docs", "/frontend/settings"):
+        assert guarded.get(path)[0] == 200
+
+
+def test_a_wrong_key_is_refused_before_the_body_is_read(guarded):
+    with connect(guarded) as client:
+        head, _, _ = request("a" * 1000).partition(b"Content-Length")
+        client.sendall(head + b"X-API-Key: wrong\r\nContent-Length: 1000\r\n\r\n")
+        assert client.recv(65536).startswith(b"HTTP/1.1 403 ")

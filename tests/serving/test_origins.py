@@ -60,19 +60,25 @@ def test_a_name_that_was_made_to_point_here_is_refused(host, reason):
     assert checked(LOCAL, host=host, origin=origin, sec_fetch_site="same-origin") == reason
 
 
-def test_what_is_refused_is_neither_translated_nor_shown():
+FOREIGN = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}
+
+
+def test_a_foreign_site_s_text_is_not_translated():
     """A form needs no leave of the server's, so that not reading the answer is not enough."""
-    foreign = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}
     with running(StandIn()) as server:
         for kind, body in ((FORM, "q=a&source=en&target=de"), (JSON, '{"text": "a"}')):
-            head = {"content-type": kind}
-            status, answer, got = server.ask("POST", "/translate", body, {**head, **foreign})
+            request_headers = {"content-type": kind, **FOREIGN}
+            status, answer, headers = server.ask("POST", "/translate", body, request_headers)
             assert status == 403 and "--cors" in answer["error"]
-            assert got["access-control-allow-origin"] is None
+            assert headers["access-control-allow-origin"] is None
         assert server.metric("flaxformer_sentences_total") == 0
         assert server.refused("origin") == 2
+
+
+def test_a_foreign_site_is_shown_nothing():
+    with running(StandIn()) as server:
         for path in ("/languages", "/metrics", "/frontend/settings", "/openapi.json"):
-            assert server.get(path, foreign)[0] == 403
+            assert server.get(path, FOREIGN)[0] == 403
         for path in ("/", "/page/app.js", "/health"):
             status, answer, _ = server.get(path, {"host": "evil.test"})
             assert status == 403 and "--allowed-host" in answer["error"]

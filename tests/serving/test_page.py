@@ -67,7 +67,7 @@ def lit(page, side):
 
 def lights(page, **words: list[str]):
     """Waits until these words are lit on these sides: the browser tells of a caret in its time."""
-    eventually(lambda: all(lit(page, side) == wanted for side, wanted in words.items()))
+    eventually(lambda: all(lit(page, side) == expected for side, expected in words.items()))
 
 
 def shows(page, text):
@@ -160,6 +160,7 @@ def test_alternatives_take_the_place_of_the_translation(page):
     assert page.inner_text("#target") == "TWO ONE 1"
     page.hover("#target .word >> text=ONE")
     lights(page, mirror=["one"])
+
     # Each sentence has its own.
     translate(page, "First one.\nSecond two.", "ONE. FIRST\nTWO. SECOND")
     assert "First one." in page.inner_text("#alternatives-of")
@@ -185,11 +186,11 @@ def test_terms_and_forbidden_phrases(page):
 def test_a_language_code_holds_for_attention_too(browser, translator):
     model = dataclasses.replace(MODEL, codes=frozenset({">>fra<<"}))
     with running(translator, model=model) as server, visiting(browser, server.url) as page:
-        asked = []
-        page.on("request", lambda request: asked.append(request.post_data or ""))
+        bodies = []
+        page.on("request", lambda request: bodies.append(request.post_data or ""))
         translate(page, ">>fra<< One.\nTwo.", "ONE. >>FRA<<\nTWO. >>FRA<<")
         page.locator("#target .word", has_text="TWO.").click()
-        eventually(lambda: any('">>fra<< Two."' in data for data in asked))
+        eventually(lambda: any('">>fra<< Two."' in data for data in bodies))
 
 
 def test_attention_by_kind_layer_and_head(page):
@@ -223,15 +224,15 @@ def test_examples_and_attention_on_its_way_that_is_not_drawn_after_clearing(page
     page.click(f"text={EXAMPLES[1]}")
     shows(page, "THREE TWO ONE")
     page.wait_for_selector("#map canvas")
-    held = []
-    page.route("**/attention", lambda route: held.append(route))
+    routes = []
+    page.route("**/attention", lambda route: routes.append(route))
     page.locator("#layers input").first.check()
-    eventually(lambda: bool(held) or page.wait_for_timeout(5))
+    eventually(lambda: bool(routes) or page.wait_for_timeout(5))
     page.click("#clear")
     shows(page, "")
     page.unroute("**/attention")
     with contextlib.suppress(Exception):  # the page has given the question up
-        held[0].continue_()
+        routes[0].continue_()
     page.wait_for_timeout(200)
     assert page.is_hidden("#alternatives") and page.is_hidden("#attention")
     assert page.evaluate("document.activeElement.id") == "source"
@@ -359,8 +360,8 @@ def test_keys_are_asked_for_by_a_browser_that_keeps_nothing_of_sites(browser):
 def test_the_api_page_shows_every_address(browser, server):
     with visiting(browser, f"{server.url}/docs") as page:
         page.wait_for_selector("pre")
-        shown = page.locator("h2.address").all_inner_texts()
-        assert len(shown) == 7 and "/translate" in shown[0]
+        addresses = page.locator("h2.address").all_inner_texts()
+        assert len(addresses) == 7 and "/translate" in addresses[0]
         assert f"curl {server.url}/translate" in page.inner_text("main")
 
 

@@ -24,7 +24,7 @@ def serve(act, translator=None, **settings):
     Returns the seconds to the end since `act` began to send signals, which it returns, and what
     was said. The model hangs until the server has returned.
     """
-    listener, said, told = bind("127.0.0.1", 0), [], []
+    listener, said, begun = bind("127.0.0.1", 0), [], []
     translator = translator or StandIn()
     server = TranslationServer(
         translator, MODEL, quick(**settings), listener=listener, say=said.append
@@ -32,9 +32,9 @@ def serve(act, translator=None, **settings):
 
     def beside():
         try:
-            told.append(act(Running(server, listener.getsockname()[1], said), translator))
+            begun.append(act(Running(server, listener.getsockname()[1], said), translator))
         finally:
-            if not told:  # what went wrong shows below
+            if not begun:  # what went wrong shows below
                 stop()
                 stop()
 
@@ -45,7 +45,7 @@ def serve(act, translator=None, **settings):
     assert not translator.open.is_set() and server.model_at_work
     translator.open.set()
     thread.join(30)
-    return ended - told[0], said
+    return ended - begun[0], said
 
 
 def accepted(translator, server):
@@ -61,11 +61,11 @@ def accepted(translator, server):
 def test_a_model_that_hangs_is_waited_for_as_long_as_was_said():
     def act(server, translator):
         with accepted(translator, server) as client:
-            told = time.monotonic()
+            begun = time.monotonic()
             stop()
             answer = client.recv(65536)
             assert answer.startswith(b"HTTP/1.1 503 ") and b"the server is stopping" in answer
-        return told
+        return begun
 
     seconds, said = serve(act, drain_seconds=1.0)
     assert seconds > 0.9
@@ -84,14 +84,14 @@ def test_a_second_signal_waits_for_no_request_and_for_no_model(leaves, second):
             if leaves:
                 client.close()
                 eventually(lambda: not server.connections)
-            told = time.monotonic()
+            begun = time.monotonic()
             stop()
             eventually(lambda: any("finishing accepted requests" in line for line in server.said))
             eventually(lambda: server.server._service.batcher.closed or not leaves)
             stop(second)
             if not leaves:
                 client.recv(65536)
-        return told
+        return begun
 
     assert serve(act, drain_seconds=300.0)[0] < 150
 
@@ -102,9 +102,9 @@ def test_a_model_that_warms_up_for_nobody_is_not_waited_for():
 
     def act(*_):
         eventually(lambda: bool(translator.calls))  # the warm-up is under way
-        told = time.monotonic()
+        begun = time.monotonic()
         stop()
-        return told
+        return begun
 
     seconds, said = serve(act, translator, drain_seconds=300.0, warm_up_words=10)
     assert seconds < 150 and "warm" not in said
@@ -131,28 +131,41 @@ def test_connections_fit_the_limit_of_open_files(monkeypatch, soft, hard, given)
         assert soft == given
 
 
-def test_beyond_the_connections_there_may_be_the_answer_is_json_and_counted():
-    origin = "https://their.site"
-    with running(StandIn(), connections=4, cors_origins=(origin,)) as server:
-        others = [connect(server) for _ in range(3)]
+ORIGIN = "https://their.site"
+
+
+@pytest.fixture
+def full_server():
+    """A server that has as many connections as it may have."""
+    with running(StandIn(), connections=4, cors_origins=(ORIGIN,)) as server:
+        clients = [connect(server) for _ in range(3)]
         eventually(lambda: server.connections == 3)
         assert server.translate("a")[0] == 200
-        others.append(connect(server))
+        clients.append(connect(server))
         eventually(lambda: server.connections == 4)
-        status, answer, headers = server.get("/languages", {"origin": origin})
-        assert (status, answer) == (503, {"error": "more than 4 connections are open"})
-        assert int(headers["retry-after"]) >= 1 and headers["connection"] == "close"
-        assert "content-security-policy" in headers
-        assert headers["access-control-allow-origin"] == origin
-        assert headers["access-control-expose-headers"] == "retry-after"
-        preflight = {"origin": origin, "access-control-request-method": "POST"}
-        status, _, headers = server.ask("OPTIONS", "/translate", headers=preflight)
-        assert status == 503 and headers["connection"] == "close"
-        # Whoever looks after it sees what is the matter.
-        assert server.get("/health")[0] == 200
-        assert server.refused("connections") == 2
-        assert server.metric('flaxformer_requests_total{path="/languages",status="503"}') == 1
-        for each in others:
-            each.close()
+        yield server
+        for client in clients:
+            client.close()
         eventually(lambda: not server.connections)
         assert server.get("/languages")[0] == 200
+
+
+def test_beyond_the_connections_there_may_be_the_answer_is_json(full_server):
+    status, answer, headers = full_server.get("/languages", {"origin": ORIGIN})
+    assert (status, answer) == (503, {"error": "more than 4 connections are open"})
+    assert int(headers["retry-after"]) >= 1 and headers["connection"] == "close"
+    assert "content-security-policy" in headers
+    assert headers["access-control-allow-origin"] == ORIGIN
+    assert headers["access-control-expose-headers"] == "retry-after"
+    preflight = {"origin": ORIGIN, "access-control-request-method": "POST"}
+    status, _, headers = full_server.ask("OPTIONS", "/translate", headers=preflight)
+    assert status == 503 and headers["connection"] == "close"
+
+
+def test_refused_connections_are_counted(full_server):
+    full_server.get("/languages")
+    full_server.ask("OPTIONS", "/translate")
+    # Whoever looks after it sees what is the matter.
+    assert full_server.get("/health")[0] == 200
+    assert full_server.refused("connections") == 2
+    assert full_server.metric('flaxformer_requests_total{path="/languages",status="503"}') == 1

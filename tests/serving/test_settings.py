@@ -21,12 +21,12 @@ def test_command_line_guide_and_errors_have_every_flag(capsys):
     for name, option in flags().items():
         value = getattr(ServerSettings, name)
         assert getattr(options, name) == value, name
-        given = _parser("", "").parse_args(["--workdir", "x", option.flag, str(value + 1)])
-        assert getattr(given, name) == value + 1
-        shown = "256 KiB" if name == "max_body_bytes" else f"{value:,g}"
+        parsed = _parser("", "").parse_args(["--workdir", "x", option.flag, str(value + 1)])
+        assert getattr(parsed, name) == value + 1
+        default = "256 KiB" if name == "max_body_bytes" else f"{value:,g}"
         row = next(line for line in guide.splitlines() if f"`{option.flag}" in line)
         if row.startswith("| "):
-            assert re.search(rf"(?<!\d)(?<!\d,){shown}(?!\d|,\d)", row), (name, row)
+            assert re.search(rf"(?<!\d)(?<!\d,){default}(?!\d|,\d)", row), (name, row)
         wrong = -0.5 if isinstance(value, float) else option.least - 1
         with pytest.raises(SystemExit):
             _parser("", "").parse_args(["--workdir", "x", f"{option.flag}={wrong}"])

@@ -32,10 +32,10 @@ def server(translator):
 def test_answers_are_the_translators(server, translator):
     answer = server.translate(SENTENCES, sentences=False, n_best=3)[1]
     expected = translator.translate(SENTENCES, n_best=3)
-    for found, wanted in zip(answer["translations"], expected, strict=True):
-        assert found["text"] == wanted.text
-        (sentence,) = found["sentences"]
-        for got, hypothesis in zip(sentence["hypotheses"], wanted.hypotheses, strict=True):
+    for text, translation in zip(answer["translations"], expected, strict=True):
+        assert text["text"] == translation.text
+        (sentence,) = text["sentences"]
+        for got, hypothesis in zip(sentence["hypotheses"], translation.hypotheses, strict=True):
             assert got["text"] == hypothesis.text
             assert got["score"] == pytest.approx(hypothesis.score, abs=1e-5)
             assert got["log_prob"] == pytest.approx(hypothesis.log_prob, abs=1e-5)
@@ -48,14 +48,18 @@ def test_after_the_warm_up_nothing_compiles(server, caplog):
         *(("/translate", {"text": text, "n_best": 2}) for text in SENTENCES),
         *(("/translate", {"text": text, "n_best": 4, "alignment": True}) for text in SENTENCES),
         *(("/attention", {"text": text, "kind": "encoder"}) for text in SENTENCES),
-        *(("/translate", {"text": text, **own}) for own in CONSTRAINTS for text in SENTENCES),
+        *(
+            ("/translate", {"text": text, **constraints})
+            for constraints in CONSTRAINTS
+            for text in SENTENCES
+        ),
     ]
     # By name: the count of programs is the process's, other tests' servers included.
     with logged_compilations(), concurrent.futures.ThreadPoolExecutor(12) as clients:
-        answers = list(clients.map(lambda each: server.post(*each), payloads))
+        answers = list(clients.map(lambda payload: server.post(*payload), payloads))
     assert {status for status, _ in answers} == {200}
     said = [record.getMessage() for record in caplog.records]
-    assert not [each for each in said if each.startswith("Compiling")]
+    assert not [payload for payload in said if payload.startswith("Compiling")]
 
 
 def test_terms_and_forbidden_phrases_hold_for_every_sentence(server):
@@ -63,7 +67,10 @@ def test_terms_and_forbidden_phrases_hold_for_every_sentence(server):
         status, answer = server.translate("a dog runs .\nthe cat sleeps .", n_best=2, **wanted)
         assert status == 200, answer
         (text,) = answer["translations"]
-        return [[each["text"] for each in one["hypotheses"]] for one in text["sentences"]]
+        return [
+            [hypothesis["text"] for hypothesis in sentence["hypotheses"]]
+            for sentence in text["sentences"]
+        ]
 
     plain, terms = asked(), {"Dog": "katze", "the cat": "hund"}
     assert asked(terms={"house": "haus"}) == plain
@@ -71,7 +78,9 @@ def test_terms_and_forbidden_phrases_hold_for_every_sentence(server):
     assert all("katze" in text.split() for text in dog)
     assert all("hund" in text.split() for text in cat)
     word = plain[0][0].split()[0]
-    assert not any(word in text.split() for own in asked(forbid=[word]) for text in own)
+    assert not any(
+        word in text.split() for hypotheses in asked(forbid=[word]) for text in hypotheses
+    )
 
 
 def test_forbidden_phrases_alone_change_nothing_else(server):
@@ -82,7 +91,7 @@ def test_forbidden_phrases_alone_change_nothing_else(server):
 
 
 def test_terms_that_no_output_can_have_are_refused(server):
-    for wanted, said in [
+    for constraints, said in [
         ({"terms": {"dog": "東京"}}, "the target vocabulary cannot spell the constraint '東京'"),
         ({"terms": {"dog": " ".join(["haus"] * 12)}}, "tokens, but the model writes at most"),
         ({"terms": {"dog": " ".join(["haus"] * 9)}}, "'a dog': its constraints take"),
@@ -91,8 +100,9 @@ def test_terms_that_no_output_can_have_are_refused(server):
         ({"terms": {"dog": "a" * 61}}, "'terms' should have at most 60 characters"),
         ({"forbid": ["a"] * 21}, "'forbid' should have at most 20 items"),
     ]:
-        status, answer = server.translate("a dog", **wanted)
+        status, answer = server.translate("a dog", **constraints)
         assert status in (400, 413) and said in answer["error"], answer
+
     # Whichever sentences have the term.
     status, answer = server.translate("a cat", terms={"dog": "東京"})
     assert status == 400 and "cannot spell" in answer["error"]

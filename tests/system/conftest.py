@@ -108,5 +108,5 @@ def corpus() -> Path:
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run directory."""
-    made = made_once("trained", make) / "run"
-    return Path(shutil.copytree(made, tmp_path_factory.mktemp("trained") / "run"))
+    shared = made_once("trained", make) / "run"
+    return Path(shutil.copytree(shared, tmp_path_factory.mktemp("trained") / "run"))

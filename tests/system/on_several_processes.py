@@ -69,11 +69,11 @@ def together(processes: Processes) -> dict[str, Any]:
 def placed(processes: Processes) -> None:
     """Rows of an array lie with the processes that have them, and come back whole."""
     rows, mesh = np.arange(8, dtype=np.int32).reshape(8, 1), make_mesh(MeshConfig())
-    own = place_batch(np.split(rows, processes.count)[processes.number], mesh)
-    for array in (own, place_whole(rows, batch_sharding(mesh))):
+    local = place_batch(np.split(rows, processes.count)[processes.number], mesh)
+    for array in (local, place_whole(rows, batch_sharding(mesh))):
         assert array.sharding == batch_sharding(mesh)
-        whole = whole_on({"rows": array}, local_mesh())["rows"]
-        assert whole.sharding.mesh == local_mesh() and (np.asarray(whole) == rows).all()
+        collected = whole_on({"rows": array}, local_mesh())["rows"]
+        assert collected.sharding.mesh == local_mesh() and (np.asarray(collected) == rows).all()
     # What `doctor` compares an accelerator with.
     with mock.patch.object(step, "compared", lambda *arguments: arguments[-1]):
         assert next(step.check_step(SimpleNamespace(platform="tpu"))) in jax.local_devices()
@@ -102,8 +102,8 @@ def main(coordinator: str, count: str, number: str, plan: str, answers: str) -> 
     failing = [job.pop("fails") for job in jobs if "fails" in job]
     cluster = Cluster(coordinator, int(count), int(number)) if coordinator else None
     with joined(cluster, **{"heartbeat": 5} if failing else {}) as processes:
-        found = [one_run(job, processes) for job in jobs if job]
-        (Path(answers) / f"{processes.number}.json").write_text(json.dumps(found))
+        outcomes = [one_run(job, processes) for job in jobs if job]
+        (Path(answers) / f"{processes.number}.json").write_text(json.dumps(outcomes))
         if processes.number in failing:
             raise LookupError("only here")
         if failing:

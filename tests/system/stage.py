@@ -60,8 +60,10 @@ class Stage:
         executable(self._own / "flaxformer-mt", launcher)
         executable(self._own / "curl", CURL.format(curl=shutil.which("curl")))
         # Where commands look for sacreBLEU's test sets.
-        own = {"SACREBLEU": str(folder / "sacrebleu")}
-        self._environment = environment(PATH=f"{self._own}{os.pathsep}{os.environ['PATH']}", **own)
+        folders = {"SACREBLEU": str(folder / "sacrebleu")}
+        self._environment = environment(
+            PATH=f"{self._own}{os.pathsep}{os.environ['PATH']}", **folders
+        )
 
     def shell(self, text: str, *, timeout: float = 300) -> subprocess.CompletedProcess[str]:
         return self._run(["bash", "-euo", "pipefail", "-c", text], timeout)

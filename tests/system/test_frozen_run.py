@@ -40,5 +40,5 @@ def test_it_translates_as_it_did(frozen):
 def test_training_goes_on_from_it(frozen, run):
     finished = run("train", "--workdir", frozen)
     assert finished.status == 0 and "nothing to do" in finished.errors
-    more = run("train", "--workdir", frozen, "--config.training.steps=602", status=0)
-    assert "resuming after step 600" in more.errors and "finished at step 602" in more.errors
+    done = run("train", "--workdir", frozen, "--config.training.steps=602", status=0)
+    assert "resuming after step 600" in done.errors and "finished at step 602" in done.errors

@@ -119,8 +119,8 @@ def test_the_blocks_of_a_page_run_as_they_stand(page, corpus, tmp_path, request)
         furnish(tmp_path, corpus)
     if page.stem not in (*STORIES, "README"):
         # The default suite trains no other run.
-        made = "trained" if page.stem == "data" else "finished"
-        finished = request.getfixturevalue(made)
+        fixture = "trained" if page.stem == "data" else "finished"
+        finished = request.getfixturevalue(fixture)
         for name in ("mine", "quickstart", "base", "big", "other"):
             shutil.copytree(finished, tmp_path / "runs" / name)
     stage = Stage(tmp_path, settings=SETTINGS.get(page.stem, SMALL))

@@ -35,25 +35,25 @@ def cluster(tmp_path_factory) -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in environment(**{f"RAY_{name}": "300000" for name in waits}).items():
             patch.setenv(name, value)
-        made = Cluster(
+        running = Cluster(
             initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False}
         )
         for _ in range(2):
-            made.add_node(num_cpus=1)
-        yield made
-        made.shutdown()
+            running.add_node(num_cpus=1)
+        yield running
+        running.shutdown()
 
 
 def actors(cluster: Any) -> list[int]:
     """The processes of workers."""
     raylets = {node.all_processes["raylet"][0].process.pid for node in cluster.list_all_nodes()}
-    found = []
+    numbers = []
     for place in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             parent = int((place / "stat").read_text().rpartition(")")[2].split()[1])
             if parent in raylets and b"ray::_Worker" in (place / "cmdline").read_bytes():
-                found.append(int(place.name))
-    return found
+                numbers.append(int(place.name))
+    return numbers
 
 
 def kill_worker(cluster: Any) -> None:
@@ -119,7 +119,7 @@ def test_only_this_machine_reaches_the_cluster_that_a_command_starts(workdir, tm
 @pytest.mark.parametrize("command", ["translate", "score"])
 def test_whoever_is_killed_the_output_is_one_machine_s(run, cluster, workdir, tmp_path, command):
     sources, targets = zip(*PAIRS, strict=True)
-    source, output, whole = (tmp_path / name for name in ("in", "out", "whole"))
+    source, output, undisturbed = (tmp_path / name for name in ("in", "out", "whole"))
     lines = [f"{sources[n % 4]} {sources[n // 4 % 4]}" for n in range(600)]
     if command == "score":
         lines = [f"{sources[n % 4]}\t{targets[n // 4 % 4]}" for n in range(600)]
@@ -127,7 +127,7 @@ def test_whoever_is_killed_the_output_is_one_machine_s(run, cluster, workdir, tm
     call = (command, "--workdir", workdir, "--input", source, "--window", 4, "--output")
     if command == "translate":
         call = (*call[:-1], "--sample", "--seed", 3, "--output-format", "jsonl", "--output")
-    assert run(*call, whole).status == 0
+    assert run(*call, undisturbed).status == 0
     spread = (*call, output, "--engine", "ray", "--ray-address", cluster.address)
 
     process = started(*spread)
@@ -154,7 +154,7 @@ def test_whoever_is_killed_the_output_is_one_machine_s(run, cluster, workdir, tm
     again = run(*spread, status=0)
     # A lost node counts until Ray misses it.
     assert " workers on " in again.errors and "resuming after line " in again.errors
-    assert output.read_bytes() == whole.read_bytes()
+    assert output.read_bytes() == undisturbed.read_bytes()
 
 
 def test_whoever_is_killed_prepare_s_folder_is_one_machine_s(run, cluster, tmp_path):
@@ -175,6 +175,7 @@ def test_whoever_is_killed_prepare_s_folder_is_one_machine_s(run, cluster, tmp_p
         return shard.stat().st_size
 
     process = started(*on_ray)
+
     # A name with a dot is of a file that is being written.
     wait_until(lambda: parts.exists() and len([*parts.glob("[!.]*")]) >= 8, process)
     process.kill()
@@ -243,14 +244,14 @@ def test_what_ends_every_worker_is_told(cluster, capsys):
             raise KeyError(item)
         return item * item
 
-    with begun(lambda: ({"who": "we"}, work)) as found:
-        assert found.told == {"who": "we"}
-        assert list(found.map(range(5))) == [(n, n * n) for n in range(5)]
-        done = found.map(range(6, 12))
+    with begun(lambda: ({"who": "we"}, work)) as pool:
+        assert pool.told == {"who": "we"}
+        assert list(pool.map(range(5))) == [(n, n * n) for n in range(5)]
+        done = pool.map(range(6, 12))
         assert [next(done) for _ in range(3)] == [(n, n * n) for n in range(6, 9)]
         with pytest.raises(KeyError):
             next(done)
-        done = found.map(range(8))
+        done = pool.map(range(8))
         assert [next(done) for _ in range(5)] == [(n, n * n) for n in range(5)]
         with pytest.raises(ClusterError, match="4 workers died on the same part of the work"):
             next(done)
@@ -259,7 +260,7 @@ def test_what_ends_every_worker_is_told(cluster, capsys):
         with begun(lambda: os._exit(1)):
             pass
     with pytest.raises(ClusterError, match=r"differ: who is \d+ on [\d.]+ and \d+ on others"):
-        with begun(lambda: ({"who": os.getpid()}, work)) as found:
-            list(found.map(range(5000)))
+        with begun(lambda: ({"who": os.getpid()}, work)) as pool:
+            list(pool.map(range(5000)))
     printed = capsys.readouterr()
     assert "worker died" in printed.err and not printed.out

@@ -3,10 +3,13 @@
 import json
 import re
 import shutil
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from flaxformer_mt.rundir.metrics_log import read_metrics
+from tests.cli.conftest import Done, run_captured
 from tests.system.conftest import run_program, tiny
 
 AVERAGE = "average of steps 10, 15, 20"
@@ -26,10 +29,33 @@ def test_an_average_is_what_translate_and_evaluate_use(run, trained, tmp_path):
     assert (workdir / "evaluation" / "held_out.hyp.txt").read_text().count("\n") == 20
 
 
-def test_a_dry_run_makes_no_run_and_what_it_leaves_is_trained_and_observed(run, corpus, tmp_path):
-    workdir = tmp_path / "run"
-    train = ("train", *tiny(corpus), "--workdir", workdir)
-    done = run(*train, "--dry-run", status=0)
+class Command(NamedTuple):
+    """A training command that has ended, and what its run directory held then."""
+
+    workdir: Path
+    done: Done
+    names: set[str]
+
+
+@pytest.fixture(scope="module")
+def dry_run(corpus, tmp_path_factory) -> Command:
+    workdir = tmp_path_factory.mktemp("dry") / "run"
+    done = run_captured("train", *tiny(corpus), "--workdir", workdir, "--dry-run")
+    return Command(workdir, done, {path.name for path in workdir.iterdir()})
+
+
+@pytest.fixture(scope="module")
+def profiled(corpus, dry_run) -> Command:
+    """Trains in the folder that the dry run has prepared."""
+    workdir = dry_run.workdir
+    call = ("train", *tiny(corpus), "--workdir", workdir)
+    done = run_captured(*call, "--profile-steps", "12:14")
+    assert done.status == 0, done.errors
+    return Command(workdir, done, {path.name for path in workdir.iterdir()})
+
+
+def test_a_dry_run_measures_and_makes_no_run(dry_run):
+    assert dry_run.done.status == 0, dry_run.done.errors
     for pattern in (
         r"^longest of 2 shapes +\d+ rows of \d+ \+ \d+ positions$",
         r"^memory of a device +state and batch \d+ MiB, temporary \d+ MiB",
@@ -37,21 +63,33 @@ def test_a_dry_run_makes_no_run_and_what_it_leaves_is_trained_and_observed(run, 
         r"^mfu +\d+\.\d% of ",
         r"^20 steps +\d+:\d\d:\d\d if all have this shape",
     ):
-        assert re.search(pattern, done.output, re.MULTILINE), (pattern, done.output)
-    assert {path.name for path in workdir.iterdir()} == {"data", "vocabulary", "lock"}
+        output = dry_run.done.output
+        assert re.search(pattern, output, re.MULTILINE), (pattern, output)
+    assert dry_run.names == {"data", "vocabulary", "lock"}
 
-    done = run(*train, "--profile-steps", "12:14", status=0)
-    assert len(re.findall(r"^step .* · mfu [\d.]+% · ETA", done.errors, re.MULTILINE)) == 4
-    assert "trace of steps 12 to 14 written" in done.errors
-    (trace,) = (workdir / "profile").glob("plugins/profile/*/*.xplane.pb")
+
+def test_training_is_traced_in_the_steps_that_are_named(profiled):
+    errors = profiled.done.errors
+    assert len(re.findall(r"^step .* · mfu [\d.]+% · ETA", errors, re.MULTILINE)) == 4
+    assert "trace of steps 12 to 14 written" in errors
+    (trace,) = (profiled.workdir / "profile").glob("plugins/profile/*/*.xplane.pb")
     assert trace.stat().st_size > 1000
-    account = json.loads((workdir / "goodput.json").read_text())
+
+
+def test_the_time_of_training_is_accounted_for(profiled):
+    account = json.loads((profiled.workdir / "goodput.json").read_text())
     assert sum(account["seconds"].values()) == pytest.approx(account["wall_seconds"])
     assert account["seconds"]["lost"] == 0
-    lines = [line for line in read_metrics(workdir / "metrics.jsonl") if line["kind"] == "train"]
+    metrics = read_metrics(profiled.workdir / "metrics.jsonl")
+    lines = [line for line in metrics if line["kind"] == "train"]
     assert all(0 < line[name] < 1 for line in lines for name in ("mfu", "goodput"))
-    assert re.search(r"^goodput [\d.]+% of 0:\d\d:\d\d in 1 start$", done.errors, re.MULTILINE)
-    done = run(*train, "--config.training.steps=30", "--profile-steps", "3:9")
+    goodput = r"^goodput [\d.]+% of 0:\d\d:\d\d in 1 start$"
+    assert re.search(goodput, profiled.done.errors, re.MULTILINE)
+
+
+def test_steps_before_a_checkpoint_cannot_be_traced(run, corpus, profiled):
+    call = ("train", *tiny(corpus), "--workdir", profiled.workdir)
+    done = run(*call, "--config.training.steps=30", "--profile-steps", "3:9")
     assert done.status == 2 and "cannot be traced: this run resumes after step" in done.errors
 
 

@@ -84,13 +84,17 @@ class Group:
             port = probe.getsockname()[1]
         for number, file in enumerate(self.files):
             place = "" if job else f"127.0.0.1:{port}"
-            told = {"COORDINATOR": place, "COUNT": str(count), "NUMBER": str(number)}
+            placeholders = {"COORDINATOR": place, "COUNT": str(count), "NUMBER": str(number)}
             task = {"JOB_ID": 1, "STEP_NODELIST": "127.0.0.1", "NTASKS": count}
             task |= {"PROCID": number, "LOCALID": number}
             variables = {f"SLURM_{name}": str(value) for name, value in task.items()} if job else {}
             with file.open("w") as stream:
                 process = subprocess.Popen(
-                    [sys.executable, *WARNINGS, *(told.get(word, word) for word in program)],
+                    [
+                        sys.executable,
+                        *WARNINGS,
+                        *(placeholders.get(word, word) for word in program),
+                    ],
                     cwd=ROOT,
                     env=environment(JAX_COORDINATOR_PORT=str(port), **variables),
                     stdout=subprocess.DEVNULL,  # where Gloo greets
@@ -137,8 +141,8 @@ def begun(
 def work_off(runs: Runs, name: str, count: int, jobs: Sequence[dict[str, Any]]) -> Answers:
     group, answers = begun(runs, name, count, jobs)
     assert group.end() == [0] * count, "\n".join(group.said())
-    found = [json.loads((answers / f"{number}.json").read_text()) for number in range(count)]
-    return Answers(found, group.said())
+    by_process = [json.loads((answers / f"{number}.json").read_text()) for number in range(count)]
+    return Answers(by_process, group.said())
 
 
 @pytest.fixture(scope="module")
@@ -180,14 +184,16 @@ def reports(run: Path) -> list[dict[str, Any]]:
 
 def assert_equal_reports(ours: Path, theirs: Path) -> None:
     """Losses and scores to rounding; what counts batches and tokens exactly."""
-    for mine, other in zip(reports(ours), reports(theirs), strict=True):
-        exact = {"kind", "step", "epoch", "padding", "skipped"} & mine.keys()
-        assert {key: mine.pop(key) for key in exact} == {key: other.pop(key) for key in exact}
-        for line in (mine, other):  # of which the perplexity is the exponential
+    for our_line, their_line in zip(reports(ours), reports(theirs), strict=True):
+        exact = {"kind", "step", "epoch", "padding", "skipped"} & our_line.keys()
+        assert {key: our_line.pop(key) for key in exact} == {
+            key: their_line.pop(key) for key in exact
+        }
+        for line in (our_line, their_line):  # of which the perplexity is the exponential
             line.update(nll=math.log(line.pop("perplexity")))
             if "source_gain" in line:  # a difference of two losses, each of which is compared
                 line["exchanged"] = line["loss"] + line.pop("source_gain")
-        assert mine == pytest.approx(other, rel=1e-6)
+        assert our_line == pytest.approx(their_line, rel=1e-6)
 
 
 def digests(run: Path, step: int) -> dict[str, Any]:
@@ -211,17 +217,17 @@ def test_two_equal_one(runs, one, two):
 
 @pytest.mark.parametrize("group", ["two", pytest.param("four", marks=pytest.mark.extended)])
 def test_what_they_tell_each_other(request, group):
-    found = request.getfixturevalue(group).by_process
-    for number, answers in enumerate(found):
-        told = answers[0]
-        assert told["first"] == {"of": 0, "value": 0.1}
-        assert told["failure"] == (
+    by_process = request.getfixturevalue(group).by_process
+    for number, answers in enumerate(by_process):
+        exchanged = answers[0]
+        assert exchanged["first"] == {"of": 0, "value": 0.1}
+        assert exchanged["failure"] == (
             "ProcessError: the first process has failed: no such thing"
             if number
             else "LookupError: no such thing\nand more"
         )
-        assert told["gathered"] == ([3_000_001] * len(found) if number == 0 else [])
-        assert told["largest"] == [0, len(found) - 1, 10, 0]
+        assert exchanged["gathered"] == ([3_000_001] * len(by_process) if number == 0 else [])
+        assert exchanged["largest"] == [0, len(by_process) - 1, 10, 0]
 
 
 @pytest.mark.extended
@@ -234,9 +240,18 @@ def test_tasks_of_a_job_find_each_other_and_one_that_fails_takes_the_other_along
     assert len(list(answers.glob("[01].json"))) == 2
 
 
-@pytest.mark.extended
-def test_kills_and_stops_leave_no_trace(runs, one, two):
-    """Process 1 killed, then stopped by SIGTERM, then on to the end: bit-equal state and log."""
+@dataclasses.dataclass
+class Disturbed:
+    """A run of two processes of which process 1 was killed, and the runs that were resumed then."""
+
+    statuses: list[int]
+    killed_said: list[str]
+    answers: Answers
+
+
+@pytest.fixture(scope="module")
+def disturbed(runs, one, two) -> Disturbed:
+    """Process 1 is killed; the run resumes, is stopped by SIGTERM, and resumes to its end."""
     settings = (*runs.overrides, *FSDP, "training.steps=100000")
     train = ("train", "--workdir", str(runs["disturbed"]), "--config", runs.config)
     arguments = [*train, *(f"--config.{setting}" for setting in settings)]
@@ -246,7 +261,6 @@ def test_kills_and_stops_leave_no_trace(runs, one, two):
         group.processes[1].kill()
     finally:
         statuses = group.end()
-    assert statuses[1] == -signal.SIGKILL and statuses[0] not in (0, 75), group.said()
 
     runs.copy("from one", "one", until=5)
     runs.copy("longer", "undisturbed", until=STEPS)
@@ -258,20 +272,41 @@ def test_kills_and_stops_leave_no_trace(runs, one, two):
         runs.job("from one", *FSDP),
         runs.job("undisturbed", *FSDP),
     ]
-    answers = work_off(runs, "going on", 2, jobs)
-    assert answers.by_process == [[75, 0, 0, 0, 0]] * 2
-    said, other = answers.said
-    assert other.strip() == "SIGTERM: stopping after this step"
-    assert "SIGTERM received by process 1" in said, "a stop of one is a stop of all"
+    return Disturbed(statuses, group.said(), work_off(runs, "going on", 2, jobs))
+
+
+@pytest.mark.extended
+def test_a_killed_process_ends_the_other(disturbed):
+    statuses = disturbed.statuses
+    assert statuses[1] == -signal.SIGKILL and statuses[0] not in (0, 75), disturbed.killed_said
+
+
+@pytest.mark.extended
+def test_a_stop_of_one_process_is_a_stop_of_all(disturbed):
+    assert disturbed.answers.by_process == [[75, 0, 0, 0, 0]] * 2
+    first, second = disturbed.answers.said
+    assert second.strip() == "SIGTERM: stopping after this step"
+    assert "SIGTERM received by process 1" in first
+
+
+@pytest.mark.extended
+def test_kills_and_stops_leave_no_trace(runs, disturbed):
+    """State and log are bit-equal to an undisturbed run's."""
     account = json.loads((runs["disturbed"] / "goodput.json").read_text())
     assert (account["starts"], account["step"]) == (3, 30)
     assert digests(runs["disturbed"], 30) == digests(runs["longer"], 30)
     assert reports(runs["disturbed"]) == reports(runs["longer"])
-    # What one process has saved is theirs to go on with.
-    assert "resuming after step 5" in said
+
+
+@pytest.mark.extended
+def test_two_processes_resume_what_one_has_saved(runs, one, disturbed):
+    assert "resuming after step 5" in disturbed.answers.said[0]
     assert_equal_reports(runs["from one"], one)
-    # A finished run is finished for all.
-    assert "nothing to do" in said
+
+
+@pytest.mark.extended
+def test_a_finished_run_is_finished_for_all(runs, disturbed):
+    assert "nothing to do" in disturbed.answers.said[0]
     status = read_status(open_run(runs["undisturbed"]))
     assert status is not None and (status.state, status.step) == ("finished", STEPS)
 
@@ -288,11 +323,11 @@ def test_two_evaluate_as_one(runs, two):
     assert main(evaluate) == 0
     by_one = {file.name: file.read_text() for file in run.evaluation.glob("valid.*")}
     assert by_two["valid.hyp.txt"] == by_one["valid.hyp.txt"]
-    scores, wanted = (json.loads(found["valid.json"]) for found in (by_two, by_one))
+    scores, expected = (json.loads(files["valid.json"]) for files in (by_two, by_one))
     # The first one has chosen for all, and what one process would have.
     # Both have a BLEU of 0, so the loss decides.
     assert scores["weights"] == "best, step 10"
-    assert scores | {"seconds": 0} == wanted | {"seconds": 0}
+    assert scores | {"seconds": 0} == expected | {"seconds": 0}
 
 
 @pytest.mark.extended

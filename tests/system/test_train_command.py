@@ -16,15 +16,15 @@ from tests.system.conftest import started, tiny, wait_until
 
 def group(number: int) -> list[str]:
     """The command lines of a process group's living processes."""
-    found = []
+    command_lines = []
     for entry in Path("/proc").iterdir():
         try:
             state, _, pgrp = (entry / "stat").read_text().rpartition(")")[2].split()[:3]
             if int(pgrp) == number and state != "Z":
-                found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+                command_lines.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
         except (OSError, ValueError):
             continue
-    return found
+    return command_lines
 
 
 def stop(training: subprocess.Popen[str], workdir: Path, number: signal.Signals) -> int:
@@ -67,10 +67,10 @@ def test_killed_and_stopped_runs_end_as_an_undisturbed_one(run, corpus, tmp_path
     steps = f"--config.training.steps={last + 3}"
     for workdir in (disturbed, undisturbed):
         run(*train, workdir, steps, status=0)
-    one, other = (
+    undisturbed_digest, disturbed_digest = (
         tree_digest(load_params(open_run(path), last + 3)) for path in (undisturbed, disturbed)
     )
-    assert one == other
+    assert undisturbed_digest == disturbed_digest
     expected = {"config.json", "vocabulary", "data", "checkpoints", "metrics.jsonl", "tensorboard"}
     assert expected | {"status.json"} <= {path.name for path in disturbed.iterdir()}
 
@@ -92,7 +92,12 @@ def test_fine_tuning_takes_weights_and_vocabulary_along(run, corpus, trained, tm
     assert "is ignored: this run resumes from its own checkpoint" in done.errors
     assert "resuming after step 5" in done.errors
 
-    other = [*tiny(corpus), "--config.data.vocabulary.size=250", "--workdir", tmp_path / "other"]
-    assert run("prepare", *other).status == 0
-    done = run("train", *other, "--init-from", trained)
+    of_other_size = [
+        *tiny(corpus),
+        "--config.data.vocabulary.size=250",
+        "--workdir",
+        tmp_path / "other",
+    ]
+    assert run("prepare", *of_other_size).status == 0
+    done = run("train", *of_other_size, "--init-from", trained)
     assert done.status == 2 and "differs from this run's" in done.last

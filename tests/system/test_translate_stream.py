@@ -20,11 +20,11 @@ def committed(path: Path) -> int:
 
 def test_a_killed_and_stopped_output_is_equal_to_the_byte(run, workdir, tmp_path):
     lines = [source for source, _ in PAIRS]
-    source, output, whole = (tmp_path / name for name in ("in", "out", "whole"))
+    source, output, undisturbed = (tmp_path / name for name in ("in", "out", "whole"))
     source.write_text("".join(f"{lines[n % 4]} {lines[n // 4 % 4]}\n" for n in range(240)))
     translate = ("translate", "--workdir", workdir, "--input", source, "--window", 4)
     translate += ("--output-format", "jsonl", "--tokens", "--output")
-    run(*translate, whole, status=0)
+    run(*translate, undisturbed, status=0)
     process = started(*translate, output)
     wait_until(lambda: committed(output) >= 8, process)
     process.kill()
@@ -41,5 +41,5 @@ def test_a_killed_and_stopped_output_is_equal_to_the_byte(run, workdir, tmp_path
     assert not output.exists() and committed(output) > killed_at >= 8
     again = run(*translate, output, status=0)
     assert "out.part: resuming after line " in again.errors
-    assert output.read_bytes() == whole.read_bytes()
+    assert output.read_bytes() == undisturbed.read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out", "whole"]

@@ -109,8 +109,8 @@ def test_an_installed_command_finds_the_built_in_configs(wheel, tmp_path):
     run(sys.executable, "-m", "pip", *install, "--no-cache-dir", wheel, folder=tmp_path)
     # A path in a .pth file is searched for modules, but .pth files in it are not followed: the
     # dependencies are found, an editable install of the source tree is not.
-    asked = "import site, flaxformer_mt as f; print(site.getsitepackages()[0], f.__file__)"
-    site, package = run(python, "-c", asked, folder=tmp_path).split()
+    question = "import site, flaxformer_mt as f; print(site.getsitepackages()[0], f.__file__)"
+    site, package = run(python, "-c", question, folder=tmp_path).split()
     assert Path(package).is_relative_to(tmp_path)
     dependencies = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
     Path(site, "dependencies.pth").write_text("\n".join(sorted(dependencies)) + "\n")
@@ -120,8 +120,8 @@ def test_an_installed_command_finds_the_built_in_configs(wheel, tmp_path):
     assert "model.d_model = " in by_name
     by_path = run(command, "config", "--config", "configs/quickstart.py", folder=elsewhere)
     assert by_path == by_name and not list(elsewhere.iterdir())
-    shown = run(command, "--version", folder=tmp_path)
-    assert shown == f"flaxformer-mt {flaxformer_mt.__version__}\n"
+    version = run(command, "--version", folder=tmp_path)
+    assert version == f"flaxformer-mt {flaxformer_mt.__version__}\n"
     page = re.sub(r"\s", "", run(command, "--help", folder=tmp_path)).rpartition("Documentation:")[
         2
     ]

@@ -104,8 +104,8 @@ class Run:
 
     def snapshot(self, step: Any = "latest") -> Snapshot:
         state = self.on.abstract
-        others = ("step", "opt_state", "bad_run", "skipped")
-        moments = {name: getattr(state, name) for name in others}
+        names = ("step", "opt_state", "bad_run", "skipped")
+        moments = {name: getattr(state, name) for name in names}
         with self.checkpoints() as checkpoints:
             named = select_step(checkpoints.directory, step)
             abstract = {"params": state.params, "opt_state": moments, "ema": state.ema}

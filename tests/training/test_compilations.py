@@ -56,9 +56,9 @@ def test_the_first_step_is_compiled_before_there_is_a_batch_for_it(tmp_path, mon
         return result
 
     run = Run(tmp_path, {"training.steps": 1}, on=dataclasses.replace(on, train_step=noted))
-    with logged_times("backend_compile_duration") as whole:
+    with logged_times("backend_compile_duration") as compiled_steps:
         run.start()
-    assert compiling == [[]] and whole
+    assert compiling == [[]] and compiled_steps
     assert on.compilations() == traced.call_count == 1
 
 
@@ -79,15 +79,15 @@ def test_an_accelerator_compiles_all_steps_before_the_first():
 @contextlib.contextmanager
 def logged_times(event: str) -> Iterator[list[float]]:
     """The seconds of each such event of JAX, in all threads."""
-    found: list[float] = []
+    durations: list[float] = []
 
     def listen(name: str, seconds: float, **_: object) -> None:
         if name.endswith(event):
-            found.append(seconds)
+            durations.append(seconds)
 
     jax.monitoring.register_event_duration_secs_listener(listen)
     try:
-        yield found
+        yield durations
     finally:
         jax.monitoring.unregister_event_duration_listener(listen)
 
@@ -105,5 +105,5 @@ def logged_compilations() -> Iterator[None]:
 
 def compiled(caplog) -> collections.Counter[str]:
     """How often each function was compiled, by name."""
-    found = (COMPILING.search(record.getMessage()) for record in caplog.records)
-    return collections.Counter(match[1] for match in found if match)
+    matches = (COMPILING.search(record.getMessage()) for record in caplog.records)
+    return collections.Counter(match[1] for match in matches if match)

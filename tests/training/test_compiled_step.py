@@ -30,13 +30,13 @@ def test_as_in_the_golden_file(name):
     ours, theirs = golden.summary(name), dict(WANTED[name])
     for table in (ours, theirs):  # a kind that has gone is 0
         table |= dict.fromkeys(KINDS, 0) | table.pop("operations")
-    other = {
-        key: (wanted, ours[key])
-        for key, wanted in theirs.items()
-        if ours[key] != pytest.approx(wanted, rel=WITHIN, abs=0)
+    changes = {
+        key: (recorded, ours[key])
+        for key, recorded in theirs.items()
+        if ours[key] != pytest.approx(recorded, rel=WITHIN, abs=0)
     }
-    assert not other, (
-        f"the compiled step of '{name}' has changed, from and to: {other}; if that is meant, "
+    assert not changes, (
+        f"the compiled step of '{name}' has changed, from and to: {changes}; if that is meant, "
         f"write the golden file anew with {HOW}"
     )
 
@@ -61,11 +61,12 @@ def lowered_for_cuda(name: str) -> str:
     program = build(config, src_vocab_size=64, tgt_vocab_size=64, devices=jax.devices()[:1])
     state, mesh = program.abstract, program.mesh
     if name == "search":
-        one = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+        sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
         params = jax.tree.map(
-            lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=one), state.params
+            lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
+            state.params,
         )
-        form = {"rows": 4, "src_length": 16, "sharding": one, "platforms": ("cuda",)}
+        form = {"rows": 4, "src_length": 16, "sharding": sharding, "platforms": ("cuda",)}
         return lower_search(params, program.model, config.decoding, **form).as_text()
     schedule = learning_rate(config.training.schedule, config.model.d_model)
     optimizer = make_optimizer(config.training.optimizer, schedule)

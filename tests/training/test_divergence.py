@@ -54,30 +54,42 @@ def test_single_bad_batches_are_skipped_and_counted(tmp_path):
     assert run.steps() == [2, 5, 7, 8]
 
 
-def test_a_run_of_bad_updates_is_rolled_back_and_left_out(tmp_path):
+@pytest.fixture(scope="module")
+def rolled_back(tmp_path_factory) -> Run:
     """Step 4 is saved; batches 4, 5 and 6 are bad; training goes on from 4 with batch 7."""
     settings = {**SETTINGS, "training.log_every": 2}
-    run = Run(tmp_path, settings, train_pairs=poison(4, 5, 6))
+    run = Run(tmp_path_factory.mktemp("rolled_back"), settings, train_pairs=poison(4, 5, 6))
     assert run.start().state == "finished"
-    assert trained_on(run) == "ggggbbb" + "gggg"
+    return run
+
+
+def test_a_run_of_bad_updates_is_rolled_back_and_left_out(rolled_back):
+    assert trained_on(rolled_back) == "ggggbbb" + "gggg"
     assert (
         "step 7: 3 consecutive updates were not finite; restored step 4, skipping their batches "
         "(restore 1 of 2)\n"
-    ) in run.shown
-    end = run.snapshot()
+    ) in rolled_back.shown
+    end = rolled_back.snapshot()
     progress = Progress.from_dict(end.position)
     assert progress.left_out == (Position(0, 0, 4), Position(0, 0, 5), Position(0, 0, 6))
     assert (progress.rollbacks, progress.diverged) == (0, 7), "what came after it is saved"
-    assert Progress.from_dict(run.snapshot(6).position).rollbacks == 1
+    assert Progress.from_dict(rolled_back.snapshot(6).position).rollbacks == 1
     assert int(end.opt_state["skipped"]) == 0
+
+
+def test_reports_of_steps_that_are_rolled_back_are_taken_back(rolled_back):
     # The report of step 6 was made twice and is taken back once.
-    assert [line["step"] for line in run.log()] == [2, 4, 6, 8, 8]
-    assert run.goodput.seconds["lost"] > 0
-    # As if the bad batches had never been: parameters come from the good ones alone.
-    state = run.on.init()
-    for batch in [*run.batches[:4], *run.batches[7:]]:
-        state, _ = run.on.train_step(state, batch)
-    assert_same(on_host(end.params), on_host(state.params))
+    assert [line["step"] for line in rolled_back.log()] == [2, 4, 6, 8, 8]
+    assert rolled_back.goodput.seconds["lost"] > 0
+
+
+def test_parameters_come_from_the_good_batches_alone(rolled_back):
+    """The same good batches alone give the same parameters."""
+    program = rolled_back.on
+    state = program.init()
+    for batch in [*rolled_back.batches[:4], *rolled_back.batches[7:]]:
+        state, _ = program.train_step(state, batch)
+    assert_same(on_host(rolled_back.snapshot().params), on_host(state.params))
 
 
 def test_going_back_twice_from_one_place_counts_twice(tmp_path):
@@ -141,16 +153,19 @@ def test_a_rollback_takes_back_a_step_that_is_already_under_way(tmp_path):
 
 
 def test_what_was_left_out_stays_so_across_a_stop(tmp_path):
-    whole = Run(tmp_path / "whole", SETTINGS, train_pairs=poison(4, 5, 6))
-    whole.start()
+    undisturbed = Run(tmp_path / "undisturbed", SETTINGS, train_pairs=poison(4, 5, 6))
+    undisturbed.start()
     run = Run(tmp_path / "stopped", SETTINGS, train_pairs=poison(4, 5, 6))
     run.start(stop_after=6)
     # The signal came with bad updates under way: it waited until one was made.
     assert run.steps() == [2, 4, 5]
     assert run.start().state == "finished"
-    a, b = run.snapshot(), whole.snapshot()
-    assert_same(on_host((a.params, a.opt_state, a.ema)), on_host((b.params, b.opt_state, b.ema)))
-    assert run.log() == whole.log()
+    ours, theirs = run.snapshot(), undisturbed.snapshot()
+    assert_same(
+        on_host((ours.params, ours.opt_state, ours.ema)),
+        on_host((theirs.params, theirs.opt_state, theirs.ema)),
+    )
+    assert run.log() == undisturbed.log()
 
 
 def test_without_a_checkpoint_training_begins_anew(tmp_path):

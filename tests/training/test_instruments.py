@@ -92,8 +92,9 @@ def test_steps_after_the_last_checkpoint_are_lost_by_a_kill(clock, tmp_path):
     again.keep(5)
     spent = again.seconds["lost"], again.seconds["steps"], again.share
     assert spent == pytest.approx((4, 10, 10 / 29))
-    kept = json.loads(file.read_text())
-    assert (kept["starts"], kept["step"], kept["wall_seconds"]) == (2, 5, 21 + 8)
+    account = json.loads(file.read_text())
+    assert (account["starts"], account["step"], account["wall_seconds"]) == (2, 5, 21 + 8)
+
     # Going on once more from where it is loses nothing.
     again.goes_on_after(5)
     assert again.seconds["lost"] == pytest.approx(4)
@@ -133,8 +134,8 @@ Device = collections.namedtuple("Device", "device_kind platform process_index", 
     ],
 )
 def test_a_known_chip_has_its_peak_by_name_and_the_setting_wins(kind, setting, peak, said):
-    found, line = find_peak([Device(kind, "tpu")] * 8, setting, "float32")
-    assert found == peak and said in line
+    chosen, line = find_peak([Device(kind, "tpu")] * 8, setting, "float32")
+    assert chosen == peak and said in line
 
 
 def test_a_cpu_is_measured_in_the_type_that_the_model_multiplies_in(monkeypatch):
@@ -152,8 +153,8 @@ def test_a_cpu_is_measured_in_the_type_that_the_model_multiplies_in(monkeypatch)
 def test_share_by_hand():
     model = tiny().model
     flops = training_flops(model, VOCAB, src_tokens=40, tgt_tokens=48, src_keys=5, tgt_keys=6)
-    found = Utilization(model, VOCAB, Peak(flops, "a test"))
-    share = found.share(src_tokens=40, tgt_tokens=48, sentences=8, seconds=4)
+    utilization = Utilization(model, VOCAB, Peak(flops, "a test"))
+    share = utilization.share(src_tokens=40, tgt_tokens=48, sentences=8, seconds=4)
     assert share == pytest.approx(0.25)
 
 

@@ -69,31 +69,39 @@ def test_order_of_operations(tmp_path, monkeypatch):
     ]
 
 
-def test_validation_loss_is_per_token_and_source_gain_what_others_sources_cost():
+def test_validation_loss_is_per_token():
     """Whatever the batches: the same as all pairs in a single one."""
-    config, params = tiny(), program().init().params
+    params = program().init().params
     scores = validation_loss(program(), VALID, params)
-    assert len(list(one_pass(VALID, config.data.batch))) > 1
-    whole = assemble(VALID, np.arange(len(VALID)), Shape(8, MAX_LENGTH, MAX_LENGTH))
-    sums = program().eval_step(params, whole)
+    assert len(list(one_pass(VALID, tiny().data.batch))) > 1
+    batch = assemble(VALID, np.arange(len(VALID)), Shape(8, MAX_LENGTH, MAX_LENGTH))
+    sums = program().eval_step(params, batch)
     assert float(sums.tokens) == VALID.lengths[1].sum()
     assert scores["loss"] == pytest.approx(float(sums.nll / sums.tokens), rel=1e-5)
     assert scores["perplexity"] == pytest.approx(math.exp(scores["loss"]))
-    # Each pair with the source of the one before it in its batch, put together from text anew.
+
+
+def test_source_gain_is_what_another_pair_s_source_costs():
+    """Each pair gets the source of the pair before it in its batch, assembled independently."""
+    params = program().init().params
+    scores = validation_loss(program(), VALID, params)
+    sources, targets = listed(VALID, "src"), listed(VALID, "tgt")
     order = np.lexsort(VALID.lengths).tolist()
     nll = 0.0
-    for batch in one_pass(VALID, config.data.batch):
+    for batch in one_pass(VALID, tiny().data.batch):
         filled = int(batch.sentences)
-        taken, order = order[:filled], order[filled:]
-        src = [listed(VALID, "src")[index][:-1] for index in [taken[-1], *taken[:-1]]]
-        tgt = [listed(VALID, "tgt")[index][:-1] for index in taken]
-        exchanged = in_memory(src, tgt)
-        whole = assemble(exchanged, np.arange(filled), Shape(8, MAX_LENGTH, MAX_LENGTH))
-        nll += float(program().eval_step(params, whole).nll)
+        numbers, order = order[:filled], order[filled:]
+        src = [sources[number][:-1] for number in [numbers[-1], *numbers[:-1]]]
+        tgt = [targets[number][:-1] for number in numbers]
+        shape = Shape(8, MAX_LENGTH, MAX_LENGTH)
+        exchanged = assemble(in_memory(src, tgt), np.arange(filled), shape)
+        nll += float(program().eval_step(params, exchanged).nll)
     cost = nll / VALID.lengths[1].sum() - scores["loss"]
     assert scores["source_gain"] == pytest.approx(cost, abs=1e-6)
     assert abs(cost) > 1e-4
-    # A gain that is none or no number says nothing of the source.
+
+
+def test_a_gain_that_is_none_or_no_number_says_nothing_of_the_source():
     alone = validation_loss(program(), in_memory([[5, 6]], [[6, 7]]), program().init().params)
     assert alone.keys() == {"loss", "perplexity"}
     after = tiny().training.schedule.warmup_steps + 1
@@ -143,17 +151,17 @@ def test_patience_ends_training_and_the_best_checkpoint_stays(tmp_path):
 def test_initial_parameters_are_a_checkpoint_and_not_kept(tmp_path):
     """Read once; neither here nor on the devices: training needs the room."""
     before = jax.tree.map(lambda leaf: leaf + 1, on_host(program().init().params))
-    held: list[weakref.ref] = []
+    references: list[weakref.ref] = []
 
     def given() -> Any:
         # Not in one piece, so that none of them can become the device's own.
         params = jax.tree.map(lambda leaf: np.stack([leaf, leaf], axis=-1)[..., 0], before)
-        held.extend(weakref.ref(leaf) for leaf in jax.tree.leaves(params))
+        references.extend(weakref.ref(leaf) for leaf in jax.tree.leaves(params))
         return params
 
     def step(state: Any, batch: Any) -> Any:
         gc.collect()
-        assert held and not any(reference() is not None for reference in held)
+        assert references and not any(reference() is not None for reference in references)
         return program().train_step(state, batch)
 
     run = Run(tmp_path, {"training.steps": 2}, on=dataclasses.replace(program(), train_step=step))
@@ -163,9 +171,9 @@ def test_initial_parameters_are_a_checkpoint_and_not_kept(tmp_path):
     assert_same(on_host((start.params, start.ema)), (before, before))
     assert all(np.all(np.asarray(leaf) == 0) for leaf in jax.tree.leaves(start.opt_state))
     assert start.position["position"] == {"epoch": 0, "window": 0, "index": 0}
-    count = len(held)
+    count = len(references)
     run.start(initial_params=given)
-    assert len(held) == count, "the run has a checkpoint of its own"
+    assert len(references) == count, "the run has a checkpoint of its own"
 
 
 def test_a_report_counts_tokens_epochs_and_padding(tmp_path, monkeypatch):
@@ -189,10 +197,10 @@ def test_a_report_counts_tokens_epochs_and_padding(tmp_path, monkeypatch):
 
 
 def test_what_does_not_fit_is_named():
-    here = {"encoder": {"w": np.zeros((2, 3)), "b": np.zeros(3)}, "only_here": np.zeros(1)}
-    there = {"encoder": {"w": np.zeros((2, 4)), "b": np.zeros(3)}, "only_there": np.zeros(1)}
+    model = {"encoder": {"w": np.zeros((2, 3)), "b": np.zeros(3)}, "only_here": np.zeros(1)}
+    checkpoint = {"encoder": {"w": np.zeros((2, 4)), "b": np.zeros(3)}, "only_there": np.zeros(1)}
     with pytest.raises(StartError) as error:
-        check_same_form(there, here, "runs/a")
+        check_same_form(checkpoint, model, "runs/a")
     assert str(error.value) == (
         "runs/a: its weights do not fit this model: encoder/w: (2, 4) there, (2, 3) here; "
         "only_here: absent there, (1,) here; only_there: (1,) there, absent here"

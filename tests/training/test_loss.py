@@ -109,13 +109,13 @@ def test_value_and_gradients_equal_the_reference(chunk, smoothing, types, bias):
     hidden, table, labels, weights = example()
     inputs = hidden, table, labels % types, weights
     sums, gradients = compiled(smoothing, chunk, types=types)(*inputs, bias=bias)
-    objective, nll, wanted = reference(*inputs, bias, smoothing=smoothing, types=types)
+    objective, nll, reference_gradients = reference(*inputs, bias, smoothing=smoothing, types=types)
     assert float(sums.objective) == pytest.approx(objective, rel=1e-6)
     assert float(sums.nll) == pytest.approx(nll, rel=1e-6)
     assert float(sums.tokens) == 7 + 4 + 1
     for leaf in jax.tree.leaves(sums):
         assert (leaf.dtype, leaf.shape) == (jnp.float32, ())
-    for got, expected in zip(jax.tree.leaves(gradients), wanted, strict=True):
+    for got, expected in zip(jax.tree.leaves(gradients), reference_gradients, strict=True):
         np.testing.assert_allclose(got, 2 * expected, atol=1e-5)
 
 
@@ -124,8 +124,8 @@ def test_sums_without_a_gradient_are_the_same(chunk):
     """Validation takes the pass that leaves the gradient out."""
     inputs = example()
     plain = functools.partial(smoothed_cross_entropy, smoothing=0.1, chunk=chunk, dtype="float32")
-    got, (wanted, _) = jax.jit(plain)(*inputs), compiled(0.1, chunk)(*inputs)
-    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(wanted), strict=True):
+    got, (with_gradient, _) = jax.jit(plain)(*inputs), compiled(0.1, chunk)(*inputs)
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(with_gradient), strict=True):
         assert float(a) == pytest.approx(float(b), rel=1e-6)
 
 
@@ -137,8 +137,8 @@ def test_padding_has_no_gradient_and_no_say():
 
     other_labels = np.where(weights > 0, labels, (labels + 1) % VOCAB)
     other_hidden = np.where(weights[..., None] > 0, hidden, 100.0).astype(np.float32)
-    other, _ = compiled(0.1, 6)(other_hidden, table, other_labels, weights)
-    assert float(sums.objective) == float(other.objective)
+    other_sums, _ = compiled(0.1, 6)(other_hidden, table, other_labels, weights)
+    assert float(sums.objective) == float(other_sums.objective)
 
 
 def test_what_is_reported_knows_nothing_of_smoothing():
@@ -156,8 +156,8 @@ def test_what_is_reported_knows_nothing_of_smoothing():
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_large_logits_do_not_overflow(dtype):
-    hidden, *rest = example()
-    sums, gradients = compiled(0.1, 6, dtype)(np.float32(1e4) * hidden, *rest)
+    hidden, *inputs = example()
+    sums, gradients = compiled(0.1, 6, dtype)(np.float32(1e4) * hidden, *inputs)
     assert np.isfinite(sums.objective)
     assert all(np.isfinite(gradient).all() for gradient in gradients[:2])
 
@@ -169,9 +169,11 @@ def test_bfloat16_is_close(chunk):
     # bfloat16 has 8 significant bits.
     assert float(close.objective) == pytest.approx(float(exact.objective), rel=2e-2)
     assert float(close.nll) == pytest.approx(float(exact.nll), rel=2e-2)
-    for got, wanted in zip(close_gradients[:2], exact_gradients[:2], strict=True):
+    for got, exact_gradient in zip(close_gradients[:2], exact_gradients[:2], strict=True):
         assert got.dtype == jnp.float32
-        assert float(jnp.abs(got - wanted).max()) < 3e-2 * float(jnp.abs(wanted).max())
+        assert float(jnp.abs(got - exact_gradient).max()) < 3e-2 * float(
+            jnp.abs(exact_gradient).max()
+        )
     assert float(close.objective) != float(exact.objective)
 
 
@@ -186,6 +188,7 @@ def test_a_diverged_model_reports_a_high_loss_in_bfloat16(chunk, smoothing):
     true, _, _ = reference(hidden, table, labels, weights, None, smoothing=smoothing, types=VOCAB)
     tokens = float(sums.tokens)
     assert true / tokens > 1000
+
     # All types but the label's may be at the cap; the smoothed target's own entropy is subtracted.
     lowest = smoothing_constant(smoothing, VOCAB)
     assert (1 - smoothing) * 75 - lowest <= float(sums.objective) / tokens < true / tokens
@@ -213,7 +216,7 @@ def test_the_cap_changes_nothing_below_75_nats():
 def test_chunks_bound_the_compiled_programs_memory():
     """At sizes where the logits outweigh all else."""
     shapes = (((8, 32, 4), "f4"), ((3000, 4), "f4"), ((8, 32), "i4"), ((8, 32), "f4"))
-    inputs = [jax.ShapeDtypeStruct(*each) for each in shapes]
+    inputs = [jax.ShapeDtypeStruct(*shape_and_dtype) for shape_and_dtype in shapes]
 
     def temporary_bytes(chunk: int) -> int:
         form = {"smoothing": 0.1, "chunk": chunk, "dtype": "float32"}

@@ -93,9 +93,9 @@ def ours(config: OptimizerConfig) -> Tree:
 )
 def test_equals_adam_in_float64(changes):
     config = OptimizerConfig(**changes)
-    got, wanted = ours(config), adam(config)
-    for name in wanted:
-        np.testing.assert_allclose(got[name], wanted[name], rtol=1e-5, atol=1e-6)
+    got, expected = ours(config), adam(config)
+    for name in expected:
+        np.testing.assert_allclose(got[name], expected[name], rtol=1e-5, atol=1e-6)
 
 
 def names(tree: Any) -> set[str]:
@@ -105,23 +105,31 @@ def names(tree: Any) -> set[str]:
 PARAMS = {"encoder": {"layers_0": {"w": 1.0, "b": 1.0}}, "decoder": {"w": 1.0}, "embedding": 1.0}
 
 
-def test_patterns_are_globs_over_paths_that_match_some_and_leave_some():
-    for patterns, frozen in {
-        ("embedding",): {"embedding"},
-        ("encoder/*",): {"encoder/layers_0/w", "encoder/layers_0/b"},
-        ("*/w",): {"encoder/layers_0/w", "decoder/w"},
-        ("embedding", "decoder/?"): {"embedding", "decoder/w"},
-    }.items():
-        labels = trainable(PARAMS, patterns)
-        named = jax.tree_util.tree_leaves_with_path(labels)
-        assert {path_name(path) for path, label in named if label == "frozen"} == frozen
-        assert names(labels) == names(PARAMS)
-    # The optimizer sees them with their logical axis names at the start, without later.
+@pytest.mark.parametrize(
+    ("patterns", "frozen"),
+    [
+        (("embedding",), {"embedding"}),
+        (("encoder/*",), {"encoder/layers_0/w", "encoder/layers_0/b"}),
+        (("*/w",), {"encoder/layers_0/w", "decoder/w"}),
+        (("embedding", "decoder/?"), {"embedding", "decoder/w"}),
+    ],
+)
+def test_patterns_are_globs_over_paths(patterns, frozen):
+    labels = trainable(PARAMS, patterns)
+    named = jax.tree_util.tree_leaves_with_path(labels)
+    assert {path_name(path) for path, label in named if label == "frozen"} == frozen
+    assert names(labels) == names(PARAMS)
+
+
+def test_patterns_match_parameters_with_and_without_their_axis_names():
+    """The optimizer sees them with their logical axis names at the start, without later."""
     model = Transformer(tiny().model, VOCAB, VOCAB)
     boxed = jax.eval_shape(lambda: initial_params(model, jax.random.key(0)))
     pattern = ("encoder/layers_0/feed_forward/w_in",)
     assert nn.unbox(trainable(boxed, pattern)) == trainable(nn.unbox(boxed), pattern)
-    # Without a match, or with none left, they are errors.
+
+
+def test_patterns_match_some_parameters_and_leave_some():
     with pytest.raises(FreezeError) as error:
         trainable(PARAMS, ("encoder/*", "embeding"))
     assert str(error.value) == (
@@ -146,9 +154,9 @@ def test_frozen_parameters_keep_every_bit_and_have_no_moments_nor_a_gradient():
     def gradient(params: Any) -> Any:
         return jax.grad(lambda p: batch_loss(small.model, tiny(), p, batch, None).objective)(params)
 
-    wanted = optax.tree.norm(gradient(state.params)["decoder"]) / batch.tgt_tokens
+    expected = optax.tree.norm(gradient(state.params)["decoder"]) / batch.tgt_tokens
     state, metrics = small.train_step(state, batch)
-    assert float(metrics["gradient_norm"]) == pytest.approx(float(wanted), rel=1e-4)
+    assert float(metrics["gradient_norm"]) == pytest.approx(float(expected), rel=1e-4)
     state, metrics = small.train_step(state, batch)
     assert int(metrics["skipped"]) == 0
     after = on_host(state.params)
@@ -168,9 +176,9 @@ def rates(d_model: int = 512, **settings: Any) -> np.ndarray:
 def test_equals_the_formula_and_peak_gives_the_same_curve_whatever_d_model():
     steps = STEPS.astype(np.float64)
     for factor, d_model in ((1.0, 512), (2.5, 1024)):
-        wanted = factor * d_model**-0.5 * np.minimum(steps**-0.5, steps * 4000**-1.5)
+        expected = factor * d_model**-0.5 * np.minimum(steps**-0.5, steps * 4000**-1.5)
         got = rates(d_model, factor=factor)
-        np.testing.assert_allclose(got, wanted, rtol=1e-6)
+        np.testing.assert_allclose(got, expected, rtol=1e-6)
         assert got.dtype == np.float32
     # By hand, of the base model.
     assert rates()[[0, 3999]] == pytest.approx([1.746928e-7, 6.987712e-4], rel=1e-6)

@@ -19,12 +19,12 @@ def test_survives_json_and_is_read_from_early_checkpoints():
     progress = Progress(
         position=Position(3, 7), left_out=(Position(0, 1),), window=MetricSums(steps=3)
     )
-    kept = json.loads(json.dumps(dataclasses.asdict(progress)))
-    assert Progress.from_dict(kept) == progress
+    recorded = json.loads(json.dumps(dataclasses.asdict(progress)))
+    assert Progress.from_dict(recorded) == progress
     # Before there were windows in an epoch, `diverged`, the store's digest and sums.
-    del kept["position"]["window"], kept["diverged"], kept["data"], kept["window"]
+    del recorded["position"]["window"], recorded["diverged"], recorded["data"], recorded["window"]
     changed = dataclasses.replace(progress, position=Position(3, 0, 0), window=MetricSums())
-    assert Progress.from_dict(kept) == changed
+    assert Progress.from_dict(recorded) == changed
 
 
 @pytest.mark.parametrize(
@@ -39,8 +39,8 @@ def test_survives_json_and_is_read_from_early_checkpoints():
 )
 def test_the_best_and_how_long_it_has_been(values, higher, best, stale):
     metric = "bleu" if higher else "loss"
-    more = {"training.best_metric": metric, "training.validate_bleu": higher}
-    progress, settings = Progress(), tiny(more).training
+    changes = {"training.best_metric": metric, "training.validate_bleu": higher}
+    progress, settings = Progress(), tiny(changes).training
     for step, value in enumerate(values, start=1):
         progress = progress.validated(step, {metric: value, "chrf": 1.0}, settings)
     assert ((progress.best, progress.best_step), progress.stale) == (best, stale)
@@ -64,8 +64,8 @@ FLAT = [(0.0, 5.0), (0.0, 4.0), (0.0, 4.5), (0.0, 3.0), (0.0, math.nan)]
 def test_a_score_that_is_the_same_throughout_leaves_the_choice_to_the_loss(
     metric, pairs, best, stale
 ):
-    more = {"training.best_metric": metric, "training.validate_bleu": True}
-    progress, settings = Progress(), tiny(more).training
+    changes = {"training.best_metric": metric, "training.validate_bleu": True}
+    progress, settings = Progress(), tiny(changes).training
     for step, (value, loss) in enumerate(pairs, start=1):
         progress = progress.validated(step, {metric: value, "loss": loss}, settings)
     assert ((progress.best, progress.best_step), progress.stale) == (best, stale)
@@ -81,8 +81,8 @@ def test_a_bleu_by_chance_does_not_rank():
 
 
 def test_patience_says_that_the_loss_decided():
-    more = {"training.best_metric": "bleu", "training.validate_bleu": True}
-    progress, settings = Progress(), tiny({**more, "training.patience": 2}).training
+    changes = {"training.best_metric": "bleu", "training.validate_bleu": True}
+    progress, settings = Progress(), tiny({**changes, "training.patience": 2}).training
     for step, loss in enumerate([5.0, 4.0, 4.5, 4.25], start=1):
         assert progress.outcome(step, settings) is None
         progress = progress.validated(step, {"bleu": 0.0, "loss": loss}, settings)
@@ -95,11 +95,11 @@ def test_patience_says_that_the_loss_decided():
 
 
 def test_a_run_of_an_earlier_version_that_stood_at_0_goes_on_by_the_loss():
-    kept = dataclasses.asdict(Progress(best=0.0, best_step=20, stale=3))
-    del kept["best_loss"], kept["alike"]
-    progress = Progress.from_dict(json.loads(json.dumps(kept)))
-    more = {"training.best_metric": "bleu", "training.validate_bleu": True}
-    progress = progress.validated(100, {"bleu": 0.0, "loss": 2.0}, tiny(more).training)
+    recorded = dataclasses.asdict(Progress(best=0.0, best_step=20, stale=3))
+    del recorded["best_loss"], recorded["alike"]
+    progress = Progress.from_dict(json.loads(json.dumps(recorded)))
+    changes = {"training.best_metric": "bleu", "training.validate_bleu": True}
+    progress = progress.validated(100, {"bleu": 0.0, "loss": 2.0}, tiny(changes).training)
     assert (progress.best_step, progress.stale, progress.alike) == (100, 0, 2)
 
 
@@ -151,6 +151,7 @@ def test_what_is_due_after_a_step():
         assert due_after(step, settings, waiting=Due()) == due
     waiting = due_after(7, settings, waiting=everything)
     assert waiting == Due(validation=True, checkpoint=True)
+
     # No interval is never but at the end.
     never = tiny({"training.steps": 6, "training.validate_every": 0}).training
     assert not due_after(5, never, waiting=Due()).validation

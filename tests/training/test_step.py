@@ -33,8 +33,8 @@ def run(batches: list[Batch], on: Program | None = None) -> tuple[TrainState, li
     on = on or program()
     state, metrics = on.init(), []
     for batch in batches:
-        state, found = on.train_step(state, batch)
-        metrics.append(jax.device_get(found))
+        state, step_metrics = on.train_step(state, batch)
+        metrics.append(jax.device_get(step_metrics))
     return on_host(state), metrics
 
 
@@ -73,12 +73,12 @@ def test_the_loss_of_packed_rows_is_the_sum_of_their_pairs_losses():
     loss = jax.jit(functools.partial(batch_loss, program().model, tiny(), dropout_key=None))
 
     def sums(indices: np.ndarray, shape: Shape, *counts: np.ndarray) -> np.ndarray:
-        found = loss(params, assemble(pairs, indices, shape, *counts))
-        return np.array([found.objective, found.nll, found.tokens], np.float64)
+        batch_sums = loss(params, assemble(pairs, indices, shape, *counts))
+        return np.array([batch_sums.objective, batch_sums.nll, batch_sums.tokens], np.float64)
 
     rows = [plan[index] for index in range(len(plan))]
-    assert max(each.counts.max() for _, each in rows) > 2
-    together = sum(sums(each.pairs, shape, each.counts) for shape, each in rows)
+    assert max(packed.counts.max() for _, packed in rows) > 2
+    together = sum(sums(packed.pairs, shape, packed.counts) for shape, packed in rows)
     single = sums(np.arange(len(pairs)), Shape(24, MAX_LENGTH, MAX_LENGTH))
     assert together == pytest.approx(single, rel=1e-5)
 
@@ -105,35 +105,36 @@ def test_loss_is_divided_by_the_global_number_of_target_tokens():
     state = on.init()
     key = step_key(tiny().training.seed, state.step)
     loss = jax.jit(functools.partial(batch_loss, on.model, tiny()))
-    wanted = np.zeros(2)
+    expected = np.zeros(2)
     for index in range(2):
         part = jax.tree.map(lambda rows, index=index: rows[index::2], batch)
         sums = loss(state.params, part, jax.random.fold_in(key, index))
-        wanted += [sums.objective, sums.nll]
+        expected += [sums.objective, sums.nll]
     _, metrics = on.train_step(state, batch)
-    found = [float(metrics["loss"]), float(metrics["nll"])]
-    assert found == pytest.approx(wanted / batch.tgt_tokens, rel=1e-5)
+    reported = [float(metrics["loss"]), float(metrics["nll"])]
+    assert reported == pytest.approx(expected / batch.tgt_tokens, rel=1e-5)
 
 
 def test_accumulation_equals_one_batch():
     """Micro-batches have unequal numbers of tokens, so a mean of means would be seen."""
-    given = batches(2)
-    assert len({(given[0].tgt_segment_ids[part::4] > 0).sum() for part in range(4)}) > 1
-    state, metrics = run(given, without_dropout(accumulation=4))
-    wanted, wanted_metrics = run(given, without_dropout())
+    in_batches = batches(2)
+    assert len({(in_batches[0].tgt_segment_ids[part::4] > 0).sum() for part in range(4)}) > 1
+    state, metrics = run(in_batches, without_dropout(accumulation=4))
+    at_once, wanted_metrics = run(in_batches, without_dropout())
     assert_close(metrics, wanted_metrics, rtol=1e-5)
-    assert_close(state.params, wanted.params, atol=1e-6)
+    assert_close(state.params, at_once.params, atol=1e-6)
 
 
 def test_gradients_in_bfloat16_update_parameters_in_float32():
     """Alone, a device exchanges nothing: this is what the type rounds."""
     reduced = {"model.dtype": "bfloat16", "model.dropout": 0.0}
-    (wide, (wanted,)), (narrow, (found,)) = (
+    (wide, (wide_metrics,)), (narrow, (narrow_metrics,)) = (
         run([uneven_batch()], build_tiny(reduced | changes))
         for changes in ({}, {"training.exchange_dtype": "bfloat16"})
     )
     for name in ("loss", "nll", "gradient_norm"):
-        assert found[name] == pytest.approx(wanted[name], rel=0.01)
+        assert narrow_metrics[name] == pytest.approx(wide_metrics[name], rel=0.01)
+
     # Adam's first moments: a tenth of each gradient.
     moments = (jax.tree.leaves(optax.tree.get(state.opt_state, "mu")) for state in (narrow, wide))
     for ours, theirs in zip(*moments, strict=True):
@@ -151,10 +152,11 @@ def test_an_update_that_is_not_finite_is_not_made():
     assert_same(after.params, before.params)
     assert_same(after.opt_state, before.opt_state)
     assert_same(after.ema, before.ema)
-    assert [int(found["bad_run"]) for found in metrics] == [0, 1, 2]
-    assert [int(found["skipped"]) for found in metrics] == [0, 1, 2]
+    assert [int(step_metrics["bad_run"]) for step_metrics in metrics] == [0, 1, 2]
+    assert [int(step_metrics["skipped"]) for step_metrics in metrics] == [0, 1, 2]
     # The clock of randomness goes on: the batches were seen.
     assert after.step == 3
+
     # Hidden states of 1e25 have a finite loss; the squares of its gradient are beyond float32.
     state = program().init()
     state.params["decoder"]["layers_0"]["feed_forward_residual"]["norm"]["scale"] *= 1e25
@@ -168,10 +170,11 @@ def test_an_update_that_is_not_finite_is_not_made():
 def test_training_goes_on_behind_a_skipped_update():
     good, bad = batches(2), poisoned(uneven_batch(seed=5))
     state, metrics = run([good[0], bad, good[1], good[0]])
-    assert [int(found["bad_run"]) for found in metrics] == [0, 1, 0, 0]
+    assert [int(step_metrics["bad_run"]) for step_metrics in metrics] == [0, 1, 0, 0]
     assert state.skipped == 1
+
     # A skipped update leaves neither schedule nor bias correction a step ahead.
-    rates = [float(found["learning_rate"]) for found in metrics]
+    rates = [float(step_metrics["learning_rate"]) for step_metrics in metrics]
     assert rates[2] == rates[1]
     assert rates[3] == pytest.approx(rates[1] * 3 / 2)
     undisturbed, _ = run([good[0]])
@@ -190,13 +193,13 @@ def test_a_batch_of_padding_alone_is_harmless():
 
 def test_moving_average_is_its_formula():
     state = program().init()
-    wanted = on_host(state.params)
-    assert_same(on_host(state.ema), wanted)
+    expected = on_host(state.params)
+    assert_same(on_host(state.ema), expected)
     for batch in batches(3):
         state, _ = program().train_step(state, batch)
-        wanted = jax.tree.map(
+        expected = jax.tree.map(
             lambda average, new: 0.9 * average + 0.1 * np.asarray(new, np.float64),
-            wanted,
+            expected,
             on_host(state.params),
         )
-    assert_close(on_host(state.ema), wanted, rtol=1e-5, atol=1e-7)
+    assert_close(on_host(state.ema), expected, rtol=1e-5, atol=1e-7)

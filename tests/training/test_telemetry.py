@@ -85,11 +85,11 @@ def test_a_terminal_has_a_bar_and_the_same_lines_above_it(tmp_path):
         with telemetry.doing("validating"):
             telemetry.training(1500, REPORT)
         telemetry.rewind(10)
-    shown = screen.getvalue()
-    assert LINE.format("") in shown
-    assert "validating: " in shown and "validating" not in shown.rpartition("\r")[2]
-    assert "40/100000" in shown and "ppl 8.00" in shown
-    assert "10/100000" in shown.rpartition("\r")[2]
+    output = screen.getvalue()
+    assert LINE.format("") in output
+    assert "validating: " in output and "validating" not in output.rpartition("\r")[2]
+    assert "40/100000" in output and "ppl 8.00" in output
+    assert "10/100000" in output.rpartition("\r")[2]
 
 
 def test_the_log_and_the_board_have_every_number_once(tmp_path):
@@ -105,12 +105,12 @@ def test_the_log_and_the_board_have_every_number_once(tmp_path):
         {"step": 1500, "kind": "valid", "loss": 2.25, "bleu": 31.456},
         {"step": 1550, "kind": "train", **REPORT},
     ]
-    shown = {(tag, step): value for tag, step, value in seen(tmp_path / "board")}
-    assert {step for _, step in shown} == {1500, 1550}
+    scalars = {(tag, step): value for tag, step, value in seen(tmp_path / "board")}
+    assert {step for _, step in scalars} == {1500, 1550}
     for name, value in REPORT.items():
-        assert shown[f"train/{name}", 1500] == pytest.approx(value)
-    assert shown["valid/bleu", 1500] == shown["best/bleu", 1500] == pytest.approx(31.456)
-    assert shown["best/step", 1500] == 1500
+        assert scalars[f"train/{name}", 1500] == pytest.approx(value)
+    assert scalars["valid/bleu", 1500] == scalars["best/bleu", 1500] == pytest.approx(31.456)
+    assert scalars["best/step", 1500] == 1500
     assert (tmp_path / "samples" / "step-1500.txt").read_text() == (
         "source     Who ?\nreference  Wer ?\nhypothesis Was ?\n\n"
         "source     a\nreference  b\nhypothesis c\n"
@@ -181,6 +181,7 @@ def test_a_skipped_update_has_no_say_in_the_loss(clock):
     assert report["perplexity"] == pytest.approx(math.e)
     # The work was done all the same.
     assert (report["src_tokens_per_second"], report["padding"]) == (5, 0.5)
+
     # Without a good update there is no loss.
     seen.add(metrics(math.nan, math.nan, 10, 10, bad_run=1, skipped=1), positions=40)
     clock.now += 4

@@ -36,16 +36,16 @@ def events(folder: Path) -> Iterator[Event]:
 
 def seen(folder: Path) -> list[tuple[str, int, float]]:
     """What TensorBoard shows: the start of a session hides what earlier ones had from its step."""
-    shown: list[tuple[str, int, float]] = []
+    scalars: list[tuple[str, int, float]] = []
     for event in events(folder):
         if event.session_log.status == SessionLog.START:
-            shown = [value for value in shown if value[1] < event.step]
-        shown += [
+            scalars = [value for value in scalars if value[1] < event.step]
+        scalars += [
             (value.tag, event.step, value.simple_value)
             for value in event.summary.value
             if value.HasField("simple_value")
         ]
-    return shown
+    return scalars
 
 
 def test_a_report_is_in_the_file_once_it_is_shown(tmp_path: Path) -> None:
@@ -75,8 +75,8 @@ def test_steps_that_are_done_again_are_shown_once(tmp_path: Path, restarted: boo
     for step in (4, 6, 8):
         board.show(step, {"loss": 10.0 * step})
     board.close()
-    shown = {step: value for _, step, value in seen(tmp_path)}
-    assert shown == {2: 2.0, 4: 40.0, 6: 60.0, 8: 80.0} and len(seen(tmp_path)) == 4
+    by_step = {step: value for _, step, value in seen(tmp_path)}
+    assert by_step == {2: 2.0, 4: 40.0, 6: 60.0, 8: 80.0} and len(seen(tmp_path)) == 4
 
 
 def test_writers_of_one_second_empty_no_file_of_another(tmp_path: Path) -> None:
@@ -117,9 +117,9 @@ class Recorder:
 @pytest.fixture
 def clock(monkeypatch) -> list[float]:
     """The time that trackers see: its one item."""
-    now = [1000.0]
-    monkeypatch.setattr(tested.time, "monotonic", lambda: now[0])
-    return now
+    seconds = [1000.0]
+    monkeypatch.setattr(tested.time, "monotonic", lambda: seconds[0])
+    return seconds
 
 
 def test_what_a_tracker_does_not_take_waits_in_order_and_the_others_go_on(clock):
@@ -203,8 +203,8 @@ def test_a_missing_package_is_an_error_before_there_is_a_run(name, tmp_path, mon
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setenv("FLAXFORMER_PROGRAM", "launch/local.sh")
-    asked = f"{name}' is not installed: write FLAXFORMER_EXTRAS={name} before launch/local"
-    with pytest.raises(TrackerError, match=asked):
+    message = f"{name}' is not installed: write FLAXFORMER_EXTRAS={name} before launch/local"
+    with pytest.raises(TrackerError, match=message):
         train(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -219,8 +219,8 @@ def test_no_tracker_leaves_what_there_was(run):
     before = sorted(run.tensorboard.iterdir())
     texts = [event for event in events(run.tensorboard) if text_of(event)[0] == "samples"]
     assert [event.step for event in texts] == [10, 20]
-    kept = (run.samples / "step-20.txt").read_text().splitlines()
-    assert text_of(texts[1])[1].splitlines() == [f"    {line}" for line in kept]
+    lines = (run.samples / "step-20.txt").read_text().splitlines()
+    assert text_of(texts[1])[1].splitlines() == [f"    {line}" for line in lines]
     config = fm.load_config(run.path, {"training.steps": 25, "training.trackers": ""})
     assert fm.train(config, run.path).state == "finished"
     assert sorted(run.tensorboard.iterdir()) == before and not (run.path / "wandb").exists()
@@ -241,17 +241,17 @@ def wandb_records(file: Path) -> Iterator[Any]:
     """The records of an offline run's file: a log in LevelDB's form after seven bytes."""
     from wandb.proto.wandb_internal_pb2 import Record
 
-    data, place, whole = file.read_bytes(), 7, b""
+    data, place, record = file.read_bytes(), 7, b""
     while place + 7 <= len(data):
         if (left := 32768 - place % 32768) < 7:
             place += left
             continue
         _, length, kind = struct.unpack_from("<IHB", data, place)
-        whole += data[place + 7 : place + 7 + length]
+        record += data[place + 7 : place + 7 + length]
         place += 7 + length
         if kind in (1, 4):  # whole, or the last part of one
-            yield Record.FromString(whole)
-            whole = b""
+            yield Record.FromString(record)
+            record = b""
 
 
 @pytest.fixture(scope="module")
@@ -297,10 +297,11 @@ def test_wandb_has_all_of_a_run_under_one_id(tracked):
     starts = [record.run for record in records if record.HasField("run")]
     assert {start.run_id for start in starts} == {id_of(tracked, "wandb")}
     assert (starts[0].project, starts[0].display_name) == ("flaxformer-mt", "en-de")
-    assert [each.exit.exit_code for each in records if each.HasField("exit")] == [1, 0, 0, 0]
+    statuses = [record.exit.exit_code for record in records if record.HasField("exit")]
+    assert statuses == [1, 0, 0, 0]
     config = {item.key: json.loads(item.value_json) for item in starts[-1].config.update}
     assert config["training"]["steps"] == 35 and config["model"]["d_model"] == 32
-    shown = {
+    summary = {
         (item.key or "/".join(item.nested_key), record.history.step.num): json.loads(
             item.value_json
         )
@@ -309,11 +310,11 @@ def test_wandb_has_all_of_a_run_under_one_id(tracked):
     }
     expected = numbers(tracked, 21, 35)
     assert {step for _, step in expected} == {25, 30, 35}
-    assert expected.items() <= shown.items()
-    table = json.loads((files[-1].parent / "files" / shown["samples/path", 35]).read_text())
+    assert expected.items() <= summary.items()
+    table = json.loads((files[-1].parent / "files" / summary["samples/path", 35]).read_text())
     assert table["columns"] == ["source", "reference", "hypothesis"]
-    kept = (tracked.samples / "step-35.txt").read_text()
-    assert as_text([Sample(*row) for row in table["data"]]) == kept
+    samples = (tracked.samples / "step-35.txt").read_text()
+    assert as_text([Sample(*row) for row in table["data"]]) == samples
 
 
 def client_of(run: RunDirectory) -> Any:
@@ -341,7 +342,7 @@ def test_a_copied_run_leaves_the_files_of_the_first_alone(tracked, tmp_path):
     again.show(99, {"train/loss": 1.0})
     assert sorted(tracked.path.rglob("*")) == before
     history = client_of(copy).get_metric_history(id_of(copy, "mlflow"), "train/loss")
-    assert 99 in {each.step for each in history}
+    assert 99 in {row.step for row in history}
 
 
 @pytest.mark.trackers
@@ -364,23 +365,26 @@ def test_what_earlier_versions_left_in_the_current_folder_stays_in_use(tmp_path,
 def test_mlflow_has_all_of_a_run_under_one_id(tracked):
     client, name = client_of(tracked), id_of(tracked, "mlflow")
     experiment = client.get_experiment_by_name("flaxformer-mt")
-    (found,) = client.search_runs([experiment.experiment_id])
-    assert (found.info.run_id, found.info.run_name) == (name, "en-de")
-    assert found.info.status == "FINISHED"
+    (tracked_run,) = client.search_runs([experiment.experiment_id])
+    assert (tracked_run.info.run_id, tracked_run.info.run_name) == (name, "en-de")
+    assert tracked_run.info.status == "FINISHED"
     histories = [
-        each for tag in found.data.metrics for each in client.get_metric_history(name, tag)
+        metric
+        for tag in tracked_run.data.metrics
+        for metric in client.get_metric_history(name, tag)
     ]
-    shown = {(each.key, each.step): each.value for each in histories}
-    assert len(shown) == len(histories), "no step twice"
-    assert numbers(tracked, 21, 35).items() <= shown.items()
-    assert found.data.params["training.steps"] == "25" and found.data.params["model.norm"] == "post"
+    by_step = {(metric.key, metric.step): metric.value for metric in histories}
+    assert len(by_step) == len(histories), "no step twice"
+    assert numbers(tracked, 21, 35).items() <= by_step.items()
+    parameters = tracked_run.data.params
+    assert parameters["training.steps"] == "25" and parameters["model.norm"] == "post"
 
     def content(file: str) -> str:
         return Path(client.download_artifacts(name, file)).read_text()
 
     assert json.loads(content("config.json"))["training"]["steps"] == 35
-    kept = (tracked.samples / "step-35.txt").read_text()
-    assert content("samples/step-35.txt") == kept
+    samples = (tracked.samples / "step-35.txt").read_text()
+    assert content("samples/step-35.txt") == samples
     again = Mlflow(tracked, fm.load_config(tracked.path), name)
     for state, status in (("stopped", "KILLED"), ("failed", "FAILED"), ("finished", "FINISHED")):
         again.close(state)
@@ -399,8 +403,8 @@ def test_a_file_of_ids_of_another_shape_is_named(tmp_path, content):
 @pytest.mark.filterwarnings("ignore")
 def test_a_run_that_a_tracker_has_lost_is_an_error_that_names_the_file(tracked):
     ids = tracked.trackers_file
-    kept = ids.read_text()
+    recorded = ids.read_text()
     ids.write_text(json.dumps({"mlflow": "0" * 32}))
     with pytest.raises(TrackerError, match=f"mlflow: the run can't be opened: .*{ids} has its id"):
         go_on(tracked, 40, "mlflow")
-    ids.write_text(kept)
+    ids.write_text(recorded)

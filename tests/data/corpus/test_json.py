@@ -43,9 +43,9 @@ def test_keys_may_lead_into_objects_and_what_is_no_pair_is_counted_with_its_reas
         b'{"en": " ", "de": "leer"}': "empty side: the source is blank",
     }
     good = '{"en": "a\u0085b\u2028c", "de": "\\ud83d\\ude00"}'.encode()
-    found, drops = json_lines(tmp_path, b"\n".join([good, *said, good]))
-    assert [pair.line for pair in found] == [1, 16]
-    assert found[0][1:] == found[1][1:] == ("a\u0085b\u2028c", "\U0001f600")
+    read, drops = json_lines(tmp_path, b"\n".join([good, *said, good]))
+    assert [pair.line for pair in read] == [1, 16]
+    assert read[0][1:] == read[1][1:] == ("a\u0085b\u2028c", "\U0001f600")
     for line, (example, message) in enumerate(zip(drops.examples, said.values(), strict=True), 2):
         assert str(example).startswith(f"{tmp_path / 'a.jsonl'}:{line}: {message}")
 
@@ -82,9 +82,9 @@ def test_shards_are_read_in_the_order_of_their_names(tmp_path):
     write_shard(folder / "a-3.array_record", [])
     (folder / "a-4.array_record").mkdir()
     corpus = of_shards("a-*.array_record")
-    found = list(read_pairs(corpus, str(folder)))
-    assert [pair.src for pair in found] == [f"{n}.{i}" for n in range(3) for i in range(3)]
-    assert [pair.line for pair in found] == list(range(1, 10))
+    pairs = list(read_pairs(corpus, str(folder)))
+    assert [pair.src for pair in pairs] == [f"{n}.{i}" for n in range(3) for i in range(3)]
+    assert [pair.line for pair in pairs] == list(range(1, 10))
     names = [f"a-{number}.array_record" for number in range(4)]
     assert [
         path.name for path in open_source(corpus, str(folder), fetch=False).files.values()

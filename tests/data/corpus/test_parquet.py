@@ -107,14 +107,15 @@ def test_what_is_no_pair_is_counted_with_its_reason(tmp_path):
     rows += [{"en": " ", "de": "leer"}, {"en": "a\nb", "de": "x"}, {"en": "two", "de": "zwei"}]
     write(tmp_path / "a.parquet", rows)
     drops = Drops()
-    found = list(read_pairs(corpus(), str(tmp_path), drops=drops))
-    assert found == [Pair(1, "one", "eins"), Pair(6, "two", "zwei")]
+    pairs = list(read_pairs(corpus(), str(tmp_path), drops=drops))
+    assert pairs == [Pair(1, "one", "eins"), Pair(6, "two", "zwei")]
     assert list(map(str, drops.examples)) == [
         "*.parquet:2: no text under the key: 'translation.en' is null",
         "*.parquet:3: no text under the key: 'translation.de' is null",
         "*.parquet:4: empty side: the source is blank",
         "*.parquet:5: control character: U+000A at byte 2 of the source text",
     ]
+
     # Parquet promises UTF-8, and nothing holds a writer to it.
     bad = pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xff"]).buffers())
     pq.write_table(pa.table({"en": bad, "de": ["x"]}), tmp_path / "a.parquet")
@@ -163,8 +164,8 @@ def test_a_column_that_holds_no_text_is_named(tmp_path, column, message):
 def test_a_damaged_file_is_named(tmp_path, place):
     path = tmp_path / "a.parquet"
     write(path, [{"en": f"{number}", "de": "x"} for number in range(20000)])
-    whole = path.read_bytes()
-    path.write_bytes(whole[: int(place * (len(whole) - 4))])
+    content = path.read_bytes()
+    path.write_bytes(content[: int(place * (len(content) - 4))])
     with pytest.raises(CorpusError, match=f"^{path}: cannot be read as parquet: .*write it again$"):
         list(read_pairs(corpus(), str(tmp_path)))
 

@@ -18,22 +18,29 @@ from tests.data.corpus.conftest import Bucket, write_shard
 PAIRS = [Pair(1, "one", "eins"), Pair(2, "two", "zwei")]
 
 
-def test_files_and_shards_are_streamed_from_a_store(bucket, tmp_path):
+@pytest.mark.parametrize(
+    ("suffix", "pack"), [("", bytes), (".gz", gzip.compress), (".zst", zstd.compress)]
+)
+def test_files_are_streamed_from_a_store(bucket, tmp_path, suffix, pack):
     (tmp_path / "a.de").write_bytes(b"eins\nzwei\n")
-    for suffix, pack in (("", bytes), (".gz", gzip.compress), (".zst", zstd.compress)):
-        bucket.pipe(f"gs://b/wmt/a.en{suffix}", pack(b"one\ntwo\n"))
-        bucket.pipe(f"gs://b/wmt/a.de{suffix}", pack(b"eins\nzwei\n"))
-        whole = CorpusConfig(src=f"gs://b/wmt/a.en{suffix}", tgt=f"gs://b/wmt/a.de{suffix}")
-        relative = CorpusConfig(src=f"wmt/a.en{suffix}", tgt=f"wmt/a.de{suffix}")
-        mixed = CorpusConfig(src=f"gs://b/wmt/a.en{suffix}", tgt=str(tmp_path / "a.de"))
-        assert list(read_pairs(whole, "/a/local/folder")) == PAIRS
-        assert list(read_pairs(relative, "gs://b")) == list(read_pairs(mixed, "gs://b")) == PAIRS
-        found = open_source(relative, "gs://b/", fetch=False).files
-        assert str(found["src"]) == f"gs://b/wmt/a.en{suffix}"
-        assert paths.stamp(found["src"])[0] == len(pack(b"one\ntwo\n"))
+    bucket.pipe(f"gs://b/wmt/a.en{suffix}", pack(b"one\ntwo\n"))
+    bucket.pipe(f"gs://b/wmt/a.de{suffix}", pack(b"eins\nzwei\n"))
+    absolute = CorpusConfig(src=f"gs://b/wmt/a.en{suffix}", tgt=f"gs://b/wmt/a.de{suffix}")
+    relative = CorpusConfig(src=f"wmt/a.en{suffix}", tgt=f"wmt/a.de{suffix}")
+    mixed = CorpusConfig(src=f"gs://b/wmt/a.en{suffix}", tgt=str(tmp_path / "a.de"))
+    assert list(read_pairs(absolute, "/a/local/folder")) == PAIRS
+    assert list(read_pairs(relative, "gs://b")) == list(read_pairs(mixed, "gs://b")) == PAIRS
+    files = open_source(relative, "gs://b/", fetch=False).files
+    assert str(files["src"]) == f"gs://b/wmt/a.en{suffix}"
+    assert paths.stamp(files["src"])[0] == len(pack(b"one\ntwo\n"))
+
+    # Workers have it, too.
     source = pickle.loads(pickle.dumps(open_source(relative, "gs://b")))
     defect = source.check((b"", b"x"))
-    assert defect is not None and defect.file == "gs://b/wmt/a.en.zst"
+    assert defect is not None and defect.file == f"gs://b/wmt/a.en{suffix}"
+
+
+def test_shards_are_streamed_from_a_store(bucket, tmp_path):
     for number, pair in enumerate(PAIRS):
         local = tmp_path / "shard"
         write_shard(local, [b'{"en": "%s", "de": "%s"}' % tuple(x.encode() for x in pair[1:])])
@@ -52,8 +59,8 @@ def test_what_the_client_raises_names_the_path(bucket, monkeypatch, method):
         raise Exception("no such account")  # Of a class of the client's.
 
     def refuse_later(file, size):
-        whole = super(MemoryFile, file).read
-        return whole(size) if file.tell() == 0 else refuse()
+        read = super(MemoryFile, file).read
+        return read(size) if file.tell() == 0 else refuse()
 
     corpus = CorpusConfig(kind="tsv", path="gs://b/a.tsv")
     monkeypatch.setattr(text_files, "BLOCK", 4096)

@@ -34,8 +34,8 @@ def test_kinds_differ_in_nothing_but_the_file(tmp_path):
         records = list(source.records())
         assert records == [tuple(side.encode() for side in pair) for pair in LINES]
         # Worker processes check what the reading process read.
-        there = pickle.loads(pickle.dumps(source))
-        first, second, third = (there.check(columns) for columns in records)
+        sent = pickle.loads(pickle.dumps(source))
+        first, second, third = (sent.check(columns) for columns in records)
         assert first is third is None
         assert second is not None and second[2:] == ("empty side", "the source is blank")
         assert source.label in (str(next(iter(source.files.values()))), "a.array_*")
@@ -52,10 +52,10 @@ def test_a_setting_that_is_missing_is_named():
         ("tfds", "split"),
         ("synthetic", "size"),
     ):
-        given = {"src": "a", "tgt": "b", "path": "c", "split": "train"} | {setting: ""}
+        settings = {"src": "a", "tgt": "b", "path": "c", "split": "train"} | {setting: ""}
         message = rf"^data\.train\.a\.{setting} is not set: a corpus of kind '{kind}' needs it$"
         with pytest.raises(CorpusError, match=message):
-            open_source(CorpusConfig(name="a", kind=kind, **given), "", "data.train.a")
+            open_source(CorpusConfig(name="a", kind=kind, **settings), "", "data.train.a")
     with pytest.raises(CorpusError, match=r"data\.valid\.src .*; or hold out .*\.valid_fraction=0"):
         open_source(CorpusConfig(kind="files"), "", "data.valid")
 

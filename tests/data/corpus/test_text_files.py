@@ -89,7 +89,7 @@ def test_without_a_counter_a_defect_is_an_error(tmp_path):
         )
 
 
-def test_missing_files_name_the_setting(tmp_path, monkeypatch):
+def test_missing_files_name_the_setting(tmp_path):
     corpus = CorpusConfig(name="a", src="no.en", tgt="no.de")
     with pytest.raises(CorpusError) as caught:
         list(read_pairs(corpus, str(tmp_path), key="data.train.a"))
@@ -101,19 +101,23 @@ def test_missing_files_name_the_setting(tmp_path, monkeypatch):
     with pytest.raises(CorpusError, match=r"data\.train\.a\.src: .* is not a file"):
         list(read_pairs(corpus, str(tmp_path), key="data.train.a"))
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(
-        CorpusError, match=r"data\.valid\.path: .*/pipe is a pipe or a device: write"
-    ):
+    message = r"data\.valid\.path: .*/pipe is a pipe or a device: write"
+    with pytest.raises(CorpusError, match=message):
         list(read_pairs(CorpusConfig(kind="tsv", path="pipe"), str(tmp_path), key="data.valid"))
-    # Paths stand in the folder unless absolute.
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"), [("~", "a"), ("", "~/a"), ("/nowhere", "{tmp_path}/a")]
+)
+def test_paths_are_relative_to_the_folder_unless_absolute(tmp_path, monkeypatch, folder, name):
     monkeypatch.setenv("HOME", str(tmp_path))
     two_files(tmp_path, b"a\n", b"b\n")
-    for folder, name in (("~", "a"), ("", "~/a"), ("/nowhere", str(tmp_path / "a"))):
-        corpus = CorpusConfig(name="a", src=f"{name}.en", tgt=f"{name}.de")
-        assert open_source(corpus, folder, fetch=False).files == {
-            "src": tmp_path / "a.en",
-            "tgt": tmp_path / "a.de",
-        }
+    name = name.format(tmp_path=tmp_path)
+    corpus = CorpusConfig(name="a", src=f"{name}.en", tgt=f"{name}.de")
+    assert open_source(corpus, folder, fetch=False).files == {
+        "src": tmp_path / "a.en",
+        "tgt": tmp_path / "a.de",
+    }
 
 
 @PACKED

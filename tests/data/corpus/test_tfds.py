@@ -51,8 +51,8 @@ def test_splits_are_what_tfds_says_in_the_direction_asked_for(prepared):
     back = read(a_set(prepared, split, src="de", tgt="en"))
     assert back == [Pair(line, tgt, src) for line, src, tgt in expected]
     assert "sentence" in expected[0].src and "Satz" in expected[0].tgt
-    found = open_source(a_set(prepared), fetch=False).files
-    assert [path.name for path in found.values()] == [
+    files = open_source(a_set(prepared), fetch=False).files
+    assert [path.name for path in files.values()] == [
         f"tiny_translate-train.array_record-0000{n}-of-00003" for n in range(3)
     ]
     assert len(open_source(a_set(prepared, "train[:5]"), fetch=False).files) == 1
@@ -111,8 +111,8 @@ def test_sets_that_tensorflow_wrote_are_read(prepared, tmp_path):
     for split in ("train", "train[40:60]", "test"):
         assert read(a_set(copy, split)) == read(a_set(prepared, split))
     shard = sorted(copy.glob("*train*"))[0]
-    whole = shard.read_bytes()
-    for damaged in (whole[:-1], whole[:-20], whole[:5], b"", b"\xff" + whole[1:]):
+    content = shard.read_bytes()
+    for damaged in (content[:-1], content[:-20], content[:5], b"", b"\xff" + content[1:]):
         shard.write_bytes(damaged)
         with pytest.raises(CorpusError, match=f"{shard}: cannot be read beyond record"):
             read(a_set(copy))
@@ -169,13 +169,17 @@ def no_network(monkeypatch):
     monkeypatch.setattr("requests.Session.request", fail)
 
 
-def test_wmt14_is_made_from_its_archives(fake_wmt14, tmp_path, no_network, capsys, monkeypatch):
+WMT14_TEXTS = sorted(
+    (f"{tag} en {number}", f"{tag} de {number}")
+    for tag, count in {"europarl": 5, "crawl": 4, "news": 3}.items()
+    for number in range(count)
+)
+
+
+def test_wmt14_is_made_from_its_archives(fake_wmt14, tmp_path, no_network, capsys):
     data_dir = tmp_path / "data"
     pairs = read(wmt14(data_dir, fake_wmt14))
-    counts = {"europarl": 5, "crawl": 4, "news": 3}
-    assert sorted(pair[1:] for pair in pairs) == sorted(
-        (f"{tag} en {i}", f"{tag} de {i}") for tag, count in counts.items() for i in range(count)
-    )
+    assert sorted(pair[1:] for pair in pairs) == WMT14_TEXTS
     # What is prepared is read again without archives, and nothing else is left.
     assert read(wmt14(data_dir)) == pairs
     assert len(read(wmt14(data_dir, split="validation"))) == 2
@@ -183,16 +187,21 @@ def test_wmt14_is_made_from_its_archives(fake_wmt14, tmp_path, no_network, capsy
     assert {pair[1:] for pair in test} == {(f"2014 en {i}", f"2014 de {i}") for i in range(3)}
     assert not list(data_dir.glob("unpacked-*"))
     assert capsys.readouterr().out == ""
-    # Another process may make it meanwhile.
-    kind = tfds.core.DatasetBuilder
-    make = kind.download_and_prepare
+
+
+def test_wmt14_may_be_made_by_another_process_meanwhile(
+    fake_wmt14, tmp_path, no_network, monkeypatch
+):
+    builder_class = tfds.core.DatasetBuilder
+    make = builder_class.download_and_prepare
 
     def late(builder, **how):
         make(builder, **how)
         raise FileExistsError
 
-    monkeypatch.setattr(kind, "download_and_prepare", late)
-    assert read(wmt14(tmp_path / "again", fake_wmt14)) == pairs
+    monkeypatch.setattr(builder_class, "download_and_prepare", late)
+    pairs = read(wmt14(tmp_path / "data", fake_wmt14))
+    assert sorted(pair[1:] for pair in pairs) == WMT14_TEXTS
 
 
 def test_missing_damaged_and_malicious_archives_are_named(fake_wmt14, tmp_path, monkeypatch):
@@ -231,6 +240,7 @@ def test_without_a_network_the_archives_are_named(tmp_path, no_network):
     ]
     # Another attempt may find a network.
     assert exit_status(caught.value) == FAILED
+
     # Nothing is begun by asking for the files, with a network or without.
     with pytest.raises(CorpusError, match="is not prepared in"):
         open_source(wmt14(tmp_path), fetch=False)
@@ -253,8 +263,8 @@ def test_archives_without_a_digest_are_taken_from_the_folder_or_downloaded(tmp_p
     expected = {("one", "eins"), ("two", "zwei")}
     corpus = a_set("fetched_translate", archives=str(tmp_path))
     for packed in ("gztar", "zip"):
-        made = Path(shutil.make_archive(str(tmp_path / "text"), packed, texts))
-        monkeypatch.setattr(FetchedTranslate, "url", f"http://nowhere/{made.name}")
+        archive = Path(shutil.make_archive(str(tmp_path / "text"), packed, texts))
+        monkeypatch.setattr(FetchedTranslate, "url", f"http://nowhere/{archive.name}")
         placed = dataclasses.replace(corpus, data_dir=str(tmp_path / packed))
         assert {pair[1:] for pair in read(placed)} == expected
     corpus = dataclasses.replace(corpus, data_dir=str(tmp_path / "data"), archives="")

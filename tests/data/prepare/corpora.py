@@ -35,10 +35,10 @@ def write(folder: Path, name: str, pairs: Iterable[tuple[bytes | str, bytes | st
 
 def messy(size: int) -> list[tuple[bytes, bytes]]:
     """Grammar sentences among which every kind of bad pair occurs again and again."""
-    made = [(src.encode(), tgt.encode()) for src, tgt in pairs("train", size)]
+    mixed = [(src.encode(), tgt.encode()) for src, tgt in pairs("train", size)]
     for number in range(0, size, 7):
-        src, tgt = made[number]
-        made[number] = (
+        src, tgt = mixed[number]
+        mixed[number] = (
             (src, b"bad \xff"),
             (src, b""),
             (src + b" \x07", tgt),
@@ -46,12 +46,12 @@ def messy(size: int) -> list[tuple[bytes, bytes]]:
             (src * 20, tgt * 20),
             (src, b"x"),
             (src, "Это другой язык".encode()),
-            made[number // 2],
+            mixed[number // 2],
         )[number // 7 % 8]
     for number in range(3, size, 14):
-        src, tgt = made[number // 2]
-        made[number] = (src.upper(), tgt + b" !")
-    return made
+        src, tgt = mixed[number // 2]
+        mixed[number] = (src.upper(), tgt + b" !")
+    return mixed
 
 
 def data_config(folder: Path, train: Sequence[str] = ("train",), **settings: Any) -> DataConfig:

@@ -2,10 +2,12 @@
 
 import dataclasses
 import re
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
-from flaxformer_mt.config.schema import CorpusConfig, VocabularyConfig
+from flaxformer_mt.config.schema import CorpusConfig, DataConfig, VocabularyConfig
 from flaxformer_mt.data.prepare.make import valid_text
 from flaxformer_mt.data.prepare.manifest import PrepareError, read_manifest
 from flaxformer_mt.data.prepare.report import describe
@@ -46,7 +48,11 @@ EXPECTED = {
 
 @pytest.fixture
 def config(tmp_path):
-    text = tmp_path / "text"
+    return bad_config(tmp_path / "text")
+
+
+def bad_config(text: Path) -> DataConfig:
+    """Trains on GOOD four times and on BAD; BAD is the validation set, too."""
     write(text, "good", GOOD * 4)
     write(text, "bad", BAD)
     return data_config(
@@ -61,30 +67,64 @@ def config(tmp_path):
     )
 
 
-def test_a_bad_corpus_gives_exactly_this_report(config, tmp_path):
+class Prepared(NamedTuple):
+    """The bad corpus, prepared."""
+
+    text: Path
+    data: Path
+    lines: list[str]
+    train_pairs: int
+    manifest: dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bad")
     lines: list[str] = []
-    store = prepare(config, directory=tmp_path / "run", report=lines.append)
-    assert any("15 pairs read, 3 kept, dropped: " in line for line in lines)
-    manifest = read_manifest(tmp_path / "run" / "data")
-    good, bad, valid = manifest["corpora"]
+    config = bad_config(folder / "text")
+    store = prepare(config, directory=folder / "run", report=lines.append)
+    data = folder / "run" / "data"
+    return Prepared(folder / "text", data, lines, len(store.train), read_manifest(data))
+
+
+def test_good_pairs_are_kept_once(prepared):
+    good, _, _ = prepared.manifest["corpora"]
     assert (good["read"], good["kept"], good["dropped"]) == (36, 9, {"duplicate": 27})
     assert [example["line"] for example in good["examples"]] == [10, 11, 12, 13, 14]
+
+
+def test_each_bad_pair_is_dropped_for_its_reason(prepared):
+    assert any("15 pairs read, 3 kept, dropped: " in line for line in prepared.lines)
+    _, bad, _ = prepared.manifest["corpora"]
     # Lines 11, 13 and 15 are left.
-    assert (bad["read"], bad["kept"]) == (15, 3) and len(store.train) == 9 + 3
-    assert bad["dropped"] == {reason: len(places) for reason, places in EXPECTED.items()}
-    found = [(each["line"], each["reason"], each["detail"]) for each in bad["examples"]]
-    expected = [(n, reason, why) for reason, of in EXPECTED.items() for n, why in of.items()]
-    assert found == sorted(expected)
-    # Of validation only what the model cannot take is left out.
+    assert (bad["read"], bad["kept"]) == (15, 3) and prepared.train_pairs == 9 + 3
+    assert bad["dropped"] == {reason: len(details) for reason, details in EXPECTED.items()}
+    examples = [
+        (example["line"], example["reason"], example["detail"]) for example in bad["examples"]
+    ]
+    expected = [
+        (line, reason, detail)
+        for reason, details in EXPECTED.items()
+        for line, detail in details.items()
+    ]
+    assert examples == sorted(expected)
+
+
+def test_of_validation_only_what_the_model_cannot_take_is_left_out(prepared):
+    _, _, valid = prepared.manifest["corpora"]
     counts = {"invalid UTF-8": 1, "control character": 1, "empty side": 2, "too long": 1}
     assert valid["dropped"] == counts
     # What is decoded and scored is all that is text.
-    assert len(valid_text(tmp_path / "run" / "data")[0]) == 11
+    assert len(valid_text(prepared.data)[0]) == 11
 
-    table = describe(manifest)
-    for reason, places in EXPECTED.items():
-        said = [f"    {tmp_path}/text/bad.en:{line}: {why}" for line, why in places.items()]
-        assert re.search("\n".join([rf"  {reason} +{len(places)}", *map(re.escape, said)]), table)
+
+def test_the_report_lists_each_reason_with_its_lines(prepared):
+    table = describe(prepared.manifest)
+    for reason, details in EXPECTED.items():
+        rows = [rf"  {reason} +{len(details)}"]
+        for line, detail in details.items():
+            rows.append(re.escape(f"    {prepared.text}/bad.en:{line}: {detail}"))
+        assert re.search("\n".join(rows), table)
 
 
 def test_examples_are_the_first_lines_of_their_reason(config, tmp_path):

@@ -71,19 +71,19 @@ def test_a_language_of_another_script_than_the_text_is_told(config, tmp_path, la
     said: list[str] = []
     write(tmp_path / "text", "valid", GOOD[:20])
     prepare(replace(config, tgt_lang=language), directory=tmp_path / "run", report=said.append)
-    found = [line for line in said if f"data.tgt_lang is '{language}', but only 0%" in line]
-    assert len(found) == told, said
+    warnings = [line for line in said if f"data.tgt_lang is '{language}', but only 0%" in line]
+    assert len(warnings) == told, said
 
 
 def test_one_file_on_both_sides(config, tmp_path):
     os.symlink("train.en", tmp_path / "text" / "link.en")
-    same = CorpusConfig(name="same", src="train.en", tgt="link.en")
+    corpus = CorpusConfig(name="same", src="train.en", tgt="link.en")
     with pytest.raises(CorpusError, match=r"same\.src and .*same\.tgt name the same file"):
-        prepare(replace(config, train=(same,)), directory=tmp_path / "run")
+        prepare(replace(config, train=(corpus,)), directory=tmp_path / "run")
     (tmp_path / "text" / "a.jsonl").write_text('{"en": "a"}\n')
-    same = CorpusConfig(name="same", kind="jsonl", path="a.jsonl", src="en", tgt="en")
+    corpus = CorpusConfig(name="same", kind="jsonl", path="a.jsonl", src="en", tgt="en")
     with pytest.raises(CorpusError, match="name the same key, 'en'"):
-        prepare(replace(config, train=(same,)), directory=tmp_path / "run")
+        prepare(replace(config, train=(corpus,)), directory=tmp_path / "run")
 
 
 def test_a_file_that_is_not_parquet(config, tmp_path):

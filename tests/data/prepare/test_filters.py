@@ -32,12 +32,14 @@ SENTENCES = {
 
 def test_a_sentence_is_in_the_script_of_its_language_alone():
     sentences = [sentence.encode() for sentence in SENTENCES.values()]
+    with_han = {"ja", "ko", "zh"}
     for number, language in enumerate(SENTENCES):
-        letters, own = count_letters(sentences, script_of(language) or "")
-        assert letters[number] == own[number] > 10
-        for other, found in zip(SENTENCES, own, strict=True):
-            # These three have Han characters in common.
-            assert other == language or found == 0 or {other, language} <= {"ja", "ko", "zh"}
+        letters, in_script = count_letters(sentences, script_of(language) or "")
+        assert letters[number] == in_script[number] > 10
+        for other_language, count in zip(SENTENCES, in_script, strict=True):
+            if other_language != language and not {other_language, language} <= with_han:
+                assert count == 0
+
     # Codes may have subtags.
     codes = "pt-BR DE sr-Latn sr_latn_RS sr zh-Hant zh_CN rus swh zho_Hans xx".split()
     assert [*map(script_of, codes)] == [
@@ -49,19 +51,24 @@ def test_a_sentence_is_in_the_script_of_its_language_alone():
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs", "Cn"]), max_size=20), min_size=1))
 def test_letters_are_counted_as_unicode_does(texts):
-    letters, own = count_letters([text.encode() for text in texts], "Latn")
+    letters, in_script = count_letters([text.encode() for text in texts], "Latn")
     expected = [sum(unicodedata.category(c).startswith("L") for c in text) for text in texts]
-    assert letters.tolist() == expected and (own <= letters).all()
+    assert letters.tolist() == expected and (in_script <= letters).all()
 
 
 def test_letters_of_several_scripts_or_of_none():
     sentences = [text.encode() for text in ("5 µg", "ـ", "ー", "A・ー")]
-    for script, own in (("Latn", [2, 0, 0, 1]), ("Arab", [1, 1, 0, 0]), ("Jpan", [1, 0, 1, 1])):
-        assert count_letters(sentences, script)[1].tolist() == own
+    for script, expected in (
+        ("Latn", [2, 0, 0, 1]),
+        ("Arab", [1, 1, 0, 0]),
+        ("Jpan", [1, 0, 1, 1]),
+    ):
+        assert count_letters(sentences, script)[1].tolist() == expected
+
     # Their share in the script decides.
     sentences = [text.encode() for text in ("abcж", "abжж", "aжжж", "12 ?!", "日本", "é ñ", "")]
-    found = other_script(sentences, "Latn", 0.5)
-    assert found.tolist() == [False, False, True, False, True, False, False]
+    dropped = other_script(sentences, "Latn", 0.5)
+    assert dropped.tolist() == [False, False, True, False, True, False, False]
     assert not other_script(sentences, "Latn", 0.0).any()
     assert not other_script([], "Latn", 0.5).any()
 
@@ -97,8 +104,8 @@ def test_it_grows_in_few_arrays():
 
 def test_texts_are_equal_but_for_blanks_at_the_ends():
     pairs = [(b"a", b"b"), (b" a", b"b\t"), (b"ab", b""), (b"", b"ab"), (b"b", b"a"), (b"a b", b"")]
-    found = hashes(pairs)
-    assert found[0] == found[1] and len(set(found.tolist())) == 5
+    digests = hashes(pairs)
+    assert digests[0] == digests[1] and len(set(digests.tolist())) == 5
     # The same in every process and on every machine.
     digest = hashlib.blake2b(b"a\0b", digest_size=8).digest()
     assert hashes([(b"a", b"b")]).tolist() == [int.from_bytes(digest, "little")]
@@ -109,28 +116,28 @@ def test_similar_pairs_share_a_band_as_often_as_the_formula_says():
     random, letters = np.random.default_rng(1), np.array([*"abcdefghij"])
 
     def ngrams(text):
-        return {text[at : at + 5] for at in range(len(text))}
+        return {text[start : start + 5] for start in range(len(text))}
 
     texts, similarities = [], []
     for changed in random.integers(1, 12, 3000):
         text = random.choice(letters, 121)
         text[60] = "|"
-        other = text.copy()
-        other[random.choice(np.r_[:60, 61:121], changed)] = "K"
-        texts += ["".join(text), "".join(other)]
+        similar = text.copy()
+        similar[random.choice(np.r_[:60, 61:121], changed)] = "K"
+        texts += ["".join(text), "".join(similar)]
         a, b = (ngrams(text.lower()) for text in texts[-2:])
         similarities.append(len(a & b) / len(a | b))
     pairs = [tuple(text.encode().split(b"|")) for text in texts]
     s = np.array(similarities)
     for threshold in (0.5, 0.8, 0.9):
         bands, rows = bands_for(threshold)
-        found = band_hashes(pairs, threshold)
-        assert found.shape == (6000, bands) and bands * rows <= 128
-        shared = (found[::2] == found[1::2]).any(axis=1)
+        bands_of_pairs = band_hashes(pairs, threshold)
+        assert bands_of_pairs.shape == (6000, bands) and bands * rows <= 128
+        shared = (bands_of_pairs[::2] == bands_of_pairs[1::2]).any(axis=1)
         expected = 1 - (1 - s**rows) ** bands
         for low, high in itertools.pairwise((0.3, 0.5, 0.7, 0.8, 0.9, 1.0)):
-            here = (low <= s) & (s < high)
-            assert abs(shared[here].mean() - expected[here].mean()) < 0.05
+            in_bin = (low <= s) & (s < high)
+            assert abs(shared[in_bin].mean() - expected[in_bin].mean()) < 0.05
         assert 0.4 < 1 - (1 - threshold**rows) ** bands < 0.6
     assert [*map(bands_for, (0.8, 1e-3, 1 - 1e-9))] == [(10, 12), (128, 1), (1, 128)]
 
@@ -138,20 +145,20 @@ def test_similar_pairs_share_a_band_as_often_as_the_formula_says():
 def test_what_is_no_matter_to_similarity():
     pairs = [(b"Das ist ein Haus .", "Où ?".encode()), (b" das ist EIN haus .", "où ?\n".encode())]
     pairs += [pairs[0][::-1], (b"", b"x")]
-    found = band_hashes(pairs, 0.9)
-    assert (found[0] == found[1]).all() and not np.isin(found[2:], found[0]).any()
-    assert (band_hashes(pairs[1:2], 0.9) == found[1]).all()
+    bands = band_hashes(pairs, 0.9)
+    assert (bands[0] == bands[1]).all() and not np.isin(bands[2:], bands[0]).any()
+    assert (band_hashes(pairs[1:2], 0.9) == bands[1]).all()
     assert not band_hashes(pairs, 0.0).size
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.lists(st.lists(st.integers(0, 30), min_size=3, max_size=3), max_size=9)))
 def test_a_pair_is_dropped_for_one_that_is_kept(batches):
-    seen, kept = SeenNear(), list[set[int]]()
+    seen, kept_bands = SeenNear(), list[set[int]]()
     for batch in batches:
         expected = []
         for bands in batch:
-            expected.append(all(earlier.isdisjoint(bands) for earlier in kept))
-            kept += [set(bands)] * expected[-1]
-        found = seen.add(np.array(batch, np.uint64).reshape(-1, 3))
-        assert found.tolist() == expected
+            expected.append(all(earlier.isdisjoint(bands) for earlier in kept_bands))
+            kept_bands += [set(bands)] * expected[-1]
+        is_new = seen.add(np.array(batch, np.uint64).reshape(-1, 3))
+        assert is_new.tolist() == expected

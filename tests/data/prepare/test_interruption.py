@@ -63,8 +63,8 @@ def test_a_stopped_call_leaves_nothing_of_its_own(prepared, tmp_path, monkeypatc
 def test_what_a_killed_call_left_is_removed_and_said(prepared, tmp_path):
     config, expected = prepared
     run, aside = tmp_path / "run", tmp_path / "run" / "data.partial"
-    other = dataclasses.replace(config.vocabulary, size=150)
-    prepare(dataclasses.replace(config, vocabulary=other), directory=run)
+    larger = dataclasses.replace(config.vocabulary, size=150)
+    prepare(dataclasses.replace(config, vocabulary=larger), directory=run)
     (run / "data").rename(aside)
     (run / "vocabulary").rename(aside / "vocabulary")
     damaged = shutil.copytree(run, tmp_path / "damaged")
@@ -74,6 +74,7 @@ def test_what_a_killed_call_left_is_removed_and_said(prepared, tmp_path):
         prepare(config, directory=run, report=lines.append)
         message = f"prepare: starting over; removing {aside}, left by an interrupted call"
         assert lines[0] == message and contents(run) == expected
+
     # The last step of a call that was killed before it is done by the next.
     for empty in (False, True):
         (run / "vocabulary").rename(run / "data" / "vocabulary")

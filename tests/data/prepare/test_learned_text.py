@@ -45,8 +45,8 @@ def test_dropped_pairs_have_no_types(tmp_path, good, name):
     if name == "max_ratio":
         size = {"vocabulary": VocabularyConfig(size=1000, soft_size=True)}
     without = learned(tmp_path / "without", good, setting, **size)
-    found = learned(tmp_path / "with", [*good, *bad], setting, **size)
-    assert found.pieces() == without.pieces()
+    with_bad = learned(tmp_path / "with", [*good, *bad], setting, **size)
+    assert with_bad.pieces() == without.pieces()
 
 
 def test_duplicates_count_once(tmp_path, good):
@@ -54,8 +54,10 @@ def test_duplicates_count_once(tmp_path, good):
     size = {"vocabulary": VocabularyConfig(size=300)}
     distinct = [*dict.fromkeys(good)]
     without = learned(tmp_path / "without", distinct, setting, **size)
-    found = learned(tmp_path / "with", [*distinct, *[distinct[5]] * 3000], setting, **size)
-    assert found.pieces() == without.pieces()
+    with_duplicates = learned(
+        tmp_path / "with", [*distinct, *[distinct[5]] * 3000], setting, **size
+    )
+    assert with_duplicates.pieces() == without.pieces()
 
 
 def test_no_dropped_pair_comes_back_as_unknown(tmp_path, good):
@@ -76,8 +78,8 @@ def words_of(letters, number, seed):
 def test_corpora_count_by_their_weights(tmp_path):
     """A small corpus of the same weight gets as many types as a large one."""
     drawn = random.Random(1)
-    latin, other = words_of("abcdefghij", 400, 2), words_of("абвгдежзик", 400, 3)
-    texts = {"large": (latin, 4000), "small": (other, 100)}
+    latin, cyrillic = words_of("abcdefghij", 400, 2), words_of("абвгдежзик", 400, 3)
+    texts = {"large": (latin, 4000), "small": (cyrillic, 100)}
     for name, (words, number) in texts.items():
         lines = [" ".join(drawn.choices(words, k=8)) for _ in range(number)]
         write(tmp_path / "text", name, [(line, line) for line in lines])

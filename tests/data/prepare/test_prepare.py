@@ -43,7 +43,7 @@ def run(tmp_path):
     return tmp_path / "run"
 
 
-def test_the_store_holds_the_corpus_and_a_second_call_reuses_it(config, tmp_path, run):
+def test_the_store_holds_the_corpus(config, run):
     store = prepare(config, directory=run)
     vocabularies = Vocabularies.load(run / "vocabulary")
     assert len(store.train) == 24 and len(store.valid) == 4
@@ -51,6 +51,10 @@ def test_the_store_holds_the_corpus_and_a_second_call_reuses_it(config, tmp_path
     assert {row[-1] for row in itertools.chain(*rows)} == {EOS}
     assert list(zip(*map(vocabularies.src.decode, rows), strict=True)) == GOOD
     assert list(zip(*valid_text(run / "data"), strict=True)) == GOOD[:4]
+
+
+def test_the_manifest_names_the_inputs_and_the_store(config, run):
+    store = prepare(config, directory=run)
     assert sorted(path.name for path in run.iterdir()) == ["data", "vocabulary"]
     manifest = read_manifest(run / "data")
     keys = ["data.train.train.src", "data.train.train.tgt", "data.valid.src", "data.valid.tgt"]
@@ -58,9 +62,13 @@ def test_the_store_holds_the_corpus_and_a_second_call_reuses_it(config, tmp_path
     assert manifest["store"] == store.digest == Store.open(run / "data").digest
     lengths = manifest["lengths"]["train"]["tgt"]
     assert lengths["tokens"] == store.train.lengths[1].sum()
+
+
+def test_a_second_call_reuses_the_store_without_its_texts(config, tmp_path, run):
+    """A run directory stands alone."""
+    store = prepare(config, directory=run)
     before = contents(run)
     lines: list[str] = []
-    # Without its texts: a run directory stands alone.
     shutil.rmtree(tmp_path / "text")
     again = prepare(config, directory=run, report=lines.append)
     assert again.digest == store.digest and contents(run) == before
@@ -72,7 +80,7 @@ def test_nothing_left_is_an_error_with_the_counts(config, tmp_path, run):
     short = replace(config, filter=FilterConfig(max_length=3))
     file = tmp_path / "text" / "train.en"
     left = r"data\.train: all 24 pairs were dropped: 24"
-    for content, wanted, error, message in (
+    for content, settings, error, message in (
         (None, short, PrepareError, rf"{left} too long; the first: {file}:1: too long"),
         (b"\n" * 24, config, PrepareError, rf"{left} empty side"),
         (b"one\n", config, CorpusError, r"train\.en has 1 lines and .*train\.de has 24"),
@@ -84,28 +92,45 @@ def test_nothing_left_is_an_error_with_the_counts(config, tmp_path, run):
         if content == b"":
             file.with_suffix(".de").write_bytes(b"")
         with pytest.raises(error, match=message):
-            prepare(wanted, directory=run)
+            prepare(settings, directory=run)
     assert list(run.iterdir()) == []
 
 
-def test_validation_is_split_off_one_corpus_by_its_sources(config, tmp_path):
+@pytest.fixture
+def splitting(config, tmp_path):
+    """Settings that hold out a tenth of 2,000 sources, each with two targets and its own blanks."""
+    pairs = [(f"line {n // 2}{' ' * (n % 2)}", f"{n % 2} Zeile") for n in range(4000)]
+    write(tmp_path / "text", "train", pairs)
+    return replace(config, valid=CorpusConfig(name="valid"), valid_fraction=0.1)
+
+
+def split_sources(settings, directory):
+    """The sources that are trained on and those that are held out, without blanks around them."""
+    store = prepare(settings, directory=directory)
+    src = Vocabularies.load(directory / "vocabulary").src
+    trained = [line.strip() for line in src.decode(listed(store.train, "src"))]
+    held_out = [line.strip() for line in valid_text(directory / "data")[0]]
+    return trained, held_out
+
+
+def test_validation_is_split_off_one_corpus_by_its_sources(splitting, tmp_path):
     """Equal sources stay together; neither the order of the lines nor their targets decide."""
-    wanted = replace(config, valid=CorpusConfig(name="valid"), valid_fraction=0.1)
-    # 2,000 sources, each with two targets and blanks of its own.
-    made = [(f"line {n // 2}{' ' * (n % 2)}", f"{n % 2} Zeile") for n in range(4000)]
-    found = []
-    for order, name in ((1, "forth"), (-1, "back")):
-        write(tmp_path / "text", "train", made[::order])
-        store = prepare(wanted, directory=tmp_path / name)
-        src = Vocabularies.load(tmp_path / name / "vocabulary").src
-        trained = [line.strip() for line in src.decode(listed(store.train, "src"))]
-        held_out = [line.strip() for line in valid_text(tmp_path / name / "data")[0]]
-        assert not set(held_out) & set(trained) and len(held_out) + len(trained) == 4000
-        assert 0.08 < len(held_out) / 4000 < 0.12
-        assert set(Counter(held_out).values()) == {2}
-        found.append(set(held_out))
-    assert found[0] == found[1]
-    manifest = read_manifest(tmp_path / "back" / "data")
+    text = tmp_path / "text"
+    trained, held_out = split_sources(splitting, tmp_path / "forth")
+    assert not set(held_out) & set(trained) and len(held_out) + len(trained) == 4000
+    assert 0.08 < len(held_out) / 4000 < 0.12
+    assert set(Counter(held_out).values()) == {2}
+
+    for path in (text / "train.en", text / "train.de"):
+        path.write_text("".join(reversed(path.read_text().splitlines(keepends=True))))
+    trained_back, held_out_back = split_sources(splitting, tmp_path / "back")
+    assert set(held_out_back) == set(held_out)
+    assert sorted(trained_back) == sorted(trained)
+
+
+def test_what_is_split_off_is_accounted_for(splitting, tmp_path):
+    trained, held_out = split_sources(splitting, tmp_path / "run")
+    manifest = read_manifest(tmp_path / "run" / "data")
     keys = ["data.train.train.src", "data.train.train.tgt"]
     assert [file["key"] for file in manifest["inputs"]] == keys
     accounts = {account["key"]: account["dropped"] for account in manifest["corpora"]}
@@ -117,54 +142,75 @@ def test_validation_is_split_off_one_corpus_by_its_sources(config, tmp_path):
     assert re.search(rf"^data\.valid +4,000 +{len(held_out)} +0$", table, re.MULTILINE)
     assert f"({len(trained):,} used for training)" in table
     with pytest.raises(PrepareError, match="data.valid_fraction: 0.1 then, 0.2 now"):
-        prepare(replace(wanted, valid_fraction=0.2), directory=tmp_path / "back")
-    little = replace(wanted, valid_fraction=1e-9)
+        prepare(replace(splitting, valid_fraction=0.2), directory=tmp_path / "run")
+
+
+def test_a_fraction_that_leaves_one_side_without_pairs_is_an_error(splitting, tmp_path):
     with pytest.raises(PrepareError, match="data.valid_fraction holds out none of the 4,000 pairs"):
-        prepare(little, directory=tmp_path / "little")
+        prepare(replace(splitting, valid_fraction=1e-9), directory=tmp_path / "little")
     write(tmp_path / "text", "train", [("line", "Zeile")] * 4)
-    most = replace(wanted, valid_fraction=0.99)
     with pytest.raises(PrepareError, match="data.valid_fraction holds out all 4 pairs"):
-        prepare(most, directory=tmp_path / "most")
+        prepare(replace(splitting, valid_fraction=0.99), directory=tmp_path / "most")
 
 
-@pytest.mark.parametrize("kind", ["bpe", "unigram"])
-def test_a_tag_is_one_type_before_every_source_of_its_corpus(config, tmp_path, run, kind):
-    # The tag's characters are types of their own, into which it could be cut.
-    good = [("< b t >", "ein Hund"), *GOOD[1:]]
-    write(tmp_path / "text", "train", [("", "ein Hund"), *good])
+# The tag's characters are types of their own, into which it could be cut.
+TAGGED_PAIRS = [("< b t >", "ein Hund"), *GOOD[1:]]
+
+
+@pytest.fixture(params=["bpe", "unigram"])
+def tagging(request, config, tmp_path):
+    """Settings with one text as two corpora; the second has a tag. One source is empty."""
+    write(tmp_path / "text", "train", [("", "ein Hund"), *TAGGED_PAIRS])
     (plain,) = config.train
     tagged = replace(plain, name="tagged", tag="<bt>")
-    small = replace(config, train=(plain, tagged), vocabulary=VocabularyConfig(size=47, kind=kind))
-    store = prepare(small, directory=run)
+    vocabulary = VocabularyConfig(size=47, kind=request.param)
+    return replace(config, train=(plain, tagged), vocabulary=vocabulary)
+
+
+def test_a_tag_is_one_type_before_every_source_of_its_corpus(tagging, run):
+    store = prepare(tagging, directory=run)
     src = Vocabularies.load(run / "vocabulary").src
     rows, tag = listed(store.train, "src"), src.pieces().index("<bt>")
     assert [row.count(tag) for row in rows] == [0] * 24 + [1] * 24
-    assert src.decode(rows) == [s for s, _ in good] + [f"<bt> {s}" for s, _ in good]
+    sources = [source for source, _ in TAGGED_PAIRS]
+    assert src.decode(rows) == sources + [f"<bt> {source}" for source in sources]
+
     # An empty source has no text, whatever stands before it.
     accounts = read_manifest(run / "data")["corpora"]
     assert [account["dropped"] for account in accounts] == [{"empty side": 1}] * 2 + [{}]
-    for source, whole in ((plain, good), (tagged, [(f"<bt> {s}", t) for s, t in good])):
-        assert [pair[1:] for pair in read_pairs(source, config.folder, drops=Drops())] == whole
+
     # Cut anew in each epoch, but for the tag.
-    sampled = replace(small, vocabulary=replace(small.vocabulary, sampling=0.9))
+    sampled = replace(tagging, vocabulary=replace(tagging.vocabulary, sampling=0.9))
     resampler = resampler_for(sampled, Vocabularies.load(run / "vocabulary"), seed=1)
     drawn = listed(resampler.draw(store.train, np.arange(48), 0, (200, 200)), "src")
     assert drawn != rows and [row.count(tag) for row in drawn] == [0] * 24 + [1] * 24
+
+
+def test_a_tag_is_read_with_its_corpus(tagging):
+    plain, tagged = tagging.train
+    with_tags = [(f"<bt> {source}", target) for source, target in TAGGED_PAIRS]
+    for corpus, expected in ((plain, TAGGED_PAIRS), (tagged, with_tags)):
+        assert [pair[1:] for pair in read_pairs(corpus, tagging.folder, drops=Drops())] == expected
+
+
+def test_a_tag_that_changes_is_named(tagging, tmp_path, run):
+    plain, tagged = tagging.train
+    prepare(tagging, directory=run)
     with pytest.raises(PrepareError, match=r"tagged\.tag: '<bt>' then, '' now"):
-        prepare(replace(small, train=(plain, replace(tagged, tag=""))), directory=run)
+        prepare(replace(tagging, train=(plain, replace(tagged, tag=""))), directory=run)
     lines: list[str] = []
     shutil.copytree(run / "vocabulary", tmp_path / "other" / "vocabulary")
-    other = replace(small, train=(replace(plain, tag="<x>"),))
-    prepare(other, directory=tmp_path / "other", report=lines.append)
+    with_another_tag = replace(tagging, train=(replace(plain, tag="<x>"),))
+    prepare(with_another_tag, directory=tmp_path / "other", report=lines.append)
     assert any("data.train.train.tag = <x> is not in that vocabulary" in line for line in lines)
 
 
 def test_what_is_held_out_does_not_depend_on_a_tag(config, tmp_path):
     parts = []
     for tag in ("", "<bt>"):
-        wanted = replace(config, valid=CorpusConfig(name="valid"), valid_fraction=0.3)
-        wanted = replace(wanted, train=(replace(config.train[0], tag=tag),))
-        prepare(wanted, directory=tmp_path / f"run{tag}")
+        settings = replace(config, valid=CorpusConfig(name="valid"), valid_fraction=0.3)
+        settings = replace(settings, train=(replace(config.train[0], tag=tag),))
+        prepare(settings, directory=tmp_path / f"run{tag}")
         sources, _ = valid_text(tmp_path / f"run{tag}" / "data")
         assert sources and all(source.startswith(tag) for source in sources)
         parts.append([source.removeprefix(f"{tag} ") for source in sources])
@@ -173,24 +219,31 @@ def test_what_is_held_out_does_not_depend_on_a_tag(config, tmp_path):
 
 def test_changed_settings_are_named(config, run):
     prepare(config, directory=run)
-    before = contents(run)
     vocabulary = VocabularyConfig(size=60, byte_fallback=True)
-    other = replace(config, filter=FilterConfig(max_length=30), vocabulary=vocabulary)
+    changed = replace(config, filter=FilterConfig(max_length=30), vocabulary=vocabulary)
     with pytest.raises(PrepareError) as caught:
-        prepare(other, seed=2, directory=run)
+        prepare(changed, seed=2, directory=run)
     assert str(caught.value) == (
         f"{run / 'data'} was prepared from other data or settings: data.filter.max_length: 40 "
         "then, 30 now; data.vocabulary.byte_fallback: False then, True now; training.seed: 1 "
         "then, 2 now. Set them back, or use a new directory"
     )
-    more = replace(config, train=(*config.train, replace(config.train[0], name="b")))
+    with_corpus = replace(config, train=(*config.train, replace(config.train[0], name="b")))
     with pytest.raises(PrepareError, match=r"data\.train: \['train'\] then, \['train', 'b'\] now"):
-        prepare(more, directory=run)
-    # What is drawn while training is no matter of the store, and neither is a language's name.
+        prepare(with_corpus, directory=run)
+
+
+def test_settings_that_decide_nothing_about_the_store_may_change(config, run):
+    """Sampling while training and a language's name don't affect the store."""
+    prepare(config, directory=run)
+    before = contents(run)
     sampled = replace(config.vocabulary, sampling=0.1)
     prepare(replace(config, tgt_lang="fr", vocabulary=sampled), directory=run)
     assert contents(run) == before
-    # A setting that was not there when the store was made had what is its default now.
+
+
+def test_a_setting_that_an_early_store_does_not_record_had_its_default(config, run):
+    prepare(config, directory=run)
     file = run / "data" / "manifest.json"
     manifest = json.loads(file.read_text("utf-8"))
     later = ("train.train.weight", "vocabulary.normalization", "filter.identical")
@@ -209,9 +262,9 @@ def test_near_duplicates_are_dropped_from_training_text(tmp_path, run, monkeypat
     )
     tgt = "Das Wort hat Frau {} zum Bericht über den Schutz der Umwelt in den Mitgliedstaaten ."
     pairs = [(src.format(a).encode(), tgt.format(b).encode()) for a, b in ("Aa", "Be", "ee", "eE")]
-    other = (pairs[0][0], b"Ein ganz anderer Satz, der nichts mit dem ersten gemein hat !")
-    for name, made in (("one", pairs[:1]), ("two", [*pairs[:2], other, *pairs[2:]])):
-        write(tmp_path / "text", name, made)
+    unlike = (pairs[0][0], b"Ein ganz anderer Satz, der nichts mit dem ersten gemein hat !")
+    for name, corpus in (("one", pairs[:1]), ("two", [*pairs[:2], unlike, *pairs[2:]])):
+        write(tmp_path / "text", name, corpus)
     write(tmp_path / "text", "valid", pairs)
     near = FilterConfig(max_length=200, duplicates=True, near_duplicates=0.8)
     config = data_config(tmp_path / "text", ("one", "two"), filter=near)
@@ -227,6 +280,7 @@ def test_near_duplicates_are_dropped_from_training_text(tmp_path, run, monkeypat
     assert account["dropped"] == {"duplicate": 1, "near-duplicate": 3}
     near = [e["line"] for e in account["examples"] if e["reason"] == "near-duplicate"]
     assert near == [2, 4, 5]
+
     # A store that is there needs no package.
     monkeypatch.setitem(sys.modules, "rensa", None)
     assert prepare(config, directory=run).digest == store.digest
@@ -249,12 +303,12 @@ def test_a_vocabulary_that_is_there_is_used(config, tmp_path, run):
     prepare(config, directory=tmp_path / "first")
     shutil.copytree(tmp_path / "first" / "vocabulary", run / "vocabulary")
     lines: list[str] = []
-    other = replace(config, vocabulary=VocabularyConfig(size=50))
-    prepare(other, directory=run, report=lines.append)
+    smaller = replace(config, vocabulary=VocabularyConfig(size=50))
+    prepare(smaller, directory=run, report=lines.append)
     assert "using the vocabulary in" in lines[0] and "60 types for both sides" in lines[0]
     assert "data.vocabulary.* has no effect, except .sampling" in lines[0]
     assert read_manifest(run / "data")["vocabulary"]["found"] is True
-    prepare(other, directory=run)
+    prepare(smaller, directory=run)
 
 
 def test_a_sample_is_even_and_deterministic(monkeypatch):
@@ -268,6 +322,7 @@ def test_a_sample_is_even_and_deterministic(monkeypatch):
     assert len(set(sample(1))) == 20
     assert sample(1, size=100) == list(range(100))
     drawn = [number for seed in range(300) for number in sample(seed)]
+
     # Each pair is drawn 60 times in 300 samples of a fifth, with a deviation of about 7.
     counts = [drawn.count(number) for number in range(100)]
     assert 60 - 5 * 7 < min(counts) and max(counts) < 60 + 5 * 7
@@ -287,8 +342,8 @@ def test_corpora_and_their_weights_are_in_the_store(config, run):
     a, b = (replace(config.train[0], name=name) for name in "ab")
     a, weighted = replace(a, weight=2.0), replace(b, weight=0.5)
     store = prepare(replace(config, train=(a, weighted)), directory=run)
-    found = [(part.name, part.first, part.size, part.weight) for part in store.train.parts]
-    assert found == [("a", 0, 24, 2.0), ("b", 24, 24, 0.5)]
+    parts = [(part.name, part.first, part.size, part.weight) for part in store.train.parts]
+    assert parts == [("a", 0, 24, 2.0), ("b", 24, 24, 0.5)]
     with pytest.raises(PrepareError, match=r"data\.train\.b\.weight: 0\.5 then, 0\.0 now"):
         prepare(replace(config, train=(a, b)), directory=run)
 
@@ -301,17 +356,17 @@ def test_a_sample_of_defective_pairs_alone_is_drawn_again(config, run):
     assert read_manifest(run / "data")["vocabulary"]["sample"] == 2
 
 
-def test_damage_is_refused_by_name(config, tmp_path, run):
+def test_validation_text_that_does_not_match_is_refused(config, run):
     prepare(config, directory=run)
     text, manifest = run / "data" / "valid.tgt.txt", run / "data" / "manifest.json"
-    whole, recorded = text.read_bytes(), manifest.read_text()
+    original, recorded = text.read_bytes(), manifest.read_text()
     early = json.loads(recorded)
     early.pop("valid_text")
     for content, record, sound in (
-        (whole.replace(b"a", b"o", 1), recorded, False),
-        (whole.replace(b"a", b"o", 1), json.dumps(early), True),
+        (original.replace(b"a", b"o", 1), recorded, False),
+        (original.replace(b"a", b"o", 1), json.dumps(early), True),
         (b"\xff\n", json.dumps(early), False),
-        (whole, recorded, True),
+        (original, recorded, True),
     ):
         text.write_bytes(content)
         manifest.write_text(record)
@@ -319,31 +374,63 @@ def test_damage_is_refused_by_name(config, tmp_path, run):
         with contextlib.nullcontext() if sound else pytest.raises(StoreError, match=message):
             assert len(valid_text(run / "data")[1]) == 4
 
-    def refused(message):
-        with pytest.raises(PrepareError, match=message):
-            prepare(config, directory=run)
 
-    other = replace(config, vocabulary=VocabularyConfig(size=50))
-    prepare(other, directory=tmp_path / "other")
-    shutil.copytree(tmp_path / "other" / "vocabulary", run / "vocabulary", dirs_exist_ok=True)
-    refused("vocabulary: is not the vocabulary of .*data; restore it")
-    # The store and the vocabulary of another run, with this one's manifest.
-    shutil.copytree(tmp_path / "other" / "data", run / "data", dirs_exist_ok=True)
-    digest = json.loads(manifest.read_text())["vocabulary"]["digest"]
-    manifest.write_text(recorded.replace(json.loads(recorded)["vocabulary"]["digest"], digest))
-    refused(r"store\.json: is not the store that manifest\.json")
+@pytest.fixture
+def prepared_runs(config, tmp_path, run):
+    """Two prepared runs; the second has a smaller vocabulary."""
+    prepare(config, directory=run)
+    smaller = replace(config, vocabulary=VocabularyConfig(size=50))
+    prepare(smaller, directory=tmp_path / "other")
+    return run, tmp_path / "other"
+
+
+def test_another_run_s_vocabulary_is_refused(config, prepared_runs):
+    run, other = prepared_runs
+    shutil.copytree(other / "vocabulary", run / "vocabulary", dirs_exist_ok=True)
+    message = "vocabulary: is not the vocabulary of .*data; restore it"
+    with pytest.raises(PrepareError, match=message):
+        prepare(config, directory=run)
+
+
+def test_another_run_s_store_is_refused(config, prepared_runs):
+    """Even if this run's manifest has that run's vocabulary."""
+    run, other = prepared_runs
+    recorded = (run / "data" / "manifest.json").read_text()
+    for name in ("vocabulary", "data"):
+        shutil.copytree(other / name, run / name, dirs_exist_ok=True)
+    digest = read_manifest(other / "data")["vocabulary"]["digest"]
+    manifest = recorded.replace(json.loads(recorded)["vocabulary"]["digest"], digest)
+    (run / "data" / "manifest.json").write_text(manifest)
+    with pytest.raises(PrepareError, match=r"store\.json: is not the store that manifest\.json"):
+        prepare(config, directory=run)
+
+
+def test_a_manifest_that_is_damaged_or_missing_is_named(config, run):
+    prepare(config, directory=run)
+    manifest = run / "data" / "manifest.json"
     manifest.write_text("{")
-    refused(r"manifest\.json:1: is not JSON")
+    with pytest.raises(PrepareError, match=r"manifest\.json:1: is not JSON"):
+        prepare(config, directory=run)
     manifest.unlink()
-    refused(r"holds files but no manifest\.json")
+    with pytest.raises(PrepareError, match=r"holds files but no manifest\.json"):
+        prepare(config, directory=run)
 
 
-def test_a_file_that_changes_or_fails_meanwhile_is_an_error(config, tmp_path, run, monkeypatch):
-    real, whole = encode_corpora.StoreWriter.finish, manifests.paths.open_binary
+def test_a_file_that_changes_meanwhile_is_an_error(config, tmp_path, run, monkeypatch):
+    finish = encode_corpora.StoreWriter.finish
 
     def touch_and_finish(self):
         os.utime(tmp_path / "text" / "train.en", ns=(1, 1))
-        return real(self)
+        return finish(self)
+
+    monkeypatch.setattr(encode_corpora.StoreWriter, "finish", touch_and_finish)
+    with pytest.raises(CorpusError, match=r"train\.en: changed while it was being read"):
+        prepare(config, directory=run)
+    assert not list(run.iterdir())
+
+
+def test_a_file_that_fails_while_its_digest_is_made_is_an_error(config, run, monkeypatch):
+    open_binary = manifests.paths.open_binary
 
     class Failing(io.RawIOBase):
         def readable(self):
@@ -353,14 +440,10 @@ def test_a_file_that_changes_or_fails_meanwhile_is_an_error(config, tmp_path, ru
             raise OSError(errno.EIO, "Input/output error")
 
     def opened(path):
-        return Failing() if path.name == "train.en" else whole(path)
+        return Failing() if path.name == "train.en" else open_binary(path)
 
-    monkeypatch.setattr(encode_corpora.StoreWriter, "finish", touch_and_finish)
-    with pytest.raises(CorpusError, match=r"train\.en: changed while it was being read"):
-        prepare(config, directory=run)
-    # Of all that read it, only the one that makes its digest.
     failing = types.SimpleNamespace(**vars(manifests.paths) | {"open_binary": opened})
     monkeypatch.setattr(manifests, "paths", failing)
     with pytest.raises(CorpusError, match=r"^.*/train\.en: cannot be read: Input/output error$"):
         prepare(config, directory=run)
-    assert not list(run.iterdir())
+    assert not run.exists()

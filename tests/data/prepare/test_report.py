@@ -46,8 +46,8 @@ def test_figures_are_those_of_the_lengths_written_out(values):
 def test_a_pair_of_the_other_split_is_not_called_dropped():
     account = Account("data.valid", "valid", read=100, kept=10)
     account.drops.counts = {TRAINED_ON: 87, EMPTY_SIDE: 3}
-    told = "data.valid: 100 pairs read, 10 kept, 87 used for training, dropped: 3 empty side"
-    assert str(account) == told
+    message = "data.valid: 100 pairs read, 10 kept, 87 used for training, dropped: 3 empty side"
+    assert str(account) == message
     del account.drops.counts[EMPTY_SIDE]
     assert str(account) == "data.valid: 100 pairs read, 10 kept, 87 used for training"
 

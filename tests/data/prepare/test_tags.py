@@ -39,8 +39,8 @@ def test_filters_drop_the_same_with_a_tag(tmp_path, name):
         write(tmp_path / "text", "plain", [("Дом", "House"), *[("Собака", "Dog")] * 9])
     dropped = []
     for tag in ("", "<synthetic-text>"):
-        plain, other = config.train
-        prepare(replace(config, train=(plain, replace(other, tag=tag))), directory=tmp_path / tag)
+        plain, tagged = config.train
+        prepare(replace(config, train=(plain, replace(tagged, tag=tag))), directory=tmp_path / tag)
         account = read_manifest(tmp_path / tag / "data")["corpora"][1]
         dropped.append([example["line"] for example in account["examples"]])
     assert dropped[0] == dropped[1]

@@ -2,6 +2,7 @@
 
 import shutil
 from dataclasses import replace
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -23,28 +24,50 @@ def config(tmp_path):
     return config
 
 
-def test_the_unknown_are_counted_with_examples(config, tmp_path):
-    russian = [(src, "Собака видит дом ." if n < 12 else tgt) for n, (src, tgt) in enumerate(GOOD)]
+class Prepared(NamedTuple):
+    """Texts with unknown tokens in the first targets and in a validation source."""
+
+    target_rows: list[list[int]]
+    manifest: dict[str, Any]
+    warnings: list[str]
+
+
+@pytest.fixture
+def prepared(config, tmp_path):
+    russian = [
+        (src, "Собака видит дом ." if number < 12 else tgt)
+        for number, (src, tgt) in enumerate(GOOD)
+    ]
     write(tmp_path / "text", "train", russian)
     write(tmp_path / "text", "valid", [("a 中文 cat", "die Katze"), GOOD[0]])
     lines: list[str] = []
     store = prepare(config, directory=tmp_path / "run", report=lines.append)
-    manifest = read_manifest(tmp_path / "run" / "data")
-    train, valid = (account["unknown"] for account in manifest["corpora"])
-    rows = listed(store.train, "tgt")
-    counted = sum(row.count(UNK) for row in rows)
-    assert counted > 12
-    assert (train["tgt"]["unknown"], train["tgt"]["tokens"]) == (counted, sum(map(len, rows)))
+    return Prepared(
+        listed(store.train, "tgt"),
+        read_manifest(tmp_path / "run" / "data"),
+        [line for line in lines if "warning" in line],
+    )
+
+
+def test_the_unknown_are_counted_with_examples(prepared):
+    train, valid = (account["unknown"] for account in prepared.manifest["corpora"])
+    rows = prepared.target_rows
+    unknown = sum(row.count(UNK) for row in rows)
+    assert unknown > 12
+    assert (train["tgt"]["unknown"], train["tgt"]["tokens"]) == (unknown, sum(map(len, rows)))
     assert train["src"]["unknown"] == 0
     example = train["tgt"]["examples"][0]
     assert example["line"] == 1 and example["file"].endswith("train.de")
     assert "Собака".startswith(example["text"])
     assert valid["src"]["unknown"] == 1 and valid["src"]["examples"][0]["text"] == "中文"
 
-    warnings = [line for line in lines if "warning" in line]
-    assert [line.split(":")[2].strip() for line in warnings] == ["data.train.train", "data.valid"]
-    assert f"{counted:,} of" in warnings[0] and "train.de:1" in warnings[0]
-    assert "中文" in describe(manifest)
+
+def test_the_unknown_are_warned_of_and_shown(prepared):
+    unknown = sum(row.count(UNK) for row in prepared.target_rows)
+    keys = [line.split(":")[2].strip() for line in prepared.warnings]
+    assert keys == ["data.train.train", "data.valid"]
+    assert f"{unknown:,} of" in prepared.warnings[0] and "train.de:1" in prepared.warnings[0]
+    assert "中文" in describe(prepared.manifest)
 
 
 def test_up_to_one_in_a_hundred_is_no_warning(config, tmp_path):

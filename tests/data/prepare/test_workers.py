@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from flaxformer_mt.cluster import ClusterError
-from flaxformer_mt.config.schema import CorpusConfig
+from flaxformer_mt.config.schema import CorpusConfig, DataConfig
 from flaxformer_mt.data.corpus import CorpusError, open_source, text_files
 from flaxformer_mt.data.corpus.text_files import require_stamp
 from flaxformer_mt.data.prepare import encode, encode_corpora, make, sample, spread
@@ -52,7 +52,7 @@ def test_any_number_of_workers_and_any_parts_give_the_same(tmp_path, monkeypatch
     config = two_corpora(tmp_path / "text", 600)
     prepare(config, directory=tmp_path / "0", workers=0)
     vocabularies = Vocabularies.load(tmp_path / "0" / "vocabulary")
-    made = encode.EncodingSettings(vocabularies, config, ("Latn", "Latn"))
+    encoding = encode.EncodingSettings(vocabularies, config, ("Latn", "Latn"))
     source = open_source(config.train[0], config.folder)
 
     def encoded(*ranges):
@@ -60,7 +60,9 @@ def test_any_number_of_workers_and_any_parts_give_the_same(tmp_path, monkeypatch
         account = encode_corpora.Account("one", "train")
         tokens = []
         for first, stop in ranges:
-            part = pickle.loads(pickle.dumps((encode.Range("train", source, first, stop), made)))
+            part = pickle.loads(
+                pickle.dumps((encode.Range("train", source, first, stop), encoding))
+            )
             for done in encode.encode_part(*part):
                 account.add(done)
                 tokens += [*done.src.tolist(), *done.tgt_lengths.tolist(), *done.hashes.tolist()]
@@ -75,11 +77,11 @@ def test_any_number_of_workers_and_any_parts_give_the_same(tmp_path, monkeypatch
     assert contents(tmp_path / "3") == contents(tmp_path / "0")
 
 
-def sent(value):
+def sent(message):
     """Through bytes; arrays are read-only then, as Ray's are."""
     buffers = []
-    data = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
-    return pickle.loads(data, buffers=[bytes(buffer.raw()) for buffer in buffers])
+    pickled = pickle.dumps(message, protocol=5, buffer_callback=buffers.append)
+    return pickle.loads(pickled, buffers=[bytes(buffer.raw()) for buffer in buffers])
 
 
 class InProcess:
@@ -103,38 +105,42 @@ def on_a_cluster(begin):
 @pytest.fixture
 def small_parts(monkeypatch):
     """Lines that end in other blocks than they begin, and many tasks."""
-    for room, name, value in (
-        *((encode, "CHUNK", 25), (spread, "SPAN", 50), (spread, "_COUNTED", 180)),
-        *((spread, "BLOCK", 60), (text_files, "BLOCK", 60)),
-    ):
-        monkeypatch.setattr(room, name, value)
+    monkeypatch.setattr(encode, "CHUNK", 25)
+    monkeypatch.setattr(spread, "SPAN", 50)
+    monkeypatch.setattr(spread, "_COUNTED", 180)
+    monkeypatch.setattr(spread, "BLOCK", 60)
+    monkeypatch.setattr(text_files, "BLOCK", 60)
 
 
-@pytest.mark.parametrize("valid_fraction", [0.0, 0.1])
-def test_a_cluster_s_store_is_one_machine_s(tmp_path, small_parts, valid_fraction):
-    """Of corpora that workers read, plain text and JSON, and of one that is read here."""
-    config, text = two_corpora(tmp_path / "text", 800), tmp_path / "text"
-    lines = [path.read_bytes() for path in (text / "one.en", text / "one.de")]
-    (text / "one.en").write_bytes(b"\xef\xbb\xbf" + lines[0].replace(b"\n", b"\r\n")[:-2])
-    pairs = [line.decode(errors="replace").split("\n") for line in lines]
-    records = (json.dumps({"a": {"b": src}, "c": tgt}) for src, tgt in zip(*pairs, strict=True))
+def corpora_of_all_kinds(text: Path) -> DataConfig:
+    """Corpora that workers read, plain text and JSON lines, and one that is read here."""
+    config = two_corpora(text, 800)
+    sides = [path.read_bytes() for path in (text / "one.en", text / "one.de")]
+    # A byte order mark, other line ends, and none at the end.
+    (text / "one.en").write_bytes(b"\xef\xbb\xbf" + sides[0].replace(b"\n", b"\r\n")[:-2])
+    pairs = zip(*(side.decode(errors="replace").split("\n") for side in sides), strict=True)
+    records = [json.dumps({"a": {"b": src}, "c": tgt}) for src, tgt in pairs]
     (text / "three.jsonl").write_text("\n".join([*records, "{", '{"a": 1}']))
     (text / "four.tsv.gz").write_bytes(gzip.compress(b"one\ttwo\nthree\n"))
     (text / "five.tsv").write_bytes(b"Ein Haus\tA house\nno tab\n" * 30)
     (text / "empty.tsv").touch()
+
     train = (
         dataclasses.replace(config.train[0], tag="<one>"),
         config.train[1],
         CorpusConfig(kind="jsonl", name="three", path="three.jsonl", src="a.b", tgt="c"),
-        *(
-            CorpusConfig(kind="tsv", name=name[:4], path=name)
-            for name in ("four.tsv.gz", "five.tsv", "empty.tsv")
-        ),
+        CorpusConfig(kind="tsv", name="four", path="four.tsv.gz"),
+        CorpusConfig(kind="tsv", name="five", path="five.tsv"),
+        CorpusConfig(kind="tsv", name="empt", path="empty.tsv"),
     )
     sampled = dataclasses.replace(config.vocabulary, sample=150)
-    config = dataclasses.replace(
-        config, train=train, vocabulary=sampled, valid_fraction=valid_fraction
-    )
+    return dataclasses.replace(config, train=train, vocabulary=sampled)
+
+
+@pytest.mark.parametrize("valid_fraction", [0.0, 0.1])
+def test_a_cluster_s_store_is_one_machine_s(tmp_path, small_parts, valid_fraction):
+    config = corpora_of_all_kinds(tmp_path / "text")
+    config = dataclasses.replace(config, valid_fraction=valid_fraction)
     prepare(config, directory=tmp_path / "0", workers=0)
     prepare(config, directory=tmp_path / "1", cluster=on_a_cluster)
     assert contents(tmp_path / "1") == contents(tmp_path / "0")
@@ -142,43 +148,60 @@ def test_a_cluster_s_store_is_one_machine_s(tmp_path, small_parts, valid_fractio
     assert all(dropped[corpus]["near-duplicate"] > 3 for corpus in (0, 1))
 
 
-def test_what_a_cluster_cannot_prepare(tmp_path, small_parts, monkeypatch):
-    config, text = two_corpora(tmp_path / "text", 600), tmp_path / "text"
-    prepared = functools.partial(prepare, config, directory=tmp_path / "run", cluster=on_a_cluster)
-    with monkeypatch.context() as patch:
-        versions = itertools.chain(({"regex": 1}, {"regex": 2}), itertools.repeat({"regex": 1}))
-        patch.setattr(spread, "_versions", lambda config: next(versions))
-        with pytest.raises(ClusterError, match="the cluster has regex 1, but here is"):
-            prepared()
-    with monkeypatch.context() as patch:
-        # Of another machine's file.
-        patch.setattr(text_files, "require_stamp", lambda path, stamp: require_stamp(path, (1, 2)))
-        with pytest.raises(CorpusError, match=r"one\.en: is missing or different on a machine"):
-            prepared()
-    with monkeypatch.context() as patch:
-        learn = make.train_vocabulary
+@pytest.fixture
+def prepared(tmp_path, small_parts):
+    """A function that prepares two corpora on a cluster; each test makes it fail."""
+    config = two_corpora(tmp_path / "text", 600)
+    return functools.partial(prepare, config, directory=tmp_path / "run", cluster=on_a_cluster)
 
-        def learnt(*given, **named):
-            learned = learn(*given, **named)
-            (text / "one.en").touch()
-            return learned
 
-        patch.setattr(make, "train_vocabulary", learnt)
-        with pytest.raises(CorpusError, match=r"one\.en: changed while it was being read"):
-            prepared(parts=tmp_path / "parts")
-        assert not (tmp_path / "parts").exists()
-    with monkeypatch.context() as patch:
+def test_a_cluster_with_other_versions_is_refused(prepared, monkeypatch):
+    versions = itertools.chain(({"regex": 1}, {"regex": 2}), itertools.repeat({"regex": 1}))
+    monkeypatch.setattr(spread, "_versions", lambda config: next(versions))
+    with pytest.raises(ClusterError, match="the cluster has regex 1, but here is"):
+        prepared()
 
-        def changed(chunk, settings):
-            (text / "one.en").touch()
-            return encode_chunk(chunk, settings)
 
-        patch.setattr(encode, "encode_chunk", changed)
-        with pytest.raises(CorpusError, match=r"one\.en: is missing or different on a machine"):
-            prepared(parts=tmp_path / "parts")
-        assert len([*(tmp_path / "parts").iterdir()]) == 1  # the vocabulary
+def test_another_machine_s_file_is_refused(prepared, monkeypatch):
+    monkeypatch.setattr(
+        text_files, "require_stamp", lambda path, stamp: require_stamp(path, (1, 2))
+    )
+    with pytest.raises(CorpusError, match=r"one\.en: is missing or different on a machine"):
+        prepared()
+
+
+def test_a_text_that_changes_while_its_vocabulary_is_learned_leaves_nothing(
+    prepared, tmp_path, monkeypatch
+):
+    learn = make.train_vocabulary
+
+    def learn_and_touch(*arguments, **options):
+        vocabulary = learn(*arguments, **options)
+        (tmp_path / "text" / "one.en").touch()
+        return vocabulary
+
+    monkeypatch.setattr(make, "train_vocabulary", learn_and_touch)
+    with pytest.raises(CorpusError, match=r"one\.en: changed while it was being read"):
+        prepared(parts=tmp_path / "parts")
+    assert not (tmp_path / "parts").exists()
+
+
+def test_a_text_that_changes_while_it_is_encoded_leaves_the_vocabulary_alone(
+    prepared, tmp_path, monkeypatch
+):
+    def touch_and_encode(chunk, settings):
+        (tmp_path / "text" / "one.en").touch()
+        return encode_chunk(chunk, settings)
+
+    monkeypatch.setattr(encode, "encode_chunk", touch_and_encode)
+    with pytest.raises(CorpusError, match=r"one\.en: is missing or different on a machine"):
+        prepared(parts=tmp_path / "parts")
+    assert len([*(tmp_path / "parts").iterdir()]) == 1  # the vocabulary
+
+
+def test_texts_of_different_lengths_are_named_by_a_cluster_too(prepared, tmp_path, monkeypatch):
     monkeypatch.setattr(make, "check_inputs", lambda config: None)
-    with open(text / "two.de", "ab") as file:
+    with open(tmp_path / "text" / "two.de", "ab") as file:
         file.write(b"another")
     with pytest.raises(CorpusError, match=r"two.en has 400 lines and .*two.de has 401: both sides"):
         prepared()
@@ -200,70 +223,100 @@ class Counted(InProcess):
             yield from super().map([item], ahead)
 
 
-@pytest.mark.parametrize("place", ["local", pytest.param("bucket", marks=needs_clients)])
-def test_a_cluster_s_finished_parts_are_not_made_again(
-    tmp_path, small_parts, monkeypatch, request, place
-):
-    config, run = two_corpora(tmp_path / "text", 600), tmp_path / "run"
-    vocabulary = dataclasses.replace(config.vocabulary, shared=place == "bucket")
-    config = dataclasses.replace(config, vocabulary=vocabulary)
-    parts = run / "data.parts"
-    if place == "bucket":
-        parts = as_path(f"gs://{request.getfixturevalue('bucket')}/run/data.parts")
-    train = sample.train_vocabulary
+class Preparation:
+    """Prepares one run, on clusters that may be lost before they finish."""
 
-    def call(config, stop=None, trained=False):
-        """What is encoded, and what is said of finished parts."""
-        encoded, lines = list[Any](), list[str]()
-        monkeypatch.setattr(make, "train_vocabulary", train if trained else pytest.fail)
+    def __init__(self, config: DataConfig, folder: Path, parts: Any, monkeypatch: Any) -> None:
+        self.config = config
+        self.parts = parts
+        self._run = folder / "run"
+        self._alone = folder / "alone"
+        self._monkeypatch = monkeypatch
+
+    def on_a_cluster(
+        self, config: DataConfig, *, stop: int | None = None, learns: bool = False
+    ) -> tuple[list[Any], list[str]]:
+        """Prepares on a cluster that is lost after `stop` ranges; unless it `learns` a vocabulary,
+        learning one is an error.
+
+        Returns the encoded ranges and the messages about finished parts.
+        """
+        encoded: list[Any] = []
+        lines: list[str] = []
+        learn = sample.train_vocabulary if learns else pytest.fail
+        self._monkeypatch.setattr(make, "train_vocabulary", learn)
         with contextlib.suppress(Killed):
             prepare(
                 config,
-                directory=run,
-                parts=parts,
+                directory=self._run,
+                parts=self.parts,
                 cluster=lambda begin: contextlib.nullcontext(Counted(begin, encoded, stop)),
                 report=lines.append,
             )
         return encoded, [line for line in lines if " finished parts " in line]
 
-    def made(config):
-        """As on one machine, the parts still there; the next call makes it again."""
-        monkeypatch.setattr(make, "train_vocabulary", train)
-        alone = tmp_path / "alone"
-        prepare(config, directory=alone, workers=0)
+    def check_and_remove_store(self, config: DataConfig) -> None:
+        """Compares the store with one machine's; removes it, so that the next call makes it."""
+        self._monkeypatch.setattr(make, "train_vocabulary", sample.train_vocabulary)
+        prepare(config, directory=self._alone, workers=0)
         for name in ("data", "vocabulary"):
-            assert contents(run / name) == contents(alone / name)
-            shutil.rmtree(run / name)
-        shutil.rmtree(alone)
+            assert contents(self._run / name) == contents(self._alone / name)
+            shutil.rmtree(self._run / name)
+        shutil.rmtree(self._alone)
 
-    assert call(config, stop=0, trained=True) == ([], [])
-    [trained] = parts.iterdir()
-    first, _ = call(config, stop=5)
-    second, _ = call(config, stop=4)
+
+@pytest.fixture(params=["local", pytest.param("bucket", marks=needs_clients)])
+def preparation(request, tmp_path, small_parts, monkeypatch):
+    """Finished parts are stored in a local folder or in a bucket."""
+    config = two_corpora(tmp_path / "text", 600)
+    in_bucket = request.param == "bucket"
+    vocabulary = dataclasses.replace(config.vocabulary, shared=in_bucket)
+    config = dataclasses.replace(config, vocabulary=vocabulary)
+    parts = tmp_path / "run" / "data.parts"
+    if in_bucket:
+        parts = as_path(f"gs://{request.getfixturevalue('bucket')}/run/data.parts")
+    return Preparation(config, tmp_path, parts, monkeypatch)
+
+
+def test_a_cluster_s_finished_parts_are_not_made_again(preparation):
+    """Damaged parts, and parts under the wrong name, are made again."""
+    config, parts = preparation.config, preparation.parts
+    assert preparation.on_a_cluster(config, stop=0, learns=True) == ([], [])
+    [learned] = parts.iterdir()
+    first, _ = preparation.on_a_cluster(config, stop=5)
+    second, _ = preparation.on_a_cluster(config, stop=4)
     assert (len(first), len(second)) == (5, 4)
-    flipped, cut, other, sound, *_ = (path for path in parts.iterdir() if path != trained)
+
+    flipped, cut, replaced, sound, *_ = (path for path in parts.iterdir() if path != learned)
     content = flipped.read_bytes()
     flipped.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     cut.write_bytes(cut.read_bytes()[:-9])
-    other.write_bytes(sound.read_bytes())
-    third, said = call(config)
-    assert said == [f"prepare: 7 finished parts of an interrupted call were in {parts}"]
-    every = {*first, *second, *third}
-    assert len(third) == 9 and len(every) == 6 + 8 + 1
-    made(config)
-    assert call(config) == ([], [said[0].replace(" 7 ", " 16 ")])
-    made(config)
+    replaced.write_bytes(sound.read_bytes())
+    third, messages = preparation.on_a_cluster(config)
+    message = f"prepare: 7 finished parts of an interrupted call were in {parts}"
+    assert messages == [message]
+    assert len(third) == 9 and len({*first, *second, *third}) == 6 + 8 + 1
 
-    shorter = dataclasses.replace(config.filter, max_length=20)
-    changed = dataclasses.replace(config, filter=shorter)
-    encoded, said = call(changed, trained=True)
-    assert {*encoded} == every and not said
-    made(changed)
-    text = Path(config.folder, "two.de")
-    text.write_bytes(text.read_bytes().replace(b"die", b"der", 1))
-    encoded, said = call(config, trained=True)
-    assert {*encoded} == every and not said
-    made(config)
+    preparation.check_and_remove_store(config)
+    assert preparation.on_a_cluster(config) == ([], [message.replace(" 7 ", " 16 ")])
+    preparation.check_and_remove_store(config)
+
+
+@pytest.mark.parametrize("changes", ["filter", "text"])
+def test_a_change_makes_all_parts_anew(preparation, changes):
+    config = preparation.config
+    before, _ = preparation.on_a_cluster(config, learns=True)
+    preparation.check_and_remove_store(config)
+
+    if changes == "filter":
+        shorter = dataclasses.replace(config.filter, max_length=20)
+        config = dataclasses.replace(config, filter=shorter)
+    else:
+        text = Path(config.folder, "two.de")
+        text.write_bytes(text.read_bytes().replace(b"die", b"der", 1))
+    after, messages = preparation.on_a_cluster(config, learns=True)
+    assert {*after} == {*before} and len(before) == 6 + 8 + 1 and not messages
+    preparation.check_and_remove_store(config)
 
 
 def test_results_come_in_order_reading_is_not_far_ahead_and_death_is_reported(
@@ -276,14 +329,14 @@ def test_results_come_in_order_reading_is_not_far_ahead_and_death_is_reported(
     monkeypatch.setitem(sys.modules, "__main__", script)
     read = itertools.count()
     with EncodingWorkers(slow, 2) as processes:
-        results = processes.encode(chunk for chunk in chunks(50) if next(read) >= 0)
-        assert next(results) == 1
+        numbers = processes.encode(chunk for chunk in chunks(50) if next(read) >= 0)
+        assert next(numbers) == 1
         assert next(read) <= encode_corpora.SHORT + 2 * 3
-        for number, result in enumerate(itertools.islice(results, 10), 2):
-            assert result == number
+        for expected, number in enumerate(itertools.islice(numbers, 10), 2):
+            assert number == expected
         assert sys.modules["__main__"] is script
         with pytest.raises(WorkerDied, match="a worker process was killed"):
-            list(results)
+            list(numbers)
 
 
 SCRIPT = """
