@@ -83,33 +83,17 @@ def train_and_score(
     cannot be read, before anything is trained.
     """
     start = time.perf_counter()
-    flags, overrides = take_overrides(sys.argv[1:] if arguments is None else arguments)
-    parser = argparse.ArgumentParser(
-        prog=f"python -m {benchmark}", epilog="--config.KEY=VALUE changes a setting, as in `train`"
-    )
-    parser.add_argument("--data", required=True, metavar="FOLDER", help="the corpus")
-    parser.add_argument("--workdir", required=True, metavar="DIR", help="run directory")
-    parser.add_argument("--seconds", type=float, metavar="N", help="stop training after these")
-    parser.add_argument(
-        "--sets", nargs="+", choices=dict(tests), default=dict(tests), metavar="NAME",
-        help=f"the test sets that are scored (default: {' '.join(dict(tests))})",
-    )  # fmt: skip
-    parser.add_argument("--result", type=Path, default=RESULTS, help=argparse.SUPPRESS)
-    options = parser.parse_args(flags)
-    data, workdir, seconds = options.data, options.workdir, options.seconds
+    options, overrides = _parse(tests, arguments, benchmark)
+    data, seconds = options.data, options.seconds
     command = f"python -m {benchmark} --data FOLDER --workdir DIR"
     command += "" if seconds is None else f" --seconds {seconds:.0f}"
     command += "" if len(options.sets) == len(tests) else f" --sets {' '.join(options.sets)}"
     command += "".join(f" --config.{override}" for override in overrides)
 
     tests = [(test, name) for test, name in tests if test in options.sets]
-    corpora = {corpus.name: corpus for corpus in load_config(spec).data.test}
-    for test, _ in tests:
-        for _ in read_pairs(corpora[test], data, key=f"data.test.{test}"):
-            pass
-    run = trained(
-        workdir, spec, [f"data.folder={data}", *overrides], benchmark=benchmark, seconds=seconds
-    )
+    _check_readable(spec, [test for test, _ in tests], data)
+    overrides = [f"data.folder={data}", *overrides]
+    run = trained(options.workdir, spec, overrides, benchmark=benchmark, seconds=seconds)
     scored = ["--workdir", str(run)]
     evaluate.main([*scored, "--set", "valid"], "evaluate", "")
     for test, name in tests:
@@ -124,6 +108,32 @@ def train_and_score(
         )
         print(json.dumps(dict(result.metrics), indent=2))
     return 0
+
+
+def _parse(
+    tests: Sequence[tuple[str, str]], arguments: Sequence[str] | None, benchmark: str
+) -> tuple[argparse.Namespace, list[str]]:
+    flags, overrides = take_overrides(sys.argv[1:] if arguments is None else arguments)
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {benchmark}", epilog="--config.KEY=VALUE changes a setting, as in `train`"
+    )
+    parser.add_argument("--data", required=True, metavar="FOLDER", help="the corpus")
+    parser.add_argument("--workdir", required=True, metavar="DIR", help="run directory")
+    parser.add_argument("--seconds", type=float, metavar="N", help="stop training after these")
+    parser.add_argument(
+        "--sets", nargs="+", choices=dict(tests), default=dict(tests), metavar="NAME",
+        help=f"the test sets that are scored (default: {' '.join(dict(tests))})",
+    )  # fmt: skip
+    parser.add_argument("--result", type=Path, default=RESULTS, help=argparse.SUPPRESS)
+    return parser.parse_args(flags), overrides
+
+
+def _check_readable(spec: str, tests: Sequence[str], data: str) -> None:
+    """Reads the test corpora to their ends. Raises CorpusError."""
+    corpora = {corpus.name: corpus for corpus in load_config(spec).data.test}
+    for test in tests:
+        for _ in read_pairs(corpora[test], data, key=f"data.test.{test}"):
+            pass
 
 
 def seconds_trained(run: RunDirectory) -> float:

@@ -164,7 +164,8 @@ def _variant(paper_base: ExperimentConfig, base: ExperimentConfig) -> str:
 
 def again(details: Mapping[str, str]) -> Experiment:
     """The experiment of a result with today's configs. Raises RowError, ConfigError."""
-    if missing := {"row", "settings"} - set(details):
+    missing = {"row", "settings"} - set(details)
+    if missing:
         raise RowError(f"its details lack {', '.join(sorted(missing))}")
     return resolve(row_of(details["row"]), ReproductionSettings.from_json(details["settings"]))
 

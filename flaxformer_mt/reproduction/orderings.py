@@ -46,6 +46,9 @@ class MeasuredRun(NamedTuple):
     result: Result
 
 
+SeedRuns = dict[int, MeasuredRun]  # a row's runs by seed
+
+
 class ScoredRun(NamedTuple):
     """A measured run, and its outputs scored by the first metric that applies to them."""
 
@@ -90,7 +93,7 @@ def write_orderings(
     with these settings, and writes that; None if no row shares a seed with the base, or no run has
     kept references. Raises ConfigError, ScoringError and ResultError."""
     base, rows = _comparable_runs(settings, results)
-    runs = [run for seeds in (base, *rows) for run in seeds.values()]
+    runs = [run for row in (base, *rows) for run in row.values()]
     references = _kept_references(runs, run_of)
     if references is None:
         return None
@@ -129,19 +132,17 @@ def write_orderings(
 
 def _comparable_runs(
     settings: ReproductionSettings, results: Path
-) -> tuple[dict[int, MeasuredRun], list[dict[int, MeasuredRun]]]:
-    """The base's runs and each other row's, by seed: only seeds that the base shares with a row."""
+) -> tuple[SeedRuns, list[SeedRuns]]:
+    """The base's runs and each other row's: only with seeds that the base shares with a row."""
     base, *rows = (_measured_runs(row, settings, results) for row in _ROWS)
     rows = [{seed: run for seed, run in row.items() if seed in base} for row in rows]
     base = {seed: run for seed, run in base.items() if any(seed in row for row in rows)}
     return base, rows
 
 
-def _measured_runs(
-    row: Row, settings: ReproductionSettings, results: Path
-) -> dict[int, MeasuredRun]:
-    """A row's measured runs by seed, in ascending order."""
-    runs: dict[int, MeasuredRun] = {}
+def _measured_runs(row: Row, settings: ReproductionSettings, results: Path) -> SeedRuns:
+    """A row's measured runs, with seeds in ascending order."""
+    runs: SeedRuns = {}
     for seed in sorted({int(result.metrics["seed"]) for result in read_records(results).of(row)}):
         try:
             experiment = resolve(row, dataclasses.replace(settings, seed=seed))

@@ -69,9 +69,16 @@ def _sections(records: Records, plans: Sequence[Result], others: Sequence[Result
     if others:
         yield from _other_text(others)
     yield from _bullets("Failed", _failures(rows))
-    outdated_rows = [(result, reason) for result in records.rows if (reason := stale(result))]
-    unshown = [*_outdated([*outdated_rows, *outdated_orderings]), *_failures_of_no_row(records)]
-    yield from _bullets("Stale", unshown)
+    outdated = [*_stale_results(records.rows), *outdated_orderings]
+    yield from _bullets("Stale", [*_outdated(outdated), *_failures_of_no_row(records)])
+
+
+def _stale_results(results: Sequence[Result]) -> Iterator[tuple[Result, str]]:
+    """The rows' results that no longer match their rows, and why."""
+    for result in results:
+        reason = stale(result)
+        if reason is not None:
+            yield result, reason
 
 
 def _current_orderings(

@@ -328,7 +328,8 @@ def _scores(evaluation: Evaluation) -> dict[str, float]:
     metrics: dict[str, float] = {}
     for name in sorted(scores, key=lambda name: name != "bleu_paper"):
         metrics[name] = scores[name]
-        if interval := evaluation.assessment.intervals.get(name):
+        interval = evaluation.assessment.intervals.get(name)
+        if interval is not None:
             metrics |= {f"{name}_low": interval.low, f"{name}_high": interval.high}
     return metrics
 

@@ -67,9 +67,10 @@ class ReproductionSettings:
             raise RowError(f"--scale {self.scale:g}: must be above 0 and at most 1")
         if self.text != "files" and self.corpus is not None:
             raise RowError(f"--text {self.text} is the paper's text: leave it out with --corpus")
+        flags = {"data.folder": "--folder", "training.seed": "--seeds"}
         for override in self.overrides:
-            flags = {"data.folder": "--folder", "training.seed": "--seeds"}
-            if flag := flags.get(override.partition("=")[0]):
+            flag = flags.get(override.partition("=")[0])
+            if flag is not None:
                 raise RowError(f"--config.{override}: use {flag} instead")
         for word in shlex.split(self.command("TABLE")):
             if ABSOLUTE_PATH.search(word):
