@@ -6,6 +6,7 @@ and never limited: they follow from the rest.
 """
 
 import ast
+import itertools
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -127,26 +128,25 @@ def _assigned(function: ast.AST) -> frozenset[str]:
 
 def _cut_messages(function: ast.AST) -> Iterator[str]:
     """Names that are assigned one text and read once, in a raise: grep finds half the message."""
-    texts = [
-        node.targets[0].id
-        for node in ast.walk(function)
-        if isinstance(node, ast.Assign)
-        and isinstance(node.targets[0], ast.Name)
-        and _is_text(node.value)
-    ]
+    nodes = list(ast.walk(function))
+    texts = list(_names_of_texts(nodes))
     reads = Counter(
-        node.id
-        for node in ast.walk(function)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+        node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
     )
+    raises = (ast.walk(node) for node in nodes if isinstance(node, ast.Raise))
     raised = {
-        node.id
-        for statement in ast.walk(function)
-        if isinstance(statement, ast.Raise)
-        for node in ast.walk(statement)
-        if isinstance(node, ast.Name)
+        node.id for node in itertools.chain.from_iterable(raises) if isinstance(node, ast.Name)
     }
     yield from (name for name in texts if name in raised and reads[name] == texts.count(name) == 1)
+
+
+def _names_of_texts(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """The variables that a text is assigned to, once for each time."""
+    for node in nodes:
+        if isinstance(node, ast.Assign) and _is_text(node.value):
+            target = node.targets[0]
+            if isinstance(target, ast.Name):
+                yield target.id
 
 
 def _is_text(node: ast.expr) -> bool:
