@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 _ROOMS = {
     "Metric": "evaluation.metrics",
-    "Sampling": "decoding.sampling",
+    "Sampling": "decoding.search.sampling",
     "Scoring": "evaluation.scoring",
-    "Terminology": "decoding.terminology",
+    "Terminology": "decoding.masks.terminology",
     "Translator": "decoding.translator",
     "average": "api.runs",
     "compare": "evaluation.compare",
