@@ -224,6 +224,7 @@ def made_of(window: Window, parse: Callable[[bytes], T], make: Callable[[list[T]
 
 if TYPE_CHECKING:
     from flaxformer_mt.decoding.masks.terminology import Terminology
+    from flaxformer_mt.decoding.options import LineOptions, SearchOptions
     from flaxformer_mt.decoding.search.sampling import Sampling
     from flaxformer_mt.decoding.text.translation import Translation
     from flaxformer_mt.decoding.translator import Translator
@@ -251,15 +252,35 @@ class TranslateSettings:
         """
         from flaxformer_mt.decoding.masks.terminology import Terminology
 
-        terminology = self.terminology
-        if terminology is None and self.form.constraints_key is not None:
-            terminology = Terminology.of({})
-        translator.translate(
-            [],
+        options = self.search_options(first=0)
+        if options.terminology is None and self.form.constraints_key is not None:
+            options = dataclasses.replace(options, terminology=Terminology.of({}))
+        translator.translate_with([], options, [])
+
+    def search_options(self, *, first: int) -> SearchOptions:
+        """What is wanted of all lines of a window, whose first has the number `first`."""
+        from flaxformer_mt.decoding.options import SearchOptions
+
+        return SearchOptions(
+            n_best=self.n_best,
+            overlong=self.overlong,
+            several="keep",
             suppress=self.suppress,
             forbid=self.forbid or (),
-            terminology=terminology,
+            terminology=self.terminology,
             sampling=self.sampling,
+            first=first,
+            mbr=bool(self.mbr),
+        )
+
+    def line_options(self, record: Record) -> LineOptions:
+        """What is wanted of one line."""
+        from flaxformer_mt.decoding.options import LineOptions
+
+        return LineOptions(
+            prefix=record.prefix or self.prefix,
+            forbid=record.forbid,
+            constraints=record.constraints,
         )
 
     def make(self, window: Window, translator: Translator) -> Made:
@@ -268,7 +289,11 @@ class TranslateSettings:
         return made_of(window, self.form.parse, make)
 
     def _translated(self, window: Window, translator: Translator, records: list[Record]) -> Made:
-        translations = self._translations(window, translator, records)
+        translations = translator.translate_with(
+            [record.source for record in records],
+            self.search_options(first=window.first),
+            [self.line_options(record) for record in records],
+        )
         notes = []
         several = []
         for number, translation in enumerate(translations, start=window.first):
@@ -285,26 +310,6 @@ class TranslateSettings:
             },
             notes=notes,
             remarks={SEVERAL: several} if several else {},
-        )
-
-    def _translations(
-        self, window: Window, translator: Translator, records: Sequence[Record]
-    ) -> list[Translation]:
-        prefixes = [record.prefix or self.prefix for record in records]
-        return translator.translate(
-            [record.source for record in records],
-            n_best=self.n_best,
-            overlong=self.overlong,
-            several="keep",
-            prefixes=prefixes if any(prefixes) else None,
-            suppress=self.suppress,
-            forbid=self.forbid or (),
-            forbid_each=[record.forbid for record in records],
-            constraints=[record.constraints for record in records],
-            terminology=self.terminology,
-            sampling=self.sampling,
-            first=window.first,
-            mbr=bool(self.mbr),
         )
 
     def _rendered(

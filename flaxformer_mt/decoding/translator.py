@@ -7,6 +7,7 @@ import functools
 import itertools
 import logging
 import os
+import threading
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Unpack, overload
 
@@ -102,6 +103,7 @@ class Translator:
         self.members: tuple[Member, ...] = ((self.params, model), *placed)
         self.max_length = min(member.config.max_length for _, member in self.members)
         self._decoders: dict[Hashable, BatchDecoder] = {}
+        self._decoders_lock = threading.Lock()
 
     @classmethod
     def load(
@@ -337,14 +339,13 @@ class Translator:
             options.constraint_sizes,
             suppress,
         )
-        decoder = self._decoders.get(key)
-        if decoder is None:
-            decoder = self._new_decoder(options, suppress)
-            self._decoders[key] = decoder
+        with self._decoders_lock:  # threads may share a translator
+            if key not in self._decoders:
+                self._decoders[key] = self._new_decoder(options, suppress)
             if len(self._decoders) > _DECODERS:
                 # Of a dict the first key is the oldest.
                 self._decoders.pop(next(iter(self._decoders)))
-        return decoder
+            return self._decoders[key]
 
     def _new_decoder(self, options: SearchOptions, suppress: tuple[int, ...]) -> BatchDecoder:
         models, params = self._suited

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from flaxformer_mt.decoding.alignment import Alignment
 from flaxformer_mt.decoding.masks.terminology import Terminology
+from flaxformer_mt.decoding.options import LineOptions, SearchOptions
 from flaxformer_mt.decoding.run.arrays import ConstraintSizes
 from flaxformer_mt.decoding.text.segments import (
     DecodingError,
@@ -16,7 +17,7 @@ from flaxformer_mt.decoding.text.segments import (
     TargetError,
 )
 from flaxformer_mt.decoding.text.translation import Translation
-from flaxformer_mt.decoding.translator import Translator, Wanted
+from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.figures.maps import Picked, pick
 from flaxformer_mt.serving.access import Refusal, bad_request, shown
 from flaxformer_mt.serving.requests import AttentionRequest
@@ -159,13 +160,15 @@ class Engine:
     def _searched(self, key: Key, sentences: Sequence[QueuedSentence]) -> list[Translation]:
         """The translations of a filled batch. Raises Refusal for terms and phrases."""
         filled = self._filled(key, [sentence.read for sentence in sentences])
-        search_options: Wanted = {"n_best": key.n_best, "several": "keep", "forbid": key.forbid}
-        if key.constrained:
-            search_options["constraint_sizes"] = CONSTRAINT_SIZES
         try:
-            if key.terms:
-                search_options["terminology"] = Terminology.of(dict(key.terms))
-            return self.translator.translate(filled, **search_options)
+            options = SearchOptions(
+                n_best=key.n_best,
+                several="keep",
+                forbid=key.forbid,
+                terminology=Terminology.of(dict(key.terms)) if key.terms else None,
+                constraint_sizes=CONSTRAINT_SIZES if key.constrained else (),
+            )
+            return self.translator.translate_with(filled, options, [LineOptions()] * len(filled))
         except DecodingError as error:
             if not key.constrained:
                 raise

@@ -25,7 +25,7 @@ class Upper:
 
     calls: int = 0
 
-    def translate(self, texts, **settings):
+    def translate_with(self, texts, options, wanted):
         self.calls += 1
         return [self.translation(number, text, texts) for number, text in enumerate(texts)]
 

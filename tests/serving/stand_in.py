@@ -47,25 +47,16 @@ class StandIn:
         self.calls: list[tuple[list[str], int]] = []
         self.threads: set[int] = set()
 
-    def translate(
-        self,
-        lines,
-        *,
-        n_best=1,
-        overlong="split",
-        several="warn",
-        forbid=(),
-        terminology=None,
-        constraint_sizes=(),
-    ):
-        self._note_call(lines, n_best)
-        if overlong == "refuse":
+    def translate_with(self, lines, options, wanted):
+        self._note_call(lines, options.n_best)
+        if options.overlong == "refuse":
             _check_lengths(source=lines[0].split())
         translations = []
         for line in lines:
-            terms = () if terminology is None else terminology.translations(line)
-            allowed = [word for word in line.split() if word not in forbid]
-            translations.append(self._translation(" ".join([*terms, " ".join(allowed)]), n_best))
+            terms = options.terminology.translations(line) if options.terminology else ()
+            allowed = [word for word in line.split() if word not in options.forbid]
+            text = " ".join([*terms, " ".join(allowed)])
+            translations.append(self._translation(text, options.n_best))
         return translations
 
     def _note_call(self, lines, n_best):

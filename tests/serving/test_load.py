@@ -136,9 +136,9 @@ def test_what_nobody_asks_any_more_is_not_failing_for_ever(monkeypatch):
 
 def test_texts_are_logged_only_where_asked_and_never_pass_for_lines_of_the_log():
     class Chained(StandIn):
-        def translate(self, lines, **wanted):
+        def translate_with(self, lines, *options):
             try:
-                return super().translate(lines, **wanted)
+                return super().translate_with(lines, *options)
             except RuntimeError as error:
                 raise ValueError(f"one\nof: {lines}") from error
 
@@ -162,7 +162,7 @@ def test_texts_are_logged_only_where_asked_and_never_pass_for_lines_of_the_log()
 )
 def test_a_model_that_cannot_be_prepared_or_leaves_ends_the_server(error, words):
     class Broken(StandIn):
-        def translate(self, lines, **wanted):
+        def translate_with(self, lines, *options):
             raise error
 
     with running(Broken(), warm_up_words=words, wait=not words) as server:
