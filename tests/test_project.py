@@ -242,8 +242,10 @@ def test_documented_commands_exist(command, capsys):
 
     words, overrides = take_overrides(arguments)
     titles = {block.title for page in guides() for block in blocks(page)}
-    if "--config" in words and (spec := words[words.index("--config") + 1]) not in titles:
-        load_config(spec, overrides)
+    if "--config" in words:
+        spec = words[words.index("--config") + 1]
+        if spec not in titles:
+            load_config(spec, overrides)
     module = importlib.import_module(f"flaxformer_mt.cli.{module_of(name)}")
     with pytest.raises(SystemExit) as stop:
         # Of a command with actions, the action explains its options.

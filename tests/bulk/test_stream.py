@@ -136,11 +136,21 @@ def test_what_was_counted_is_gone_on_with(tmp_path):
     split, limit = TranslateSettings(form=Form()).describe(sums)
     assert split == "30 lines too long for the model: translated in pieces"
     assert limit.startswith("3 translations reached the length limit: see")
+
+
+def remarks(text, **options):
+    """What a call says of its lines."""
     said = []
-    output(text, window=7, say=said.append)
+    output(text, say=said.append, **options)
+    return said
+
+
+def test_lines_that_are_too_long_are_named_up_to_a_limit():
+    lines = [b"split %d\n" % number for number in range(1, 31)]
+    said = remarks(b"".join(lines), window=7)
     assert said[0] == "in.txt:1: too long: translated in pieces"
     assert said[NOTES:] == ["more lines like these are only counted"]
-    output(b"".join(text.splitlines(keepends=True)[:NOTES]), window=7, say=(said := []).append)
+    said = remarks(b"".join(lines[:NOTES]), window=7)
     assert len(said) == NOTES and said[-1].startswith("in.txt:20: ")
 
 
@@ -150,21 +160,19 @@ class Several(Upper):
         return dataclasses.replace(plain, sentences=text.count("."))
 
 
-def test_lines_of_several_sentences_are_one_bounded_line_at_the_end(tmp_path):
+def test_lines_of_several_sentences_are_one_bounded_line_at_the_end():
     text = b"one.\n" + b"one. two.\n" * 30
-    said = []
-    output(text, translate=Several(), say=said.append)
     numbers = ", ".join(map(str, range(2, NOTES + 2)))
-    assert said == [f"in.txt: 30 lines {SEVERAL} (lines {numbers}, ...)"]
-    output(text[:15], translate=Several(), say=(said := []).append)
-    assert said == [f"in.txt: 1 line {SEVERAL} (line 2)"]
-    output(b"one.\n" * 9, translate=Several(), say=(said := []).append)
-    assert not said
+    expected = [f"in.txt: 30 lines {SEVERAL} (lines {numbers}, ...)"]
+    assert remarks(text, translate=Several()) == expected
+    assert remarks(text[:15], translate=Several()) == [f"in.txt: 1 line {SEVERAL} (line 2)"]
+    assert not remarks(b"one.\n" * 9, translate=Several())
 
 
-def test_a_call_that_ends_early_has_said_its_remarks(tmp_path):
+def test_a_call_that_ends_early_has_said_its_remarks():
+    said = []
     with pytest.raises(InputError):
-        output(b"a. b.\n" * 7 + b"bad prefix.\n", translate=Several(), say=(said := []).append)
+        output(b"a. b.\n" * 7 + b"bad prefix.\n", translate=Several(), say=said.append)
     assert said == [f"in.txt: 7 lines {SEVERAL} (lines 1, 2, 3, 4, 5, 6, 7)"]
 
 

@@ -45,7 +45,8 @@ def prepared(run, corpus, tmp_path, monkeypatch):
     """A prepared run and its overrides; training ends where a model would be built."""
     monkeypatch.setattr(training, "build", reached)
     arguments = settings(corpus)
-    (parts := tmp_path / "run" / "data.parts").mkdir(parents=True)  # of a cluster that was lost
+    parts = tmp_path / "run" / "data.parts"
+    parts.mkdir(parents=True)  # of a cluster that was lost
     assert run("prepare", *arguments, "--workdir", tmp_path / "run").status == 0
     assert not parts.exists()
     return tmp_path / "run", [a.removeprefix("--config.") for a in arguments[2:]]

@@ -76,7 +76,8 @@ def test_closed_streams_are_no_bug():
 def test_a_command_tries_libtpu_on_a_machine_without_a_tpu_only_if_told_to(
     tmp_path, platforms, tried
 ):
-    shutil.copytree(FROZEN, run := tmp_path / "run")
+    run = tmp_path / "run"
+    shutil.copytree(FROZEN, run)
     environment = {name: value for name, value in os.environ.items() if name != "JAX_PLATFORMS"}
     if platforms is not None:
         environment["JAX_PLATFORMS"] = platforms

@@ -306,31 +306,48 @@ def test_shards_need_an_input_that_can_be_read_twice(run, sharding, tmp_path):
             assert f"{flag[0]} reads the input twice: name a file instead of {name}" in done.last
 
 
-def test_only_shards_of_one_input_and_one_command_are_joined(translate, tmp_path):
-    source, out = tmp_path / "in", tmp_path / "out"
+@pytest.fixture
+def make_shard(translate, tmp_path):
+    """Makes one of two shards of `out` from a text that it writes to `in`."""
 
-    def made(index, *flags, text=TEXT):
-        source.write_bytes(text)
-        shard = ("--shard", f"{index}/2", *flags)
-        assert translate("--input", source, "--output", out, *shard).status == 0
+    def make(index, *flags, text=TEXT):
+        (tmp_path / "in").write_bytes(text)
+        files = ("--input", tmp_path / "in", "--output", tmp_path / "out")
+        assert translate(*files, "--shard", f"{index}/2", *flags).status == 0
 
-    made(0, "--window", 1)
-    mended = LINES[3].encode() + b"\n" + TEXT.partition(b"\n")[2]
+    return make
+
+
+def test_only_shards_of_one_input_and_one_command_are_joined(translate, make_shard, tmp_path):
+    out = tmp_path / "out"
+    make_shard(0, "--window", 1)
     for flags, text, why in (
         (("--window", 3), TEXT, "has window 3, but after {}.shard-0-of-2 it must be 1"),
         (("--window", 1, "--beam-size", 2), TEXT, "has decoding.beam_size 2, but after"),
         (("--window", 1), TEXT * 2, "has start [4, "),
         (("--window", 1), TEXT.replace(b"\n", b" x\n"), "has start [2, "),
     ):
-        made(1, *flags, text=text)
+        make_shard(1, *flags, text=text)
         done = translate("--output", out, "--join", 2)
         assert done.status == 2 and f"{out}.shard-1-of-2: {why.format(out)}" in done.last
         assert not out.exists()
-    made(1, "--window", 1, text=mended)  # the first line has been mended
+
+
+def test_a_shard_is_joined_though_a_line_before_it_has_been_mended(translate, make_shard, tmp_path):
+    out = tmp_path / "out"
+    make_shard(0, "--window", 1)
+    mended = LINES[3].encode() + b"\n" + TEXT.partition(b"\n")[2]
+    make_shard(1, "--window", 1, text=mended)
     assert translate("--output", out, "--join", 2).status == 0
     assert out.read_text() == translate("--window", 1, stdin=TEXT).output
-    (record := tmp_path / "out.record-1-of-2.json").unlink()
-    done = translate("--output", out, "--join", 2)
+
+
+def test_a_shard_without_its_record_is_not_joined(translate, make_shard, tmp_path):
+    for index in (0, 1):
+        make_shard(index, "--window", 1)
+    record = tmp_path / "out.record-1-of-2.json"
+    record.unlink()
+    done = translate("--output", tmp_path / "out", "--join", 2)
     assert done.status == 2 and f"{record}: missing (1 of 4 files)" in done.last
 
 

@@ -116,7 +116,8 @@ def test_phrases_that_overlap_share_their_tokens_at_the_limit(seed):
         fits = []
         for limit in range(2, 10):
             every = reference.exhaustive(automaton, row, limit=limit, alpha=0.6)
-            if fits := [item for item in every if has(item.tokens, phrases, continues)]:
+            fits = [output for output in every if has(output.tokens, phrases, continues)]
+            if fits:
                 break
         expected.append(fits[:4])
         limits.append(limit)

@@ -35,12 +35,13 @@ def read(path: Path) -> dict:
     return json.loads(path.read_text())
 
 
-@pytest.fixture
-def written(tmp_path):
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
     """A folder, and the translator whose model is in it."""
+    folder = tmp_path_factory.mktemp("written")
     shared = translator(activation="silu", ffn_dropout=0.2)
-    huggingface.write(shared, tmp_path, card=CARD)
-    return tmp_path, shared
+    huggingface.write(shared, folder, card=CARD)
+    return folder, shared
 
 
 def test_the_config_says_what_the_model_is(written):

@@ -98,7 +98,8 @@ def test_a_request_to_stop_lets_the_tasks_save(slurm, name, state, requeued):
 
 
 def test_the_copy_that_sbatch_makes_finds_the_checkout(slurm, tmp_path):
-    shutil.copy(LAUNCH / "slurm.sbatch", spooled := tmp_path / "slurm_script")
+    spooled = tmp_path / "slurm_script"
+    shutil.copy(LAUNCH / "slurm.sbatch", spooled)
     for submitted_in, status in ((LAUNCH.parent, 0), (tmp_path, 2)):
         world = {**slurm, "END": "0", "SLURM_SUBMIT_DIR": str(submitted_in)}
         done = run(str(spooled), "train", **world)

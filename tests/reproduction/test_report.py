@@ -129,7 +129,8 @@ def test_a_failed_row_says_why_until_it_is_measured(tmp_path):
 
 
 def test_foreign_files_are_named(tmp_path, capsys):
-    (notes := tmp_path / "results" / "notes.json").parent.mkdir()
+    notes = tmp_path / "results" / "notes.json"
+    notes.parent.mkdir()
     for flag, name, message in (
         ("--also", "plan.json", "plan.json: has none of the scores f1"),
         ("--plan", "quickstart.json", "quickstart.json: has no steps of benchmarks.plan"),

@@ -166,7 +166,8 @@ def failing(monkeypatch) -> dict[str, tuple[Exception, int]]:
 
     def reading(folder: Path, name: str, read: Callable[[], Any]) -> Any:
         def flaky() -> Any:
-            error, times = faults.pop(item := f"{folder.name}/{name}", (None, 0))
+            item = f"{folder.name}/{name}"
+            error, times = faults.pop(item, (None, 0))
             if error is None or not times:
                 return read()
             faults[item] = error, times - 1

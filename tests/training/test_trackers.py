@@ -241,13 +241,14 @@ def wandb_records(file: Path) -> Iterator[Any]:
     """The records of an offline run's file: a log in LevelDB's form after seven bytes."""
     from wandb.proto.wandb_internal_pb2 import Record
 
-    data, place, record = file.read_bytes(), 7, b""
-    while place + 7 <= len(data):
-        if (left := 32768 - place % 32768) < 7:
-            place += left
+    content, place, record = file.read_bytes(), 7, b""
+    while place + 7 <= len(content):
+        left_in_block = 32768 - place % 32768
+        if left_in_block < 7:
+            place += left_in_block
             continue
-        _, length, kind = struct.unpack_from("<IHB", data, place)
-        record += data[place + 7 : place + 7 + length]
+        _, length, kind = struct.unpack_from("<IHB", content, place)
+        record += content[place + 7 : place + 7 + length]
         place += 7 + length
         if kind in (1, 4):  # whole, or the last part of one
             yield Record.FromString(record)

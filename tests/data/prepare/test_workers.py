@@ -255,14 +255,18 @@ class Preparation:
             )
         return encoded, [line for line in lines if " finished parts " in line]
 
-    def check_and_remove_store(self, config: DataConfig) -> None:
-        """Compares the store with one machine's; removes it, so that the next call makes it."""
+    def check_store(self, config: DataConfig) -> None:
+        """Compares it with one machine's."""
         self._monkeypatch.setattr(make, "train_vocabulary", sample.train_vocabulary)
         prepare(config, directory=self._alone, workers=0)
         for name in ("data", "vocabulary"):
             assert contents(self._run / name) == contents(self._alone / name)
-            shutil.rmtree(self._run / name)
         shutil.rmtree(self._alone)
+
+    def remove_store(self) -> None:
+        """The parts stay, so that the next call makes it of them."""
+        for name in ("data", "vocabulary"):
+            shutil.rmtree(self._run / name)
 
 
 @pytest.fixture(params=["local", pytest.param("bucket", marks=needs_clients)])
@@ -297,16 +301,17 @@ def test_a_cluster_s_finished_parts_are_not_made_again(preparation):
     assert messages == [message]
     assert len(third) == 9 and len({*first, *second, *third}) == 6 + 8 + 1
 
-    preparation.check_and_remove_store(config)
+    preparation.check_store(config)
+    preparation.remove_store()
     assert preparation.on_a_cluster(config) == ([], [message.replace(" 7 ", " 16 ")])
-    preparation.check_and_remove_store(config)
+    preparation.check_store(config)
 
 
 @pytest.mark.parametrize("changes", ["filter", "text"])
 def test_a_change_makes_all_parts_anew(preparation, changes):
     config = preparation.config
     before, _ = preparation.on_a_cluster(config, learns=True)
-    preparation.check_and_remove_store(config)
+    preparation.remove_store()
 
     if changes == "filter":
         shorter = dataclasses.replace(config.filter, max_length=20)
@@ -316,7 +321,7 @@ def test_a_change_makes_all_parts_anew(preparation, changes):
         text.write_bytes(text.read_bytes().replace(b"die", b"der", 1))
     after, messages = preparation.on_a_cluster(config, learns=True)
     assert {*after} == {*before} and len(before) == 6 + 8 + 1 and not messages
-    preparation.check_and_remove_store(config)
+    preparation.check_store(config)
 
 
 def test_results_come_in_order_reading_is_not_far_ahead_and_death_is_reported(
