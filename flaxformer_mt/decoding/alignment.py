@@ -73,7 +73,7 @@ def _align(
         if any(looked.values()):
             links.append((max(looked, key=looked.__getitem__), word))
 
-    for part, of_pieces in zip(parts, weights, strict=True):
+    for part, part_weights in zip(parts, weights, strict=True):
         lead = len(part.src_lead.encode())
         src_spans = [
             (begin - lead, end - lead)
@@ -87,7 +87,7 @@ def _align(
         columns = src.of_pieces(part.src_text, src_spans)
         rows = tgt.of_pieces(part.tgt_text, tgt_spans)
         # End marks belong to no word.
-        inner = of_pieces[: len(rows), : len(columns)][rows >= 0][:, columns >= 0]
+        inner = part_weights[: len(rows), : len(columns)][rows >= 0][:, columns >= 0]
         rows, columns = rows[rows >= 0], columns[columns >= 0]
         if not inner.size:
             continue

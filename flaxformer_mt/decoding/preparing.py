@@ -11,7 +11,7 @@ from jaxtyping import Bool
 
 from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies
-from flaxformer_mt.decoding.masks.forbidden import Forbidden, continues_word, forbidden
+from flaxformer_mt.decoding.masks.automata import Forbidden, continues_word, forbidden
 from flaxformer_mt.decoding.masks.source import Source
 from flaxformer_mt.decoding.masks.superstrings import Phrase
 from flaxformer_mt.decoding.masks.terminology import required
@@ -57,8 +57,9 @@ class SourcePreparer:
     trees: bool = False  # outputs are trees and not text
 
     def spell(self, options: SearchOptions, wanted: Sequence[LineOptions]) -> Spelled:
-        """All that can be checked without the lines is checked: a term that can't be spelled is an
-        error before the first line that has it."""
+        """What is wanted of all lines, in the target vocabulary. Checks all that can be checked
+        without the lines: a term that can't be spelled is an error before the first line that has
+        it."""
         for of_line in wanted:
             check_unicode((*of_line.forbid, *of_line.constraints))
         check_unicode((*options.suppress, *options.forbid))
@@ -97,20 +98,20 @@ class SourcePreparer:
                 if not is_blank(line):
                     why = describe_overlong(self.max_length, source=tokens)
                     raise OverlongError(number, why, splits=True)
-            pieces, of_pieces = self.parts(line, tokens)
+            pieces, encoded_pieces = self.pieces_of(line, tokens)
             # A blank line's translation is blank whatever is wanted of it.
             sources: list[Source] = []
             if pieces:
                 try:
                     sources = self._sources(
-                        options.first + number, pieces, of_pieces, options, of_line, spelled
+                        options.first + number, pieces, encoded_pieces, options, of_line, spelled
                     )
                 except DecodingError as error:
                     raise LineError(number, str(error)) from None
             prepared.append(PreparedLine(pieces, sources))
         return prepared
 
-    def parts(self, line: str, tokens: list[int]) -> tuple[list[Piece], list[list[int]]]:
+    def pieces_of(self, line: str, tokens: list[int]) -> tuple[list[Piece], list[list[int]]]:
         """The pieces that a line is translated in, and their tokens; none for a blank line."""
         if not tokens or is_blank(line):
             return [], []
@@ -122,7 +123,7 @@ class SourcePreparer:
         self,
         line_number: int,
         pieces: Sequence[Piece],
-        of_pieces: Sequence[Sequence[int]],
+        encoded_pieces: Sequence[Sequence[int]],
         options: SearchOptions,
         wanted: LineOptions,
         spelled: Spelled,
@@ -142,7 +143,7 @@ class SourcePreparer:
         if wanted.forbid:
             automata.append(forbidden(tuple(wanted.forbid), tgt))
         sources = []
-        for place, (piece, tokens) in enumerate(zip(pieces, of_pieces, strict=True)):
+        for place, (piece, tokens) in enumerate(zip(pieces, encoded_pieces, strict=True)):
             phrases: Sequence[Phrase] = ()
             if wanted.constraints or options.terminology is not None:
                 phrases = required(

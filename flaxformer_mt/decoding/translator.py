@@ -238,11 +238,13 @@ class Translator:
         number, counted from `first`. With `mbr`, the best are those that resemble the others most,
         by chrF. No two of the `n_best` have the same text: there are fewer if the search finds
         fewer.
-        `constraint_sizes` and `masks`: see `BatchDecoder`.
+        `masks` are your own reasons why tokens may not come next (`masks.base.Mask`);
+        `constraint_sizes` keep few programs for required and forbidden phrases.
 
-        Raises OverlongError and LineError with the line's number, other DecodingErrors, ValueError
-        for contradictory settings and lists of another length, and TypeError for arguments of
-        another type, all before anything is searched.
+        Before anything is searched: raises OverlongError and LineError with the line's number,
+        other DecodingErrors, ValueError for contradictory settings and lists of another length, and
+        TypeError for arguments of another type. During the search: LineError for a line whose
+        constraints leave no translation, DecodingError for scores that aren't numbers.
         """
         texts = [lines] if isinstance(lines, str) else arguments.lines("lines", lines)
         translations = self.translate_with(texts, *options_of(wanted, len(texts)))
@@ -317,7 +319,7 @@ class Translator:
         lengths = [
             len(piece) + 1
             for line, tokens in zip(lines, encoded, strict=True)
-            for piece in self._preparer.parts(line, tokens)[1]
+            for piece in self._preparer.pieces_of(line, tokens)[1]
         ]
         return self._decoder(options).compile(
             lengths,
@@ -328,17 +330,20 @@ class Translator:
     def _decoder(
         self, options: SearchOptions, *, suppress: tuple[int, ...] = (UNK,)
     ) -> BatchDecoder:
-        """The search, made once for what it depends on. No two outputs in an n-best list have the
-        same text, except for `mbr`, which compares all that the search finds."""
+        """The search, made once for what it depends on."""
         _check_not_forked()
-        key = (
-            options.n_best,
-            options.mbr,
-            options.sampling,
-            options.masks,
-            options.constraint_sizes,
-            suppress,
+        # All options but those of lines: one that is forgotten here costs a decoder, and doesn't
+        # reuse a wrong one.
+        searched = dataclasses.replace(
+            options,
+            overlong="split",
+            several="warn",
+            suppress=(),
+            forbid=(),
+            terminology=None,
+            first=0,
         )
+        key = searched, suppress
         with self._decoders_lock:  # threads may share a translator
             if key not in self._decoders:
                 self._decoders[key] = self._new_decoder(options, suppress)
@@ -348,6 +353,8 @@ class Translator:
             return self._decoders[key]
 
     def _new_decoder(self, options: SearchOptions, suppress: tuple[int, ...]) -> BatchDecoder:
+        """No two outputs in an n-best list have the same text, except for `mbr`, which compares
+        all that the search finds."""
         models, params = self._suited
         return BatchDecoder(
             params,
@@ -436,10 +443,7 @@ class Translator:
             language=self.src_lang,
         )
         return [
-            parts
-            if (not is_blank(source) and any(part.src for part in parts))
-            or any(part.tgt and not is_blank(part.tgt_text) for part in parts)
-            else []
+            parts if _has_text(source, parts) else []
             for (source, _), parts in zip(pairs, cut, strict=True)
         ]
 
@@ -469,6 +473,13 @@ class Translator:
         if len(self.members) > 1:
             raise DecodingError(f"{what} a single model: load the ensemble's runs one at a time")
         return TeacherForcing(self.params, self.model, self.config, self.mesh)
+
+
+def _has_text(source: str, parts: Sequence[Part]) -> bool:
+    """Whether a side of a pair has tokens and is not blank."""
+    if not is_blank(source) and any(part.src for part in parts):
+        return True
+    return any(part.tgt and not is_blank(part.tgt_text) for part in parts)
 
 
 def _warn(translations: Sequence[Translation], first: int) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from flaxformer_mt.data import shortlist
 from flaxformer_mt.data.shortlist import Shortlist
+from flaxformer_mt.decoding.masks.automata import continues_word
 from flaxformer_mt.decoding.masks.base import MaskArrays
-from flaxformer_mt.decoding.masks.forbidden import continues_word
 from flaxformer_mt.decoding.masks.phrases import arranged
 from flaxformer_mt.decoding.masks.superstrings import Phrase, shortest_texts, still_needed
 from flaxformer_mt.decoding.masks.terminology import Terminology, spell_phrases
@@ -227,6 +227,20 @@ def test_what_has_no_room_is_refused(translator):
     for constraints in ({"constraints": [["hund", "katze"]]}, {"forbid": ["haus", "hund"]}):
         with pytest.raises(DecodingError, match="at most 1 required phrases of 8 tokens"):
             translator.translate(LINES[:1], constraint_sizes=few, **constraints)
+
+
+def test_lines_that_have_room_alone_have_it_together(translator):
+    """A batch whose phrases need a larger table than there is goes in halves."""
+    forbidden = [["haus"], ["hund", "rennt"], ["wer", "sieht"], ["schlafen"]]
+    sizes = [ConstraintSizes(1, 8, 16)]
+    apart = [
+        translator.translate([line], forbid_each=[phrases], constraint_sizes=sizes)[0]
+        for line, phrases in zip(LINES, forbidden, strict=True)
+    ]
+    together = translator.translate(LINES, forbid_each=forbidden, constraint_sizes=sizes)
+    assert [translation.tokens for translation in together] == [
+        translation.tokens for translation in apart
+    ]
 
 
 def test_a_shortlist_has_the_types_of_all_constraints(translator, monkeypatch):

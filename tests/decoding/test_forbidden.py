@@ -10,7 +10,8 @@ from flaxformer_mt.config import VocabularyConfig
 from flaxformer_mt.data import vocabulary
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding.masks import forbidden as module
-from flaxformer_mt.decoding.masks.forbidden import LETTER, forbidden, forbids, table_of
+from flaxformer_mt.decoding.masks.automata import LETTER, forbidden, forbids
+from flaxformer_mt.decoding.masks.forbidden import table_of
 from flaxformer_mt.decoding.search.sampling import Sampling
 from flaxformer_mt.decoding.text.segments import DecodingError, LineError
 from tests.decoding.runs import LINES

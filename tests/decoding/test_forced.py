@@ -11,7 +11,7 @@ import pytest
 
 from flaxformer_mt.data.vocabulary import BOS, EOS, UNK
 from flaxformer_mt.decoding import teacher_forcing
-from flaxformer_mt.decoding.search.penalties import coverage_penalty, length_penalty
+from flaxformer_mt.decoding.penalties import coverage_penalty, length_penalty
 from flaxformer_mt.decoding.teacher_forcing import Pairs, batch_length, batches
 from flaxformer_mt.decoding.text.segments import (
     DecodingError,

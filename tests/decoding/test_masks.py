@@ -9,7 +9,7 @@ import pytest
 from flaxformer_mt.data import shortlist, vocabulary
 from flaxformer_mt.data.shortlist import Shortlist
 from flaxformer_mt.decoding.run import shortlists
-from flaxformer_mt.decoding.text.segments import DecodingError
+from flaxformer_mt.decoding.text.segments import DecodingError, LineError
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.model.transformer import Transformer
 from tests.decoding.no_digits import NoDigits
@@ -78,7 +78,16 @@ def test_a_mask_is_beside_the_others(numbering):
     assert len(set(translation.tokens)) == len(translation.tokens)
 
 
-def test_masks_that_ban_everything_leave_the_end_mark(numbering):
+def test_of_a_mask_that_bans_everything_the_line_is_named_and_not_the_model(numbering):
     every = NoDigits(tuple(range(numbering.vocabularies.tgt.size)))
+    with pytest.raises(LineError, match="the search found no translation of at most") as error:
+        numbering.translate(["", *LINES[:1]], masks=[every])
+    assert error.value.number == 1
+
+
+def test_of_a_damaged_model_the_model_is_named_and_not_the_mask(numbering):
+    params = jax.tree.map(lambda leaf: leaf * jax.numpy.nan, numbering.params)
+    damaged = Translator(params, numbering.model, numbering.vocabularies, numbering.config)
+    mask = NoDigits.of(numbering.vocabularies.tgt)
     with pytest.raises(DecodingError, match="not finite"):
-        numbering.translate(LINES[:1], masks=[dataclasses.replace(every)])
+        damaged.translate(LINES, masks=[mask])

@@ -12,8 +12,8 @@ from sacrebleu.metrics import CHRF
 from flaxformer_mt.config import DecodingConfig, VocabularyConfig
 from flaxformer_mt.data.vocabulary import Vocabulary, train
 from flaxformer_mt.decoding.masks.trees import Brackets
+from flaxformer_mt.decoding.penalties import length_penalty
 from flaxformer_mt.decoding.run.outputs import decoded_of
-from flaxformer_mt.decoding.search.penalties import length_penalty
 from flaxformer_mt.decoding.search.settings import Rules
 from flaxformer_mt.decoding.search.state import Hypotheses
 from flaxformer_mt.decoding.text.outputs import Decoded

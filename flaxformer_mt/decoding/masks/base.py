@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
+from flaxformer_mt.decoding.masks.source import Source
 from flaxformer_mt.decoding.top_k import Logits as Logits
-
-if TYPE_CHECKING:
-    from flaxformer_mt.decoding.masks.source import Source
 
 Index = Int[Array, ""]
 Tokens = Int[Array, "rows beams length"]
@@ -60,8 +58,8 @@ class Mask(Protocol):
 class Allowed(NamedTuple):
     """Which types may be the next token: `only`, or any of `free` that is not `banned`."""
 
-    only: Int[Array, " rows"]  # -1: there is none such
-    free: np.ndarray  # [vocab] bool: a compiled search is one for these
+    only: Int[Array, " rows"]  # the one type that may come; -1: several may
+    free: np.ndarray  # [vocab] bool; known when the search is compiled
     banned: TypeMask | None
 
     def of_beams(self, beams: slice) -> Allowed:

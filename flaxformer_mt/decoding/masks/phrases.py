@@ -31,7 +31,7 @@ from flaxformer_mt.decoding.masks.superstrings import (
     overlapping_first,
     shortest_texts,
 )
-from flaxformer_mt.decoding.run.sizes import one_of_few
+from flaxformer_mt.decoding.rounding import one_of_few
 from flaxformer_mt.decoding.top_k import Candidates, Logits, LogProbs, Places, best, take
 
 Continues = Bool[Array, " vocab"]

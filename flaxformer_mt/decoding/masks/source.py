@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 
-from flaxformer_mt.decoding.masks.forbidden import Forbidden
+from flaxformer_mt.decoding.masks.automata import Forbidden
 from flaxformer_mt.decoding.masks.superstrings import Phrase
 
 

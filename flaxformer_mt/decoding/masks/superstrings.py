@@ -42,8 +42,11 @@ def still_needed(
 def _needed(
     ordered: Sequence[Phrase], begun: Mapping[Phrase, int], continues: Bool[np.ndarray, " vocab"]
 ) -> int:
-    """As `_rest`: the tokens to come of all phrases in `begun`, which gives how many of each one's
-    first tokens are there. `ordered` are these and the phrases that are met."""
+    """The tokens to come of all phrases in `begun`, as `phrases._shortest_rest` counts them.
+
+    `begun` gives how many of each one's first tokens are there; `ordered` are these phrases and
+    those that are met.
+    """
     together = [place for place, phrase in enumerate(ordered[:MOST_TOGETHER]) if phrase in begun]
     counted_alone = [phrase for phrase in ordered[MOST_TOGETHER:] if phrase in begun]
     table = shortest_texts(ordered[:MOST_TOGETHER], continues)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import regex
 
 from flaxformer_mt.data.vocabulary import BLANK, UNK, Vocabulary
-from flaxformer_mt.decoding.masks.forbidden import LETTER, forbidden, forbids
+from flaxformer_mt.decoding.masks.automata import LETTER, forbidden, forbids
 from flaxformer_mt.decoding.masks.superstrings import Phrase
 from flaxformer_mt.decoding.text.segments import DecodingError, encode
 from flaxformer_mt.files.reading import read_text

@@ -11,16 +11,15 @@ from jaxtyping import Bool, Int
 
 from flaxformer_mt.data.vocabulary import PAD
 from flaxformer_mt.decoding.masks.base import MaskArrays
-from flaxformer_mt.decoding.masks.forbidden import ForbiddenPhrases
+from flaxformer_mt.decoding.masks.forbidden import TooManyForbidden
 from flaxformer_mt.decoding.masks.phrases import Phrases, arranged, in_larger_arrays, none_of
 from flaxformer_mt.decoding.masks.source import Source
+from flaxformer_mt.decoding.rounding import power_of_two_at_least
 from flaxformer_mt.decoding.run.checks import takes_phrases
-from flaxformer_mt.decoding.run.sizes import power_of_two_at_least
 from flaxformer_mt.decoding.search.sampling import SEED_WORDS, seed_words
 from flaxformer_mt.decoding.search.settings import FORBIDDEN, Rules
 from flaxformer_mt.decoding.search.state import SearchRows
 from flaxformer_mt.decoding.text.limits import OutputLimits
-from flaxformer_mt.decoding.text.segments import DecodingError
 
 Continues = Bool[np.ndarray, " vocab"]
 Types = Int[np.ndarray, " kept"]
@@ -51,17 +50,17 @@ class FilledBatch(NamedTuple):
     continues: Continues | None
 
 
-def padding(rows: int, src_length: int, *, prefix: int = 0, masks: int = 0) -> BatchArrays:
+def empty_arrays(rows: int, src_length: int, *, prefix: int = 0, masks: int = 0) -> BatchArrays:
     """Host arrays of an empty batch, to be filled in, with room for `prefix` tokens of a prefix and
     the arrays of as many `masks`, which ban nothing."""
-    search_rows: Any = (
-        np.zeros(rows, np.int32),
-        np.full((rows, prefix), PAD, np.int32),
-        np.zeros((rows, SEED_WORDS), np.uint32),
-        (None,) * masks,
-    )
+    by_name: Any = {
+        "limits": np.zeros(rows, np.int32),
+        "prefix": np.full((rows, prefix), PAD, np.int32),
+        "seeds": np.zeros((rows, SEED_WORDS), np.uint32),
+        "masks": (None,) * masks,
+    }
     src = np.full((rows, src_length), PAD, np.int32)
-    return BatchArrays(src, np.zeros(rows, np.int32), SearchRows(*search_rows))
+    return BatchArrays(src, np.zeros(rows, np.int32), SearchRows(**by_name))
 
 
 class Constraints(NamedTuple):
@@ -112,10 +111,10 @@ class BatchFiller:
         continues: Continues | None,
     ) -> FilledBatch:
         """The arrays of a batch of `shape` (rows, source length), in the search's own ids of the
-        `types`. Raises TooManyForbidden, and DecodingError for phrases without room."""
+        `types`. Raises TooManyForbidden for constraints without room."""
         widest = max(len(source.prefix) for source in sources)
         width = power_of_two_at_least(widest) if widest else 0  # compiled in: few of them
-        src, src_lengths, rows = padding(*shape, prefix=width)
+        src, src_lengths, rows = empty_arrays(*shape, prefix=width)
         for row, source in enumerate(sources):
             length = len(source.tokens)
             src_lengths[row] = length
@@ -142,7 +141,7 @@ class BatchFiller:
         constraints = Constraints(masks, None, None)
         if sizes is not None:
             constraints = self._in_sizes(constraints, sizes, types, shape)
-        return constraints.joined(padding(*shape))
+        return constraints.joined(empty_arrays(*shape))
 
     def _in_first_sizes(
         self, constraints: Constraints, types: int, shape: tuple[int, int]
@@ -151,7 +150,7 @@ class BatchFiller:
         for sizes in self.sizes:
             if constraints.fit(sizes):
                 return self._in_sizes(constraints, sizes, types, shape)
-        raise DecodingError(
+        raise TooManyForbidden(
             f"a sentence takes at most {sizes.phrases} required phrases of {sizes.tokens} tokens "
             f"and about {sizes.states:,} letters of forbidden phrases: give it fewer or shorter "
             "ones"
@@ -166,12 +165,9 @@ class BatchFiller:
     ) -> Constraints:
         """The constraints in arrays of these sizes; without required phrases if the search has
         something that these don't work with."""
-        masks = [
-            mask.in_states(arrays, sizes.states, types, shape)
-            if isinstance(mask, ForbiddenPhrases)
-            else arrays
-            for mask, arrays in zip(self.rules.masks, constraints.masks, strict=True)
-        ]
+        masks = list(constraints.masks)
+        forbidden: Any = self.rules.masks[FORBIDDEN]
+        masks[FORBIDDEN] = forbidden.in_states(masks[FORBIDDEN], sizes.states, types, shape)
         if not takes_phrases(self.rules):
             return Constraints(masks, None, None)
 

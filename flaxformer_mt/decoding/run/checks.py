@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Bool
 
-from flaxformer_mt.decoding.masks.forbidden import forbids
+from flaxformer_mt.decoding.masks.automata import forbids
 from flaxformer_mt.decoding.masks.source import Source
 from flaxformer_mt.decoding.masks.superstrings import still_needed
 from flaxformer_mt.decoding.search.settings import Rules

@@ -1,4 +1,4 @@
-"""Token ids to token ids in batches of few shapes, shared by translation and validation."""
+"""Token ids to token ids, in batches of few shapes."""
 
 from __future__ import annotations
 
@@ -61,8 +61,9 @@ class BatchDecoder:
 
     A batch with required or forbidden phrases is padded to the first of `constraint_sizes`, which
     go from small to large, that has room for them, and its program takes both kinds: so a server
-    can compile all its programs beforehand. What fits in none is an error. Without
-    `constraint_sizes`, each batch has sizes of its own.
+    can compile all its programs beforehand (without prefixes, and with one list of forbidden
+    phrases a line). What fits in none is an error. Without `constraint_sizes`, each batch has sizes
+    of its own.
     """
 
     def __init__(
@@ -92,8 +93,7 @@ class BatchDecoder:
             trees=trees,
             masks=masks,
         )
-        numbers = numbers_for(config, sampling or Sampling())
-        numbers = numbers._replace(masks=(None,) * len(rules.masks))
+        numbers = numbers_for(config, sampling or Sampling(), rules)
         mesh = local_mesh() if mesh is None else mesh
         self._programs = SearchPrograms.of(models, params, rules, numbers, mesh)
 
@@ -101,7 +101,7 @@ class BatchDecoder:
         self._limits = OutputLimits(config, longest)
         self._shortlist = shortlist if trees is None else None
         self._schedule = schedule_for(
-            self._programs, config, self._limits, shortlist=shortlist is not None
+            self._programs, config, self._limits, shortlist=self._shortlist is not None
         )
         self._seed = (sampling or Sampling()).seed
         self._constraint_sizes = constraint_sizes
@@ -139,10 +139,12 @@ class BatchDecoder:
     ) -> frozenset[tuple[int, int]]:
         """Compiles what `decode` may need for sources of these lengths, or for as many with some of
         up to `longest` tokens; returns the batches' shapes, (rows, source length). `constrained`
-        ones have phrases in the first of the `constraint_sizes`."""
-        # The fewest types: enough for few sentences.
+        ones have phrases in the first of the `constraint_sizes`. With a shortlist only its smallest
+        size, with which few sentences are searched."""
+        # With a shortlist this is its smallest search.
         programs, _ = self._among([Source([EOS], (0, 0))])
         sizes = self._constraint_sizes[0] if constrained else None
+        # For what rows share: a table of the right size.
         one_row = self._filler(programs).empty((1, 1), programs.target_types, sizes)
         programs = _with_shared(programs, one_row)
         return self._schedule.compile(

@@ -31,16 +31,15 @@ class OutputReader:
         limit: int,
     ) -> list[Decoded]:
         """A row's outputs, best first; ids number `types`."""
-        try:
-            return decoded_of(hypotheses, row, limit, self.rules, types, text_of=self.text_of)
-        except DecodingError:
-            if not (source.phrases and source.forbidden):
-                raise
+        # Everything was ruled out; a damaged model's scores are no numbers.
+        nothing_left = bool((hypotheses.scores[row] == -np.inf).all())
+        if nothing_left and (source.phrases or source.forbidden or self.rules.added_masks):
             raise LineError(
                 number,
                 f"the search found no translation of at most {limit} tokens with all its "
-                "constraints and without forbidden phrases",
-            ) from None
+                "constraints and without what is forbidden",
+            )
+        return decoded_of(hypotheses, row, limit, self.rules, types, text_of=self.text_of)
 
 
 def decoded_of(

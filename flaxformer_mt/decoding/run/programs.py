@@ -17,7 +17,7 @@ from jax.stages import Lowered
 from jaxtyping import Array, Int
 
 from flaxformer_mt.config import DecodingConfig
-from flaxformer_mt.decoding.run.arrays import BatchArrays, padding
+from flaxformer_mt.decoding.run.arrays import BatchArrays, empty_arrays
 from flaxformer_mt.decoding.run.sizes import blocks_of, is_small, parts_of
 from flaxformer_mt.decoding.search import state as search_state, step as search_step
 from flaxformer_mt.decoding.search.settings import Rules, SearchNumbers, rules_for
@@ -53,7 +53,7 @@ class SearchPrograms:
     def of(
         cls, models: Models, params: Params, rules: Rules, numbers: SearchNumbers, mesh: Mesh
     ) -> SearchPrograms:
-        """Of models as they were trained, placed on the mesh and suited to its devices."""
+        """Of models as they were trained, or already suited (a second time changes nothing)."""
         models, params = suited(models, whole_on(params, mesh), mesh.devices.flat[0].platform)
         return cls(models, params, rules, numbers, mesh)
 
@@ -198,7 +198,7 @@ def begin_search(
             method="start_cache",
         )
         caches.append(cache)
-    return _by_rows(search_state.begin(_together(caches), rows, rules, length=length))
+    return _sharded_by_rows(search_state.begin(_together(caches), rows, rules, length=length))
 
 
 @functools.partial(
@@ -242,7 +242,7 @@ def reshaped(state: State, rows: Int[Array, "parts kept"], *, parts: int, room: 
 
     if rows.size != state.stopped.size:
         state = jax.tree.map(chosen, state)
-    return _by_rows(_with_room(state, room))
+    return _sharded_by_rows(_with_room(state, room))
 
 
 def compiled(program: Any) -> Callable[..., State]:
@@ -330,8 +330,8 @@ def _apart(cache: Any) -> list[Any]:
     ]
 
 
-def _by_rows(state: State) -> State:
-    """Splits everything by rows: what depends on no input would be whole on each device."""
+def _sharded_by_rows(state: State) -> State:
+    """Shards everything by rows: what depends on no input would be whole on each device."""
 
     def split(leaf: Array) -> Array:
         return nn.with_logical_constraint(leaf, ("batch", *[None] * (leaf.ndim - 1)))
@@ -372,6 +372,6 @@ def lower_search(
         return jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf), sharding=sharding)
 
     unmasked = SearchNumbers(masks=(None,) * len(rules.masks))
-    batch = padding(rows, src_length, masks=len(rules.masks))
+    batch = empty_arrays(rows, src_length, masks=len(rules.masks))
     arguments = jax.tree.map(abstract, (unmasked, *batch))
     return jax.jit(search).trace(params, *arguments).lower(lowering_platforms=platforms)

@@ -100,7 +100,7 @@ class LargeModelSchedule:
 
     def rows(self, batch: PlannedBatch) -> int:
         """As `Schedule.rows`."""
-        return -(-len(batch.numbers) // batch.rows) * batch.rows
+        return batch.rows
 
     def prepare(
         self, programs: SearchPrograms, padding: Padding, batches: Collection[PlannedBatch]

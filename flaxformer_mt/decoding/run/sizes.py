@@ -9,6 +9,11 @@ from jax.sharding import Mesh
 
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.processes import processors
+from flaxformer_mt.decoding.rounding import (
+    one_of_few,
+    power_of_two_at_least,
+    power_of_two_at_most,
+)
 
 SHORTEST = 16  # source positions of the smallest batch shape
 SHORTEST_ROOM = 32  # output positions of the smallest cache
@@ -92,21 +97,6 @@ def _largest(length: int, config: DecodingConfig, max_length: int) -> tuple[int,
     src_length = min(power_of_two_at_least(needed), max(max_length, needed))
     rows = max(config.batch_tokens // (src_length * config.beam_size), 1)
     return power_of_two_at_most(rows), src_length
-
-
-def one_of_few(number: int, least: int) -> int:
-    """The first of `least`, 4 * least, 16 * least ... that is at least `number`."""
-    return least if number <= least else one_of_few(number, 4 * least)
-
-
-def power_of_two_at_least(number: int) -> int:
-    """The smallest power of two that is at least `number`."""
-    return 1 << (number - 1).bit_length()
-
-
-def power_of_two_at_most(number: int) -> int:
-    """The largest power of two that is at most `number`."""
-    return 1 << (number.bit_length() - 1)
 
 
 def shrunk(rows: int, fewer: tuple[int, int]) -> int:

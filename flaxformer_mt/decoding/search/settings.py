@@ -10,7 +10,7 @@ from flaxformer_mt.decoding.masks.base import Mask
 from flaxformer_mt.decoding.masks.forbidden import ForbiddenPhrases
 from flaxformer_mt.decoding.masks.repeats import NoRepeats
 from flaxformer_mt.decoding.masks.trees import Brackets, TreeShape
-from flaxformer_mt.decoding.search.penalties import length_penalty
+from flaxformer_mt.decoding.penalties import length_penalty
 from flaxformer_mt.decoding.search.sampling import Sampling
 
 FORBIDDEN = 0  # the place of `ForbiddenPhrases` among the masks
@@ -18,7 +18,7 @@ FORBIDDEN = 0  # the place of `ForbiddenPhrases` among the masks
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rules:
-    """Raises ValueError for settings that contradict each other."""
+    """What is compiled into a search. Raises ValueError for settings that contradict each other."""
 
     beam_size: int  # hypotheses kept at each step; 1 is greedy
     n_best: int = 1
@@ -121,8 +121,8 @@ def rules_for(
     )
 
 
-def numbers_for(config: DecodingConfig, sampling: Sampling) -> SearchNumbers:
-    """The numbers of a search with these settings."""
+def numbers_for(config: DecodingConfig, sampling: Sampling, rules: Rules) -> SearchNumbers:
+    """The numbers of a search with these settings, before any batch's tables."""
     return SearchNumbers(
         alpha=config.length_penalty,
         average=config.length_norm == "average",
@@ -130,4 +130,5 @@ def numbers_for(config: DecodingConfig, sampling: Sampling) -> SearchNumbers:
         diversity=config.diversity,
         temperature=sampling.temperature,
         top_p=sampling.top_p,
+        masks=(None,) * len(rules.masks),
     )

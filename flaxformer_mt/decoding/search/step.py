@@ -27,8 +27,8 @@ from flaxformer_mt.data.vocabulary import BOS, EOS, PAD
 from flaxformer_mt.decoding.masks.base import Allowed, Index, MaskArrays
 from flaxformer_mt.decoding.masks.phrases import Required
 from flaxformer_mt.decoding.masks.trees import pooled
+from flaxformer_mt.decoding.penalties import coverage_penalty
 from flaxformer_mt.decoding.search.candidates import diverse_candidates, top_candidates
-from flaxformer_mt.decoding.search.penalties import coverage_penalty
 from flaxformer_mt.decoding.search.sampling import keys_of, sampled
 from flaxformer_mt.decoding.search.settings import Rules, SearchNumbers
 from flaxformer_mt.decoding.search.state import Cache, Hypotheses, State
@@ -252,7 +252,8 @@ def _settled(
     numbers: SearchNumbers,
     rules: Rules,
 ) -> tuple[Int[Array, "rows groups"], Bool[Array, " rows"]]:
-    """How many hypotheses have ended in each group, and which rows no live one can change."""
+    """How many hypotheses have ended in each group, and which rows are done: no live hypothesis can
+    change them, or enough have ended."""
     # Log-probabilities only fall, so a live hypothesis's best possible score is its present one
     # under the largest penalty to come: at the limit for alpha > 0, at once for alpha < 0. The
     # coverage penalty is at best 0.

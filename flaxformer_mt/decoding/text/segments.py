@@ -22,7 +22,7 @@ _BOUNDARIES = (
 
 
 class DecodingError(UserError):
-    """A sentence that the model cannot take, or a model whose outputs are not numbers."""
+    """What a model can't take (a line, a constraint, a setting), or outputs that are no numbers."""
 
 
 class LineError(DecodingError):
@@ -131,7 +131,7 @@ class _PairCutter:
         if self.overlong == "refuse":
             message = describe_overlong(self.max_length, source=src, target=tgt)
             raise OverlongError(number, message, splits=True)
-        return _texts_in_parts(source, target, self.vocabularies, self.max_length, self.language)
+        return self._texts_in_parts(source, target)
 
     def with_tokens(
         self, number: int, source: str, target: Sequence[int], src: Sequence[int]
@@ -149,11 +149,51 @@ class _PairCutter:
             message = describe_overlong(self.max_length, source=src, target=tgt)
             raise OverlongError(number, message, splits=splits)
         if too_long or EOS in tgt:
-            return _tokens_in_parts(
-                number, source, tgt, self.vocabularies, self.max_length, self.language
-            )
+            return self._tokens_in_parts(number, source, tgt)
         (text,) = self.vocabularies.tgt.decode([tgt])
         return [Part(source, tuple(src), text, tuple(tgt), tokens_given=True)]
+
+    def _texts_in_parts(self, source: str, target: str) -> list[Part]:
+        src, tgt = self.vocabularies.src, self.vocabularies.tgt
+        src_fits, tgt_fits = fits(src, self.max_length), fits(tgt, self.max_length)
+        lead = src.language_code(source)
+        pairs = split_pair_to_fit(
+            source.removeprefix(lead),
+            target,
+            lambda text, translation: src_fits(lead + text) and tgt_fits(translation),
+            self.language,
+        )
+        sources = encode(src, [lead + piece.text for piece, _ in pairs])
+        targets = encode(tgt, [piece.text for _, piece in pairs])
+        return [
+            Part(before.text, tuple(src_ids), after.text, tuple(tgt_ids), after.glue, lead)
+            for (before, after), src_ids, tgt_ids in zip(pairs, sources, targets, strict=True)
+        ]
+
+    def _tokens_in_parts(self, number: int, source: str, tgt: Sequence[int]) -> list[Part]:
+        src_vocabulary, tgt_vocabulary = self.vocabularies.src, self.vocabularies.tgt
+        lead, pieces, sources = source_pieces(
+            source, src_vocabulary, self.max_length, self.language
+        )
+        parts = _at_end_marks(tgt)
+        # Only the count tells an end mark after the last part from one before a part without
+        # tokens.
+        if len(parts) == len(pieces) + 1 and not parts[-1]:
+            parts.pop()
+        if len(parts) != len(pieces):
+            raise TargetError(
+                number,
+                f"its source splits into {len(pieces)} parts, but its tokens into {len(parts)}: "
+                "from another line or model?",
+            )
+        longest = max(parts, key=len)
+        if len(longest) >= self.max_length:
+            raise OverlongError(number, describe_overlong(self.max_length, target=longest))
+        texts = tgt_vocabulary.decode(parts)
+        return [
+            Part(piece.text, tuple(src), text, tuple(part), piece.glue, lead, tokens_given=True)
+            for piece, src, text, part in zip(pieces, sources, texts, parts, strict=True)
+        ]
 
 
 def describe_overlong(max_length: int, **tokens: Sequence[int]) -> str:
@@ -206,54 +246,6 @@ def check_prefix(
         unknown = {text[a:b].decode(): None for token, (a, b) in spans if token == UNK}
         why = f"the target vocabulary cannot spell {', '.join(map(repr, unknown))}"
     raise DecodingError(f"has the prefix {prefix!r}, but {why}")
-
-
-def _texts_in_parts(
-    source: str, target: str, vocabularies: Vocabularies, max_length: int, language: str
-) -> list[Part]:
-    src_fits, tgt_fits = (fits(side, max_length) for side in (vocabularies.src, vocabularies.tgt))
-    lead = vocabularies.src.language_code(source)
-    pieces = split_pair_to_fit(
-        source.removeprefix(lead),
-        target,
-        lambda src, tgt: src_fits(lead + src) and tgt_fits(tgt),
-        language,
-    )
-    sources = encode(vocabularies.src, [lead + src.text for src, _ in pieces])
-    targets = encode(vocabularies.tgt, [tgt.text for _, tgt in pieces])
-    return [
-        Part(src.text, tuple(src_ids), tgt.text, tuple(tgt_ids), tgt.glue, lead)
-        for (src, tgt), src_ids, tgt_ids in zip(pieces, sources, targets, strict=True)
-    ]
-
-
-def _tokens_in_parts(
-    number: int,
-    source: str,
-    tgt: Sequence[int],
-    vocabularies: Vocabularies,
-    max_length: int,
-    language: str,
-) -> list[Part]:
-    lead, pieces, sources = source_pieces(source, vocabularies.src, max_length, language)
-    parts = _at_end_marks(tgt)
-    # Only the count tells an end mark after the last part from one before a part without tokens.
-    if len(parts) == len(pieces) + 1 and not parts[-1]:
-        parts.pop()
-    if len(parts) != len(pieces):
-        raise TargetError(
-            number,
-            f"its source splits into {len(pieces)} parts, but its tokens into {len(parts)}: from "
-            "another line or model?",
-        )
-    longest = max(parts, key=len)
-    if len(longest) >= max_length:
-        raise OverlongError(number, describe_overlong(max_length, target=longest))
-    texts = vocabularies.tgt.decode(parts)
-    return [
-        Part(piece.text, tuple(src), text, tuple(part), piece.glue, lead, tokens_given=True)
-        for piece, src, text, part in zip(pieces, sources, texts, parts, strict=True)
-    ]
 
 
 def _checked(number: int, tokens: Sequence[int], vocabulary: Vocabulary) -> list[int]:

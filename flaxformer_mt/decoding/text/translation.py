@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.vocabulary import EOS, Vocabulary
-from flaxformer_mt.decoding.search.penalties import length_penalty
+from flaxformer_mt.decoding.penalties import length_penalty
 from flaxformer_mt.decoding.text.outputs import Decoded, distinct
 from flaxformer_mt.decoding.text.segments import Piece
 
