@@ -262,7 +262,7 @@ def test_finished_sentences_leave_and_the_cache_grows(monkeypatch, large):
     # Ten that have to end soon, three later, and three that may go on.
     lengths = [1] * 10 + [7] * 3 + [22] * 3
     sources = [[5 + (n + i) % 20 for i in range(size)] + [EOS] for n, size in enumerate(lengths)]
-    monkeypatch.setattr(sizes, "FEWER", (32, 1))
+    monkeypatch.setattr(sizes, "CPU_SHRINKS", (32, 1))
     decode = functools.partial(decoded, n_best=3, seed=1, max_extra_tokens=2, batch_tokens=2048)
     shapes = []
     reshaped = programs.reshaped
@@ -275,7 +275,7 @@ def test_finished_sentences_leave_and_the_cache_grows(monkeypatch, large):
     undisturbed = decode(sources)
     assert not shapes
     monkeypatch.setattr(sizes, "SHORTEST_ROOM", 4)
-    monkeypatch.setattr(sizes, "FEWER", (4, 1))
+    monkeypatch.setattr(sizes, "CPU_SHRINKS", (4, 1))
     assert_same(decode(sources), undisturbed)
     assert {rows for rows, _ in shapes} >= {16, 4} and max(room for _, room in shapes) == 24
 
@@ -323,13 +323,13 @@ def test_length_rules_are_settings():
 @pytest.mark.parametrize("ahead", [False, True])
 def test_no_sentences_need_more_than_was_compiled(monkeypatch, large, ahead):
     """An accelerator compiles all programs of a shape before its first batch."""
-    of = [sizes.shrunk(rows, sizes.FEWEST) for rows in (512, 128, 32, 16, 4)]
+    of = [sizes.shrunk(rows, sizes.ACCELERATOR_SHRINKS) for rows in (512, 128, 32, 16, 4)]
     assert of == [16, 8, 8, 0, 0]
     longest, count = 14, 16 if ahead else 4
     beams = 7 if ahead else 3  # of which no other test compiles a search
     monkeypatch.setattr(sizes, "SHORTEST_ROOM", 4)
-    monkeypatch.setattr(sizes, "FEWEST", (4, 2))
-    monkeypatch.setattr(sizes, "LAZY", () if ahead else ("cpu",))
+    monkeypatch.setattr(sizes, "ACCELERATOR_SHRINKS", (4, 2))
+    monkeypatch.setattr(sizes, "COMPILES_FAST", () if ahead else ("cpu",))
     with logged_times("backend_compile_duration") as compiled:
         if ahead:
             decoded([[*range(UNK + 1, UNK + longest), EOS]] * count, beam_size=beams)
@@ -364,7 +364,7 @@ def test_an_interrupt_leaves_out_what_was_to_be_compiled(monkeypatch, large):
     program = mock.Mock(side_effect=interrupted)
     monkeypatch.setattr(programs, "compiled", lambda _: program)
     monkeypatch.setattr(schedules, "ThreadPoolExecutor", Pool)
-    monkeypatch.setattr(sizes, "LAZY", ())
+    monkeypatch.setattr(sizes, "COMPILES_FAST", ())
     monkeypatch.setattr(schedules, "processors", lambda: 1)
     config = dataclasses.replace(CONFIG, beam_size=2, batch_tokens=64)
     lengths = [*range(2, 25)]

@@ -80,26 +80,93 @@ class Required(NamedTuple):
     def banned(self, room: Int[Array, " rows"]) -> TypeMask:
         """The types after which `room` tokens, end mark included, are too few for what is to come;
         and the end mark, unless nothing is."""
-        return leaves_no_room(self.phrases, self.progress, room, self.continues)
+        rows, beams, count, length = self.progress.matched.shape
+
+        def needed_if(goes_on: bool) -> Int[Array, "rows beams 1"]:
+            unmet = ~self.progress.met_after(jnp.full((1, 1), goes_on))
+            return _shortest_rest(self.phrases, unmet, jnp.zeros(unmet.shape, int))[:, :, None]
+
+        continues = jnp.asarray(self.continues)[None, None]
+        needed = jnp.where(continues, needed_if(True), needed_if(False))
+        banned = needed + 1 > room[:, None, None]  # --> [rows, beams, vocab]
+
+        # Types that go on with a phrase may leave less to come. Of a long phrase that repeats
+        # itself only the longest beginnings are looked at; the others' next types are judged as
+        # any other.
+        begun = jnp.where(self.progress.matched, np.arange(length)[None, None, None], 0)
+        begun, _ = jax.lax.top_k(begun, min(length, _BEGINNINGS))  # --> [.., phrases, begun]
+        following = jnp.take_along_axis(self.phrases.tokens[:, None], begun, axis=3)
+        following = following.reshape(rows, -1)
+        beam = jnp.repeat(jnp.arange(beams), count * begun.shape[3])[None]
+        beam = jnp.broadcast_to(beam, following.shape)
+        none_left = self.to_come(beam, following) + 1 > room[:, None]
+        banned = banned.at[jnp.arange(rows)[:, None], beam, following].set(none_left)
+        return banned.at[:, :, EOS].set(needed_if(False)[..., 0] > 0)
+
+    def to_come(self, beam: Places, token: Int[Array, "rows of"]) -> Int[Array, "rows of"]:
+        """How many constraint tokens are to come after a hypothesis's next `token`: those of the
+        shortest text with all unmet phrases, less the beginning of one that is under way. No phrase
+        begins with a type that continues a word."""
+        phrases, progress = self.phrases, self.progress.of(beam)
+        continues = jnp.asarray(self.continues)
+        longer, complete = _with_token(phrases, progress, token)
+        met = progress.met_after(continues[token])
+        goes_on = jnp.roll(continues[phrases.tokens], -1, axis=2)[:, None]
+        size = np.arange(1, phrases.tokens.shape[2] + 1)[None, None, None]  # --> [1, 1, 1, length]
+
+        def still_to_come(met: Array, longer: Array) -> Int[Array, "rows of"]:
+            return _shortest_rest(phrases, ~met, jnp.where(longer, size, 0).max(axis=3))
+
+        # The token may lengthen a word that ends a phrase now; then the phrase must come again.
+        if_it_ends = still_to_come(met | complete, longer & ~goes_on)
+        if_it_goes_on = still_to_come(met | (complete & phrases.open[:, None]), longer)
+        return jnp.minimum(if_it_ends, if_it_goes_on)
 
     def among(
         self, candidates: Candidates, logits: Logits, log_probs: LogProbs, allowed: Allowed
     ) -> Candidates:
-        """The candidates, and those by which phrases are met."""
-        return with_phrases(candidates, logits, log_probs, allowed, self.phrases, self.progress)
+        """The candidates and, in rows with constraints, each hypothesis's best and the next token
+        of each phrase that it hasn't met."""
+        rows, beams, _ = logits.shape
+        unmet = ~self.progress.met_after(jnp.full((1, 1), False))  # --> [rows, beams, phrases]
+        following = _next_tokens(self.phrases, self.progress)
+        likely = jnp.where(allowed.mask(beams), logits, -jnp.inf)
+        likeliest = jnp.argmax(likely, axis=2, keepdims=True)  # --> [rows, beams, 1]
+        token = jnp.concatenate([likeliest, following], axis=2)  # --> [rows, beams, 1 + phrases]
+        constrained = (self.phrases.lengths > 0).any(axis=2, keepdims=True)
+        constrained = jnp.broadcast_to(constrained, likeliest.shape)
+        exists = jnp.concatenate([constrained, unmet], axis=2)
+
+        # As `top_candidates` sums it.
+        values = jnp.take_along_axis(likely, token, axis=2)
+        log_norm = jax.nn.logsumexp(logits, axis=-1)
+        values = log_probs[:, :, None] + (values - log_norm[:, :, None])
+        values = jnp.where(exists, values, -jnp.inf).reshape(rows, -1)
+        token = token.reshape(rows, -1)  # --> [rows, beams * (1 + phrases)]
+        beam = np.repeat(np.arange(beams), following.shape[2] + 1)[None]
+
+        added = Candidates(values, jnp.broadcast_to(beam, token.shape), token)
+        both = (jnp.concatenate(pair, axis=1) for pair in zip(candidates, added, strict=True))
+        return _without_repeats(Candidates(*both))
 
     def survivors(
         self, log_probs: Float[Array, "rows of"], beam: Places, token: Places, count: int
     ) -> Places:
         """Which candidates the next beam takes; those with log-probability -inf are none."""
-        needed = to_come(self.phrases, self.progress.of(beam), token, self.continues)
-        return from_banks(log_probs, needed, count)
+        return from_banks(log_probs, self.to_come(beam, token), count)
 
     def after(self, parents: Places | None, token: Int[Array, "rows beams"]) -> PhraseProgress:
         """The progress after a step: each hypothesis adds a token to its parent's (None: its
         own)."""
         progress = self.progress if parents is None else self.progress.of(parents)
-        return after(self.phrases, progress, token, self.continues)
+        longer, complete = _with_token(self.phrases, progress, token)
+        met = progress.met_after(jnp.asarray(self.continues)[token])  # --> [rows, beams, phrases]
+        is_open = self.phrases.open[:, None]
+        met |= complete & is_open
+
+        no_token = jnp.ones((*longer.shape[:3], 1), bool)
+        matched = jnp.concatenate([no_token, longer[..., :-1]], axis=3)
+        return PhraseProgress(met, complete & ~is_open & ~met, matched)
 
 
 def at_start(phrases: Phrases, beams: int) -> PhraseProgress:
@@ -108,23 +175,6 @@ def at_start(phrases: Phrases, beams: int) -> PhraseProgress:
     none = jnp.zeros((rows, beams, count), bool)
     matched = jnp.zeros((rows, beams, count, length), bool).at[..., 0].set(True)
     return PhraseProgress(none | (phrases.lengths == 0), none, matched)
-
-
-def after(
-    phrases: Phrases,
-    progress: PhraseProgress,
-    token: Int[Array, "rows beams"],
-    continues: Continues,
-) -> PhraseProgress:
-    """The progress after each hypothesis's next `token`."""
-    longer, complete = _with_token(phrases, progress, token)
-    met = progress.met_after(jnp.asarray(continues)[token])  # --> [rows, beams, phrases]
-    is_open = phrases.open[:, None]
-    met |= complete & is_open
-
-    no_token = jnp.ones((*longer.shape[:3], 1), bool)
-    matched = jnp.concatenate([no_token, longer[..., :-1]], axis=3)
-    return PhraseProgress(met, complete & ~is_open & ~met, matched)
 
 
 def _with_token(
@@ -137,30 +187,6 @@ def _with_token(
     follows = phrases.tokens[:, None] == token[:, :, None, None]
     begun = progress.matched & follows  # --> [rows, beams, phrases, length]
     return begun & (size < lengths), (begun & (size == lengths)).any(axis=3)
-
-
-def to_come(
-    phrases: Phrases,
-    progress: PhraseProgress,
-    token: Int[Array, "rows beams"],
-    continues: Continues,
-) -> Int[Array, "rows beams"]:
-    """How many constraint tokens are to come after each hypothesis's next `token`: those of the
-    shortest text with all unmet phrases, less the beginning of one that is under way. No phrase
-    begins with a type that continues a word."""
-    continues = jnp.asarray(continues)
-    longer, complete = _with_token(phrases, progress, token)
-    met = progress.met_after(continues[token])
-    goes_on = jnp.roll(continues[phrases.tokens], -1, axis=2)[:, None]
-    size = np.arange(1, phrases.tokens.shape[2] + 1)[None, None, None]  # --> [1, 1, 1, length]
-
-    def still_to_come(met: Array, longer: Array) -> Int[Array, "rows beams"]:
-        return _shortest_rest(phrases, ~met, jnp.where(longer, size, 0).max(axis=3))
-
-    # The next token may lengthen a word that ends a phrase now; then the phrase must come again.
-    if_it_ends = still_to_come(met | complete, longer & ~goes_on)
-    if_it_goes_on = still_to_come(met | (complete & phrases.open[:, None]), longer)
-    return jnp.minimum(if_it_ends, if_it_goes_on)
 
 
 def _shortest_rest(
@@ -185,67 +211,6 @@ def _shortest_rest(
     if under_way.shape[2] > together:
         begun_apart -= under_way[..., together:].max(axis=2)
     return in_full[..., together:].sum(axis=2) + jnp.minimum(begun_together, begun_apart)
-
-
-def leaves_no_room(
-    phrases: Phrases,
-    progress: PhraseProgress,
-    room: Int[Array, " rows"],
-    continues: Continues,
-) -> TypeMask:
-    """As `Required.banned`."""
-    rows, beams, count, length = progress.matched.shape
-
-    def needed_if(goes_on: bool) -> Int[Array, "rows beams 1"]:
-        unmet = ~progress.met_after(jnp.full((1, 1), goes_on))
-        return _shortest_rest(phrases, unmet, jnp.zeros(unmet.shape, int))[:, :, None]
-
-    needed = jnp.where(jnp.asarray(continues)[None, None], needed_if(True), needed_if(False))
-    banned = needed + 1 > room[:, None, None]  # --> [rows, beams, vocab]
-
-    # Types that go on with a phrase may leave less to come. Of a long phrase that repeats itself
-    # only the longest beginnings are looked at; the others' next types are judged as any other.
-    begun = jnp.where(progress.matched, np.arange(length)[None, None, None], 0)
-    begun, _ = jax.lax.top_k(begun, min(length, _BEGINNINGS))  # --> [rows, beams, phrases, begun]
-    following = jnp.take_along_axis(phrases.tokens[:, None], begun, axis=3).reshape(rows, -1)
-    beam = jnp.repeat(jnp.arange(beams), count * begun.shape[3])[None]
-    at_each = progress.of(jnp.broadcast_to(beam, following.shape))
-    none_left = to_come(phrases, at_each, following, continues) + 1 > room[:, None]
-    banned = banned.at[jnp.arange(rows)[:, None], beam, following].set(none_left)
-    return banned.at[:, :, EOS].set(needed_if(False)[..., 0] > 0)
-
-
-def with_phrases(
-    candidates: Candidates,
-    logits: Logits,
-    log_probs: LogProbs,
-    allowed: Allowed,
-    phrases: Phrases,
-    progress: PhraseProgress,
-) -> Candidates:
-    """The candidates and, in rows with constraints, each hypothesis's best and the next token of
-    each phrase that it hasn't met."""
-    rows, beams, _ = logits.shape
-    unmet = ~progress.met_after(jnp.full((1, 1), False))  # --> [rows, beams, phrases]
-    following = _next_tokens(phrases, progress)
-    likely = jnp.where(allowed.mask(beams), logits, -jnp.inf)
-    likeliest = jnp.argmax(likely, axis=2, keepdims=True)  # --> [rows, beams, 1]
-    token = jnp.concatenate([likeliest, following], axis=2)  # --> [rows, beams, 1 + phrases]
-    constrained = (phrases.lengths > 0).any(axis=2, keepdims=True)
-    constrained = jnp.broadcast_to(constrained, likeliest.shape)
-    exists = jnp.concatenate([constrained, unmet], axis=2)
-
-    # As `top_candidates` sums it.
-    values = jnp.take_along_axis(likely, token, axis=2)
-    log_norm = jax.nn.logsumexp(logits, axis=-1)
-    values = log_probs[:, :, None] + (values - log_norm[:, :, None])
-    values = jnp.where(exists, values, -jnp.inf).reshape(rows, -1)
-    token = token.reshape(rows, -1)  # --> [rows, beams * (1 + phrases)]
-    beam = jnp.broadcast_to(np.repeat(np.arange(beams), following.shape[2] + 1)[None], token.shape)
-
-    added = Candidates(values, beam, token)
-    both = (jnp.concatenate(pair, axis=1) for pair in zip(candidates, added, strict=True))
-    return _without_repeats(Candidates(*both))
 
 
 def _next_tokens(phrases: Phrases, progress: PhraseProgress) -> Int[Array, "rows beams phrases"]:

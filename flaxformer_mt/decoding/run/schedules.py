@@ -73,13 +73,13 @@ def schedule_for(
     if programs.is_small:
         return SmallModelSchedule(config, limits)
     platform = programs.mesh.devices.flat[0].platform
-    is_lazy = platform in sizes.LAZY
+    compiles_fast = platform in sizes.COMPILES_FAST
     return LargeModelSchedule(
         config,
         limits,
         parts=programs.parts,
-        fewer=sizes.FEWER if is_lazy else sizes.FEWEST,
-        ahead=not is_lazy and not shortlist,
+        shrinks=sizes.CPU_SHRINKS if compiles_fast else sizes.ACCELERATOR_SHRINKS,
+        ahead=not compiles_fast and not shortlist,
     )
 
 
@@ -91,7 +91,7 @@ class LargeModelSchedule:
     config: DecodingConfig
     limits: OutputLimits
     parts: int  # one per device
-    fewer: tuple[int, int]  # as sizes.FEWER
+    shrinks: tuple[int, int]  # as sizes.CPU_SHRINKS
     ahead: bool  # compile all programs of a shape before its first batch
 
     def plan(self, lengths: Sequence[int]) -> Iterator[PlannedBatch]:
@@ -119,7 +119,7 @@ class LargeModelSchedule:
         state = programs.begin(arrays, length=length, room=room)
         while True:
             per_part = len(numbers) // self.parts
-            few = sizes.shrunk(per_part, self.fewer)
+            few = sizes.shrunk(per_part, self.shrinks)
             state = programs.advance(state, room, few)
             stopped = np.asarray(state.stopped)
             if stopped.all():
@@ -191,7 +191,7 @@ class LargeModelSchedule:
         per_part, length = state.stopped.size // self.parts, self.limits.of(shape[1])
         state = programs.advance(state, room)
         reshaped = []
-        for fewer in {per_part, sizes.shrunk(per_part, self.fewer)} - {0}:
+        for fewer in {per_part, sizes.shrunk(per_part, self.shrinks)} - {0}:
             for other_room in {room, sizes.more_room(room, length)}:
                 if (fewer, other_room) != (per_part, room):
                     first_rows = np.tile(np.arange(fewer), (self.parts, 1))

@@ -17,11 +17,12 @@ from flaxformer_mt.decoding.rounding import (
 
 SHORTEST = 16  # source positions of the smallest batch shape
 SHORTEST_ROOM = 32  # output positions of the smallest cache
-# A batch moves to a shape of so many times fewer rows, though no fewer than the second number. An
-# accelerator takes many seconds to compile each program, and a step of base, beam 4, is planned to
-# take 0.39 ms on a TPU v5e with 8 rows and 0.30 with one.
-FEWER, FEWEST = (4, 1), (32, 8)
-LAZY = ("cpu",)  # others take many seconds to compile each of some dozens of programs: all at once
+# A batch moves to a shape of so many times fewer rows, though no fewer than the second number.
+CPU_SHRINKS = (4, 1)
+# Each program takes many seconds to compile; and a step of base, beam 4, is planned to take 0.39 ms
+# on a TPU v5e with 8 rows and 0.30 with one.
+ACCELERATOR_SHRINKS = (32, 8)
+COMPILES_FAST = ("cpu",)  # elsewhere some dozens of programs take long: all are compiled at once
 SMALL = 1 << 23  # parameters up to which compiling takes longer than searching, on a CPU
 BLOCK = 1024  # source tokens that a CPU encodes at a time: a layer's activations stay in its cache
 
@@ -99,10 +100,11 @@ def _largest(length: int, config: DecodingConfig, max_length: int) -> tuple[int,
     return power_of_two_at_most(rows), src_length
 
 
-def shrunk(rows: int, fewer: tuple[int, int]) -> int:
-    """The next number of rows, by FEWER or FEWEST, at most a quarter; 0 if there is none."""
-    less = max(rows // fewer[0], fewer[1])
-    return less if 4 * less <= rows else 0
+def shrunk(rows: int, shrinks: tuple[int, int]) -> int:
+    """The next number of rows, by one of the SHRINKS, at most a quarter; 0 if there is none."""
+    times, least = shrinks
+    fewer = max(rows // times, least)
+    return fewer if 4 * fewer <= rows else 0
 
 
 def more_room(room: int, length: int) -> int:

@@ -22,9 +22,9 @@ from flaxformer_mt.model.embedding import CHUNK
 
 
 class Ranked(NamedTuple):
-    """Candidates, and the values by which they are ranked: best first within a group."""
+    """Candidates, best first within a group, and what they are ranked by."""
 
-    values: Values
+    ranks: Values
     candidates: Candidates
 
 
@@ -65,7 +65,7 @@ def diverse_candidates(
     by_group = []
     for group in range(groups):
         members = slice(group * width, (group + 1) * width)
-        values, (group_log_probs, beam, token) = _ranked(
+        ranks, (group_log_probs, beam, token) = _ranked(
             logits[:, members],
             log_probs[:, members],
             allowed.of_beams(members),
@@ -73,9 +73,9 @@ def diverse_candidates(
             count=count,
         )
         candidates = Candidates(group_log_probs, beam + group * width, token)
-        by_group.append(Ranked(values, candidates))
+        by_group.append(Ranked(ranks, candidates))
 
-        live, places = best(jnp.where(token == EOS, -jnp.inf, values), width)
+        live, places = best(jnp.where(token == EOS, -jnp.inf, ranks), width)
         weight = jnp.where(jnp.isfinite(live), diversity, 0.0)
         tokens = jnp.take_along_axis(token, places, axis=1)  # --> [rows, width]
         chosen_before = chosen_before.at[row, tokens].add(weight)
@@ -114,10 +114,11 @@ def _ranked(
     token = jnp.minimum(token, vocab - 1)  # a valid type, even where no candidate exists
     picked = picked.reshape(rows, -1)  # --> [rows, chosen * chunk_size]
     token = token.reshape(rows, -1)
-    ranked = picked if against is None else picked - take(against, token)
-    ranked, flat = best(ranked, count)  # --> [rows, count]
-    values = ranked if against is None else take(picked, flat)
-    return Ranked(ranked, Candidates(values, take(beam, flat // chunk_size), take(token, flat)))
+    ranks = picked if against is None else picked - take(against, token)
+    ranks, flat = best(ranks, count)  # --> [rows, count]
+    kept_log_probs = ranks if against is None else take(picked, flat)
+    candidates = Candidates(kept_log_probs, take(beam, flat // chunk_size), take(token, flat))
+    return Ranked(ranks, candidates)
 
 
 def _may_come(

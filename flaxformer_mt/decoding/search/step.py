@@ -37,7 +37,7 @@ from flaxformer_mt.decoding.top_k import Logits, Places, Values, best, take
 Step = Callable[[Int[Array, "rows beams"], Index, Cache], tuple[Logits, Cache]]
 
 
-class Offers(NamedTuple):
+class Continuations(NamedTuple):
     """The continuations that a step chooses among."""
 
     ranked: Values  # what they are ranked by: `log_probs`, or less where groups shun a token
@@ -91,10 +91,10 @@ def take_step(step: Step, state: State, numbers: SearchNumbers, rules: Rules) ->
     required = state.required(numbers, logits.shape[-1])
 
     allowed = _allowed(state, numbers, rules, required, vocab=logits.shape[-1])
-    offers = _offers(logits, state, allowed, numbers, rules, required)
-    new = _completed(offers, cache, state, numbers, rules)
+    continuations = _continuations(logits, state, allowed, numbers, rules, required)
+    new = _completed(continuations, cache, state, numbers, rules)
     finished = _merged(state, new, rules)
-    survivors = _survivors(offers, rules, required)
+    survivors = _survivors(continuations, rules, required)
     ended, settled = _settled(state, new, finished, survivors, numbers, rules)
 
     parents = survivors.parents
@@ -144,14 +144,14 @@ def _allowed(
     return allowed
 
 
-def _offers(
+def _continuations(
     logits: Logits,
     state: State,
     allowed: Allowed,
     numbers: SearchNumbers,
     rules: Rules,
     required: Required | None,
-) -> Offers:
+) -> Continuations:
     """A step's continuations: draws, or each group's best."""
     if rules.trees is not None and rules.trees.of_source:
         logits = pooled(rules.trees, logits, allowed.mask(rules.beam_size))
@@ -186,16 +186,18 @@ def _offers(
     tokens = jax.lax.dynamic_update_slice_in_dim(
         take(state.tokens, beam), token[:, :, None], state.position, axis=2
     )
-    return Offers(ranked, log_probs, beam, token, tokens)
+    return Continuations(ranked, log_probs, beam, token, tokens)
 
 
 def _completed(
-    offers: Offers, cache: Cache, state: State, numbers: SearchNumbers, rules: Rules
+    continuations: Continuations, cache: Cache, state: State, numbers: SearchNumbers, rules: Rules
 ) -> Hypotheses:
     """The continuations that end and count, with their scores; others have the score -inf."""
-    counts = offers.ends
+    counts = continuations.ends
     if rules.ends_among:
-        rank = np.arange(offers.token.shape[1]) % (offers.token.shape[1] // rules.groups)
+        rank = np.arange(continuations.token.shape[1]) % (
+            continuations.token.shape[1] // rules.groups
+        )
         among = rank < rules.ends_among
         if state.rows.phrases is not None:
             # A hypothesis added by constraints may end if that is its best continuation.
@@ -203,16 +205,16 @@ def _completed(
         counts = counts & among[None]
 
     length = state.position + 1
-    scores = offers.log_probs / numbers.penalty(length)
+    scores = continuations.log_probs / numbers.penalty(length)
     if rules.coverage:
         members = [leaves["coverage"] for leaves in cache["beams"]]
         covered = coverage_penalty(sum(members) / len(members))  # --> [rows, beams]
-        scores = scores + numbers.beta * take(covered, offers.beam)
+        scores = scores + numbers.beta * take(covered, continuations.beam)
     return Hypotheses(
-        tokens=offers.tokens,
+        tokens=continuations.tokens,
         scores=jnp.where(counts, scores, -jnp.inf),
-        log_probs=offers.log_probs,
-        lengths=jnp.full_like(offers.token, length),
+        log_probs=continuations.log_probs,
+        lengths=jnp.full_like(continuations.token, length),
     )
 
 
@@ -226,18 +228,18 @@ def _merged(state: State, new: Hypotheses, rules: Rules) -> Hypotheses:
     return _by_rows(finished, rules)
 
 
-def _survivors(offers: Offers, rules: Rules, required: Required | None) -> Survivors:
+def _survivors(continuations: Continuations, rules: Rules, required: Required | None) -> Survivors:
     """The best beam_size continuations that don't end, group by group; each draw in its place."""
-    log_probs = jnp.where(offers.ends, -jnp.inf, offers.log_probs)
+    log_probs = jnp.where(continuations.ends, -jnp.inf, continuations.log_probs)
     if rules.sample:  # a draw's noise belongs to its place
-        return Survivors(log_probs, offers.token, offers.tokens, None)
+        return Survivors(log_probs, continuations.token, continuations.tokens, None)
 
     if required is None:
-        ranked = jnp.where(offers.ends, -jnp.inf, offers.ranked)
+        ranked = jnp.where(continuations.ends, -jnp.inf, continuations.ranked)
         _, chosen = best(_by_groups(ranked, rules), rules.width)  # --> [rows * groups, width]
     else:
-        chosen = required.survivors(log_probs, offers.beam, offers.token, rules.width)
-    live = (log_probs, offers.token, offers.tokens, offers.beam)
+        chosen = required.survivors(log_probs, continuations.beam, continuations.token, rules.width)
+    live = (log_probs, continuations.token, continuations.tokens, continuations.beam)
     log_probs, token, tokens, parents = (
         _by_rows(take(_by_groups(leaf, rules), chosen), rules) for leaf in live
     )
