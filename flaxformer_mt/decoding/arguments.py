@@ -40,7 +40,7 @@ def prefixes(value: Any, count: int) -> list[str]:
     if value is None or isinstance(value, str):
         return [value or ""] * count
     texts_given = _texts("prefixes", value, "prefixes must be a str or a list of str")
-    _check_count("prefixes", texts_given, count)
+    check_count("prefixes", texts_given, count)
     return texts_given
 
 
@@ -56,7 +56,7 @@ def phrases(name: str, value: Any, count: int) -> list[list[str]]:
         texts(f"{name}[{number}]", of_line)
         for number, of_line in enumerate(_ordered(value, requirement))
     ]
-    _check_count(name, lists, count)
+    check_count(name, lists, count)
     return lists
 
 
@@ -82,6 +82,18 @@ def whole_number(name: str, value: Any) -> int:
         except TypeError:
             pass
     raise TypeError(f"{name} must be an integer, not {_shown(value)}")
+
+
+def objects(name: str, value: Any, kind: type) -> tuple[Any, ...]:
+    """Objects of this class; None stands for none."""
+    requirement = f"{name} must be a list of {kind.__name__}"
+    if value is None:
+        return ()
+    checked = tuple(_ordered(value, requirement))
+    for number, element in enumerate(checked):
+        if not isinstance(element, kind):
+            raise TypeError(f"{name}[{number}] must be a {kind.__name__}, not {_shown(element)}")
+    return checked
 
 
 def flag(name: str, value: Any) -> bool:
@@ -149,7 +161,8 @@ def _ordered(value: Any, requirement: str) -> Iterable[Any]:
     return _iterable(value, requirement)
 
 
-def _check_count(name: str, items: Sequence[Any], count: int) -> None:
+def check_count(name: str, items: Sequence[Any], count: int) -> None:
+    """Raises ValueError for a list that has not an item for each of `count` lines."""
     if len(items) != count:
         raise ValueError(
             f"{name} has {len(items)} item{'s' * (len(items) != 1)} for {count} "

@@ -63,8 +63,10 @@ class SearchOptions:
             "forbid": tuple(forbid),
             "first": arguments.whole_number("first", self.first),
             "mbr": arguments.flag("mbr", self.mbr),
-            "constraint_sizes": tuple(self.constraint_sizes),
-            "masks": tuple(self.masks),
+            "constraint_sizes": arguments.objects(
+                "constraint_sizes", self.constraint_sizes, ConstraintSizes
+            ),
+            "masks": arguments.objects("masks", self.masks, Mask),
         }
         arguments.check_optional("sampling", self.sampling, Sampling, "Sampling(temperature=0.8)")
         arguments.check_optional(
@@ -79,19 +81,26 @@ class SearchOptions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LineOptions:
-    """What is wanted of one line's translation."""
+    """What is wanted of one line's translation; a single text is one phrase. Raises TypeError for
+    arguments of another type."""
 
     prefix: str = ""  # that it begins with
     forbid: Sequence[str] = ()  # phrases that its text may not have
     constraints: Sequence[str] = ()  # phrases that its text must have
 
+    def __post_init__(self) -> None:
+        arguments.check_str("prefix", self.prefix)
+        for name in ("forbid", "constraints"):
+            phrases = tuple(arguments.texts(name, getattr(self, name)))
+            object.__setattr__(self, name, phrases)
+
 
 def options_of(wanted: Mapping[str, Any], count: int) -> tuple[SearchOptions, list[LineOptions]]:
     """The arguments of `Translator.translate` for `count` lines, checked. Raises TypeError for
     arguments of another type or name, and ValueError for lists of another length."""
-    unknown = wanted.keys() - Wanted.__annotations__.keys()
-    if unknown:
-        raise TypeError(f"translate() got an unexpected keyword argument {min(unknown)!r}")
+    for name in wanted:
+        if name not in Wanted.__annotations__:
+            raise TypeError(f"Translator.translate() got an unexpected keyword argument {name!r}")
     own_fields = {"prefixes", "forbid_each", "constraints"}
     options = SearchOptions(
         **{name: value for name, value in wanted.items() if name not in own_fields}

@@ -61,7 +61,7 @@ class SourcePreparer:
         without the lines: a term that can't be spelled is an error before the first line that has
         it."""
         for of_line in wanted:
-            check_unicode((*of_line.forbid, *of_line.constraints))
+            check_unicode((of_line.prefix, *of_line.forbid, *of_line.constraints))
         check_unicode((*options.suppress, *options.forbid))
         if self.trees and (options.forbid or any(of_line.forbid for of_line in wanted)):
             raise DecodingError("forbidden phrases need text, but decoding.outputs is trees")

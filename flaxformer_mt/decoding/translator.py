@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
-import functools
 import itertools
 import logging
 import os
 import threading
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, Unpack, overload
+from typing import Any, Literal, NamedTuple, Unpack, overload
 
 from flaxformer_mt.config import DecodingConfig, freeze
 from flaxformer_mt.data.normalization import is_blank
@@ -63,6 +63,15 @@ _DECODERS = 8  # searches that a translator keeps, by what they depend on
 _first_process: int | None = None  # which made the first Translator
 
 
+class _KeptDecoder(NamedTuple):
+    """A search, and the objects by whose ids it is kept: as long as it is there, no others have
+    them."""
+
+    decoder: BatchDecoder
+    members: tuple[Member, ...]
+    shortlist: Shortlist | None
+
+
 class Translator:
     """A model with its vocabularies and decoding settings: raw text in, raw text out."""
 
@@ -102,7 +111,8 @@ class Translator:
         placed = [(whole_on(tree, self.mesh), member) for tree, member in others]
         self.members: tuple[Member, ...] = ((self.params, model), *placed)
         self.max_length = min(member.config.max_length for _, member in self.members)
-        self._decoders: dict[Hashable, BatchDecoder] = {}
+        self._decoders: dict[Hashable, _KeptDecoder] = {}
+        self._suited: tuple[tuple[Member, ...], Models, Params] | None = None
         self._decoders_lock = threading.Lock()
 
     @classmethod
@@ -188,30 +198,20 @@ class Translator:
         """The same model with some decoding settings changed, such as `beam_size=1`. Raises
         TypeError for an unknown setting or a value of another type, and ValueError for a word or
         number that the setting doesn't take."""
-        config = dataclasses.replace(self.config, **arguments.decoding_settings(settings))
-        return self._replaced(self.members, config)
+        other = copy.copy(self)
+        other.config = dataclasses.replace(self.config, **arguments.decoding_settings(settings))
+        return other
 
     def with_dtype(self, dtype: Literal["float32", "bfloat16"]) -> Translator:
         """The same weights with another `model.dtype` for products, which may change an output."""
         arguments.one_of("dtype", dtype, ("float32", "bfloat16"))
-        members = [
+        other = copy.copy(self)
+        other.members = tuple(
             (params, model.clone(config=dataclasses.replace(model.config, dtype=dtype)))
             for params, model in self.members
-        ]
-        return self._replaced(members, self.config)
-
-    def _replaced(self, members: Sequence[Member], config: DecodingConfig) -> Translator:
-        (params, model), *further = members
-        return type(self)(
-            params,
-            model,
-            self.vocabularies,
-            config,
-            name=self.name,
-            src_lang=self.src_lang,
-            others=further,
-            shortlist=self.shortlist,
         )
+        other.model = other.members[0][1]
+        return other
 
     @overload
     def translate(self, lines: str, **wanted: Unpack[Wanted]) -> Translation: ...  # type: ignore[overload-overlap]
@@ -257,6 +257,8 @@ class Translator:
         wanted: Sequence[LineOptions],
     ) -> list[Translation]:
         """As `translate`, with an object for all lines and one for each."""
+        lines = arguments.lines("lines", lines)
+        arguments.check_count("wanted", wanted, len(lines))
         if self.config.outputs == "trees":
             lines = [escaped(line) for line in lines]
         spelled = self._preparer.spell(options, wanted)
@@ -285,7 +287,7 @@ class Translator:
             _warn(translations, options.first)
         return translations
 
-    @functools.cached_property
+    @property
     def _preparer(self) -> SourcePreparer:
         return SourcePreparer(
             self.vocabularies,
@@ -343,19 +345,27 @@ class Translator:
             terminology=None,
             first=0,
         )
-        key = searched, suppress
+        # A copy with other settings or weights shares the decoders.
+        weights = tuple((id(params), model) for params, model in self.members)
+        key = searched, suppress, self.config, weights, id(self.shortlist)
         with self._decoders_lock:  # threads may share a translator
             if key not in self._decoders:
-                self._decoders[key] = self._new_decoder(options, suppress)
+                decoder = self._new_decoder(options, suppress)
+                self._decoders[key] = _KeptDecoder(decoder, self.members, self.shortlist)
             if len(self._decoders) > _DECODERS:
                 # Of a dict the first key is the oldest.
                 self._decoders.pop(next(iter(self._decoders)))
-            return self._decoders[key]
+            return self._decoders[key].decoder
 
     def _new_decoder(self, options: SearchOptions, suppress: tuple[int, ...]) -> BatchDecoder:
         """No two outputs in an n-best list have the same text, except for `mbr`, which compares
         all that the search finds."""
-        models, params = self._suited
+        params, models = zip(*self.members, strict=True)
+        if self._suited is None or self._suited[0] is not self.members:
+            # Made once: for a TPU it has copies of the tables.
+            suited_members = suited(models, params, self.mesh.devices.flat[0].platform)
+            self._suited = self.members, *suited_members
+        _, models, params = self._suited
         return BatchDecoder(
             params,
             models,
@@ -371,12 +381,6 @@ class Translator:
             text_of=None if options.mbr else self._text_of,
         )
 
-    @functools.cached_property
-    def _suited(self) -> tuple[Models, Params]:
-        """The models and parameters of all searches, which share them."""
-        params, models = zip(*self.members, strict=True)
-        return suited(models, params, self.mesh.devices.flat[0].platform)
-
     def _text_of(self, tokens: tuple[int, ...]) -> str:
         (text,) = self.vocabularies.tgt.decode([tokens])
         return text
@@ -387,8 +391,8 @@ class Translator:
         """How likely the model finds each translation, in order.
 
         A translation is a text, or tokens as in `Hypothesis.tokens`, whose score in float32 is
-        `translate`'s, except for trees of the source's words (`rules.pooled`) and with a shortlist:
-        `translate`'s scores are relative to its types, these to all. A blank pair has 0.
+        `translate`'s, except for trees of the source's words (`masks.trees.pooled`) and with a
+        shortlist: `translate`'s scores are relative to its types, these to all. A blank pair has 0.
         If a side is too long for the model, `overlong` "split" scores the pair in the parts of
         `translate`, cutting a text where its source is cut, by a guess.
 

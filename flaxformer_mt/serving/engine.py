@@ -216,8 +216,9 @@ class Engine:
         translation = request.translation
         try:
             if translation is None:
-                (translated,) = self.translator.translate(
-                    [request.text], overlong="refuse", several="keep"
+                options = SearchOptions(overlong="refuse", several="keep")
+                (translated,) = self.translator.translate_with(
+                    [request.text], options, [LineOptions()]
                 )
                 translation = translated.text
             attention = self.translator.attend(request.text, translation)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.decoding.masks.terminology import Terminology
+from flaxformer_mt.decoding.options import LineOptions, SearchOptions
 from flaxformer_mt.decoding.search.sampling import Sampling
 from flaxformer_mt.decoding.text.segments import TargetError
 from flaxformer_mt.decoding.translator import Translator
@@ -44,6 +45,11 @@ def test_a_str_in_place_of_a_list_of_phrases_is_one_phrase(translator, name):
         ({"first": 0.5}, "first must be an integer, not float 0.5"),
         ({"overlong": None}, "overlong must be 'split' or 'refuse', not None"),
         ({"mbr": "no"}, "mbr must be a bool, not str 'no'"),
+        ({"constraint_sizes": 1}, "constraint_sizes must be a list of ConstraintSizes, not int 1"),
+        ({"constraint_sizes": [[1]]}, r"constraint_sizes\[0\] must be a ConstraintSizes, not list"),
+        ({"masks": "digits"}, "masks must be a list of Mask, not str 'digits'"),
+        ({"masks": [3]}, r"masks\[0\] must be a Mask, not int 3"),
+        ({"nbest": 2}, "unexpected keyword argument 'nbest'"),
     ],
 )
 def test_another_type_is_named(translator, given, message):
@@ -131,3 +137,14 @@ def test_a_terminology_or_sampling_of_other_types_is_named():
     for name, value in (("temperature", "1"), ("top_k", 2.5), ("seed", None), ("top_p", None)):
         with pytest.raises(TypeError, match=f"{name} = .* must be a"):
             Sampling(**{name: value})
+
+
+def test_options_of_a_line_are_texts_and_one_object_a_line(translator):
+    assert LineOptions(constraints="hund") == LineOptions(constraints=["hund"])
+    for wrong in ({"prefix": 3}, {"forbid": None}, {"constraints": [b"hund"]}):
+        with pytest.raises(TypeError, match=f"{next(iter(wrong))}.* must be a"):
+            LineOptions(**wrong)
+    with pytest.raises(ValueError, match="wanted has 1 item for 2 lines"):
+        translator.translate_with(TWO, SearchOptions(), [LineOptions()])
+    with pytest.raises(TypeError, match="lines must be a list of str, not str"):
+        translator.translate_with("a dog", SearchOptions(), [LineOptions()] * 5)

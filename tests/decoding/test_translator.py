@@ -1,5 +1,6 @@
 """Raw text in, raw text out: order, blank and overlong lines, odd characters, choice of weights."""
 
+import copy
 import dataclasses
 import json
 import shutil
@@ -13,6 +14,7 @@ from flaxformer_mt.config import VocabularyConfig
 from flaxformer_mt.data import vocabulary
 from flaxformer_mt.data.vocabulary import EOS, Vocabularies
 from flaxformer_mt.decoding import translator as module
+from flaxformer_mt.decoding.options import SearchOptions
 from flaxformer_mt.decoding.penalties import length_penalty
 from flaxformer_mt.decoding.search.sampling import Sampling
 from flaxformer_mt.decoding.text.outputs import Decoded
@@ -434,3 +436,26 @@ def test_threads_may_share_a_translator(translator):
     expected = translator.translate(LINES)
     with ThreadPoolExecutor(3) as pool:
         assert list(pool.map(translator.translate, [LINES] * 6)) == [expected] * 6
+
+
+def test_settings_set_on_a_translator_or_its_copy_are_heard(translator):
+    """Searches are kept, by all that they depend on."""
+    changed = copy.copy(translator)
+    changed.translate(LINES)
+    changed.config = dataclasses.replace(translator.config, max_ratio=0.0, max_extra_tokens=2)
+    shortened = changed.translate(LINES)
+    assert {len(translation.tokens) for translation in shortened} == {1}
+    assert max(len(translation.tokens) for translation in translator.translate(LINES)) > 1
+
+
+def test_threads_share_a_translator_whatever_they_ask(translator, monkeypatch):
+    monkeypatch.setattr(module, "_DECODERS", 2)
+    monkeypatch.setattr(Translator, "_new_decoder", lambda self, options, suppress: options.first)
+    asked = [SearchOptions(sampling=Sampling(seed=seed)) for seed in range(24)] * 50
+    with ThreadPoolExecutor(4) as pool:
+        assert set(pool.map(translator._decoder, asked)) == {0}
+
+
+def test_a_prefix_that_is_not_unicode_is_named_also_for_a_blank_line(translator):
+    with pytest.raises(DecodingError, match="is not Unicode text"):
+        translator.translate(["", LINES[0]], prefixes=["\ud800", ""])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax.numpy as jnp
 import numpy as np
@@ -33,6 +33,7 @@ class MaskArrays(NamedTuple):
     shared: Any = None  # arrays that all rows share
 
 
+@runtime_checkable
 class Mask(Protocol):
     """A reason why some types may not be the next token.
 
