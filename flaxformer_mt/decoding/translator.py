@@ -349,13 +349,15 @@ class Translator:
         weights = tuple((id(params), model) for params, model in self.members)
         key = searched, suppress, self.config, weights, id(self.shortlist)
         with self._decoders_lock:  # threads may share a translator
-            if key not in self._decoders:
+            kept = self._decoders.get(key)
+            if kept is None:
                 decoder = self._new_decoder(options, suppress)
-                self._decoders[key] = _KeptDecoder(decoder, self.members, self.shortlist)
+                kept = _KeptDecoder(decoder, self.members, self.shortlist)
+                self._decoders[key] = kept
             if len(self._decoders) > _DECODERS:
                 # Of a dict the first key is the oldest.
                 self._decoders.pop(next(iter(self._decoders)))
-            return self._decoders[key].decoder
+            return kept.decoder
 
     def _new_decoder(self, options: SearchOptions, suppress: tuple[int, ...]) -> BatchDecoder:
         """No two outputs in an n-best list have the same text, except for `mbr`, which compares

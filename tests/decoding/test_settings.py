@@ -29,7 +29,7 @@ SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "greedy": ({"beam_size": 1}, {}),
     "beam": ({}, {}),
     "n_best": ({}, {"n_best": 4}),
-    "length_penalty": ({"length_penalty": 1.5}, {}),
+    "length_penalty": ({"length_penalty": 0.9}, {}),
     "negative_length_penalty": ({"length_penalty": -0.5}, {}),
     "average": ({"length_norm": "average", "length_penalty": 1.0}, {"n_best": 2}),
     "ends_among_the_beam": ({"ends_among": "beam"}, {"n_best": 4}),
