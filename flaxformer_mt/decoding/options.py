@@ -14,6 +14,8 @@ from flaxformer_mt.decoding.search.sampling import Sampling
 from flaxformer_mt.decoding.text.segments import Overlong
 
 Several = Literal["warn", "keep"]
+# Options that end in a source's tokens, constraints and numbers, or in what is said about it.
+_OF_TEXTS = frozenset({"overlong", "several", "suppress", "forbid", "terminology", "first"})
 
 
 class Wanted(TypedDict, total=False):
@@ -77,6 +79,13 @@ class SearchOptions:
         )
         for name, value in checked.items():
             object.__setattr__(self, name, value)
+
+    @property
+    def of_search(self) -> tuple[Any, ...]:
+        """All options but those of texts: a search is made for these. An option that is forgotten
+        in `_OF_TEXTS` costs a second search, and doesn't reuse a wrong one."""
+        names = [field.name for field in dataclasses.fields(self)]
+        return tuple(getattr(self, name) for name in names if name not in _OF_TEXTS)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

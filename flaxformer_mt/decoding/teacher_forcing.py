@@ -217,18 +217,18 @@ def batches(
         return power_of_two_at_most(max(batch_tokens // length, 1)), length
 
     lengths = [max(len(part.src), len(part.tgt)) + 1 for part in parts]
-    for numbers, rows, length in in_batches(lengths, shape, split=split):
+    for batch in in_batches(lengths, shape, split=split):
         pairs = Pairs(
-            *(np.full((rows, length), PAD, np.int32) for _ in range(3)),
-            *(np.zeros(rows, np.int32) for _ in range(2)),
+            *(np.full((batch.rows, batch.length), PAD, np.int32) for _ in range(3)),
+            *(np.zeros(batch.rows, np.int32) for _ in range(2)),
         )
-        for row, number in enumerate(numbers):
+        for row, number in enumerate(batch.numbers):
             src, tgt = parts[number].src, parts[number].tgt
             pairs.src_lengths[row], pairs.tgt_lengths[row] = len(src) + 1, len(tgt) + 1
             pairs.src[row, : len(src) + 1] = (*src, EOS)
             pairs.tgt_in[row, : len(tgt) + 1] = (BOS, *tgt)
             pairs.tgt_out[row, : len(tgt) + 1] = (*tgt, EOS)
-        yield numbers, pairs
+        yield batch.numbers, pairs
 
 
 def batch_length(needed: int) -> int:

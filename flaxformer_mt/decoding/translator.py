@@ -261,8 +261,9 @@ class Translator:
         arguments.check_count("wanted", wanted, len(lines))
         if self.config.outputs == "trees":
             lines = [escaped(line) for line in lines]
-        spelled = self._preparer.spell(options, wanted)
-        prepared = self._preparer.prepare(lines, options, wanted, spelled)
+        preparer = self._preparer
+        spelled = preparer.spell(options, wanted)
+        prepared = preparer.prepare(lines, options, wanted, spelled)
 
         decoder = self._decoder(options, suppress=spelled.suppressed)
         sources = [source for line in prepared for source in line.sources]
@@ -334,20 +335,9 @@ class Translator:
     ) -> BatchDecoder:
         """The search, made once for what it depends on."""
         _check_not_forked()
-        # All options but those of lines: one that is forgotten here costs a decoder, and doesn't
-        # reuse a wrong one.
-        searched = dataclasses.replace(
-            options,
-            overlong="split",
-            several="warn",
-            suppress=(),
-            forbid=(),
-            terminology=None,
-            first=0,
-        )
         # A copy with other settings or weights shares the decoders.
         weights = tuple((id(params), model) for params, model in self.members)
-        key = searched, suppress, self.config, weights, id(self.shortlist)
+        key = options.of_search, suppress, self.config, weights, id(self.shortlist)
         with self._decoders_lock:  # threads may share a translator
             kept = self._decoders.get(key)
             if kept is None:

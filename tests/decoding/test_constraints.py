@@ -19,7 +19,6 @@ from flaxformer_mt.decoding.run import shortlists
 from flaxformer_mt.decoding.run.arrays import BatchFiller, Constraints, ConstraintSizes
 from flaxformer_mt.decoding.search.sampling import Sampling
 from flaxformer_mt.decoding.search.settings import Rules, SearchNumbers
-from flaxformer_mt.decoding.text.limits import OutputLimits
 from flaxformer_mt.decoding.text.segments import DecodingError, LineError
 from flaxformer_mt.decoding.translator import Translator
 from tests.decoding import reference
@@ -210,8 +209,7 @@ def test_overlapping_phrases_share_tokens_with_room_for_more_constraints(transla
 def test_a_padded_table_has_the_type_that_was_compiled_for(translator, states):
     """Whatever type the request's own table has."""
     sizes = ConstraintSizes(4, 8, states)
-    limits = OutputLimits(translator.config, translator.max_length)
-    filler = BatchFiller(Rules(beam_size=2), limits, 1, [sizes])
+    filler = BatchFiller(Rules(beam_size=2), 1, [sizes])
     types = translator.vocabularies.tgt.size
     shape = 1, 4
     empty = filler.empty(shape, types, sizes)

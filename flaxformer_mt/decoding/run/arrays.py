@@ -19,7 +19,6 @@ from flaxformer_mt.decoding.run.checks import takes_phrases
 from flaxformer_mt.decoding.search.sampling import SEED_WORDS, seed_words
 from flaxformer_mt.decoding.search.settings import FORBIDDEN, Rules
 from flaxformer_mt.decoding.search.state import SearchRows
-from flaxformer_mt.decoding.text.limits import OutputLimits
 
 Continues = Bool[np.ndarray, " vocab"]
 Types = Int[np.ndarray, " kept"]
@@ -99,29 +98,31 @@ class BatchFiller:
     none, as much as they need."""
 
     rules: Rules
-    limits: OutputLimits
     seed: int  # of sampling
     sizes: Sequence[ConstraintSizes] = ()
 
     def fill(
         self,
         sources: Sequence[Source],
+        limits: Sequence[int],
         types: Types,
         shape: tuple[int, int],
         continues: Continues | None,
     ) -> FilledBatch:
         """The arrays of a batch of `shape` (rows, source length), in the search's own ids of the
-        `types`. Raises TooManyForbidden for constraints without room."""
+        `types`; the outputs of each source have at most so many tokens as `limits` say. Raises
+        TooManyForbidden for constraints without room."""
         widest = max(len(source.prefix) for source in sources)
         width = power_of_two_at_least(widest) if widest else 0  # compiled in: few of them
         src, src_lengths, rows = empty_arrays(*shape, prefix=width)
-        for row, source in enumerate(sources):
+        for row, (source, limit) in enumerate(zip(sources, limits, strict=True)):
             length = len(source.tokens)
             src_lengths[row] = length
             src[row, :length] = source.tokens
-            rows.limits[row] = self.limits.of(length)
+            rows.limits[row] = limit
             rows.prefix[row, : len(source.prefix)] = np.searchsorted(types, source.prefix)
-            rows.seeds[row] = seed_words(self.seed, *source.number)
+            if self.rules.sample:
+                rows.seeds[row] = seed_words(self.seed, *source.number)
 
         masks = [mask.arrays(sources, types, shape) for mask in self.rules.masks]
         constraints = Constraints(masks, None, None)

@@ -96,6 +96,7 @@ class BatchDecoder:
         numbers = numbers_for(config, sampling or Sampling(), rules)
         mesh = local_mesh() if mesh is None else mesh
         self._programs = SearchPrograms.of(models, params, rules, numbers, mesh)
+        self._every_type = np.arange(self._programs.target_types)
 
         longest = min(model.config.max_length for model in models)
         self._limits = OutputLimits(config, longest)
@@ -120,7 +121,7 @@ class BatchDecoder:
         limits = self._checked(sources, continues)
 
         decoded: list[list[Decoded]] = [[] for _ in sources]
-        with contextlib.closing(self._searched(sources, continues)) as searched:
+        with contextlib.closing(self._searched(sources, limits, continues)) as searched:
             for finished in searched:
                 for row in np.flatnonzero(finished.numbers >= 0).tolist():
                     number = int(finished.numbers[row])
@@ -163,7 +164,7 @@ class BatchDecoder:
         return limits
 
     def _searched(
-        self, sources: Sequence[Source], continues: Continues | None
+        self, sources: Sequence[Source], limits: Sequence[int], continues: Continues | None
     ) -> Generator[FinishedRows]:
         """The outputs of all sources, as they finish."""
         planned = deque(self._schedule.plan([len(source.tokens) for source in sources]))
@@ -173,20 +174,18 @@ class BatchDecoder:
 
         while planned:
             batch = planned.popleft()
-            shape = self._schedule.rows(batch), batch.length
             own_sources = [sources[number] for number in batch.numbers]
+            own_limits = [limits[number] for number in batch.numbers]
             programs, types = self._among(own_sources)
             try:
-                filled = self._filler(programs).fill(own_sources, types, shape, continues)
+                filled = self._filler(programs).fill(
+                    own_sources, own_limits, types, batch.shape, continues
+                )
             except TooManyForbidden as error:
                 planned.extendleft(reversed(_halves(batch, error)))
                 continue
 
-            numbers = np.full(shape[0], -1)
-            numbers[: len(batch.numbers)] = batch.numbers
-            searched = self._schedule.search(
-                _with_shared(programs, filled), filled.arrays, numbers, batch.rows
-            )
+            searched = self._schedule.search(_with_shared(programs, filled), filled.arrays, batch)
             with contextlib.closing(searched):
                 for finished_numbers, hypotheses in searched:
                     yield FinishedRows(finished_numbers, hypotheses, types)
@@ -200,10 +199,10 @@ class BatchDecoder:
             short = shortened(self._programs, self._shortlist, tokens, needed)
             if short is not None:
                 return short
-        return self._programs, np.arange(self._programs.target_types)
+        return self._programs, self._every_type
 
     def _filler(self, programs: SearchPrograms) -> BatchFiller:
-        return BatchFiller(programs.rules, self._limits, self._seed, self._constraint_sizes)
+        return BatchFiller(programs.rules, self._seed, self._constraint_sizes)
 
     def _padding(self, programs: SearchPrograms, sizes: ConstraintSizes | None) -> Padding:
         """Makes arrays of an empty batch, with constraints if these have `sizes`."""
@@ -230,6 +229,4 @@ def _halves(batch: PlannedBatch, error: TooManyForbidden) -> list[PlannedBatch]:
     if len(batch.numbers) == 1:
         raise LineError(batch.numbers[0], str(error)) from None
     half = len(batch.numbers) // 2
-    return [
-        batch._replace(numbers=numbers) for numbers in (batch.numbers[:half], batch.numbers[half:])
-    ]
+    return [batch.of(batch.numbers[:half]), batch.of(batch.numbers[half:])]

@@ -73,7 +73,7 @@ def decoded_of(
     ]
     if len(groups) > 1:
         return _by_turns(groups, rules.n_best, text_of or tuple)
-    if text_of is None:
+    if text_of is None or len(groups[0]) < 2:
         return groups[0]
     return list(distinct(groups[0], lambda output: text_of(output.tokens)))[: rules.n_best]
 

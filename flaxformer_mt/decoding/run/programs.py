@@ -80,12 +80,14 @@ class SearchPrograms:
     def begin(self, batch: BatchArrays, *, length: int, room: int) -> State:
         """The state before the first step, for outputs of at most `length` tokens, with a cache for
         the first `room`."""
+        begin = self._program(begin_search)
         on_one_cpu = self.mesh.size == 1 and self.mesh.devices.flat[0].platform == "cpu"
         blocks = blocks_of(*batch.src.shape) if on_one_cpu else 1
+        placed = place_batch(batch, self.mesh)
         with on_mesh(self.mesh):
-            return self._program(begin_search)(
+            return begin(
                 self.params,
-                *place_batch(batch, self.mesh),
+                *placed,
                 models=self.models,
                 rules=self.rules,
                 length=length,
@@ -95,10 +97,11 @@ class SearchPrograms:
 
     def advance(self, state: State, until: int, leave_at: int = 0, stride: int = 1) -> State:
         """The state some steps later: as `search.step.advance`."""
+        advance = self._program(advance_search)
         if self.is_small:  # however a state is placed, it needs the same program
             state = whole_on(state, self.mesh)
         with on_mesh(self.mesh):
-            return self._program(advance_search)(
+            return advance(
                 self.params,
                 state,
                 self.numbers,
@@ -112,9 +115,10 @@ class SearchPrograms:
 
     def reshape(self, state: State, rows: np.ndarray, room: int) -> State:
         """The state with only these rows of each part, [parts, rows], and a cache of `room`."""
+        reshape = self._program(reshaped)
+        placed = place_batch(rows.astype(np.int32), self.mesh)
         with on_mesh(self.mesh):
-            placed = place_batch(rows.astype(np.int32), self.mesh)
-            return self._program(reshaped)(state, placed, parts=self.parts, room=room)
+            return reshape(state, placed, parts=self.parts, room=room)
 
     def _program(self, program: Any) -> Callable[..., State]:
         return compiled(program) if self.compile_only else program

@@ -42,10 +42,6 @@ class Schedule(Protocol):
         """Batches over sources of these lengths."""
         ...
 
-    def rows(self, batch: PlannedBatch) -> int:
-        """Rows of the arrays for a batch: a multiple of its own."""
-        ...
-
     def prepare(
         self, programs: SearchPrograms, padding: Padding, batches: Collection[PlannedBatch]
     ) -> None:
@@ -53,9 +49,9 @@ class Schedule(Protocol):
         ...
 
     def search(
-        self, programs: SearchPrograms, arrays: BatchArrays, numbers: np.ndarray, rows: int
+        self, programs: SearchPrograms, arrays: BatchArrays, batch: PlannedBatch
     ) -> Generator[Finished]:
-        """The outputs of sources with these `numbers`, `rows` at a time."""
+        """The outputs of a batch with these arrays, as its rows finish."""
         ...
 
     def compile(
@@ -98,10 +94,6 @@ class LargeModelSchedule:
         """As `Schedule.plan`."""
         return plan_batches(lengths, self.config, self.limits.longest, split=self.parts)
 
-    def rows(self, batch: PlannedBatch) -> int:
-        """As `Schedule.rows`."""
-        return batch.rows
-
     def prepare(
         self, programs: SearchPrograms, padding: Padding, batches: Collection[PlannedBatch]
     ) -> None:
@@ -111,9 +103,10 @@ class LargeModelSchedule:
             self._call_all(dataclasses.replace(programs, compile_only=True), padding, shapes)
 
     def search(
-        self, programs: SearchPrograms, arrays: BatchArrays, numbers: np.ndarray, rows: int
+        self, programs: SearchPrograms, arrays: BatchArrays, batch: PlannedBatch
     ) -> Generator[Finished]:
         """As `Schedule.search`, all rows at a time."""
+        numbers = batch.by_row
         length = self.limits.of(arrays.src.shape[1])
         room = sizes.more_room(0, length)
         state = programs.begin(arrays, length=length, room=room)
@@ -220,33 +213,27 @@ class SmallModelSchedule:
         """As `Schedule.plan`."""
         return plan_groups(lengths, self.config, self.limits.longest)
 
-    def rows(self, batch: PlannedBatch) -> int:
-        """As `Schedule.rows`."""
-        count = len(batch.numbers)
-        at_once = batch.rows * sizes.threads_for(count, batch.rows)
-        return -(-count // at_once) * at_once
-
     def prepare(
         self, programs: SearchPrograms, padding: Padding, batches: Collection[PlannedBatch]
     ) -> None:
         """As `Schedule.prepare`: nothing, since all have few shapes."""
 
     def search(
-        self, programs: SearchPrograms, arrays: BatchArrays, numbers: np.ndarray, rows: int
+        self, programs: SearchPrograms, arrays: BatchArrays, batch: PlannedBatch
     ) -> Generator[Finished]:
         """As `Schedule.search`. Closing the generator ends all threads."""
-        threads = sizes.threads_for(len(numbers), rows)
+        numbers = batch.by_row
         closed = threading.Event()
 
         def share(first: int) -> list[Finished]:
-            of_thread = slice(first, None, threads)
+            of_thread = slice(first, None, batch.threads)
             its_arrays = jax.tree.map(operator.itemgetter(of_thread), arrays)
-            finished = self._refilled(programs, its_arrays, numbers[of_thread], rows)
+            finished = self._refilled(programs, its_arrays, numbers[of_thread], batch.rows)
             return list(itertools.takewhile(lambda _: not closed.is_set(), finished))
 
-        with ThreadPoolExecutor(threads) as pool:
+        with ThreadPoolExecutor(batch.threads) as pool:
             try:
-                yield from itertools.chain.from_iterable(pool.map(share, range(threads)))
+                yield from itertools.chain.from_iterable(pool.map(share, range(batch.threads)))
             finally:
                 closed.set()
 

@@ -1,11 +1,15 @@
 """Batches for searching sources: few shapes, each compiled once."""
 
+from __future__ import annotations
+
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 from jax.sharding import Mesh
+from jaxtyping import Int
 
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.processes import processors
@@ -31,8 +35,28 @@ class PlannedBatch(NamedTuple):
     """The numbers of sequences that share a batch, and its shape; other rows are padding."""
 
     numbers: tuple[int, ...]
-    rows: int
+    rows: int  # that are searched at a time
     length: int
+    threads: int = 1  # that search `rows` each, side by side
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows, padding included, and source length of the batch's arrays."""
+        at_once = self.rows * self.threads
+        return -(-len(self.numbers) // at_once) * at_once, self.length
+
+    @property
+    def by_row(self) -> Int[np.ndarray, " rows"]:
+        """The number of each row of the arrays; -1: padding."""
+        rows, _ = self.shape
+        numbers = np.full(rows, -1)
+        numbers[: len(self.numbers)] = self.numbers
+        return numbers
+
+    def of(self, numbers: tuple[int, ...]) -> PlannedBatch:
+        """The same with some of its sequences."""
+        threads = min(self.threads, -(-len(numbers) // self.rows))
+        return self._replace(numbers=numbers, threads=threads)
 
 
 def plan_batches(
@@ -49,14 +73,17 @@ def plan_groups(
 ) -> Iterator[PlannedBatch]:
     """One batch per length, of few lengths, with all its sources, longest first.
 
-    `rows` is how many are searched at a time: 4, 16, 64 ..., as far as `batch_tokens` goes.
+    `rows` is how many are searched at a time: 4, 16, 64 ..., as far as `batch_tokens` goes. Their
+    products leave cores idle, so there are as many threads as cores.
     """
+    cores = processors()
     order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
     rounded = [min(one_of_few(length, 2 * SHORTEST), max_length) for length in lengths]
     for length, group in itertools.groupby(order, rounded.__getitem__):
         numbers = tuple(group)
         most = power_of_two_at_most(max(config.batch_tokens // (length * config.beam_size), 1))
-        yield PlannedBatch(numbers, min(one_of_few(len(numbers), 4), most), length)
+        rows = min(one_of_few(len(numbers), 4), most)
+        yield PlannedBatch(numbers, rows, length, threads=min(cores, -(-len(numbers) // rows)))
 
 
 def in_batches(
@@ -129,11 +156,6 @@ def is_small(params: Any, mesh: Mesh) -> bool:
     """Whether compiling fewer programs saves more time than searching then costs."""
     size = sum(leaf.size for leaf in jax.tree.leaves(params))
     return size <= SMALL and mesh.size == 1 and mesh.devices.flat[0].platform == "cpu"
-
-
-def threads_for(sentences: int, rows: int) -> int:
-    """How many threads search a small model's batch, whose products leave cores idle."""
-    return min(processors(), -(-sentences // rows))
 
 
 def parts_of(mesh: Mesh) -> int:
