@@ -1,5 +1,5 @@
-"""Finds the ends of a text's sentences: for `serve`, for lines too long for a model, and for
-warnings about lines with several sentences."""
+"""Finds the ends of a text's sentences: for `serve`, and for lines too long for a model or of more
+sentences than it reads together."""
 
 import dataclasses
 import functools
@@ -90,6 +90,12 @@ def split_sentences(
         glue[-1] += text[end:begin]
         start = begin
     return SplitText(tuple(texts), tuple(glue))
+
+
+def sentences_of(text: str, language: str) -> tuple[str, ...]:
+    """The sentences of a text as a model reads them; text without any capital letter has its
+    sentences at full stops alone."""
+    return split_sentences(text, language, any_case=text.islower()).texts
 
 
 def sentence_ends(text: str, language: str, *, any_case: bool = False) -> list[int]:

@@ -13,7 +13,10 @@ from flaxformer_mt.decoding.run.arrays import ConstraintSizes
 from flaxformer_mt.decoding.search.sampling import Sampling
 from flaxformer_mt.decoding.text.segments import Overlong
 
-Several = Literal["warn", "keep"]
+Several = Literal["auto", "split", "warn", "keep"]
+"""Lines of several sentences: "keep" translates them as they are, "warn" says so too, "split" takes
+each sentence by itself, and "auto" those of more sentences than the training text has shown to the
+model; where that isn't known, it warns."""
 # Options that end in a source's tokens, constraints and numbers, or in what is said about it.
 _OF_TEXTS = frozenset({"overlong", "several", "suppress", "forbid", "terminology", "first"})
 
@@ -44,7 +47,7 @@ class SearchOptions:
 
     n_best: int = 1
     overlong: Overlong = "split"
-    several: Several = "warn"
+    several: Several = "auto"
     suppress: Sequence[str] = ()  # pieces that are never generated
     forbid: Sequence[str] = ()  # phrases that no text may have
     terminology: Terminology | None = None

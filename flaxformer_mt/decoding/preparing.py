@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -15,8 +16,9 @@ from flaxformer_mt.decoding.masks.automata import Forbidden, continues_word, for
 from flaxformer_mt.decoding.masks.source import Source
 from flaxformer_mt.decoding.masks.superstrings import Phrase
 from flaxformer_mt.decoding.masks.terminology import required
-from flaxformer_mt.decoding.options import LineOptions, SearchOptions
+from flaxformer_mt.decoding.options import LineOptions, SearchOptions, Several
 from flaxformer_mt.decoding.text.segments import (
+    CutLine,
     DecodingError,
     LineError,
     OverlongError,
@@ -25,6 +27,7 @@ from flaxformer_mt.decoding.text.segments import (
     check_unicode,
     describe_overlong,
     encode,
+    sentence_count,
     source_pieces,
     types_of,
 )
@@ -32,9 +35,9 @@ from flaxformer_mt.parsing.linearization import tokens_of
 
 
 class PreparedLine(NamedTuple):
-    """A line in pieces that fit the model; a blank one has none."""
+    """A line in pieces that fit the model."""
 
-    pieces: Sequence[Piece]
+    cut: CutLine
     sources: Sequence[Source]  # one per piece
 
 
@@ -55,6 +58,7 @@ class SourcePreparer:
     max_length: int
     language: str  # of the sources: where their sentences end
     trees: bool = False  # outputs are trees and not text
+    together: int | None = None  # sentences that the model has learnt to read together, if known
 
     def spell(self, options: SearchOptions, wanted: Sequence[LineOptions]) -> Spelled:
         """What is wanted of all lines, in the target vocabulary. Checks all that can be checked
@@ -98,26 +102,52 @@ class SourcePreparer:
                 if not is_blank(line):
                     why = describe_overlong(self.max_length, source=tokens)
                     raise OverlongError(number, why, splits=True)
-            pieces, encoded_pieces = self.pieces_of(line, tokens)
+            # Required phrases are of a whole translation.
+            several = "keep" if of_line.constraints else options.several
+            cut, encoded_pieces = self.cut(line, tokens, several)
             # A blank line's translation is blank whatever is wanted of it.
             sources: list[Source] = []
-            if pieces:
+            if cut.pieces:
                 try:
                     sources = self._sources(
-                        options.first + number, pieces, encoded_pieces, options, of_line, spelled
+                        options.first + number,
+                        cut.pieces,
+                        encoded_pieces,
+                        options,
+                        of_line,
+                        spelled,
                     )
                 except DecodingError as error:
                     raise LineError(number, str(error)) from None
-            prepared.append(PreparedLine(pieces, sources))
+            prepared.append(PreparedLine(cut, sources))
         return prepared
 
-    def pieces_of(self, line: str, tokens: list[int]) -> tuple[list[Piece], list[list[int]]]:
-        """The pieces that a line is translated in, and their tokens; none for a blank line."""
+    def cut(
+        self, line: str, tokens: list[int], several: Several
+    ) -> tuple[CutLine, list[list[int]]]:
+        """A line of these tokens as the pieces that it is translated in, and their tokens."""
         if not tokens or is_blank(line):
-            return [], []
-        if len(tokens) < self.max_length:
-            return [Piece(line, "")], [tokens]
-        return source_pieces(line, self.vocabularies.src, self.max_length, self.language)[1:]
+            return CutLine([]), []
+        src = self.vocabularies.src
+        if len(tokens) >= self.max_length:
+            _, pieces, encoded = source_pieces(line, src, self.max_length, self.language)
+            return CutLine(pieces, overlong=True), encoded
+
+        sentences = 1 if self.trees else sentence_count(line, src, self.language)
+        if sentences <= self._read_together(several):
+            return CutLine([Piece(line, "")], sentences), [tokens]
+        _, pieces, encoded = source_pieces(
+            line, src, self.max_length, self.language, by_sentence=True
+        )
+        return CutLine(pieces, sentences), encoded
+
+    def _read_together(self, several: Several) -> float:
+        """The most sentences of a line that the model reads together."""
+        if several == "split":
+            return 1
+        if several == "auto" and self.together is not None:
+            return self.together
+        return math.inf
 
     def _sources(
         self,

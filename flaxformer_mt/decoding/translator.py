@@ -12,7 +12,9 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Unpack, overload
 
 from flaxformer_mt.config import DecodingConfig, freeze
+from flaxformer_mt.config.languages import is_written_without_blanks
 from flaxformer_mt.data.normalization import is_blank
+from flaxformer_mt.data.sentence_counts import sentences_together
 from flaxformer_mt.data.shortlist import Shortlist, ShortlistError, learn
 from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import UNK, Vocabularies
@@ -49,12 +51,11 @@ from flaxformer_mt.model.transformer import Transformer
 from flaxformer_mt.parallel.mesh import local_mesh, whole_on
 from flaxformer_mt.parsing.linearization import escaped
 from flaxformer_mt.rundir import RunDirectoryError
-from flaxformer_mt.rundir.cache import local_copy
+from flaxformer_mt.rundir.cache import INDEX_FILES, local_copy
 from flaxformer_mt.rundir.checkpoint_choice import Chosen, Which
 from flaxformer_mt.rundir.checkpoints import load_chosen
 from flaxformer_mt.rundir.layout import RunDirectory, open_run, read_record
-from flaxformer_mt.rundir.paths import exists, explained, write_bytes
-from flaxformer_mt.sentences import split_sentences
+from flaxformer_mt.rundir.paths import document, exists, explained, write_bytes
 
 _LOGGER = logging.getLogger(__name__)
 Member = tuple[Any, Transformer]  # a tree under "params" and its model
@@ -84,11 +85,15 @@ class Translator:
         *,
         name: str = "",
         src_lang: str = "",
+        tgt_lang: str = "",
+        together: int | None = None,
         others: Sequence[Member] = (),
         shortlist: Shortlist | None = None,
     ) -> None:
-        """`params` is the tree under "params"; `name` says which weights these are,
-        `src_lang` (a code such as "en") where its sources' sentences end.
+        """`params` is the tree under "params"; `name` says which weights these are, `src_lang` (a
+        code such as "en") where its sources' sentences end, and `tgt_lang` whether there are blanks
+        between its outputs' sentences. `together` is the most sentences that a line may have to be
+        translated as a whole; None: unknown.
 
         They are copied to every device of this process, which share a batch's sentences; several
         processes must call it together. `others`, with the same vocabularies, make it an ensemble,
@@ -107,7 +112,7 @@ class Translator:
         self.params = whole_on(params, self.mesh)
         self.model, self.vocabularies = model, vocabularies
         self.config, self.name, self.shortlist = config, name, shortlist
-        self.src_lang = src_lang
+        self.src_lang, self.tgt_lang, self.together = src_lang, tgt_lang, together
         placed = [(whole_on(tree, self.mesh), member) for tree, member in others]
         self.members: tuple[Member, ...] = ((self.params, model), *placed)
         self.max_length = min(member.config.max_length for _, member in self.members)
@@ -153,6 +158,8 @@ class Translator:
             config.decoding,
             name=chosen.name,
             src_lang=config.data.src_lang,
+            tgt_lang=config.data.tgt_lang,
+            together=_sentences_together(run),
             shortlist=_shortlist(run, vocabularies) if shortlist else None,
         )
 
@@ -185,6 +192,8 @@ class Translator:
             first.config,
             name=" + ".join(translator.name for translator in (first, *further)),
             src_lang=first.src_lang,
+            tgt_lang=first.tgt_lang,
+            together=first.together,
             others=[(translator.params, translator.model) for translator in further],
             shortlist=first.shortlist,
         )
@@ -227,8 +236,11 @@ class Translator:
         sentence end (and between clauses, words, characters, where a sentence is too long),
         translated in pieces, rejoined and marked `split`; its n-th hypothesis joins each piece's
         n-th. With `overlong` "refuse" it raises OverlongError. Of a shorter line's several
-        sentences the model may translate only one: a log line says which lines these are, unless
-        `several` is "keep".
+        sentences the model may translate only one, unless its training text had many such lines:
+        otherwise the line is cut at its sentence ends and marked `by_sentence`, except with
+        `constraints`. `several` "keep" translates all lines that fit as they are, and "split" cuts
+        all. Where the training text isn't known, nothing is cut, and a log line says which lines
+        have several sentences.
 
         A translation begins with its line's prefix in `prefixes` (one `str`: every line's) and has
         none of the pieces in `suppress`. As whole words, its text has none of the phrases in
@@ -279,12 +291,13 @@ class Translator:
             n_best=options.n_best,
             mbr=options.mbr,
             sampled=options.sampling is not None,
+            blanks=not is_written_without_blanks(self.tgt_lang),
         )
         translations = [
-            self._counted(line, joiner.join(pieces, list(itertools.islice(decoded, len(pieces)))))
-            for line, (pieces, _) in zip(lines, prepared, strict=True)
+            joiner.join(cut, list(itertools.islice(decoded, len(cut.pieces))))
+            for cut, _ in prepared
         ]
-        if options.several == "warn":
+        if options.several == "warn" or (options.several == "auto" and self.together is None):
             _warn(translations, options.first)
         return translations
 
@@ -295,14 +308,8 @@ class Translator:
             self.max_length,
             self.src_lang,
             trees=self.config.outputs == "trees",
+            together=self.together,
         )
-
-    def _counted(self, line: str, translation: Translation) -> Translation:
-        """With the number of the line's sentences, unless it was split."""
-        if self.config.outputs != "text" or translation.split:
-            return translation
-        sentences = max(1, len(split_sentences(line, self.src_lang).texts))
-        return dataclasses.replace(translation, sentences=sentences)
 
     def compile(
         self,
@@ -322,7 +329,7 @@ class Translator:
         lengths = [
             len(piece) + 1
             for line, tokens in zip(lines, encoded, strict=True)
-            for piece in self._preparer.pieces_of(line, tokens)[1]
+            for piece in self._preparer.cut(line, tokens, options.several)[1]
         ]
         return self._decoder(options).compile(
             lengths,
@@ -437,6 +444,8 @@ class Translator:
             max_length=self.max_length,
             overlong=overlong,
             language=self.src_lang,
+            tgt_language=self.tgt_lang,
+            together=self.together if self.config.outputs == "text" else None,
         )
         return [
             parts if _has_text(source, parts) else []
@@ -449,7 +458,7 @@ class Translator:
         *,
         window: int = 4096,
         n_best: int = 1,
-        several: Several = "warn",
+        several: Several = "auto",
     ) -> Iterator[Translation]:
         """As `translate`, for any number of lines, with at most `window` in memory."""
         if isinstance(lines, str):
@@ -483,7 +492,7 @@ def _warn(translations: Sequence[Translation], first: int) -> None:
     several = [
         number
         for number, translation in enumerate(translations, start=first)
-        if translation.sentences > 1
+        if translation.sentences > 1 and not translation.by_sentence
     ]
     if several:
         numbers = ", ".join(map(str, several[:_SHOWN])) + ", ..." * (len(several) > _SHOWN)
@@ -511,6 +520,16 @@ def _check_not_forked() -> None:
             "and JAX doesn't work after a fork: start processes with "
             "multiprocessing.get_context('spawn') and load a Translator in each"
         )
+
+
+def _sentences_together(run: RunDirectory) -> int | None:
+    """How many sentences of a line the run's model reads together, if its training text is known.
+    Raises RunDirectoryError."""
+    manifest = run.data / INDEX_FILES["data"]
+    if not exists(manifest):
+        return None
+    with document(manifest, "restore it from a copy") as content:
+        return sentences_together(content)
 
 
 def _shortlist(run: RunDirectory, vocabularies: Vocabularies) -> Shortlist:

@@ -28,6 +28,7 @@ from flaxformer_mt.rundir.paths import (
 )
 
 if TYPE_CHECKING:
+    from flaxformer_mt.decoding.options import Several
     from flaxformer_mt.decoding.text.translation import Translation
     from flaxformer_mt.decoding.translator import Translator
 
@@ -224,10 +225,10 @@ def evaluate(
         from flaxformer_mt.parallel.compile_cache import working_time
 
         start = working_time()
-        translated = (
-            list(translator.translate_lines(sources, several="keep")),
-            working_time() - start,
-        )
+        # Of unknown training text, a test set's lines are scored as they are, without a warning.
+        several: Several = "keep" if translator.together is None else "auto"
+        outputs = list(translator.translate_lines(sources, several=several))
+        translated = outputs, working_time() - start
     translations, seconds = translated
     hypotheses = [translation.text for translation in translations]
     assessment = assess(hypotheses, references, sources=sources, scoring=scoring)
@@ -239,6 +240,9 @@ def evaluate(
         "seconds": seconds,
         "split_lines": [
             number for number, translation in enumerate(translations, 1) if translation.split
+        ],
+        "lines_by_sentence": [
+            number for number, translation in enumerate(translations, 1) if translation.by_sentence
         ],
         "lines_at_limit": [
             number for number, translation in enumerate(translations, 1) if translation.at_limit

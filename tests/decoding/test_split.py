@@ -17,7 +17,7 @@ from flaxformer_mt.decoding.run.outputs import decoded_of
 from flaxformer_mt.decoding.search.settings import Rules
 from flaxformer_mt.decoding.search.state import Hypotheses
 from flaxformer_mt.decoding.text.outputs import Decoded
-from flaxformer_mt.decoding.text.segments import Piece, split_pair_to_fit, split_to_fit
+from flaxformer_mt.decoding.text.segments import CutLine, Piece, split_pair_to_fit, split_to_fit
 from flaxformer_mt.decoding.text.translation import Joiner, chrf
 
 
@@ -117,7 +117,7 @@ def test_the_best_comes_first_and_says_whether_it_is_at_its_limit(vocabulary):
     for piece in (first, second):
         assert piece == sorted(piece, key=lambda one: -one.score)
     translation = Joiner(vocabulary, CONFIG).join(
-        [Piece("x", " "), Piece("y", "")], [first, second]
+        CutLine([Piece("x", " "), Piece("y", "")], overlong=True), [first, second]
     )
     best, second_best = translation.hypotheses
     assert (best.log_prob, second_best.log_prob) == pytest.approx((-2.15, -1.0))
@@ -127,7 +127,7 @@ def test_the_best_comes_first_and_says_whether_it_is_at_its_limit(vocabulary):
 
 def test_of_one_piece_the_searchs_own_scores_are_kept(vocabulary):
     outputs = [[decoded(-1.0, 2, at_limit=True), decoded(-2.0, 3)]]
-    translation = Joiner(vocabulary, CONFIG).join([Piece("x", "")], outputs)
+    translation = Joiner(vocabulary, CONFIG).join(CutLine([Piece("x", "")]), outputs)
     assert [hypothesis.score for hypothesis in translation.hypotheses] == [
         output.score for output in outputs[0]
     ]
@@ -178,7 +178,9 @@ def test_minimum_risk_takes_what_the_likely_others_resemble(vocabulary):
             for tokens, log_prob in zip(vocabulary.encode(texts), log_probs, strict=False)
         ]
         settings = {"n_best": 2, "mbr": True, "sampled": sampled}
-        translation = Joiner(vocabulary, CONFIG, **settings).join([Piece("x", "")], [outputs])
+        translation = Joiner(vocabulary, CONFIG, **settings).join(
+            CutLine([Piece("x", "")]), [outputs]
+        )
         assert len(translation.hypotheses) == 2 and translation.at_limit == (
             translation.hypotheses[0].log_prob < -2
         )

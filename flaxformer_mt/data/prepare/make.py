@@ -37,6 +37,7 @@ from flaxformer_mt.data.prepare.parts import Parts
 from flaxformer_mt.data.prepare.report import PICTURE, lengths_of, picture
 from flaxformer_mt.data.prepare.sample import check_inputs, sizes, train_vocabulary
 from flaxformer_mt.data.prepare.spread import Cluster, Spread, spread_over
+from flaxformer_mt.data.sentence_counts import sentence_counts
 from flaxformer_mt.data.store import Store, StoreError
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.errors import install
@@ -222,7 +223,7 @@ class _Preparation:
             "found": was_there,
             "sample": learned.sample,
         }
-        self._write_manifest(inputs, accounts, description, digest)
+        self._write_manifest(inputs, accounts, vocabularies, description, digest)
 
     def _described_inputs(self) -> list[dict[str, Any]]:
         digests = self.spread.described() if self.spread else ()
@@ -280,6 +281,7 @@ class _Preparation:
         self,
         inputs: manifests.Files,
         accounts: Sequence[Account],
+        vocabularies: Vocabularies,
         vocabulary_description: dict[str, Any],
         digest: str,
     ) -> None:
@@ -292,6 +294,7 @@ class _Preparation:
             "corpora": [account.to_json() for account in accounts],
             "vocabulary": vocabulary_description,
             "lengths": {"train": lengths_of(store.train), "valid": lengths_of(store.valid)},
+            "sentences": sentence_counts(store.train, vocabularies.src, self.config.src_lang),
             "store": digest,
             "valid_text": _text_digests((self._aside / name).read_bytes() for name in VALID_TEXT),
         }

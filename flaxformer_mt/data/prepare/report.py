@@ -11,6 +11,7 @@ from flaxformer_mt.data.batch import Batch
 from flaxformer_mt.data.corpus.pairs import ELSEWHERE
 from flaxformer_mt.data.order import Position
 from flaxformer_mt.data.planner import Planner, planned_batches
+from flaxformer_mt.data.sentence_counts import sentences_together
 from flaxformer_mt.data.store import TokenPairs
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.text_table import aligned
@@ -30,7 +31,22 @@ def describe(manifest: dict[str, Any]) -> str:
     lines = [*_drops(manifest["corpora"]), "", _lengths(manifest["lengths"])]
     if unknown := _unknown_tokens(manifest):
         lines += ["", unknown]
+    together = sentences_together(manifest)
+    if together is not None:
+        lines += ["", _sentences(together)]
     return "\n".join(lines)
+
+
+def _sentences(together: int) -> str:
+    if together == 1:
+        return (
+            "nearly all source lines are single sentences: a line of several will be translated "
+            "sentence by sentence"
+        )
+    return (
+        f"source lines have up to {together} sentences: a line of more will be translated sentence "
+        "by sentence"
+    )
 
 
 def _drops(accounts: Sequence[dict[str, Any]]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies, Vocabulary
 from flaxformer_mt.errors import UserError
-from flaxformer_mt.sentences import sentence_ends, split_sentences
+from flaxformer_mt.sentences import sentence_ends, sentences_of
 
 Overlong = Literal["split", "refuse"]
 Target = str | Sequence[int]
@@ -54,6 +54,20 @@ class Piece:
 
 
 @dataclasses.dataclass(frozen=True)
+class CutLine:
+    """A line in the pieces that are translated one by one; a blank one has none."""
+
+    pieces: Sequence[Piece]
+    sentences: int = 1  # in the line; 1 if it is cut because it is too long
+    overlong: bool = False  # as a whole
+
+    @property
+    def by_sentence(self) -> bool:
+        """Whether each sentence is translated by itself, though the line would fit."""
+        return len(self.pieces) > 1 and not self.overlong
+
+
+@dataclasses.dataclass(frozen=True)
 class Part:
     """A part of a line with its translation: what the model is given at a time."""
 
@@ -89,15 +103,20 @@ def cut_pairs(
     max_length: int,
     overlong: Overlong,
     language: str = "",
+    tgt_language: str = "",
+    together: int | None = None,
 ) -> list[list[Part]]:
-    """Each pair's parts: one, unless a side has more than `max_length` tokens, end mark included.
+    """Each pair's parts: one, unless a side has more than `max_length` tokens, end mark included,
+    or the source more than `together` sentences (None: any number).
 
-    `language` is the sources' (a code). If the translation is given as tokens, the source is cut as
-    `translate` cuts it, and the tokens at the end marks between its parts. A text is cut near the
-    same place as its source, a guess. Raises OverlongError for `overlong` "refuse", TargetError for
-    tokens that aren't a translation of the line, and DecodingError for text that isn't Unicode.
+    `language` is the sources' (a code), `tgt_language` the translations'. If the translation is
+    given as tokens, the source is cut as `translate` cuts it, and the tokens at the end marks
+    between its parts. A text that doesn't fit is cut near the same place as its source, a guess;
+    one that fits, at its sentences if it has as many as its source. Raises OverlongError for
+    `overlong` "refuse", TargetError for tokens that aren't a translation of the line, and
+    DecodingError for text that isn't Unicode.
     """
-    cutter = _PairCutter(vocabularies, max_length, overlong, language)
+    cutter = _PairCutter(vocabularies, max_length, overlong, language, tgt_language, together)
     texts = [target if isinstance(target, str) else "" for _, target in pairs]
     sources = encode(vocabularies.src, [source for source, _ in pairs])
     targets = encode(vocabularies.tgt, texts)
@@ -121,13 +140,16 @@ class _PairCutter:
     max_length: int
     overlong: Overlong
     language: str
+    tgt_language: str
+    together: int | None
 
     def with_text(
         self, number: int, source: str, target: str, src: Sequence[int], tgt: Sequence[int]
     ) -> list[Part]:
         """Of a translation as text, which has the tokens `tgt`."""
         if max(len(src), len(tgt)) < self.max_length:
-            return [Part(source, tuple(src), target, tuple(tgt))]
+            whole = Part(source, tuple(src), target, tuple(tgt))
+            return self._sentences_in_parts(source, target) or [whole]
         if self.overlong == "refuse":
             message = describe_overlong(self.max_length, source=src, target=tgt)
             raise OverlongError(number, message, splits=True)
@@ -138,7 +160,7 @@ class _PairCutter:
     ) -> list[Part]:
         """Of a translation as tokens."""
         tgt = _checked(number, target, self.vocabularies.tgt)
-        if len(src) < self.max_length and tgt[-1:] == [EOS]:
+        if len(src) < self.max_length and tgt.count(EOS) == 1 and tgt[-1] == EOS:
             # The source is one piece: its end mark, and not one before a part without tokens.
             tgt = tgt[:-1]
 
@@ -152,6 +174,26 @@ class _PairCutter:
             return self._tokens_in_parts(number, source, tgt)
         (text,) = self.vocabularies.tgt.decode([tgt])
         return [Part(source, tuple(src), text, tuple(tgt), tokens_given=True)]
+
+    def _sentences_in_parts(self, source: str, target: str) -> list[Part]:
+        """The sentences of both sides, if these are as many and too many to be read together."""
+        src = self.vocabularies.src
+        sentences = sentence_count(source, src, self.language)
+        if self.together is None or sentences <= self.together:
+            return []
+        translations = sentences_of(target, self.tgt_language)
+        if len(translations) != sentences:
+            return []
+        lead, pieces, sources = source_pieces(
+            source, src, self.max_length, self.language, by_sentence=True
+        )
+        targets = encode(self.vocabularies.tgt, translations)
+        return [
+            Part(piece.text, tuple(src_ids), text, tuple(tgt_ids), piece.glue, lead)
+            for piece, src_ids, text, tgt_ids in zip(
+                pieces, sources, translations, targets, strict=True
+            )
+        ]
 
     def _texts_in_parts(self, source: str, target: str) -> list[Part]:
         src, tgt = self.vocabularies.src, self.vocabularies.tgt
@@ -172,10 +214,14 @@ class _PairCutter:
 
     def _tokens_in_parts(self, number: int, source: str, tgt: Sequence[int]) -> list[Part]:
         src_vocabulary, tgt_vocabulary = self.vocabularies.src, self.vocabularies.tgt
-        lead, pieces, sources = source_pieces(
-            source, src_vocabulary, self.max_length, self.language
-        )
         parts = _at_end_marks(tgt)
+        lead, pieces, sources = source_pieces(
+            source,
+            src_vocabulary,
+            self.max_length,
+            self.language,
+            by_sentence=len(parts) > 1,  # `translate` has not read a source that fits as a whole
+        )
         # Only the count tells an end mark after the last part from one before a part without
         # tokens.
         if len(parts) == len(pieces) + 1 and not parts[-1]:
@@ -209,14 +255,36 @@ def fits(vocabulary: Vocabulary, max_length: int) -> Callable[[str], bool]:
 
 
 def source_pieces(
-    source: str, vocabulary: Vocabulary, max_length: int, language: str = ""
+    source: str,
+    vocabulary: Vocabulary,
+    max_length: int,
+    language: str = "",
+    *,
+    by_sentence: bool = False,
 ) -> tuple[str, list[Piece], list[list[int]]]:
     """What the model reads before each piece of a source (its language code, `>>fra<<`), pieces
-    that fit, and the tokens of both. `language` is the source's own."""
+    that fit, and the tokens of both. `language` is the source's own; `by_sentence` cuts a source
+    that fits at its sentence ends, too."""
     lead = vocabulary.language_code(source)
+    text = source.removeprefix(lead)
     fit = fits(vocabulary, max_length)
-    pieces = split_to_fit(source.removeprefix(lead), lambda text: fit(lead + text), language)
+    if by_sentence and fit(source):
+        pieces = _glued(sentences_of(text, language))
+    else:
+        pieces = split_to_fit(text, lambda part: fit(lead + part), language)
     return lead, pieces, encode(vocabulary, [lead + piece.text for piece in pieces])
+
+
+def sentence_count(source: str, vocabulary: Vocabulary, language: str) -> int:
+    """How many sentences a source has, at least 1."""
+    text = source.removeprefix(vocabulary.language_code(source))
+    return max(1, len(sentences_of(text, language)))
+
+
+def _glued(sentences: Sequence[str]) -> list[Piece]:
+    """Sentences as pieces, with a blank between their translations."""
+    last = len(sentences) - 1
+    return [Piece(text, "" if place == last else " ") for place, text in enumerate(sentences)]
 
 
 def types_of(pieces: Sequence[str], tgt: Vocabulary) -> tuple[int, ...]:
@@ -276,7 +344,7 @@ def split_to_fit(text: str, fits: Callable[[str], bool], language: str = "") -> 
     if fits(text):
         return [Piece(text, "")]
     pieces: list[Piece] = []
-    for sentence in split_sentences(text, language, any_case=text.islower()).texts:
+    for sentence in sentences_of(text, language):
         if pieces:
             pieces[-1] = Piece(pieces[-1].text, " ")
         pairs = split_pair_to_fit(sentence, "", lambda src, _: fits(src), language)

@@ -11,7 +11,7 @@ from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.vocabulary import EOS, Vocabulary
 from flaxformer_mt.decoding.penalties import length_penalty
 from flaxformer_mt.decoding.text.outputs import Decoded, distinct
-from flaxformer_mt.decoding.text.segments import Piece
+from flaxformer_mt.decoding.text.segments import CutLine, Piece
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,8 +29,10 @@ class Translation:
     hypotheses: tuple[Hypothesis, ...]
     split: bool = False  # the line was too long for the model: translated in pieces and rejoined
     at_limit: bool = False  # the best one (or a piece of it) had no room to go on
-    # In the line, 1 if it was split. Of several, the model may have translated only one.
-    sentences: int = 1
+    sentences: int = 1  # in the line, 1 if it was split
+    # Whether each sentence was translated by itself. Of several that were translated together, the
+    # model may have left some out.
+    by_sentence: bool = False
 
     def __repr__(self) -> str:
         count = f", {len(self.hypotheses)} hypotheses" if len(self.hypotheses) > 1 else ""
@@ -69,26 +71,32 @@ class Joiner:
     n_best: int | None = None
     mbr: bool = False
     sampled: bool = False
+    blanks: bool = True  # between the words, and so the sentences, of the target language
 
-    def join(self, pieces: Sequence[Piece], decoded: Sequence[Sequence[Decoded]]) -> Translation:
+    def join(self, line: CutLine, decoded: Sequence[Sequence[Decoded]]) -> Translation:
         """A line's translation from those of its pieces: each n-th of all pieces make one, best
         first, each text once."""
-        if not pieces:
+        if not line.pieces:
             return EMPTY
         # The piece with the fewest ends the list.
         combined = list(zip(*decoded, strict=False))
-        hypotheses = [self._hypothesis(pieces, parts) for parts in combined]
+        hypotheses = [self._hypothesis(line.pieces, parts) for parts in combined]
         places = np.argsort(-self._gains(hypotheses), kind="stable").tolist()
         places = list(distinct(places, lambda place: hypotheses[place].text))[: self.n_best]
         return Translation(
             hypotheses=tuple(hypotheses[place] for place in places),
-            split=len(pieces) > 1,
+            split=line.overlong,
+            sentences=line.sentences,
+            by_sentence=line.by_sentence,
             at_limit=any(part.at_limit for part in combined[places[0]]),
         )
 
     def _hypothesis(self, pieces: Sequence[Piece], parts: Sequence[Decoded]) -> Hypothesis:
         texts = self.vocabulary.decode([part.tokens for part in parts])
-        glued = [text + piece.glue for text, piece in zip(texts, pieces, strict=True)]
+        glued = [
+            text + (piece.glue if self.blanks else "")
+            for text, piece in zip(texts, pieces, strict=True)
+        ]
         tokens = list(itertools.chain.from_iterable((*part.tokens, EOS) for part in parts))[:-1]
         return Hypothesis(
             # Byte pieces can spell a line break, which would shift every line after it.

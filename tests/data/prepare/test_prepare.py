@@ -53,6 +53,16 @@ def test_the_store_holds_the_corpus(config, run):
     assert list(zip(*valid_text(run / "data"), strict=True)) == GOOD[:4]
 
 
+def test_the_manifest_counts_the_sentences_of_source_lines(tmp_path, run):
+    pairs = [(f"{src} {GOOD[0][0]}", tgt) for src, tgt in GOOD[:6]] + GOOD[6:]
+    for name in ("train", "valid"):
+        write(tmp_path / "text", name, pairs)
+    prepare(data_config(tmp_path / "text"), directory=run)
+    manifest = read_manifest(run / "data")
+    assert manifest["sentences"] == {"lines": 24, "by_sentences": {"1": 18, "2": 6}}
+    assert "up to 2 sentences: a line of more" in describe(manifest)
+
+
 def test_the_manifest_names_the_inputs_and_the_store(config, run):
     store = prepare(config, directory=run)
     assert sorted(path.name for path in run.iterdir()) == ["data", "vocabulary"]

@@ -1,0 +1,58 @@
+"""How many sentences the lines of training text have, and so how many a model takes together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from flaxformer_mt.data.store import TokenPairs
+from flaxformer_mt.data.vocabulary import Vocabulary
+from flaxformer_mt.sentences import sentences_of
+
+SAMPLE = 10_000  # training lines whose sentences are counted
+_MOST = 100  # sentences: longer lines count as so many
+# Of lines of n sentences or more, a model has learnt to translate all, and not only the first, if
+# they are at least this share of its training text.
+KNOWN_SHARE = 0.02
+
+
+def sentence_counts(pairs: TokenPairs, vocabulary: Vocabulary, language: str) -> dict[str, Any]:
+    """For a manifest: the sentences of up to `SAMPLE` sources, evenly over the pairs.
+
+    `lines` is how many were looked at, and `by_sentences` maps a number of sentences, as text, to
+    how many lines have it. `language` (a code) decides where sentences end.
+    """
+    chosen = np.unique(np.linspace(0, len(pairs) - 1, min(SAMPLE, len(pairs))).round().astype(int))
+    side = pairs.sides["src"]
+    ends = np.cumsum(side.lengths(chosen))
+    sources = np.split(side.gather(chosen), ends[:-1])
+    counts: dict[str, int] = {}
+    for text in vocabulary.decode([source.tolist() for source in sources]):
+        sentences = min(max(1, len(sentences_of(text, language))), _MOST)
+        counts[str(sentences)] = counts.get(str(sentences), 0) + 1
+    return {"lines": len(chosen), "by_sentences": dict(sorted(counts.items(), key=_number))}
+
+
+def _number(entry: tuple[str, int]) -> int:
+    return int(entry[0])
+
+
+def sentences_together(manifest: Mapping[str, Any]) -> int | None:
+    """How many sentences of a line a model of this training text translates together.
+
+    None if the manifest doesn't say: it is of an earlier version.
+    """
+    counted = manifest.get("sentences")
+    if counted is None:
+        return None
+    together = 1
+    for sentences in range(2, _MOST + 1):
+        lines = sum(
+            count for number, count in counted["by_sentences"].items() if int(number) >= sentences
+        )
+        if lines < KNOWN_SHARE * counted["lines"]:
+            break
+        together = sentences
+    return together

@@ -1,0 +1,134 @@
+"""Lines of several sentences: together as far as the model has learnt to, else one by one."""
+
+import json
+
+import numpy as np
+import pytest
+
+from flaxformer_mt.data.sentence_counts import KNOWN_SHARE, sentences_together
+from flaxformer_mt.data.vocabulary import EOS
+from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.rundir import RunDirectoryError
+from tests.decoding.runs import make_run
+
+SENTENCES = ["A dog runs .", "The cat sleeps .", "Who sees ?"]
+TWO, THREE = " ".join(SENTENCES[:2]), " ".join(SENTENCES)
+
+
+def reading(translator: Translator, together: int | None, tgt_lang: str = "de") -> Translator:
+    """The same model, of training text whose lines have so many sentences."""
+    return Translator(
+        translator.params,
+        translator.model,
+        translator.vocabularies,
+        translator.config,
+        src_lang="en",
+        tgt_lang=tgt_lang,
+        together=together,
+    )
+
+
+@pytest.fixture(scope="module")
+def single(translator):
+    return reading(translator, 1)
+
+
+def test_each_sentence_is_translated_by_itself(single, caplog):
+    line, *alone = single.translate([THREE, *SENTENCES], n_best=2)
+    assert line.by_sentence and line.sentences == 3 and not line.split
+    for place, hypothesis in enumerate(line.hypotheses[:1]):
+        assert hypothesis.text == " ".join(part.hypotheses[place].text for part in alone)
+    assert not any(part.by_sentence for part in alone)
+    assert not caplog.messages
+
+
+def test_as_many_sentences_as_training_text_has_stay_together(translator):
+    pair = reading(translator, 2)
+    two, three = pair.translate([TWO, THREE])
+    assert (two.by_sentence, three.by_sentence) == (False, True)
+    assert two == pair.translate(TWO, several="keep")
+
+
+def test_a_caller_may_keep_or_split_all(translator, single):
+    assert not single.translate(THREE, several="keep").by_sentence
+    unknown = reading(translator, None)
+    assert unknown.translate(TWO, several="split") == single.translate(TWO)
+
+
+def test_where_training_text_is_unknown_nothing_is_cut(translator, caplog):
+    translation = reading(translator, None).translate(TWO)
+    assert not translation.by_sentence
+    assert "1 of 1 lines have several sentences" in caplog.text
+
+
+def test_sentences_have_no_blank_between_them_where_words_have_none(translator):
+    line, *alone = reading(translator, 1, "zh").translate([TWO, *SENTENCES[:2]])
+    assert line.text == "".join(part.text for part in alone)
+
+
+def test_a_prefix_begins_the_first_sentence_alone(single):
+    line, first, second = single.translate(
+        [TWO, *SENTENCES[:2]], prefixes=["die katze", "die katze", ""]
+    )
+    assert line.text == f"{first.text} {second.text}"
+
+
+def test_constraints_are_of_a_whole_line(single):
+    line = single.translate(TWO, constraints=[["hund"]])
+    assert not line.by_sentence and "hund" in line.text
+
+
+def test_the_score_of_a_translation_is_its_own(single):
+    translation = single.translate(TWO)
+    (by_tokens,) = single.score([(TWO, translation.tokens)])
+    assert by_tokens.score == pytest.approx(translation.score, abs=1e-4)
+    assert by_tokens.tokens.count(EOS) == 2
+
+
+def test_a_text_of_as_many_sentences_is_scored_sentence_by_sentence(single):
+    targets = ["Ein Hund rennt .", "Die Katze schläft ."]
+    pairs = [(TWO, " ".join(targets)), *zip(SENTENCES[:2], targets, strict=True)]
+    line, *alone = single.score(pairs)
+    expected = sum((scored.token_log_probs for scored in alone), ())
+    np.testing.assert_allclose(line.token_log_probs, expected, rtol=0, atol=1e-5)
+
+
+def test_a_text_of_fewer_sentences_is_scored_whole(single):
+    (line,) = single.score([(TWO, "Ein Hund rennt und die Katze schläft .")])
+    assert line.tokens.count(EOS) == 1
+
+
+def test_tokens_of_a_line_kept_whole_are_scored_whole(single):
+    translation = single.translate(TWO, several="keep")
+    (scored,) = single.score([(TWO, translation.tokens)])
+    assert scored.score == pytest.approx(translation.score, abs=1e-4)
+
+
+def test_alignments_are_of_all_sentences(single):
+    translation = single.translate(TWO)
+    (alignment,) = single.align([(TWO, translation.tokens)])
+    assert list(alignment.src_words) == TWO.split()
+
+
+@pytest.mark.parametrize(
+    ("by_sentences", "together"),
+    [({"1": 100}, 1), ({"1": 99, "2": 1}, 1), ({"1": 97, "2": 1, "4": 2}, 4), ({"3": 100}, 3)],
+)
+def test_how_many_sentences_are_known_follows_from_the_share_of_lines(by_sentences, together):
+    assert KNOWN_SHARE == 0.02
+    manifest = {"sentences": {"lines": 100, "by_sentences": by_sentences}}
+    assert sentences_together(manifest) == together
+
+
+def test_a_run_says_what_its_training_text_was(tmp_path):
+    run = make_run(tmp_path / "run", {1: None})
+    assert Translator.load(run.path).together is None
+    run.data.mkdir()
+    manifest = run.data / "manifest.json"
+    manifest.write_text(json.dumps({"format": 1}))  # of an earlier version
+    assert Translator.load(run.path).together is None
+    manifest.write_text(json.dumps({"sentences": {"lines": 9, "by_sentences": {"1": 9}}}))
+    assert Translator.load(run.path).together == 1
+    manifest.write_text("[]")
+    with pytest.raises(RunDirectoryError, match="is not valid"):
+        Translator.load(run.path)
