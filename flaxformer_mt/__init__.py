@@ -16,9 +16,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from flaxformer_mt.api.files import (
+        join_shards as join_shards,
+        score_file as score_file,
+        translate_file as translate_file,
+    )
+    from flaxformer_mt.api.prepare import prepare as prepare
     from flaxformer_mt.api.runs import average as average, evaluate as evaluate, export as export
     from flaxformer_mt.api.settings import load_config as load_config
     from flaxformer_mt.api.training import train as train
+    from flaxformer_mt.bulk.forms import Form as Form, PairForm as PairForm, Shown as Shown
+    from flaxformer_mt.cluster import Ray as Ray
     from flaxformer_mt.decoding.masks.terminology import Terminology as Terminology
     from flaxformer_mt.decoding.search.sampling import Sampling as Sampling
     from flaxformer_mt.decoding.translator import Translator as Translator
@@ -30,18 +38,26 @@ if TYPE_CHECKING:
 # The one place of the version; the build reads it from here.
 __version__ = "0.1.0"
 _ROOMS = {
+    "Form": "bulk.forms",
     "Metric": "evaluation.metrics",
+    "PairForm": "bulk.forms",
+    "Ray": "cluster",
     "Sampling": "decoding.search.sampling",
     "Scoring": "evaluation.scoring",
+    "Shown": "bulk.forms",
     "Terminology": "decoding.masks.terminology",
     "Translator": "decoding.translator",
     "average": "api.runs",
     "compare": "evaluation.compare",
     "evaluate": "api.runs",
     "export": "api.runs",
+    "join_shards": "api.files",
     "load_config": "api.settings",
+    "prepare": "api.prepare",
+    "score_file": "api.files",
     "split_sentences": "sentences",
     "train": "api.training",
+    "translate_file": "api.files",
 }
 
 

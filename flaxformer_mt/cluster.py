@@ -19,7 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, Literal
 
 from flaxformer_mt.errors import FlaxformerError, UserError, first_line, install
 
@@ -39,6 +39,43 @@ class ClusterError(FlaxformerError):
 
 class NoRay(UserError):
     """The package is missing."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Local:
+    """Work is done in this process."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Ray:
+    """Work is shared among the machines of a Ray cluster (extra `ray`).
+
+    The default `address` (HOST:PORT) is RAY_ADDRESS's, or this machine's; without one, a cluster
+    starts here. `chips` is the number of TPU or GPU chips (or CPUs) per worker; by default a worker
+    has all of its machine. Raises ValueError for fewer than one.
+    """
+
+    address: str | None = None
+    chips: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.chips is not None and self.chips < 1:
+            raise ValueError(f"chips = {self.chips} must be at least 1")
+
+
+Engine = Local | Ray
+EngineName = Literal["local", "ray"]
+
+
+def engine_of(engine: Engine | EngineName) -> Engine:
+    """The engine that a name stands for. Raises UserError for another name."""
+    if isinstance(engine, Local | Ray):
+        return engine
+    if engine == "local":
+        return Local()
+    if engine == "ray":
+        return Ray()
+    raise UserError(f"engine = {engine!r}: must be 'local', 'ray' or Ray(address=...)")
 
 
 class _Worker:

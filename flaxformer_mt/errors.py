@@ -29,6 +29,11 @@ class UserError(FlaxformerError, ValueError):
     exit_status = FINAL
 
 
+class Stopped(BaseException):
+    """A request to stop, such as a signal, which its text names. Whoever handles the signal raises
+    it, and no `except Exception` on the way takes it for a failure."""
+
+
 # Paths that cannot be used as asked; the first two are not valid paths at all.
 _NO_PATHS = {errno.ENAMETOOLONG, errno.ELOOP}
 _WRONG_PATHS = {*_NO_PATHS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EINVAL}

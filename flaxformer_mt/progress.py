@@ -11,6 +11,13 @@ _RENEW = 0.2  # seconds between updates of the line on a terminal
 _CLEAR = "\r\x1b[K"
 
 
+def pace(count: int, seconds: float, *, tokens: int = 0, unit: str = "lines") -> str:
+    """Such as "8,192 lines, 80.1 lines/s, 1,900 tokens/s"."""
+    seconds = max(seconds, 1e-9)
+    text = f"{count:,} {unit}, {count / seconds:,.1f} {unit}/s"
+    return f"{text}, {tokens / seconds:,.0f} tokens/s" if tokens else text
+
+
 class Meter(contextlib.AbstractContextManager["Meter"]):
     """Counts lines, and tokens where they are known; `begin` starts the clock again."""
 
@@ -81,10 +88,8 @@ class Meter(contextlib.AbstractContextManager["Meter"]):
         return self._clock() - self._began
 
     def describe(self) -> str:
-        """Such as "8,192 lines, 80.1 lines/s, 1,900 tokens/s"."""
-        seconds = max(self.seconds, 1e-9)
-        text = f"{self.lines:,} {self._unit}, {self.lines / seconds:,.1f} {self._unit}/s"
-        return f"{text}, {self.tokens / seconds:,.0f} tokens/s" if self.tokens else text
+        """The speed so far, as `pace`."""
+        return pace(self.lines, self.seconds, tokens=self.tokens, unit=self._unit)
 
     def describe_progress(self) -> str:
         """The same and, where the input's size is known, "12.5% of the input, 0:01:40 left"."""

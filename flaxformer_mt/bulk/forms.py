@@ -58,10 +58,11 @@ class Shown:
 class Form:
     """How lines are read and written.
 
-    `column`, from 0, is translated in place, or with `append` after the last. `key` leads to a JSON
-    object's source (a dot into an object); its translation goes under `target_key`, which begins
-    the other fields' names unless it is the default. All else is passed through. Raises ValueError
-    if two keys are the same.
+    `column`, from 0, is translated in place, or with `append`, always for text, after the last.
+    `key` leads to a JSON object's source (a dot into an object); its translation goes under
+    `target_key`, which begins the other fields' names unless it is the default. All else is passed
+    through. Raises ValueError if two keys are the same, or for a format that can't be written from
+    the other.
     """
 
     read: Name = "text"
@@ -76,8 +77,16 @@ class Form:
     shown: Shown = Shown()
 
     def __post_init__(self) -> None:
-        if self.write != "jsonl":
-            return
+        if self.write not in WRITABLE[self.read]:
+            known = " or ".join(WRITABLE[self.read])
+            raise ValueError(f"from {self.read} you can write {known}, not {self.write}")
+        if self.read == "text":  # it has no column to replace
+            object.__setattr__(self, "append", True)
+        if self.write == "jsonl":
+            self._check_keys()
+
+    def _check_keys(self) -> None:
+        """Raises ValueError if a field would be added under the key of a text."""
         if self.read != "jsonl":
             _check_written("source's", self.key)
         _check_written("translation's", self.target_key)

@@ -23,6 +23,52 @@ class InputError(UserError):
     """Input that can't be read or used; the message names the file and the line."""
 
 
+@dataclasses.dataclass(frozen=True)
+class OneInput:
+    """The lines of a file, also compressed or in a store, or of standard input (None)."""
+
+    path: str | None
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files that are read."""
+        return () if self.path is None else (self.path,)
+
+    def opened(self) -> contextlib.AbstractContextManager[Lines]:
+        """The lines, from the first. Raises CorpusError."""
+        return open_lines(self.path)
+
+
+@dataclasses.dataclass(frozen=True)
+class PairedInputs:
+    """Two files whose lines belong together."""
+
+    src: str
+    tgt: str
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files that are read."""
+        return self.src, self.tgt
+
+    def opened(self) -> contextlib.AbstractContextManager[TwoInputs]:
+        """The lines, from the first. Raises CorpusError, and InputError if one file has more."""
+        return open_pairs(self.src, self.tgt)
+
+
+Input = OneInput | PairedInputs
+
+
+def readable_once(source: Input) -> str | None:
+    """The name of an input, such as a pipe, that can't be read a second time; None if all can."""
+    if not source.paths:
+        return "standard input"
+    for path in source.paths:
+        if os.path.exists(path) and not os.path.isfile(path):
+            return path
+    return None
+
+
 @dataclasses.dataclass(eq=False)
 class Lines(Iterator[bytes]):
     """The lines of one input without their ends, "\\n" or "\\r\\n", and how far they are read.

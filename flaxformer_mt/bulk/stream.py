@@ -1,30 +1,23 @@
-"""Any number of lines through a model, in order and in constant memory: translations or scores."""
+"""Any number of lines through a function of windows, in order and in constant memory."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import hashlib
-import itertools
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from flaxformer_mt.bulk.forms import BadLine, Form, PairForm, PairRecord, Record, counted
+from flaxformer_mt.bulk.forms import BadLine, counted
 from flaxformer_mt.bulk.reading import InputError, Lines, Shard, TwoInputs
 from flaxformer_mt.bulk.sinks import Consumed, OutputError, Place, Sink
 from flaxformer_mt.data.corpus import CorpusError
-from flaxformer_mt.data.vocabulary import EOS, Vocabulary
-from flaxformer_mt.decoding.text.segments import LineError, Overlong
+from flaxformer_mt.decoding.text.segments import LineError
 from flaxformer_mt.progress import Meter
 
 WINDOW = 4096  # lines read before any is written: sorted by length, they share batches
 WINDOW_BYTES = 1 << 22  # bytes of them, so that long lines take no more memory
 NOTES = 20  # of a call's notes, and of a remark's lines, are shown
-SEVERAL = (
-    "with several sentences, but the model may translate only one of them: put each on its own line"
-)
 
 T = TypeVar("T")
 
@@ -220,190 +213,3 @@ def made_of(window: Window, parse: Callable[[bytes], T], make: Callable[[list[T]
             error = InputError(f"{window.name}:{window.first + why.number}: {why.reason}{advice}")
             records = records[: why.number]
     return Made(error=error)
-
-
-if TYPE_CHECKING:
-    from flaxformer_mt.decoding.masks.terminology import Terminology
-    from flaxformer_mt.decoding.options import LineOptions, SearchOptions
-    from flaxformer_mt.decoding.search.sampling import Sampling
-    from flaxformer_mt.decoding.text.translation import Translation
-    from flaxformer_mt.decoding.translator import Translator
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TranslateSettings:
-    """Settings of translations besides the model and its own settings."""
-
-    form: Form
-    n_best: int = 1
-    overlong: Overlong = "split"
-    prefix: str = ""  # of translations whose record has none
-    suppress: tuple[str, ...] = ()
-    forbid: tuple[str, ...] | None = None  # besides the record's
-    terminology: Terminology | None = None
-    sampling: Sampling | None = None
-    mbr: bool | None = None
-
-    def check(self, translator: Translator) -> None:
-        """Raises DecodingError for settings that would fail with any line.
-
-        These are terms and phrases that can't be spelled, and constraints in a search that can't
-        have any.
-        """
-        from flaxformer_mt.decoding.masks.terminology import Terminology
-
-        options = self.search_options(first=0)
-        if options.terminology is None and self.form.constraints_key is not None:
-            options = dataclasses.replace(options, terminology=Terminology.of({}))
-        translator.translate_with([], options, [])
-
-    def search_options(self, *, first: int) -> SearchOptions:
-        """What is wanted of all lines of a window, whose first has the number `first`."""
-        from flaxformer_mt.decoding.options import SearchOptions
-
-        return SearchOptions(
-            n_best=self.n_best,
-            overlong=self.overlong,
-            several="keep",
-            suppress=self.suppress,
-            forbid=self.forbid or (),
-            terminology=self.terminology,
-            sampling=self.sampling,
-            first=first,
-            mbr=bool(self.mbr),
-        )
-
-    def line_options(self, record: Record) -> LineOptions:
-        """What is wanted of one line."""
-        from flaxformer_mt.decoding.options import LineOptions
-
-        return LineOptions(
-            prefix=record.prefix or self.prefix,
-            forbid=record.forbid,
-            constraints=record.constraints,
-        )
-
-    def make(self, window: Window, translator: Translator) -> Made:
-        """A window's translations; counts split lines and those at the limit."""
-        make = functools.partial(self._translated, window, translator)
-        return made_of(window, self.form.parse, make)
-
-    def _translated(self, window: Window, translator: Translator, records: list[Record]) -> Made:
-        translations = translator.translate_with(
-            [record.source for record in records],
-            self.search_options(first=window.first),
-            [self.line_options(record) for record in records],
-        )
-        notes = []
-        several = []
-        for number, translation in enumerate(translations, start=window.first):
-            if translation.split:
-                notes.append(f"{window.name}:{number}: too long: translated in pieces")
-            if translation.sentences > 1:
-                several.append(number)
-        return Made(
-            output=self._rendered(window, translator, records, translations),
-            tokens=sum(len(translation.tokens) + 1 for translation in translations),
-            sums={
-                "split": len(notes),
-                "at_limit": sum(translation.at_limit for translation in translations),
-            },
-            notes=notes,
-            remarks={SEVERAL: several} if several else {},
-        )
-
-    def _rendered(
-        self,
-        window: Window,
-        translator: Translator,
-        records: Sequence[Record],
-        translations: Sequence[Translation],
-    ) -> bytes:
-        pairs = [
-            (record.source, hypothesis.tokens)
-            for record, translation in zip(records, translations, strict=True)
-            for hypothesis in translation.hypotheses
-        ]
-        alignments = iter(translator.align(pairs) if self.form.shown.alignments else ())
-        output = []
-        for index, (record, translation) in enumerate(zip(records, translations, strict=True)):
-            own_alignments = list(itertools.islice(alignments, len(translation.hypotheses)))
-            output.append(
-                self.form.render(record, translation, own_alignments, number=window.first + index)
-            )
-        return b"".join(output)
-
-    def identity(self) -> dict[str, Any]:
-        """The settings that a later call must share to continue an output, as JSON."""
-        terms = self.terminology
-        plain = dataclasses.asdict(dataclasses.replace(self, terminology=None))
-        return plain | {"terminology": None if terms is None else terms.digest}
-
-    def describe(self, sums: Mapping[str, float]) -> list[str]:
-        """Lines for people, at the end."""
-        lines = []
-        if split := int(sums.get("split", 0)):
-            lines.append(f"{counted(split, 'line')} too long for the model: translated in pieces")
-        if at_limit := int(sums.get("at_limit", 0)):
-            lines.append(
-                f"{counted(at_limit, 'translation')} reached the length limit: "
-                "see --max-ratio and --max-extra-tokens"
-            )
-        return lines
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ScoreSettings:
-    """Settings of scores besides the model and its own settings."""
-
-    form: PairForm
-    overlong: Overlong = "refuse"
-
-    def identity(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
-
-    def make(self, window: Window, translator: Translator) -> Made:
-        """The scores of a window's pairs; also counts texts whose tokens aren't the scored ones."""
-        return made_of(window, self.form.parse, functools.partial(self._scored, translator))
-
-    def _scored(self, translator: Translator, records: list[PairRecord]) -> Made:
-        vocabulary = translator.vocabularies.tgt
-        pairs = [(record.source, record.target) for record in records]
-        scores = translator.score(pairs, overlong=self.overlong)
-        tokens = sum(len(scored.tokens) for scored in scores)
-        return Made(
-            output=b"".join(
-                self.form.render(record, scored, vocabulary)
-                for record, scored in zip(records, scores, strict=True)
-            ),
-            tokens=tokens,
-            sums={
-                "pairs": len(records),
-                "tokens": tokens,
-                "log_prob": math.fsum(scored.log_prob for scored in scores),
-                "encoded_otherwise": _encoded_otherwise(records, vocabulary),
-            },
-        )
-
-    def describe(self, sums: Mapping[str, float]) -> list[str]:
-        """Lines for people, with the perplexity."""
-        pairs = int(sums.get("pairs", 0))
-        tokens = int(sums.get("tokens", 0))
-        lines = [f"{pairs:,} pairs, {tokens:,} target tokens (end marks included)"]
-        if tokens:
-            mean = sums["log_prob"] / tokens
-            perplexity = math.exp(min(-mean, 700.0))
-            lines[0] += f": {mean:.4f} nats per token, perplexity {perplexity:.4f}"
-        if otherwise := int(sums.get("encoded_otherwise", 0)):
-            lines.append(f"{otherwise:,} texts encode into other tokens than the scored ones")
-        return lines
-
-
-def _encoded_otherwise(records: Iterable[PairRecord], vocabulary: Vocabulary) -> int:
-    """How many records have a text that encodes into other tokens than theirs."""
-    with_text = [record for record in records if record.text is not None]
-    texts = vocabulary.encode([record.text or "" for record in with_text])
-    return sum(
-        [token for token in record.target if token != EOS] != encoded
-        for record, encoded in zip(with_text, texts, strict=True)
-    )

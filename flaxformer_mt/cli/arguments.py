@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 import flaxformer_mt as fm
+from flaxformer_mt.bulk.shards import LARGEST_SHARDS
 from flaxformer_mt.config import ConfigError, DecodingConfig, ExperimentConfig, flatten
 from flaxformer_mt.config.consistency import LARGEST_BEAM, LARGEST_DECODING
 from flaxformer_mt.config.freeze import field_types
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from flaxformer_mt.decoding.search.sampling import Sampling
     from flaxformer_mt.parallel.processes import Cluster
 
-LARGEST_SHARDS = 100_000
 LARGEST_NUMBER = 1e9  # unless something else limits it; a larger one is a typing error
 # Settings that name corpora or their files.
 _TEXT_OF_CORPUS = re.compile(r"data\.(valid|(train|test)(\.[^.]+)?)(\.(src|tgt|path))?")

@@ -1,29 +1,14 @@
 """`prepare`: turns corpora into a vocabulary and token store; reports what was dropped and why."""
 
-import functools
 from collections.abc import Sequence
-from typing import Any
 
+import flaxformer_mt as fm
 from flaxformer_mt.api import say
-from flaxformer_mt.api.preparation import (
-    begin_folder,
-    planner_of,
-    prepared,
-    vocabularies_of,
-)
-from flaxformer_mt.api.settings import continued, created, settled
+from flaxformer_mt.api.settings import settled
 from flaxformer_mt.cli.arguments import CONFIG, WORKDIR, flags, make_parser
-from flaxformer_mt.cluster import workers
-from flaxformer_mt.config import to_dict
-from flaxformer_mt.config.digest_keys import trains
-from flaxformer_mt.data.planner import planned_pass
-from flaxformer_mt.data.prepare.manifest import read_manifest
-from flaxformer_mt.data.prepare.report import batches_as_text, describe, shapes_table
+from flaxformer_mt.cluster import Local, Ray
 from flaxformer_mt.errors import program
-from flaxformer_mt.rundir import layout
-from flaxformer_mt.rundir.cache import local_copy
-from flaxformer_mt.rundir.layout import RunDirectory, reopen
-from flaxformer_mt.rundir.lock import locked
+from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import as_path
 
 _CLUSTER = {
@@ -42,32 +27,13 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     options = parser.parse_args(arguments)
     if options.ray_address and options.engine == "local":
         parser.error("--ray-address needs --engine ray")
-    cluster = functools.partial(
-        workers, address=options.ray_address, say=say, chips=1, kinds=("CPU",)
-    )
-    run = RunDirectory(as_path(options.workdir))
-    config = settled(run, options.config, options.overrides)
-    changed: dict[str, tuple[Any, Any]] = {}
-    begin_folder(run, config)
-    with locked(run, "preparing its data"):
-        if layout.has_record(run):
-            config, changed = continued(run, config)
-        else:
-            config = created(config)
-            layout.create(run.path, to_dict(config), options.command)
-        spread = cluster if options.engine == "ray" else None
-        with prepared(run, config, cluster=spread, thorough=True) as store:
-            if changed:
-                # The record has the settings of the prepared data, which `train` then uses.
-                if trains(changed):
-                    reopen(run, "its settings have changed")
-                layout.record_start(run, to_dict(config), options.command)
-    print(describe(read_manifest(local_copy(run.data))))
-    planned_pass(store.valid, config.data.batch)
+    engine = Ray(options.ray_address) if options.engine == "ray" else Local()
+    config = settled(RunDirectory(as_path(options.workdir)), options.config, options.overrides)
+    preparation = fm.prepare(config, options.workdir, engine=engine, command=options.command)
+    print(preparation.describe())
+    preparation.check_validation()
     if options.inspect:
-        vocabularies = vocabularies_of(run)
-        planner = planner_of(config, store, vocabularies)
-        for text in (shapes_table(planner), *batches_as_text(planner, vocabularies)):
+        for text in preparation.inspect():
             print(f"\n{text}")
     say(f"ready: {program()} train --workdir {options.workdir}")
     return 0

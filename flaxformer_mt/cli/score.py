@@ -1,12 +1,12 @@
 """`score`: how likely a model finds given translations."""
 
+import functools
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 
+import flaxformer_mt as fm
 from flaxformer_mt.bulk.forms import PairForm, field_of
-from flaxformer_mt.bulk.reading import Lines, TwoInputs, open_lines, open_pairs
-from flaxformer_mt.bulk.stream import ScoreSettings
+from flaxformer_mt.bulk.reading import Input, OneInput, PairedInputs
 from flaxformer_mt.cli.arguments import (
     DTYPE,
     WORKDIR,
@@ -15,7 +15,7 @@ from flaxformer_mt.cli.arguments import (
     flags,
     make_parser,
 )
-from flaxformer_mt.cli.streams import OUTPUT, streamed
+from flaxformer_mt.cli.streams import OUTPUT, run_or_join
 
 _LINES = {
     "--per-token": "also give each token's log-probability",
@@ -49,14 +49,16 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     flags(parser, OUTPUT | _LINES, overlong="refuse", engine="local")
     options = parser.parse_args(arguments)
     _check(options, parser)
-    settings = ScoreSettings(form=_form(options, parser), overlong=options.overlong)
-
-    def reading() -> AbstractContextManager[Lines | TwoInputs]:
-        if options.src is not None:
-            return open_pairs(options.src, options.tgt)
-        return open_lines(options.input)
-
-    return streamed(options, parser, what="score", reading=reading, settings=settings)
+    form = _form(options, parser)
+    paired = options.src is not None
+    source: Input = PairedInputs(options.src, options.tgt) if paired else OneInput(options.input)
+    score_file = functools.partial(
+        fm.score_file,
+        input=(options.src, options.tgt) if paired else options.input,
+        form=form,
+        overlong=options.overlong,
+    )
+    return run_or_join(options, parser, source, score_file)
 
 
 def _check(options: Namespace, parser: ArgumentParser) -> None:

@@ -7,9 +7,9 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import flaxformer_mt as fm
 from flaxformer_mt.bulk.forms import NAMES, WRITABLE, Form, Name, Shown
-from flaxformer_mt.bulk.reading import open_lines
-from flaxformer_mt.bulk.stream import TranslateSettings
+from flaxformer_mt.bulk.reading import OneInput
 from flaxformer_mt.cli.arguments import (
     WORKDIR,
     add_decoding,
@@ -19,7 +19,7 @@ from flaxformer_mt.cli.arguments import (
     make_parser,
     sampling_of,
 )
-from flaxformer_mt.cli.streams import OUTPUT, streamed
+from flaxformer_mt.cli.streams import OUTPUT, run_or_join
 
 if TYPE_CHECKING:
     from flaxformer_mt.decoding.masks.terminology import Terminology
@@ -78,19 +78,22 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     output_format = options.output_format or options.format
     _check_formats(options, parser, output_format)
     form = _form(options, parser, output_format)
-    settings = TranslateSettings(
+    terminology = _terminology(options, parser)
+    sampling = sampling_of(options, parser)
+    translate_file = functools.partial(
+        fm.translate_file,
+        input=options.input,
         form=form,
+        prefix=options.prefix,
         n_best=options.n_best,
         overlong=options.overlong,
-        prefix=options.prefix,
-        suppress=tuple(options.suppress),
-        forbid=tuple(options.forbid) or None,  # None: see `mbr`
-        terminology=_terminology(options, parser),
-        sampling=sampling_of(options, parser),
-        mbr=options.mbr or None,  # None without the flag, as in records of earlier versions
+        suppress=options.suppress,
+        forbid=options.forbid,
+        terminology=terminology,
+        sampling=sampling,
+        mbr=options.mbr,
     )
-    reading = functools.partial(open_lines, options.input)
-    return streamed(options, parser, what="translate", reading=reading, settings=settings)
+    return run_or_join(options, parser, OneInput(options.input), translate_file)
 
 
 def _terminology(options: Namespace, parser: ArgumentParser) -> Terminology | None:
@@ -145,7 +148,7 @@ def _form(options: Namespace, parser: ArgumentParser, output_format: Name) -> Fo
             read=options.format,
             write=output_format,
             column=(options.column or 1) - 1,
-            append=options.append or options.format == "text",
+            append=options.append,
             key=options.key or "source",
             target_key=options.translation_key or "translation",
             prefix_key=options.prefix_key or "",

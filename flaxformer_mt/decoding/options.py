@@ -21,23 +21,28 @@ model; where that isn't known, it warns."""
 _OF_TEXTS = frozenset({"overlong", "several", "suppress", "forbid", "terminology", "first"})
 
 
-class Wanted(TypedDict, total=False):
-    """Arguments of `Translator.translate`."""
+class WantedOfAll(TypedDict, total=False):
+    """Arguments of `Translator.translate` that are the same for any list of lines."""
 
     n_best: int
     overlong: Overlong
-    several: Several
-    prefixes: str | Sequence[str] | None
     suppress: str | Sequence[str]
     forbid: str | Sequence[str]
-    forbid_each: Sequence[Sequence[str]] | None
-    constraints: Sequence[Sequence[str]] | None
     terminology: Terminology | None
     sampling: Sampling | None
-    first: int
     mbr: bool
     constraint_sizes: Sequence[ConstraintSizes]
     masks: Sequence[Mask]
+
+
+class Wanted(WantedOfAll, total=False):
+    """Arguments of `Translator.translate`: also those for each line of this list."""
+
+    several: Several
+    prefixes: str | Sequence[str] | None
+    forbid_each: Sequence[Sequence[str]] | None
+    constraints: Sequence[Sequence[str]] | None
+    first: int
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -105,6 +110,15 @@ class LineOptions:
         for name in ("forbid", "constraints"):
             phrases = tuple(arguments.texts(name, getattr(self, name)))
             object.__setattr__(self, name, phrases)
+
+
+def options_of_all(wanted: Mapping[str, Any], function: str) -> SearchOptions:
+    """The arguments of a `function` that takes those in `WantedOfAll`, checked. Raises TypeError
+    for arguments of another type or name."""
+    for name in wanted:
+        if name not in WantedOfAll.__annotations__:
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
+    return SearchOptions(**wanted)
 
 
 def options_of(wanted: Mapping[str, Any], count: int) -> tuple[SearchOptions, list[LineOptions]]:

@@ -10,7 +10,8 @@ from flaxformer_mt.bulk import stream as module
 from flaxformer_mt.bulk.forms import Form, Shown
 from flaxformer_mt.bulk.reading import InputError, Lines, open_lines
 from flaxformer_mt.bulk.sinks import FileSink, OutputError, StreamSink
-from flaxformer_mt.bulk.stream import NOTES, SEVERAL, TranslateSettings, stream, windows
+from flaxformer_mt.bulk.stream import NOTES, stream, windows
+from flaxformer_mt.bulk.translating import SEVERAL, TranslateSettings
 from flaxformer_mt.decoding.text.segments import LineError, OverlongError
 from flaxformer_mt.decoding.text.translation import Hypothesis, Translation
 from flaxformer_mt.progress import Meter
@@ -133,7 +134,7 @@ def test_what_was_counted_is_gone_on_with(tmp_path):
     text = b"".join(b"split %d\n" % number for number in range(1, 31))
     killed(text, tmp_path / "out", 9)
     sums = run(text, FileSink(str(tmp_path / "out")))
-    split, limit = TranslateSettings(form=Form()).describe(sums)
+    split, limit = TranslateSettings(form=Form()).counts(sums).describe()
     assert split == "30 lines too long for the model: translated in pieces"
     assert limit.startswith("3 translations reached the length limit: see")
 

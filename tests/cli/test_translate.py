@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from flaxformer_mt.bulk import inputs
 from flaxformer_mt.bulk.reading import Lines
 from flaxformer_mt.bulk.stream import shard_ends
-from flaxformer_mt.cli import streams
 from flaxformer_mt.serving.settings import ServedModel
 from tests.cli.conftest import Done, run_captured
 from tests.decoding.runs import LINES, PAIRS, make_run
@@ -440,7 +440,7 @@ def test_no_line_is_lost_if_the_input_changes_while_it_is_read(translate, tmp_pa
             return ends
 
         source.write_bytes(TEXT)
-        monkeypatch.setattr(streams, "shard_ends", counted)
+        monkeypatch.setattr(inputs, "shard_ends", counted)
         done = translate("--input", source, "--output", out, "--window", 1, "--restart", *flags)
         return done, [path.read_bytes().count(b"\n") for path in sorted(tmp_path.glob("out.*-2"))]
 

@@ -1,6 +1,5 @@
 """Where lines go, and what decides of them."""
 
-import argparse
 import dataclasses
 import errno
 from types import SimpleNamespace
@@ -8,13 +7,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from flaxformer_mt.bulk.loading import identity
+from flaxformer_mt.bulk.outputs import Output, opened_sink
 from flaxformer_mt.bulk.sinks import OutputError
-from flaxformer_mt.cli.streams import identity, writing
 from flaxformer_mt.config import DecodingConfig, ModelConfig
 
 
-def options(output: object) -> argparse.Namespace:
-    return argparse.Namespace(output=str(output), restart=True)
+def restarted(path: object) -> Output:
+    return Output(str(path), restart=True)
 
 
 @pytest.mark.parametrize("name", ["out", "out.part", "out.part.json"])
@@ -23,23 +23,23 @@ def test_no_input_is_written_over(tmp_path, name):
     (tmp_path / "link").symlink_to(tmp_path / name)
     for source in (tmp_path / name, tmp_path / "link"):
         with pytest.raises(OutputError, match=f"{name}: is also the input"):
-            with writing(options(tmp_path / "out"), (None, str(source))) as sink:
+            with opened_sink(restarted(tmp_path / "out"), (str(source),)) as sink:
                 sink.begin({})
     assert (tmp_path / name).read_text() == "precious"
     with pytest.raises(OutputError, match="is also the input"):
-        with writing(options("gs://bucket/x"), ("gs://bucket/x",)):
+        with opened_sink(restarted("gs://bucket/x"), ("gs://bucket/x",)):
             pass
 
 
 def test_what_else_fails_is_not_the_devices_fault():
     """A run directory that cannot be read, say, while /dev/null is open."""
     with pytest.raises(PermissionError, match="weights"):
-        with writing(options("/dev/null"), ("/dev/null",)) as sink:
+        with opened_sink(restarted("/dev/null"), ("/dev/null",)) as sink:
             sink.write(b"one\n")
             sink.finish()
             raise PermissionError(errno.EACCES, "Permission denied", "weights")
     with pytest.raises(OutputError, match="/dev/full: cannot be written: No space left"):
-        with writing(options("/dev/full"), (None,)) as sink:
+        with opened_sink(restarted("/dev/full"), ()) as sink:
             sink.write(b"one\n")
             sink.finish()
 

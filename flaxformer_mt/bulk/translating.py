@@ -1,0 +1,161 @@
+"""Translates the lines of a window: what a bulk job does, its records and its counts."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from flaxformer_mt.bulk.forms import Form, Record, counted
+from flaxformer_mt.bulk.stream import Made, Window, made_of
+from flaxformer_mt.decoding.masks.terminology import Terminology
+from flaxformer_mt.decoding.options import LineOptions, SearchOptions
+
+if TYPE_CHECKING:
+    from flaxformer_mt.decoding.text.translation import Translation
+    from flaxformer_mt.decoding.translator import Translator
+
+SEVERAL = (
+    "with several sentences, but the model may translate only one of them: put each on its own line"
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TranslationCounts:
+    """Of a whole output, also the part that earlier calls wrote."""
+
+    split: int = 0  # lines too long for the model, translated in pieces
+    at_limit: int = 0  # translations that reached the length limit
+
+    def describe(self) -> list[str]:
+        """Lines for people."""
+        lines = []
+        if self.split:
+            lines.append(
+                f"{counted(self.split, 'line')} too long for the model: translated in pieces"
+            )
+        if self.at_limit:
+            lines.append(
+                f"{counted(self.at_limit, 'translation')} reached the length limit: "
+                "see --max-ratio and --max-extra-tokens"
+            )
+        return lines
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TranslateSettings:
+    """Settings of translations besides the model and its own settings.
+
+    Of `search`, `first` and `several` are the job's own. Lines have the wishes that `form` reads,
+    and begin with `prefix` unless they have one.
+    """
+
+    what: ClassVar[str] = "translate"
+
+    form: Form = Form()
+    search: SearchOptions = SearchOptions()
+    prefix: str = ""
+
+    def check(self, translator: Translator) -> None:
+        """Raises DecodingError for settings that would fail with any line.
+
+        These are terms and phrases that can't be spelled, and constraints in a search that can't
+        have any.
+        """
+        options = self.search_options(first=0)
+        if options.terminology is None and self.form.constraints_key is not None:
+            options = dataclasses.replace(options, terminology=Terminology.of({}))
+        translator.translate_with([], options, [])
+
+    def search_options(self, *, first: int) -> SearchOptions:
+        """What is wanted of all lines of a window, whose first has the number `first`."""
+        # Lines of several sentences are a remark of the whole job.
+        return dataclasses.replace(self.search, several="keep", first=first)
+
+    def line_options(self, record: Record) -> LineOptions:
+        """What is wanted of one line."""
+        return LineOptions(
+            prefix=record.prefix or self.prefix,
+            forbid=record.forbid,
+            constraints=record.constraints,
+        )
+
+    def make(self, window: Window, translator: Translator) -> Made:
+        """A window's translations; counts split lines and those at the limit."""
+        make = functools.partial(self._translated, window, translator)
+        return made_of(window, self.form.parse, make)
+
+    def _translated(self, window: Window, translator: Translator, records: list[Record]) -> Made:
+        translations = translator.translate_with(
+            [record.source for record in records],
+            self.search_options(first=window.first),
+            [self.line_options(record) for record in records],
+        )
+        notes = []
+        several = []
+        for number, translation in enumerate(translations, start=window.first):
+            if translation.split:
+                notes.append(f"{window.name}:{number}: too long: translated in pieces")
+            if translation.sentences > 1:
+                several.append(number)
+        return Made(
+            output=self._rendered(window, translator, records, translations),
+            tokens=sum(len(translation.tokens) + 1 for translation in translations),
+            sums={
+                "split": len(notes),
+                "at_limit": sum(translation.at_limit for translation in translations),
+            },
+            notes=notes,
+            remarks={SEVERAL: several} if several else {},
+        )
+
+    def _rendered(
+        self,
+        window: Window,
+        translator: Translator,
+        records: Sequence[Record],
+        translations: Sequence[Translation],
+    ) -> bytes:
+        pairs = [
+            (record.source, hypothesis.tokens)
+            for record, translation in zip(records, translations, strict=True)
+            for hypothesis in translation.hypotheses
+        ]
+        alignments = iter(translator.align(pairs) if self.form.shown.alignments else ())
+        output = []
+        for index, (record, translation) in enumerate(zip(records, translations, strict=True)):
+            own_alignments = list(itertools.islice(alignments, len(translation.hypotheses)))
+            output.append(
+                self.form.render(record, translation, own_alignments, number=window.first + index)
+            )
+        return b"".join(output)
+
+    def identity(self) -> dict[str, Any]:
+        """The settings that a later call must share to continue an output, as JSON.
+
+        Their names, and null for what isn't wanted, are those of the first version's records.
+        """
+        search = self.search
+        sampling = search.sampling
+        settings: dict[str, Any] = {
+            "form": dataclasses.asdict(self.form),
+            "n_best": search.n_best,
+            "overlong": search.overlong,
+            "prefix": self.prefix,
+            "suppress": list(search.suppress),
+            "forbid": list(search.forbid) or None,
+            "terminology": None if search.terminology is None else search.terminology.digest,
+            "sampling": None if sampling is None else dataclasses.asdict(sampling),
+            "mbr": search.mbr or None,
+        }
+        if search.masks:
+            settings["masks"] = [repr(mask) for mask in search.masks]
+        return settings
+
+    def counts(self, sums: Mapping[str, float]) -> TranslationCounts:
+        """The counts behind the sums of `make`."""
+        return TranslationCounts(
+            split=int(sums.get("split", 0)), at_limit=int(sums.get("at_limit", 0))
+        )
