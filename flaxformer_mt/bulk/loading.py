@@ -90,6 +90,7 @@ def identity(translator: Translator, **settings: Any) -> dict[str, Any]:
         "parameters": hashlib.sha256(listed.encode()).hexdigest()[:16],
         "vocabulary": translator.vocabularies.digest[:16],
         "shortlist": translator.shortlist and translator.shortlist.digest,
+        "together": translator.together,  # sentences of a line
         "dtype": ", ".join(model.config.dtype for _, model in translator.members),
         **flat,
     }

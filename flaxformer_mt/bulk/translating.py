@@ -22,11 +22,15 @@ SEVERAL = (
 )
 
 
+SHORT = "whose translation is less than a third as long as usual"
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslationCounts:
     """Of a whole output, also the part that earlier calls wrote."""
 
     split: int = 0  # lines too long for the model, translated in pieces
+    by_sentence: int = 0  # lines of several sentences, each of which was translated by itself
     at_limit: int = 0  # translations that reached the length limit
 
     def describe(self) -> list[str]:
@@ -35,6 +39,11 @@ class TranslationCounts:
         if self.split:
             lines.append(
                 f"{counted(self.split, 'line')} too long for the model: translated in pieces"
+            )
+        if self.by_sentence:
+            lines.append(
+                f"{counted(self.by_sentence, 'line')} of several sentences, as the training text "
+                "rarely has them: translated sentence by sentence (--no-split: as they are)"
             )
         if self.at_limit:
             lines.append(
@@ -48,7 +57,7 @@ class TranslationCounts:
 class TranslateSettings:
     """Settings of translations besides the model and its own settings.
 
-    Of `search`, `first` and `several` are the job's own. Lines have the wishes that `form` reads,
+    Of `search`, `first` is the job's own. Lines have the wishes that `form` reads,
     and begin with `prefix` unless they have one.
     """
 
@@ -64,15 +73,17 @@ class TranslateSettings:
         These are terms and phrases that can't be spelled, and constraints in a search that can't
         have any.
         """
-        options = self.search_options(first=0)
+        options = self.search_options(translator, first=0)
         if options.terminology is None and self.form.constraints_key is not None:
             options = dataclasses.replace(options, terminology=Terminology.of({}))
         translator.translate_with([], options, [])
 
-    def search_options(self, *, first: int) -> SearchOptions:
+    def search_options(self, translator: Translator, *, first: int) -> SearchOptions:
         """What is wanted of all lines of a window, whose first has the number `first`."""
-        # Lines of several sentences are a remark of the whole job.
-        return dataclasses.replace(self.search, several="keep", first=first)
+        several = self.search.several
+        if several == "warn" or (several == "auto" and translator.together is None):
+            several = "keep"  # such lines are a remark of the whole job
+        return dataclasses.replace(self.search, several=several, first=first)
 
     def line_options(self, record: Record) -> LineOptions:
         """What is wanted of one line."""
@@ -90,26 +101,40 @@ class TranslateSettings:
     def _translated(self, window: Window, translator: Translator, records: list[Record]) -> Made:
         translations = translator.translate_with(
             [record.source for record in records],
-            self.search_options(first=window.first),
+            self.search_options(translator, first=window.first),
             [self.line_options(record) for record in records],
         )
-        notes = []
-        several = []
-        for number, translation in enumerate(translations, start=window.first):
-            if translation.split:
-                notes.append(f"{window.name}:{number}: too long: translated in pieces")
-            if translation.sentences > 1:
-                several.append(number)
+        numbered = list(enumerate(translations, start=window.first))
+        notes = [
+            f"{window.name}:{number}: too long: translated in pieces"
+            for number, translation in numbered
+            if translation.split
+        ]
         return Made(
             output=self._rendered(window, translator, records, translations),
             tokens=sum(len(translation.tokens) + 1 for translation in translations),
             sums={
                 "split": len(notes),
+                "by_sentence": sum(translation.by_sentence for translation in translations),
                 "at_limit": sum(translation.at_limit for translation in translations),
             },
             notes=notes,
-            remarks={SEVERAL: several} if several else {},
+            remarks=self._remarks(numbered, translator),
         )
+
+    def _remarks(
+        self, numbered: Sequence[tuple[int, Translation]], translator: Translator
+    ) -> dict[str, list[int]]:
+        """The numbers of lines that may have lost something, by what is said of them."""
+        is_known = translator.together is not None
+        several = [
+            number
+            for number, translation in numbered
+            if translation.sentences > 1 and not translation.by_sentence and not is_known
+        ]
+        short = [number for number, translation in numbered if translation.short]
+        remarks = {SEVERAL: several, SHORT: short}
+        return {remark: numbers for remark, numbers in remarks.items() if numbers}
 
     def _rendered(
         self,
@@ -150,6 +175,8 @@ class TranslateSettings:
             "sampling": None if sampling is None else dataclasses.asdict(sampling),
             "mbr": search.mbr or None,
         }
+        if search.several not in ("auto", "warn"):
+            settings["several"] = search.several
         if search.masks:
             settings["masks"] = [repr(mask) for mask in search.masks]
         return settings
@@ -157,5 +184,7 @@ class TranslateSettings:
     def counts(self, sums: Mapping[str, float]) -> TranslationCounts:
         """The counts behind the sums of `make`."""
         return TranslationCounts(
-            split=int(sums.get("split", 0)), at_limit=int(sums.get("at_limit", 0))
+            split=int(sums.get("split", 0)),
+            by_sentence=int(sums.get("by_sentence", 0)),
+            at_limit=int(sums.get("at_limit", 0)),
         )

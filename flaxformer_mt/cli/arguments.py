@@ -38,6 +38,10 @@ DTYPE = {
     "model.dtype); bfloat16 is faster on accelerators and some CPUs, and changes a few "
     "translations",
 }
+NO_SPLIT = {
+    "--no-split": "take a line of several sentences as it is, even if the model has learnt from "
+    "lines of fewer (default: sentence by sentence)",
+}
 SHORTLIST = {
     "--shortlist": "choose only among target words that the source words make likely, learned "
     "once from the training text: faster with a large vocabulary; changes a few translations",
@@ -297,6 +301,8 @@ def as_asked(options: Namespace, translator: fm.Translator) -> fm.Translator:
             f"--beam-size {config.beam_size} must be a multiple of the {config.diverse_groups} "
             "groups (decoding.diverse_groups, --diverse-groups)"
         )
+    if getattr(options, "no_split", False):
+        translator = translator.with_whole_lines()
     dtype = getattr(options, "dtype", None)
     return translator if dtype is None else translator.with_dtype(dtype)
 

@@ -12,7 +12,11 @@ from typing import TYPE_CHECKING, Any
 import flaxformer_mt as fm
 from flaxformer_mt.api import config_of, say
 from flaxformer_mt.api.runs import VALID, evaluations, sets_of_run
+from flaxformer_mt.bulk.forms import counted
+from flaxformer_mt.bulk.stream import NOTES
+from flaxformer_mt.bulk.translating import SHORT, TranslationCounts
 from flaxformer_mt.cli.arguments import (
+    NO_SPLIT,
     WORKDIR,
     add_decoding,
     add_processes,
@@ -71,7 +75,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = make_parser(prog, purpose)
     add_decoding(parser)
     add_search(parser)
-    flags(parser, _WHAT)
+    flags(parser, _WHAT | NO_SPLIT)
     add_scoring(parser)
     examples = "how many of the worst and best translations to show on a page (0: none)"
     flags(parser, {"--examples N:count": examples}, examples=SHOWN)
@@ -98,8 +102,9 @@ def _check_scored_file(options: Namespace, parser: ArgumentParser, given_flags: 
         given_flags = given_flags - {"weights"}
     for name in sorted(given_flags & _OF_RUNS | set(given_settings(options))):
         parser.error(f"--hypotheses can't be used with --{name.replace('_', '-')}")
-    if options.shortlist:
-        parser.error("--hypotheses can't be used with --shortlist")
+    for name, is_given in (("shortlist", options.shortlist), ("no-split", options.no_split)):
+        if is_given:
+            parser.error(f"--hypotheses can't be used with --{name}")
     if (options.ref is None) == (options.testset is None):
         parser.error("--hypotheses needs --ref FILE, or --testset and --langpair")
 
@@ -196,6 +201,12 @@ def _report(evaluation: Evaluation, compile_seconds: float) -> None:
     name, seconds = evaluation.name, evaluation.seconds
     for line in evaluation.split_lines:
         say(f"{name}:{line}: too long for the model; translated in pieces and rejoined")
+    by_sentence = sum(translation.by_sentence for translation in evaluation.translations)
+    for sentence in TranslationCounts(by_sentence=by_sentence).describe():
+        say(f"{name}: {sentence}")
+    if short := evaluation.short_lines:
+        shown = ", ".join(map(str, short[:NOTES])) + ", ..." * (len(short) > NOTES)
+        say(f"{name}: {counted(len(short), 'line')} {SHORT}: {shown}")
     for note in evaluation.scores.notes:
         say(f"{name}: {note}")
     lines = len(evaluation.translations)

@@ -9,6 +9,7 @@ from flaxformer_mt.bulk.forms import PairForm, field_of
 from flaxformer_mt.bulk.reading import Input, OneInput, PairedInputs
 from flaxformer_mt.cli.arguments import (
     DTYPE,
+    NO_SPLIT,
     WORKDIR,
     add_settings,
     add_weights,
@@ -46,7 +47,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     flags(parser, DTYPE)
     pairs = "pairs (text files plain, .gz, .xz or .zst; gs:// too)"
     flags(parser.add_argument_group(pairs), _PAIRS)
-    flags(parser, OUTPUT | _LINES, overlong="refuse", engine="local")
+    flags(parser, OUTPUT | _LINES | NO_SPLIT, overlong="refuse", engine="local")
     options = parser.parse_args(arguments)
     _check(options, parser)
     form = _form(options, parser)

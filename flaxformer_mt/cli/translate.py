@@ -11,6 +11,7 @@ import flaxformer_mt as fm
 from flaxformer_mt.bulk.forms import NAMES, WRITABLE, Form, Name, Shown
 from flaxformer_mt.bulk.reading import OneInput
 from flaxformer_mt.cli.arguments import (
+    NO_SPLIT,
     WORKDIR,
     add_decoding,
     add_sampling,
@@ -69,7 +70,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     source = "source lines; plain, .gz, .xz or .zst; gs:// too (default: standard input)"
     flags(parser, {"--input FILE": source} | OUTPUT, engine="local")
     flags(parser.add_argument_group("input and output formats"), _FORMS, format="text")
-    flags(parser, _LINES, n_best=1, overlong="split")
+    flags(parser, _LINES | NO_SPLIT, n_best=1, overlong="split")
     add_search(parser)
     constraints = parser.add_argument_group("constraints on translations")
     flags(constraints, _CONSTRAINTS, prefix="", suppress=[], forbid=[], ensemble=[])

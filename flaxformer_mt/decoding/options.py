@@ -26,6 +26,7 @@ class WantedOfAll(TypedDict, total=False):
 
     n_best: int
     overlong: Overlong
+    several: Several
     suppress: str | Sequence[str]
     forbid: str | Sequence[str]
     terminology: Terminology | None
@@ -38,7 +39,6 @@ class WantedOfAll(TypedDict, total=False):
 class Wanted(WantedOfAll, total=False):
     """Arguments of `Translator.translate`: also those for each line of this list."""
 
-    several: Several
     prefixes: str | Sequence[str] | None
     forbid_each: Sequence[Sequence[str]] | None
     constraints: Sequence[Sequence[str]] | None

@@ -131,15 +131,15 @@ class SourcePreparer:
         src = self.vocabularies.src
         if len(tokens) >= self.max_length:
             _, pieces, encoded = source_pieces(line, src, self.max_length, self.language)
-            return CutLine(pieces, overlong=True), encoded
+            return CutLine(pieces, overlong=True, tokens=len(tokens)), encoded
 
         sentences = 1 if self.trees else sentence_count(line, src, self.language)
         if sentences <= self._read_together(several):
-            return CutLine([Piece(line, "")], sentences), [tokens]
+            return CutLine([Piece(line, "")], sentences, tokens=len(tokens)), [tokens]
         _, pieces, encoded = source_pieces(
             line, src, self.max_length, self.language, by_sentence=True
         )
-        return CutLine(pieces, sentences), encoded
+        return CutLine(pieces, sentences, tokens=len(tokens)), encoded
 
     def _read_together(self, several: Several) -> float:
         """The most sentences of a line that the model reads together."""

@@ -14,9 +14,9 @@ from typing import Any, Literal, NamedTuple, Unpack, overload
 from flaxformer_mt.config import DecodingConfig, freeze
 from flaxformer_mt.config.languages import is_written_without_blanks
 from flaxformer_mt.data.normalization import is_blank
-from flaxformer_mt.data.sentence_counts import sentences_together
 from flaxformer_mt.data.shortlist import Shortlist, ShortlistError, learn
 from flaxformer_mt.data.store import Store
+from flaxformer_mt.data.training_text import TrainingText
 from flaxformer_mt.data.vocabulary import UNK, Vocabularies
 from flaxformer_mt.decoding import arguments
 from flaxformer_mt.decoding.alignment import Alignment, align_parts
@@ -86,14 +86,14 @@ class Translator:
         name: str = "",
         src_lang: str = "",
         tgt_lang: str = "",
-        together: int | None = None,
+        training_text: TrainingText | None = None,
         others: Sequence[Member] = (),
         shortlist: Shortlist | None = None,
     ) -> None:
         """`params` is the tree under "params"; `name` says which weights these are, `src_lang` (a
         code such as "en") where its sources' sentences end, and `tgt_lang` whether there are blanks
-        between its outputs' sentences. `together` is the most sentences that a line may have to be
-        translated as a whole; None: unknown.
+        between its outputs' sentences. `training_text` says how many sentences of a line it reads
+        together; None: unknown.
 
         They are copied to every device of this process, which share a batch's sentences; several
         processes must call it together. `others`, with the same vocabularies, make it an ensemble,
@@ -112,7 +112,7 @@ class Translator:
         self.params = whole_on(params, self.mesh)
         self.model, self.vocabularies = model, vocabularies
         self.config, self.name, self.shortlist = config, name, shortlist
-        self.src_lang, self.tgt_lang, self.together = src_lang, tgt_lang, together
+        self.src_lang, self.tgt_lang, self.training_text = src_lang, tgt_lang, training_text
         placed = [(whole_on(tree, self.mesh), member) for tree, member in others]
         self.members: tuple[Member, ...] = ((self.params, model), *placed)
         self.max_length = min(member.config.max_length for _, member in self.members)
@@ -159,7 +159,7 @@ class Translator:
             name=chosen.name,
             src_lang=config.data.src_lang,
             tgt_lang=config.data.tgt_lang,
-            together=_sentences_together(run),
+            training_text=_training_text(run),
             shortlist=_shortlist(run, vocabularies) if shortlist else None,
         )
 
@@ -193,7 +193,7 @@ class Translator:
             name=" + ".join(translator.name for translator in (first, *further)),
             src_lang=first.src_lang,
             tgt_lang=first.tgt_lang,
-            together=first.together,
+            training_text=first.training_text,
             others=[(translator.params, translator.model) for translator in further],
             shortlist=first.shortlist,
         )
@@ -221,6 +221,20 @@ class Translator:
         )
         other.model = other.members[0][1]
         return other
+
+    def with_whole_lines(self) -> Translator:
+        """The same model, which translates and scores a line of several sentences as it is,
+        whatever its training text was."""
+        other = copy.copy(self)
+        if self.training_text is not None:
+            other.training_text = dataclasses.replace(self.training_text, together=None)
+        return other
+
+    @property
+    def together(self) -> int | None:
+        """The most sentences that a line may have to be translated as a whole; None: unknown, and
+        so any number."""
+        return None if self.training_text is None else self.training_text.together
 
     @overload
     def translate(self, lines: str, **wanted: Unpack[Wanted]) -> Translation: ...  # type: ignore[overload-overlap]
@@ -292,6 +306,7 @@ class Translator:
             mbr=options.mbr,
             sampled=options.sampling is not None,
             blanks=not is_written_without_blanks(self.tgt_lang),
+            training_text=self.training_text,
         )
         translations = [
             joiner.join(cut, list(itertools.islice(decoded, len(cut.pieces))))
@@ -522,14 +537,13 @@ def _check_not_forked() -> None:
         )
 
 
-def _sentences_together(run: RunDirectory) -> int | None:
-    """How many sentences of a line the run's model reads together, if its training text is known.
-    Raises RunDirectoryError."""
+def _training_text(run: RunDirectory) -> TrainingText | None:
+    """What is known of the run's training text. Raises RunDirectoryError."""
     manifest = run.data / INDEX_FILES["data"]
     if not exists(manifest):
         return None
     with document(manifest, "restore it from a copy") as content:
-        return sentences_together(content)
+        return TrainingText.of(content)
 
 
 def _shortlist(run: RunDirectory, vocabularies: Vocabularies) -> Shortlist:

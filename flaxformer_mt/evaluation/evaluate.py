@@ -202,6 +202,13 @@ class Evaluation:
             number for number, translation in enumerate(self.translations, 1) if translation.split
         )
 
+    @property
+    def short_lines(self) -> tuple[int, ...]:
+        """Lines, from 1, whose translation is less than a third as long as usual."""
+        return tuple(
+            number for number, translation in enumerate(self.translations, 1) if translation.short
+        )
+
 
 def evaluate(
     translator: Translator,

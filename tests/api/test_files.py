@@ -145,7 +145,7 @@ def test_a_program_keeps_its_signals(translator, source, out):
         ({"window": 0}, ConfigError, "window = 0 must be at least 1"),
         ({"engine": "slurm"}, ValueError, "engine = 'slurm': must be 'local', 'ray' or Ray"),
         ({"engine": "ray"}, ConfigError, "a Translator belongs to its process"),
-        ({"several": "keep"}, TypeError, "unexpected keyword argument 'several'"),
+        ({"first": 3}, TypeError, "unexpected keyword argument 'first'"),
         ({"n_best": 9}, ValueError, "n_best = 9 must be 1 to beam_size = 4"),
         ({"output": ""}, OutputError, "name is empty"),
     ],

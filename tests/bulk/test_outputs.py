@@ -45,7 +45,9 @@ def test_what_else_fails_is_not_the_devices_fault():
 
 
 def test_every_member_of_an_ensemble_decides_and_the_size_of_batches_does_not():
-    def known(*dtypes: str, shortlist: object = None, **decoding: int) -> dict[str, object]:
+    def known(
+        *dtypes: str, shortlist: object = None, together: int = 1, **decoding: int
+    ) -> dict[str, object]:
         members = [
             ({"a": np.ones(2)}, SimpleNamespace(config=dataclasses.replace(ModelConfig(), dtype=d)))
             for d in dtypes
@@ -54,6 +56,7 @@ def test_every_member_of_an_ensemble_decides_and_the_size_of_batches_does_not():
             members=members,
             model=members[0][1],
             name="best",
+            together=together,
             shortlist=shortlist,
             vocabularies=SimpleNamespace(digest="0" * 64),
             config=DecodingConfig(**decoding),  # type: ignore[arg-type]
@@ -64,5 +67,6 @@ def test_every_member_of_an_ensemble_decides_and_the_size_of_batches_does_not():
     assert known("float32", "bfloat16") != known("float32", "float32")
     # What ran out of memory goes on with smaller ones.
     assert known("float32", batch_tokens=99) == known("float32")
-    for changes in ({"beam_size": 2}, {"shortlist": SimpleNamespace(digest="1")}):
+    shortlist = SimpleNamespace(digest="1")
+    for changes in ({"beam_size": 2}, {"shortlist": shortlist}, {"together": 2}):
         assert known("float32", **changes) != known("float32")

@@ -11,7 +11,7 @@ from flaxformer_mt.bulk.forms import Form, Shown
 from flaxformer_mt.bulk.reading import InputError, Lines, open_lines
 from flaxformer_mt.bulk.sinks import FileSink, OutputError, StreamSink
 from flaxformer_mt.bulk.stream import NOTES, stream, windows
-from flaxformer_mt.bulk.translating import SEVERAL, TranslateSettings
+from flaxformer_mt.bulk.translating import SEVERAL, SHORT, TranslateSettings
 from flaxformer_mt.decoding.text.segments import LineError, OverlongError
 from flaxformer_mt.decoding.text.translation import Hypothesis, Translation
 from flaxformer_mt.progress import Meter
@@ -25,6 +25,7 @@ class Upper:
     """A translator whose scores tell which lines share a window."""
 
     calls: int = 0
+    together: int | None = None  # sentences of a line
 
     def translate_with(self, texts, options, wanted):
         self.calls += 1
@@ -39,6 +40,7 @@ class Upper:
         return Translation(
             hypotheses=(Hypothesis(**said, score=-float(len(texts))),),
             split=text.startswith("split"),
+            short=text.startswith("short"),
             at_limit=text.endswith("5"),
         )
 
@@ -158,7 +160,9 @@ def test_lines_that_are_too_long_are_named_up_to_a_limit():
 class Several(Upper):
     def translation(self, number, text, texts):
         plain = super().translation(number, text, texts)
-        return dataclasses.replace(plain, sentences=text.count("."))
+        count = text.count(".")
+        by_sentence = self.together is not None and count > self.together
+        return dataclasses.replace(plain, sentences=count, by_sentence=by_sentence)
 
 
 def test_lines_of_several_sentences_are_one_bounded_line_at_the_end():
@@ -168,6 +172,19 @@ def test_lines_of_several_sentences_are_one_bounded_line_at_the_end():
     assert remarks(text, translate=Several()) == expected
     assert remarks(text[:15], translate=Several()) == [f"in.txt: 1 line {SEVERAL} (line 2)"]
     assert not remarks(b"one.\n" * 9, translate=Several())
+
+
+def test_lines_translated_sentence_by_sentence_are_counted():
+    translate = Several(together=1)
+    assert not remarks(b"one. two.\n" * 3, translate=translate)
+    sums = run(b"one.\n" + b"one. two.\n" * 3, StreamSink(io.BytesIO()), translate=translate)
+    (said,) = TranslateSettings().counts(sums).describe()
+    assert said.startswith("3 lines of several sentences, as the training text rarely has them")
+
+
+def test_lines_whose_output_is_far_too_short_are_named_at_the_end():
+    lines = b"short\n" + b"one.\n" * 8 + b"short\n"
+    assert remarks(lines) == [f"in.txt: 2 lines {SHORT} (lines 1, 10)"]
 
 
 def test_a_call_that_ends_early_has_said_its_remarks():

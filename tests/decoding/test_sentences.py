@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from flaxformer_mt.data.sentence_counts import KNOWN_SHARE, sentences_together
+from flaxformer_mt.data.training_text import KNOWN_SHARE, TrainingText
 from flaxformer_mt.data.vocabulary import EOS
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.rundir import RunDirectoryError
@@ -15,8 +15,11 @@ SENTENCES = ["A dog runs .", "The cat sleeps .", "Who sees ?"]
 TWO, THREE = " ".join(SENTENCES[:2]), " ".join(SENTENCES)
 
 
-def reading(translator: Translator, together: int | None, tgt_lang: str = "de") -> Translator:
-    """The same model, of training text whose lines have so many sentences."""
+def reading(
+    translator: Translator, together: int | None, tgt_lang: str = "de", ratio: float = 1.0
+) -> Translator:
+    """The same model, of training text whose lines have so many sentences, and so many target
+    tokens for each source token."""
     return Translator(
         translator.params,
         translator.model,
@@ -24,7 +27,7 @@ def reading(translator: Translator, together: int | None, tgt_lang: str = "de") 
         translator.config,
         src_lang="en",
         tgt_lang=tgt_lang,
-        together=together,
+        training_text=TrainingText(together, ratio),
     )
 
 
@@ -110,25 +113,55 @@ def test_alignments_are_of_all_sentences(single):
     assert list(alignment.src_words) == TWO.split()
 
 
+def manifest(by_sentences: dict[str, int]) -> dict:
+    lines = sum(by_sentences.values())
+    lengths = {"src": {"tokens": 200}, "tgt": {"tokens": 300}}
+    return {
+        "lengths": {"train": lengths},
+        "sentences": {"lines": lines, "by_sentences": by_sentences},
+    }
+
+
 @pytest.mark.parametrize(
     ("by_sentences", "together"),
     [({"1": 100}, 1), ({"1": 99, "2": 1}, 1), ({"1": 97, "2": 1, "4": 2}, 4), ({"3": 100}, 3)],
 )
 def test_how_many_sentences_are_known_follows_from_the_share_of_lines(by_sentences, together):
     assert KNOWN_SHARE == 0.02
-    manifest = {"sentences": {"lines": 100, "by_sentences": by_sentences}}
-    assert sentences_together(manifest) == together
+    assert TrainingText.of(manifest(by_sentences)).together == together
 
 
 def test_a_run_says_what_its_training_text_was(tmp_path):
     run = make_run(tmp_path / "run", {1: None})
-    assert Translator.load(run.path).together is None
+    assert Translator.load(run.path).training_text is None
     run.data.mkdir()
-    manifest = run.data / "manifest.json"
-    manifest.write_text(json.dumps({"format": 1}))  # of an earlier version
+    recorded = manifest({"1": 9})
+    place = run.data / "manifest.json"
+    place.write_text(json.dumps(recorded))
+    assert Translator.load(run.path).training_text == TrainingText(1, 1.5)
+    del recorded["sentences"]  # as earlier versions wrote it
+    place.write_text(json.dumps(recorded))
     assert Translator.load(run.path).together is None
-    manifest.write_text(json.dumps({"sentences": {"lines": 9, "by_sentences": {"1": 9}}}))
-    assert Translator.load(run.path).together == 1
-    manifest.write_text("[]")
+    place.write_text("[]")
     with pytest.raises(RunDirectoryError, match="is not valid"):
         Translator.load(run.path)
+
+
+def test_whole_lines_may_be_asked_for(single):
+    whole = single.with_whole_lines()
+    assert not whole.translate(TWO, several="auto").by_sentence
+    assert whole.score([(TWO, "Ein Hund . Er rennt .")])[0].tokens.count(EOS) == 1
+
+
+@pytest.mark.parametrize(("ratio", "short"), [(1.0, False), (100.0, True)])
+def test_an_output_that_is_far_too_short_is_marked(translator, ratio, short):
+    line = "The small cat sees a big dog ."
+    translator = reading(translator, 1, ratio=ratio).with_config(max_ratio=1.0, max_extra_tokens=9)
+    blank, translation, word = translator.translate(["", line, "a"])
+    assert translation.short == (3 * len(translation.tokens) < ratio * tokens_of(translator, line))
+    assert translation.short or not short
+    assert not blank.short and not word.short
+
+
+def tokens_of(translator: Translator, line: str) -> int:
+    return len(translator.vocabularies.src.encode([line])[0])

@@ -37,8 +37,8 @@ from flaxformer_mt.data.prepare.parts import Parts
 from flaxformer_mt.data.prepare.report import PICTURE, lengths_of, picture
 from flaxformer_mt.data.prepare.sample import check_inputs, sizes, train_vocabulary
 from flaxformer_mt.data.prepare.spread import Cluster, Spread, spread_over
-from flaxformer_mt.data.sentence_counts import sentence_counts
 from flaxformer_mt.data.store import Store, StoreError
+from flaxformer_mt.data.training_text import sentence_counts
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.errors import install
 from flaxformer_mt.files.atomic import replacing

@@ -11,8 +11,8 @@ from flaxformer_mt.data.batch import Batch
 from flaxformer_mt.data.corpus.pairs import ELSEWHERE
 from flaxformer_mt.data.order import Position
 from flaxformer_mt.data.planner import Planner, planned_batches
-from flaxformer_mt.data.sentence_counts import sentences_together
 from flaxformer_mt.data.store import TokenPairs
+from flaxformer_mt.data.training_text import TrainingText
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.text_table import aligned
 
@@ -31,7 +31,7 @@ def describe(manifest: dict[str, Any]) -> str:
     lines = [*_drops(manifest["corpora"]), "", _lengths(manifest["lengths"])]
     if unknown := _unknown_tokens(manifest):
         lines += ["", unknown]
-    together = sentences_together(manifest)
+    together = TrainingText.of(manifest).together
     if together is not None:
         lines += ["", _sentences(together)]
     return "\n".join(lines)

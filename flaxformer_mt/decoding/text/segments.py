@@ -60,6 +60,7 @@ class CutLine:
     pieces: Sequence[Piece]
     sentences: int = 1  # in the line; 1 if it is cut because it is too long
     overlong: bool = False  # as a whole
+    tokens: int = 0  # of all pieces, without end marks
 
     @property
     def by_sentence(self) -> bool:

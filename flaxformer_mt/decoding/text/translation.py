@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from flaxformer_mt.config import DecodingConfig
+from flaxformer_mt.data.training_text import TrainingText
 from flaxformer_mt.data.vocabulary import EOS, Vocabulary
 from flaxformer_mt.decoding.penalties import length_penalty
 from flaxformer_mt.decoding.text.outputs import Decoded, distinct
@@ -33,6 +34,7 @@ class Translation:
     # Whether each sentence was translated by itself. Of several that were translated together, the
     # model may have left some out.
     by_sentence: bool = False
+    short: bool = False  # less than a third as long as training text has taught the model
 
     def __repr__(self) -> str:
         count = f", {len(self.hypotheses)} hypotheses" if len(self.hypotheses) > 1 else ""
@@ -72,6 +74,7 @@ class Joiner:
     mbr: bool = False
     sampled: bool = False
     blanks: bool = True  # between the words, and so the sentences, of the target language
+    training_text: TrainingText | None = None
 
     def join(self, line: CutLine, decoded: Sequence[Sequence[Decoded]]) -> Translation:
         """A line's translation from those of its pieces: each n-th of all pieces make one, best
@@ -83,8 +86,11 @@ class Joiner:
         hypotheses = [self._hypothesis(line.pieces, parts) for parts in combined]
         places = np.argsort(-self._gains(hypotheses), kind="stable").tolist()
         places = list(distinct(places, lambda place: hypotheses[place].text))[: self.n_best]
+        best = hypotheses[places[0]]
+        text = self.training_text
         return Translation(
             hypotheses=tuple(hypotheses[place] for place in places),
+            short=text is not None and text.is_short(len(best.tokens), line.tokens),
             split=line.overlong,
             sentences=line.sentences,
             by_sentence=line.by_sentence,

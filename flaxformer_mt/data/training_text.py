@@ -1,7 +1,8 @@
-"""How many sentences the lines of training text have, and so how many a model takes together."""
+"""What a store's manifest says about training text, for those who use the model."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ _MOST = 100  # sentences: longer lines count as so many
 # Of lines of n sentences or more, a model has learnt to translate all, and not only the first, if
 # they are at least this share of its training text.
 KNOWN_SHARE = 0.02
+SHORTEST = 8  # tokens of a source whose output may be too short
 
 
 def sentence_counts(pairs: TokenPairs, vocabulary: Vocabulary, language: str) -> dict[str, Any]:
@@ -39,13 +41,28 @@ def _number(entry: tuple[str, int]) -> int:
     return int(entry[0])
 
 
-def sentences_together(manifest: Mapping[str, Any]) -> int | None:
-    """How many sentences of a line a model of this training text translates together.
+@dataclasses.dataclass(frozen=True)
+class TrainingText:
+    """What a manifest says about the lines of training text."""
 
-    None if the manifest doesn't say: it is of an earlier version.
-    """
-    counted = manifest.get("sentences")
-    if counted is None:
+    together: int | None  # sentences of a line that its model reads together; None: not recorded
+    length_ratio: float  # target tokens for each source token
+
+    @classmethod
+    def of(cls, manifest: Mapping[str, Any]) -> TrainingText:
+        """Raises KeyError and the like for a damaged manifest."""
+        lengths = manifest["lengths"]["train"]
+        ratio = lengths["tgt"]["tokens"] / max(1, lengths["src"]["tokens"])
+        return cls(together=_together(manifest.get("sentences")), length_ratio=ratio)
+
+    def is_short(self, output: int, source: int) -> bool:
+        """Whether an output of so many tokens, for a source of so many, is less than a third as
+        long as usual; of a short source every output is long enough."""
+        return source >= SHORTEST and 3 * output < self.length_ratio * source
+
+
+def _together(counted: Mapping[str, Any] | None) -> int | None:
+    if counted is None:  # of an earlier version
         return None
     together = 1
     for sentences in range(2, _MOST + 1):
