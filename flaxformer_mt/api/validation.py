@@ -92,7 +92,9 @@ def translate_together(
     Each translates every n-th line, so that their times are alike.
     """
     own_lines = lines[processes.number :: processes.count]
-    own_translations = list(translator.translate_lines(own_lines, several="keep"))
+    own_translations = list(
+        translator.translate_lines(own_lines, several=translator.several_unsaid)
+    )
     if processes.count == 1:
         return own_translations
 

@@ -81,8 +81,10 @@ class TranslateSettings:
     def search_options(self, translator: Translator, *, first: int) -> SearchOptions:
         """What is wanted of all lines of a window, whose first has the number `first`."""
         several = self.search.several
-        if several == "warn" or (several == "auto" and translator.together is None):
+        if several == "warn":
             several = "keep"  # such lines are a remark of the whole job
+        elif several == "auto":
+            several = translator.several_unsaid
         return dataclasses.replace(self.search, several=several, first=first)
 
     def line_options(self, record: Record) -> LineOptions:

@@ -236,6 +236,12 @@ class Translator:
         so any number."""
         return None if self.training_text is None else self.training_text.together
 
+    @property
+    def several_unsaid(self) -> Several:
+        """`several` for callers who say themselves what became of lines of several sentences, or
+        for whom it doesn't matter."""
+        return "keep" if self.together is None else "auto"
+
     @overload
     def translate(self, lines: str, **wanted: Unpack[Wanted]) -> Translation: ...  # type: ignore[overload-overlap]
     @overload

@@ -28,7 +28,6 @@ from flaxformer_mt.rundir.paths import (
 )
 
 if TYPE_CHECKING:
-    from flaxformer_mt.decoding.options import Several
     from flaxformer_mt.decoding.text.translation import Translation
     from flaxformer_mt.decoding.translator import Translator
 
@@ -232,9 +231,7 @@ def evaluate(
         from flaxformer_mt.parallel.compile_cache import working_time
 
         start = working_time()
-        # Of unknown training text, a test set's lines are scored as they are, without a warning.
-        several: Several = "keep" if translator.together is None else "auto"
-        outputs = list(translator.translate_lines(sources, several=several))
+        outputs = list(translator.translate_lines(sources, several=translator.several_unsaid))
         translated = outputs, working_time() - start
     translations, seconds = translated
     hypotheses = [translation.text for translation in translations]

@@ -26,6 +26,7 @@ class Upper:
 
     calls: int = 0
     together: int | None = None  # sentences of a line
+    several_unsaid: str = "keep"
 
     def translate_with(self, texts, options, wanted):
         self.calls += 1
