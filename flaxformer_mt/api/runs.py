@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flaxformer_mt.api import config_of, say
-from flaxformer_mt.config import CorpusConfig
+from flaxformer_mt.config import CorpusConfig, DataConfig, freeze
 from flaxformer_mt.data.corpus import CorpusError, read_pairs
 from flaxformer_mt.data.prepare.make import valid_text
 from flaxformer_mt.data.prepare.manifest import VALID_TEXT
@@ -25,10 +25,11 @@ from flaxformer_mt.interop import ExportError
 from flaxformer_mt.rundir import RunDirectoryError
 from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.layout import RunDirectory, open_run, read_record
-from flaxformer_mt.rundir.paths import exists
+from flaxformer_mt.rundir.paths import as_path, exists
 
 if TYPE_CHECKING:
     from flaxformer_mt.decoding.translator import Translator
+    from flaxformer_mt.interop.huggingface import Card
     from flaxformer_mt.interop.parity import Parity
     from flaxformer_mt.parallel.processes import Processes
     from flaxformer_mt.rundir.checkpoint_choice import Which
@@ -57,7 +58,7 @@ def evaluate(
     with a page of `examples` of the worst and best. Raises ScoringError, CorpusError,
     RunDirectoryError, and what `Translator` raises.
     """
-    opened = open_run(run)
+    opened = RunDirectory(as_path(run))
     data = config_of(opened).data
     if isinstance(test, Mapping):
         # One set's scores must not replace another's.
@@ -67,7 +68,7 @@ def evaluate(
                 f"{clashes.pop()!r} is already a set of this run: choose another name"
             )
     else:
-        test = sets_of_run(opened, test)
+        test = sets_of_run(opened, data, test)
     if scoring is None:
         scoring = scoring_of(data)
 
@@ -80,9 +81,13 @@ def evaluate(
     return {evaluation.name: evaluation for evaluation in scored}
 
 
-def sets_of_run(run: RunDirectory, name: str | None = None, *, folder: str | None = None) -> Sets:
-    """The text of one of the run's test sets, or of all. Raises ScoringError, CorpusError."""
-    data = config_of(run).data
+def sets_of_run(
+    run: RunDirectory, data: DataConfig, name: str | None = None, *, folder: str | None = None
+) -> Sets:
+    """The text of one of the run's test sets, or of all; `data` are its settings.
+
+    Raises ScoringError, CorpusError.
+    """
     if name == VALID:
         return {VALID: _valid_set(run)}
 
@@ -207,10 +212,9 @@ def export(
         hub.check_push(push)
     from flaxformer_mt.decoding.translator import Translator
     from flaxformer_mt.interop import export as interop
-    from flaxformer_mt.interop.huggingface import Card
     from flaxformer_mt.interop.parity import sample_lines
 
-    opened = open_run(run)
+    opened = RunDirectory(as_path(run))
     translator = Translator.load(opened, which=which)
     data = _local_data(opened)
     compared = sample_lines(translator.vocabularies, data, sample) if checked else None
@@ -219,13 +223,7 @@ def export(
         output,
         form=format,
         quantization=quantization,
-        card=Card(
-            data=config_of(opened).data,
-            commands=[start.command_line for start in read_record(opened).starts],
-            evaluations=kept_scores(opened.evaluation, translator.name),
-            license=license,
-            hub_name=push or "",
-        ),
+        card=_card(opened, translator.name, license=license, hub_name=push or ""),
         sample=compared,
         bound=bound,
     )
@@ -234,6 +232,20 @@ def export(
     if push is not None:
         say(f"{hub.push(output, push)}: uploaded")
     return parity
+
+
+def _card(run: RunDirectory, weights: str, *, license: str, hub_name: str) -> Card:
+    """What a model card says about the run, with the scores of these weights."""
+    from flaxformer_mt.interop.huggingface import Card
+
+    record = read_record(run)
+    return Card(
+        data=freeze(record.config, str(run.config_file)).data,
+        commands=[start.command_line for start in record.starts],
+        evaluations=kept_scores(run.evaluation, weights),
+        license=license,
+        hub_name=hub_name,
+    )
 
 
 def _local_data(run: RunDirectory) -> Path | None:

@@ -1,11 +1,13 @@
 """A run's settings: from a config file or another run, with changes."""
 
+from __future__ import annotations
+
 import dataclasses
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from flaxformer_mt import config as configs
 from flaxformer_mt.api import config_of, say
 from flaxformer_mt.config import (
     ConfigError,
@@ -15,16 +17,20 @@ from flaxformer_mt.config import (
     differences,
     freeze,
     thaw,
+    to_dict,
 )
 from flaxformer_mt.config.languages import base_language
-from flaxformer_mt.config.load import apply_overrides, built_in_names, refuse_unused
+from flaxformer_mt.config.load import Draft, apply_overrides, built_in_names, refuse_unused
 from flaxformer_mt.config.presets import TYPICAL
 from flaxformer_mt.config.tokenizers import with_tokenizer
 from flaxformer_mt.rundir.checkpoint_choice import list_steps
-from flaxformer_mt.rundir.layout import RunDirectory, has_record, open_run
+from flaxformer_mt.rundir.layout import RunDirectory, has_record
 from flaxformer_mt.rundir.paths import as_path
 
-Overrides = Mapping[str, Any] | Sequence[str]
+if TYPE_CHECKING:
+    from flaxformer_mt.parallel.processes import Processes
+
+Overrides: TypeAlias = Mapping[str, Any] | Sequence[str]
 
 
 def load_config(
@@ -42,14 +48,20 @@ def load_config(
     """
     run = RunDirectory(as_path(spec))
     if str(spec) not in built_in_names() and has_record(run):
-        return changed(run, overrides or {})
+        return changed(run, config_of(run), overrides or {})
     return sized_config(os.fspath(spec), overrides or {})
 
 
-def sized_config(
-    spec: str, overrides: Overrides, *, recorded: ExperimentConfig | None = None
-) -> ExperimentConfig:
+def sized_config(spec: str, overrides: Overrides) -> ExperimentConfig:
     """As `config.load_config`, with sizes settled by the corpus. Raises CorpusError too."""
+    return sized_for_text(Draft.of(spec, overrides))
+
+
+def sized_for_text(draft: Draft, recorded: ExperimentConfig | None = None) -> ExperimentConfig:
+    """The draft's settings, with sizes for its text unless a run has `recorded` them.
+
+    Says which sizes it chose. Raises ConfigError, CorpusError.
+    """
     sized_by: list[str] = []
 
     def count(data: DataConfig) -> int:
@@ -65,7 +77,7 @@ def sized_config(
         sized_by.append(f"sizes for {pairs:,} pairs{remark}")
         return pairs
 
-    config = configs.load_config(spec, overrides, recorded=recorded, count=count, tell=say)
+    config = draft.settled(recorded=recorded, count=count, tell=say)
     if config.sizes == "corpus":
         say(f"sizes for {TYPICAL:,} pairs, since no corpus is given: set data.train=SRC,TGT")
     elif sized_by:
@@ -77,9 +89,12 @@ def sized_config(
     return config
 
 
-def changed(run: RunDirectory, overrides: Overrides) -> ExperimentConfig:
-    """The recorded config with overrides. Raises ConfigError for one that has no effect."""
-    recorded = config_of(run)
+def changed(
+    run: RunDirectory, recorded: ExperimentConfig, overrides: Overrides
+) -> ExperimentConfig:
+    """A run's recorded settings with overrides. Raises ConfigError for one that has no effect."""
+    if not overrides:
+        return recorded
     thawed = thaw(recorded)
     apply_overrides(thawed, overrides)
     config = freeze(thawed, str(run.config_file))
@@ -87,25 +102,71 @@ def changed(run: RunDirectory, overrides: Overrides) -> ExperimentConfig:
     return config
 
 
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """The settings that a command asks for: of the config file `spec`, of the existing run, or of
+    the run that it starts from.
+
+    The config file runs once, and a run's config.json is read once, when a setting is first needed.
+    """
+
+    run: RunDirectory
+    spec: str | None
+    overrides: Overrides
+    init_from: str | None = None
+
+    @property
+    def deterministic(self) -> bool:
+        """`training.deterministic`, without reading text. Raises ConfigError, RunDirectoryError."""
+        if self._draft is not None:
+            return bool(self._draft.config.training.deterministic)
+        return self._of_run.training.deterministic
+
+    def settled(self) -> ExperimentConfig:
+        """All settings. Raises ConfigError, RunDirectoryError, CorpusError."""
+        recorded = self._recorded  # first: a run that can't be read says so before a config file
+        if self._draft is not None:
+            return sized_for_text(self._draft, recorded)
+        return self._of_run
+
+    @functools.cached_property
+    def _recorded(self) -> ExperimentConfig | None:
+        return config_of(self.run) if has_record(self.run) else None
+
+    @functools.cached_property
+    def _draft(self) -> Draft | None:
+        return None if self.spec is None else Draft.of(self.spec, self.overrides)
+
+    @functools.cached_property
+    def _of_run(self) -> ExperimentConfig:
+        """The settings without a config file."""
+        if self._recorded is not None:
+            return changed(self.run, self._recorded, self.overrides)
+        if self.init_from is None:
+            raise ConfigError(f"{self.run}: no run here yet: give --config FILE[:VARIANT]")
+        source = RunDirectory(as_path(self.init_from))
+        recorded = config_of(source)
+        return with_own_tokenizer(changed(source, recorded, self.overrides), recorded)
+
+
 def settled(
-    run: RunDirectory,
-    spec: str | None,
-    overrides: Overrides,
-    init_from: str | None = None,
-    load: Callable[..., ExperimentConfig] = sized_config,
+    run: RunDirectory, spec: str | None, overrides: Overrides, init_from: str | None = None
 ) -> ExperimentConfig:
-    """The settings that a command asks for: of the config file, of the existing run, or of the run
-    that it starts from."""
-    if has_record(run):
-        if spec is None:
-            return changed(run, overrides)
-        return load(spec, overrides, recorded=config_of(run))
-    if spec is not None:
-        return load(spec, overrides)
-    if init_from is None:
-        raise ConfigError(f"{run}: no run here yet: give --config FILE[:VARIANT]")
-    source = open_run(init_from)
-    return with_own_tokenizer(changed(source, overrides), config_of(source))
+    """The settings that a command asks for, as `Request` finds them."""
+    return Request(run, spec, overrides, init_from).settled()
+
+
+def settled_by_first(
+    processes: Processes, settle: Callable[[], ExperimentConfig], origin: str
+) -> ExperimentConfig:
+    """What the first process settles, in all of them. `origin` is for messages.
+
+    Only the first reads the run, which could change a moment later, and not all may be able to
+    read the text. Raises what `settle` raises in the first process, ProcessError in the others.
+    """
+    if processes.count == 1:
+        return settle()
+    return freeze(processes.first(lambda: to_dict(settle())), origin)
 
 
 def with_own_tokenizer(new: ExperimentConfig, source: ExperimentConfig) -> ExperimentConfig:

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, NoReturn, get_args
 import flaxformer_mt as fm
 from flaxformer_mt.bulk.shards import LARGEST_SHARDS
 from flaxformer_mt.config import ConfigError, DecodingConfig, ExperimentConfig, flatten
-from flaxformer_mt.config.consistency import LARGEST_BEAM, LARGEST_DECODING
 from flaxformer_mt.config.freeze import field_types
+from flaxformer_mt.config.schema import Range
 
 if TYPE_CHECKING:
     from flaxformer_mt.decoding.search.sampling import Sampling
     from flaxformer_mt.parallel.processes import Cluster
 
+LARGEST_INTEGER = 999_999_999
 LARGEST_NUMBER = 1e9  # unless something else limits it; a larger one is a typing error
 # Settings that name corpora or their files.
 _TEXT_OF_CORPUS = re.compile(r"data\.(valid|(train|test)(\.[^.]+)?)(\.(src|tgt|path))?")
@@ -265,15 +266,14 @@ def add_settings(parser: argparse._ActionsContainer, *names: str, note: str = ""
     """A flag for each of these settings under `decoding`, with the schema's explanation and `note`,
     in which `{}` stands for the name."""
     hints = field_types(DecodingConfig)
-    numbers = {"beam_size": beam_size, "no_repeat_ngram": count}
     for name in names:
+        field = DecodingConfig.__dataclass_fields__[name]
+        numbers = field.metadata["range"]
         form: dict[str, Any] = {"choices": get_args(hints[name])}
         if hints[name] is float:
-            most = LARGEST_DECODING.get(name, LARGEST_NUMBER)
-            form = {"type": functools.partial(not_negative, most=most), "metavar": "X"}
+            form = {"type": functools.partial(not_negative, most=numbers.maximum), "metavar": "X"}
         elif hints[name] is int:
-            form = {"type": numbers.get(name, positive), "metavar": "N"}
-        field = DecodingConfig.__dataclass_fields__[name]
+            form = {"type": integer_in(numbers), "metavar": "N"}
         explained = f"{field.metadata['help']}{note.format(name)}".replace("%", "%%")
         parser.add_argument(f"--{name.replace('_', '-')}", help=explained, **form)
 
@@ -366,10 +366,16 @@ def cluster(options: Namespace, parser: ArgumentParser) -> Cluster | None:
     return Cluster(*description)
 
 
-def integer(text: str, *, least: int, most: int = 999_999_999) -> int:
+def integer(text: str, *, least: int, most: int = LARGEST_INTEGER) -> int:
     if not re.fullmatch(r"[0-9]{1,9}", text) or not least <= int(text) <= most:
         raise ArgumentTypeError(f"{text!r} must be an integer from {least} to {most:,}")
     return int(text)
+
+
+def integer_in(numbers: Range) -> Callable[[str], int]:
+    """Parses an integer within the range of a setting."""
+    most = min(numbers.maximum, LARGEST_INTEGER)
+    return functools.partial(integer, least=int(numbers.minimum), most=int(most))
 
 
 positive = functools.partial(integer, least=1)
@@ -377,7 +383,6 @@ shards = functools.partial(integer, least=1, most=LARGEST_SHARDS)
 million = functools.partial(integer, least=1, most=1_000_000)
 samples = functools.partial(integer, least=0, most=1_000_000)
 count = functools.partial(integer, least=0)
-beam_size = functools.partial(integer, least=1, most=LARGEST_BEAM)
 
 
 def weights(text: str) -> str | int:

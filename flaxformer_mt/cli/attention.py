@@ -35,7 +35,7 @@ from flaxformer_mt.figures.maps import KINDS, Kind, pick
 from flaxformer_mt.figures.statistics import FAR, pronouns_of
 from flaxformer_mt.progress import Meter
 from flaxformer_mt.rundir.checkpoint_choice import chosen_weights
-from flaxformer_mt.rundir.layout import open_run
+from flaxformer_mt.rundir.layout import RunDirectory, open_run
 from flaxformer_mt.rundir.paths import as_path, check_output, write_json
 
 _EPILOG = """Rows are queries: the pieces that attend; in the decoder, the piece about to be
@@ -196,7 +196,7 @@ def _pronouns(options: Namespace) -> tuple[frozenset[str], frozenset[str]]:
     if options.pronouns is not None:
         pronouns = frozenset(word.casefold() for word in options.pronouns)
         return pronouns, pronouns
-    config = config_of(open_run(options.workdir)).data
+    config = config_of(RunDirectory(as_path(options.workdir))).data
     source, target = pronouns_of(config.src_lang), pronouns_of(config.tgt_lang)
     for language, pronouns in ((config.src_lang, source), (config.tgt_lang, target)):
         if not pronouns:

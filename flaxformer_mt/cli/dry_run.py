@@ -1,11 +1,9 @@
 """`train --dry-run`: whether the longest batch fits, the time of a step, and the ETA."""
 
-from collections.abc import Sequence
-
 from flaxformer_mt.api import say
 from flaxformer_mt.api.preparation import begin_folder, open_data, planner_of, prepare_only
-from flaxformer_mt.api.settings import continued, settled
-from flaxformer_mt.config import ConfigError, ExperimentConfig, freeze, to_dict
+from flaxformer_mt.api.settings import continued, settled_by_first
+from flaxformer_mt.config import ConfigError, ExperimentConfig
 from flaxformer_mt.data.plan import longest
 from flaxformer_mt.data.planner import planned_pass
 from flaxformer_mt.model.flops import training_flops
@@ -13,7 +11,7 @@ from flaxformer_mt.parallel.process_settings import share_one_heap
 from flaxformer_mt.parallel.processes import Processes
 from flaxformer_mt.rundir.layout import RunDirectory, has_record
 from flaxformer_mt.rundir.lock import locked
-from flaxformer_mt.rundir.paths import as_path, is_remote
+from flaxformer_mt.rundir.paths import is_remote
 from flaxformer_mt.training.instruments import Peak, duration, find_peak
 from flaxformer_mt.training.program import build, mesh_of
 from flaxformer_mt.training.try_step import Trial, try_step
@@ -21,26 +19,25 @@ from flaxformer_mt.training.try_step import Trial, try_step
 _MIB = 1 << 20
 
 
-def dry_run(workdir: str, spec: str | None, overrides: Sequence[str], processes: Processes) -> int:
+def dry_run(run: RunDirectory, config: ExperimentConfig, processes: Processes) -> int:
     """Prepares the data if necessary and tries a step; leaves no record of a run."""
     if processes.count == 1:
         share_one_heap()
-    run = RunDirectory(as_path(workdir))
 
-    def begin() -> dict[str, object]:
-        config = settled(run, spec, overrides)
+    def begin() -> ExperimentConfig:
+        settings = config
         if has_record(run):
-            config, _ = continued(run, config)
+            settings, _ = continued(run, config)
         elif is_remote(run.path):
             raise ConfigError(f"{run}: no run here yet: `prepare` one, or try a local one")
         else:
             begin_folder(run, config)
-        mesh_of(config)  # raises its errors before the data is prepared
+        mesh_of(settings)  # raises its errors before the data is prepared
         with locked(run, "preparing its data for a dry run"):
-            prepare_only(run, config)
-        return to_dict(config)
+            prepare_only(run, settings)
+        return settings
 
-    config = freeze(processes.first(begin), workdir)
+    config = settled_by_first(processes, begin, str(run))
     vocabularies, store = open_data(run)
     planner = planner_of(config, store, vocabularies)
     planned_pass(store.valid, config.data.batch)

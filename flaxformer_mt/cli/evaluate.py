@@ -43,7 +43,7 @@ from flaxformer_mt.evaluation.evaluate import check_place, keep, read_segments
 from flaxformer_mt.evaluation.page import SHOWN
 from flaxformer_mt.evaluation.scoring import Scoring, assess, scoring_of
 from flaxformer_mt.rundir.checkpoint_choice import Chosen, chosen_weights
-from flaxformer_mt.rundir.layout import RunDirectory, open_run
+from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import as_path
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def _check_run(options: Namespace, parser: ArgumentParser, given_flags: Set[str]
 
 def evaluate_run(options: Namespace, parser: ArgumentParser, processes: Processes) -> int:
     """Several processes share each set's sentences; the first one scores and prints."""
-    run = open_run(options.workdir)
+    run = RunDirectory(as_path(options.workdir))
     config = config_of(run).data
     _check_languages(options, parser, config)
     how = scoring(options, parser, scoring_of(config))
@@ -178,7 +178,7 @@ def _test_sets(
 ) -> Sets:
     """Sources and references by the set's name."""
     if options.testset is None and options.src is None:
-        return sets_of_run(run, options.set, folder=options.folder)
+        return sets_of_run(run, config, options.set, folder=options.folder)
 
     name = _set_name(options)
     if name in {VALID, *(corpus.name for corpus in config.test)}:

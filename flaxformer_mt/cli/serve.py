@@ -27,7 +27,8 @@ from flaxformer_mt.cli.arguments import (
 )
 from flaxformer_mt.errors import UserError, install
 from flaxformer_mt.files.reading import read_text
-from flaxformer_mt.rundir.layout import open_run
+from flaxformer_mt.rundir.layout import RunDirectory
+from flaxformer_mt.rundir.paths import as_path
 from flaxformer_mt.serving.settings import (
     Log,
     ServedModel,
@@ -80,7 +81,7 @@ def _settings(options: argparse.Namespace) -> ServerSettings:
 
 
 def _loaded(options: argparse.Namespace) -> tuple[fm.Translator, ServedModel]:
-    run = open_run(options.workdir)
+    run = RunDirectory(as_path(options.workdir))
     config = config_of(run)
     translator = as_asked(
         options, fm.Translator.load(run, which=options.weights, shortlist=options.shortlist)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from flaxformer_mt.api import say
-from flaxformer_mt.api.settings import settled
+from flaxformer_mt.api.settings import Request, settled_by_first
 from flaxformer_mt.cli.arguments import (
     CONFIG,
     WORKDIR,
@@ -17,10 +17,10 @@ from flaxformer_mt.cli.arguments import (
     flags,
     make_parser,
 )
-from flaxformer_mt.config import ConfigError, freeze, load_config, to_dict
+from flaxformer_mt.config import ConfigError
 from flaxformer_mt.errors import STOPPED, program
 from flaxformer_mt.rundir import RunDirectoryError
-from flaxformer_mt.rundir.layout import RunDirectory
+from flaxformer_mt.rundir.layout import RunDirectory, Status
 from flaxformer_mt.rundir.paths import as_path
 
 if TYPE_CHECKING:
@@ -48,40 +48,42 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     from flaxformer_mt.parallel.process_settings import make_deterministic
     from flaxformer_mt.parallel.processes import joined
 
-    overrides = options.overrides
     run = RunDirectory(as_path(options.workdir))
+    request = Request(run, options.config, options.overrides, options.init_from)
     with contextlib.suppress(ConfigError, RunDirectoryError):  # reported when the run begins
-        # In every process; not all may be able to read the text.
-        config = settled(run, options.config, overrides, options.init_from, load_config)
-        if config.training.deterministic:
-            # Joining counts devices: it would be too late then.
+        # In every process, and before joining, which counts devices: it would be too late then.
+        if request.deterministic:
             make_deterministic()
     with joined(cluster(options, parser), heartbeat=options.heartbeat) as processes:
+        config = settled_by_first(processes, request.settled, options.workdir)
         if options.dry_run:
             from flaxformer_mt.cli.dry_run import dry_run
 
-            return dry_run(options.workdir, options.config, overrides, processes)
-        status = train_run(
-            options.workdir,
-            options.config,
-            overrides,
-            options.command,
+            return dry_run(run, config, processes)
+        from flaxformer_mt.api.training import train
+
+        status = train(
+            config,
+            run,
             init_from=options.init_from,
+            command=options.command,
             processes=processes,
             profile=options.profile_steps,
         )
-    if status == 0:
-        for line in _next_commands(run, options.workdir):
+    if status.state != "stopped":
+        for line in _next_commands(run, options.workdir, config.training.keep_for_average):
             say(line)
-    return status
+    return _exit_status(status)
 
 
-def _next_commands(run: RunDirectory, place: str) -> Iterator[str]:
-    """Advice for a finished run: to average it, if it has enough checkpoints, and to translate."""
+def _next_commands(run: RunDirectory, place: str, to_average: int) -> Iterator[str]:
+    """Advice for a finished run: to average it, if it has enough checkpoints, and to translate.
+
+    `to_average` is how many checkpoints `average` takes if it isn't told.
+    """
     from flaxformer_mt.rundir.checkpoint_choice import regular_steps
 
     workdir = f"--workdir {shlex.quote(place)}"
-    to_average = settled(run, None, (), None).training.keep_for_average
     count = len(regular_steps(run.checkpoints))
     if count < 2:
         yield "next: translate"
@@ -107,14 +109,17 @@ def train_run(
 
     processes = processes or ALONE
     run = RunDirectory(as_path(workdir))
-    # Only the first process reads the run, which could change a moment later.
-    config = processes.first(lambda: to_dict(settled(run, spec, overrides, init_from)))
+    request = Request(run, spec, overrides, init_from)
     status = train(
-        freeze(config, workdir),
+        settled_by_first(processes, request.settled, workdir),
         run,
         init_from=init_from,
         command=command,
         processes=processes,
         profile=profile,
     )
+    return _exit_status(status)
+
+
+def _exit_status(status: Status) -> int:
     return STOPPED if status.state == "stopped" else 0

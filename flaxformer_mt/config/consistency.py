@@ -1,12 +1,12 @@
-"""Checks beyond a setting's type (ranges, agreement, unused settings), and defaults."""
+"""Checks beyond a setting's type and range: agreement, unused settings; and defaults."""
 
-import functools
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from flaxformer_mt.config.languages import contradicted, undecided
 from flaxformer_mt.config.schema import (
+    MARKS,
     CorpusConfig,
     DataConfig,
     ExperimentConfig,
@@ -18,69 +18,8 @@ from flaxformer_mt.config.schema import (
 )
 from flaxformer_mt.errors import nearest
 
-# PAD, BOS, EOS and UNK, which every vocabulary has.
-_MARKS = 4
 _WRITTEN_MARKS = ("<pad>", "<s>", "</s>", "<unk>")
-_LARGEST = 2**31 - 1  # the libraries that read settings take no larger integer
 _BLANK = re.compile(r"[\s\u2581]")  # U+2581 is SentencePiece's mark of a blank
-# Beyond these a score or a length overflows.
-LARGEST_DECODING = {
-    "length_penalty": 10.0,
-    "coverage_penalty": 1e6,
-    "diversity": 1e6,
-    "patience": 1000.0,
-    "max_ratio": 1000.0,
-}
-LARGEST_BEAM = 1 << 16  # positions among a beam's candidates are int32
-# A range's name -> its test, and group -> settings.
-_RANGES = {
-    "must be at least 1": (
-        lambda value: value >= 1,
-        {
-            "model": "encoder_layers decoder_layers d_model d_ff num_heads d_k d_v max_length "
-            "vocab_multiple",
-            "data.batch": "tokens max_shapes multiple window",
-            "data.vocabulary": "size sample",
-            "data.filter": "max_length",
-            "training": "steps log_every save_every keep_latest validate_beam max_bad_updates",
-            "training.schedule": "warmup_steps",
-            "training.optimizer": "accumulation",
-            "decoding": "beam_size diverse_groups max_extra_tokens batch_tokens",
-        },
-    ),
-    "must lie in [0, 1)": (
-        lambda value: 0 <= value < 1,
-        {
-            "model": "dropout attention_dropout ffn_dropout",
-            "data": "valid_fraction",
-            "data.filter": "near_duplicates script",
-            "data.vocabulary": "sampling",
-            "training": "label_smoothing",
-            "training.optimizer": "beta1 beta2 ema_decay",
-        },
-    ),
-    "must not be negative": (
-        lambda value: value >= 0,
-        {
-            "training": "seed validate_every patience keep_best keep_for_average max_rollbacks "
-            "chip_tflops",
-            "training.optimizer": "weight_decay clip_norm",
-            "data": "epoch_pairs workers",
-            "data.batch": "src_length tgt_length",
-            "data.filter": "max_ratio",
-            "decoding": "length_penalty coverage_penalty diversity patience max_ratio "
-            "no_repeat_ngram",
-        },
-    ),
-    "must be positive": (
-        lambda value: value > 0,
-        {"model": "norm_epsilon", "training.optimizer": "epsilon"},
-    ),
-    f"must be at most {LARGEST_BEAM:,}": (
-        lambda value: not LARGEST_BEAM < value <= _LARGEST,
-        {"training": "validate_beam", "decoding": "beam_size"},
-    ),
-}
 
 
 class CorpusSettings(NamedTuple):
@@ -114,16 +53,13 @@ GRAMMAR_SPLITS = ("train", "valid", "test")  # of the built-in grammar
 _NEEDED_FOR_BRACKETS = {"shared": True, "byte_fallback": True, "sampling": 0.0}
 
 
-def inconsistencies(config: ExperimentConfig, settings: Mapping[str, Any]) -> Iterator[str]:
-    """Every contradiction in a config, whose `settings` are by dotted key, each naming its keys."""
-    yield from _outside_ranges(config)
-    yield from _too_large(config, settings)
+def inconsistencies(config: ExperimentConfig) -> Iterator[str]:
+    """Every contradiction in a config, each naming its keys."""
     yield from _unequal_beam_groups(config)
 
     yield from _model(config)
     yield from undecided(config.data)
     yield from _filters(config)
-    yield from _vocabulary(config.data.vocabulary)
     yield from _target_types(config.data.vocabulary)
 
     yield from _training(config.training)
@@ -134,27 +70,6 @@ def inconsistencies(config: ExperimentConfig, settings: Mapping[str, Any]) -> It
     yield from _batches(config)
     for key, corpus in _corpora(config.data):
         yield from _corpus(key, corpus)
-
-
-def _outside_ranges(config: ExperimentConfig) -> Iterator[str]:
-    for problem, (lies_within, groups) in _RANGES.items():
-        for group, names in groups.items():
-            section: Any = functools.reduce(getattr, group.split("."), config)
-            for name in names.split():
-                number = getattr(section, name)
-                if not lies_within(number):
-                    yield f"'{group}.{name}' = {number} {problem}"
-
-
-def _too_large(config: ExperimentConfig, settings: Mapping[str, Any]) -> Iterator[str]:
-    for key, setting in settings.items():
-        if type(setting) is int and setting > _LARGEST:
-            yield f"'{key}' = {setting} must be at most {_LARGEST:,}"
-
-    for name, largest in LARGEST_DECODING.items():
-        number = getattr(config.decoding, name)
-        if number > largest:
-            yield f"'decoding.{name}' = {number} must be at most {largest:,.0f}"
 
 
 def _unequal_beam_groups(config: ExperimentConfig) -> Iterator[str]:
@@ -187,14 +102,6 @@ def _filters(config: ExperimentConfig) -> Iterator[str]:
         yield f"'data.filter.max_ratio' = {filters.max_ratio} must be 0 (off) or at least 1"
 
 
-def _vocabulary(vocabulary: VocabularyConfig) -> Iterator[str]:
-    if 1 <= vocabulary.size <= _MARKS:
-        yield f"'data.vocabulary.size' = {vocabulary.size} must be at least {_MARKS + 1}"
-    coverage = vocabulary.character_coverage
-    if not 0 < coverage <= 1:
-        yield f"'data.vocabulary.character_coverage' = {coverage} must lie in (0, 1]"
-
-
 def _target_types(vocabulary: VocabularyConfig) -> Iterator[str]:
     if vocabulary.tgt_types == "words" and vocabulary.shared:
         yield "'data.vocabulary.tgt_types' = 'words' needs 'data.vocabulary.shared' = false"
@@ -223,8 +130,6 @@ def _training(training: TrainingConfig) -> Iterator[str]:
     for tracker in training.trackers:
         if tracker not in TRACKERS:
             yield f"'training.trackers' has '{tracker}'; {nearest(tracker, TRACKERS)}"
-    if training.loss_chunk < -1:
-        yield f"'training.loss_chunk' = {training.loss_chunk} must be at least -1"
     if training.best_metric != "loss" and not training.validate_bleu:
         metric = training.best_metric
         yield f"'training.best_metric' = '{metric}' needs 'training.validate_bleu' = true"
@@ -242,10 +147,8 @@ def _mesh(mesh: MeshConfig) -> Iterator[str]:
 def _mixture(data: DataConfig) -> Iterator[str]:
     is_mixture = any(corpus.weight > 0 for corpus in data.train)
     for corpus in data.train:
-        key = f"data.train.{corpus.name}.weight"
-        if corpus.weight < 0:
-            yield f"'{key}' = {corpus.weight} must not be negative"
-        elif is_mixture and not corpus.weight:
+        if is_mixture and not corpus.weight:
+            key = f"data.train.{corpus.name}.weight"
             yield f"'{key}' must be set too, as every corpus's in a mixture"
     if data.epoch_pairs and not is_mixture:
         yield "'data.epoch_pairs' is for mixtures, where every corpus has a weight"
@@ -401,5 +304,5 @@ def loss_chunk(training: TrainingConfig, platform: str) -> int:
 def expected_types(vocabulary: VocabularyConfig) -> tuple[int, int]:
     """Source and target types that `prepare` will make; for whole words at least the named ones."""
     if vocabulary.tgt_types == "words":
-        return vocabulary.size, _MARKS + len(vocabulary.tgt_words)
+        return vocabulary.size, MARKS + len(vocabulary.tgt_words)
     return vocabulary.size, vocabulary.size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import difflib
 import functools
@@ -74,32 +75,66 @@ def load_config(
     languages are assumed. Raises ConfigError, which names file or override, key and nearest valid
     name.
     """
-    config = _of_file(spec)
-    free = _free_sizes(config, overrides)  # before an override can set a default on purpose
-    apply_overrides(config, overrides)
-    if config.sizes == "corpus":
-        _put(config, sized(TYPICAL), free)
+    return Draft.of(spec, overrides).settled(recorded=recorded, count=count, tell=tell)
+
+
+@dataclasses.dataclass(frozen=True)
+class Draft:
+    """The settings of `FILE[:variant]` with overrides, before text has been counted.
+
+    The file has run once, and `settled` may be called later, or not at all.
+    """
+
+    spec: str
+    overrides: Sequence[str] | Mapping[str, Any]
+    config: ConfigDict  # with the overrides
+    free: frozenset[str]  # the keys of `sized` that neither the file nor an override sets
+
+    @classmethod
+    def of(cls, spec: str, overrides: Sequence[str] | Mapping[str, Any] = ()) -> Draft:
+        """Runs the file. Raises ConfigError."""
+        config = _of_file(spec)
+        free = _free_sizes(config, overrides)  # before an override can set a default on purpose
+        apply_overrides(config, overrides)
+        return cls(spec, overrides, config, free)
+
+    def settled(
+        self,
+        *,
+        recorded: ExperimentConfig | None = None,
+        count: Callable[[DataConfig], int] | None = None,
+        tell: Callable[[str], None] | None = None,
+    ) -> ExperimentConfig:
+        """The frozen config, with arguments as of `load_config`. Raises ConfigError."""
+        frozen = _with_position_scale(freeze(self._sized(recorded, count), self.spec), recorded)
         if recorded is not None:
-            _put(config, flatten(recorded), free)
+            frozen = _ordered_as(recorded, frozen)
+        refuse_unused(frozen, self.overrides, self.spec, recorded=recorded)
+
+        if tell is not None and recorded is None:
+            settings = self.config.data  # in which a language that isn't set is still empty
+            languages = {"src_lang": settings.src_lang, "tgt_lang": settings.tgt_lang}
+            assumption = assumed(dataclasses.replace(frozen.data, **languages))
+            if assumption:
+                tell(assumption)
+        return frozen
+
+    def _sized(
+        self, recorded: ExperimentConfig | None, count: Callable[[DataConfig], int] | None
+    ) -> ConfigDict:
+        """The config with sizes for the text, if it leaves them to the text."""
+        config = copy.deepcopy(self.config)
+        if config.sizes != "corpus":
+            return config
+        _put(config, sized(TYPICAL), self.free)
+        if recorded is not None:
+            _put(config, flatten(recorded), self.free)
             config.sizes = recorded.sizes
         elif count is not None and config.data.train:
-            data = freeze(config, spec).data
-            _put(config, sized(count(data), (data.src_lang, data.tgt_lang)), free)
+            data = freeze(config, self.spec).data
+            _put(config, sized(count(data), (data.src_lang, data.tgt_lang)), self.free)
             config.sizes = "given"
-
-    frozen = _with_position_scale(freeze(config, spec), recorded)
-    if recorded is not None:
-        frozen = _ordered_as(recorded, frozen)
-    refuse_unused(frozen, overrides, spec, recorded=recorded)
-
-    if tell is not None and recorded is None:
-        settings = config.data  # in which a language that isn't set is still empty
-        assumption = assumed(
-            dataclasses.replace(frozen.data, src_lang=settings.src_lang, tgt_lang=settings.tgt_lang)
-        )
-        if assumption:
-            tell(assumption)
-    return frozen
+        return config
 
 
 def _of_file(spec: str) -> ConfigDict:

@@ -1,49 +1,91 @@
-"""The typed, frozen form of an experiment: each setting, its default and its meaning.
+"""The typed, frozen form of an experiment: each setting, its default, range and meaning.
 
 The defaults are the paper's base model ("Attention Is All You Need", arXiv 1706.03762).
 """
 
 import dataclasses
+import math
 from typing import Any, Literal
 
 Decides = Literal["training", "scoring", "nothing"]
 BleuTokenizer = Literal["auto", "13a", "intl", "char", "zh", "ja-mecab", "ko-mecab"]
 
 
+MARKS = 4  # PAD, BOS, EOS and UNK, which every vocabulary has
+LARGEST_INTEGER = 2**31 - 1  # the libraries that read settings take no larger one
+LARGEST_BEAM = 1 << 16  # positions among a beam's candidates are int32
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Range:
+    """The numbers that a setting takes. It may equal `minimum` and `maximum`, not the others."""
+
+    minimum: float = -math.inf
+    above: float = -math.inf
+    maximum: float = math.inf
+    below: float = math.inf
+
+    def problem(self, number: float) -> str | None:
+        """What is wrong with a number, to be said after it; None for one within the range."""
+        if self.minimum <= number <= self.maximum and self.above < number < self.below:
+            return None
+        if math.isfinite(self.below):
+            return f"must lie in [{self.minimum}, {self.below})"
+        if math.isfinite(self.above) and math.isfinite(self.maximum):
+            return f"must lie in ({self.above}, {self.maximum}]"
+        if number > self.maximum:
+            return f"must be at most {self.maximum:,}"
+        if self.above == 0:
+            return "must be positive"
+        return "must not be negative" if self.minimum == 0 else f"must be at least {self.minimum}"
+
+
 def setting(
-    default: Any, help: str, *, resume: bool = False, decides: Decides | None = None
+    default: Any,
+    help: str,
+    *,
+    resume: bool = False,
+    decides: Decides | None = None,
+    **bounds: float,
 ) -> Any:
     """A dataclass field with its explanation; `resume`: a resumed run may change it.
 
     `decides` is what the setting affects: what is trained, a trained model's scores, or only where,
     how fast and with what reports ("nothing"). None: as its group; the outermost decides training.
+    `bounds` are a number's, as in `Range`.
     """
-    metadata = {"help": help, "resume": resume, "decides": decides}
+    if type(default) is int:
+        bounds = {"maximum": LARGEST_INTEGER} | bounds
+    metadata = {"help": help, "resume": resume, "decides": decides, "range": Range(**bounds)}
     if isinstance(default, type):
         return dataclasses.field(default_factory=default, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def operational(default: Any, help: str) -> Any:
+def operational(default: Any, help: str, **bounds: float) -> Any:
     """A setting that decides nothing and may change at any time."""
-    return setting(default, help, resume=True, decides="nothing")
+    return setting(default, help, resume=True, decides="nothing", **bounds)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    encoder_layers: int = setting(6, "N of the encoder stack")
-    decoder_layers: int = setting(6, "N of the decoder stack")
-    d_model: int = setting(512, "width of embeddings and of every sub-layer's output")
-    d_ff: int = setting(2048, "hidden width of the feed-forward layers")
+    encoder_layers: int = setting(6, "N of the encoder stack", minimum=1)
+    decoder_layers: int = setting(6, "N of the decoder stack", minimum=1)
+    d_model: int = setting(512, "width of embeddings and of every sub-layer's output", minimum=1)
+    d_ff: int = setting(2048, "hidden width of the feed-forward layers", minimum=1)
     num_heads: int = setting(
-        8, "h, attention heads; d_k and d_v stay as they are: set them too (paper: d_model / h)"
+        8,
+        "h, attention heads; d_k and d_v stay as they are: set them too (paper: d_model / h)",
+        minimum=1,
     )
-    d_k: int = setting(64, "width of each head's queries and keys, whatever d_model and h are")
-    d_v: int = setting(64, "width of each head's values, whatever d_model and h are")
+    d_k: int = setting(
+        64, "width of each head's queries and keys, whatever d_model and h are", minimum=1
+    )
+    d_v: int = setting(64, "width of each head's values, whatever d_model and h are", minimum=1)
     norm: Literal["post", "pre"] = setting(
         "post", "post: LayerNorm(x + Sublayer(x)), the paper; pre: x + Sublayer(LayerNorm(x))"
     )
-    norm_epsilon: float = setting(1e-6, "added to the variance in layer normalisation")
+    norm_epsilon: float = setting(1e-6, "added to the variance in layer normalisation", above=0)
     positions: Literal["sinusoidal", "learned"] = setting(
         "sinusoidal",
         "position encoding: the paper's section 3.5, or a learned table (Table 3 row E)",
@@ -57,6 +99,7 @@ class ModelConfig:
         256,
         "longest sequence on either side, in tokens with the end mark (size of a learned position "
         "table)",
+        minimum=1,
     )
     tie: Literal["all", "target", "none"] = setting(
         "all",
@@ -74,10 +117,17 @@ class ModelConfig:
         1,
         "pad embedding tables to a multiple of this many rows, so that mesh.tensor can split them "
         "(tensor2tensor's vocab_divisor)",
+        minimum=1,
     )
-    dropout: float = setting(0.1, "P_drop: on sub-layer outputs and on embedding + position sums")
-    attention_dropout: float = setting(0.0, "dropout on attention weights (paper: none)")
-    ffn_dropout: float = setting(0.0, "dropout after the feed-forward ReLU (paper: none)")
+    dropout: float = setting(
+        0.1, "P_drop: on sub-layer outputs and on embedding + position sums", minimum=0, below=1
+    )
+    attention_dropout: float = setting(
+        0.0, "dropout on attention weights (paper: none)", minimum=0, below=1
+    )
+    ffn_dropout: float = setting(
+        0.0, "dropout after the feed-forward ReLU (paper: none)", minimum=0, below=1
+    )
     dtype: Literal["auto", "float32", "bfloat16"] = setting(
         "float32",
         "type of matrix-product operands; parameters, softmax and loss stay float32. auto: "
@@ -126,7 +176,9 @@ class CorpusConfig:
     )
     size: int = setting(0, "synthetic: number of pairs")
     weight: float = setting(
-        0.0, "training: weight of this corpus in a mixture, relative to the others (0: no mixture)"
+        0.0,
+        "training: weight of this corpus in a mixture, relative to the others (0: no mixture)",
+        minimum=0,
     )
     tag: str = setting(
         "",
@@ -138,7 +190,11 @@ class CorpusConfig:
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class VocabularyConfig:
     kind: Literal["bpe", "unigram"] = setting("bpe", "SentencePiece model type")
-    size: int = setting(37000, "types (entries), special tokens included (per side, if not shared)")
+    size: int = setting(
+        37000,
+        "types (entries), special tokens included (per side, if not shared)",
+        minimum=MARKS + 1,
+    )
     soft_size: bool = operational(
         False,
         "take fewer types than `size` if the text yields fewer, and more if its characters need "
@@ -159,7 +215,7 @@ class VocabularyConfig:
         False, "spell unknown characters as bytes, so that no token is unknown"
     )
     character_coverage: float = setting(
-        1.0, "share of the corpus's characters that get their own type"
+        1.0, "share of the corpus's characters that get their own type", above=0, maximum=1
     )
     normalization: Literal["none", "blanks", "nfc", "nfkc"] = setting(
         "none",
@@ -167,21 +223,25 @@ class VocabularyConfig:
         "and the Unicode form. Stored in the vocabulary, so translation does the same",
     )
     sampling: float = setting(
-        0.0, "subword regularisation of training text: BPE-dropout's p, or unigram's alpha (0: off)"
+        0.0,
+        "subword regularisation of training text: BPE-dropout's p, or unigram's alpha (0: off)",
+        minimum=0,
+        below=1,
     )
     sample: int = setting(
         2_000_000,
         "learn the vocabulary from at most this many pairs, sampled evenly over the corpus",
+        minimum=1,
     )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FilterConfig:
     max_length: int = setting(
-        256, "drop pairs with a side longer than this, in tokens with the end mark"
+        256, "drop pairs with a side longer than this, in tokens with the end mark", minimum=1
     )
     max_ratio: float = setting(
-        0.0, "drop pairs whose token lengths differ by more than this factor (0: keep)"
+        0.0, "drop pairs whose token lengths differ by more than this factor (0: keep)", minimum=0
     )
     identical: bool = setting(False, "drop pairs whose two sides are identical")
     duplicates: bool = setting(False, "drop repeated pairs, keeping the first, across all corpora")
@@ -189,11 +249,15 @@ class FilterConfig:
         0.0,
         "drop pairs whose similarity to an earlier pair of any corpus is about this or more: the "
         "Jaccard similarity of both sides' character 5-grams, by MinHash (0: keep)",
+        minimum=0,
+        below=1,
     )
     script: float = setting(
         0.0,
         "drop pairs in which less than this share of either side's letters is in its language's "
         "script (0: keep)",
+        minimum=0,
+        below=1,
     )
 
 
@@ -204,15 +268,27 @@ class BatchConfig:
         "bucket: one pair per row, rows of similar length (paper); pack: several pairs per row, "
         "one shape for all batches",
     )
-    tokens: int = setting(25_000, "most positions per side in a global batch (paper: about 25,000)")
-    max_shapes: int = setting(16, "bucket: at most this many batch shapes, each compiled once")
-    src_length: int = setting(0, "pack: source positions per row (0: chosen for the corpus)")
-    tgt_length: int = setting(0, "pack: target positions per row (0: chosen for the corpus)")
+    tokens: int = setting(
+        25_000, "most positions per side in a global batch (paper: about 25,000)", minimum=1
+    )
+    max_shapes: int = setting(
+        16, "bucket: at most this many batch shapes, each compiled once", minimum=1
+    )
+    src_length: int = setting(
+        0, "pack: source positions per row (0: chosen for the corpus)", minimum=0
+    )
+    tgt_length: int = setting(
+        0, "pack: target positions per row (0: chosen for the corpus)", minimum=0
+    )
     window: int = setting(
-        1 << 20, "pairs shuffled into batches together; a corpus is read window by window"
+        1 << 20,
+        "pairs shuffled into batches together; a corpus is read window by window",
+        minimum=1,
     )
     multiple: int = setting(
-        8, "each shape has a multiple of this many rows; the mesh's data size must divide it"
+        8,
+        "each shape has a multiple of this many rows; the mesh's data size must divide it",
+        minimum=1,
     )
 
 
@@ -247,6 +323,8 @@ class DataConfig:
         0.0,
         "instead of data.valid: hold out this share of the only training corpus for validation; "
         "split by source text, so that equal sources stay together",
+        minimum=0,
+        below=1,
     )
     test: tuple[CorpusConfig, ...] = setting(
         (), "test corpora, by name, scored by `evaluate`", resume=True, decides="scoring"
@@ -254,8 +332,11 @@ class DataConfig:
     epoch_pairs: int = setting(
         0,
         "mixture: pairs per epoch, to within one per corpus (0: the corpora's total)",
+        minimum=0,
     )
-    workers: int = operational(0, "processes that assemble batches (0: a thread of the trainer)")
+    workers: int = operational(
+        0, "processes that assemble batches (0: a thread of the trainer)", minimum=0
+    )
     vocabulary: VocabularyConfig = setting(VocabularyConfig, "")
     filter: FilterConfig = setting(FilterConfig, "")
     batch: BatchConfig = setting(BatchConfig, "")
@@ -270,31 +351,41 @@ class ScheduleConfig:
     )
     factor: float = setting(1.0, "paper: multiplies the formula")
     peak: float = setting(0.0, "peak: the learning rate at the end of the warm-up")
-    warmup_steps: int = setting(4000, "steps of linear warm-up")
+    warmup_steps: int = setting(4000, "steps of linear warm-up", minimum=1)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OptimizerConfig:
-    beta1: float = setting(0.9, "Adam's first decay")
-    beta2: float = setting(0.98, "Adam's second decay (paper: .98)")
-    epsilon: float = setting(1e-9, "Adam's epsilon (paper: 1e-9)")
-    weight_decay: float = setting(0.0, "decoupled weight decay (paper: none)")
-    clip_norm: float = setting(0.0, "scale gradients above this global norm (0: off, paper)")
-    accumulation: int = setting(1, "micro-batches per global batch")
-    ema_decay: float = setting(0.0, "keep an exponential moving average of the parameters (0: off)")
+    beta1: float = setting(0.9, "Adam's first decay", minimum=0, below=1)
+    beta2: float = setting(0.98, "Adam's second decay (paper: .98)", minimum=0, below=1)
+    epsilon: float = setting(1e-9, "Adam's epsilon (paper: 1e-9)", above=0)
+    weight_decay: float = setting(0.0, "decoupled weight decay (paper: none)", minimum=0)
+    clip_norm: float = setting(
+        0.0, "scale gradients above this global norm (0: off, paper)", minimum=0
+    )
+    accumulation: int = setting(1, "micro-batches per global batch", minimum=1)
+    ema_decay: float = setting(
+        0.0, "keep an exponential moving average of the parameters (0: off)", minimum=0, below=1
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
-    seed: int = setting(1, "seed for initialisation, data order and dropout")
+    seed: int = setting(1, "seed for initialisation, data order and dropout", minimum=0)
     steps: int = setting(
-        100_000, "total optimizer updates, including skipped ones (max_bad_updates)", resume=True
+        100_000,
+        "total optimizer updates, including skipped ones (max_bad_updates)",
+        resume=True,
+        minimum=1,
     )
-    label_smoothing: float = setting(0.1, "epsilon_ls, spread evenly over all other types")
+    label_smoothing: float = setting(
+        0.1, "epsilon_ls, spread evenly over all other types", minimum=0, below=1
+    )
     loss_chunk: int = operational(
         -1,
         "target positions whose logits a device holds at once (0: all; -1: all on a GPU, else "
         "4096)",
+        minimum=-1,
     )
     schedule: ScheduleConfig = setting(ScheduleConfig, "")
     optimizer: OptimizerConfig = setting(OptimizerConfig, "")
@@ -303,14 +394,17 @@ class TrainingConfig:
         "type in which devices exchange gradients and parameters; bfloat16 halves the traffic but "
         "rounds each matrix's gradient, and needs model.dtype = bfloat16",
     )
-    log_every: int = operational(100, "steps between reports")
+    log_every: int = operational(100, "steps between reports", minimum=1)
     validate_every: int = operational(
         1500,
         "steps between validations (0: only at the end). Each saves a checkpoint; use a multiple "
         "of save_every to space averaged checkpoints evenly",
+        minimum=0,
     )
     validate_bleu: bool = operational(True, "decode the validation set at each validation")
-    validate_beam: int = operational(1, "beam size for validation; 1 is greedy")
+    validate_beam: int = operational(
+        1, "beam size for validation; 1 is greedy", minimum=1, maximum=LARGEST_BEAM
+    )
     best_metric: Literal["bleu", "chrf", "loss"] = setting(
         "bleu",
         "metric that decides the best checkpoint and patience; where it is equal, the lower loss "
@@ -318,21 +412,27 @@ class TrainingConfig:
         decides="nothing",
     )
     patience: int = setting(
-        0, "stop after this many validations without improvement (0: off)", resume=True
+        0, "stop after this many validations without improvement (0: off)", resume=True, minimum=0
     )
-    save_every: int = setting(1500, "steps between checkpoints (paper: 10 minutes)", resume=True)
-    keep_latest: int = operational(2, "newest checkpoints to keep for resuming")
-    keep_best: int = operational(1, "best checkpoints to keep")
+    save_every: int = setting(
+        1500, "steps between checkpoints (paper: 10 minutes)", resume=True, minimum=1
+    )
+    keep_latest: int = operational(2, "newest checkpoints to keep for resuming", minimum=1)
+    keep_best: int = operational(1, "best checkpoints to keep", minimum=0)
     keep_for_average: int = setting(
-        5, "newest checkpoints to keep for `average` (paper: 5 base, 20 big)", resume=True
+        5,
+        "newest checkpoints to keep for `average` (paper: 5 base, 20 big)",
+        resume=True,
+        minimum=0,
     )
     max_bad_updates: int = operational(
         20,
         "consecutive updates to skip for a non-finite loss or gradient before restoring the last "
         "good checkpoint",
+        minimum=1,
     )
     max_rollbacks: int = operational(
-        3, "restores without progress to a new checkpoint before the run stops"
+        3, "restores without progress to a new checkpoint before the run stops", minimum=0
     )
     trackers: tuple[str, ...] = operational(
         ("tensorboard",),
@@ -343,6 +443,7 @@ class TrainingConfig:
         0.0,
         "peak TFLOP/s per device, the basis of MFU (0: bfloat16 peak by device name; measured on "
         "a CPU)",
+        minimum=0,
     )
     deterministic: bool = operational(
         False, "GPU: bitwise identical runs, at some cost in speed (CPU and TPU always are)"
@@ -354,8 +455,11 @@ class TrainingConfig:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DecodingConfig:
-    beam_size: int = setting(4, "hypotheses kept at each step; 1 is greedy")
-    length_penalty: float = setting(0.6, "alpha in ((5 + |Y|) / 6)^alpha")
+    beam_size: int = setting(
+        4, "hypotheses kept at each step; 1 is greedy", minimum=1, maximum=LARGEST_BEAM
+    )
+    # Beyond the largest numbers here, a score or a length overflows.
+    length_penalty: float = setting(0.6, "alpha in ((5 + |Y|) / 6)^alpha", minimum=0, maximum=10)
     length_norm: Literal["gnmt", "average"] = setting(
         "gnmt", "gnmt: the paper's penalty, above; average: |Y|^alpha, as in other toolkits"
     )
@@ -363,14 +467,20 @@ class DecodingConfig:
         0.0,
         "beta in beta * sum_i log min(sum_j p_ij, 1), which penalises outputs that leave source "
         "tokens i without attention p_ij (0: off, as in the paper; Wu et al.: 0.2)",
+        minimum=0,
+        maximum=1_000_000,
     )
     diverse_groups: int = setting(
         1,
         "diverse beam search: split the beam into this many groups, each avoiding the tokens of "
         "earlier ones; no effect on sampling",
+        minimum=1,
     )
     diversity: float = setting(
-        0.5, "penalty on a token for each hypothesis of an earlier group that chose it"
+        0.5,
+        "penalty on a token for each hypothesis of an earlier group that chose it",
+        minimum=0,
+        maximum=1_000_000,
     )
     ends_among: Literal["candidates", "beam"] = setting(
         "candidates",
@@ -378,18 +488,31 @@ class DecodingConfig:
         "tensor2tensor; beam: only the beam_size best, as in other toolkits",
     )
     patience: float = setting(
-        0.0, "stop once patience * beam_size hypotheses have ended (0: once no other can win)"
+        0.0,
+        "stop once patience * beam_size hypotheses have ended (0: once no other can win)",
+        minimum=0,
+        maximum=1000,
     )
     outputs: Literal["text", "trees"] = setting(
         "text",
         "trees: generate linearised trees only, with balanced brackets and one leaf for each word "
         "of the source (docs/parsing.md)",
     )
-    max_ratio: float = setting(1.0, "an output is at most this many times as long as the input ...")
-    max_extra_tokens: int = setting(50, "... plus this many tokens")
-    no_repeat_ngram: int = setting(0, "never repeat a sequence of this many tokens (0: off)")
+    max_ratio: float = setting(
+        1.0,
+        "an output is at most this many times as long as the input ...",
+        minimum=0,
+        maximum=1000,
+    )
+    max_extra_tokens: int = setting(50, "... plus this many tokens", minimum=1)
+    no_repeat_ngram: int = setting(
+        0, "never repeat a sequence of this many tokens (0: off)", minimum=0
+    )
     batch_tokens: int = setting(
-        8192, "source positions times beams per device in a decoding batch", decides="nothing"
+        8192,
+        "source positions times beams per device in a decoding batch",
+        decides="nothing",
+        minimum=1,
     )
 
 

@@ -54,8 +54,8 @@ from flaxformer_mt.rundir import RunDirectoryError
 from flaxformer_mt.rundir.cache import INDEX_FILES, local_copy
 from flaxformer_mt.rundir.checkpoint_choice import Chosen, Which
 from flaxformer_mt.rundir.checkpoints import load_chosen
-from flaxformer_mt.rundir.layout import RunDirectory, open_run, read_record
-from flaxformer_mt.rundir.paths import document, exists, explained, write_bytes
+from flaxformer_mt.rundir.layout import RunDirectory, read_record
+from flaxformer_mt.rundir.paths import as_path, document, exists, explained, write_bytes
 
 _LOGGER = logging.getLogger(__name__)
 Member = tuple[Any, Transformer]  # a tree under "params" and its model
@@ -139,7 +139,7 @@ class Translator:
         StoreError.
         """
         _check_not_forked()
-        run = open_run(run_dir)
+        run = RunDirectory(as_path(run_dir))
         config = freeze(read_record(run).config, str(run.config_file))
         vocabularies = Vocabularies.load(local_copy(run.vocabulary))
         chosen, params = load_chosen(run, which)
