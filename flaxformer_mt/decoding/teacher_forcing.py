@@ -251,7 +251,7 @@ def _forward(
         tgt_segment_ids=tgt_ids,
         src_positions=positions * src_ids,
         tgt_positions=positions * tgt_ids,
-        deterministic=True,
+        dropout_key=None,
         mutable=["intermediates"] if with_attention else [],
     )
 
