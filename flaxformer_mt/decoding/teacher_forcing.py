@@ -61,7 +61,7 @@ class Attention:
         return f"<Attention: {layers} layers of {heads} heads, pieces: {tgt} target, {src} source>"
 
     def _repr_html_(self) -> str:
-        from flaxformer_mt.figures.drawings import framed
+        from flaxformer_mt.attention.page import framed
 
         return framed(self)
 
