@@ -13,9 +13,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from flaxformer_mt.data.synthetic import pairs
 from flaxformer_mt.evaluation.metrics import Bleu, Chrf, Measured, measure
 from flaxformer_mt.evaluation.significance import approximate_randomization, paired_bootstrap
+from flaxformer_mt.grammar.text import pairs
 
 LEVEL = 0.05
 SENTENCES = (100, 400, 1600)

@@ -24,7 +24,7 @@ from flaxformer_mt.config import CorpusConfig, DataConfig, freeze
 from flaxformer_mt.data.corpus import read_pairs
 from flaxformer_mt.data.vocabulary import EOS
 from flaxformer_mt.decoding.translator import Translator
-from flaxformer_mt.evaluation.scoring import Scores, corpus_scores
+from flaxformer_mt.evaluation.scoring import Scores, corpus_scores, scoring_of
 from flaxformer_mt.interop import QUANTIZATIONS, ctranslate2, huggingface
 from flaxformer_mt.interop.export import export
 from flaxformer_mt.interop.huggingface import Card
@@ -71,13 +71,13 @@ class TestSet:
     lines: list[str]
     sources: list[list[int]]
     references: list[str]
-    tokenized: bool
+    tokenizer: str
 
     def count_longer(self, limit: int) -> int:
         return sum(len(ids) > limit for ids in self.sources)
 
     def score(self, texts: Sequence[str]) -> Scores:
-        return corpus_scores(texts, self.references, tokenized=self.tokenized)
+        return corpus_scores(texts, self.references, tokenizer=self.tokenizer)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -91,7 +91,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run = open_run(options.workdir)
     config = freeze(read_record(run).config, str(run.config_file))
     translator = Translator.load(run.path)
-    test = read_test(translator, options.src, options.ref, tokenized=config.data.tokenized)
+    tokenizer = scoring_of(config.data).tokenizer
+    test = read_test(translator, options.src, options.ref, tokenizer=tokenizer)
     too_long = test.count_longer(translator.model.config.max_length)
     if too_long:
         parser.error(f"{too_long} lines are longer than the model takes; leave them out")
@@ -135,7 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def read_test(translator: Translator, src: str, ref: str, *, tokenized: bool) -> TestSet:
+def read_test(translator: Translator, src: str, ref: str, *, tokenizer: str) -> TestSet:
     corpus = CorpusConfig(kind="files", src=src, tgt=ref)
     pairs = list(read_pairs(corpus, "", key="--src and --ref"))
     lines = [pair.src for pair in pairs]
@@ -143,7 +144,7 @@ def read_test(translator: Translator, src: str, ref: str, *, tokenized: bool) ->
         lines=lines,
         sources=[[*ids, EOS] for ids in translator.vocabularies.src.encode(lines)],
         references=[pair.tgt for pair in pairs],
-        tokenized=tokenized,
+        tokenizer=tokenizer,
     )
 
 

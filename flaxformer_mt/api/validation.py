@@ -7,7 +7,7 @@ from typing import Any
 
 from flaxformer_mt.api import say
 from flaxformer_mt.config import DataConfig
-from flaxformer_mt.config.tokenizers import USUAL, tokenizer_for
+from flaxformer_mt.config.tokenizers import USUAL, recorded_tokenizer, tokenizer_for
 from flaxformer_mt.data.prepare.make import valid_text
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.decoding.text.translation import Hypothesis, Translation
@@ -70,9 +70,11 @@ def validation_tokenizer(data: DataConfig) -> str:
     Runs record their choice; those of earlier versions, which don't, keep 13a. Raises ScoringError
     if it can't be used here.
     """
-    if data.tokenized:
-        return "none"
-    tokenizer = USUAL if data.bleu_tokenizer == "auto" else data.bleu_tokenizer
+    tokenizer = recorded_tokenizer(data)
+    if tokenizer == "none":
+        return tokenizer
+    if tokenizer == "auto":
+        tokenizer = USUAL
     Bleu(tokenizer=tokenizer)  # fails now rather than at the first validation
     choice = tokenizer_for(data.tgt_lang)
     if choice.reason and tokenizer == choice.tokenizer:

@@ -12,9 +12,10 @@ import sys
 from collections.abc import Iterator
 from typing import Any, BinaryIO, ClassVar, cast
 
-from flaxformer_mt.data.corpus.paths import AnyPath, is_remote, locate, stamp
+from flaxformer_mt.data.corpus.paths import is_remote, locate, stamp
 from flaxformer_mt.data.corpus.text_files import LONGEST, damage, open_text, too_long
 from flaxformer_mt.errors import UserError
+from flaxformer_mt.files.reading import AnyPath
 
 _UTF8_BOM = b"\xef\xbb\xbf"
 

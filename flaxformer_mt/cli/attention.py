@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 import flaxformer_mt as fm
 from flaxformer_mt.api import config_of, say
+from flaxformer_mt.attention.page import attention_page
+from flaxformer_mt.attention.weights import KINDS, Kind, pick
 from flaxformer_mt.cli.arguments import (
     WORKDIR,
     add_decoding,
@@ -20,7 +22,7 @@ from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.evaluation.evaluate import read_segments
 from flaxformer_mt.figures import FigureError
 from flaxformer_mt.figures.canvas import Layout, check_form, require_matplotlib
-from flaxformer_mt.figures.drawings import STYLES, attention_page
+from flaxformer_mt.figures.drawings import STYLES
 from flaxformer_mt.figures.find import (
     AttendedSentence,
     HeadFindings,
@@ -31,7 +33,6 @@ from flaxformer_mt.figures.find import (
     to_json,
     with_translations,
 )
-from flaxformer_mt.figures.maps import KINDS, Kind, pick
 from flaxformer_mt.figures.statistics import FAR, pronouns_of
 from flaxformer_mt.progress import Meter
 from flaxformer_mt.rundir.checkpoint_choice import chosen_weights

@@ -10,8 +10,8 @@ from flaxformer_mt.api import say
 from flaxformer_mt.cli import average, evaluate, train
 from flaxformer_mt.cli.arguments import flags, make_parser
 from flaxformer_mt.config import DataConfig, load_config
-from flaxformer_mt.data.synthetic import Split, pairs
 from flaxformer_mt.errors import UserError, program
+from flaxformer_mt.grammar.text import Split, pairs
 
 # From the test split, so that training can't have seen them; not with the seed of the scored ones.
 UNSEEN_SEED = 2

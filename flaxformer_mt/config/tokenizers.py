@@ -57,6 +57,12 @@ def missing_extra(tokenizer: str) -> str:
     return "" if is_installed else tokenizer.partition("-")[0]
 
 
+def recorded_tokenizer(data: DataConfig) -> str:
+    """How BLEU splits the text of a run with these settings: "none" if it is tokenised already,
+    "auto" if the run hasn't recorded its choice."""
+    return "none" if data.tokenized else data.bleu_tokenizer
+
+
 def with_tokenizer(data: DataConfig) -> DataConfig:
     """`data` with `bleu_tokenizer` "auto" settled for the target language, as runs record it."""
     if data.bleu_tokenizer != "auto":

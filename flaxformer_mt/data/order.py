@@ -11,6 +11,8 @@ from fractions import Fraction
 import numpy as np
 from jaxtyping import Int64, UInt64
 
+from flaxformer_mt.mixing import MURMUR_64
+
 # Four half-rounds suffice for pseudo-random round functions (Luby and Rackoff 1988); ours are a
 # hash.
 _HALF_ROUNDS = 8
@@ -50,13 +52,13 @@ class Order:
     epoch_pairs: int = 0  # mixture: draws that count as one epoch; 0 for as many as there are pairs
 
     @property
-    def mixed(self) -> bool:
+    def is_mixture(self) -> bool:
         return any(corpus.weight for corpus in self.parts)
 
     @property
     def pairs_per_epoch(self) -> int:
         total = sum(corpus.size for corpus in self.parts)
-        return (self.epoch_pairs or total) if self.mixed else total
+        return (self.epoch_pairs or total) if self.is_mixture else total
 
     @property
     def windows(self) -> int:
@@ -65,7 +67,7 @@ class Order:
     def pairs(self, epoch: int, window: int) -> Int64[np.ndarray, " pairs"]:
         """The pairs of a window, corpus by corpus; plans shuffle them again."""
         start, stop = self._bound(window), self._bound(window + 1)
-        if not self.mixed:
+        if not self.is_mixture:
             all_pairs = StoredCorpus("", self.parts[0].first, self.pairs_per_epoch)
             return self._stream(all_pairs, 0, epoch, start, stop)
 
@@ -126,12 +128,5 @@ def permute(
 
 
 def hashed(numbers: UInt64[np.ndarray, " items"]) -> UInt64[np.ndarray, " items"]:
-    """The upper 32 bits of `mixed`."""
-    return mixed(numbers) >> np.uint64(32)
-
-
-def mixed(numbers: UInt64[np.ndarray, " items"]) -> UInt64[np.ndarray, " items"]:
-    """MurmurHash3's finaliser (Appleby, public domain), a bijection of 64-bit numbers."""
-    numbers = (numbers ^ (numbers >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
-    numbers = (numbers ^ (numbers >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
-    return numbers ^ (numbers >> np.uint64(33))
+    """The upper 32 bits of the mixed numbers."""
+    return MURMUR_64.mixed(numbers) >> np.uint64(32)

@@ -19,9 +19,10 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int32, Int64, Integer, UInt64
 
 from flaxformer_mt.config import DataConfig
-from flaxformer_mt.data.order import hashed, mixed
+from flaxformer_mt.data.order import hashed
 from flaxformer_mt.data.store import StoredSentences, TokenPairs, Tokens, runs
 from flaxformer_mt.data.vocabulary import BLANK, EOS, Type, Vocabularies, Vocabulary
+from flaxformer_mt.mixing import MURMUR_64
 
 # In an epoch, at most this many cuts of a word are drawn, and its places choose among them. Drawing
 # at each place of a frequent word would take half as long again.
@@ -97,7 +98,7 @@ class Resampler:
         choices = words.place_bits(indices, pair_key, place_key) % np.uint64(_CUTS)
 
         # A draw is one of the cuts of a word; all places that chose it share it.
-        keys, draw_of_word = np.unique(mixed(identities + choices), return_inverse=True)
+        keys, draw_of_word = np.unique(MURMUR_64.mixed(identities + choices), return_inverse=True)
         example = np.empty(len(keys), np.int64)  # one of the words that share the draw
         example[draw_of_word] = np.arange(len(words.starts))
         sizes = words.sizes[example]
@@ -144,7 +145,7 @@ class _Words:
         Two words of a window share theirs with a probability below 10^-9.
         """
         within = np.arange(len(self.tokens)) - np.repeat(self.starts, self.sizes)
-        token_bits = mixed(
+        token_bits = MURMUR_64.mixed(
             self.tokens.astype(np.uint64) << np.uint64(32) | within.astype(np.uint64)
         )
         return np.add.reduceat(token_bits, self.starts) ^ key

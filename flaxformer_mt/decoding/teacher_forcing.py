@@ -61,7 +61,7 @@ class Attention:
         return f"<Attention: {layers} layers of {heads} heads, pieces: {tgt} target, {src} source>"
 
     def _repr_html_(self) -> str:
-        from flaxformer_mt.figures.drawings import framed
+        from flaxformer_mt.attention.page import framed
 
         return framed(self)
 
@@ -251,7 +251,7 @@ def _forward(
         tgt_segment_ids=tgt_ids,
         src_positions=positions * src_ids,
         tgt_positions=positions * tgt_ids,
-        deterministic=True,
+        dropout_key=None,
         mutable=["intermediates"] if with_attention else [],
     )
 

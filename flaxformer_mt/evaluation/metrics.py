@@ -15,7 +15,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from flaxformer_mt.config.tokenizers import TOKENIZERS as TOKENIZERS, missing_extra
+from flaxformer_mt.config.tokenizers import TOKENIZERS as TOKENIZERS, USUAL, missing_extra
 from flaxformer_mt.errors import UserError
 
 ORDER = 4  # of BLEU's n-grams
@@ -65,7 +65,7 @@ class Metric:
 class Bleu(Metric):
     """sacreBLEU: `13a` is mteval's tokenisation, `none` is for tokenised text."""
 
-    tokenizer: str = "13a"
+    tokenizer: str = USUAL
     lowercase: bool = False
 
     def __post_init__(self) -> None:

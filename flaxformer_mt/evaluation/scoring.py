@@ -9,7 +9,7 @@ from sacrebleu.metrics.bleu import BLEU
 
 from flaxformer_mt.config import DataConfig
 from flaxformer_mt.config.languages import base_language, is_written_without_blanks
-from flaxformer_mt.config.tokenizers import tokenizer_for
+from flaxformer_mt.config.tokenizers import USUAL, recorded_tokenizer, tokenizer_for
 from flaxformer_mt.evaluation.comet import Comet
 from flaxformer_mt.evaluation.metrics import (
     ORDER,
@@ -77,16 +77,14 @@ def corpus_scores(
     hypotheses: Sequence[str],
     references: Sequence[str],
     *,
-    tokenizer: str = "13a",
-    tokenized: bool = False,
+    tokenizer: str = USUAL,
     lowercase: bool = False,
 ) -> Scores:
     """Corpus BLEU and chrF of one hypothesis and one reference per sentence, as training needs.
 
-    BLEU tokenises both sides by one of `TOKENIZERS`, unless they are `tokenized` (`sacrebleu
-    --tokenize none --force`). Raises ScoringError as `measure`.
+    BLEU splits both sides by one of `TOKENIZERS`, "none" for tokenised text (`sacrebleu --tokenize
+    none --force`). Raises ScoringError as `measure`.
     """
-    tokenizer = "none" if tokenized else tokenizer
     bleu = named_bleu(references, tokenizer=tokenizer, lowercase=lowercase)
     measured = measure([bleu, Chrf(lowercase=lowercase)], hypotheses, references)
     return scores_of(measured, hypotheses)
@@ -241,7 +239,7 @@ class Scoring:
 
 def scoring_of(data: DataConfig, **others: Any) -> Scoring:
     """How the outputs of a run with these settings are scored; `others` are fields of Scoring."""
-    tokenizer = "none" if data.tokenized else data.bleu_tokenizer
+    tokenizer = recorded_tokenizer(data)
     return Scoring(**{"tokenizer": tokenizer, "language": data.tgt_lang, **others})
 
 

@@ -3,7 +3,6 @@ size in pixels, 96 per inch as in browsers; lengths and type follow its scale.""
 
 from __future__ import annotations
 
-import colorsys
 import dataclasses
 import io
 import math
@@ -13,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from flaxformer_mt.colours import head_colours
 from flaxformer_mt.errors import install
 from flaxformer_mt.figures import FigureError
 
@@ -29,17 +29,6 @@ INK, QUIET, PAPER, GRID = "#1b2130", "#5d6577", "#ffffff", "#e7e4dc"
 
 _MOST_PIXELS = 80_000_000
 _SMALLEST_SCALE = 0.4  # of the layout: below, type is smaller than five pixels
-# Okabe and Ito's, without black and yellow: colour-blind readers can tell them apart, too.
-_EIGHT = (
-    "#0072b2",
-    "#d55e00",
-    "#009e73",
-    "#cc79a7",
-    "#e69f00",
-    "#56b4e9",
-    "#7a4ea3",
-    "#8a6d3b",
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,18 +188,6 @@ def legend(figure: Figure, pixel: float, labels: Sequence[str], notes: Sequence[
         loc="outside lower left",
         labelcolor=[INK] * len(labels) + [QUIET] * len(notes),
     )
-
-
-def head_colours(count: int) -> tuple[str, ...]:
-    """`#rrggbb` for `count` heads or runs; beyond eight, evenly spaced hues."""
-    if count <= len(_EIGHT):
-        return _EIGHT[:count]
-    # Neighbours differ in lightness as well.
-    hues = [
-        colorsys.hls_to_rgb(number / count, 0.36 if number % 2 else 0.52, 0.75)
-        for number in range(count)
-    ]
-    return tuple("#" + "".join(f"{round(255 * part):02x}" for part in hue) for hue in hues)
 
 
 def widest(texts: Iterable[str], pixels: float) -> float:

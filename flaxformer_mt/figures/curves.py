@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 from jaxtyping import Float64
 
+from flaxformer_mt.colours import head_colours
 from flaxformer_mt.figures import FigureError, canvas
 from flaxformer_mt.figures.canvas import Layout, Size
 from flaxformer_mt.pages import asset, standalone, table, text
@@ -274,7 +275,7 @@ def curves_page(runs: Sequence[RunLog], panels: Sequence[Panel], *, axis: Axis =
 {table("Last value (best in parentheses)", header, rows)}
 <ul class="notes">{notes}</ul>
 </main>"""
-    style = "".join(asset("flaxformer_mt.figures", name) for name in ("page.css", "curves.css"))
+    style = asset("flaxformer_mt", "page.css") + asset("flaxformer_mt.figures", "curves.css")
     names = ", ".join(run.name for run in runs)
     return standalone(f"Training curves: {names}", body=body, style=style)
 
@@ -298,7 +299,7 @@ def _draw_panel(axes: Axes, pixel: float, runs: Sequence[RunLog], panel: Panel, 
         for run in runs
         for kind in panel.kinds
     )
-    for run, colour in zip(runs, canvas.head_colours(len(runs)), strict=True):
+    for run, colour in zip(runs, head_colours(len(runs)), strict=True):
         for kind in panel.kinds:
             series, dots = run.series[kind], kind == "valid"
             if panel.name in series:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import jax
 import numpy as np
 
+from flaxformer_mt.colours import head_colours
 from flaxformer_mt.config import ScheduleConfig
 from flaxformer_mt.figures import FigureError
-from flaxformer_mt.figures.canvas import Layout, Size, head_colours, legend, plain_numbers
+from flaxformer_mt.figures.canvas import Layout, Size, legend, plain_numbers
 from flaxformer_mt.model.embedding import sinusoids
 from flaxformer_mt.training.optimizer import learning_rate
 

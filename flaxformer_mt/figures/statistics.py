@@ -18,7 +18,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 from jaxtyping import Bool, Float, Float64, Int
 
-from flaxformer_mt.figures.maps import Kind, core, words
+from flaxformer_mt.attention.weights import Kind, core, words
 
 REACH = 32  # offsets beyond count as this one, where their variety is measured
 FAR = 5  # pieces

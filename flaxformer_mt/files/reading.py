@@ -9,12 +9,14 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from flaxformer_mt.errors import UserError
 
 if TYPE_CHECKING:
     from etils import epath
+
+AnyPath: TypeAlias = "Path | epath.Path"  # local, or in an object store (gs://...)
 
 # The stores of etils' epath, and fsspec's names for them.
 _SCHEMES = ("gs://", "s3://", "az://", "hf://")

@@ -121,7 +121,7 @@ def _encoder(model: Transformer) -> Callable[..., dict[str, Any]]:
             src,
             src_segment_ids=segment_ids,
             src_positions=positions * segment_ids,
-            deterministic=True,
+            dropout_key=None,
             method=Transformer.encode,
         )
         cache: Any = model.apply(

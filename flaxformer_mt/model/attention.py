@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from flaxformer_mt.config.schema import ModelConfig
-from flaxformer_mt.model.dropout import Dropout
+from flaxformer_mt.model.dropout import Dropout, DropoutKey
 from flaxformer_mt.model.kernels import declare, einsum_float32, glorot_flattened, product
 
 Hidden = Float[Array, "rows length d_model"]
@@ -162,10 +162,10 @@ class MultiHeadAttention(nn.Module):
         memory: Memory,
         mask: Mask,
         *,
-        deterministic: bool,
+        dropout_key: DropoutKey,
     ) -> Hidden:
         keys, values = self.keys_values(memory)
-        return self.attend(x, keys, values, mask, deterministic=deterministic)
+        return self.attend(x, keys, values, mask, dropout_key=dropout_key)
 
     def keys_values(self, memory: Memory) -> tuple[Keys, Values]:
         """The projected keys and values."""
@@ -182,7 +182,7 @@ class MultiHeadAttention(nn.Module):
         values: Values,
         mask: Mask,
         *,
-        deterministic: bool,
+        dropout_key: DropoutKey,
     ) -> Hidden:
         """Attention of `x` over projected keys and values."""
         dtype = self.config.dtype
@@ -193,7 +193,7 @@ class MultiHeadAttention(nn.Module):
         if self.config.attention_dropout or self.is_mutable_collection("intermediates"):
             weights = attention_weights(queries, keys, mask, dtype)
             self.sow("intermediates", "weights", weights)
-            weights = self.dropout(weights, deterministic=deterministic)
+            weights = self.dropout(weights, dropout_key=dropout_key)
             heads = weighted(weights, values, dtype)
         else:
             heads = attention(queries, keys, values, mask, dtype)

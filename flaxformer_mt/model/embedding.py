@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.config.schema import ModelConfig
 from flaxformer_mt.model.attention import Hidden
-from flaxformer_mt.model.dropout import Dropout
+from flaxformer_mt.model.dropout import Dropout, DropoutKey
 from flaxformer_mt.model.kernels import declare, embedding_normal
 
 # Each use's table, by `config.tie`.
@@ -186,11 +186,11 @@ class Embedding(nn.Module):
         tokens: Int[Array, "rows length"],
         positions: Int[Array, "rows length"],
         *,
-        deterministic: bool,
+        dropout_key: DropoutKey,
     ) -> Hidden:
         embedded = self._lookup(SOURCE_TABLE[self.config.tie], tokens)
         x = self._sum(embedded, positions, self._positions("src", tokens.shape[1]))
-        return self.src_dropout(x, deterministic=deterministic)
+        return self.src_dropout(x, dropout_key=dropout_key)
 
     def target(
         self,
@@ -198,12 +198,12 @@ class Embedding(nn.Module):
         positions: Int[Array, "#rows #length"],
         *,
         length: int,
-        deterministic: bool,
+        dropout_key: DropoutKey,
     ) -> Hidden:
         """The decoder's input; every position is below `length`."""
         embedded = self._lookup(TARGET_TABLE[self.config.tie], tokens)
         x = self._sum(embedded, positions, self._positions("tgt", length))
-        return self.tgt_dropout(x, deterministic=deterministic)
+        return self.tgt_dropout(x, dropout_key=dropout_key)
 
     def softmax(self) -> Float[Array, "tgt_vocab d_model"]:
         return self.tables[SOFTMAX_TABLE[self.config.tie]]

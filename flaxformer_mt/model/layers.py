@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.config.schema import ModelConfig
 from flaxformer_mt.model.attention import Hidden, KeysValues, Mask, MultiHeadAttention, Newest, Seen
-from flaxformer_mt.model.dropout import Dropout
+from flaxformer_mt.model.dropout import Dropout, DropoutKey
 from flaxformer_mt.model.kernels import declare, glorot_flattened, product
 
 ACTIVATIONS = {"relu": jax.nn.relu, "silu": jax.nn.silu}
@@ -89,7 +89,7 @@ class FeedForward(nn.Module):
     config: ModelConfig
 
     @nn.compact
-    def __call__(self, x: Hidden, *, deterministic: bool) -> Hidden:
+    def __call__(self, x: Hidden, *, dropout_key: DropoutKey) -> Hidden:
         d_model = self.config.d_model
         d_ff = self.config.d_ff
         dtype = self.config.dtype
@@ -105,7 +105,7 @@ class FeedForward(nn.Module):
         else:
             hidden = ACTIVATIONS[self.config.activation](hidden)
         hidden = nn.with_logical_constraint(hidden, ("batch", "length", "mlp"))
-        hidden = Dropout(self.config.ffn_dropout)(hidden, deterministic=deterministic)
+        hidden = Dropout(self.config.ffn_dropout)(hidden, dropout_key=dropout_key)
         return product("blf,fd->bld", hidden, w_out, dtype) + b_out[None, None]
 
 
@@ -125,9 +125,9 @@ class Residual(nn.Module):
     def enter(self, x: Hidden) -> Hidden:
         return self.norm(x) if self.config.norm == "pre" else x
 
-    def leave(self, x: Hidden, sublayer: Hidden, *, deterministic: bool) -> Hidden:
+    def leave(self, x: Hidden, sublayer: Hidden, *, dropout_key: DropoutKey) -> Hidden:
         """`x` joined with the sub-layer's output."""
-        x = x + self.dropout(sublayer, deterministic=deterministic)
+        x = x + self.dropout(sublayer, dropout_key=dropout_key)
         x = nn.with_logical_constraint(x, ("batch", "length", "act_embed"))
         return self.norm(x) if self.config.norm == "post" else x
 
@@ -141,15 +141,15 @@ class EncoderLayer(nn.Module):
         self.feed_forward = FeedForward(self.config)
         self.feed_forward_residual = Residual(self.config)
 
-    def __call__(self, x: Hidden, mask: Mask, *, deterministic: bool) -> Hidden:
+    def __call__(self, x: Hidden, mask: Mask, *, dropout_key: DropoutKey) -> Hidden:
         around = self.self_attention_residual
         inner = around.enter(x)
-        inner = self.self_attention(inner, inner, mask, deterministic=deterministic)
-        x = around.leave(x, inner, deterministic=deterministic)
+        inner = self.self_attention(inner, inner, mask, dropout_key=dropout_key)
+        x = around.leave(x, inner, dropout_key=dropout_key)
 
         around = self.feed_forward_residual
-        inner = self.feed_forward(around.enter(x), deterministic=deterministic)
-        return around.leave(x, inner, deterministic=deterministic)
+        inner = self.feed_forward(around.enter(x), dropout_key=dropout_key)
+        return around.leave(x, inner, dropout_key=dropout_key)
 
 
 class DecoderLayer(nn.Module):
@@ -170,19 +170,17 @@ class DecoderLayer(nn.Module):
         self_mask: Mask,
         cross_mask: Mask,
         *,
-        deterministic: bool,
+        dropout_key: DropoutKey,
     ) -> Hidden:
         around = self.self_attention_residual
         inner = around.enter(x)
-        inner = self.self_attention(inner, inner, self_mask, deterministic=deterministic)
-        x = around.leave(x, inner, deterministic=deterministic)
+        inner = self.self_attention(inner, inner, self_mask, dropout_key=dropout_key)
+        x = around.leave(x, inner, dropout_key=dropout_key)
 
         around = self.cross_attention_residual
-        inner = self.cross_attention(
-            around.enter(x), encoded, cross_mask, deterministic=deterministic
-        )
-        x = around.leave(x, inner, deterministic=deterministic)
-        return self._feed_forward(x, deterministic=deterministic)
+        inner = self.cross_attention(around.enter(x), encoded, cross_mask, dropout_key=dropout_key)
+        x = around.leave(x, inner, dropout_key=dropout_key)
+        return self._feed_forward(x, dropout_key=dropout_key)
 
     def cross_keys_values(self, encoded: Hidden) -> KeysValues:
         """The source's keys and values as a cache holds them, computed once per sentence."""
@@ -208,14 +206,14 @@ class DecoderLayer(nn.Module):
         inner = around.enter(x)
         past = self.self_attention.extended(past, inner, index)
         inner, _ = self.self_attention.attend_cached(inner, past, visible)
-        x = around.leave(x, inner, deterministic=True)
+        x = around.leave(x, inner, dropout_key=None)
 
         around = self.cross_attention_residual
         inner, weights = self.cross_attention.attend_cached(around.enter(x), source, src_mask)
-        x = around.leave(x, inner, deterministic=True)
-        return self._feed_forward(x, deterministic=True), past, weights
+        x = around.leave(x, inner, dropout_key=None)
+        return self._feed_forward(x, dropout_key=None), past, weights
 
-    def _feed_forward(self, x: Hidden, *, deterministic: bool) -> Hidden:
+    def _feed_forward(self, x: Hidden, *, dropout_key: DropoutKey) -> Hidden:
         around = self.feed_forward_residual
-        inner = self.feed_forward(around.enter(x), deterministic=deterministic)
-        return around.leave(x, inner, deterministic=deterministic)
+        inner = self.feed_forward(around.enter(x), dropout_key=dropout_key)
+        return around.leave(x, inner, dropout_key=dropout_key)

@@ -39,7 +39,7 @@ def initial_params(model: Transformer, key: Array) -> dict[str, Any]:
         tgt_segment_ids=ids,
         src_positions=ids,
         tgt_positions=ids,
-        deterministic=True,
+        dropout_key=None,
     )
     params = dict(variables["params"])
     if model.config.scan_layers:

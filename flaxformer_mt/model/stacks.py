@@ -1,15 +1,17 @@
 """The encoder and decoder stacks, unrolled or scanned, with or without remat."""
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import flax.linen as nn
 import jax
-from flax.core.scope import LazyRng
+import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.config.schema import ModelConfig
 from flaxformer_mt.model.attention import Hidden, KeysValues, Mask, Newest, Seen
+from flaxformer_mt.model.dropout import DropoutKey, layer_key
 from flaxformer_mt.model.layers import DecoderLayer, EncoderLayer, LayerNorm
 
 L = TypeVar("L", bound=nn.Module)
@@ -23,9 +25,9 @@ class Encoder(nn.Module):
         # Pre-LN leaves the residual sum un-normalised.
         self.norm = LayerNorm(self.config) if self.config.norm == "pre" else None
 
-    def __call__(self, x: Hidden, mask: Mask, *, deterministic: bool) -> Hidden:
+    def __call__(self, x: Hidden, mask: Mask, *, dropout_key: DropoutKey) -> Hidden:
         count = self.config.encoder_layers
-        x = _run(self.layers, x, (mask,), self.config, count, deterministic=deterministic)
+        x = _run(self.layers, x, (mask,), self.config, count, dropout_key=dropout_key)
         return x if self.norm is None else self.norm(x)
 
 
@@ -43,11 +45,11 @@ class Decoder(nn.Module):
         self_mask: Mask,
         cross_mask: Mask,
         *,
-        deterministic: bool,
+        dropout_key: DropoutKey,
     ) -> Hidden:
         context = (encoded, self_mask, cross_mask)
         count = self.config.decoder_layers
-        x = _run(self.layers, x, context, self.config, count, deterministic=deterministic)
+        x = _run(self.layers, x, context, self.config, count, dropout_key=dropout_key)
         return x if self.norm is None else self.norm(x)
 
     def cross_keys_values(self, encoded: Hidden) -> dict[str, KeysValues]:
@@ -110,36 +112,32 @@ def _run(
     config: ModelConfig,
     count: int,
     *,
-    deterministic: bool,
+    dropout_key: DropoutKey,
 ) -> Hidden:
+    """`x` after all layers. Each gets a key of its own, the same in either form."""
 
-    def apply_layer(layer: nn.Module, x: Array, *context: Array) -> tuple[Array, None]:
-        return layer(x, *context, deterministic=deterministic), None
+    def apply_layer(
+        layer: nn.Module, x: Array, key: DropoutKey, *context: Array
+    ) -> tuple[Array, None]:
+        return layer(x, *context, dropout_key=key), None
 
     if config.remat:
         # A scan keeps the recomputation apart; elsewhere XLA would merge it away.
         apply_layer = nn.remat(apply_layer, prevent_cse=not config.scan_layers)
+
     if not isinstance(layers, nn.Module):
         for number, layer in enumerate(layers):
-            _key_as_scanned(layer, number)
-            x, _ = apply_layer(layer, x, *context)
+            x, _ = apply_layer(layer, x, layer_key(dropout_key, number), *context)
         return x
+
     scan = nn.scan(
         apply_layer,
         variable_axes={"params": 0, "intermediates": 0},
-        split_rngs={"params": True, "dropout": True},
-        in_axes=nn.broadcast,
+        split_rngs={"params": True},
+        in_axes=(0, *(nn.broadcast for _ in context)),
         length=count,
         metadata_params={nn.PARTITION_NAME: "layers"},
     )
-    x, _ = scan(layers, x, *context)
+    keys = jax.vmap(functools.partial(layer_key, dropout_key))(jnp.arange(count))
+    x, _ = scan(layers, x, keys, *context)
     return x
-
-
-def _key_as_scanned(layer: nn.Module, number: int) -> None:
-    """Gives an unrolled layer the dropout key that `nn.scan` would: the same masks."""
-    assert layer.scope is not None
-    rng = layer.scope.rngs.get("dropout")
-    if rng:
-        key = jax.random.fold_in(rng.rng, number)
-        layer.scope.rngs["dropout"] = LazyRng(key, (*rng.suffix[:-1], "layers"))

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.config.schema import ModelConfig
 from flaxformer_mt.model.attention import Hidden, Seen, attention_mask
+from flaxformer_mt.model.dropout import DropoutKey
 from flaxformer_mt.model.embedding import CHUNK, Embedding
 from flaxformer_mt.model.kernels import product
 from flaxformer_mt.model.stacks import Decoder, Encoder
@@ -74,28 +75,29 @@ class Transformer(nn.Module):
         tgt_segment_ids: Tgt,
         src_positions: Src,
         tgt_positions: Tgt,
-        deterministic: bool,
+        dropout_key: DropoutKey,
     ) -> Hidden:
         """The decoder's hidden states, float32, before the softmax matrix.
 
         The loss multiplies by that matrix (`softmax_table`, `softmax_bias`) piece by piece, so that
-        all logits are never in memory at once. `deterministic=False` needs a "dropout" key.
+        all logits are never in memory at once. Without a
+        `dropout_key` there is no dropout.
         """
         encoded = self.encode(
             src,
             src_segment_ids=src_segment_ids,
             src_positions=src_positions,
-            deterministic=deterministic,
+            dropout_key=dropout_key,
         )
         x = self.embedding.target(
-            tgt_in, tgt_positions, length=tgt_in.shape[1], deterministic=deterministic
+            tgt_in, tgt_positions, length=tgt_in.shape[1], dropout_key=dropout_key
         )
         return self.decoder(
             x,
             encoded,
             attention_mask(tgt_segment_ids, tgt_segment_ids, causal=True),
             attention_mask(tgt_segment_ids, src_segment_ids),
-            deterministic=deterministic,
+            dropout_key=dropout_key,
         )
 
     def encode(
@@ -104,12 +106,12 @@ class Transformer(nn.Module):
         *,
         src_segment_ids: Src,
         src_positions: Src,
-        deterministic: bool,
+        dropout_key: DropoutKey,
     ) -> Hidden:
         """The encoder's output, float32."""
-        x = self.embedding.source(src, src_positions, deterministic=deterministic)
+        x = self.embedding.source(src, src_positions, dropout_key=dropout_key)
         mask = attention_mask(src_segment_ids, src_segment_ids)
-        return self.encoder(x, mask, deterministic=deterministic)
+        return self.encoder(x, mask, dropout_key=dropout_key)
 
     def start_cache(
         self,
@@ -149,7 +151,7 @@ class Transformer(nn.Module):
         added."""
         ancestry = past["beams"]["ancestry"]
         position, room = jnp.reshape(index, (1, 1)), ancestry.shape[2]
-        x = self.embedding.target(tokens, position, length=room, deterministic=True)
+        x = self.embedding.target(tokens, position, length=room, dropout_key=None)
         ancestry = with_position(ancestry, index)
         src_mask = past["src_mask"][:, None, :]
         x, new, attended = self.decoder.decode_step(

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from flaxformer_mt.attention.weights import pick, whole_word
 from flaxformer_mt.config import freeze
 from flaxformer_mt.data.prepare.make import valid_text
 from flaxformer_mt.decoding.translator import Translator
@@ -14,7 +15,6 @@ from flaxformer_mt.figures import paper
 from flaxformer_mt.figures.canvas import Layout, rendered
 from flaxformer_mt.figures.drawings import line_drawing
 from flaxformer_mt.figures.find import Head, HeadFindings, attend, find_heads, sentences_of
-from flaxformer_mt.figures.maps import pick, whole_word
 from flaxformer_mt.figures.statistics import pronouns_of
 from flaxformer_mt.reproduction.settings import TEXTS, ReproductionSettings
 from flaxformer_mt.rundir.cache import local_copy

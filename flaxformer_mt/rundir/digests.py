@@ -13,6 +13,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from flaxformer_mt.mixing import MURMUR_32, Mixer
+
+# The multipliers of Wellons' "lowbias32".
+_SECOND_LANE = Mixer(np.uint32, (16, 13, 16), (0x7FEB352D, 0x846CA68B))
 _UNSIGNED = {1: "uint8", 2: "uint16", 4: "uint32"}
 _QUICK = 1 << 21  # elements that NumPy mixes faster than a program compiles
 _BLOCK = 1 << 16  # words that NumPy mixes at a time, in the cache
@@ -97,16 +101,7 @@ def _mix(words: Any, positions: Any) -> tuple[Any, Any]:
     Positions are mixed first: for small integers, many orders of the same words would give the same
     multiset of `word ^ position` or `word + position`.
     """
-    places = _avalanche(positions + np.uint32(0x9E3779B9), 0x85EBCA6B, 0xC2B2AE35)
-    first = _avalanche(words ^ places, 0x85EBCA6B, 0xC2B2AE35)
-    second = _avalanche(words + places * np.uint32(0x2C1B3C6D), 0x7FEB352D, 0x846CA68B)
+    places = MURMUR_32.mixed(positions + np.uint32(0x9E3779B9))
+    first = MURMUR_32.mixed(words ^ places)
+    second = _SECOND_LANE.mixed(words + places * np.uint32(0x2C1B3C6D))
     return first, second
-
-
-def _avalanche(x: Any, multiplier: int, second_multiplier: int) -> Any:
-    # The finaliser of MurmurHash3 and, with the other constants, Wellons' "lowbias32".
-    x = x ^ (x >> np.uint32(16))
-    x = x * np.uint32(multiplier)
-    x = x ^ (x >> np.uint32(13))
-    x = x * np.uint32(second_multiplier)
-    return x ^ (x >> np.uint32(16))

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from flaxformer_mt.attention.weights import Picked, pick
 from flaxformer_mt.decoding.alignment import Alignment
 from flaxformer_mt.decoding.masks.terminology import Terminology
 from flaxformer_mt.decoding.options import LineOptions, SearchOptions
@@ -18,7 +19,6 @@ from flaxformer_mt.decoding.text.segments import (
 )
 from flaxformer_mt.decoding.text.translation import Translation
 from flaxformer_mt.decoding.translator import Translator
-from flaxformer_mt.figures.maps import Picked, pick
 from flaxformer_mt.serving.access import Refusal, bad_request, shown
 from flaxformer_mt.serving.requests import AttentionRequest
 

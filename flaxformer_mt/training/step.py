@@ -77,8 +77,7 @@ def batch_loss(
         tgt_segment_ids=batch.tgt_segment_ids,
         src_positions=batch.src_positions,
         tgt_positions=batch.tgt_positions,
-        deterministic=dropout_key is None,
-        rngs={} if dropout_key is None else {"dropout": dropout_key},
+        dropout_key=dropout_key,
     )
 
     loss = functools.partial(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from flaxformer_mt.cli.main import main
-from flaxformer_mt.data.synthetic import pairs
+from flaxformer_mt.grammar.text import pairs
 from tests.data.prepare.corpora import write
 from tests.decoding.runs import make_run
 

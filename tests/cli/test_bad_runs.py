@@ -24,8 +24,8 @@ from flaxformer_mt.cli.main import explained
 from flaxformer_mt.cli.train import train_run
 from flaxformer_mt.config import ConfigError, load_config, to_dict
 from flaxformer_mt.config.schema import VocabularyConfig
-from flaxformer_mt.data.synthetic import pairs
 from flaxformer_mt.data.vocabulary import train_pair
+from flaxformer_mt.grammar.text import pairs
 from flaxformer_mt.parallel.processes import Processes
 from flaxformer_mt.rundir import RunDirectoryError, layout
 from flaxformer_mt.rundir.lock import locked

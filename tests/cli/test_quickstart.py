@@ -1,6 +1,6 @@
 """`quickstart --write-text`: the built-in corpus as files, which `train` then reads like any."""
 
-from flaxformer_mt.data.synthetic import pairs
+from flaxformer_mt.grammar.text import pairs
 
 SIZES = ("--config.data.train.grammar.size=30", "--config.data.valid.size=20")
 

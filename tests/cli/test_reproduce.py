@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from flaxformer_mt.data.synthetic import pairs
+from flaxformer_mt.grammar.text import pairs
 from flaxformer_mt.reproduction.pictures import base_run
 from flaxformer_mt.rundir.layout import RunDirectory
 from tests.cli.conftest import Done, run_captured

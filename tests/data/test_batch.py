@@ -12,8 +12,8 @@ from flaxformer_mt.data.order import Position
 from flaxformer_mt.data.plan import PlanError, Shape
 from flaxformer_mt.data.planner import Planner, planned_batches
 from flaxformer_mt.data.prepare.report import BORDER, batches_as_text, shapes_table
-from flaxformer_mt.data.synthetic import pairs as grammar
 from flaxformer_mt.data.vocabulary import BOS, EOS, train_pair
+from flaxformer_mt.grammar.text import pairs as grammar
 from tests.data.pairs import in_memory
 from tests.data.test_pipeline import PAIRS
 

@@ -13,8 +13,8 @@ from flaxformer_mt.config.schema import BatchConfig, VocabularyConfig
 from flaxformer_mt.data.planner import Planner
 from flaxformer_mt.data.sampling import Resampler
 from flaxformer_mt.data.store import TokenPairs
-from flaxformer_mt.data.synthetic import pairs as grammar
 from flaxformer_mt.data.vocabulary import EOS, UNK, Type, Vocabularies, train_pair
+from flaxformer_mt.grammar.text import pairs as grammar
 from tests.data.pairs import in_memory, listed
 
 TEXT = list(grammar("train", 120, 1))

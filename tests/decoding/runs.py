@@ -44,7 +44,7 @@ def parameters(model: Transformer, seed: int) -> Any:
     ids = jnp.zeros((1, 2), jnp.int32)
     sides = ("src_segment_ids", "tgt_segment_ids", "src_positions", "tgt_positions")
     rows: Any = dict.fromkeys(sides, ids)
-    boxed = model.init(jax.random.key(seed), ids, ids, **rows, deterministic=True)
+    boxed = model.init(jax.random.key(seed), ids, ids, **rows, dropout_key=None)
     return nn.unbox(boxed)["params"]
 
 

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Sequence
 
-from flaxformer_mt.data.synthetic import pairs
+from flaxformer_mt.grammar.text import pairs
 
 
 def grammar_text(size: int) -> tuple[list[str], list[str]]:

@@ -82,11 +82,11 @@ def test_equals_sacrebleu(lowercase):
 def test_tokenised_text_is_scored_as_it_stands():
     hypotheses = ["a man , in a hat .", "it 's a don't-know"]
     references = ["a man , with a hat .", "it is a don't-know"]
-    scores = corpus_scores(hypotheses, references, tokenized=True)
+    scores = corpus_scores(hypotheses, references, tokenizer="none")
     bleu = sacrebleu.corpus_bleu(hypotheses, [references], tokenize="none", force=True)
     assert (scores.bleu, scores.bleu_name) == (bleu.score, "bleu_tokenized_lc")
     assert scores.reference_tokens == 11
-    cased = corpus_scores(hypotheses, ["A man .", "It"], tokenized=True)
+    cased = corpus_scores(hypotheses, ["A man .", "It"], tokenizer="none")
     assert cased.bleu_name == "bleu_tokenized"
 
 
@@ -95,5 +95,5 @@ def test_tokenised_text_that_is_scored_as_raw_is_noted_and_nothing_is_logged(cap
     raw = corpus_scores(lines, lines)
     assert raw.bleu == pytest.approx(100) and raw.chrf == pytest.approx(100)
     assert "150 hypotheses end in a separate period" in raw.notes[0]
-    assert corpus_scores(lines, lines, tokenized=True).notes == []
+    assert corpus_scores(lines, lines, tokenizer="none").notes == []
     assert not caplog.records and capfd.readouterr() == ("", "")

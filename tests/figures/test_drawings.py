@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from flaxformer_mt.figures.canvas import head_colours, rendered
+from flaxformer_mt.attention.weights import Picked, pick, shown
+from flaxformer_mt.colours import head_colours
+from flaxformer_mt.figures.canvas import rendered
 from flaxformer_mt.figures.drawings import FAINTEST, heat_maps, line_drawing
-from flaxformer_mt.figures.maps import Picked, pick, shown
 from tests.figures.examples import made_up, svg_texts
 
 FOUND = made_up()

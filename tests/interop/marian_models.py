@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import sentencepiece
 
-from flaxformer_mt.data.synthetic import pairs
+from flaxformer_mt.grammar.text import pairs
 from tests.data.pairs import sentencepiece_model
 
 ENGLISH, GERMAN = zip(*pairs("train", 100), strict=True)

@@ -8,9 +8,9 @@ import pytest
 
 from flaxformer_mt.config import CorpusConfig, DataConfig, freeze
 from flaxformer_mt.data.corpus import CorpusError, open_source, open_split
-from flaxformer_mt.data.synthetic import pairs
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.files.hub import Address, HubError, address
+from flaxformer_mt.grammar.text import pairs
 from flaxformer_mt.interop import ExportError
 from flaxformer_mt.interop.import_run import import_marian
 from flaxformer_mt.rundir.layout import open_run, read_record, read_status

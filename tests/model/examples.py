@@ -125,14 +125,13 @@ def packed_rows(seed: int = 0) -> Rows:
 def apply(
     model: Transformer, params: dict, rows: Rows, *, dropout_seed: int | None = None
 ) -> jax.Array:
-    """The model's output: deterministic, or in training mode with this seed."""
+    """The model's output: without dropout, or with this seed's."""
     return model.apply(
         {"params": params},
         rows.src,
         rows.tgt_in,
         **rows.keywords(),
-        deterministic=dropout_seed is None,
-        rngs={} if dropout_seed is None else {"dropout": jax.random.key(dropout_seed)},
+        dropout_key=None if dropout_seed is None else jax.random.key(dropout_seed),
     )
 
 
@@ -141,9 +140,7 @@ jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_lev
 hidden_of = jit(apply, static_argnums=0, static_argnames="dropout_seed")
 
 
-@functools.partial(
-    jit, static_argnums=0, static_argnames=("method", "deterministic", "beams", "length")
-)
+@functools.partial(jit, static_argnums=0, static_argnames=("method", "beams", "length"))
 def call(model: Transformer, params: dict, *args: Any, method: str, **keywords: Any) -> Any:
     """Another method of the model, compiled."""
     return model.apply({"params": params}, *args, **keywords, method=method)

@@ -34,7 +34,7 @@ def sentences(seed=0):
 def start(model, params, src, length=TGT_LENGTH):
     rows = pack([[(tokens, [])] for tokens in src], SRC_LENGTH, 1)
     of_src = {"src_segment_ids": rows.src_segment_ids, "src_positions": rows.src_positions}
-    encoded = call(model, params, rows.src, **of_src, deterministic=True, method="encode")
+    encoded = call(model, params, rows.src, **of_src, dropout_key=None, method="encode")
     form = {"beams": BEAMS, "length": length, "method": "start_cache"}
     return call(model, params, encoded, rows.src_segment_ids, **form)
 

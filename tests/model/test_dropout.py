@@ -2,12 +2,13 @@
 
 import itertools
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from flaxformer_mt.model.dropout import Dropout, counter_bits
+from flaxformer_mt.model.dropout import Dropout, counter_bits, layer_key
 from tests.model.examples import build, hidden_of, packed_rows, tiny_config
 
 SHAPE = (64, 32, 128)
@@ -20,7 +21,7 @@ def keys(count):
 
 
 def drop(rate, seed, x):
-    return Dropout(rate).apply({}, x, deterministic=False, rngs={"dropout": jax.random.key(seed)})
+    return Dropout(rate).apply({}, x, dropout_key=jax.random.key(seed))
 
 
 @pytest.mark.parametrize(("rate", "dtype"), [(0.1, "bfloat16"), (0.9, "float32")])
@@ -73,16 +74,44 @@ def test_the_mask_depends_on_key_and_index_alone():
     assert (drop(0.5, 1, jnp.ones((8, 4))) != drop(0.5, 2, jnp.ones((8, 4)))).any()
 
 
+class Enclosing(nn.Module):
+    """Dropout one module down, under this name."""
+
+    inner: str
+
+    @nn.compact
+    def __call__(self, x, *, dropout_key):
+        return Dropout(0.5, name=self.inner)(x, dropout_key=dropout_key)
+
+
+@pytest.mark.parametrize(
+    ("name", "layer", "mask"),
+    [
+        ("dropout", None, "eb33 a311 f275 a4f6"),
+        ("layers", 3, "4724 a8d2 83e0 7e37"),
+        # An unrolled layer has the masks of a scanned one.
+        ("layers_3", 3, "4724 a8d2 83e0 7e37"),
+    ],
+)
+def test_a_key_and_a_path_give_the_masks_of_earlier_releases(name, layer, mask):
+    """So runs resume with the masks with which they began: Flax derived these keys itself."""
+    key = jax.random.key(4)
+    if layer is not None:
+        key = layer_key(key, layer)
+    dropped = Enclosing(name).apply({}, jnp.ones((4, 16)), dropout_key=key)
+    assert np.packbits(dropped > 0).tobytes().hex(" ", 2) == mask
+
+
 def test_the_gradient_has_the_mask_of_the_value():
     x = jnp.full((16, 16), 2.0)
     y, pull = jax.vjp(lambda x: drop(0.4, 3, x), x)
     np.testing.assert_allclose(pull(jnp.ones_like(x))[0], y / 2, rtol=1e-6)
 
 
-def test_rate_0_and_deterministic_are_the_identity():
+def test_rate_0_and_no_key_are_the_identity():
     x = jnp.arange(6.0)
-    assert Dropout(0.0).apply({}, x, deterministic=False) is x
-    assert Dropout(0.7).apply({}, x, deterministic=True) is x
+    assert Dropout(0.0).apply({}, x, dropout_key=jax.random.key(0)) is x
+    assert Dropout(0.7).apply({}, x, dropout_key=None) is x
 
 
 @pytest.mark.parametrize(

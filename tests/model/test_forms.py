@@ -82,8 +82,7 @@ def test_each_layer_draws_its_own_dropout(scan_layers):
         rows.src,
         src_segment_ids=rows.src_segment_ids,
         src_positions=rows.src_positions,
-        deterministic=False,
-        rngs={"dropout": jax.random.key(0)},
+        dropout_key=jax.random.key(0),
         method="encode",
     )
     sums = {len(np.unique(np.round(position, 3))) for position in encoded.reshape(-1, 12)}

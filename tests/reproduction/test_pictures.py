@@ -4,9 +4,9 @@ import dataclasses
 
 import numpy as np
 
+from flaxformer_mt.attention.weights import Picked
 from flaxformer_mt.decoding.teacher_forcing import Attention
 from flaxformer_mt.figures.find import AttendedSentence
-from flaxformer_mt.figures.maps import Picked
 from flaxformer_mt.reproduction import pictures
 from tests.figures.examples import made_up
 

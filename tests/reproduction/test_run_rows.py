@@ -12,7 +12,7 @@ import pytest
 
 from flaxformer_mt.config import freeze
 from flaxformer_mt.data.corpus import CorpusError
-from flaxformer_mt.data.synthetic import pairs
+from flaxformer_mt.grammar.text import pairs
 from flaxformer_mt.reproduction.experiment import Experiment
 from flaxformer_mt.reproduction.records import experiment_state, read_records
 from flaxformer_mt.reproduction.run_rows import Ending, RowRunner, gold_trees, parse_f1

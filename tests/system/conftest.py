@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flaxformer_mt.data.synthetic import pairs
+from flaxformer_mt.grammar.text import pairs
 from tests.cli.conftest import run as run, settings, workdir as workdir
 from tests.conftest import ROOT, WARNINGS, environment, made_once
 from tests.data.prepare.corpora import write

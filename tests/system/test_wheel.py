@@ -50,7 +50,8 @@ def test_wheel_holds_the_package_and_the_configs_and_nothing_else(wheel):
     expected = {
         f"{place}/{path.relative_to(folder).as_posix()}"
         for place, folder in parts.items()
-        for path in folder.rglob("*.py")
+        for kind in ("py", "tsv", "css", "js")
+        for path in folder.rglob(f"*.{kind}")
     }
     expected |= {f"{page}/{path.name}" for path in (ROOT / page).iterdir()}
     assert expected | {f"{page}/index.html", "flaxformer_mt/py.typed"} <= names
@@ -120,6 +121,8 @@ def test_an_installed_command_finds_the_built_in_configs(wheel, tmp_path):
     assert "model.d_model = " in by_name
     by_path = run(command, "config", "--config", "configs/quickstart.py", folder=elsewhere)
     assert by_path == by_name and not list(elsewhere.iterdir())
+    run(command, "quickstart", "--write-text", "text", folder=tmp_path)
+    assert (tmp_path / "text" / "train.en").read_text().count("\n") == 40_000
     version = run(command, "--version", folder=tmp_path)
     assert version == f"flaxformer-mt {flaxformer_mt.__version__}\n"
     page = re.sub(r"\s", "", run(command, "--help", folder=tmp_path)).rpartition("Documentation:")[

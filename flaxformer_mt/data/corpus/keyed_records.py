@@ -20,8 +20,8 @@ from flaxformer_mt.data.corpus.pairs import (
     NoText,
     PairSource,
 )
-from flaxformer_mt.data.corpus.paths import AnyPath
 from flaxformer_mt.files import hub
+from flaxformer_mt.files.reading import AnyPath
 
 
 def texts_at(record: bytes, src: str, tgt: str) -> tuple[bytes, bytes]:

@@ -8,13 +8,11 @@ import hashlib
 import itertools
 import re
 from collections.abc import Callable, Container, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.errors import UserError
-
-if TYPE_CHECKING:
-    from flaxformer_mt.data.corpus.paths import AnyPath
+from flaxformer_mt.files.reading import AnyPath
 
 # C0 except tab, and DEL. C1 stays: newstest2014's French reference has U+0085. A newline, in JSON
 # or a stored record, would break a pair where sentences are written one per line.

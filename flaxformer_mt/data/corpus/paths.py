@@ -6,15 +6,10 @@ import contextlib
 import glob
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TypeAlias, cast
+from typing import BinaryIO, cast
 
 from flaxformer_mt.data.corpus.pairs import CorpusError
-from flaxformer_mt.files.reading import StorageError, bucket_path, local_path
-
-if TYPE_CHECKING:
-    from etils import epath
-
-AnyPath: TypeAlias = "Path | epath.Path"  # local, or in an object store (gs://...)
+from flaxformer_mt.files.reading import AnyPath, StorageError, bucket_path, local_path
 
 
 def is_remote(path: AnyPath | str) -> bool:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from flaxformer_mt.data.corpus.pairs import CorpusError
-from flaxformer_mt.data.corpus.paths import AnyPath, open_binary, reaching
+from flaxformer_mt.data.corpus.paths import open_binary, reaching
+from flaxformer_mt.files.reading import AnyPath
 
 _BLOCK = 1024  # records of an ArrayRecord shard read at a time: one by one is ten times as slow
 

@@ -124,7 +124,7 @@ def _opened(corpus: CorpusConfig, folder: str, key: str, fetch: bool) -> PairSou
 
 
 def _drawn(split: Any, size: int) -> Iterator[tuple[bytes, bytes]]:
-    from flaxformer_mt.data import synthetic
+    from flaxformer_mt.grammar import text as synthetic
 
     for src, tgt in synthetic.pairs(split, size):
         yield src.encode(), tgt.encode()

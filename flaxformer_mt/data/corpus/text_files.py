@@ -21,7 +21,7 @@ else:
 
 from flaxformer_mt.data.corpus import paths
 from flaxformer_mt.data.corpus.pairs import COLUMNS, CorpusError, NoText
-from flaxformer_mt.data.corpus.paths import AnyPath
+from flaxformer_mt.files.reading import AnyPath
 
 _UTF8_BOM = b"\xef\xbb\xbf"
 _MAGIC = {

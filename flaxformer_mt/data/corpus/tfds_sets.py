@@ -24,7 +24,7 @@ from flaxformer_mt.config import CorpusConfig
 from flaxformer_mt.data.corpus import paths, shards
 from flaxformer_mt.data.corpus.keyed_records import trimmed
 from flaxformer_mt.data.corpus.pairs import NO_TEXT, CorpusError, NoText, PairSource
-from flaxformer_mt.data.corpus.paths import AnyPath
+from flaxformer_mt.files.reading import AnyPath
 
 DEFAULT_DATA_DIR = "~/tensorflow_datasets"
 _CONNECT_SECONDS = 10

@@ -11,11 +11,10 @@ from flaxformer_mt.config.consistency import CORPUS_SETTINGS
 from flaxformer_mt.config.digest_keys import first_default
 from flaxformer_mt.config.schema import CorpusConfig, DataConfig
 from flaxformer_mt.data.corpus import CorpusError, open_source, paths
-from flaxformer_mt.data.corpus.paths import AnyPath
 from flaxformer_mt.data.store import INDEX, Store
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.errors import UserError
-from flaxformer_mt.files.reading import explained, load_json
+from flaxformer_mt.files.reading import AnyPath, explained, load_json
 
 FORMAT = 1
 MANIFEST = "manifest.json"

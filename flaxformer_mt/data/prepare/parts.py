@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from flaxformer_mt.data.corpus import Defect, Drops
-from flaxformer_mt.data.corpus.paths import AnyPath, reaching
+from flaxformer_mt.data.corpus.paths import reaching
 from flaxformer_mt.data.prepare.encode import Encoded, Range, UnknownText
 from flaxformer_mt.data.processes import mapped
 from flaxformer_mt.data.vocabulary import Vocabularies, Vocabulary
 from flaxformer_mt.files.atomic import write_whole
+from flaxformer_mt.files.reading import AnyPath
 
 _FORMAT = 2  # 1: without unknown text
 _THREADS = 8  # a bucket takes its time

@@ -14,7 +14,6 @@ from flaxformer_mt.data import vocabulary
 from flaxformer_mt.data.corpus import CorpusError, Drops, PairSource, open_split, paths
 from flaxformer_mt.data.corpus.encodings import likely_encoding
 from flaxformer_mt.data.corpus.pairs import HELD_OUT, INVALID_UTF8, TRAINED_ON
-from flaxformer_mt.data.corpus.paths import AnyPath
 from flaxformer_mt.data.corpus.text_files import damage, open_text, tab_separated
 from flaxformer_mt.data.prepare.encode import record_bytes
 from flaxformer_mt.data.prepare.filters import script_of
@@ -22,6 +21,7 @@ from flaxformer_mt.data.prepare.manifest import PrepareError, Report, named_corp
 from flaxformer_mt.data.prepare.sieve import Record, Sieve, mix, resized, without_uneven
 from flaxformer_mt.data.prepare.spread import Spread
 from flaxformer_mt.data.vocabulary import Vocabularies
+from flaxformer_mt.files.reading import AnyPath
 from flaxformer_mt.progress import Meter
 
 ENOUGH = 1_000_000  # pairs of a corpus that `count_pairs` reads at most: seconds

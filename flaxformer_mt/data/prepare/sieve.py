@@ -106,7 +106,11 @@ def without_uneven(
 def _fits(
     pool: Sequence[Record], vocabularies: Vocabularies, config: DataConfig
 ) -> Bool[np.ndarray, " records"]:
-    """Which pairs the filters by tokens keep."""
+    """Which pairs the filters by tokens keep, but for a tag's tokens.
+
+    A pair that is too long only with its tag is learned from, and dropped when it is encoded: the
+    tag is of no text, and the model's length holds for what is stored.
+    """
     masks = [np.ones(0, bool)]
     for first in range(0, len(pool), CHUNK):
         pairs = [record for _, record in pool[first : first + CHUNK]]

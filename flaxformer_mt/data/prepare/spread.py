@@ -29,11 +29,11 @@ from flaxformer_mt.data.corpus import (
     paths,
     require_equal,
 )
-from flaxformer_mt.data.corpus.paths import AnyPath
 from flaxformer_mt.data.corpus.text_files import BLOCK, count_line_ends, require_stamp
 from flaxformer_mt.data.prepare.encode import CHUNK, Encoded, EncodingSettings, Range, encode_part
 from flaxformer_mt.data.prepare.manifest import sha256_of
 from flaxformer_mt.data.prepare.parts import Parts
+from flaxformer_mt.files.reading import AnyPath
 from flaxformer_mt.versions import git_commit, package_versions
 
 Cluster = Callable[[Begin], AbstractContextManager[Workers]]  # has workers begin

@@ -163,7 +163,7 @@ def _encoded(model: Transformer, params: Any, *sources: Array, blocks: int) -> A
             src,
             src_segment_ids=segment_ids,
             src_positions=positions,
-            deterministic=True,
+            dropout_key=None,
             method="encode",
         )
 

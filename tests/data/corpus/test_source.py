@@ -6,8 +6,8 @@ import pickle
 import pytest
 
 from flaxformer_mt.config.schema import CorpusConfig
-from flaxformer_mt.data import synthetic
 from flaxformer_mt.data.corpus import CorpusError, Pair, open_source, read_pairs
+from flaxformer_mt.grammar import text
 from tests.data.corpus.conftest import write_shard
 
 LINES = [("one", "eins"), ("", "zwei"), ("three", "drei")]
@@ -61,7 +61,7 @@ def test_a_setting_that_is_missing_is_named():
 
     # The built-in grammar is read like a file.
     corpus = CorpusConfig(name="g", kind="synthetic", split="valid", size=20)
-    expected = [Pair(n, *pair) for n, pair in enumerate(synthetic.pairs("valid", 20), 1)]
+    expected = [Pair(n, *pair) for n, pair in enumerate(text.pairs("valid", 20), 1)]
     assert list(read_pairs(corpus)) == expected
     assert open_source(corpus, fetch=False).files == {}
     assert open_source(corpus, key="data.valid").label == "data.valid (built-in grammar)"

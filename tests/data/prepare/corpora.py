@@ -7,7 +7,7 @@ from typing import Any
 
 from flaxformer_mt.config.schema import CorpusConfig, DataConfig, FilterConfig, VocabularyConfig
 from flaxformer_mt.data.prepare.make import prepare as prepare_with
-from flaxformer_mt.data.synthetic import pairs
+from flaxformer_mt.grammar.text import pairs
 
 GOOD = [
     (f"the {a} sees {n} {b} .", f"{A} sieht {m} {B} .")

@@ -8,8 +8,8 @@ import pytest
 from flaxformer_mt.config.schema import FilterConfig, VocabularyConfig
 from flaxformer_mt.data.prepare.manifest import read_manifest
 from flaxformer_mt.data.prepare.sieve import mix
-from flaxformer_mt.data.synthetic import pairs
 from flaxformer_mt.data.vocabulary import Vocabularies
+from flaxformer_mt.grammar.text import pairs
 from tests.data.prepare.corpora import data_config, prepare, write
 
 HAN = [chr(0x4E00 + number) for number in range(700)]

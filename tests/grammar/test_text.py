@@ -6,23 +6,23 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from flaxformer_mt.data import synthetic
-from flaxformer_mt.data.grammar.splits import assignments
+from flaxformer_mt.grammar import text
+from flaxformer_mt.grammar.splits import assignments
 
 
 @pytest.fixture(scope="module")
 def splits():
     sizes = {"train": 20_000, "valid": 5000, "test": 5000}
-    return {split: list(synthetic.derivations(split, sizes[split])) for split in synthetic.SPLITS}
+    return {split: list(text.derivations(split, sizes[split])) for split in text.SPLITS}
 
 
 def test_a_stream_is_lazy_and_begins_with_the_shorter_one(splits):
-    endless = synthetic.pairs("train", 10**12)
+    endless = text.pairs("train", 10**12)
     assert [*itertools.islice(endless, 50)] == [
         derivation[:2] for derivation in splits["train"][:50]
     ]
     # Another seed gives others.
-    first, second = (set(synthetic.pairs("train", 500, seed=seed)) for seed in (0, 1))
+    first, second = (set(text.pairs("train", 500, seed=seed)) for seed in (0, 1))
     assert len(first & second) < 25
 
 
@@ -34,8 +34,8 @@ def test_the_stream_is_the_published_one(splits):
         ("valid", "9ff05cf9bba72c40"),
         ("test", "9fef6708f53cc3a9"),
     ):
-        text = "\n".join("\t".join(derivation[:2]) for derivation in splits[split])
-        assert hashlib.sha256(text.encode()).hexdigest()[:16] == digest
+        lines = "\n".join("\t".join(derivation[:2]) for derivation in splits[split])
+        assert hashlib.sha256(lines.encode()).hexdigest()[:16] == digest
 
 
 def test_a_held_out_sentence_has_a_combination_that_no_other_split_shows(splits):
@@ -63,7 +63,7 @@ def test_a_held_out_sentence_has_a_combination_that_no_other_split_shows(splits)
 @pytest.mark.extended
 def test_a_source_has_one_target(splits):
     targets = defaultdict(set)
-    further = synthetic.derivations("train", 30_000, seed=1)
+    further = text.derivations("train", 30_000, seed=1)
     for derivation in (*splits["train"], *splits["test"], *further):
         targets[derivation.src].add(derivation.tgt)
     assert [src for src, tgts in targets.items() if len(tgts) > 1] == []

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from flaxformer_mt.data.grammar import words as w
+from flaxformer_mt.grammar import words as w
 
 # (lemma, construction); a lemma is its German citation form.
 Combination = tuple[str, str]

@@ -23,8 +23,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator
 from typing import Any, Literal, NamedTuple
 
-from flaxformer_mt.data.grammar import words as w
-from flaxformer_mt.data.grammar.clauses import POSITIONS, VERB_SECOND, Combination
+from flaxformer_mt.grammar import words as w
+from flaxformer_mt.grammar.clauses import POSITIONS, VERB_SECOND, Combination
 
 Split = Literal["train", "valid", "test"]
 SPLITS: tuple[Split, ...] = ("train", "valid", "test")

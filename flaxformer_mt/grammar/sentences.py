@@ -7,9 +7,9 @@ adjuncts in front. A phrase has a possessor or a relative clause, not both.
 
 import contextlib
 
-from flaxformer_mt.data.grammar import words as w
-from flaxformer_mt.data.grammar.clauses import NOTHING, BilingualPhrase, Clause
-from flaxformer_mt.data.grammar.phrases import (
+from flaxformer_mt.grammar import words as w
+from flaxformer_mt.grammar.clauses import NOTHING, BilingualPhrase, Clause
+from flaxformer_mt.grammar.phrases import (
     DeadEnd,
     PhraseSampler,
     Pool,
@@ -17,7 +17,7 @@ from flaxformer_mt.data.grammar.phrases import (
     pronoun,
     relative_pronoun,
 )
-from flaxformer_mt.data.grammar.splits import repeat, tenses
+from flaxformer_mt.grammar.splits import repeat, tenses
 
 _FRAMES = repeat(
     "42 transitive, 16 intransitive, 11 motion, 8 dative, 10 ditransitive, 2 placing, "

@@ -6,15 +6,12 @@ import dataclasses
 import itertools
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, Protocol, get_args
 
 import numpy as np
 from jaxtyping import Float32
 
-from flaxformer_mt.figures import FigureError
-
-if TYPE_CHECKING:
-    from flaxformer_mt.decoding.teacher_forcing import Attention
+from flaxformer_mt.attention import FigureError
 
 Kind = Literal["encoder", "decoder", "cross"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -36,6 +33,24 @@ LONGEST = 32  # characters of a label
 # C0 controls and DEL as their pictures; characters that turn the text's direction are replaced.
 _VISIBLE = {code: 0x2400 + code for code in range(0x20)} | {0x7F: 0x2421}
 _VISIBLE |= dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFFFD)
+
+
+class AttentionWeights(Protocol):
+    """One sentence's attention in all layers and heads, as `decoding` returns it (`Attention`
+    there says what rows and columns are)."""
+
+    @property
+    def src_pieces(self) -> tuple[str, ...]: ...
+    @property
+    def tgt_pieces(self) -> tuple[str, ...]: ...
+    @property
+    def tgt_inputs(self) -> tuple[str, ...]: ...
+    @property
+    def encoder(self) -> Float32[np.ndarray, "layers heads src src"]: ...
+    @property
+    def decoder(self) -> Float32[np.ndarray, "layers heads tgt tgt"]: ...
+    @property
+    def cross(self) -> Float32[np.ndarray, "layers heads tgt src"]: ...
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,7 +84,7 @@ class Picked:
         return f"{NAMES[self.kind]}, layer {self.layer} of {self.layers}, {heads}"
 
 
-def sides(attention: Attention, kind: Kind) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def sides(attention: AttentionWeights, kind: Kind) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The pieces of the rows and of the columns."""
     rows = attention.src_pieces if kind == "encoder" else attention.tgt_pieces
     columns = attention.tgt_inputs if kind == "decoder" else attention.src_pieces
@@ -77,7 +92,7 @@ def sides(attention: Attention, kind: Kind) -> tuple[tuple[str, ...], tuple[str,
 
 
 def weights_of(
-    attention: Attention, kind: Kind
+    attention: AttentionWeights, kind: Kind
 ) -> Float32[np.ndarray, "layers heads rows columns"]:
     return {
         "encoder": attention.encoder,
@@ -87,7 +102,7 @@ def weights_of(
 
 
 def pick(
-    attention: Attention,
+    attention: AttentionWeights,
     *,
     kind: Kind,
     layer: int | None = None,

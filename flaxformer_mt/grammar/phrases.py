@@ -5,9 +5,9 @@ import random
 from collections.abc import Sequence
 from typing import TypeVar
 
-from flaxformer_mt.data.grammar import words as w
-from flaxformer_mt.data.grammar.clauses import NOTHING, BilingualPhrase, Clause
-from flaxformer_mt.data.grammar.splits import Split, Use, choices, options, repeat
+from flaxformer_mt.grammar import words as w
+from flaxformer_mt.grammar.clauses import NOTHING, BilingualPhrase, Clause
+from flaxformer_mt.grammar.splits import Split, Use, choices, options, repeat
 
 T = TypeVar("T")
 Pool = tuple[str, ...]  # categories of nouns

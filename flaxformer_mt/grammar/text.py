@@ -4,7 +4,7 @@ A stream of pairs is a pure function of (split, seed). A source has one translat
 model scores 100 BLEU.
 
 The splits share every lemma, word form and construction, but not their combinations
-(`grammar/splits.py`): each test or validation sentence has a (lemma, construction) that neither
+(`splits.py`): each test or validation sentence has a (lemma, construction) that neither
 other split shows, so no sentence is in two splits.
 """
 
@@ -13,9 +13,9 @@ import random
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from flaxformer_mt.data.grammar.clauses import Combination
-from flaxformer_mt.data.grammar.sentences import SentenceSampler
-from flaxformer_mt.data.grammar.splits import (
+from flaxformer_mt.grammar.clauses import Combination
+from flaxformer_mt.grammar.sentences import SentenceSampler
+from flaxformer_mt.grammar.splits import (
     SPLITS as SPLITS,
     Split as Split,
     assignments,

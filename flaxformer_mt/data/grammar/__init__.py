@@ -1,1 +1,0 @@
-"""The built-in English-German grammar: words, clauses, held-out rule, sampler."""

@@ -1,0 +1,1 @@
+"""The built-in English-German grammar and its text: words, clauses, held-out rule, sampler."""
