@@ -18,25 +18,26 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
+import flaxformer_mt as fm
 from benchmarks import RESULTS
-from benchmarks.trained_run import seconds_trained, trained, training_details
-from flaxformer_mt.cli import evaluate, translate
+from benchmarks.trained_run import evaluated, trained
 from flaxformer_mt.evaluation.compare import compare
+from flaxformer_mt.reproduction.measuring import TrainingLog, training_details
 from flaxformer_mt.reproduction.result_file import write_result
 from flaxformer_mt.rundir.layout import RunDirectory
 
 SPEC, TEST = "multi30k:tiny_raw", "test_2016_flickr"
 PAIRS = 10_000
 SEEDS = (1, 2, 3)
-RECIPE = [
-    "data.vocabulary.size=4000",
-    "data.batch.tokens=2048",
-    "data.batch.max_shapes=8",
-    "training.steps=4000",
-    "training.schedule.warmup_steps=800",
-    "training.schedule.peak=0.003",
-    "training.validate_every=1000",
-]
+RECIPE = {
+    "data.vocabulary.size": 4000,
+    "data.batch.tokens": 2048,
+    "data.batch.max_shapes": 8,
+    "training.steps": 4000,
+    "training.schedule.warmup_steps": 800,
+    "training.schedule.peak": 0.003,
+    "training.validate_every": 1000,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -80,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         RESULTS / f"back_translation_{name}.json",
         command=command + " --sample" * options.sample,
         config=SPEC,
-        seconds=sum(seconds_trained(run) for run in runs),
+        seconds=sum(TrainingLog.read(run).seconds for run in runs),
         metrics=metrics,
         signatures=signatures,
         details=training_details(*runs),
@@ -91,9 +92,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def back_translate(reverse: RunDirectory, german: Path, synthetic: Path, *, sample: bool) -> None:
-    search = ["--sample", "--beam-size", "1"] if sample else []
-    files = ["--input", str(german), "--output", str(synthetic)]
-    translate.main(["--workdir", str(reverse), *files, *search], "translate", "")
+    translator = fm.Translator.load(reverse)
+    if sample:
+        translator = translator.with_config(beam_size=1)
+    fm.translate_file(translator, german, synthetic, sampling=fm.Sampling() if sample else None)
 
 
 def cut(data: Path, text: Path) -> None:
@@ -117,17 +119,25 @@ def run_of(
 ) -> RunDirectory:
     """A trained, averaged and, from English, scored run."""
     corpora = {"train.multi30k": "train", "valid": "valid", f"test.{TEST}": "test"}
-    overrides = [f"data.folder={text}", f"data.src_lang={src}", f"data.tgt_lang={tgt}"]
+    settings: dict[str, object] = {
+        "data.folder": text,
+        "data.src_lang": src,
+        "data.tgt_lang": tgt,
+    }
     for corpus, name in corpora.items():
-        overrides += [f"data.{corpus}.src={name}.{src}", f"data.{corpus}.tgt={name}.{tgt}"]
-    overrides += [*RECIPE, f"training.seed={seed}"]
+        settings |= {f"data.{corpus}.src": f"{name}.{src}", f"data.{corpus}.tgt": f"{name}.{tgt}"}
+    settings |= {**RECIPE, "training.seed": seed}
     if synthetic is not None:
-        overrides += ["data.train.multi30k.weight=1.0", "data.train.synthetic.weight=1.0"]
-        overrides += [f"data.train.synthetic.src={synthetic.name}"]
-        overrides += [f"data.train.synthetic.tgt=more.{tgt}", "data.train.synthetic.tag=<bt>"]
-    run = trained(workdir, SPEC, overrides, benchmark="benchmarks.back_translation")
+        settings |= {
+            "data.train.multi30k.weight": 1.0,
+            "data.train.synthetic.weight": 1.0,
+            "data.train.synthetic.src": synthetic.name,
+            "data.train.synthetic.tgt": f"more.{tgt}",
+            "data.train.synthetic.tag": "<bt>",
+        }
+    run = trained(workdir, SPEC, settings, benchmark="benchmarks.back_translation")
     if src == "en":
-        evaluate.main(["--workdir", str(run), "--set", TEST], "evaluate", "")
+        evaluated(run, TEST)
     return run
 
 

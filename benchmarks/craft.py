@@ -16,13 +16,20 @@ import lzma
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
+import flaxformer_mt as fm
 from benchmarks import RESULTS
-from benchmarks.trained_run import seconds_trained, trained, training_details, training_metrics
-from flaxformer_mt.cli import translate, trees
+from benchmarks.trained_run import trained
+from flaxformer_mt.api.trees import linearize_files, rebuild_file, score_files
 from flaxformer_mt.evaluation.evaluate import read_segments
-from flaxformer_mt.reproduction.result_file import write_result
+from flaxformer_mt.parsing.evalb import scores_json
+from flaxformer_mt.reproduction.measuring import (
+    ScoredSet,
+    TrainingLog,
+    training_details,
+    write_measurement,
+)
 from flaxformer_mt.rundir.layout import RunDirectory
 
 SPEC = "parsing:craft"
@@ -38,17 +45,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     text = options.workdir / "text"
     linearized(options.treebank, text)
     run = trained(
-        options.workdir / "run", SPEC, [f"data.folder={text}"], benchmark="benchmarks.craft"
+        options.workdir / "run", SPEC, {"data.folder": text}, benchmark="benchmarks.craft"
     )
-    result = write_result(
+    log = TrainingLog.read(run)
+    scores = ScoredSet(
+        name="test",
+        metrics=parsed(run, text),
+        signatures={"f1": "EVALB, COLLINS.prm"},
+        hypotheses=read_segments(str(text / "test.out")),
+    )
+    result = write_measurement(
         RESULTS / "craft.json",
+        [scores],
         command="python -m benchmarks.craft --treebank FOLDER --workdir DIR",
         config=SPEC,
-        seconds=seconds_trained(run),
-        metrics={**parsed(run, text), **training_metrics(run)},
-        signatures={"f1": "EVALB, COLLINS.prm"},
+        seconds=log.seconds,
+        metrics=log.metrics(),
         details=training_details(run),
-        hypotheses={"test": read_segments(str(text / "test.out"))},
     )
     print(json.dumps(dict(result.metrics), indent=2))
     return 0
@@ -62,38 +75,25 @@ def linearized(treebank: Path, text: Path, *, valid: int = VALID) -> None:
     for name, lines in {"train": train[:-valid], "valid": train[-valid:], "test": test}.items():
         path = text / f"{name}.trees"
         path.write_text("".join(lines), encoding="utf-8")
-        outputs = ["--output-src", str(path.with_suffix(".src"))]
-        outputs += ["--output-tgt", str(path.with_suffix(".tgt"))]
-        trees.main(["linearize", str(path), *outputs, "--leaves", "words"], "trees", "")
+        src, tgt = path.with_suffix(".src"), path.with_suffix(".tgt")
+        linearize_files([path], src=src, tgt=tgt, leaves="words")
 
 
 def parsed(run: RunDirectory, text: Path) -> dict[str, float]:
     """Scores of the test set in percent, and how many outputs weren't trees."""
     source, output = text / "test.src", text / "test.out"
-    output.unlink(missing_ok=True)
-    translate.main(
-        ["--workdir", str(run), "--input", str(source), "--output", str(output)], "translate", ""
-    )
+    fm.translate_file(run, source, output, restart=True)
     metrics: dict[str, float] = {}
-    for malformed, prefix in (("repair", ""), ("flat", "unrepaired_")):
-        rebuilt, counts = text / f"test.{malformed}.trees", text / f"repairs.{malformed}.json"
-        outputs = ["--output", str(rebuilt), "--json", str(counts)]
-        trees.main(
-            ["rebuild", str(source), str(output), *outputs, "--malformed", malformed], "trees", ""
-        )
-        path = text / f"scores.{malformed}.json"
-        files = [str(text / "test.trees"), str(rebuilt)]
-        trees.main(["score", *files, "--output", str(path)], "trees", "")
-        scores = _read(path)
+    forms: dict[Literal["repair", "flat"], str] = {"repair": "", "flat": "unrepaired_"}
+    for malformed, prefix in forms.items():
+        rebuilt = text / f"test.{malformed}.trees"
+        repairs = rebuild_file(source, output, rebuilt, malformed=malformed)
+        scores = scores_json(score_files(text / "test.trees", rebuilt))
         metrics |= {f"{prefix}{name}": scores["all"][name] for name in SCORES}
         metrics[f"{prefix}f1_at_most_40_words"] = scores["at_most_40_words"]["f1"]
     for name in ("sentences", "error_sentences", "skipped_sentences"):
         metrics[name] = scores["all"][name]
-    return metrics | {"malformed": _read(counts)["malformed_sentences"]}
-
-
-def _read(path: Path) -> dict[str, Any]:
-    return dict(json.loads(path.read_text(encoding="utf-8")))
+    return metrics | {"malformed": repairs.malformed}
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def _once(workload: Workload, prepared: Path, cache: Path, *, seconds: float) ->
         for name in ("vocabulary", "data"):
             shutil.copytree(prepared / name, run / name)
         command = [
-            *(sys.executable, "-m", "flaxformer_mt.cli.main", "train", "--workdir", str(run)),
+            *(sys.executable, "-m", "flaxformer_mt", "train", "--workdir", str(run)),
             *("--config", workload.experiment, "--config.training.log_every=1", *settings),
         ]
         start = time.perf_counter()

@@ -20,11 +20,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import flaxformer_mt as fm
 from benchmarks import RESULTS
-from benchmarks.trained_run import record, trained
-from flaxformer_mt.cli import evaluate
-from flaxformer_mt.cli.arguments import positive
+from benchmarks.arguments import positive
+from benchmarks.trained_run import evaluated, trained
 from flaxformer_mt.config import load_config
+from flaxformer_mt.reproduction.measuring import measure_evaluated
 from flaxformer_mt.reproduction.result_file import Result, mixture, read_results, write_result
 
 TEST = "test_2016_flickr"
@@ -54,26 +55,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = (
         f"python -m benchmarks.multi30k --data FOLDER --variant {options.variant} --workdir DIR"
     )
-    overrides = [f"data.folder={options.data}"]
-    search: list[str] = []
+    settings = {"data.folder": options.data}
     if options.seed not in (None, usual.training.seed):
-        overrides.append(f"training.seed={options.seed}")
+        settings["training.seed"] = options.seed
         name += f"_seed_{options.seed}"
         command += f" --seed {options.seed}"
     if options.dtype not in (None, usual.model.dtype):
-        overrides.append(f"model.dtype={options.dtype}")
+        settings["model.dtype"] = options.dtype
         name += f"_{options.dtype}"
         command += f" --dtype {options.dtype}"
     if norm is not None:
-        search = ["--length-norm", norm, "--length-penalty", alpha]
         name += f"_{norm}_{alpha.replace('.', '_')}"
         command += f" --penalty {norm}:{alpha}"
 
-    run = trained(options.workdir, spec, overrides, benchmark="benchmarks.multi30k")
-    scored = ["--workdir", str(run), *search]
-    evaluate.main([*scored, "--set", "valid"], "evaluate", "")
-    evaluate.main([*scored, "--set", TEST, "--folder", options.data], "evaluate", "")
-    result = record(
+    run = trained(options.workdir, spec, settings, benchmark="benchmarks.multi30k")
+    translator = fm.Translator.load(run)
+    if norm is not None:
+        translator = translator.with_config(length_norm=norm, length_penalty=float(alpha))
+    evaluated(run, "valid", translator=translator)
+    evaluated(run, TEST, translator=translator, folder=options.data)
+    result = measure_evaluated(
         run,
         RESULTS / f"{name}.json",
         command=command,

@@ -133,7 +133,7 @@ def record_of(folder: Path, recorded: Result | None) -> Record:
 
 def plan(config: str, topology: str, settings: tuple[str, ...]) -> Any:
     """The report of the command as a user calls it; it ends with 1 where the step does not fit."""
-    command = [sys.executable, "-m", "flaxformer_mt.cli.main", "plan", "--json"]
+    command = [sys.executable, "-m", "flaxformer_mt", "plan", "--json"]
     completed = subprocess.run(
         [*command, "--config", config, "--topology", topology, *settings],
         stdout=subprocess.PIPE,

@@ -9,22 +9,19 @@ import sys
 from collections.abc import Sequence
 
 from benchmarks import RESULTS
-from benchmarks.trained_run import record
-from flaxformer_mt.cli import evaluate, quickstart
-from flaxformer_mt.rundir.layout import open_run
+from benchmarks.trained_run import evaluated, trained
+from flaxformer_mt.reproduction.measuring import measure_evaluated
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.quickstart")
     parser.add_argument("--workdir", required=True, metavar="DIR", help="run directory, new")
     options = parser.parse_args(arguments)
-    place = ["--workdir", options.workdir]
-    status = quickstart.main(place, "quickstart", "")
-    if status:
-        return status
-    evaluate.main([*place, "--set", "valid"], "evaluate", "")
-    result = record(
-        open_run(options.workdir),
+    run = trained(options.workdir, "quickstart", {}, benchmark="benchmarks.quickstart")
+    for name in ("grammar", "valid"):
+        evaluated(run, name)
+    result = measure_evaluated(
+        run,
         RESULTS / "quickstart.json",
         command="python -m benchmarks.quickstart --workdir DIR",
         config="quickstart",

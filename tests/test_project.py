@@ -107,6 +107,29 @@ def test_every_import_of_the_package_is_a_declared_dependency():
             assert declared & set(names), f"{room.name}: imports {package}, which is not declared"
 
 
+def imported_modules(path: Path) -> Iterator[str]:
+    """Modules that a file imports, wherever it does, and those that it runs by their names."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def test_benchmarks_measure_the_library_not_its_commands():
+    """A benchmark that needs a command's code shows that a library user misses it. Commands are
+    started as users start them: `-m flaxformer_mt`."""
+    paths = [*(ROOT / "benchmarks").rglob("*.py"), *(ROOT / "docs" / "examples").glob("*.py")]
+    assert len(paths) > 60
+    for path in paths:
+        commands = [
+            module for module in imported_modules(path) if module.startswith("flaxformer_mt.cli")
+        ]
+        assert not commands, f"{path}: {commands}"
+
+
 def test_version_is_the_newest_in_the_changelog():
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     versions = re.findall(r"^## \[(\d+\.\d+\.\d+)\]", changelog, re.MULTILINE)

@@ -17,15 +17,16 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import flaxformer_mt as fm
 from benchmarks import RESULTS
+from benchmarks.arguments import parse_with_settings
 from benchmarks.deviations.forms import BLEU, PAPER, SEARCHED, STEPS, TRAINED, Searched
-from benchmarks.trained_run import training_details
-from flaxformer_mt.cli import average, train
-from flaxformer_mt.cli.arguments import take_overrides
 from flaxformer_mt.config import freeze
 from flaxformer_mt.data.corpus import read_pairs
 from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.errors import STOPPED
 from flaxformer_mt.evaluation.scoring import Scores, Scoring, assess
+from flaxformer_mt.reproduction.measuring import training_details
 from flaxformer_mt.reproduction.result_file import write_result
 from flaxformer_mt.rundir.layout import RunDirectory, open_run, read_record
 from flaxformer_mt.rundir.metrics_log import read_metrics
@@ -36,7 +37,6 @@ Measured = dict[str, list[float]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    flags, overrides = take_overrides(sys.argv[1:] if arguments is None else arguments)
     parser = argparse.ArgumentParser(prog="python -m benchmarks.deviations")
     parser.add_argument("--workdir", required=True, metavar="DIR", help="the runs' folder")
     parser.add_argument("--steps", type=int, default=STEPS, metavar="N", help="of each training")
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = [form.name for form in TRAINED]
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME")
     parser.add_argument("--output", type=Path, default=RESULTS / "deviations.json", metavar="FILE")
-    options = parser.parse_args(flags)
+    options, overrides = parse_with_settings(parser, arguments)
     if min(options.steps, options.seeds, options.paper_seeds) < 1:
         parser.error("--steps, --seeds and --paper-seeds are at least 1")
 
@@ -64,15 +64,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for seed in range(1, seeds + 1):
             workdir = Path(options.workdir) / f"{name}-{seed}"
             runs.append(RunDirectory(workdir))
-            form_settings = [f"{key}={setting}" for key, setting in settings.items()]
             try:
-                status = trained(workdir, options.steps, seed, [*form_settings, *overrides])
+                is_finished = trained(workdir, options.steps, seed, {**settings, **overrides})
             except DivergenceError as error:
                 print(f"{workdir}: {error}", file=sys.stderr)
                 scores.setdefault(f"{name}_diverged", []).append(1)
                 continue
-            if status:
-                return status
+            if not is_finished:
+                return STOPPED
             for metric, score in measured(workdir, name, signatures, hypotheses):
                 scores.setdefault(metric, []).append(score)
             print(json.dumps(scores, indent=2), file=sys.stderr)
@@ -90,21 +89,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def trained(workdir: Path, steps: int, seed: int, settings: Sequence[str]) -> int:
-    """Trains or resumes a form, and averages; the exit status. Raises DivergenceError."""
-    common = [
-        f"training.seed={seed}",
-        f"training.steps={steps}",
-        f"training.save_every={max(1, steps // 32)}",  # at the full number the quickstart's 40
-        "training.validate_every=0",
-        "training.validate_bleu=false",
-        "training.best_metric=loss",
-    ]
-    command = ["benchmarks.deviations", workdir.name]
-    status = train.train_run(str(workdir), "quickstart", [*common, *settings], command)
-    if not status:
-        average.main(["--workdir", str(workdir)], "average", "")
-    return status
+def trained(workdir: Path, steps: int, seed: int, settings: Mapping[str, object]) -> bool:
+    """Trains or resumes a form, and averages; False if it was stopped. Raises DivergenceError."""
+    common = {
+        "training.seed": seed,
+        "training.steps": steps,
+        "training.save_every": max(1, steps // 32),  # at the full number the quickstart's 40
+        "training.validate_every": 0,
+        "training.validate_bleu": False,
+        "training.best_metric": "loss",
+    }
+    config = fm.load_config("quickstart", {**common, **settings})
+    status = fm.train(config, workdir, command=["benchmarks.deviations", workdir.name])
+    if status.state == "stopped":
+        return False
+    fm.average(workdir)
+    return True
 
 
 def measured(

@@ -54,7 +54,7 @@ def serving(
 
     Raises ServerFailed if it is not ready in time, or if it does not end well.
     """
-    command = [sys.executable, "-m", "flaxformer_mt.cli.main", "serve", "--workdir", str(workdir)]
+    command = [sys.executable, "-m", "flaxformer_mt", "serve", "--workdir", str(workdir)]
     with tempfile.NamedTemporaryFile(prefix="serve-", suffix=".log") as log_file:
         log = Path(log_file.name)
         process = subprocess.Popen([*command, "--port", "0", *options], stderr=log_file)

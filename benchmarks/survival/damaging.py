@@ -10,8 +10,11 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.survival.runs import SAVE_EVERY, STEPS, Ending, Group, ending, train_arguments
-from flaxformer_mt.cli.main import main as command
+import flaxformer_mt as fm
+from benchmarks.survival.runs import SAVE_EVERY, SETTINGS, STEPS, Ending, Group, ending
+from flaxformer_mt.errors import FlaxformerError
+from flaxformer_mt.parallel.compile_cache import keep_compiled
+from flaxformer_mt.rundir.cache import cache_folder
 
 NEWEST = STEPS - SAVE_EVERY  # the step from which a restart would resume
 
@@ -114,19 +117,19 @@ def _kind(relative: Path) -> str:
 
 def _resume(workdir: Path, undisturbed: Ending, relative: Path) -> tuple[str, str]:
     """The outcome of resuming a run whose file `relative` is damaged, and a message for a fault."""
+    keep_compiled(cache_folder() / "xla")  # as the command does
     stderr = io.StringIO()
     try:
         with contextlib.redirect_stderr(stderr):
-            status = command(train_arguments(workdir))
+            fm.train(fm.load_config("quickstart", SETTINGS), workdir)
+    except FlaxformerError as error:
+        place = str(workdir / relative.parent)
+        named = any(word in str(error) for word in (relative.name, place, f"checkpoints/{NEWEST}"))
+        return ("refused" if named else "unclear", str(error)[-300:])
     except Exception as error:
         return "traceback", f"{type(error).__name__}: {error}"
 
     text = stderr.getvalue()
-    if status:
-        [*_, last] = [line for line in text.splitlines() if "error:" in line] or [""]
-        place = str(workdir / relative.parent)
-        named = any(word in last for word in (relative.name, place, f"checkpoints/{NEWEST}"))
-        return ("refused" if named else "unclear", text[-300:])
     try:
         end = ending(workdir)
         if end == undisturbed:

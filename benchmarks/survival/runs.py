@@ -63,7 +63,7 @@ class Group:
         for number, file in enumerate(self.files):
             process_id = ["--process-id", str(number)] if count > 1 else []
             with file.open("w") as stream:
-                command = [sys.executable, "-m", "flaxformer_mt.cli.main"]
+                command = [sys.executable, "-m", "flaxformer_mt"]
                 process = subprocess.Popen(
                     [*command, *train_arguments(workdir), *flags, *process_id],
                     stdout=subprocess.DEVNULL,  # where Gloo greets

@@ -46,12 +46,14 @@ def evaluate(
     translator: Translator | None = None,
     scoring: Scoring | None = None,
     examples: int = SHOWN,
+    folder: str | None = None,
 ) -> dict[str, Evaluation]:
     """Translates test sets and scores them, by name: `evaluate("runs/mine")["test"].scores.bleu`.
 
     `test` is one of the run's `data.test`, or "valid"; text of your own, `{"name": (sources,
     references)}`; or None for all of `data.test`. `translator` replaces `Translator.load(run)`:
-    with other weights or settings, or several runs. By default `scoring` is BLEU, chrF, TER and, if
+    with other weights or settings, or several runs. `folder` has the run's test files, if they
+    aren't in its `data.folder` any more. By default `scoring` is BLEU, chrF, TER and, if
     it has rules for the language, the paper's BLEU.
 
     Scores and translations are saved in the run's evaluation folder, where `compare` finds them,
@@ -68,7 +70,7 @@ def evaluate(
                 f"{clashes.pop()!r} is already a set of this run: choose another name"
             )
     else:
-        test = sets_of_run(opened, data, test)
+        test = sets_of_run(opened, data, test, folder=folder)
     if scoring is None:
         scoring = scoring_of(data)
 

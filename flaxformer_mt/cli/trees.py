@@ -1,28 +1,15 @@
 """`trees`: treebanks to parallel text, a model's output to trees, and scores."""
 
-import contextlib
-import dataclasses
-import itertools
 import os
-import sys
 from argparse import ArgumentParser, Namespace
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 
 from flaxformer_mt.api import say
-from flaxformer_mt.bulk.reading import InputError, Lines, open_lines
+from flaxformer_mt.api.trees import linearize_files, rebuild_file, score_files
 from flaxformer_mt.cli.arguments import flags, make_parser, print_json
-from flaxformer_mt.parsing import linearization
-from flaxformer_mt.parsing.evalb import (
-    describe_left_out,
-    score_sentence,
-    scores_json,
-    scores_table,
-    trees_of_parses,
-)
-from flaxformer_mt.parsing.linearization import Repairs, counted, flat, normal_form, rebuild
-from flaxformer_mt.parsing.trees import Tree, TreeError, read
-from flaxformer_mt.rundir.paths import as_path, check_output, write_json, writing
+from flaxformer_mt.parsing.evalb import scores_json, scores_table
+from flaxformer_mt.parsing.linearization import counted
+from flaxformer_mt.rundir.paths import as_path, check_output, write_json
 
 _EPILOG = """linearize writes the two files to train on (--config parsing); translate turns
 sentences into linearised trees; rebuild turns those into trees; score compares trees with gold.
@@ -83,111 +70,29 @@ def _check_files(options: Namespace, parser: ArgumentParser) -> None:
 
 
 def _linearize(options: Namespace) -> None:
-    changes: Counter[str] = Counter()
-    count = 0
-    with writing(as_path(options.output_src)) as src, writing(as_path(options.output_tgt)) as tgt:
-        for name in options.trees:
-            for number, tree in _trees(name):
-                plain, changed = normal_form(tree)
-                changes.update(changed)
-                if not plain.words:
-                    changes["trees without words left out"] += 1
-                    continue
-                tokens = linearization.linearize(plain, options.leaves)
-                if not _is_rebuilt(plain, tokens, options.leaves):
-                    raise TreeError(
-                        f"{name}:{number}: can't linearise a label or tag: {' '.join(tokens)!r}"
-                    )
-                src.write(" ".join(plain.words) + "\n")
-                tgt.write(" ".join(tokens) + "\n")
-                count += 1
-        if not count:
-            raise TreeError(f"{', '.join(options.trees)}: no tree contains words")
-    say(f"{count:,} trees linearised; each rebuilds exactly from its words and tokens")
-    for line in counted(changes):
+    linearized = linearize_files(
+        options.trees, src=options.output_src, tgt=options.output_tgt, leaves=options.leaves
+    )
+    say(f"{linearized.trees:,} trees linearised; each rebuilds exactly from its words and tokens")
+    for line in counted(linearized.changes):
         say(line)
-
-
-def _is_rebuilt(tree: Tree, tokens: Sequence[str], leaves: str) -> bool:
-    """Whether the tokens give back the tree: a label or tag may be read as something else."""
-    rebuilt = rebuild(tree.words, tokens)
-    tags = tree.tags if leaves == "tags" else rebuilt.tree.tags
-    return not rebuilt.repairs and rebuilt.tree == dataclasses.replace(tree, tags=tags)
 
 
 def _rebuild(options: Namespace) -> None:
-    counts = Repairs()
-    with (
-        _output(options.output) as write,
-        _opened(options.src) as src,
-        _opened(options.predicted) as predicted,
-    ):
-        for sentence, line in itertools.zip_longest(_text(src), _text(predicted)):
-            if sentence is None or line is None:
-                for _ in itertools.chain(src, predicted):  # counts their lines
-                    pass
-                raise InputError(
-                    f"{src.name} has {src.number:,} lines and {predicted.name} has "
-                    f"{predicted.number:,}: each sentence needs one tree"
-                )
-            words = linearization.tokens_of(sentence)
-            rebuilt = rebuild(words, linearization.tokens_of(line))
-            counts.add(rebuilt)
-            as_flat = rebuilt.repairs and options.malformed == "flat"
-            write(f"{flat(words) if as_flat else rebuilt.tree}\n")
-    for line in counts.lines():
+    repairs = rebuild_file(
+        options.src, options.predicted, options.output, malformed=options.malformed
+    )
+    for line in repairs.lines():
         say(line)
     if options.json is not None:
-        write_json(as_path(options.json), counts.to_json() | {"malformed": options.malformed})
+        write_json(as_path(options.json), repairs.to_json() | {"malformed": options.malformed})
 
 
 def _score(options: Namespace) -> None:
-    # Both are read to the end: only the counts tell whether trees without words were parsed.
-    gold = [tree for _, tree in _trees(options.gold)]
-    predicted = [tree for _, tree in _trees(options.predicted)]
-    if not gold:
-        raise TreeError(f"{options.gold}: contains no tree")
-    try:
-        of_parses = trees_of_parses(gold, len(predicted))
-    except TreeError as error:
-        raise TreeError(
-            f"{options.gold} has {error} and {options.predicted} has {len(predicted):,}: "
-            "each sentence needs one tree, or (())"
-        ) from error
-    if note := describe_left_out(gold, of_parses):
-        say(note)
-    scores = list(map(score_sentence, of_parses, predicted))
+    scores = score_files(options.gold, options.predicted)
     if options.output is not None:
         write_json(as_path(options.output), scores_json(scores))
     if options.json:
         print_json(scores_json(scores))
     else:
         print(scores_table(scores))
-
-
-def _trees(path: str) -> Iterator[tuple[int, Tree]]:
-    with _opened(path) as lines:
-        yield from read(_text(lines), lines.name)
-
-
-def _text(lines: Lines) -> Iterator[str]:
-    for line in lines:
-        try:
-            yield line.decode()
-        except UnicodeDecodeError as error:
-            raise InputError(
-                f"{lines.name}:{lines.number}: is not UTF-8 text (byte {error.start + 1})"
-            ) from error
-
-
-def _opened(path: str) -> contextlib.AbstractContextManager[Lines]:
-    return open_lines(None if path == "-" else path)
-
-
-@contextlib.contextmanager
-def _output(path: str | None) -> Iterator[Callable[[str], object]]:
-    if path is None:
-        yield lambda text: sys.stdout.buffer.write(text.encode())
-    else:
-        with writing(as_path(path)) as file:
-            yield file.write

@@ -5,7 +5,6 @@ import gc
 import hashlib
 import itertools
 import json
-import statistics
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Sequence
@@ -30,6 +29,7 @@ from flaxformer_mt.parsing.evalb import describe_left_out, trees_of_parses
 from flaxformer_mt.parsing.linearization import rebuild
 from flaxformer_mt.parsing.trees import Tree, TreeError, read
 from flaxformer_mt.reproduction.experiment import Experiment
+from flaxformer_mt.reproduction.measuring import ScoredSet, TrainingLog, write_measurement
 from flaxformer_mt.reproduction.planned import planned_flops, planned_parameters
 from flaxformer_mt.reproduction.records import (
     FULL,
@@ -38,10 +38,10 @@ from flaxformer_mt.reproduction.records import (
     remove_failure,
     write_failure,
 )
-from flaxformer_mt.reproduction.result_file import Result, trained_by, write_result
+from flaxformer_mt.reproduction.result_file import Result, trained_by
 from flaxformer_mt.rundir.checkpoint_choice import average_checkpoints, write_average
 from flaxformer_mt.rundir.layout import RunDirectory, create, has_record, read_record
-from flaxformer_mt.rundir.metrics_log import progress, read_metrics
+from flaxformer_mt.rundir.metrics_log import progress
 from flaxformer_mt.rundir.paths import explained, read_json, writing
 from flaxformer_mt.text_table import aligned
 
@@ -285,19 +285,22 @@ def measure(experiment: Experiment, run: RunDirectory, test: TestSet, *, results
     cost = _cost(run)
     counts = _counts(experiment, run)
 
-    return write_result(
+    return write_measurement(
         results / f"{experiment.name}.json",
+        [
+            ScoredSet(
+                name=experiment.test, metrics=metrics, signatures=signatures, hypotheses=outputs
+            )
+        ],
         command=experiment.command,
         config=experiment.row.spec,
         seconds=cost.wall_seconds + evaluation.seconds,
         metrics={
-            **metrics,
             **counts,
             "devices": cost.devices,
             "device_hours": cost.device_hours,
             "averaged_checkpoints": experiment.config.training.keep_for_average,
         },
-        signatures=signatures,
         details={
             **experiment.details(),
             **trained_by(read_record(run)),
@@ -306,7 +309,6 @@ def measure(experiment: Experiment, run: RunDirectory, test: TestSet, *, results
             "data": f"{_corpora(experiment)}: {counts['pairs']:,.0f} training pairs",
             "test": f"{experiment.test}, {len(sources):,} sentences",
         },
-        hypotheses={experiment.test: outputs},
         release=__version__,
     )
 
@@ -382,11 +384,10 @@ def _counts(experiment: Experiment, run: RunDirectory) -> dict[str, float]:
     sizes = manifest["vocabulary"]["sizes"]
     lengths = manifest["lengths"]["train"]
 
-    reports = read_metrics(run.metrics)
+    log = TrainingLog.read(run)
     # The last step, as in the paper's table, not the best one.
-    last = [report for report in reports if report["kind"] == "valid"][-1]
-    speeds = [report["tgt_tokens_per_second"] for report in reports if report["kind"] == "train"]
-    trained = progress(reports)
+    last = log.validations[-1]
+    trained = progress(log.reports)
     src_tokens = float(trained.src_tokens[-1])
     tgt_tokens = float(trained.tgt_tokens[-1])
 
@@ -409,7 +410,7 @@ def _counts(experiment: Experiment, run: RunDirectory) -> dict[str, float]:
         "source_tokens": round(src_tokens),
         "target_tokens": round(tgt_tokens),
         "training_flops": flops,
-        "target_tokens_per_second": statistics.median(speeds),
+        "target_tokens_per_second": log.target_tokens_per_second,
     }
 
 
