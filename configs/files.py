@@ -25,6 +25,8 @@ def get_config(variant: str = "") -> ConfigDict:
     config = default_config()
     config.name = f"own text, {variant}" if variant else "own text"
     config.model.dtype = "auto"
+    # The paper's penalty is for a model that is surer of itself than one of little text.
+    config.decoding.length_choice = "validation"
     if not variant:
         config.sizes = "corpus"
     elif variant in VARIANTS:

@@ -163,6 +163,7 @@ def average(
     validation. Raises RunDirectoryError, CheckpointError, and ValueError for both.
     """
     import flaxformer_mt.parallel  # noqa: F401 (it leaves an absent TPU out)
+    from flaxformer_mt.api.length import choose_length
     from flaxformer_mt.rundir.checkpoint_choice import average_checkpoints, write_average
 
     if last is not None and best is not None:
@@ -178,6 +179,7 @@ def average(
     write_average(opened, params, steps)
     averaged = ", ".join(f"{step:,}" for step in steps)
     say(f"averaged steps {averaged}; translate and evaluate now use the average")
+    choose_length(opened)
     return steps
 
 

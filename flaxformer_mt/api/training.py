@@ -109,7 +109,17 @@ def train(
 
     say(goodput.table())
     _say_end(status)
+    if status.state == "finished":
+        _choose_length(run, processes)
     return status
+
+
+def _choose_length(run: RunDirectory, processes: Processes) -> None:
+    """Chooses how lengths are normalised; not where a model is spread over processes."""
+    from flaxformer_mt.api.length import choose_length
+
+    if processes.count == 1:
+        choose_length(run)
 
 
 def _last_status(run: RunDirectory) -> Status:

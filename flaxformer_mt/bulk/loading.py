@@ -74,6 +74,7 @@ def identity(translator: Translator, **settings: Any) -> dict[str, Any]:
 
     decoding = dataclasses.asdict(translator.config)
     del decoding["batch_tokens"]
+    del decoding["length_choice"]  # what it led to is among the others
     flat: dict[str, Any] = {}
     for name, value in {"decoding": decoding, **settings}.items():
         if isinstance(value, Mapping):

@@ -463,6 +463,12 @@ class DecodingConfig:
     length_norm: Literal["gnmt", "average"] = setting(
         "gnmt", "gnmt: the paper's penalty, above; average: |Y|^alpha, as in other toolkits"
     )
+    length_choice: Literal["given", "validation"] = setting(
+        "given",
+        "validation: if length_penalty and length_norm have their defaults, use the pair of them "
+        "that scores best on validation text (200 pairs or more), chosen when training ends and by "
+        "`average`",
+    )
     coverage_penalty: float = setting(
         0.0,
         "beta in beta * sum_i log min(sum_j p_ij, 1), which penalises outputs that leave source "

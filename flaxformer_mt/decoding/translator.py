@@ -20,6 +20,7 @@ from flaxformer_mt.data.training_text import TrainingText
 from flaxformer_mt.data.vocabulary import UNK, Vocabularies
 from flaxformer_mt.decoding import arguments
 from flaxformer_mt.decoding.alignment import Alignment, align_parts
+from flaxformer_mt.decoding.length_choice import with_choice
 from flaxformer_mt.decoding.masks.trees import brackets_of
 from flaxformer_mt.decoding.options import (
     LineOptions,
@@ -155,7 +156,7 @@ class Translator:
             params,
             Transformer(config.model, *sizes),
             vocabularies,
-            config.decoding,
+            with_choice(run, config.decoding),
             name=chosen.name,
             src_lang=config.data.src_lang,
             tgt_lang=config.data.tgt_lang,

@@ -50,6 +50,7 @@ class RunDirectory:
     data = _Inside("data")  # store manifest and token store
     parts = _Inside("data.parts")  # finished parts of an interrupted `prepare --engine ray`
     checkpoints = _Inside("checkpoints")  # Orbax steps, `average` and `damaged-STEP`
+    length_choice = _Inside("length.json")  # how lengths are normalised, if validation chose it
     shortlist = _Inside("shortlist.npz")  # likely target types of each source type, once learnt
     compiled = _Inside("compiled")  # in a bucket: programs for the run's accelerators
     metrics = _Inside("metrics.jsonl")  # every logged number, one JSON line a report

@@ -1,0 +1,53 @@
+"""Chooses how outputs' lengths are normalised, for runs that leave it to validation text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from flaxformer_mt.api import config_of, say
+from flaxformer_mt.config.tokenizers import recorded_tokenizer
+from flaxformer_mt.data.prepare.make import valid_text
+from flaxformer_mt.decoding.length_choice import (
+    FEWEST,
+    PAPER,
+    LengthNorm,
+    Scores,
+    choose,
+    is_to_be_chosen,
+)
+from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.evaluation.scoring import corpus_scores
+from flaxformer_mt.rundir.cache import local_copy
+from flaxformer_mt.rundir.layout import RunDirectory
+from flaxformer_mt.rundir.paths import exists
+
+
+def choose_length(run: RunDirectory) -> None:
+    """Compares candidates with the weights that `translate` would use, and saves the best.
+
+    Only if the run's settings ask for it. Says what was chosen. Raises what `Translator.load` and
+    reading the validation text raise.
+    """
+    config = config_of(run)
+    if not is_to_be_chosen(config.decoding) or not exists(run.data):
+        return
+    sources, references = valid_text(local_copy(run.data))
+    if len(sources) < FEWEST:
+        say(f"{PAPER}: {len(sources):,} validation pairs are too few to choose others ({FEWEST})")
+        return
+
+    translator = Translator.load(run)
+    tokenizer = recorded_tokenizer(config.data)
+
+    def translate(norm: LengthNorm, lines: Sequence[str]) -> list[str]:
+        settings = {"length_norm": norm.length_norm, "length_penalty": norm.length_penalty}
+        searching = translator.with_config(**settings)
+        return [line.text for line in searching.translate(lines, several=searching.several_unsaid)]
+
+    def score(hypotheses: Sequence[str], targets: Sequence[str]) -> Scores:
+        scores = corpus_scores(hypotheses, targets, tokenizer=tokenizer)
+        return {"bleu": scores.bleu, "chrf": scores.chrf}
+
+    choice = choose(translate, score, sources, references, weights=translator.name)
+    choice.save(run)
+    say(f"search: {choice.describe()}")

@@ -1,0 +1,107 @@
+"""How outputs' lengths are normalised: as set, or as scored best on validation text."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+from flaxformer_mt.config import DecodingConfig
+from flaxformer_mt.rundir.layout import RunDirectory
+from flaxformer_mt.rundir.paths import document, exists, write_json
+
+FEWEST = 200  # validation pairs to choose by
+MOST = 500  # of these, evenly over the text: four times as many translations take seconds
+
+Scores = Mapping[str, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class LengthNorm:
+    """Two settings of `DecodingConfig`."""
+
+    length_norm: Literal["gnmt", "average"] = DecodingConfig.length_norm
+    length_penalty: float = DecodingConfig.length_penalty
+
+    def __str__(self) -> str:
+        return f"length_norm {self.length_norm}, length_penalty {self.length_penalty:g}"
+
+    @classmethod
+    def of(cls, config: DecodingConfig) -> LengthNorm:
+        """The settings of a config."""
+        return cls(config.length_norm, config.length_penalty)
+
+    def put(self, config: DecodingConfig) -> DecodingConfig:
+        """The config with these settings."""
+        return dataclasses.replace(config, **dataclasses.asdict(self))
+
+
+PAPER = LengthNorm()
+# From the paper's, which favours short outputs if the model is unsure, to the mean of the tokens'
+# log-probabilities.
+CANDIDATES = (
+    PAPER,
+    LengthNorm("gnmt", 1.0),
+    LengthNorm("average", 0.8),
+    LengthNorm("average", 1.0),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class LengthChoice:
+    """The scores of each candidate on so many validation pairs, with these weights."""
+
+    weights: str
+    pairs: int
+    scores: Mapping[LengthNorm, Scores]
+
+    @property
+    def best(self) -> LengthNorm:
+        """The candidate with the highest sum of BLEU and chrF, which vary less together than
+        apart; of equal ones the first."""
+        return max(self.scores, key=lambda norm: sum(self.scores[norm].values()))
+
+    def describe(self) -> str:
+        """A line for people."""
+        listed = "; ".join(
+            f"{norm}: {scores['bleu']:.2f} BLEU, {scores['chrf']:.2f} chrF"
+            for norm, scores in self.scores.items()
+        )
+        return f"on {self.pairs:,} validation pairs, {self.best} is best ({listed})"
+
+    def save(self, run: RunDirectory) -> None:
+        """Makes it the run's default. Raises RunDirectoryError."""
+        tried = [{**dataclasses.asdict(norm), **scores} for norm, scores in self.scores.items()]
+        content = {"weights": self.weights, "pairs": self.pairs, "tried": tried}
+        write_json(run.length_choice, {**dataclasses.asdict(self.best), **content})
+
+
+def is_to_be_chosen(config: DecodingConfig) -> bool:
+    """Whether the settings leave the choice to validation text."""
+    return config.length_choice == "validation" and LengthNorm.of(config) == PAPER
+
+
+def with_choice(run: RunDirectory, config: DecodingConfig) -> DecodingConfig:
+    """The run's settings with what validation chose. Raises RunDirectoryError."""
+    if not is_to_be_chosen(config) or not exists(run.length_choice):
+        return config
+    with document(run.length_choice, "delete it, and `average` makes it again") as content:
+        names = [field.name for field in dataclasses.fields(LengthNorm)]
+        return LengthNorm(**{name: content[name] for name in names}).put(config)
+
+
+def choose(
+    translate: Callable[[LengthNorm, Sequence[str]], Sequence[str]],
+    score: Callable[[Sequence[str], Sequence[str]], Scores],
+    sources: Sequence[str],
+    references: Sequence[str],
+    *,
+    weights: str,
+) -> LengthChoice:
+    """Compares all candidates on up to `MOST` of the pairs."""
+    count = min(MOST, len(sources))
+    chosen = [number * len(sources) // count for number in range(count)]
+    some_sources = [sources[number] for number in chosen]
+    some_references = [references[number] for number in chosen]
+    scores = {norm: score(translate(norm, some_sources), some_references) for norm in CANDIDATES}
+    return LengthChoice(weights, count, scores)

@@ -1,0 +1,80 @@
+"""How lengths are normalised: what scores best on validation text, unless it is set."""
+
+import dataclasses
+
+import pytest
+
+from flaxformer_mt.config import DecodingConfig
+from flaxformer_mt.decoding.length_choice import (
+    CANDIDATES,
+    MOST,
+    PAPER,
+    LengthNorm,
+    choose,
+    is_to_be_chosen,
+    with_choice,
+)
+from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.rundir import RunDirectoryError
+from tests.decoding.runs import make_run
+
+ASKING = dataclasses.replace(DecodingConfig(), length_choice="validation")
+BEST = LengthNorm("average", 0.8)
+
+
+def chosen(best, count=10):
+    """The choice where `best` has the highest scores, and the lines that were translated."""
+    asked = []
+
+    def translate(norm, lines):
+        asked.append(list(lines))
+        return [str(norm)] * len(lines)
+
+    def score(hypotheses, references):
+        assert len(hypotheses) == len(references)
+        gain = {str(norm): 1.0 for norm in best}.get(hypotheses[0], 0.0)
+        return {"bleu": 20.0 + gain, "chrf": 40.0}
+
+    lines = [f"line {number}" for number in range(count)]
+    return choose(translate, score, lines, lines, weights="best"), asked
+
+
+def test_the_best_candidate_is_chosen():
+    choice, asked = chosen([BEST])
+    assert choice.best == BEST and len(asked) == len(CANDIDATES)
+    assert str(BEST) in choice.describe()
+
+
+def test_of_equal_candidates_the_papers_stays():
+    choice, _ = chosen(CANDIDATES)
+    assert choice.best == PAPER == LengthNorm("gnmt", 0.6)
+
+
+@pytest.mark.parametrize("count", [1, MOST, MOST + 1, 10 * MOST])
+def test_at_most_so_many_pairs_are_translated_evenly(count):
+    choice, asked = chosen([BEST], count)
+    assert choice.pairs == len(asked[0]) == min(count, MOST)
+    assert len({*asked[0]}) == choice.pairs
+    assert asked[0][0] == "line 0"
+    assert int(asked[0][-1].split()[1]) >= count * (1 - 1 / MOST) - 1
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"length_penalty": 1.0}, {"length_norm": "average"}], ids=str
+)
+def test_settings_of_the_users_own_go_first(changes):
+    assert is_to_be_chosen(dataclasses.replace(ASKING, **changes)) == (not changes)
+    assert not is_to_be_chosen(dataclasses.replace(DecodingConfig(), **changes))
+
+
+def test_a_run_translates_as_was_chosen(tmp_path):
+    run = make_run(tmp_path / "run", {1: None})
+    assert with_choice(run, ASKING) == ASKING
+    chosen([BEST])[0].save(run)
+    assert with_choice(run, ASKING) == BEST.put(ASKING)
+    assert with_choice(run, DecodingConfig()) == DecodingConfig()
+    assert LengthNorm.of(Translator.load(run.path).config) == PAPER  # its settings don't ask
+
+    run.length_choice.write_text('{"length_norm": "average"}')
+    with pytest.raises(RunDirectoryError, match="delete it, and `average` makes it again"):
+        with_choice(run, ASKING)
