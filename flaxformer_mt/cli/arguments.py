@@ -283,7 +283,8 @@ def add_search(parser: ArgumentParser) -> None:
     names = [
         name
         for name in field_types(DecodingConfig)
-        if name not in ("beam_size", "length_penalty")  # which `add_decoding` adds
+        # `add_decoding` adds two, and the choice is a run's.
+        if name not in ("beam_size", "length_penalty", "length_choice")
     ]
     add_settings(group, *names)
     flags(group, DTYPE | SHORTLIST)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.rundir.layout import RunDirectory
@@ -88,6 +88,15 @@ def with_choice(run: RunDirectory, config: DecodingConfig) -> DecodingConfig:
     with document(run.length_choice, "delete it, and `average` makes it again") as content:
         names = [field.name for field in dataclasses.fields(LengthNorm)]
         return LengthNorm(**{name: content[name] for name in names}).put(config)
+
+
+def changed(config: DecodingConfig, settings: Mapping[str, Any]) -> DecodingConfig:
+    """The config with other settings: if they are of one of the two, the other goes back from what
+    validation chose to its default."""
+    own = settings.keys() & dataclasses.asdict(PAPER).keys()
+    if config.length_choice == "validation" and own:
+        settings = {**dataclasses.asdict(PAPER), "length_choice": "given", **settings}
+    return dataclasses.replace(config, **settings)
 
 
 def choose(

@@ -20,7 +20,7 @@ from flaxformer_mt.data.training_text import TrainingText
 from flaxformer_mt.data.vocabulary import UNK, Vocabularies
 from flaxformer_mt.decoding import arguments
 from flaxformer_mt.decoding.alignment import Alignment, align_parts
-from flaxformer_mt.decoding.length_choice import with_choice
+from flaxformer_mt.decoding.length_choice import changed, with_choice
 from flaxformer_mt.decoding.masks.trees import brackets_of
 from flaxformer_mt.decoding.options import (
     LineOptions,
@@ -209,7 +209,7 @@ class Translator:
         TypeError for an unknown setting or a value of another type, and ValueError for a word or
         number that the setting doesn't take."""
         other = copy.copy(self)
-        other.config = dataclasses.replace(self.config, **arguments.decoding_settings(settings))
+        other.config = changed(self.config, arguments.decoding_settings(settings))
         return other
 
     def with_dtype(self, dtype: Literal["float32", "bfloat16"]) -> Translator:

@@ -10,6 +10,7 @@ from flaxformer_mt.decoding.length_choice import (
     MOST,
     PAPER,
     LengthNorm,
+    changed,
     choose,
     is_to_be_chosen,
     with_choice,
@@ -65,6 +66,14 @@ def test_at_most_so_many_pairs_are_translated_evenly(count):
 def test_settings_of_the_users_own_go_first(changes):
     assert is_to_be_chosen(dataclasses.replace(ASKING, **changes)) == (not changes)
     assert not is_to_be_chosen(dataclasses.replace(DecodingConfig(), **changes))
+
+
+def test_a_setting_of_ones_own_does_not_mix_with_what_was_chosen():
+    config = BEST.put(ASKING)
+    assert LengthNorm.of(changed(config, {"beam_size": 2})) == BEST
+    own = changed(config, {"length_penalty": 1.0})
+    assert LengthNorm.of(own) == LengthNorm("gnmt", 1.0)
+    assert LengthNorm.of(changed(own, {"length_norm": "average"})) == LengthNorm("average", 1.0)
 
 
 def test_a_run_translates_as_was_chosen(tmp_path):

@@ -1,0 +1,51 @@
+"""Training with `files` and averaging choose how outputs' lengths are normalised."""
+
+import json
+
+import pytest
+
+import flaxformer_mt as fm
+from flaxformer_mt.grammar.text import pairs
+from tests.data.prepare.corpora import write
+
+
+def settings(folder, valid_pairs):
+    write(folder, "train", pairs("train", 300))
+    write(folder, "valid", pairs("valid", valid_pairs))
+    files = {
+        f"data.{split}.{side}": str(folder / f"{name}.{language}")
+        for split, name in (("train.mine", "train"), ("valid", "valid"))
+        for side, language in (("src", "en"), ("tgt", "de"))
+    }
+    small = {
+        **{"model.encoder_layers": 1, "model.decoder_layers": 1, "model.d_model": 16},
+        **{"model.d_ff": 16, "model.num_heads": 2, "model.d_k": 8, "model.d_v": 8},
+        **{"data.vocabulary.size": 150, "decoding.beam_size": 2, "decoding.max_extra_tokens": 4},
+        **{"training.steps": 2, "training.save_every": 1, "training.validate_every": 2},
+    }
+    return fm.load_config("files:tiny", {**files, **small})
+
+
+@pytest.fixture
+def run(tmp_path):
+    return tmp_path / "run"
+
+
+def test_training_and_averaging_choose(tmp_path, run, capsys):
+    fm.train(settings(tmp_path, 200), run, command=["test"])
+    assert "search: on 200 validation pairs, length_norm" in capsys.readouterr().err
+    recorded = json.loads((run / "length.json").read_text())
+    assert recorded["weights"] == "best, step 2" and len(recorded["tried"]) == 4
+    chosen = fm.Translator.load(run).config
+    assert chosen.length_norm == recorded["length_norm"]
+    assert chosen.length_penalty == recorded["length_penalty"]
+
+    fm.average(run, last=2)
+    recorded = json.loads((run / "length.json").read_text())
+    assert recorded["weights"].startswith("average")
+
+
+def test_little_validation_text_leaves_the_papers(tmp_path, run, capsys):
+    fm.train(settings(tmp_path, 199), run, command=["test"])
+    assert "199 validation pairs are too few to choose others (200)" in capsys.readouterr().err
+    assert not (run / "length.json").exists()
