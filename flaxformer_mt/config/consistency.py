@@ -22,8 +22,6 @@ from flaxformer_mt.errors import nearest
 
 _WRITTEN_MARKS = ("<pad>", "<s>", "</s>", "<unk>")
 _BLANK = re.compile(r"[\s\u2581]")  # U+2581 is SentencePiece's mark of a blank
-
-
 TRACKERS = ("tensorboard", "wandb", "mlflow")
 # By setting of the vocabulary.
 _NEEDED_FOR_BRACKETS = {"shared": True, "byte_fallback": True, "sampling": 0.0}

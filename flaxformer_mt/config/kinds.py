@@ -8,6 +8,7 @@ their members.
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 from collections.abc import Iterator
 from pathlib import PurePath
@@ -18,9 +19,10 @@ if TYPE_CHECKING:
 
 HUB = "hf://datasets/"
 GRAMMAR_SPLITS = ("train", "valid", "test")
+_Role = Literal["file", "content", "optional"]
 
 
-def _reads(role: Literal["file", "content", "optional"]) -> Any:
+def _reads(role: _Role) -> Any:
     return dataclasses.field(metadata={"role": role})
 
 
@@ -40,24 +42,32 @@ def an_option() -> Any:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CorpusKind:
+class CorpusKind(abc.ABC):
     """Base of the kinds of corpora. A field is a setting of `CorpusConfig` that the kind reads."""
 
     kind: ClassVar[str]
     meaning: ClassVar[str]
     endings: ClassVar[tuple[str, ...]] = ()  # of the names of its files, if they show the kind
-    has_sides: ClassVar[bool] = False  # whether `src` and `tgt` name a file or a key for each side
 
     @classmethod
-    def settings(cls, *roles: str) -> tuple[str, ...]:
-        """The names of its settings, or of those in these roles."""
-        fields = dataclasses.fields(cls)
-        return tuple(field.name for field in fields if not roles or field.metadata["role"] in roles)
+    def contents(cls) -> tuple[str, ...]:
+        """The settings that decide the text themselves."""
+        return cls._in_role("content")
 
     @classmethod
     def needed(cls) -> tuple[str, ...]:
         """The settings that may not be empty, those that name files first."""
-        return cls.settings("file") + cls.settings("content")
+        return cls._in_role("file") + cls._in_role("content")
+
+    @classmethod
+    def _in_role(cls, role: _Role) -> tuple[str, ...]:
+        fields = dataclasses.fields(cls)
+        return tuple(field.name for field in fields if field.metadata["role"] == role)
+
+    @property
+    def sides(self) -> tuple[str, str] | None:
+        """The file or key of source and of target; None for a kind that names neither."""
+        return None
 
     @property
     def is_fetched(self) -> bool:
@@ -65,14 +75,13 @@ class CorpusKind:
         return False
 
     @property
+    @abc.abstractmethod
     def origin(self) -> str:
         """Where the text comes from, for people."""
-        raise NotImplementedError
 
     def problems(self, key: str) -> Iterator[str]:
         """What is wrong with the settings under a dotted key, beyond their types and bounds."""
-        sides = [bool(getattr(self, name)) for name in ("src", "tgt") if self.has_sides]
-        if any(sides) and not all(sides):
+        if self.sides is not None and any(self.sides) and not all(self.sides):
             yield f"'{key}': a corpus of kind '{self.kind}' needs both 'src' and 'tgt'"
 
 
@@ -80,10 +89,13 @@ class CorpusKind:
 class AlignedFiles(CorpusKind):
     kind = "files"
     meaning = "two line-aligned files"
-    has_sides = True
 
     src: str = a_file()
     tgt: str = a_file()
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        return self.src, self.tgt
 
     @property
     def origin(self) -> str:
@@ -108,10 +120,12 @@ class TabSeparated(_OnePath):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _TwoKeys(_OnePath):
-    has_sides = True
-
     src: str = a_content()
     tgt: str = a_content()
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        return self.src, self.tgt
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -125,7 +139,6 @@ class JsonLines(_TwoKeys):
 class TfdsSet(CorpusKind):
     kind = "tfds"
     meaning = "a TensorFlow Datasets translation set"
-    has_sides = True
 
     path: str = a_content()
     split: str = a_content()
@@ -133,6 +146,10 @@ class TfdsSet(CorpusKind):
     tgt: str = a_content()
     data_dir: str = an_option()
     archives: str = an_option()
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        return self.src, self.tgt
 
     @property
     def is_fetched(self) -> bool:

@@ -443,7 +443,7 @@ class _Override:
                 f"{self.origin}: write {self.flag}=SRC,TGT (two files) or {flag}.KEY=VALUE"
             )
         flags = [f"{flag}.kind={source.kind}", f"{flag}.path={sides[0]}"]
-        if source.has_sides:
+        if "src" in source.needed():
             flags += [f"{flag}.src=KEY", f"{flag}.tgt=KEY"]
         raise ConfigError(f"{self.origin}: one file of both sides is {' '.join(flags)}")
 

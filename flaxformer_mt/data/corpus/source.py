@@ -64,8 +64,8 @@ def open_source(
                 )
             raise CorpusError(f"{key}.{name} is not set: a corpus of kind {corpus.kind!r} needs it")
     opened = _opened(settings, folder, key, download=download)
-    if settings.has_sides:
-        _require_two_sides(corpus, opened, key)
+    if settings.sides is not None:
+        _require_two(settings.sides, opened, key)
     return dataclasses.replace(opened, tag=corpus.tag)
 
 
@@ -89,16 +89,16 @@ def _opened(settings: CorpusSource, folder: str, key: str, *, download: bool) ->
             assert_never(unknown)
 
 
-def _require_two_sides(corpus: CorpusConfig, source: PairSource, key: str) -> None:
+def _require_two(sides: tuple[str, str], source: PairSource, key: str) -> None:
     """Raises CorpusError if one file, or one key, is named as both sides."""
     src, tgt = source.files.get("src"), source.files.get("tgt")
-    are_equal = corpus.src == corpus.tgt
+    are_equal = sides[0] == sides[1]
     if isinstance(src, Path) and isinstance(tgt, Path):
         are_equal = src.samefile(tgt)
     if are_equal:
         raise CorpusError(
-            f"{key}.src and {key}.tgt name the same {'file' if src is not None else 'key'}, "
-            f"{corpus.src!r}: set one of them to the other language's"
+            f"{key}.src and {key}.tgt name the same {'key' if src is None else 'file'}, "
+            f"{sides[0]!r}: set one of them to the other language's"
         )
 
 

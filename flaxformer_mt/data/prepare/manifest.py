@@ -46,7 +46,7 @@ def settings_of(config: DataConfig, seed: int) -> dict[str, Any]:
     }
     for split, key, corpus in named_corpora(config):
         weight = ["weight"] if split == "train" else []
-        for name in ("kind", *corpus.source.settings("content"), "tag", *weight):
+        for name in ("kind", *corpus.source.contents(), "tag", *weight):
             settings[f"{key}.{name}"] = getattr(corpus, name)
     for section in ("vocabulary", "filter"):
         for name, setting in dataclasses.asdict(getattr(config, section)).items():
