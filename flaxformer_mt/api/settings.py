@@ -65,12 +65,11 @@ def sized_for_text(draft: Draft, recorded: ExperimentConfig | None = None) -> Ex
     sized_by: list[str] = []
 
     def count(data: DataConfig) -> int:
-        from flaxformer_mt.data.corpus.source import is_fetched
         from flaxformer_mt.data.prepare.sample import count_pairs
 
         pairs = count_pairs(data)
         remark = ""
-        fetched = [corpus.name for corpus in data.train if is_fetched(corpus)]
+        fetched = [corpus.name for corpus in data.train if corpus.source.is_fetched]
         if fetched:
             pairs = max(pairs, TYPICAL)
             remark = f"; data.train.{fetched[0]} isn't counted"
@@ -103,7 +102,7 @@ def changed(
 
 
 @dataclasses.dataclass(frozen=True)
-class Request:
+class SettingsRequest:
     """The settings that a command asks for: of the config file `spec`, of the existing run, or of
     the run that it starts from.
 
@@ -152,8 +151,8 @@ class Request:
 def settled(
     run: RunDirectory, spec: str | None, overrides: Overrides, init_from: str | None = None
 ) -> ExperimentConfig:
-    """The settings that a command asks for, as `Request` finds them."""
-    return Request(run, spec, overrides, init_from).settled()
+    """The settings that a command asks for, as `SettingsRequest` finds them."""
+    return SettingsRequest(run, spec, overrides, init_from).settled()
 
 
 def settled_by_first(

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from flaxformer_mt.data.corpus.keyed_records import NoText, first_name, parsed, text_at
+from flaxformer_mt.data.corpus.json_records import NoText, first_name, parsed, text_at
 from flaxformer_mt.data.vocabulary import Vocabulary
 from flaxformer_mt.decoding.text.segments import Target
 from flaxformer_mt.errors import UserError

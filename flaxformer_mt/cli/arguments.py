@@ -16,7 +16,7 @@ import flaxformer_mt as fm
 from flaxformer_mt.bulk.shards import LARGEST_SHARDS
 from flaxformer_mt.config import ConfigError, DecodingConfig, ExperimentConfig, flatten
 from flaxformer_mt.config.freeze import field_types
-from flaxformer_mt.config.schema import Range
+from flaxformer_mt.config.schema import Bounds
 
 if TYPE_CHECKING:
     from flaxformer_mt.decoding.search.sampling import Sampling
@@ -268,7 +268,7 @@ def add_settings(parser: argparse._ActionsContainer, *names: str, note: str = ""
     hints = field_types(DecodingConfig)
     for name in names:
         field = DecodingConfig.__dataclass_fields__[name]
-        numbers = field.metadata["range"]
+        numbers = field.metadata["bounds"]
         form: dict[str, Any] = {"choices": get_args(hints[name])}
         if hints[name] is float:
             form = {"type": functools.partial(not_negative, most=numbers.maximum), "metavar": "X"}
@@ -373,8 +373,8 @@ def integer(text: str, *, least: int, most: int = LARGEST_INTEGER) -> int:
     return int(text)
 
 
-def integer_in(numbers: Range) -> Callable[[str], int]:
-    """Parses an integer within the range of a setting."""
+def integer_in(numbers: Bounds) -> Callable[[str], int]:
+    """Parses an integer within the bounds of a setting."""
     most = min(numbers.maximum, LARGEST_INTEGER)
     return functools.partial(integer, least=int(numbers.minimum), most=int(most))
 

@@ -10,6 +10,7 @@ from flaxformer_mt.api import say
 from flaxformer_mt.cli import average, evaluate, train
 from flaxformer_mt.cli.arguments import flags, make_parser
 from flaxformer_mt.config import DataConfig, load_config
+from flaxformer_mt.config.kinds import GrammarText
 from flaxformer_mt.errors import UserError, program
 from flaxformer_mt.grammar.text import Split, pairs
 
@@ -56,18 +57,19 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 
 def write_text(folder: Path, data: DataConfig) -> None:
     """The built-in corpora of `data` as files SPLIT.LANGUAGE; UserError if one of them exists."""
-    corpora = [c for c in (*data.train, data.valid, *data.test) if c.kind == "synthetic"]
+    sources = [corpus.source for corpus in (*data.train, data.valid, *data.test)]
+    texts = [source for source in sources if isinstance(source, GrammarText)]
     files = [
-        [folder / f"{corpus.split}.{language}" for language in (data.src_lang, data.tgt_lang)]
-        for corpus in corpora
+        [folder / f"{text.split}.{language}" for language in (data.src_lang, data.tgt_lang)]
+        for text in texts
     ]
     for path in itertools.chain.from_iterable(files):
         if path.exists():
             raise UserError(f"--write-text: {path} already exists: choose another folder")
     folder.mkdir(parents=True, exist_ok=True)
-    for corpus, (src, tgt) in zip(corpora, files, strict=True):
-        with src.open("w", encoding="utf-8") as sources, tgt.open("w", encoding="utf-8") as targets:
-            for source, target in pairs(cast(Split, corpus.split), corpus.size):
-                sources.write(f"{source}\n")
-                targets.write(f"{target}\n")
-        say(f"{src} and {tgt}: {corpus.size:,} sentence pairs")
+    for text, (src, tgt) in zip(texts, files, strict=True):
+        with src.open("w", encoding="utf-8") as srcs, tgt.open("w", encoding="utf-8") as tgts:
+            for source, target in pairs(cast(Split, text.split), text.size):
+                srcs.write(f"{source}\n")
+                tgts.write(f"{target}\n")
+        say(f"{src} and {tgt}: {text.size:,} sentence pairs")

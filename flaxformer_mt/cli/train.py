@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from flaxformer_mt.api import say
-from flaxformer_mt.api.settings import Request, settled_by_first
+from flaxformer_mt.api.settings import SettingsRequest, settled_by_first
 from flaxformer_mt.cli.arguments import (
     CONFIG,
     WORKDIR,
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     from flaxformer_mt.parallel.processes import joined
 
     run = RunDirectory(as_path(options.workdir))
-    request = Request(run, options.config, options.overrides, options.init_from)
+    request = SettingsRequest(run, options.config, options.overrides, options.init_from)
     with contextlib.suppress(ConfigError, RunDirectoryError):  # reported when the run begins
         # In every process, and before joining, which counts devices: it would be too late then.
         if request.deterministic:
@@ -109,7 +109,7 @@ def train_run(
 
     processes = processes or ALONE
     run = RunDirectory(as_path(workdir))
-    request = Request(run, spec, overrides, init_from)
+    request = SettingsRequest(run, spec, overrides, init_from)
     status = train(
         settled_by_first(processes, request.settled, workdir),
         run,

@@ -1,9 +1,11 @@
-"""Checks beyond a setting's type and range: agreement, unused settings; and defaults."""
+"""Checks beyond a setting's type and bounds: agreement, unused settings; and defaults."""
 
+import dataclasses
 import re
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple, assert_never, get_args
 
+from flaxformer_mt.config.kinds import GRAMMAR_SPLITS, Bucketed, CorpusSource, Packed, RateCurve
 from flaxformer_mt.config.languages import contradicted, undecided
 from flaxformer_mt.config.schema import (
     MARKS,
@@ -20,35 +22,7 @@ from flaxformer_mt.errors import nearest
 
 _WRITTEN_MARKS = ("<pad>", "<s>", "</s>", "<unk>")
 _BLANK = re.compile(r"[\s\u2581]")  # U+2581 is SentencePiece's mark of a blank
-
-
-class CorpusSettings(NamedTuple):
-    """The settings that a kind of corpus reads."""
-
-    files: tuple[str, ...]  # names of files
-    contents: tuple[str, ...]  # others that decide the corpus's content
-    optional: tuple[str, ...] = ()
-
-    @property
-    def needed(self) -> tuple[str, ...]:
-        return self.files + self.contents
-
-    @property
-    def known(self) -> tuple[str, ...]:
-        return self.needed + self.optional
-
-
-CORPUS_SETTINGS = {
-    "files": CorpusSettings(("src", "tgt"), ()),
-    "tsv": CorpusSettings(("path",), ()),
-    "jsonl": CorpusSettings(("path",), ("src", "tgt")),
-    "tfds": CorpusSettings((), ("path", "split", "src", "tgt"), ("data_dir", "archives")),
-    "array_record": CorpusSettings(("path",), ("src", "tgt")),
-    "hf": CorpusSettings(("path",), ("src", "tgt")),
-    "synthetic": CorpusSettings((), ("split", "size")),
-}
 TRACKERS = ("tensorboard", "wandb", "mlflow")
-GRAMMAR_SPLITS = ("train", "valid", "test")  # of the built-in grammar
 # By setting of the vocabulary.
 _NEEDED_FOR_BRACKETS = {"shared": True, "byte_fallback": True, "sampling": 0.0}
 
@@ -121,12 +95,7 @@ def _target_types(vocabulary: VocabularyConfig) -> Iterator[str]:
 
 
 def _training(training: TrainingConfig) -> Iterator[str]:
-    schedule = training.schedule
-    if schedule.kind == "peak" and schedule.peak <= 0:
-        yield "'training.schedule.peak' must be set when 'training.schedule.kind' is 'peak'"
-    if schedule.kind == "paper" and schedule.factor <= 0:
-        yield f"'training.schedule.factor' = {schedule.factor} must be positive"
-
+    yield from training.schedule.curve.problems("training.schedule")
     for tracker in training.trackers:
         if tracker not in TRACKERS:
             yield f"'training.trackers' has '{tracker}'; {nearest(tracker, TRACKERS)}"
@@ -173,10 +142,15 @@ def _batches(config: ExperimentConfig) -> Iterator[str]:
             f"'data.batch.multiple' = {batch.multiple} must be divisible by "
             f"'training.optimizer.accumulation' = {accumulation}"
         )
-    if batch.form == "pack" and config.model.positions == "learned":
-        yield "'data.batch.form' = 'pack' needs 'model.positions' = 'sinusoidal'"
-    if batch.form == "bucket" and (batch.src_length or batch.tgt_length):
-        yield "'data.batch.src_length' and '.tgt_length' need 'data.batch.form' = 'pack'"
+    match batch.layout:
+        case Packed():
+            if config.model.positions == "learned":
+                yield "'data.batch.form' = 'pack' needs 'model.positions' = 'sinusoidal'"
+        case Bucketed():
+            if batch.src_length or batch.tgt_length:
+                yield "'data.batch.src_length' and '.tgt_length' need 'data.batch.form' = 'pack'"
+        case unknown:
+            assert_never(unknown)
     if bool(batch.src_length) != bool(batch.tgt_length):
         yield "'data.batch.src_length' and '.tgt_length' go together: set both, or neither"
 
@@ -185,13 +159,7 @@ def _corpus(key: str, corpus: CorpusConfig) -> Iterator[str]:
     # A dot would split its settings' keys.
     if not re.fullmatch(r"\w[\w-]*", corpus.name):
         yield f"'{key}': a corpus's name may have letters, digits, '_' and '-'"
-    if corpus.kind not in ("tsv", "synthetic") and bool(corpus.src) != bool(corpus.tgt):
-        yield f"'{key}': a corpus of kind '{corpus.kind}' needs both 'src' and 'tgt'"
-    if corpus.kind == "synthetic":
-        if corpus.size < 1:
-            yield f"'{key}.size' must be at least 1 for the built-in grammar"
-        if corpus.split not in GRAMMAR_SPLITS:
-            yield f"'{key}.split' = '{corpus.split}' must be train, valid or test"
+    yield from corpus.source.problems(key)
 
 
 def unused_settings(config: ExperimentConfig, overrides: Iterable[str] = ()) -> Iterator[str]:
@@ -232,10 +200,10 @@ class _Unused(NamedTuple):
 
 
 def _of_other_schedule(schedule: ScheduleConfig) -> Iterator[_Unused]:
-    for kind, name in (("paper", "factor"), ("peak", "peak")):
-        key = f"training.schedule.{name}"
+    for name in _read_by_others(RateCurve, schedule.kind):
         number = getattr(schedule, name)
-        if kind != schedule.kind and number != getattr(ScheduleConfig, name):
+        if number != getattr(ScheduleConfig, name):
+            key = f"training.schedule.{name}"
             yield _Unused(
                 key,
                 f"'{key}' = {number} has no effect with "
@@ -245,25 +213,31 @@ def _of_other_schedule(schedule: ScheduleConfig) -> Iterator[_Unused]:
 
 def _of_other_corpora(data: DataConfig) -> Iterator[_Unused]:
     for key, corpus in _corpora(data):
-        known = CORPUS_SETTINGS[corpus.kind].known
-        for name in ("src", "tgt", "path", "size", "data_dir", "archives"):
+        for name, kinds in _read_by_others(CorpusSource, corpus.kind).items():
             setting = getattr(corpus, name)
-            if setting and name not in known:
-                kinds = " or ".join(
-                    f"'{kind}'" for kind, reads in CORPUS_SETTINGS.items() if name in reads.known
-                )
+            if name == "split":
+                # A plain name doesn't ask for part of a corpus.
+                if setting not in GRAMMAR_SPLITS:
+                    yield _Unused(
+                        f"{key}.split",
+                        f"'{key}.split' = {setting!r}: a corpus of kind '{corpus.kind}' is read "
+                        "whole: set it to 'train'",
+                    )
+            elif setting != getattr(CorpusConfig, name):
                 yield _Unused(
                     f"{key}.{name}",
                     f"'{key}.{name}' = {setting!r} has no effect on a corpus of kind "
-                    f"'{corpus.kind}' (only on {kinds})",
+                    f"'{corpus.kind}' (only on {' or '.join(map(repr, kinds))})",
                 )
-        # A plain name doesn't ask for part of a corpus.
-        if "split" not in known and corpus.split not in GRAMMAR_SPLITS:
-            yield _Unused(
-                f"{key}.split",
-                f"'{key}.split' = {corpus.split!r}: a corpus of kind '{corpus.kind}' is read "
-                "whole: set it to 'train'",
-            )
+
+
+def _read_by_others(union: Any, kind: str) -> dict[str, list[str]]:
+    """The settings that this kind doesn't read, and the kinds that do."""
+    readers: dict[str, list[str]] = {}
+    for member in get_args(union):
+        for field in dataclasses.fields(member):
+            readers.setdefault(field.name, []).append(member.kind)
+    return {name: kinds for name, kinds in readers.items() if kind not in kinds}
 
 
 def _corpora(data: DataConfig) -> Iterator[tuple[str, CorpusConfig]]:

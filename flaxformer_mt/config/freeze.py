@@ -100,23 +100,23 @@ def freeze(config: Mapping[str, Any] | ConfigDict, origin: str) -> ExperimentCon
     plain = _in_order(config) if isinstance(config, ConfigDict) else config
     frozen: ExperimentConfig = _build(ExperimentConfig, plain, "", origin)
     frozen = dataclasses.replace(frozen, data=with_languages(frozen.data))
-    if problems := [*_outside_ranges(frozen), *inconsistencies(frozen)]:
+    if problems := [*_out_of_bounds(frozen), *inconsistencies(frozen)]:
         raise ConfigError(f"{origin}: " + "; ".join(problems))
     return frozen
 
 
-def _outside_ranges(config: Any, prefix: str = "") -> Iterator[str]:
-    """A sentence on each number of a config dataclass that lies outside its setting's range."""
+def _out_of_bounds(config: Any, prefix: str = "") -> Iterator[str]:
+    """A sentence on each number of a config dataclass outside the bounds of its setting."""
     for field in dataclasses.fields(config):
         key, value = f"{prefix}{field.name}", getattr(config, field.name)
         if isinstance(value, int | float):
-            if problem := field.metadata["range"].problem(value):
+            if problem := field.metadata["bounds"].problem(value):
                 yield f"'{key}' = {value} {problem}"
         elif dataclasses.is_dataclass(value):
-            yield from _outside_ranges(value, f"{key}.")
+            yield from _out_of_bounds(value, f"{key}.")
         elif is_corpora(field.type):
             for named_corpus in value:
-                yield from _outside_ranges(named_corpus, f"{key}.{named_corpus.name}.")
+                yield from _out_of_bounds(named_corpus, f"{key}.{named_corpus.name}.")
 
 
 def _in_order(config: ConfigDict) -> dict[str, Any]:

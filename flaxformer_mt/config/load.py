@@ -30,6 +30,7 @@ from flaxformer_mt.config.freeze import (
     freeze,
     is_corpora,
 )
+from flaxformer_mt.config.kinds import CorpusKind, CorpusSource
 from flaxformer_mt.config.languages import assumed
 from flaxformer_mt.config.presets import TYPICAL, sized
 from flaxformer_mt.config.schema import CorpusConfig, DataConfig, ExperimentConfig
@@ -436,24 +437,25 @@ class _Override:
         if len(sides) == 2 and all(isinstance(side, str | os.PathLike) and side for side in sides):
             return corpus(src=os.fspath(sides[0]), tgt=os.fspath(sides[1]))
 
-        kind = _kind_of(str(sides[0])) if len(sides) == 1 else None
-        if kind is None:
+        source = _source_in(str(sides[0])) if len(sides) == 1 else None
+        if source is None:
             raise ConfigError(
                 f"{self.origin}: write {self.flag}=SRC,TGT (two files) or {flag}.KEY=VALUE"
             )
-        flags = [f"{flag}.kind={kind}", f"{flag}.path={sides[0]}"]
-        if kind != "tsv":
+        flags = [f"{flag}.kind={source.kind}", f"{flag}.path={sides[0]}"]
+        if "src" in source.needed():
             flags += [f"{flag}.src=KEY", f"{flag}.tgt=KEY"]
         raise ConfigError(f"{self.origin}: one file of both sides is {' '.join(flags)}")
 
 
-def _kind_of(name: str) -> str | None:
+def _source_in(name: str) -> type[CorpusKind] | None:
     """The kind of corpus that a file of both sides is, by its ending."""
-    kinds = {"parquet": "hf", "jsonl": "jsonl", "ndjson": "jsonl", "tsv": "tsv"}
     parts = name.lower().split(".")
     if parts[-1] in ("gz", "xz", "zst"):
         parts.pop()
-    return kinds.get(parts[-1]) if len(parts) > 1 else None
+    kinds: tuple[type[CorpusKind], ...] = typing.get_args(CorpusSource)
+    by_ending = {ending: kind for kind in kinds for ending in kind.endings}
+    return by_ending.get(parts[-1]) if len(parts) > 1 else None
 
 
 def parse_value(text: str, hint: Any, origin: str) -> Any:

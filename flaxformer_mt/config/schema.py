@@ -1,4 +1,4 @@
-"""The typed, frozen form of an experiment: each setting, its default, range and meaning.
+"""The typed, frozen form of an experiment: each setting, its default, bounds and meaning.
 
 The defaults are the paper's base model ("Attention Is All You Need", arXiv 1706.03762).
 """
@@ -7,9 +7,10 @@ import dataclasses
 import math
 from typing import Any, Literal
 
+from flaxformer_mt.config import kinds
+
 Decides = Literal["training", "scoring", "nothing"]
 BleuTokenizer = Literal["auto", "13a", "intl", "char", "zh", "ja-mecab", "ko-mecab"]
-
 
 MARKS = 4  # PAD, BOS, EOS and UNK, which every vocabulary has
 LARGEST_INTEGER = 2**31 - 1  # the libraries that read settings take no larger one
@@ -17,7 +18,7 @@ LARGEST_BEAM = 1 << 16  # positions among a beam's candidates are int32
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Range:
+class Bounds:
     """The numbers that a setting takes. It may equal `minimum` and `maximum`, not the others."""
 
     minimum: float = -math.inf
@@ -26,7 +27,7 @@ class Range:
     below: float = math.inf
 
     def problem(self, number: float) -> str | None:
-        """What is wrong with a number, to be said after it; None for one within the range."""
+        """What is wrong with a number, to be said after it; None for one within the bounds."""
         if self.minimum <= number <= self.maximum and self.above < number < self.below:
             return None
         if math.isfinite(self.below):
@@ -52,11 +53,11 @@ def setting(
 
     `decides` is what the setting affects: what is trained, a trained model's scores, or only where,
     how fast and with what reports ("nothing"). None: as its group; the outermost decides training.
-    `bounds` are a number's, as in `Range`.
+    `bounds` are a number's, as in `Bounds`.
     """
     if type(default) is int:
         bounds = {"maximum": LARGEST_INTEGER} | bounds
-    metadata = {"help": help, "resume": resume, "decides": decides, "range": Range(**bounds)}
+    metadata = {"help": help, "resume": resume, "decides": decides, "bounds": Bounds(**bounds)}
     if isinstance(default, type):
         return dataclasses.field(default_factory=default, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
@@ -148,13 +149,7 @@ class ModelConfig:
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CorpusConfig:
     name: str = setting("", "name in reports: the corpus's key in the config")
-    kind: Literal["files", "tsv", "jsonl", "tfds", "array_record", "hf", "synthetic"] = setting(
-        "files",
-        "files: two line-aligned files; tsv: one file, two columns; jsonl: one JSON object per "
-        "line; tfds: a TensorFlow Datasets translation set; array_record: ArrayRecord shards of "
-        "JSON objects; hf: parquet files, yours or from the Hugging Face hub; synthetic: the "
-        "built-in grammar",
-    )
+    kind: kinds.SourceName = setting("files", kinds.meanings(kinds.CorpusSource))
     src: str = setting(
         "",
         "files: the source side (plain, .gz, .xz or .zst); jsonl, tfds, array_record, hf: its key",
@@ -185,6 +180,12 @@ class CorpusConfig:
         "one token put before every source, such as <bt> for back-translated text or <2de> for a "
         "target language; to translate, write it before your own text",
     )
+
+    @property
+    def source(self) -> kinds.CorpusSource:
+        """The settings that its kind reads."""
+        source: kinds.CorpusSource = kinds.typed(kinds.CorpusSource, self.kind, self)
+        return source
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -263,11 +264,7 @@ class FilterConfig:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BatchConfig:
-    form: Literal["bucket", "pack"] = setting(
-        "bucket",
-        "bucket: one pair per row, rows of similar length (paper); pack: several pairs per row, "
-        "one shape for all batches",
-    )
+    form: kinds.LayoutName = setting("bucket", kinds.meanings(kinds.BatchLayout))
     tokens: int = setting(
         25_000, "most positions per side in a global batch (paper: about 25,000)", minimum=1
     )
@@ -290,6 +287,12 @@ class BatchConfig:
         "each shape has a multiple of this many rows; the mesh's data size must divide it",
         minimum=1,
     )
+
+    @property
+    def layout(self) -> kinds.BatchLayout:
+        """The settings that its form reads."""
+        layout: kinds.BatchLayout = kinds.typed(kinds.BatchLayout, self.form, self)
+        return layout
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -344,14 +347,16 @@ class DataConfig:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ScheduleConfig:
-    kind: Literal["paper", "peak"] = setting(
-        "paper",
-        "paper: factor * d_model^-0.5 * min(step^-0.5, step * warmup^-1.5); peak: the same curve, "
-        "set by its highest value",
-    )
+    kind: kinds.CurveName = setting("paper", kinds.meanings(kinds.RateCurve))
     factor: float = setting(1.0, "paper: multiplies the formula")
     peak: float = setting(0.0, "peak: the learning rate at the end of the warm-up")
     warmup_steps: int = setting(4000, "steps of linear warm-up", minimum=1)
+
+    @property
+    def curve(self) -> kinds.RateCurve:
+        """The settings that its kind reads."""
+        curve: kinds.RateCurve = kinds.typed(kinds.RateCurve, self.kind, self)
+        return curve
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -3,10 +3,11 @@
 import dataclasses
 from collections.abc import Collection, Generator
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 import numpy as np
 
+from flaxformer_mt.config.kinds import Bucketed, Packed
 from flaxformer_mt.config.schema import BatchConfig
 from flaxformer_mt.data.batch import WHOLE, Batch, Share, assemble
 from flaxformer_mt.data.bucket import plan_buckets, plan_pass, shapes_for
@@ -53,12 +54,15 @@ class Planner:
         self._seed = seed
         self._resampler = resampler
         src, tgt, counts = _expected_lengths(pairs)
-        self._packed = batch.form == "pack"
+        self._layout = batch.layout
         self.shapes: tuple[Shape, ...]
-        if self._packed:
-            self.shapes = (packed_shape(src, tgt, batch, counts),)
-        else:
-            self.shapes = shapes_for(src, tgt, batch, counts)
+        match self._layout:
+            case Packed():
+                self.shapes = (packed_shape(src, tgt, batch, counts),)
+            case Bucketed():
+                self.shapes = shapes_for(src, tgt, batch, counts)
+            case unknown:
+                assert_never(unknown)
 
         self._longest = int(src.max()), int(tgt.max())
         window = batch.window
@@ -77,10 +81,13 @@ class Planner:
 
         src, tgt = (side.lengths(indices) for side in pairs.sides.values())
         random = stream(self._seed, epoch, window)
-        if self._packed:
-            plan = plan_packed(src, tgt, self.shapes[0], random)
-        else:
-            plan = plan_buckets(src, tgt, self.shapes, random)
+        match self._layout:
+            case Packed():
+                plan = plan_packed(src, tgt, self.shapes[0], random)
+            case Bucketed():
+                plan = plan_buckets(src, tgt, self.shapes, random)
+            case unknown:
+                assert_never(unknown)
         return PlannedWindow(pairs, dataclasses.replace(plan, pairs=indices[plan.pairs]))
 
 

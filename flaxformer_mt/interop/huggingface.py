@@ -16,10 +16,10 @@ import re
 import shlex
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
-from flaxformer_mt.config import CorpusConfig, DataConfig
+from flaxformer_mt.config import DataConfig
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.files.reading import explained, load_json
@@ -86,7 +86,7 @@ class Card:
         # Leaves out the names of this machine's folders.
         public = functools.partial(re.sub, r"(^|[=,])[/~][^=,:]*/", r"\1")
         commands = dict.fromkeys(shlex.join(map(public, words)) for words in self.commands)
-        corpora = [f"- `{corpus.name}`: {_origin(corpus)}" for corpus in self.data.train]
+        corpora = [f"- `{corpus.name}`: {corpus.source.origin}" for corpus in self.data.train]
         parts = [
             "## Data",
             "\n".join(corpora) or "Training text unknown.",
@@ -108,17 +108,6 @@ class Card:
             )
             for name, score in evaluation["metrics"].items():
                 yield f"  - {name} **{score:.2f}** `{evaluation['signatures'][name]}`"
-
-
-def _origin(corpus: CorpusConfig) -> str:
-    if corpus.kind == "synthetic":
-        return f"the built-in grammar, {corpus.size:,} pairs"
-    if corpus.kind == "tfds":
-        return f"{corpus.path}, split {corpus.split}, of TensorFlow Datasets"
-    if "://" in corpus.path:
-        return corpus.path
-    sides = (corpus.src, corpus.tgt) if corpus.kind == "files" else (corpus.path,)
-    return ", ".join(PurePath(side).name for side in sides)
 
 
 def write(translator: Translator, folder: Path, *, card: Card) -> None:

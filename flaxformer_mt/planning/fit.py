@@ -2,8 +2,10 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from typing import assert_never
 
 from flaxformer_mt.config import ExperimentConfig, flatten, freeze, thaw
+from flaxformer_mt.config.kinds import Bucketed, Packed
 from flaxformer_mt.data.plan import Shape, longest, rows_within
 from flaxformer_mt.planning import PlanningError
 from flaxformer_mt.planning.plan import StepPlan, check_length
@@ -19,23 +21,26 @@ def largest_shape(config: ExperimentConfig, shapes: Sequence[Shape] = ()) -> Sha
     Raises PlanningError if the config leaves a packed row's length to the data."""
     if shapes:
         return longest(shapes)
-    batch = config.data.batch
-    length = config.data.filter.max_length
-    if batch.form == "bucket":
-        return shape_of(config, length, length)
-    if not batch.src_length:
-        raise PlanningError(
-            "the length of packed rows ('data.batch.form' = 'pack') is not known: give --workdir, "
-            "--lengths SRC,TGT, or data.batch.src_length"
-        )
-    return shape_of(config, batch.src_length, batch.tgt_length)
+    match config.data.batch.layout:
+        case Bucketed():
+            length = config.data.filter.max_length
+            return shape_of(config, length, length)
+        case Packed(src_length=0):
+            raise PlanningError(
+                "the length of packed rows ('data.batch.form' = 'pack') is not known: give "
+                "--workdir, --lengths SRC,TGT, or data.batch.src_length"
+            )
+        case Packed(src_length=src_length, tgt_length=tgt_length):
+            return shape_of(config, src_length, tgt_length)
+        case unknown:
+            assert_never(unknown)
 
 
 def shape_of(config: ExperimentConfig, src_length: int, tgt_length: int) -> Shape:
     """As many rows of these lengths as the budget holds. Raises PlanError, PlanningError."""
     batch = config.data.batch
     length = max(src_length, tgt_length)
-    if batch.form == "bucket":
+    if isinstance(batch.layout, Bucketed):
         check_length(config, length)
     return Shape(rows_within(batch, length), src_length, tgt_length)
 

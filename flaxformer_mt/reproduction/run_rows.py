@@ -16,6 +16,7 @@ import jax
 from flaxformer_mt import __version__
 from flaxformer_mt.config import CorpusConfig, differences, freeze, to_dict
 from flaxformer_mt.config.digest_keys import decides, may_change
+from flaxformer_mt.config.kinds import GrammarText, TfdsSet
 from flaxformer_mt.config.tokenizers import with_tokenizer
 from flaxformer_mt.data.corpus import CorpusError, Drops, Pair, open_source, paths, read_pairs
 from flaxformer_mt.data.prepare.manifest import read_manifest
@@ -200,7 +201,7 @@ def first_pairs(
     once per set of files. Raises CorpusError, RunDirectoryError."""
     if count is None:
         return corpus
-    if corpus.kind == "synthetic":
+    if isinstance(corpus.source, GrammarText):
         return dataclasses.replace(corpus, size=min(corpus.size, count))
 
     key = f"data.train.{corpus.name}"
@@ -372,7 +373,7 @@ def _status(experiment: Experiment, pairs: float) -> str:
 
 def _corpora(experiment: Experiment) -> str:
     return ", ".join(
-        corpus.path if corpus.kind == "tfds" else corpus.name
+        corpus.path if isinstance(corpus.source, TfdsSet) else corpus.name
         for corpus in experiment.config.data.train
     )
 

@@ -9,7 +9,7 @@ import math
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, assert_never, get_args
 
 from flaxformer_mt.config import (
     CorpusConfig,
@@ -18,6 +18,7 @@ from flaxformer_mt.config import (
     ScheduleConfig,
     load_config,
 )
+from flaxformer_mt.config.kinds import PaperCurve, PeakCurve
 from flaxformer_mt.config.presets import TFDS_SETS, TFDS_SPLITS
 from flaxformer_mt.data.corpus.paths import is_remote
 from flaxformer_mt.reproduction.paper import RowError
@@ -216,8 +217,14 @@ def scaled_schedule(schedule: ScheduleConfig, scale: float) -> ScheduleConfig:
     """The same curve over a share S of training: with S times the warm-up and sqrt(S) times the
     factor, step S * t has the learning rate of step t."""
     warmup = share_of(schedule.warmup_steps, scale)
-    root = math.sqrt(warmup / schedule.warmup_steps) if schedule.kind == "paper" else 1.0
-    return dataclasses.replace(schedule, warmup_steps=warmup, factor=schedule.factor * root)
+    match schedule.curve:
+        case PaperCurve(factor=factor):
+            factor *= math.sqrt(warmup / schedule.warmup_steps)
+            return dataclasses.replace(schedule, warmup_steps=warmup, factor=factor)
+        case PeakCurve():
+            return dataclasses.replace(schedule, warmup_steps=warmup)
+        case unknown:
+            assert_never(unknown)
 
 
 def share_of(count: int, scale: float) -> int:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import optax
 
 from flaxformer_mt.config import OptimizerConfig, ScheduleConfig
+from flaxformer_mt.config.kinds import PaperCurve, PeakCurve
 from flaxformer_mt.errors import UserError
 
 Params = Any
@@ -27,11 +28,11 @@ def learning_rate(config: ScheduleConfig, d_model: int) -> optax.Schedule:
     number of earlier updates and returns a float32 scalar.
     """
     warmup = config.warmup_steps
-    match config.kind:
-        case "paper":
-            scale = config.factor * d_model**-0.5
-        case "peak":
-            scale = config.peak * warmup**0.5
+    match config.curve:
+        case PaperCurve(factor=factor):
+            scale = factor * d_model**-0.5
+        case PeakCurve(peak=peak):
+            scale = peak * warmup**0.5
         case unknown:
             assert_never(unknown)
 

@@ -183,11 +183,13 @@ def test_a_data_set_that_is_not_there_is_named(hub, tmp_path):
         with pytest.raises(CorpusError, match=message):
             opened(path)
     with pytest.raises(CorpusError, match="dataset lab/pairs: not downloaded yet"):
-        opened("lab/pairs/en-de/*", fetch=False)
-    fetched, reopened = (opened("lab/pairs/en-de/*", fetch=fetch) for fetch in (True, False))
+        opened("lab/pairs/en-de/*", download=False)
+    fetched, reopened = (
+        opened("lab/pairs/en-de/*", download=download) for download in (True, False)
+    )
     assert list(fetched.records()) == list(reopened.records())
     data = DataConfig(train=(dataclasses.replace(corpus, path="hf://datasets/lab/none/*"),))
-    assert open_split(data, "train", fetch=False) == []
+    assert open_split(data, "train", without_fetched=True) == []
 
 
 def test_addresses_are_told_from_paths():

@@ -130,7 +130,7 @@ def test_a_folder_is_that_of_the_prepared_sets(folder, place, tmp_path, monkeypa
     resolved = resolve(row_of("table2/en_fr_big"), ReproductionSettings(text="tfds", folder=folder))
     data = resolved.config.data
     corpora = (*data.train, data.valid, *data.test)
-    places = {str(data_dir_of(corpus, data.folder)) for corpus in corpora}
+    places = {str(data_dir_of(corpus.source, data.folder)) for corpus in corpora}
     assert places == {place.replace("HERE", str(tmp_path))}
     assert resolved.digest == resolve(row_of("table2/en_fr_big"), TFDS).digest
 

@@ -13,10 +13,8 @@ from flaxformer_mt.data.corpus.pairs import (
     PairSource as PairSource,
 )
 from flaxformer_mt.data.corpus.source import (
-    is_seekable as is_seekable,
     open_source as open_source,
     open_split as open_split,
-    part_of as part_of,
     read_pairs as read_pairs,
 )
 from flaxformer_mt.data.corpus.text_files import (

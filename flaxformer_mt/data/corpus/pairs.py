@@ -8,11 +8,14 @@ import hashlib
 import itertools
 import re
 from collections.abc import Callable, Container, Iterator, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.errors import UserError
 from flaxformer_mt.files.reading import AnyPath
+
+if TYPE_CHECKING:
+    from flaxformer_mt.data.corpus.text_files import LinePlace
 
 # C0 except tab, and DEL. C1 stays: newstest2014's French reference has U+0085. A newline, in JSON
 # or a stored record, would break a pair where sentences are written one per line.
@@ -107,6 +110,9 @@ class PairSource:
     parts: tuple[functools.partial[Iterator[Any]], ...]  # called in order, each gives its records
     texts: Callable[[Any], tuple[bytes, bytes]]  # of a record; raises NoText
     where: str = " of the {side} text"  # in a record, for messages; empty if each side has a file
+    is_seekable: bool = False  # its one part can begin at a `LinePlace` of each file
+    is_bare_text: bool = False  # the files hold the texts and nothing else
+    size: int | None = None  # how many records there are, if this is known without reading
     tag: str = ""
     fraction: float = 0.0
     held_out: bool = False
@@ -114,6 +120,12 @@ class PairSource:
     def tagged(self, src: bytes) -> bytes:
         """A source as the model reads it, after the tag."""
         return f"{self.tag} ".encode() + src if self.tag else src
+
+    def starting_at(self, places: Mapping[str, LinePlace]) -> PairSource:
+        """A seekable corpus from these places of its files on."""
+        (read,) = self.parts
+        part = functools.partial(read, *(places[name] for name in self.files))
+        return dataclasses.replace(self, parts=(part,))
 
     def file_of(self, side: Literal["src", "tgt"]) -> str:
         """The file that holds a side, for messages; the corpus's label if one holds both."""

@@ -2,46 +2,38 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 
 from flaxformer_mt.config import CorpusConfig, DataConfig
-from flaxformer_mt.config.consistency import CORPUS_SETTINGS
-from flaxformer_mt.data.corpus import keyed_records, paths, tfds_sets
-from flaxformer_mt.data.corpus.keyed_records import texts_at
+from flaxformer_mt.config.kinds import (
+    AlignedFiles,
+    ArrayRecords,
+    CorpusSource,
+    GrammarText,
+    JsonLines,
+    ParquetFiles,
+    TabSeparated,
+    TfdsSet,
+)
+from flaxformer_mt.data.corpus import json_records, parquet, text_files, tfds_sets
 from flaxformer_mt.data.corpus.pairs import CorpusError, Drops, Pair, PairSource
-from flaxformer_mt.data.corpus.shards import read_array_record
-from flaxformer_mt.data.corpus.text_files import SUFFIXES, LinePlace, aligned, lines, tab_separated
-
-
-def is_seekable(source: PairSource) -> bool:
-    """Whether any part of the corpus can be read without the text before it."""
-    readers = [part.func for part in source.parts]
-    packed = any(path.suffix.lower() in SUFFIXES for path in source.files.values())
-    return not packed and readers in ([lines], [aligned])
-
-
-def part_of(source: PairSource, places: Mapping[str, LinePlace]) -> PairSource:
-    """A seekable corpus from these places of its files on."""
-    [read] = source.parts
-    part = functools.partial(read, *(places[name] for name in source.files))
-    return dataclasses.replace(source, parts=(part,))
 
 
 def open_split(
-    data: DataConfig, split: str, *, fetch: bool = True
+    data: DataConfig, split: str, *, without_fetched: bool = False
 ) -> list[tuple[str, CorpusConfig, PairSource]]:
     """Each corpus of "train" or "valid": its key, its settings and its source. Raises CorpusError.
 
-    Without `fetch`, sets of TFDS and of the hub are left out.
+    `without_fetched` leaves out sets of TFDS and of the hub.
     """
     corpora = {f"data.train.{corpus.name}": corpus for corpus in data.train}
     if split == "valid" and not data.valid_fraction:
         corpora = {"data.valid": data.valid}
     opened = []
     for key, corpus in corpora.items():
-        if not fetch and is_fetched(corpus):
+        if without_fetched and corpus.source.is_fetched:
             continue
         source = open_source(corpus, data.folder, key)
         source = dataclasses.replace(
@@ -53,74 +45,67 @@ def open_split(
     return opened
 
 
-def is_fetched(corpus: CorpusConfig) -> bool:
-    """Whether TFDS or the hub has the corpus."""
-    return corpus.kind == "tfds" or corpus.path.startswith(keyed_records.HUB)
-
-
 def open_source(
-    corpus: CorpusConfig, folder: str = "", key: str = "", *, fetch: bool = True
+    corpus: CorpusConfig, folder: str = "", key: str = "", *, download: bool = True
 ) -> PairSource:
     """The source that the settings under `key` name, its files' existence checked.
 
-    Paths are relative to `folder`. With `fetch`, a TFDS set is prepared and one of the hub fetched
-    if need be, which may take long. Raises CorpusError, which names the setting.
+    Paths are relative to `folder`. With `download`, a TFDS set is prepared and one of the hub
+    fetched if need be, which may take long. Raises CorpusError, which names the setting.
     """
     key = key or corpus.name or "corpus"
-    for name in CORPUS_SETTINGS[corpus.kind].needed:
-        if not getattr(corpus, name):
+    settings = corpus.source
+    for name in settings.needed():
+        if not getattr(settings, name):
             if key == "data.valid":
                 raise CorpusError(
                     f"{key}.{name} is not set: a corpus of kind {corpus.kind!r} needs it; or hold "
                     "out training text with data.valid_fraction=0.01"
                 )
             raise CorpusError(f"{key}.{name} is not set: a corpus of kind {corpus.kind!r} needs it")
-    source = dataclasses.replace(_opened(corpus, folder, key, fetch), tag=corpus.tag)
-    if "src" in CORPUS_SETTINGS[corpus.kind].needed:
-        _require_two_sides(corpus, source, key)
-    return source
+    opened = _opened(settings, folder, key, download=download)
+    if settings.sides is not None:
+        _require_two(settings.sides, opened, key)
+    return dataclasses.replace(opened, tag=corpus.tag)
 
 
-def _require_two_sides(corpus: CorpusConfig, source: PairSource, key: str) -> None:
+def _opened(settings: CorpusSource, folder: str, key: str, *, download: bool) -> PairSource:
+    match settings:
+        case AlignedFiles():
+            return text_files.open_aligned(settings, folder, key)
+        case TabSeparated():
+            return text_files.open_tab_separated(settings, folder, key)
+        case JsonLines():
+            return json_records.open_lines(settings, folder, key)
+        case ArrayRecords():
+            return json_records.open_shards(settings, folder, key)
+        case ParquetFiles():
+            return parquet.open_files(settings, folder, key, download=download)
+        case TfdsSet():
+            return tfds_sets.open_set(settings, folder, key, download=download)
+        case GrammarText():
+            return _open_grammar(settings, key)
+        case unknown:
+            assert_never(unknown)
+
+
+def _require_two(sides: tuple[str, str], source: PairSource, key: str) -> None:
     """Raises CorpusError if one file, or one key, is named as both sides."""
     src, tgt = source.files.get("src"), source.files.get("tgt")
-    are_equal = corpus.src == corpus.tgt
+    are_equal = sides[0] == sides[1]
     if isinstance(src, Path) and isinstance(tgt, Path):
         are_equal = src.samefile(tgt)
     if are_equal:
         raise CorpusError(
-            f"{key}.src and {key}.tgt name the same {'file' if corpus.kind == 'files' else 'key'}, "
-            f"{corpus.src!r}: set one of them to the other language's"
+            f"{key}.src and {key}.tgt name the same {'key' if src is None else 'file'}, "
+            f"{sides[0]!r}: set one of them to the other language's"
         )
 
 
-def _opened(corpus: CorpusConfig, folder: str, key: str, fetch: bool) -> PairSource:
-    texts = functools.partial(texts_at, src=corpus.src, tgt=corpus.tgt)
-    match corpus.kind:
-        case "files":
-            src = paths.require_file(corpus.src, folder, f"{key}.src")
-            tgt = paths.require_file(corpus.tgt, folder, f"{key}.tgt")
-            sides = functools.partial(aligned, src, tgt)
-            return PairSource({"src": src, "tgt": tgt}, str(src), (sides,), tuple, where="")
-        case "tsv" | "jsonl":
-            path = paths.require_file(corpus.path, folder, f"{key}.path")
-            read = PairSource({"path": path}, str(path), (functools.partial(lines, path),), texts)
-            if corpus.kind == "jsonl":
-                return read
-            return dataclasses.replace(read, texts=tab_separated, where=" of the {side} column")
-        case "array_record":
-            matches = paths.require_matches(corpus.path, folder, f"{key}.path")
-            shards = {f"path[{number}]": shard for number, shard in enumerate(matches)}
-            parts = tuple(functools.partial(read_array_record, shard) for shard in matches)
-            return PairSource(shards, corpus.path, parts, texts)
-        case "hf":
-            return keyed_records.open_files(corpus, folder, key, fetch=fetch)
-        case "tfds":
-            return tfds_sets.open_set(corpus, folder, key, fetch=fetch)
-        case "synthetic":
-            drawn = functools.partial(_drawn, corpus.split, corpus.size)
-            # There is no file to name, and its records are the texts.
-            return PairSource({}, f"{key} (built-in grammar)", (drawn,), tuple)
+def _open_grammar(settings: GrammarText, key: str) -> PairSource:
+    """Text of the built-in grammar: there is no file to name, and its records are the texts."""
+    drawn = functools.partial(_drawn, settings.split, settings.size)
+    return PairSource({}, f"{key} (built-in grammar)", (drawn,), tuple, size=settings.size)
 
 
 def _drawn(split: Any, size: int) -> Iterator[tuple[bytes, bytes]]:

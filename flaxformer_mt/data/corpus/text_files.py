@@ -5,6 +5,7 @@ shift one side against the other.
 """
 
 import contextlib
+import functools
 import gzip
 import io
 import itertools
@@ -19,8 +20,9 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
+from flaxformer_mt.config.kinds import AlignedFiles, TabSeparated
 from flaxformer_mt.data.corpus import paths
-from flaxformer_mt.data.corpus.pairs import COLUMNS, CorpusError, NoText
+from flaxformer_mt.data.corpus.pairs import COLUMNS, CorpusError, NoText, PairSource
 from flaxformer_mt.files.reading import AnyPath
 
 _UTF8_BOM = b"\xef\xbb\xbf"
@@ -57,6 +59,40 @@ class LinePlace(NamedTuple):
 
 
 START = LinePlace()
+
+
+def open_aligned(settings: AlignedFiles, folder: str, key: str) -> PairSource:
+    """Two files with a side each. Raises CorpusError."""
+    src = paths.require_file(settings.src, folder, f"{key}.src")
+    tgt = paths.require_file(settings.tgt, folder, f"{key}.tgt")
+    return PairSource(
+        {"src": src, "tgt": tgt},
+        str(src),
+        (functools.partial(aligned, src, tgt),),
+        tuple,
+        where="",
+        is_seekable=are_plain(src, tgt),
+        is_bare_text=True,
+    )
+
+
+def open_tab_separated(settings: TabSeparated, folder: str, key: str) -> PairSource:
+    """A file with a column for each side. Raises CorpusError."""
+    path = paths.require_file(settings.path, folder, f"{key}.path")
+    return PairSource(
+        {"path": path},
+        str(path),
+        (functools.partial(lines, path),),
+        tab_separated,
+        where=" of the {side} column",
+        is_seekable=are_plain(path),
+        is_bare_text=True,
+    )
+
+
+def are_plain(*files: AnyPath) -> bool:
+    """Whether the files, by their names, aren't compressed."""
+    return not any(path.suffix.lower() in SUFFIXES for path in files)
 
 
 def aligned(

@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from flaxformer_mt.config import CorpusConfig
+from flaxformer_mt.config.kinds import TfdsSet
 from flaxformer_mt.data.corpus import paths, shards
-from flaxformer_mt.data.corpus.keyed_records import trimmed
+from flaxformer_mt.data.corpus.json_records import trimmed
 from flaxformer_mt.data.corpus.pairs import NO_TEXT, CorpusError, NoText, PairSource
 from flaxformer_mt.files.reading import AnyPath
 
@@ -31,37 +31,38 @@ _CONNECT_SECONDS = 10
 _NOT_FETCHED = Path("/not-fetched")
 
 
-def open_set(corpus: CorpusConfig, folder: str, key: str, *, fetch: bool) -> PairSource:
-    """The split and direction that a corpus of kind `tfds` names. Raises CorpusError.
+def open_set(settings: TfdsSet, folder: str, key: str, *, download: bool) -> PairSource:
+    """The split and direction that the settings name. Raises CorpusError.
 
-    `corpus.path` is a set in `data_dir`, made from archives with `fetch`, or a prepared folder.
+    `settings.path` is a set in `data_dir`, made from archives with `download`, or a prepared
+    folder.
     """
-    builder = _prepared(corpus, folder, key, fetch=fetch)
+    builder = _prepared(settings, folder, key, download=download)
     name = builder.info.full_name
-    _require_languages(builder, corpus, key)
+    _require_languages(builder, settings, key)
     file_format = builder.info.file_format.value
     if file_format not in shards.READERS:
         known = " or ".join(shards.READERS)
         raise CorpusError(f"{key}.path: {name} is stored as {file_format}: prepare it as {known}")
-    parts = _parts(builder, corpus.split, key)
+    parts = _parts(builder, settings.split, key)
     files = dict.fromkeys(path for path, _, _ in parts)
     return PairSource(
         {f"path[{number}]": path for number, path in enumerate(files)},
-        f"{name} {corpus.split}",  # such as "wmt14_translate/de-en/1.0.0 train[:10%]"
+        f"{name} {settings.split}",  # such as "wmt14_translate/de-en/1.0.0 train[:10%]"
         tuple(functools.partial(_examples, file_format, *part) for part in parts),
-        functools.partial(_texts, corpus.src, corpus.tgt),
+        functools.partial(_texts, settings.src, settings.tgt),
     )
 
 
-def _require_languages(builder: Any, corpus: CorpusConfig, key: str) -> None:
-    """Raises CorpusError unless the set has texts in both languages of the corpus."""
+def _require_languages(builder: Any, settings: TfdsSet, key: str) -> None:
+    """Raises CorpusError unless the set has texts in both languages."""
     languages = [
         feature
         for feature, info in builder.info.features.get_tensor_info().items()
         if getattr(info, "shape", None) == () and np.dtype(info.np_dtype).kind in "OSU"
     ]
     for setting in ("src", "tgt"):
-        language = getattr(corpus, setting)
+        language = getattr(settings, setting)
         if language not in languages:
             known = ", ".join(map(repr, sorted(languages))) or "none"
             raise CorpusError(
@@ -90,39 +91,39 @@ def _texts(src: str, tgt: str, features: Any) -> tuple[bytes, bytes]:
     return trimmed(src_texts[0]), trimmed(tgt_texts[0])
 
 
-def _prepared(corpus: CorpusConfig, folder: str, key: str, *, fetch: bool) -> Any:
+def _prepared(settings: TfdsSet, folder: str, key: str, *, download: bool) -> Any:
     import tensorflow_datasets as tfds
     from tensorflow_datasets.core import read_only_builder
 
-    directory = paths.locate(corpus.path, folder)
+    directory = paths.locate(settings.path, folder)
     with paths.reaching(directory):
         if (directory / "dataset_info.json").exists():
             return tfds.builder_from_directory(str(directory))
-    data_dir = data_dir_of(corpus, folder)
+    data_dir = data_dir_of(settings, folder)
     with paths.reaching(data_dir):
         try:
-            return read_only_builder.builder_from_files(corpus.path, data_dir=str(data_dir))
+            return read_only_builder.builder_from_files(settings.path, data_dir=str(data_dir))
         except tfds.core.DatasetNotFoundError:
             pass
         except ValueError as error:  # not a name, such as one with a blank
-            raise CorpusError(f"{key}.path: {corpus.path!r}: {error}") from error
-    if not fetch:
-        raise CorpusError(f"{key}.path: {corpus.path} is not prepared in {data_dir}")
+            raise CorpusError(f"{key}.path: {settings.path!r}: {error}") from error
+    if not download:
+        raise CorpusError(f"{key}.path: {settings.path} is not prepared in {data_dir}")
     if not isinstance(data_dir, Path):
         raise CorpusError(
-            f"{key}.path: {corpus.path} is not prepared in {data_dir}: set {key}.data_dir to a "
+            f"{key}.path: {settings.path} is not prepared in {data_dir}: set {key}.data_dir to a "
             "local folder, and copy the result"
         )
-    archives = paths.locate(corpus.archives, folder) if corpus.archives else None
+    archives = paths.locate(settings.archives, folder) if settings.archives else None
     if not (archives is None or isinstance(archives, Path)):
         raise CorpusError(f"{key}.archives: {archives} is not on a local disk: copy it to one")
-    return _make(corpus.path, data_dir, archives, key)
+    return _make(settings.path, data_dir, archives, key)
 
 
-def data_dir_of(corpus: CorpusConfig, folder: str) -> AnyPath:
+def data_dir_of(settings: TfdsSet, folder: str) -> AnyPath:
     """Where prepared sets are: the setting, TFDS_DATA_DIR, or TFDS's default."""
-    if corpus.data_dir:
-        return paths.locate(corpus.data_dir, folder)
+    if settings.data_dir:
+        return paths.locate(settings.data_dir, folder)
     return paths.locate(os.environ.get("TFDS_DATA_DIR") or DEFAULT_DATA_DIR, "")
 
 

@@ -16,7 +16,6 @@ from flaxformer_mt.data.corpus import (
     Drops,
     LinePlace,
     PairSource,
-    part_of,
 )
 from flaxformer_mt.data.corpus.text_files import require_stamp
 from flaxformer_mt.data.prepare import filters
@@ -47,7 +46,7 @@ class Range(NamedTuple):
 
     def records(self) -> Iterator[tuple[bytes, ...]]:
         if self.places and self.stop is not None:
-            from_first = part_of(self.source, self.places).records()
+            from_first = self.source.starting_at(self.places).records()
             return itertools.islice(from_first, self.stop - self.first)
         return itertools.islice(self.source.records(), self.first, self.stop)
 

@@ -228,7 +228,7 @@ class _Preparation:
     def _described_inputs(self) -> list[dict[str, Any]]:
         digests = self.spread.described() if self.spread else ()
         inputs = manifests.describe_inputs(
-            named_corpora(self.config), self.config.folder, known=digests, fetch=True
+            named_corpora(self.config), self.config.folder, known=digests, download=True
         )
         for line in manifests.repeated(inputs):
             self.report(f"prepare: {line}")

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from flaxformer_mt.config.consistency import CORPUS_SETTINGS
 from flaxformer_mt.config.digest_keys import first_default
 from flaxformer_mt.config.schema import CorpusConfig, DataConfig
 from flaxformer_mt.data.corpus import CorpusError, open_source, paths
@@ -46,7 +45,7 @@ def settings_of(config: DataConfig, seed: int) -> dict[str, Any]:
     }
     for split, key, corpus in named_corpora(config):
         weight = ["weight"] if split == "train" else []
-        for name in ("kind", *CORPUS_SETTINGS[corpus.kind].contents, "tag", *weight):
+        for name in ("kind", *corpus.source.contents(), "tag", *weight):
             settings[f"{key}.{name}"] = getattr(corpus, name)
     for section in ("vocabulary", "filter"):
         for name, setting in dataclasses.asdict(getattr(config, section)).items():
@@ -65,16 +64,16 @@ def describe_inputs(
     folder: str,
     *,
     known: Files = (),
-    fetch: bool = False,
+    download: bool = False,
 ) -> list[dict[str, Any]]:
     """Each file's key, path, size, time of change and sha256, in order. Raises CorpusError.
 
-    Unchanged files' digests come from `known`. With `fetch`, sets of TFDS or the hub are fetched.
+    Unchanged files' digests come from `known`. `download` fetches sets of TFDS or the hub.
     """
     digests = {(file["path"], file["size"], file["mtime_ns"]): file["sha256"] for file in known}
     described = []
     for _, key, corpus in named:
-        source = open_source(corpus, folder, key, fetch=fetch)
+        source = open_source(corpus, folder, key, download=download)
         for setting, path in source.files.items():
             size, mtime_ns = paths.stamp(path)
             sha256 = digests.get((str(path), size, mtime_ns)) or sha256_of(path)

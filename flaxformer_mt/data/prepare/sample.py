@@ -14,7 +14,7 @@ from flaxformer_mt.data import vocabulary
 from flaxformer_mt.data.corpus import CorpusError, Drops, PairSource, open_split, paths
 from flaxformer_mt.data.corpus.encodings import likely_encoding
 from flaxformer_mt.data.corpus.pairs import HELD_OUT, INVALID_UTF8, TRAINED_ON
-from flaxformer_mt.data.corpus.text_files import damage, open_text, tab_separated
+from flaxformer_mt.data.corpus.text_files import damage, open_text
 from flaxformer_mt.data.prepare.encode import record_bytes
 from flaxformer_mt.data.prepare.filters import script_of
 from flaxformer_mt.data.prepare.manifest import PrepareError, Report, named_corpora
@@ -52,10 +52,10 @@ def count_pairs(config: DataConfig) -> int:
 
 def _count(split: str, config: DataConfig, most: int | None) -> int:
     pairs, drops = 0, Drops()
-    opened = open_split(config, split, fetch=False)
-    for key, corpus, source in opened:
-        if corpus.kind == "synthetic":
-            pairs += corpus.size
+    opened = open_split(config, split, without_fetched=True)
+    for key, _, source in opened:
+        if source.size is not None:
+            pairs += source.size
             continue
         corpus_drops = Drops()
         number = sum(1 for _ in itertools.islice(_sound_records(source, corpus_drops), most))
@@ -239,8 +239,8 @@ def _undecodable(source: PairSource) -> list[bytes]:
 
 def text_bytes(*sources: PairSource) -> int | None:
     """Bytes of the corpora's lines for progress, estimated if compressed; None if unknown."""
-    # Files of other kinds hold more than is read, or other bytes.
-    if not all(source.files and source.texts in (tuple, tab_separated) for source in sources):
+    # Other files hold more than is read, or other bytes.
+    if not all(source.is_bare_text for source in sources):
         return None
     by_file = [_text_bytes(path) for source in sources for path in source.files.values()]
     return None if None in by_file else sum(size or 0 for size in by_file)

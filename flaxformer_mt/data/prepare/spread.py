@@ -24,7 +24,6 @@ from flaxformer_mt.config.schema import DataConfig
 from flaxformer_mt.data.corpus import (
     LinePlace,
     PairSource,
-    is_seekable,
     open_split,
     paths,
     require_equal,
@@ -81,7 +80,7 @@ class Spread:
                     f"the cluster has {name} {cluster_version}, but here is {version}"
                 )
 
-        seekable = [source for source in sources if is_seekable(source)]
+        seekable = [source for source in sources if source.is_seekable]
         files = {str(path): path for source in seekable for path in source.files.values()}
         self._files = self._surveyed(files)
 
@@ -106,7 +105,7 @@ class Spread:
 
     def size(self, source: PairSource) -> int | None:
         """How many records a seekable corpus has. Raises CorpusError if its sides differ."""
-        if not is_seekable(source):
+        if not source.is_seekable:
             return None
         counts = [self._files[str(path)].lines for path in source.files.values()]
         require_equal(source.files.values(), counts)

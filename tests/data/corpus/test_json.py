@@ -87,7 +87,7 @@ def test_shards_are_read_in_the_order_of_their_names(tmp_path):
     assert [pair.line for pair in pairs] == list(range(1, 10))
     names = [f"a-{number}.array_record" for number in range(4)]
     assert [
-        path.name for path in open_source(corpus, str(folder), fetch=False).files.values()
+        path.name for path in open_source(corpus, str(folder), download=False).files.values()
     ] == names
 
 

@@ -30,7 +30,7 @@ def test_files_are_streamed_from_a_store(bucket, tmp_path, suffix, pack):
     mixed = CorpusConfig(src=f"gs://b/wmt/a.en{suffix}", tgt=str(tmp_path / "a.de"))
     assert list(read_pairs(absolute, "/a/local/folder")) == PAIRS
     assert list(read_pairs(relative, "gs://b")) == list(read_pairs(mixed, "gs://b")) == PAIRS
-    files = open_source(relative, "gs://b/", fetch=False).files
+    files = open_source(relative, "gs://b/", download=False).files
     assert str(files["src"]) == f"gs://b/wmt/a.en{suffix}"
     assert paths.stamp(files["src"])[0] == len(pack(b"one\ntwo\n"))
 
@@ -47,7 +47,7 @@ def test_shards_are_streamed_from_a_store(bucket, tmp_path):
         bucket.pipe(f"gs://b/x/part{number}/s-{number}", local.read_bytes())
     corpus = CorpusConfig(kind="array_record", path="x/part*/s-*", src="en", tgt="de")
     assert list(read_pairs(corpus, "gs://b")) == PAIRS
-    names = [str(path) for path in open_source(corpus, "gs://b", fetch=False).files.values()]
+    names = [str(path) for path in open_source(corpus, "gs://b", download=False).files.values()]
     assert names == ["gs://b/x/part0/s-0", "gs://b/x/part1/s-1"]
 
 

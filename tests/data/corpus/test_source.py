@@ -63,5 +63,5 @@ def test_a_setting_that_is_missing_is_named():
     corpus = CorpusConfig(name="g", kind="synthetic", split="valid", size=20)
     expected = [Pair(n, *pair) for n, pair in enumerate(text.pairs("valid", 20), 1)]
     assert list(read_pairs(corpus)) == expected
-    assert open_source(corpus, fetch=False).files == {}
+    assert open_source(corpus, download=False).files == {}
     assert open_source(corpus, key="data.valid").label == "data.valid (built-in grammar)"

@@ -114,7 +114,7 @@ def test_paths_are_relative_to_the_folder_unless_absolute(tmp_path, monkeypatch,
     two_files(tmp_path, b"a\n", b"b\n")
     name = name.format(tmp_path=tmp_path)
     corpus = CorpusConfig(name="a", src=f"{name}.en", tgt=f"{name}.de")
-    assert open_source(corpus, folder, fetch=False).files == {
+    assert open_source(corpus, folder, download=False).files == {
         "src": tmp_path / "a.en",
         "tgt": tmp_path / "a.de",
     }

@@ -51,11 +51,11 @@ def test_splits_are_what_tfds_says_in_the_direction_asked_for(prepared):
     back = read(a_set(prepared, split, src="de", tgt="en"))
     assert back == [Pair(line, tgt, src) for line, src, tgt in expected]
     assert "sentence" in expected[0].src and "Satz" in expected[0].tgt
-    files = open_source(a_set(prepared), fetch=False).files
+    files = open_source(a_set(prepared), download=False).files
     assert [path.name for path in files.values()] == [
         f"tiny_translate-train.array_record-0000{n}-of-00003" for n in range(3)
     ]
-    assert len(open_source(a_set(prepared, "train[:5]"), fetch=False).files) == 1
+    assert len(open_source(a_set(prepared, "train[:5]"), download=False).files) == 1
     source = open_source(a_set(prepared, "train[:5]"))
     assert source.label == "tiny_translate/1.0.0 train[:5]"
     assert len(list(pickle.loads(pickle.dumps(source)).records())) == 5
@@ -141,7 +141,7 @@ def test_a_set_may_stand_on_an_object_store(prepared, bucket, no_network):
         bucket.pipe(f"gs://b/tfds/tiny_translate/1.0.0/{file.name}", file.read_bytes())
     corpus = a_set("tiny_translate", "train[20:70]", data_dir="gs://b/tfds")
     assert read(corpus) == read(a_set(prepared, "train[20:70]"))
-    assert str(open_source(corpus, fetch=False).files["path[0]"]).startswith(
+    assert str(open_source(corpus, download=False).files["path[0]"]).startswith(
         "gs://b/tfds/tiny_translate/1.0.0/"
     )
     with pytest.raises(CorpusError, match=r"\.data_dir to a local folder, and copy"):
@@ -243,7 +243,7 @@ def test_without_a_network_the_archives_are_named(tmp_path, no_network):
 
     # Nothing is begun by asking for the files, with a network or without.
     with pytest.raises(CorpusError, match="is not prepared in"):
-        open_source(wmt14(tmp_path), fetch=False)
+        open_source(wmt14(tmp_path), download=False)
     for name, message in (
         # Archives of unknown size.
         ("wmt14_translate/fr-en", r"training-giga-fren\.tar  .*\.tar"),

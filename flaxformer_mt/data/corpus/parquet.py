@@ -1,120 +1,41 @@
-"""Sentences under two keys: JSON objects (`jsonl`, `array_record`) and parquet rows (`hf`)."""
+"""Sentences in two columns of parquet files, local ones or a data set's on the Hugging Face hub."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 import re
 import urllib.parse
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-from flaxformer_mt.config import CorpusConfig
+from flaxformer_mt.config.kinds import HUB, ParquetFiles
 from flaxformer_mt.data.corpus import paths
-from flaxformer_mt.data.corpus.pairs import (
-    INVALID_UTF8,
-    MALFORMED_JSON,
-    NO_TEXT,
-    CorpusError,
-    NoText,
-    PairSource,
-)
+from flaxformer_mt.data.corpus.json_records import first_name, parsed, text_at, trimmed
+from flaxformer_mt.data.corpus.pairs import NO_TEXT, CorpusError, NoText, PairSource
 from flaxformer_mt.files import hub
 from flaxformer_mt.files.reading import AnyPath
 
-
-def texts_at(record: bytes, src: str, tgt: str) -> tuple[bytes, bytes]:
-    """The texts of a JSON record under two keys. Raises NoText."""
-    content = parsed(record)
-    return trimmed(text_at(content, src)), trimmed(text_at(content, tgt))
-
-
-def trimmed(text: bytes) -> bytes:
-    """The text without white space at its ends, where many programs leave a newline."""
-    if text.isascii():
-        return text.strip()
-    try:
-        return text.decode().strip().encode()
-    except UnicodeDecodeError:
-        return text  # counted as such later
-
-
-def parsed(record: bytes) -> Any:
-    """The value of a JSON record. Raises NoText."""
-    try:
-        return json.loads(record.decode())
-    except UnicodeDecodeError as error:
-        raise NoText(
-            INVALID_UTF8, f"byte 0x{record[error.start]:02X} at byte {error.start + 1}"
-        ) from None
-    except json.JSONDecodeError as error:
-        raise NoText(MALFORMED_JSON, f"{error.msg} at character {error.pos + 1}") from None
-    # Numbers of thousands of digits; brackets within thousands of brackets.
-    except (ValueError, RecursionError) as error:
-        raise NoText(MALFORMED_JSON, str(error)) from None
-
-
-def text_at(content: Any, key: str) -> bytes:
-    """The UTF-8 text under a key; a dot enters an object, unless it is part of a name.
-
-    In parquet it may be bytes. Raises NoText.
-    """
-    remaining: str | None = key
-    while remaining is not None:
-        if not isinstance(content, dict):
-            raise NoText(NO_TEXT, f"no object with {key!r}: {_shown(content)}")
-        name, remaining = first_name(remaining, content)
-        if name not in content:
-            present = ", ".join(map(repr, list(content)[:8])) or "none"
-            raise NoText(NO_TEXT, f"no key {key!r}; keys there: {present}")
-        content = content[name]
-    if isinstance(content, bytes):
-        return content
-    if not isinstance(content, str):
-        raise NoText(NO_TEXT, f"{key!r} is {_shown(content)}, not a string")
-    try:
-        return content.encode()
-    except UnicodeEncodeError as error:
-        surrogate = ord(content[error.start])
-        raise NoText(INVALID_UTF8, f"half a character, U+{surrogate:04X}, in {key!r}") from None
-
-
-def first_name(key: str, present: Container[str]) -> tuple[str, str | None]:
-    """The longest name in `present` that a dotted key begins with, and what follows it, if any.
-
-    Without one, the key up to its first dot.
-    """
-    name = key
-    while name not in present and "." in name:
-        name = name.rpartition(".")[0]
-    if name == key:
-        return name, None
-    return name, key[len(name) + 1 :]
-
-
-def _shown(value: Any) -> str:
-    return json.dumps(value, default=str)[:40]
-
-
-HUB = "hf://datasets/"
 _ROWS = 4096  # taken from a file at a time
 _BUFFER = 1 << 20  # bytes of each column; otherwise a group of rows is read whole
 
 
-def open_files(corpus: CorpusConfig, folder: str, key: str, *, fetch: bool) -> PairSource:
-    """The files of a corpus of kind `hf`, of the hub only earlier ones without `fetch`."""
-    if corpus.path.startswith(HUB):
-        matches = _hub_files(corpus.path, f"{key}.path", fetch=fetch)
+def open_files(settings: ParquetFiles, folder: str, key: str, *, download: bool) -> PairSource:
+    """The files that match a pattern; of the hub's only downloaded ones without `download`.
+
+    Raises CorpusError.
+    """
+    if settings.path.startswith(HUB):
+        matches = _hub_files(settings.path, f"{key}.path", download=download)
     else:
-        matches = paths.require_matches(corpus.path, folder, f"{key}.path")
+        matches = paths.require_matches(settings.path, folder, f"{key}.path")
     files = {f"path[{number}]": path for number, path in enumerate(matches)}
-    keys = corpus.src, corpus.tgt
+    keys = settings.src, settings.tgt
     parts = tuple(functools.partial(_rows, path, keys) for path in matches)
-    return PairSource(files, corpus.path, parts, _sound)
+    return PairSource(files, settings.path, parts, _sound)
 
 
-def _hub_files(address: str, key: str, *, fetch: bool) -> tuple[AnyPath, ...]:
+def _hub_files(address: str, key: str, *, download: bool) -> tuple[AnyPath, ...]:
     """The files that an address of the hub names, by name. Raises CorpusError."""
     match = re.fullmatch("([^/]+/[^/]+)/(.+)", address.removeprefix(HUB))
     # An address writes a branch's slashes as %2F.
@@ -123,7 +44,7 @@ def _hub_files(address: str, key: str, *, fetch: bool) -> tuple[AnyPath, ...]:
         raise CorpusError(f"{key}: {address}: write {HUB}ORG/NAME/PATTERN or ORG/NAME@REVISION")
     pattern = match[2]
     try:
-        folder = hub.fetch(repository, [pattern], kind="dataset", download=fetch)
+        folder = hub.fetch(repository, [pattern], kind="dataset", download=download)
     except hub.HubError as error:
         raise CorpusError(f"{key}: {error}") from error
     files = tuple(sorted(path for path in folder.glob(pattern) if path.is_file()))

@@ -1,0 +1,273 @@
+"""Closed unions: the kinds of corpora, of learning-rate schedules and of batches.
+
+A user writes, and a run records, one flat group with the settings of all kinds (`schema.py`). Each
+class here is one kind: its fields are the settings of that group which the kind reads. The unions
+are `CorpusSource`, `RateCurve` and `BatchLayout`; mypy names a `match` that lacks a case for one of
+their members.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Iterator
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
+
+if TYPE_CHECKING:
+    from flaxformer_mt.config.schema import BatchConfig, CorpusConfig, ScheduleConfig
+
+HUB = "hf://datasets/"
+GRAMMAR_SPLITS = ("train", "valid", "test")
+_Role = Literal["file", "content", "optional"]
+
+
+def _reads(role: _Role) -> Any:
+    return dataclasses.field(metadata={"role": role})
+
+
+def a_file() -> Any:
+    """A setting that names files: only what they hold decides the text."""
+    return _reads("file")
+
+
+def a_content() -> Any:
+    """A setting that decides the text itself, such as a key or a split."""
+    return _reads("content")
+
+
+def an_option() -> Any:
+    """A setting that may be empty and doesn't decide the text."""
+    return _reads("optional")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CorpusKind(abc.ABC):
+    """Base of the kinds of corpora. A field is a setting of `CorpusConfig` that the kind reads."""
+
+    kind: ClassVar[str]
+    meaning: ClassVar[str]
+    endings: ClassVar[tuple[str, ...]] = ()  # of the names of its files, if they show the kind
+
+    @classmethod
+    def contents(cls) -> tuple[str, ...]:
+        """The settings that decide the text themselves."""
+        return cls._in_role("content")
+
+    @classmethod
+    def needed(cls) -> tuple[str, ...]:
+        """The settings that may not be empty, those that name files first."""
+        return cls._in_role("file") + cls._in_role("content")
+
+    @classmethod
+    def _in_role(cls, role: _Role) -> tuple[str, ...]:
+        fields = dataclasses.fields(cls)
+        return tuple(field.name for field in fields if field.metadata["role"] == role)
+
+    @property
+    def sides(self) -> tuple[str, str] | None:
+        """The file or key of source and of target; None for a kind that names neither."""
+        return None
+
+    @property
+    def is_fetched(self) -> bool:
+        """Whether TFDS or the hub has the corpus, so that reading it may download it."""
+        return False
+
+    @property
+    @abc.abstractmethod
+    def origin(self) -> str:
+        """Where the text comes from, for people."""
+
+    def problems(self, key: str) -> Iterator[str]:
+        """What is wrong with the settings under a dotted key, beyond their types and bounds."""
+        if self.sides is not None and any(self.sides) and not all(self.sides):
+            yield f"'{key}': a corpus of kind '{self.kind}' needs both 'src' and 'tgt'"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AlignedFiles(CorpusKind):
+    kind = "files"
+    meaning = "two line-aligned files"
+
+    src: str = a_file()
+    tgt: str = a_file()
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        return self.src, self.tgt
+
+    @property
+    def origin(self) -> str:
+        return f"{PurePath(self.src).name}, {PurePath(self.tgt).name}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _OnePath(CorpusKind):
+    path: str = a_file()
+
+    @property
+    def origin(self) -> str:
+        return self.path if "://" in self.path else PurePath(self.path).name
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TabSeparated(_OnePath):
+    kind = "tsv"
+    meaning = "one file, two columns"
+    endings = ("tsv",)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _TwoKeys(_OnePath):
+    src: str = a_content()
+    tgt: str = a_content()
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        return self.src, self.tgt
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class JsonLines(_TwoKeys):
+    kind = "jsonl"
+    meaning = "one JSON object per line"
+    endings = ("jsonl", "ndjson")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TfdsSet(CorpusKind):
+    kind = "tfds"
+    meaning = "a TensorFlow Datasets translation set"
+
+    path: str = a_content()
+    split: str = a_content()
+    src: str = a_content()
+    tgt: str = a_content()
+    data_dir: str = an_option()
+    archives: str = an_option()
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        return self.src, self.tgt
+
+    @property
+    def is_fetched(self) -> bool:
+        return True
+
+    @property
+    def origin(self) -> str:
+        return f"{self.path}, split {self.split}, of TensorFlow Datasets"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ArrayRecords(_TwoKeys):
+    kind = "array_record"
+    meaning = "ArrayRecord shards of JSON objects"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ParquetFiles(_TwoKeys):
+    kind = "hf"
+    meaning = "parquet files, yours or from the Hugging Face hub"
+    endings = ("parquet",)
+
+    @property
+    def is_fetched(self) -> bool:
+        return self.path.startswith(HUB)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GrammarText(CorpusKind):
+    kind = "synthetic"
+    meaning = "the built-in grammar"
+
+    split: str = a_content()
+    size: int = a_content()
+
+    @property
+    def origin(self) -> str:
+        return f"the built-in grammar, {self.size:,} pairs"
+
+    def problems(self, key: str) -> Iterator[str]:
+        if self.size < 1:
+            yield f"'{key}.size' must be at least 1 for the built-in grammar"
+        if self.split not in GRAMMAR_SPLITS:
+            yield f"'{key}.split' = '{self.split}' must be train, valid or test"
+
+
+# A kind stands in both, which mypy reads as they are written. Messages name kinds in this order.
+CorpusSource: TypeAlias = (
+    AlignedFiles | TabSeparated | JsonLines | TfdsSet | ArrayRecords | ParquetFiles | GrammarText
+)
+SourceName = Literal["files", "tsv", "jsonl", "tfds", "array_record", "hf", "synthetic"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PaperCurve:
+    kind: ClassVar[str] = "paper"
+    meaning: ClassVar[str] = "factor * d_model^-0.5 * min(step^-0.5, step * warmup^-1.5)"
+
+    factor: float
+    warmup_steps: int
+
+    def problems(self, key: str) -> Iterator[str]:
+        if self.factor <= 0:
+            yield f"'{key}.factor' = {self.factor} must be positive"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PeakCurve:
+    kind: ClassVar[str] = "peak"
+    meaning: ClassVar[str] = "the same curve, set by its highest value"
+
+    peak: float
+    warmup_steps: int
+
+    def problems(self, key: str) -> Iterator[str]:
+        if self.peak <= 0:
+            yield f"'{key}.peak' must be set when '{key}.kind' is 'peak'"
+
+
+RateCurve: TypeAlias = PaperCurve | PeakCurve
+CurveName = Literal["paper", "peak"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Bucketed:
+    kind: ClassVar[str] = "bucket"
+    meaning: ClassVar[str] = "one pair per row, rows of similar length (paper)"
+
+    tokens: int
+    max_shapes: int
+    window: int
+    multiple: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Packed:
+    kind: ClassVar[str] = "pack"
+    meaning: ClassVar[str] = "several pairs per row, one shape for all batches"
+
+    tokens: int
+    max_shapes: int  # of validation's batches, which aren't packed
+    src_length: int
+    tgt_length: int
+    window: int
+    multiple: int
+
+
+BatchLayout: TypeAlias = Bucketed | Packed
+LayoutName = Literal["bucket", "pack"]
+
+
+def meanings(union: Any) -> str:
+    """What each member of a union is, for people."""
+    return "; ".join(f"{member.kind}: {member.meaning}" for member in get_args(union))
+
+
+def typed(union: Any, kind: str, group: CorpusConfig | ScheduleConfig | BatchConfig) -> Any:
+    """The member of a union for this kind, with its settings in a flat group."""
+    (member,) = (member for member in get_args(union) if member.kind == kind)
+    settings = {field.name: getattr(group, field.name) for field in dataclasses.fields(member)}
+    return member(**settings)

@@ -1,0 +1,116 @@
+"""Sentences under two keys of JSON objects: lines of a file, or ArrayRecord shards."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Container
+from typing import Any
+
+from flaxformer_mt.config.kinds import ArrayRecords, JsonLines
+from flaxformer_mt.data.corpus import paths
+from flaxformer_mt.data.corpus.pairs import (
+    INVALID_UTF8,
+    MALFORMED_JSON,
+    NO_TEXT,
+    NoText,
+    PairSource,
+)
+from flaxformer_mt.data.corpus.shards import read_array_record
+from flaxformer_mt.data.corpus.text_files import are_plain, lines
+
+
+def open_lines(settings: JsonLines, folder: str, key: str) -> PairSource:
+    """A file of one object per line. Raises CorpusError."""
+    path = paths.require_file(settings.path, folder, f"{key}.path")
+    return PairSource(
+        {"path": path},
+        str(path),
+        (functools.partial(lines, path),),
+        functools.partial(texts_at, src=settings.src, tgt=settings.tgt),
+        is_seekable=are_plain(path),
+    )
+
+
+def open_shards(settings: ArrayRecords, folder: str, key: str) -> PairSource:
+    """The shards that match a pattern, with one object per record. Raises CorpusError."""
+    matches = paths.require_matches(settings.path, folder, f"{key}.path")
+    return PairSource(
+        {f"path[{number}]": shard for number, shard in enumerate(matches)},
+        settings.path,
+        tuple(functools.partial(read_array_record, shard) for shard in matches),
+        functools.partial(texts_at, src=settings.src, tgt=settings.tgt),
+    )
+
+
+def texts_at(record: bytes, src: str, tgt: str) -> tuple[bytes, bytes]:
+    """The texts of a JSON record under two keys. Raises NoText."""
+    content = parsed(record)
+    return trimmed(text_at(content, src)), trimmed(text_at(content, tgt))
+
+
+def trimmed(text: bytes) -> bytes:
+    """The text without white space at its ends, where many programs leave a newline."""
+    if text.isascii():
+        return text.strip()
+    try:
+        return text.decode().strip().encode()
+    except UnicodeDecodeError:
+        return text  # counted as such later
+
+
+def parsed(record: bytes) -> Any:
+    """The value of a JSON record. Raises NoText."""
+    try:
+        return json.loads(record.decode())
+    except UnicodeDecodeError as error:
+        raise NoText(
+            INVALID_UTF8, f"byte 0x{record[error.start]:02X} at byte {error.start + 1}"
+        ) from None
+    except json.JSONDecodeError as error:
+        raise NoText(MALFORMED_JSON, f"{error.msg} at character {error.pos + 1}") from None
+    # Numbers of thousands of digits; brackets within thousands of brackets.
+    except (ValueError, RecursionError) as error:
+        raise NoText(MALFORMED_JSON, str(error)) from None
+
+
+def text_at(content: Any, key: str) -> bytes:
+    """The UTF-8 text under a key; a dot enters an object, unless it is part of a name.
+
+    In parquet it may be bytes. Raises NoText.
+    """
+    remaining: str | None = key
+    while remaining is not None:
+        if not isinstance(content, dict):
+            raise NoText(NO_TEXT, f"no object with {key!r}: {_shown(content)}")
+        name, remaining = first_name(remaining, content)
+        if name not in content:
+            present = ", ".join(map(repr, list(content)[:8])) or "none"
+            raise NoText(NO_TEXT, f"no key {key!r}; keys there: {present}")
+        content = content[name]
+    if isinstance(content, bytes):
+        return content
+    if not isinstance(content, str):
+        raise NoText(NO_TEXT, f"{key!r} is {_shown(content)}, not a string")
+    try:
+        return content.encode()
+    except UnicodeEncodeError as error:
+        surrogate = ord(content[error.start])
+        raise NoText(INVALID_UTF8, f"half a character, U+{surrogate:04X}, in {key!r}") from None
+
+
+def first_name(key: str, present: Container[str]) -> tuple[str, str | None]:
+    """The longest name in `present` that a dotted key begins with, and what follows it, if any.
+
+    Without one, the key up to its first dot.
+    """
+    name = key
+    while name not in present and "." in name:
+        name = name.rpartition(".")[0]
+    if name == key:
+        return name, None
+    return name, key[len(name) + 1 :]
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value, default=str)[:40]
