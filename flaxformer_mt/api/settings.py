@@ -65,7 +65,7 @@ def sized_config(
         sized_by.append(f"sizes for {pairs:,} pairs{remark}")
         return pairs
 
-    config = configs.load_config(spec, overrides, recorded=recorded, count=count, tell=say)
+    config = configs.load_config(spec, overrides, recorded=recorded, count=count, say=say)
     if config.sizes == "corpus":
         say(f"sizes for {TYPICAL:,} pairs, since no corpus is given: set data.train=SRC,TGT")
     elif sized_by:
