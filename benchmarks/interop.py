@@ -24,7 +24,7 @@ from flaxformer_mt.config import CorpusConfig, DataConfig, freeze
 from flaxformer_mt.data.corpus import read_pairs
 from flaxformer_mt.data.vocabulary import EOS
 from flaxformer_mt.decoding.translator import Translator
-from flaxformer_mt.evaluation.scoring import Scores, corpus_scores, scoring_of
+from flaxformer_mt.evaluation.scoring import Scores, Scoring, corpus_scores, scoring_of
 from flaxformer_mt.interop import QUANTIZATIONS, ctranslate2, huggingface
 from flaxformer_mt.interop.export import export
 from flaxformer_mt.interop.huggingface import Card
@@ -91,8 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run = open_run(options.workdir)
     config = freeze(read_record(run).config, str(run.config_file))
     translator = Translator.load(run.path)
-    tokenizer = scoring_of(config.data).tokenizer
-    test = read_test(translator, options.src, options.ref, tokenizer=tokenizer)
+    test = read_test(translator, options.src, options.ref, scoring_of(config.data))
     too_long = test.count_longer(translator.model.config.max_length)
     if too_long:
         parser.error(f"{too_long} lines are longer than the model takes; leave them out")
@@ -136,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def read_test(translator: Translator, src: str, ref: str, *, tokenizer: str) -> TestSet:
+def read_test(translator: Translator, src: str, ref: str, scoring: Scoring) -> TestSet:
     corpus = CorpusConfig(kind="files", src=src, tgt=ref)
     pairs = list(read_pairs(corpus, "", key="--src and --ref"))
     lines = [pair.src for pair in pairs]
@@ -144,7 +143,7 @@ def read_test(translator: Translator, src: str, ref: str, *, tokenizer: str) -> 
         lines=lines,
         sources=[[*ids, EOS] for ids in translator.vocabularies.src.encode(lines)],
         references=[pair.tgt for pair in pairs],
-        tokenizer=tokenizer,
+        tokenizer=scoring.tokenizer,
     )
 
 

@@ -21,13 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import RESULTS, plan
+from benchmarks.planned_steps import compiled_layers, key_of, step_digest
 from flaxformer_mt.config import ExperimentConfig, load_config
 from flaxformer_mt.reproduction.paper import ROWS, Row, row_of
-from flaxformer_mt.reproduction.planned import (
-    compiled_layers,
-    key_of,
-    step_digest,
-)
 from flaxformer_mt.reproduction.result_file import Result, read_result, this_machine, write_result
 from flaxformer_mt.rundir.paths import write_json
 from flaxformer_mt.versions import git_commit

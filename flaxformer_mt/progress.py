@@ -24,7 +24,7 @@ class Meter(contextlib.AbstractContextManager["Meter"]):
     def __init__(
         self,
         what: str,
-        report: Callable[[str], None],
+        say: Callable[[str], None],
         *,
         share: Callable[[int], float | None],
         unit: str = "lines",
@@ -34,11 +34,11 @@ class Meter(contextlib.AbstractContextManager["Meter"]):
     ) -> None:
         """`share` gives the share of the input that a size is, in the units of `advance`.
 
-        `report` takes lines; on a terminal the meter keeps its own line below them.
+        `say` takes lines; on a terminal the meter keeps its own line below them.
         """
         self._what = what
         self._unit = unit
-        self._report = report
+        self._say = say
         self._share = share
         self._terminal = terminal
         self._clock = clock
@@ -66,12 +66,12 @@ class Meter(contextlib.AbstractContextManager["Meter"]):
                 self._shown = True
         elif moment - self._said >= self._every:
             self._said = moment
-            self._report(f"{self._what}: {self.describe_progress()}")
+            self._say(f"{self._what}: {self.describe_progress()}")
 
     def say(self, line: str) -> None:
         """Prints a line above the one that is updated."""
         self.close()
-        self._report(line)
+        self._say(line)
 
     def close(self) -> None:
         """Clears the line from the terminal until the next `advance`."""

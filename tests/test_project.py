@@ -130,6 +130,30 @@ def test_benchmarks_measure_the_library_not_its_commands():
         assert not commands, f"{path}: {commands}"
 
 
+# Beside the commands; docs/architecture.md says why, under "Output".
+PRINTING = {
+    "api/__init__.py",
+    "bulk/reading.py",
+    "evaluation/compare.py",
+    "interop/runner.py",  # a program of its own
+    "parallel/processes.py",
+    "progress.py",
+    "training/telemetry.py",
+}
+PRINT = re.compile(r"print|sys\.std(out|err)\.(buffer\.)?write(lines)?")
+
+
+def prints(path: Path) -> bool:
+    """Whether a file calls `print`, or writes to standard output or standard error."""
+    calls = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+    return any(PRINT.fullmatch(ast.unparse(call.func)) for call in calls)
+
+
+def test_only_commands_and_a_few_that_own_the_terminal_print():
+    files = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if prints(path)}
+    assert {name for name in files if not name.startswith("cli/")} == PRINTING
+
+
 def test_version_is_the_newest_in_the_changelog():
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     versions = re.findall(r"^## \[(\d+\.\d+\.\d+)\]", changelog, re.MULTILINE)

@@ -64,7 +64,7 @@ def prepared(
             config.data,
             seed=config.training.seed,
             directory=folder,
-            report=say,
+            say=say,
             bar=sys.stderr.isatty(),
             cluster=cluster,
             parts=run.parts,

@@ -76,7 +76,7 @@ def sized_for_text(draft: Draft, recorded: ExperimentConfig | None = None) -> Ex
         sized_by.append(f"sizes for {pairs:,} pairs{remark}")
         return pairs
 
-    config = draft.settled(recorded=recorded, count=count, tell=say)
+    config = draft.settled(recorded=recorded, count=count, say=say)
     if config.sizes == "corpus":
         say(f"sizes for {TYPICAL:,} pairs, since no corpus is given: set data.train=SRC,TGT")
     elif sized_by:

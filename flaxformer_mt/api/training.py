@@ -365,7 +365,7 @@ class _Session:
             growing.upload()
 
         return Checkpoints(
-            self.run.checkpoints, self.config.training, report=say, before_save=before_save
+            self.run.checkpoints, self.config.training, say=say, before_save=before_save
         )
 
     def _profiler(self, growing: GrowingFiles, start: int) -> Profiler:

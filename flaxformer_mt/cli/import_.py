@@ -30,7 +30,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         options.command,
         sample=options.sample,
         bound=options.bound,
-        report=say,
+        say=say,
     )
     if parity is None:
         say("outputs not compared with the original model: pip install torch transformers")

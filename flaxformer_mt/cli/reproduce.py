@@ -15,9 +15,7 @@ from flaxformer_mt.reproduction import report as page
 from flaxformer_mt.reproduction.experiment import Experiment, resolve
 from flaxformer_mt.reproduction.orderings import write_orderings
 from flaxformer_mt.reproduction.paper import TABLES, Row, RowError, rows_of
-from flaxformer_mt.reproduction.planned import is_plan
 from flaxformer_mt.reproduction.records import read_records
-from flaxformer_mt.reproduction.result_file import ResultError, read_result
 from flaxformer_mt.reproduction.settings import RULE, TEXTS, Corpus, ReproductionSettings
 from flaxformer_mt.rundir.layout import RunDirectory, open_run
 from flaxformer_mt.rundir.paths import as_path, check_output, is_remote, write_text
@@ -52,10 +50,6 @@ _RESULTS = {
     "--report FILE": "where to write the report (default: DIR/reproduction.md)",
     "--check": "report: write nothing; fail if the report is out of date",
 }
-_REPEATABLE = {
-    "--plan FILE": "a result of benchmarks.plan or plan_rows (steps compiled for TPUs); repeatable",
-    "--also FILE": "a result on other text, shown after the rows; repeatable",
-}
 _FIGURES = {"--run DIR": "figures: a trained run (default: Table 2's base model in --workdir)"}
 _OF_TABLES = "scale only seeds text folder corpus train valid test".split()
 
@@ -65,9 +59,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     flags(parser, _WHAT, workdir="runs/reproduction")
     flags(parser.add_argument_group("rows"), _ROWS)
     flags(parser.add_argument_group("text"), _TEXT)
-    report_group = parser.add_argument_group("results")
-    flags(report_group, _RESULTS)
-    flags(report_group, _REPEATABLE, repeatable=True)
+    flags(parser.add_argument_group("results"), _RESULTS)
     flags(parser.add_argument_group("figures"), _FIGURES)
     options = parser.parse_args(arguments)
     _check(options, parser)
@@ -123,16 +115,7 @@ def _run(options: Namespace, experiments: Sequence[Experiment]) -> int:
 
 
 def _report(options: Namespace) -> int:
-    plans = [read_result(Path(path)) for path in options.plan]
-    on_other_text = [read_result(Path(path)) for path in options.also]
-    for path, plan in zip(options.plan, plans, strict=True):
-        if not is_plan(plan):
-            raise ResultError(f"{path}: has no steps of benchmarks.plan or benchmarks.plan_rows")
-    for path, measured in zip(options.also, on_other_text, strict=True):
-        if not page.SCORES.keys() & measured.metrics:
-            raise ResultError(f"{path}: has none of the scores {', '.join(page.SCORES)}")
-
-    text = page.report(read_records(options.results), plans, on_other_text)
+    text = page.report(read_records(options.results))
     report = options.report
     if not options.check:
         make_folder(str(report.parent))
@@ -188,12 +171,10 @@ def _check_corpus(options: Namespace, parser: ArgumentParser) -> None:
 
 def _check_local(options: Namespace, parser: ArgumentParser) -> None:
     """Refuses paths in a store."""
-    paths = {name: [getattr(options, name)] for name in ("workdir", "results", "report")}
-    paths |= {"plan": options.plan, "also": options.also}
-    for name, of_flag in paths.items():
-        for path in of_flag:
-            if path is not None and is_remote(as_path(path)):
-                parser.error(f"--{name} {path}: use a local folder; several runs share its files")
+    for name in ("workdir", "results", "report"):
+        path = getattr(options, name)
+        if path is not None and is_remote(as_path(path)):
+            parser.error(f"--{name} {path}: use a local folder; several runs share its files")
 
 
 def _experiments(options: Namespace) -> tuple[list[Experiment], list[str]]:

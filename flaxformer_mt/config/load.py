@@ -66,17 +66,17 @@ def load_config(
     *,
     recorded: ExperimentConfig | None = None,
     count: Callable[[DataConfig], int] | None = None,
-    tell: Callable[[str], None] | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> ExperimentConfig:
     """The frozen config of `FILE[:variant]` with overrides, `a.b=value` or `{"a.b": value}`.
 
     `recorded` is the config of a run to resume; settings that it has may be unused. With `sizes` =
     "corpus", the settings of `sized` that neither file nor overrides set are as recorded, or chosen
-    for the `count` of pairs, else for `TYPICAL` pairs. `tell` gets a sentence if the text's
+    for the `count` of pairs, else for `TYPICAL` pairs. `say` gets a sentence if the text's
     languages are assumed. Raises ConfigError, which names file or override, key and nearest valid
     name.
     """
-    return Draft.of(spec, overrides).settled(recorded=recorded, count=count, tell=tell)
+    return Draft.of(spec, overrides).settled(recorded=recorded, count=count, say=say)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Draft:
         *,
         recorded: ExperimentConfig | None = None,
         count: Callable[[DataConfig], int] | None = None,
-        tell: Callable[[str], None] | None = None,
+        say: Callable[[str], None] | None = None,
     ) -> ExperimentConfig:
         """The frozen config, with arguments as of `load_config`. Raises ConfigError."""
         frozen = _with_position_scale(freeze(self._sized(recorded, count), self.spec), recorded)
@@ -112,12 +112,12 @@ class Draft:
             frozen = _ordered_as(recorded, frozen)
         refuse_unused(frozen, self.overrides, self.spec, recorded=recorded)
 
-        if tell is not None and recorded is None:
+        if say is not None and recorded is None:
             settings = self.config.data  # in which a language that isn't set is still empty
             languages = {"src_lang": settings.src_lang, "tgt_lang": settings.tgt_lang}
             assumption = assumed(dataclasses.replace(frozen.data, **languages))
             if assumption:
-                tell(assumption)
+                say(assumption)
         return frozen
 
     def _sized(

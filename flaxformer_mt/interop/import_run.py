@@ -63,7 +63,7 @@ def import_marian(
     *,
     sample: str | None = None,
     bound: float = BOUND,
-    report: Callable[[str], None] = lambda line: None,
+    say: Callable[[str], None] = lambda line: None,
 ) -> Parity | None:
     """Converts the checkpoint in `folder`, or of a model on the hub, "ORG/MODEL[@REVISION]", into
     the new run directory `workdir`.
@@ -83,7 +83,7 @@ def import_marian(
         reason = str(error) if isinstance(error, ConfigError) else repr(error)
         raise ExportError(f"{source.path}: is not a Marian model's folder: {reason}") from error
     for note in converted.notes:
-        report(note)
+        say(note)
 
     with appearing(workdir) as aside:
         run = layout.create(aside, to_dict(converted.config), command_line)
@@ -103,7 +103,7 @@ def import_marian(
         parity = compare(Reference(translator), runtime, lines, origin, bound=bound)
         if not parity.agrees:
             raise ExportError(f"{workdir}: not written, since the outputs disagree: {parity}")
-        report(_same_search(translator, runtime, lines))
+        say(_same_search(translator, runtime, lines))
         return parity
 
 

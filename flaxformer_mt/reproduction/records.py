@@ -1,14 +1,13 @@
 """Files of results and failures, and the status they give each row."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
 from flaxformer_mt.config import ConfigError, ExperimentConfig
 from flaxformer_mt.reproduction.experiment import Experiment, again
 from flaxformer_mt.reproduction.paper import Row, RowError
-from flaxformer_mt.reproduction.planned import PlannedStep, planned_steps
 from flaxformer_mt.reproduction.result_file import Result, ResultError, read_result, read_results
 from flaxformer_mt.reproduction.settings import paper_config
 from flaxformer_mt.rundir import RunDirectoryError
@@ -70,7 +69,7 @@ class RowRecords:
     config: ExperimentConfig  # the paper's
     results: tuple[Result, ...]  # those that aren't stale
     failures: tuple[Failure, ...]
-    planned: tuple[PlannedStep, ...]
+    is_costed: bool  # its step was compiled by the TPU compiler
 
     @property
     def full(self) -> list[Result]:
@@ -83,7 +82,7 @@ class RowRecords:
             return FULL if self.full else REDUCED
         if self.failures:
             return "failed"
-        return "compiled and costed only" if self.planned else "not run"
+        return "compiled and costed only" if self.is_costed else "not run"
 
 
 def read_records(folder: Path) -> Records:
@@ -99,15 +98,14 @@ def read_records(folder: Path) -> Records:
     )
 
 
-def row_records(row: Row, records: Records, plans: Sequence[Result]) -> RowRecords:
+def row_records(row: Row, records: Records, *, is_costed: bool) -> RowRecords:
     """Raises ConfigError if the row's own config is broken."""
-    config = paper_config(row.spec)
     return RowRecords(
         paper=row,
-        config=config,
+        config=paper_config(row.spec),
         results=tuple(result for result in records.of(row) if stale(result) is None),
         failures=tuple(failure for failure in records.failures if failure.label == row.label),
-        planned=tuple(planned_steps(row, config, plans)),
+        is_costed=is_costed,
     )
 
 

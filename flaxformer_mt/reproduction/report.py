@@ -1,5 +1,6 @@
 """The report: the paper's values, ours, and their costs, from result files only."""
 
+import dataclasses
 import json
 import statistics
 from collections.abc import Callable, Iterator, Sequence
@@ -13,21 +14,16 @@ from flaxformer_mt.reproduction.orderings import (
     still_compared,
 )
 from flaxformer_mt.reproduction.paper import ROWS, TABLES, TITLES, Row, Table, row_of, rows_of
-from flaxformer_mt.reproduction.planned import (
-    SENTENCE,
-    PlannedStep,
-    planned_flops,
-    planned_parameters,
-)
+from flaxformer_mt.reproduction.planned import SENTENCE, planned_flops, planned_parameters
 from flaxformer_mt.reproduction.records import MEANING, Records, RowRecords, row_records, stale
-from flaxformer_mt.reproduction.result_file import Result, mixture, short, training_commits
+from flaxformer_mt.reproduction.result_file import Result, mixture, short
 from flaxformer_mt.reproduction.settings import RULE, ReproductionSettings, Text
 from flaxformer_mt.text_table import markdown
 
 _HEAD = """\
 # The paper, row by row
 
-`flaxformer-mt reproduce report` writes this page from result files. The paper's values come from
+`{}` writes this page from result files. The paper's values come from
 `flaxformer_mt/reproduction/paper.py`. Rows that were not run say so. To run one, see
 docs/reproducing.md."""
 
@@ -42,32 +38,42 @@ SCORES = {
 }
 
 
-def report(records: Records, plans: Sequence[Result] = (), others: Sequence[Result] = ()) -> str:
-    """The whole page as Markdown; `plans` are results of `benchmarks.plan` and `plan_rows`,
-    `others` scores on other text. Raises ConfigError."""
-    return "\n\n".join(_sections(records, plans, others)) + "\n"
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Additions:
+    """What a page has beside the results of `reproduce`, such as docs/reproduction.md; paragraphs
+    are Markdown."""
+
+    writer: str = "flaxformer-mt reproduce report"  # the command that writes the page
+    costed_rows: frozenset[str] = frozenset()  # labels of rows whose step was compiled for TPUs
+    before_results: tuple[str, ...] = ()
+    after_results: tuple[str, ...] = ()
 
 
-def _sections(records: Records, plans: Sequence[Result], others: Sequence[Result]) -> Iterator[str]:
-    rows = [row_records(row, records, plans) for row in ROWS]
+def report(records: Records, additions: Additions = Additions()) -> str:
+    """The whole page as Markdown. Raises ConfigError."""
+    return "\n\n".join(_sections(records, additions)) + "\n"
+
+
+def _sections(records: Records, additions: Additions) -> Iterator[str]:
+    costed = additions.costed_rows
+    rows = [row_records(row, records, is_costed=row.label in costed) for row in ROWS]
     measured = [result for row in rows for result in row.results]
     orderings, outdated_orderings = _current_orderings(records, measured)
 
-    yield _HEAD
+    yield _HEAD.format(additions.writer)
     yield _status_counts(rows)
     for table, title in TITLES.items():
         yield f"## {title}"
         yield _table(table, [row for row in rows if row.paper.table == table])
     yield "## Reading the tables"
     yield _REMARKS
-    yield from _compiled(rows)
+    yield from additions.before_results
     yield from _measurements(measured)
     if orderings:
         yield "## Which of Table 3's orderings hold"
     for ordering in orderings:
         yield from ordering_section(ordering)
-    if others:
-        yield from _other_text(others)
+    yield from additions.after_results
     yield from _bullets("Failed", _failures(rows))
     outdated = [*_stale_results(records.rows), *outdated_orderings]
     yield from _bullets("Stale", [*_outdated(outdated), *_failures_of_no_row(records)])
@@ -242,78 +248,6 @@ _REMARKS = "\n".join(
 )
 
 
-def _compiled(rows: Sequence[RowRecords]) -> Iterator[str]:
-    models = {"table2/en_de_base": "base", "table2/en_de_big": "big"}
-    model_steps: list[_Step] = []
-    row_steps: list[_Step] = []
-    deviations: dict[str, str] = {}  # of extrapolated steps that were also compiled in full
-    for row in rows:
-        label = row.paper.label
-        count = row.config.training.steps
-        for step in row.planned:
-            if step.of_row:
-                name = f"`{label}` (whole)" if step.whole else f"`{label}`"
-                row_steps.append((name, step, count))
-            elif label in models:
-                model_steps.append((models[label], step, count))
-            deviations |= {text: label for text in _deviations(step, row.planned)}
-
-    yield from _steps(
-        "Compiled without TPUs",
-        "The step on the paper's batch of 25,000 tokens per side, English to German, by the "
-        "compiler's estimates, without validation and checkpoints. Table 3's `base` and `big` "
-        "have the same step.",
-        "model",
-        model_steps,
-    )
-    yield from _steps(
-        "Every row's step",
-        "On the paper's batch of 25,000 tokens per side, in rows of the longest sentences "
-        "that the row's config allows, by the TPU compiler's estimates. Steps are "
-        "extrapolated linearly from models compiled with one and with two layers per stack; "
-        "(whole) marks steps compiled in full.",
-        "row",
-        row_steps,
-        "".join(f" Against the full step, `{label}` is {by}." for by, label in deviations.items()),
-    )
-
-
-_Step = tuple[str, PlannedStep, int]  # its name, what it takes, and how many there are
-
-
-def _deviations(step: PlannedStep, steps: Sequence[PlannedStep]) -> Iterator[str]:
-    """How far an extrapolated step is off the steps compiled in full for the same chips."""
-    for full in steps:
-        if (full.chip, full.chips) == (step.chip, step.chips) and full.whole > step.whole:
-            time = step.step_ms / full.step_ms - 1
-            memory = step.gib / full.gib - 1
-            yield f"{time:+.1%} of its time and {memory:+.1%} of its memory"
-
-
-def _steps(
-    title: str, introduction: str, first_column: str, steps: Sequence[_Step], remark: str = ""
-) -> Iterator[str]:
-    if not steps:
-        return
-    commands = sorted({f"`{step.command}`" for _, step, _ in steps})
-    commits = sorted({short(commit) for _, step, _ in steps for commit in step.commits})
-    header = [first_column, "chips", "ms per step", "GiB per chip", "steps", "chip-hours"]
-    lines = [
-        [
-            name,
-            f"{step.chips} {step.chip}",
-            f"{step.step_ms:.1f}",
-            f"{step.gib:.1f}",
-            f"{count:,}",
-            f"{step.chip_hours(count):,.1f}",
-        ]
-        for name, step, count in steps
-    ]
-    yield f"## {title}"
-    yield f"{introduction} {', '.join(commands)}, commit {', '.join(commits)}.{remark}"
-    yield markdown(header, lines, right=set(range(2, 6)))
-
-
 def _measurements(results: Sequence[Result]) -> Iterator[str]:
     # A heading for each table and group of settings; below it a table for each kind of score.
     groups: dict[tuple[int, str], dict[tuple[str, ...], list[Result]]] = {}
@@ -336,7 +270,7 @@ def _measured(table: Sequence[Row], group: str, results: Sequence[Result]) -> It
     first = results[0]  # all have its signatures
     names = {
         metric: SCORES[metric] + protocol_note(first.signatures.get(metric, ""))
-        for metric in _scores_of(results)
+        for metric in shown_scores(results)
     }
     header = [
         "row",
@@ -368,8 +302,8 @@ def _measured(table: Sequence[Row], group: str, results: Sequence[Result]) -> It
     yield from _mixtures(results)
 
 
-def _scores_of(results: Sequence[Result]) -> list[str]:
-    """Metrics among SCORES that a result has."""
+def shown_scores(results: Sequence[Result]) -> list[str]:
+    """The metrics among SCORES that any of the results has."""
     return [metric for metric in SCORES if any(metric in result.metrics for result in results)]
 
 
@@ -409,55 +343,3 @@ def _line(seeds: Sequence[Result], scores: Sequence[str]) -> list[str]:
         ", ".join(dict.fromkeys(str(result.machine) for result in seeds)),
         ", ".join(dict.fromkeys(short(result.commit) for result in seeds)),
     ]
-
-
-def _other_text(results: Sequence[Result]) -> Iterator[str]:
-    metrics = _scores_of(results)
-    header = [
-        "result",
-        "config",
-        *(SCORES[metric] for metric in metrics),
-        "steps",
-        "machine that scored",
-        "scored by",
-        "trained by",
-        "command",
-    ]
-    yield "## On other text"
-    yield (
-        "Other models this project has trained. Each has its own test set: don't compare it with "
-        "the paper's values or with another line."
-    )
-    lines = [_other_text_line(result, metrics) for result in results]
-    yield markdown(header, lines, right=set(range(2, 3 + len(metrics))))
-
-    signatures = {
-        f"- {SCORES[metric]}: `{result.signatures[metric]}`"
-        for result in results
-        for metric in metrics
-        if result.signatures.get(metric)
-    }
-    if signatures:
-        yield "Signatures:"
-        yield "\n".join(sorted(signatures))
-
-
-def _other_text_line(result: Result, metrics: Sequence[str]) -> list[str]:
-    seeds = result.metrics.get("seeds")
-    steps = result.metrics.get("steps")
-    return [
-        f"`{result.name}`" + (f", mean of {seeds:.0f}" if seeds else ""),
-        f"`{result.config}`",
-        *(_other_text_score(result, metric) for metric in metrics),
-        "" if steps is None else f"{steps:,.0f}",
-        str(result.machine),
-        short(result.commit),
-        ", ".join(training_commits(result)) or "not told",
-        f"`{result.command}`",
-    ]
-
-
-def _other_text_score(result: Result, metric: str) -> str:
-    if metric not in result.metrics:
-        return ""
-    return f"{result.metrics[metric]:.2f}{protocol_note(result.signatures.get(metric, ''))}"

@@ -54,7 +54,7 @@ class Snapshot:
 class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
     """The checkpoints of one run, for the process that trains and holds the run's lock.
 
-    `settings` say which to keep; `report` gets a sentence about each that is set aside. Raises
+    `settings` say which to keep; `say` gets a sentence about each that is set aside. Raises
     CheckpointError.
     """
 
@@ -63,7 +63,7 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         directory: Path,
         settings: TrainingConfig,
         *,
-        report: Callable[[str], None] = _LOGGER.warning,
+        say: Callable[[str], None] = _LOGGER.warning,
         before_save: Callable[[], None] = lambda: None,
     ) -> None:
         form.hush()
@@ -71,7 +71,7 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         check_writable(self.directory)
         self.settings = settings
         self._before_save = before_save
-        self._report = report
+        self._say = say
         self._unproven: int | None = None  # the first step saved here, until it was read back
         self._has_saved = False
         self._manager: ocp.CheckpointManager | None = self._open()
@@ -207,7 +207,7 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
             except DamagedError:
                 continue  # named when it is to be restored
             except UnreadError as error:
-                self._report(f"{error}; keeping it for now")
+                self._say(f"{error}; keeping it for now")
         return metas
 
     def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> list[bool]:
@@ -250,7 +250,7 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
                     if jax.process_index() == 0:  # others may see it only later, on NFS
                         form.read_back(folder)
                 except UnreadError as error:
-                    self._report(f"{error}; reading back the next one instead")
+                    self._say(f"{error}; reading back the next one instead")
                     self._has_saved = False
         except DamagedError as error:
             raise CheckpointError(
@@ -268,7 +268,7 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
             if jax.process_index() == 0:
                 (self.directory / str(step)).rename(asides[step])
             self._metas.pop(step, None)
-            self._report(f"{reason}; set aside as {asides[step].name}, going back to step {used}")
+            self._say(f"{reason}; set aside as {asides[step].name}, going back to step {used}")
         form.everywhere(True)
         form.listed_alike(self.directory, choice.list_steps)
         self._opened().reload()

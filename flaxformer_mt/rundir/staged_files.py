@@ -29,11 +29,11 @@ class StagedFiles(GrowingFiles):
     """Growing files on this machine that a thread uploads every `INTERVAL` seconds."""
 
     def __init__(
-        self, run: RunDirectory, folder: Path, report: Callable[[str], None], holding: Holding
+        self, run: RunDirectory, folder: Path, say: Callable[[str], None], holding: Holding
     ) -> None:
         super().__init__(folder)
         self._run = run
-        self._report = report
+        self._say = say
         self._holding = holding
         self._sent: dict[Path, tuple[int, int]] = {}  # size and time of change when last uploaded
         self._lock = threading.Lock()
@@ -49,7 +49,7 @@ class StagedFiles(GrowingFiles):
         try:
             self._upload_changed()
         except Exception as error:
-            self._report(f"{self._run}: could not upload metrics, retrying: {reason(error)}")
+            self._say(f"{self._run}: could not upload metrics, retrying: {reason(error)}")
 
     def close(self) -> None:
         """Ends the thread, uploads the last changes and removes the files here. Raises
@@ -85,21 +85,21 @@ class StagedFiles(GrowingFiles):
 
 @contextlib.contextmanager
 def growing_files(
-    run: RunDirectory, holding: Holding, report: Callable[[str], None]
+    run: RunDirectory, holding: Holding, say: Callable[[str], None]
 ) -> Iterator[GrowingFiles]:
     """A run's growing files, for the process that trains. Raises RunDirectoryError."""
     if not is_remote(run.path) or not is_primary():
         yield GrowingFiles(run.path)
         return
     folder = Path(tempfile.mkdtemp(prefix="flaxformer_mt-"))
-    staged = StagedFiles(run, folder, report, holding)
+    staged = StagedFiles(run, folder, say, holding)
     try:
         yield staged
     except BaseException:
         try:
             staged.close()
         except RunDirectoryError as error:
-            report(str(error))
+            say(str(error))
         raise
     staged.close()
 

@@ -89,7 +89,7 @@ class Goodput:
             seconds["steps"] -= lost
         self.step = step
 
-    def keep_in(self, path: Path, report: Callable[[str], None]) -> None:
+    def keep_in(self, path: Path, say: Callable[[str], None]) -> None:
         """Adds what earlier starts left in the file, to which `keep` writes."""
         self._path = path
         if not path.exists():
@@ -99,7 +99,7 @@ class Goodput:
                 seconds = {kind: float(past["seconds"].get(kind, 0.0)) for kind in KINDS}
                 starts, step = int(past["starts"]), int(past["step"])
         except RunDirectoryError as error:
-            report(str(error))
+            say(str(error))
             return
         for kind, past_seconds in seconds.items():
             self._seconds[kind] += past_seconds

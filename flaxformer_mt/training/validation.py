@@ -22,13 +22,13 @@ _LITTLE = 0.02
 Evaluator = Callable[[Any, int], Mapping[str, float]]
 
 
-def loss_evaluator(program: Program, pairs: TokenPairs, report: Callable[[str], None]) -> Evaluator:
-    """`validation_loss` of these pairs; `report` gets reasons to doubt it."""
+def loss_evaluator(program: Program, pairs: TokenPairs, say: Callable[[str], None]) -> Evaluator:
+    """`validation_loss` of these pairs; `say` gets reasons to doubt it."""
 
     def evaluate(params: Any, step: int) -> Mapping[str, float]:
         scores = validation_loss(program, pairs, params)
         if doubtful := doubt(scores, step, program.config):
-            report(doubtful)
+            say(doubtful)
         return scores
 
     return evaluate

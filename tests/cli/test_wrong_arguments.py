@@ -163,8 +163,7 @@ EMPTY = {
     "attention": "--workdir --output --query --input --target --draw --pronouns",
     "figures curves": "--output --values",
     "serve": "--workdir --host --api-keys --examples --cors --allowed-host",
-    "reproduce table3": "--workdir --only --folder --corpus --train --results --report --plan "
-    "--also --run",
+    "reproduce table3": "--workdir --only --folder --corpus --train --results --report --run",
     "doctor": "--workdir",
     "plan": "--config --topology --workdir --save-hlo",
     "export": "--workdir --output --sample --push --license",

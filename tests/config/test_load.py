@@ -147,10 +147,10 @@ ASSUMED = "languages: assuming data.src_lang=en and data.tgt_lang=de, since no f
 )
 def test_languages_that_are_assumed_are_told(overrides, said):
     messages = []
-    config = load_config("files", overrides, tell=messages.append)
+    config = load_config("files", overrides, say=messages.append)
     assert len(messages) == bool(said) and said in "".join(messages)
     # A run that has recorded them has been told.
-    load_config("files", overrides, tell=messages.append, recorded=config)
+    load_config("files", overrides, say=messages.append, recorded=config)
     assert len(messages) == bool(said)
 
 

@@ -72,7 +72,7 @@ def test_types_are_renumbered_with_their_rows(tmp_path):
 def test_text_is_encoded_with_its_language_code_and_comes_back(tmp_path):
     write_arrays(tmp_path / "marian")
     notes: list[str] = []
-    vocabularies = imported(tmp_path, report=notes.append).vocabularies
+    vocabularies = imported(tmp_path, say=notes.append).vocabularies
     [tokens] = vocabularies.src.encode([">>deu<< the cat sees it all ."])
     assert vocabularies.src.pieces()[tokens[0]] == ">>deu<<" and 3 not in tokens
     assert vocabularies.src.decode([tokens[1:]]) == ["the cat sees it all ."]
@@ -205,7 +205,7 @@ def test_a_run_is_not_made_below_a_path_that_orbax_misreads(folder, tmp_path, na
 def test_what_is_not_kept_is_said(folder, tmp_path):
     change_json(folder / "config.json", bad_words_ids=[[len(vocabulary("en", "de")) - 1], [5, 6]])
     notes: list[str] = []
-    imported(tmp_path, report=notes.append)
+    imported(tmp_path, say=notes.append)
     assert len(notes) == 1 and "bad_words_ids [[5, 6]] are not imported" in notes[0]
 
 
@@ -213,7 +213,7 @@ def test_the_search_is_theirs_or_said(folder, tmp_path):
     settings = {"max_length": 7, "early_stopping": True, "forced_eos_token_id": 0, "min_length": 2}
     (folder / "generation_config.json").write_text(json.dumps(settings))
     notes: list[str] = []
-    config = imported(tmp_path, report=notes.append).config
+    config = imported(tmp_path, say=notes.append).config
     assert (config.max_ratio, config.max_extra_tokens, config.patience) == (0.0, 6, 1.0)
     assert len(notes) == 1 and notes[0].startswith("min_length = 2 is not imported: ")
 
@@ -411,5 +411,5 @@ def test_added_tokens_are_one_token(folder, tmp_path, listed):
 def test_an_added_token_without_a_row_is_named(folder, tmp_path):
     (folder / "added_tokens.json").write_text(json.dumps({"<tag>": 5000}))
     notes: list[str] = []
-    imported(tmp_path, report=notes.append)
+    imported(tmp_path, say=notes.append)
     assert len(notes) == 1 and "token '<tag>' is not imported: its id is 5000, and" in notes[0]

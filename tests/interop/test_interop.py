@@ -135,7 +135,7 @@ def test_an_imported_search_is_generate_by_the_folders_own_settings(settings, tm
     lines = sorted(marian_models.ENGLISH, key=len)[:16:5]
     few.write_text("".join(f"{line}\n" for line in lines))
     said: list[str] = []
-    import_marian(folder, tmp_path / "run", ["x"], sample=str(few), report=said.append)
+    import_marian(folder, tmp_path / "run", ["x"], sample=str(few), say=said.append)
     assert len(said) == 1 and f", {len(lines)} of {len(lines)} lines are translated as" in said[0]
 
     # Without this program's limits.
@@ -159,7 +159,7 @@ def test_a_search_setting_without_a_form_here_keeps_no_model_out(setting, tmp_pa
     (folder / "generation_config.json").write_text(json.dumps(marks | setting))
     few.write_text("the cat .\nit\n")
     said: list[str] = []
-    parity = import_marian(folder, tmp_path / "run", ["x"], sample=str(few), report=said.append)
+    parity = import_marian(folder, tmp_path / "run", ["x"], sample=str(few), say=said.append)
     assert parity is not None and parity.agrees
     assert any(line.startswith(f"{next(iter(setting))} = ") for line in said)
 
@@ -239,7 +239,7 @@ def test_what_transformers_saves_again_is_imported(tmp_path):
     texts = {}
     for place in (with_table, without_table):
         run = tmp_path / f"run_{place.name}"
-        import_marian(place, run, ["x"], sample=str(sample), report=notes[place.name].append)
+        import_marian(place, run, ["x"], sample=str(sample), say=notes[place.name].append)
         back = Translator.load(run)
         encoded = [[*tokens, EOS] for tokens in back.vocabularies.src.encode(LINES)]
         back.config = original.config

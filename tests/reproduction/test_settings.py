@@ -14,12 +14,8 @@ from flaxformer_mt.model.flops import training_flops
 from flaxformer_mt.reproduction.experiment import again, resolve
 from flaxformer_mt.reproduction.paper import ROWS, RowError, row_of, rows_of
 from flaxformer_mt.reproduction.planned import (
-    compiled_layers,
     planned_flops,
-    planned_steps,
-    step_digest,
 )
-from flaxformer_mt.reproduction.result_file import read_result
 from flaxformer_mt.reproduction.settings import (
     ReproductionSettings,
     scaled,
@@ -27,7 +23,7 @@ from flaxformer_mt.reproduction.settings import (
     validating_at_checkpoints,
 )
 from flaxformer_mt.training.optimizer import learning_rate
-from tests.reproduction.made_up import RESULTS, TOY, experiment, result
+from tests.reproduction.made_up import TOY, experiment, result
 
 TFDS = ReproductionSettings(text="tfds")
 
@@ -195,20 +191,3 @@ def test_validation_makes_no_checkpoint_of_its_own(validate, save):
     assert adapted.validate_every % save == 0
     assert (adapted.validate_every == 0) == (validate == 0)
     assert abs(adapted.validate_every - validate) < save
-
-
-def test_a_planned_row_is_recorded_until_its_step_changes():
-    base = load_config("table3:base")
-    plans = [read_result(RESULTS / "plan_rows.json")]
-    assert any(planned_steps(row_of("table3/base"), base, plans))
-    assert step_digest(base) == step_digest(load_config("table3:base", ["training.steps=7"]))
-    for change in (
-        *("model.d_ff=64", "data.batch.tokens=64", "data.vocabulary.size=999"),
-        *("data.filter.max_length=99", "training.freeze=embedding"),
-    ):
-        changed = load_config("table3:base", [change])
-        assert not any(planned_steps(row_of("table3/base"), changed, plans))
-    # A line through one and two layers needs stacks that are alike.
-    assert compiled_layers(base) == (1, 2)
-    with pytest.raises(ValueError, match=r"6 \+ 2 layers: the stacks must be alike"):
-        compiled_layers(load_config("table3:base", ["model.decoder_layers=2"]))

@@ -106,7 +106,7 @@ def test_damage_costs_one_checkpoint(run, saved, damage, capfd):
     saved(snapshot(1), snapshot(2, bleu=5.0))
     DAMAGES[damage](run.checkpoints / "2")
     reports: list[str] = []
-    with Checkpoints(run.checkpoints, KEEP_ALL, report=reports.append) as checkpoints:
+    with Checkpoints(run.checkpoints, KEEP_ALL, say=reports.append) as checkpoints:
         assert_same(checkpoints.restore(*FORM), snapshot(1))
         assert checkpoints.steps() == [1]
         (report,) = reports
@@ -136,7 +136,7 @@ def test_several_damaged_steps_are_passed_over_if_one_is_whole(run, saved):
     flip_byte(run.checkpoints / "3")
     DAMAGES["delete_file"](run.checkpoints / "2")
     reports: list[str] = []
-    with Checkpoints(run.checkpoints, KEEP_ALL, report=reports.append) as checkpoints:
+    with Checkpoints(run.checkpoints, KEEP_ALL, say=reports.append) as checkpoints:
         with pytest.raises(CheckpointError, match="none of the checkpoints 2, 3 can be") as raised:
             checkpoints.restore(*FORM)
         assert all(f"checkpoints/{step}: params" in str(raised.value) for step in (2, 3))
@@ -197,7 +197,7 @@ Too many open files [os_error_code='24'] [tensorstore_spec='...']"""
 def test_what_the_machine_lacks_is_an_error_and_nothing_is_moved(run, saved, failing):
     saved(snapshot(1), snapshot(2))
     denied = "PERMISSION_DENIED: ... [os_error_code='13']"
-    with Checkpoints(run.checkpoints, TrainingConfig(), report=pytest.fail) as checkpoints:
+    with Checkpoints(run.checkpoints, TrainingConfig(), say=pytest.fail) as checkpoints:
         for item, error, message in [
             ("meta", of_the_system(errno.EIO), ".*output error.*; run the command"),
             ("opt_state", of_the_system(errno.EIO), ".*output error.*; run the command"),
@@ -222,7 +222,7 @@ def test_a_step_that_does_not_say_what_it_is_worth_is_kept(run, saved, failing, 
     else:
         failing["1/meta"] = of_the_system(errno.EIO), 1
     reports: list[str] = []
-    with Checkpoints(run.checkpoints, few, report=reports.append) as checkpoints:
+    with Checkpoints(run.checkpoints, few, say=reports.append) as checkpoints:
         checkpoints.save(snapshot(3, bleu=35.0))
     assert list_steps(run.checkpoints) == [1, 3]
     if damaged:

@@ -17,7 +17,7 @@ from tests.rundir.snapshots import KEEP_ALL, abstract, assert_same, full_disk, s
 
 
 def opened(run, policy: TrainingConfig = KEEP_ALL) -> Checkpoints:
-    return Checkpoints(run.checkpoints, policy, report=pytest.fail)
+    return Checkpoints(run.checkpoints, policy, say=pytest.fail)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -13,6 +14,9 @@ from pathlib import Path
 import pytest
 
 import flaxformer_mt
+from flaxformer_mt.reproduction.paper import rows_of
+from flaxformer_mt.reproduction.records import read_records
+from flaxformer_mt.reproduction.report import report
 from tests.conftest import ROOT
 
 
@@ -102,30 +106,56 @@ def test_only_the_folder_s_own_repository_is_linked_to(build_hook, monkeypatch, 
     assert build_hook._repository(unpacked) == ""
 
 
-def test_an_installed_command_finds_the_built_in_configs(wheel, tmp_path):
-    """In an environment with the wheel, this one's dependencies, and not its source."""
-    venv.create(tmp_path / "env")
-    python, command = (tmp_path / "env" / "bin" / name for name in ("python", "flaxformer-mt"))
+@pytest.fixture(scope="module")
+def command(wheel, tmp_path_factory) -> Path:
+    """The command in an environment with the wheel, this one's dependencies, and not its source."""
+    folder = tmp_path_factory.mktemp("installed")
+    venv.create(folder / "env")
+    python, command = (folder / "env" / "bin" / name for name in ("python", "flaxformer-mt"))
     install = ["--python", python, "install", "--quiet", "--no-index", "--no-deps"]
-    run(sys.executable, "-m", "pip", *install, "--no-cache-dir", wheel, folder=tmp_path)
+    run(sys.executable, "-m", "pip", *install, "--no-cache-dir", wheel, folder=folder)
     # A path in a .pth file is searched for modules, but .pth files in it are not followed: the
     # dependencies are found, an editable install of the source tree is not.
     question = "import site, flaxformer_mt as f; print(site.getsitepackages()[0], f.__file__)"
-    site, package = run(python, "-c", question, folder=tmp_path).split()
-    assert Path(package).is_relative_to(tmp_path)
+    site, package = run(python, "-c", question, folder=folder).split()
+    assert Path(package).is_relative_to(folder)
     dependencies = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
     Path(site, "dependencies.pth").write_text("\n".join(sorted(dependencies)) + "\n")
+    return command
+
+
+def test_an_installed_command_finds_the_built_in_configs(command, tmp_path):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     by_name = run(command, "config", "--config", "quickstart", folder=elsewhere)
     assert "model.d_model = " in by_name
     by_path = run(command, "config", "--config", "configs/quickstart.py", folder=elsewhere)
     assert by_path == by_name and not list(elsewhere.iterdir())
+
+
+def test_an_installed_command_writes_the_built_in_text(command, tmp_path):
     run(command, "quickstart", "--write-text", "text", folder=tmp_path)
     assert (tmp_path / "text" / "train.en").read_text().count("\n") == 40_000
+
+
+def test_an_installed_command_knows_its_version_and_its_pages(command, tmp_path):
     version = run(command, "--version", folder=tmp_path)
     assert version == f"flaxformer-mt {flaxformer_mt.__version__}\n"
-    page = re.sub(r"\s", "", run(command, "--help", folder=tmp_path)).rpartition("Documentation:")[
-        2
-    ]
-    assert Path(page) == Path(package).parent / "docs" / "index.md" and Path(page).exists()
+    words = re.sub(r"\s", "", run(command, "--help", folder=tmp_path))
+    page = Path(words.rpartition("Documentation:")[2])
+    assert page.is_relative_to(command.parent.parent) and page.exists()
+    assert page.parts[-3:] == ("flaxformer_mt", "docs", "index.md")
+
+
+def test_an_installed_command_lists_the_paper_s_rows_and_reports_results(command, tmp_path):
+    """Without a checkout, hence without benchmarks/."""
+    rows = run(command, "reproduce", "table3", "--dry-run", folder=tmp_path)
+    assert all(f"\n{row.name} " in rows for row in rows_of("table3"))
+
+    recorded = ROOT / "benchmarks" / "results" / "reproduction"
+    shutil.copytree(recorded, tmp_path / "runs" / "results")
+    run(command, "reproduce", "report", "--workdir", "runs", folder=tmp_path)
+    written = (tmp_path / "runs" / "reproduction.md").read_text(encoding="utf-8")
+    assert written == report(read_records(recorded))
+    assert "## Which of Table 3's orderings hold" in written
+    run(command, "reproduce", "report", "--workdir", "runs", "--check", folder=tmp_path)

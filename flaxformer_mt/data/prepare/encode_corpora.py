@@ -33,7 +33,7 @@ from flaxformer_mt.data.prepare.encode import (
     encode_chunk,
 )
 from flaxformer_mt.data.prepare.filters import DUPLICATE, NEAR_DUPLICATE, Seen, SeenNear
-from flaxformer_mt.data.prepare.manifest import VALID_TEXT, PrepareError, Report
+from flaxformer_mt.data.prepare.manifest import VALID_TEXT, PrepareError, Say
 from flaxformer_mt.data.prepare.sample import (
     nothing_left,
     require_decodable,
@@ -138,7 +138,7 @@ def encode_corpora(
     *,
     records: Sequence[int] = (),
     spread: Spread | None = None,
-    report: Report,
+    say: Say,
     bar: bool = False,
 ) -> tuple[str, list[Account]]:
     """Writes the store and the validation text into an empty folder; its digest and accounts.
@@ -168,16 +168,16 @@ def encode_corpora(
             account = Account(key, split)
             accounts.append(account)
             share = share_of(count or text_bytes(source))
-            with Meter(f"prepare: {key}", report, unit="pairs", share=share, terminal=bar) as meter:
+            with Meter(f"prepare: {key}", say, unit="pairs", share=share, terminal=bar) as meter:
                 for encoded in encode(split, source):
                     destination.add(split, encoded)
                     account.add(encoded)
                     meter.advance(lines=encoded.read, size=encoded.read if count else encoded.size)
 
-            report(f"prepare: {account}")
+            say(f"prepare: {account}")
             require_decodable(key, source, account.read, account.drops, config)
             for warning in account.warnings():
-                report(f"prepare: {warning}")
+                say(f"prepare: {warning}")
         return writer.finish(), accounts
 
 

@@ -28,7 +28,7 @@ from flaxformer_mt.data.prepare.manifest import (
     MANIFEST,
     VALID_TEXT,
     PrepareError,
-    Report,
+    Say,
     named_corpora,
     read_manifest,
     verify_store,
@@ -54,7 +54,7 @@ def prepare(
     *,
     seed: int,
     directory: str | Path,
-    report: Report = lambda line: None,
+    say: Say = lambda line: None,
     bar: bool = False,
     workers: int | None = None,
     cluster: Cluster | None = None,
@@ -64,7 +64,7 @@ def prepare(
     """The token store of a run directory, made on the first call and verified on later ones.
 
     Writes `vocabulary/` (unless it exists, as in fine-tuning) and `data/`: the store, the manifest,
-    a picture of the lengths, and the validation sentences as text. `report` gets lines of progress;
+    a picture of the lengths, and the validation sentences as text. `say` gets lines of progress;
     with `bar` one line on standard error is renewed instead.
 
     `workers` is the number of processes that encode (0: only this one), by default one for each
@@ -84,9 +84,7 @@ def prepare(
     store_folder = directory / "data"
     if (store_folder / MANIFEST).exists():
         _put_vocabulary(directory)
-        return verify_store(
-            config, seed=seed, directory=directory, report=report, thorough=thorough
-        )
+        return verify_store(config, seed=seed, directory=directory, say=say, thorough=thorough)
 
     _require_places(directory)
     scripts = _scripts(config)
@@ -94,12 +92,10 @@ def prepare(
     aside = directory / ASIDE
     if aside.exists():
         over = "" if cluster and parts else "starting over; "
-        report(f"prepare: {over}removing {aside}, left by an interrupted call")
+        say(f"prepare: {over}removing {aside}, left by an interrupted call")
     try:
         with replacing(store_folder, aside=aside), spread_over(cluster, config) as spread:
-            _Preparation(
-                config, seed, directory, scripts, workers, spread, parts, report, bar
-            ).make()
+            _Preparation(config, seed, directory, scripts, workers, spread, parts, say, bar).make()
         _put_vocabulary(directory)
     except OSError as error:
         # A file that can't be read is a CorpusError; one on a full disk has no name here.
@@ -173,7 +169,7 @@ class _Preparation:
     workers: int | None
     spread: Spread | None
     parts_folder: Path | None
-    report: Report
+    say: Say
     bar: bool
 
     @property
@@ -186,7 +182,7 @@ class _Preparation:
 
     def make(self) -> None:
         """Writes everything aside. Raises as `prepare` does."""
-        config, report = self.config, self.report
+        config, say = self.config, self.say
         # Before any training text is read or made: that takes hours, and this a moment.
         check_inputs(config)
         inputs = self._described_inputs()
@@ -203,16 +199,16 @@ class _Preparation:
             self.workers,
             records=learned.records,
             spread=self.spread,
-            report=report,
+            say=say,
             bar=self.bar,
         )
         if parts and parts.used:
-            report(
+            say(
                 f"prepare: {len(parts.used):,} finished parts of an interrupted call were in "
                 f"{self.parts_folder}"
             )
         for line in _in_other_scripts(config, [self._aside / name for name in VALID_TEXT]):
-            report(f"prepare: {line}")
+            say(f"prepare: {line}")
         require_pairs(accounts, {key for _, key, corpus in named_corpora(config) if corpus.weight})
         manifests.require_unchanged(inputs)
 
@@ -231,7 +227,7 @@ class _Preparation:
             named_corpora(self.config), self.config.folder, known=digests, download=True
         )
         for line in manifests.repeated(inputs):
-            self.report(f"prepare: {line}")
+            self.say(f"prepare: {line}")
         return inputs
 
     def _parts(self, inputs: manifests.Files) -> Parts | None:
@@ -245,14 +241,14 @@ class _Preparation:
     def _loaded(self) -> _Learned:
         """The vocabularies in the run directory."""
         vocabularies = Vocabularies.load(self._vocabulary_folder)
-        self.report(
+        self.say(
             f"prepare: using the vocabulary in {self._vocabulary_folder}, {sizes(vocabularies)}; "
             "data.vocabulary.* has no effect, except .sampling"
         )
         known = set(vocabularies.src.pieces())
         for _, key, corpus in named_corpora(self.config):
             if corpus.tag and corpus.tag not in known:
-                self.report(
+                self.say(
                     f"prepare: {key}.tag = {corpus.tag} is not in that vocabulary; it is split"
                 )
         return _Learned(vocabularies)
@@ -264,7 +260,7 @@ class _Preparation:
             trained = train_vocabulary(
                 self.config,
                 self.seed,
-                self.report,
+                self.say,
                 scripts=self.scripts,
                 spread=self.spread,
                 bar=self.bar,

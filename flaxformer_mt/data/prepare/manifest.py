@@ -19,7 +19,7 @@ FORMAT = 1
 MANIFEST = "manifest.json"
 VALID_TEXT = ("valid.src.txt", "valid.tgt.txt")
 
-Report = Callable[[str], None]
+Say = Callable[[str], None]
 Files = Sequence[dict[str, Any]]  # as `describe_inputs` gives them
 NamedCorpora = Sequence[tuple[str, str, CorpusConfig]]  # with split and configuration key
 
@@ -123,7 +123,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
 
 
 def verify_store(
-    config: DataConfig, *, seed: int, directory: Path, report: Report, thorough: bool
+    config: DataConfig, *, seed: int, directory: Path, say: Say, thorough: bool
 ) -> Store:
     """The store in a run directory, if `prepare` would make the same; corpora may be gone.
 
@@ -133,7 +133,7 @@ def verify_store(
     manifest = read_manifest(folder)
     changes = _changed_settings(manifest["settings"], settings_of(config, seed))
     if not changes:
-        changes = _changed_inputs(config, manifest["inputs"], report)
+        changes = _changed_inputs(config, manifest["inputs"], say)
     if changes:
         raise PrepareError(
             f"{folder} was prepared from other data or settings: {'; '.join(changes)}. "
@@ -151,7 +151,7 @@ def verify_store(
             f"{folder / INDEX}: is not the store that {MANIFEST} records; "
             f"delete {folder.resolve()} and run `prepare` again"
         )
-    report(f"prepare: {len(store.train):,} training pairs in {folder} are up to date")
+    say(f"prepare: {len(store.train):,} training pairs in {folder} are up to date")
     return store
 
 
@@ -168,7 +168,7 @@ def _changed_settings(recorded: dict[str, Any], current: dict[str, Any]) -> list
     ]
 
 
-def _changed_inputs(config: DataConfig, recorded: Files, report: Report) -> list[str]:
+def _changed_inputs(config: DataConfig, recorded: Files, say: Say) -> list[str]:
     """Each file whose contents differ; files of a corpus that can't be read count as unchanged."""
     changes = []
     for named in named_corpora(config):
@@ -177,7 +177,7 @@ def _changed_inputs(config: DataConfig, recorded: Files, report: Report) -> list
         try:
             current = describe_inputs([named], config.folder, known=of_corpus)
         except CorpusError as error:
-            report(f"prepare: {error} (using the store made from it)")
+            say(f"prepare: {error} (using the store made from it)")
         else:
             changes += _changed_contents(of_corpus, current)
     return changes

@@ -17,7 +17,7 @@ from flaxformer_mt.data.corpus.pairs import HELD_OUT, INVALID_UTF8, TRAINED_ON
 from flaxformer_mt.data.corpus.text_files import damage, open_text
 from flaxformer_mt.data.prepare.encode import record_bytes
 from flaxformer_mt.data.prepare.filters import script_of
-from flaxformer_mt.data.prepare.manifest import PrepareError, Report, named_corpora
+from flaxformer_mt.data.prepare.manifest import PrepareError, Say, named_corpora
 from flaxformer_mt.data.prepare.sieve import Record, Sieve, mix, resized, without_uneven
 from flaxformer_mt.data.prepare.spread import Spread
 from flaxformer_mt.data.vocabulary import Vocabularies
@@ -70,7 +70,7 @@ def _count(split: str, config: DataConfig, most: int | None) -> int:
 def train_vocabulary(
     config: DataConfig,
     seed: int,
-    report: Report,
+    say: Say,
     *,
     scripts: tuple[str, str] = ("", ""),
     spread: Spread | None = None,
@@ -91,7 +91,7 @@ def train_vocabulary(
 
     task = "prepare: reading text for the vocabulary"
     share_read = share_of(text_bytes(*sources))
-    with Meter(task, report, unit="pairs", share=share_read, terminal=bar) as meter:
+    with Meter(task, say, unit="pairs", share=share_read, terminal=bar) as meter:
         sample_sizes = [math.ceil(share * config.vocabulary.sample) for share in shares]
         drawn, counts = _draw(groups, sample_sizes, seed, meter, spread)
 
@@ -101,8 +101,8 @@ def train_vocabulary(
     left_out = f", leaving out {sieve.drops.describe()}" if sieve.drops.total else ""
     if not any(pools):
         shares, pools = [1.0], [_sieved_sample(sources, config, scripts, seed)]
-    report(f"prepare: training the vocabulary on {sum(map(len, pools)):,} pairs{left_out}")
-    vocabularies, pairs = _train(pools, shares, config, report)
+    say(f"prepare: training the vocabulary on {sum(map(len, pools)):,} pairs{left_out}")
+    vocabularies, pairs = _train(pools, shares, config, say)
     return vocabularies, pairs, counts
 
 
@@ -118,17 +118,17 @@ def _sieved_sample(
 
 
 def _train(
-    pools: list[list[Record]], shares: Sequence[float], config: DataConfig, report: Report
+    pools: list[list[Record]], shares: Sequence[float], config: DataConfig, say: Say
 ) -> tuple[Vocabularies, int]:
     """The vocabulary of the pools, without pairs that its tokens drop, and the number of pairs."""
     train = functools.partial(_trained, shares=shares, config=config)
     even_pools, vocabularies = without_uneven(pools, train(pools), config, train)
     pairs = sum(map(len, even_pools))
     if dropped := sum(map(len, pools)) - pairs:
-        report(f"prepare: trained it again, without {dropped:,} pairs that filters drop by length")
+        say(f"prepare: trained it again, without {dropped:,} pairs that filters drop by length")
     for line in resized(vocabularies, config.vocabulary):
-        report(f"prepare: {line}")
-    report(f"prepare: the vocabulary has {sizes(vocabularies)}")
+        say(f"prepare: {line}")
+    say(f"prepare: the vocabulary has {sizes(vocabularies)}")
     return vocabularies, pairs
 
 

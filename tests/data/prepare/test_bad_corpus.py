@@ -82,7 +82,7 @@ def prepared(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bad")
     lines: list[str] = []
     config = bad_config(folder / "text")
-    store = prepare(config, directory=folder / "run", report=lines.append)
+    store = prepare(config, directory=folder / "run", say=lines.append)
     data = folder / "run" / "data"
     return Prepared(folder / "text", data, lines, len(store.train), read_manifest(data))
 

@@ -70,7 +70,7 @@ def test_lines_that_end_in_carriage_returns_alone(config, tmp_path, end):
 def test_a_language_of_another_script_than_the_text_is_told(config, tmp_path, language, told):
     said: list[str] = []
     write(tmp_path / "text", "valid", GOOD[:20])
-    prepare(replace(config, tgt_lang=language), directory=tmp_path / "run", report=said.append)
+    prepare(replace(config, tgt_lang=language), directory=tmp_path / "run", say=said.append)
     warnings = [line for line in said if f"data.tgt_lang is '{language}', but only 0%" in line]
     assert len(warnings) == told, said
 
@@ -127,7 +127,7 @@ def test_a_size_that_was_chosen_gives_way(config, tmp_path):
             prepare(replace(config, vocabulary=hard), directory=tmp_path / "hard")
         lines: list[str] = []
         soft = replace(config, vocabulary=replace(hard, soft_size=True))
-        prepare(soft, directory=tmp_path / name, report=lines.append)
+        prepare(soft, directory=tmp_path / name, say=lines.append)
         [line] = [line for line in lines if "were chosen for the number of pairs" in line]
         assert said in line
         # What decides nothing about the store may differ.

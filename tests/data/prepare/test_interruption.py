@@ -71,7 +71,7 @@ def test_what_a_killed_call_left_is_removed_and_said(prepared, tmp_path):
     (damaged / "data.partial" / "manifest.json").write_text("{")
     for run in (damaged, tmp_path / "run"):
         aside, lines = run / "data.partial", list[str]()
-        prepare(config, directory=run, report=lines.append)
+        prepare(config, directory=run, say=lines.append)
         message = f"prepare: starting over; removing {aside}, left by an interrupted call"
         assert lines[0] == message and contents(run) == expected
 

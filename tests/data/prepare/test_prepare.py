@@ -80,7 +80,7 @@ def test_a_second_call_reuses_the_store_without_its_texts(config, tmp_path, run)
     before = contents(run)
     lines: list[str] = []
     shutil.rmtree(tmp_path / "text")
-    again = prepare(config, directory=run, report=lines.append)
+    again = prepare(config, directory=run, say=lines.append)
     assert again.digest == store.digest and contents(run) == before
     assert lines[-1] == f"prepare: 24 training pairs in {run / 'data'} are up to date"
     assert "does not exist" in lines[0] and "using the store made from it" in lines[0]
@@ -211,7 +211,7 @@ def test_a_tag_that_changes_is_named(tagging, tmp_path, run):
     lines: list[str] = []
     shutil.copytree(run / "vocabulary", tmp_path / "other" / "vocabulary")
     with_another_tag = replace(tagging, train=(replace(plain, tag="<x>"),))
-    prepare(with_another_tag, directory=tmp_path / "other", report=lines.append)
+    prepare(with_another_tag, directory=tmp_path / "other", say=lines.append)
     assert any("data.train.train.tag = <x> is not in that vocabulary" in line for line in lines)
 
 
@@ -314,7 +314,7 @@ def test_a_vocabulary_that_is_there_is_used(config, tmp_path, run):
     shutil.copytree(tmp_path / "first" / "vocabulary", run / "vocabulary")
     lines: list[str] = []
     smaller = replace(config, vocabulary=VocabularyConfig(size=50))
-    prepare(smaller, directory=run, report=lines.append)
+    prepare(smaller, directory=run, say=lines.append)
     assert "using the vocabulary in" in lines[0] and "60 types for both sides" in lines[0]
     assert "data.vocabulary.* has no effect, except .sampling" in lines[0]
     assert read_manifest(run / "data")["vocabulary"]["found"] is True

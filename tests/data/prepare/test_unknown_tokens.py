@@ -41,7 +41,7 @@ def prepared(config, tmp_path):
     write(tmp_path / "text", "train", russian)
     write(tmp_path / "text", "valid", [("a 中文 cat", "die Katze"), GOOD[0]])
     lines: list[str] = []
-    store = prepare(config, directory=tmp_path / "run", report=lines.append)
+    store = prepare(config, directory=tmp_path / "run", say=lines.append)
     return Prepared(
         listed(store.train, "tgt"),
         read_manifest(tmp_path / "run" / "data"),
@@ -73,7 +73,7 @@ def test_the_unknown_are_warned_of_and_shown(prepared):
 def test_up_to_one_in_a_hundred_is_no_warning(config, tmp_path):
     write(tmp_path / "text", "train", [*GOOD * 20, ("a € cat", "die Katze")])
     lines: list[str] = []
-    prepare(config, directory=tmp_path / "run", report=lines.append)
+    prepare(config, directory=tmp_path / "run", say=lines.append)
     manifest = read_manifest(tmp_path / "run" / "data")
     assert manifest["corpora"][0]["unknown"]["src"]["unknown"] == 1
     assert not [line for line in lines if "warning" in line]

@@ -251,7 +251,7 @@ class Preparation:
                 directory=self._run,
                 parts=self.parts,
                 cluster=lambda begin: contextlib.nullcontext(Counted(begin, encoded, stop)),
-                report=lines.append,
+                say=lines.append,
             )
         return encoded, [line for line in lines if " finished parts " in line]
 
