@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from flaxformer_mt.config import ConfigError
 
 if TYPE_CHECKING:
-    from flaxformer_mt.bulk.sinks import Ends
+    from flaxformer_mt.bulk.shard_records import Ends
 
 LARGEST_SHARDS = 100_000
 
